@@ -139,6 +139,7 @@ fn recorded(placement: &Value, folder: &Path, score: &mut Score) {
             "mlcomputeplan_op" => plan(record, at.checked_sub(1).map(|before| records[before]), score),
             "ane_compile" => compile(record, definitions, score),
             "aot_target_cost" => tap(record, score),
+            "mlcomputeplan_context" => context(record, score),
             _ => score.apart("whole networks"),
         }
         at += 1;
@@ -255,6 +256,32 @@ fn plan(record: &Value, before: Option<&Value>, score: &mut Score) {
             format!("{}: recorded {}, ours {ours}", record["case"], record["preferred"])
         });
     }
+}
+
+/// The framework's choice for a case between layers of the engine.
+fn context(record: &Value, score: &mut Score) {
+    let outcome = record["outcome"].as_str().unwrap_or_default();
+    // A network that is cut says nothing of the operation's own side.
+    let wanted = match outcome {
+        "all_ane" | "ane_last_relu_cpu" => Some(true),
+        "all_cpu" => Some(false),
+        _ => None,
+    };
+    let outline = cases::in_context(&record["case_def"]);
+    let (Some(wanted), Some((outline, at)), Some(chip)) = (wanted, outline, chip_of("h16")) else {
+        score.apart("whole networks");
+        return;
+    };
+    let placement = check(&outline, chip, Route::Framework);
+    let ours = placement.choice.as_ref().is_some_and(|c| c.backends[at] == Some(Backend::Ane));
+    score.note("whole networks", ours == wanted, || {
+        format!(
+            "{}: recorded {outcome}, ours {}{}",
+            record["case"],
+            if ours { "ane" } else { "a CPU path" },
+            first_reason(&placement)
+        )
+    });
 }
 
 /// Scores the engine compiler's result for a case on a target.

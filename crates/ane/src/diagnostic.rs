@@ -229,6 +229,7 @@ impl std::error::Error for Diagnostic {}
 impl From<anemone_compile::Error> for Diagnostic {
     fn from(error: anemone_compile::Error) -> Diagnostic {
         use anemone_compile::Error::*;
+        use anemone_compile::PORTS;
         let code = match &error {
             NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
             Limit { .. } | Refused(_) | Rule { .. } => Code::ChipLimit,
@@ -241,6 +242,9 @@ impl From<anemone_compile::Error> for Diagnostic {
             Unsupported { suggestion, .. } => diagnostic.help(suggestion),
             Refused(refused) => diagnostic.help(refused.suggestion),
             Rule { refusal, .. } if !refusal.fix.is_empty() => diagnostic.help(refusal.fix),
+            Limit { what: PORTS, .. } => {
+                diagnostic.help("give it fewer inputs or outputs; `ane run` divides it into several programs")
+            }
             Limit { .. } | Rule { .. } => diagnostic.help("make it smaller, or split the operation"),
             Field { .. } => {
                 diagnostic.help("a layer passed legalization that its registers cannot hold: please report it")

@@ -49,6 +49,7 @@ use anemone_net::Net;
 use anemone_program::Program;
 
 pub use error::{Error, Refused, Result};
+pub use lower::PORTS;
 pub use options::{Activations, Compat, Disabled, Options};
 pub use remarks::{Log, Stage};
 

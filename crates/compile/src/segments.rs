@@ -6,6 +6,7 @@
 
 use crate::compile;
 use crate::error::{Error, Result};
+use crate::lower::PORTS;
 use crate::native::extract;
 use crate::options::Options;
 use anemone_facts::chips::Chip;
@@ -44,23 +45,24 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
         Err(error) => error,
     };
     let mut host: HashSet<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
-    refuse(net, refused, &mut host, &mut reasons)?;
+    if !divides(&refused, net.ops.len()) {
+        refuse(net, refused, &mut host, &mut reasons)?;
+    }
     // Programs by the operations of their segment: later attempts reuse them.
-    let mut kept: HashMap<Vec<usize>, Program> = HashMap::new();
+    let mut kept: HashMap<Vec<usize>, Vec<Program>> = HashMap::new();
     'attempts: for _ in 0..MOST_ATTEMPTS {
         let levels = levels(net, &host);
         let mut segments = Vec::new();
         for (is_host, ops) in &levels {
-            let name = format!("{}_{}", net.name, segments.len());
-            let part = part(net, name, ops);
             if *is_host {
-                segments.push(Segment::Host(Box::new(part)));
+                let name = format!("{}_{}", net.name, segments.len());
+                segments.push(Segment::Host(Box::new(part(net, name, ops))));
                 continue;
             }
             if !kept.contains_key(ops) {
-                match compile(&part, chip, options, &mut ()) {
-                    Ok(program) => {
-                        kept.insert(ops.clone(), program);
+                match programs(net, ops, segments.len(), chip, options) {
+                    Ok(programs) => {
+                        kept.insert(ops.clone(), programs);
                     }
                     Err(error) => {
                         refuse(net, error, &mut host, &mut reasons)?;
@@ -68,11 +70,30 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
                     }
                 }
             }
-            segments.push(Segment::Engine(Box::new(kept[ops].clone())));
+            segments.extend(kept[ops].iter().map(|program| Segment::Engine(Box::new(program.clone()))));
         }
         return Ok(Cut { segments, reasons });
     }
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
+}
+
+/// Returns true for an error that goes away where a network of so many operations is divided.
+fn divides(error: &Error, ops: usize) -> bool {
+    ops > 1 && matches!(error, Error::Limit { what, .. } if *what == PORTS)
+}
+
+/// Programs of operations for the engine, the first with this number: one, or several where the operations read and make more
+/// than a program has ports for.
+fn programs(net: &Net, ops: &[usize], first: usize, chip: &'static Chip, options: &Options) -> Result<Vec<Program>> {
+    match compile(&part(net, format!("{}_{first}", net.name), ops), chip, options, &mut ()) {
+        Err(error) if divides(&error, ops.len()) => {
+            let (early, late) = ops.split_at(ops.len() / 2);
+            let mut all = programs(net, early, first, chip, options)?;
+            all.extend(programs(net, late, first + all.len(), chip, options)?);
+            Ok(all)
+        }
+        program => Ok(vec![program?]),
+    }
 }
 
 /// Results that this compiler leaves to the host: reason by name of the result. `None` where a network is refused even so, and for
@@ -178,6 +199,19 @@ mod tests {
         let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
         assert!(matches!(cut.segments.as_slice(), [Segment::Host(host)] if host.ops.len() == 1), "{:?}", cut.segments);
         assert_eq!(cut.reasons.len(), 1);
+    }
+
+    #[test]
+    fn a_network_of_more_ports_than_a_program_has_is_divided() {
+        let lines = (0..40).map(|i| format!("  %y{i}: f16[2] = add(%f, %x)\n")).collect::<String>();
+        let outputs = (0..40).map(|i| format!("  output %y{i}\n")).collect::<String>();
+        let text = format!("net \"n\" {{\n  input %x: f16[2]\n  %f: f16[2] = floor(%x)\n{lines}{outputs}}}\n");
+        let net = text::parse(&text, &[]).expect("the text parses");
+        let error = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect_err("too many");
+        assert_eq!(error.to_string(), "n: number of inputs and outputs is 41, h13 takes at most 28");
+        let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
+        let made: usize = cut.segments.iter().map(|s| if let Segment::Engine(p) = s { p.ports.len() } else { 0 }).sum();
+        assert!(cut.segments.len() == 2 && cut.reasons.is_empty() && made > 41, "{:?}", cut.segments.len());
     }
 
     #[test]

@@ -294,6 +294,23 @@ class Graphs(unittest.TestCase):
         with self.assertRaisesRegex(anemone.BadInput, "no input w"):
             program.run(q=good, k=good, v=good, w=good)
 
+    def test_inputs_are_held_to_their_types(self):
+        text = """program(1.3)
+{
+ func main<ios18>(tensor<int8, [2]> x) {
+  tensor<int8, [2]> y = add(x = x, y = x)[name = string("y")];
+ } -> (y);
+}
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "bytes.mil"
+            path.write_text(text)
+            program = anemone.load(path).compile("m1")
+        self.assertEqual(program.run(x=np.array([100, -100], np.float32))["y"].tolist(), [-56, 56])
+        for wrong in ([300, 0], [1.5, 0], [float("nan"), 0]):
+            with self.assertRaisesRegex(anemone.BadInput, "input x is i8"):
+                program.run(x=np.array(wrong, np.float32))
+
 
 def load_tests(_loader, tests, _pattern):
     """The examples of the docstrings too; their files are those of the digits."""

@@ -262,6 +262,52 @@ pub fn of_definition(definition: &Value) -> Option<Outline> {
     Some(program(op, arguments, output))
 }
 
+/// The program of a case between layers that the engine surely has, as the records of whole networks put it: two layers with ReLU
+/// before each fp16 operand and two behind the result. The place of the case's operation comes with it.
+pub fn in_context(definition: &Value) -> Option<(Outline, usize)> {
+    let mut single = of_definition(definition)?;
+    let mut own = single.ops.pop().filter(|_| single.ops.is_empty())?;
+    let mut ops = Vec::new();
+    for (_, argument) in &mut own.arguments {
+        if let Argument::Value(value) = argument
+            && value.ty.element == "fp16"
+        {
+            *value = layers(value, &mut ops)?;
+        }
+    }
+    let at = ops.len();
+    let result = own.outputs.first()?.clone();
+    ops.push(own);
+    let last = if result.ty.element == "fp16" { layers(&result, &mut ops)? } else { result };
+    Some((Outline { ops, outputs: vec![last.name], ..single }, at))
+}
+
+/// Two 3x3 convolutions, or two linear layers where there is no picture, each with a ReLU.
+fn layers(from: &Named, ops: &mut Vec<OutlineOp>) -> Option<Named> {
+    let extents = from.ty.extents();
+    let (op, shape) = match extents[..] {
+        [_, channels, _, _] => ("conv", vec![channels, channels, 3, 3]),
+        [.., columns] => ("linear", vec![columns, columns]),
+        [] => return None,
+    };
+    let mut last = from.clone();
+    for layer in 0..2 {
+        let mut arguments = vec![("x", Argument::Value(last.clone())), ("weight", weight(&shape))];
+        if op == "conv" {
+            arguments.push(("pad_type", word("same")));
+        }
+        for (name, arguments) in [(op, arguments), ("relu", Vec::new())] {
+            let arguments = if name == "relu" { vec![("x", Argument::Value(last.clone()))] } else { arguments };
+            let mut step = program(name, arguments, from.ty.clone()).ops.remove(0);
+            step.name = format!("{}_{name}_{layer}", from.name);
+            last = Named { name: step.name.clone(), ty: from.ty.clone() };
+            step.outputs = vec![last.clone()];
+            ops.push(step);
+        }
+    }
+    Some(last)
+}
+
 /// Extents of a result that its parameters give; none where they say nothing of it.
 fn resulting(op: &str, x: &[usize], parameters: &Value) -> Option<Vec<usize>> {
     let given = |key: &str| shape(&parameters[key]);

@@ -13,7 +13,7 @@ use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warn
 use anemone_compile::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
-use anemone_net::{DType, Net};
+use anemone_net::Net;
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
@@ -348,10 +348,11 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
             return Err(Diagnostic::new(Code::BadTensor, message));
         }
     }
-    let tolerance = |_: &str, wanted: &Array| {
+    let tolerance = |output: &str, wanted: &Array| {
         let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
         let given = flags.atol.is_some() || flags.rtol.is_some() || !flags.tolerance.is_empty();
-        let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
+        let exact = given || is_whole(&net, output);
+        let atol = flags.atol.unwrap_or(if exact { 0.0 } else { REFERENCE_SHARE * largest });
         let bounds = flags.tolerance.clone();
         Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), bounds, ..Tolerance::default() }
     };
@@ -394,9 +395,8 @@ fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
 /// Input arrays by port name: given, or random; states are zeros.
 fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
     let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
-    for (name, array) in &all {
-        let value = net.and_then(|net| net.inputs.iter().map(|&id| net.value(id)).find(|value| value.name == *name));
-        tensor::fits(name, value.map_or(DType::F16, |value| value.ty.dtype), &array.data)?;
+    if let Some(net) = net {
+        tensor::all_fit(net, &views(&all))?;
     }
     for (i, port) in chain.ports(Direction::Input).enumerate() {
         if all.iter().any(|(n, _)| *n == port.name) {
@@ -493,6 +493,12 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns true for an output of integers or truth values: another number is another answer.
+fn is_whole(net: &Net, output: &str) -> bool {
+    let value = net.outputs.iter().map(|&id| net.value(id)).find(|value| value.name == output);
+    value.is_some_and(|value| !value.ty.dtype.is_float())
+}
+
 fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Tolerance {
     if !flags.tolerance.is_empty() {
         return Tolerance { bounds: flags.tolerance.clone(), ..Tolerance::default() };
@@ -500,6 +506,9 @@ fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], outpu
     if flags.atol.is_some() || flags.rtol.is_some() {
         let (atol, rtol) = (flags.atol.unwrap_or(0.0), flags.rtol.unwrap_or(0.0));
         return Tolerance { atol, rtol, ..Tolerance::default() };
+    }
+    if net.is_some_and(|net| is_whole(net, output)) {
+        return Tolerance::default();
     }
     Tolerance::by_default(wanted, net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output)))
 }

@@ -383,6 +383,27 @@ fn scalars_of_every_type_run() {
 }
 
 #[test]
+fn integers_are_expected_exactly() {
+    let scratch = Scratch::new();
+    let text = "program(1.3)\n{\n  func main<ios18>(tensor<int32, [2]> x) {\n    tensor<int32, [2]> y = add(x = x, y = x)[name = \
+                string(\"y\")];\n  } -> (y);\n}\n";
+    let model = scratch.file("twice.mil", text);
+    let array = |name: &str, data: [f32; 2]| {
+        scratch.file(name, npy("<f4", false, "(2,)", &data.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>()))
+    };
+    let (x, right, near) = (array("x.npy", [500.0, 3.0]), array("y.npy", [1000.0, 6.0]), array("z.npy", [1000.0, 7.0]));
+    for way in [&["--numerics", "fast"][..], &["--reference"]] {
+        let with = |expected: &str| {
+            let mut all: Vec<String> =
+                ["run", &model, "--input", &x, "--expect", expected].map(str::to_string).to_vec();
+            all.extend(way.iter().map(|a| a.to_string()));
+            run(&all).code
+        };
+        assert_eq!((with(&right), with(&near)), (Some(0), Some(1)), "{way:?}");
+    }
+}
+
+#[test]
 fn a_random_operation_is_no_constant() {
     let scratch = Scratch::new();
     let text = "program(1.0)\n{\n  func main<ios15>(tensor<fp16, [2, 3]> x) {\n    tensor<fp16, [2, 3]> r = random_uniform(high = \

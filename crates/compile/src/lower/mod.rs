@@ -88,6 +88,12 @@ fn numbers_only(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
+/// Quantity that programs have few of.
+pub const PORTS: &str = "number of inputs and outputs";
+
+/// Base registers that are left for ports: 0 is the stream, 1 the kernel, 3 the intermediate region.
+const MOST_PORTS: u64 = 28;
+
 pub(crate) struct Lowerer<'a> {
     net: &'a Net,
     chip: &'static Chip,
@@ -125,6 +131,13 @@ pub(crate) struct Lowerer<'a> {
 
 impl Lowerer<'_> {
     fn bind_ports(&mut self) -> Result<()> {
+        let names: HashSet<ValueId> = self.net.inputs.iter().chain(&self.net.outputs).copied().collect();
+        // The name of an operation that alone has too many is one that others can do without the engine.
+        self.op = match self.net.ops.as_slice() {
+            [only] => only.name.clone(),
+            _ => self.net.name.clone(),
+        };
+        self.limit(PORTS, names.len(), Some(MOST_PORTS))?;
         for &id in self.net.inputs.iter().chain(&self.net.outputs) {
             if self.views.contains_key(&id) {
                 continue;

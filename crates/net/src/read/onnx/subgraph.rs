@@ -90,7 +90,11 @@ fn both(n: &mut Node, condition: ValueId) -> Result<bool, Error> {
 
 fn turns(n: &mut Node) -> Result<bool, Error> {
     let body = graph(n, "body")?;
-    let run_time = |n: &Node| n.unsupported("a loop whose end is computed at run time: the graph is static");
+    let run_time = |n: &Node| {
+        n.unsupported(
+            "a loop whose end is computed at run time: the graph is static. Export its body, and loop on the host",
+        )
+    };
     let most = match n.input(0) {
         Some(id) => Some(known(n, id).ok_or_else(|| run_time(n))?),
         None => None,
@@ -105,7 +109,9 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     let mut turn = 0;
     while goes_on && most.is_none_or(|most| turn < most) {
         if turn >= TURNS {
-            return Err(n.unsupported(format!("a loop of more than {TURNS} turns")));
+            return Err(
+                n.unsupported(format!("a loop of more than {TURNS} turns. Export its body, and loop on the host"))
+            );
         }
         let counter = n.build().integers([], vec![turn as i32]);
         let condition = n.build().mask([], vec![true]);
@@ -130,7 +136,7 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
 
 fn scan(n: &mut Node) -> Result<bool, Error> {
     if n.opset() < 9 {
-        return Err(n.unsupported("the form of opset 8"));
+        return Err(n.unsupported("the form of opset 8. Convert the model to opset 9 or later"));
     }
     let body = graph(n, "body")?;
     let scanned = n.size("num_scan_inputs", n.int("num_scan_inputs", 0))?;
