@@ -35,10 +35,10 @@ pub fn run(arguments: &[String]) -> Outcome {
     let out = cross::folder().join("release-files");
     fs::create_dir_all(&out).map_err(|e| vec![format!("{}: {e}", out.display())])?;
     let mut findings = Vec::new();
-    let own = cross::own().map_err(|e| vec![e])?;
+    let mut own = None;
     for target in &chosen {
         let begun = Instant::now();
-        let made = make(target, &own, &out);
+        let made = make(target, &mut own, &out);
         let seconds = begun.elapsed().as_secs();
         match made {
             Ok(bytes) => {
@@ -53,9 +53,14 @@ pub fn run(arguments: &[String]) -> Outcome {
     conclude(findings, format!("{} targets in {}", chosen.len(), out.display()))
 }
 
-/// Archive and wheel of a target; sizes as in [`Row`].
-fn make(target: &Target, own: &Path, out: &Path) -> Result<[u64; 4], String> {
+/// Archive and wheel of a target; sizes as in [`Row`]. `own` is a command that runs here, once one is built.
+fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<[u64; 4], String> {
     let built = cross::build(target)?;
+    let runs = target.triple.starts_with("x86_64-unknown-linux").then(|| built.join(target.artifacts()[0]));
+    let own = match own.take().or(runs) {
+        Some(command) => own.insert(command),
+        None => own.insert(cross::own()?),
+    };
     let size = |path: &Path| path.metadata().map(|m| m.len()).map_err(|e| format!("{}: {e}", path.display()));
     let archive = archive(target, own, &built, out)?;
     let wheel = if target.wheel.is_empty() { 0 } else { size(&wheel(target, out)?)? };
