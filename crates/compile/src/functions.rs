@@ -101,7 +101,7 @@ pub enum ChainError {
         x: f64,
     },
     /// A value or a slope beyond fp16.
-    #[error("knot {at} needs {value}, which fp16 does not hold")]
+    #[error("knot {at} is {value}, beyond the range of fp16")]
     Range {
         /// Its position.
         at: usize,

@@ -28,8 +28,9 @@ pub(crate) struct Form {
     lanes: usize,
     outputs: usize,
     taps: usize,
-    /// Bytes of the factors that lead a pass, and of the biases behind them.
+    /// Bytes of the scale factors at the start of a pass.
     scale_bytes: u64,
+    /// Bytes of the biases, which follow the scale factors.
     bias_bytes: u64,
     /// Bytes before the first group.
     head_bytes: u64,

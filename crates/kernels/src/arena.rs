@@ -2,10 +2,10 @@
 
 use std::any::Any;
 
-/// Bytes of a cache line, and of the longest vectors.
+/// Bytes of a cache line, which are also those of the longest vectors.
 pub const LINE_BYTES: usize = 64;
 
-/// `elements` of a buffer, with whatever they held before. They begin where a cache line does.
+/// The first `elements` of a buffer, aligned to a cache line; their previous contents are not cleared.
 pub fn scratch_slice<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &mut [T] {
     let line = LINE_BYTES / size_of::<T>();
     if buffer.len() < elements + line {

@@ -140,7 +140,7 @@ impl<S: Simd> LaneMap<S> for Limited<S::f32s> {
     }
 }
 
-/// Everything between a sum and its place in memory.
+/// Epilogue: what is applied to a sum before it is stored.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     pub bias: f32,
@@ -149,7 +149,7 @@ pub struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
-    /// Whether nothing lies between.
+    /// Returns true if sums are stored as they are.
     fn is_plain(&self) -> bool {
         matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0
     }
@@ -208,7 +208,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// [`Epilogue::stages`] for vectors.
+    /// As [`Epilogue::stages`], on vectors of lanes.
     #[inline(always)]
     pub fn before<S: Simd>(&self, simd: S, bias: f32) -> impl LaneMap<S> {
         Biased { bias: simd.splat_f32s(without_effect(bias)), after: self.after(simd) }

@@ -43,8 +43,8 @@ impl Rows {
     }
 }
 
-/// Widens fp16 numbers by the host's own instructions: NaN becomes a quiet one. Where it has none, nothing is done, and the
-/// answer is false. Panics where one side does not have the rows.
+/// Converts fp16 to fp32 with the host's conversion instructions; NaN becomes quiet. Returns false, without writing, on hosts that have
+/// none. Panics if either side is shorter than `rows`.
 pub fn widen_halves(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
     native::convert(from, to, rows, [native::widen, native::widen_sixteen])
 }

@@ -9,24 +9,24 @@ use crate::simd;
 use half::f16;
 use pulp::Simd;
 
-/// Numbers that whole rows are made of.
+/// Element types of which whole rows are computed.
 pub trait Line: Wide {
-    /// A sum that goes on.
+    /// Running sum of a row.
     type Sum: Copy;
 
-    /// Rows of operands as one without gaps, through a ReLU where there is one. `wide` is used up.
+    /// Converts rows of operands to one row without gaps, through a ReLU if `relu`. `wide` is scratch memory and is overwritten.
     fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, wide: &mut [f32], to: &mut [Self]);
-    /// A row of results; `rules` are those of the model, where it has any.
+    /// Rounds a row of results to fp16, by the rounding rules of the number model if it has any.
     fn settle_line(rules: Option<&Rounding>, row: &[Self], to: &mut [f16]);
-    /// Rows without gaps into memory, where no more than a conversion is needed.
+    /// Stores rows without gaps if a conversion is all they need; returns false otherwise.
     fn settle_rows<S: Simd>(_: S, _: &[Self], _: &mut [f16], _: Rows) -> bool {
         false
     }
-    /// The sum of nothing.
+    /// The empty sum.
     fn start() -> Self::Sum;
     /// Adds a term.
     fn go_on(sum: Self::Sum, term: Self) -> Self::Sum;
-    /// The sum.
+    /// Rounds the running sum to an element.
     fn end(sum: Self::Sum) -> Self;
 }
 

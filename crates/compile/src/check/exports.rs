@@ -57,8 +57,8 @@ pub fn call(export: &str, subject: Subject, chip: &Chip) -> Option<Vec<(Option<u
 fn stranger(name: &str) -> Refusal {
     Refusal {
         code: "E33",
-        cause: format!("`{name}` is no weight of the program"),
-        message: format!("`{name}` is no weight of the program, or not of that size"),
+        cause: format!("the program has no weight `{name}`"),
+        message: format!("the program has no weight `{name}` of that size"),
         quantity: "weight",
         found: name.to_string(),
         limit: "weights of the program, with their sizes".to_string(),

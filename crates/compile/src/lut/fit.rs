@@ -102,7 +102,8 @@ impl Table {
         best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
     }
 
-    /// Knots `2^-shift` apart. Where the function is curved they lie off it by half of what a chord between two of them is off.
+    /// Fits a table whose knots are `2^-shift` apart. Where the function is curved, each knot is moved off the function by half of the
+    /// largest error of a chord between two knots, which halves the largest error of the table.
     fn with_knots(
         name: &str,
         f: &dyn Fn(f64) -> f64,

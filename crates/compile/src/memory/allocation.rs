@@ -124,7 +124,7 @@ impl Allocations {
         all
     }
 
-    /// The buffer whose place on chip a buffer takes.
+    /// The buffer whose on-chip memory a buffer reuses; `None` if it has memory of its own.
     pub(super) fn takes(&self, buffer: usize) -> Option<usize> {
         self.takes.get(buffer).copied().flatten()
     }

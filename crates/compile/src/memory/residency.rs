@@ -145,7 +145,7 @@ pub struct Residency {
 }
 
 impl Residency {
-    /// Everything in memory; tasks in groups as given.
+    /// A residency with every result in memory, and tasks in the groups given.
     pub fn none(graph: &Graph, chip: &Chip, allocations: &Allocations, groups: Vec<usize>) -> Residency {
         let layers = groups.len();
         let allocations =

@@ -62,7 +62,7 @@ impl Builder<'_> {
         out.len() > 2 && y.len() > 1 && y.last() == Some(&1) && batch > MOST_VECTORS
     }
 
-    /// `x[.., M, K] y[.., K, 1]` as the sums of `x y'`, with `y'[.., 1, K]`.
+    /// Rewrites a product with a column vector, `x[.., M, K] y[.., K, 1]`, as row sums of the elementwise product with `y'[.., 1, K]`.
     pub(super) fn vectors(&mut self, op: &Op) {
         let (x, y, out) = (op.inputs[0], op.inputs[1], op.outputs[0]);
         let (mut row, mut whole) = (self.shape(y), self.shape(out));

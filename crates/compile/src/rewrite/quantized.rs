@@ -54,7 +54,7 @@ pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut R
                 if let Some((at, quotient)) = one.quotient
                     && let Some(limits) = one.limits_of_operand()
                 {
-                    reasons.say(|| format!("{name}: held within its limits before it is divided"));
+                    reasons.say(|| format!("{name}: clamped to its range before the division"));
                     let clip = Unary::Clip { min: limits[0], max: limits[1] };
                     let held = builder.like(one.operand, OpKind::Unary(clip), &[one.operand]);
                     added.extend(builder.ops.drain(..).map(|op| (at, op)));

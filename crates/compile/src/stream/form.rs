@@ -76,7 +76,7 @@ fn stream_form(form: WeightForm, weights: &Weights) -> Result<StreamForm, &'stat
     match form {
         WeightForm::Palette => palette(&weights.values).ok_or("there are more values than an index tells apart"),
         WeightForm::Sparse => Ok(StreamForm::ZeroSkipping),
-        WeightForm::Int8 | WeightForm::Block => Err("how scales reach the engines is not known"),
+        WeightForm::Int8 | WeightForm::Block => Err("no source shows how scales reach the engines"),
     }
 }
 

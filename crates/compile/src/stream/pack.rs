@@ -50,7 +50,7 @@ impl Packing {
         }
     }
 
-    /// As [`Packing::of`] with the coefficients in that form.
+    /// As [`Packing::of`], with the coefficients in a given stream form.
     pub fn in_form(layer: &Layer, form: &StreamForm) -> Packing {
         let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
         let engines = engines_for(outputs);

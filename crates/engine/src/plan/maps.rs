@@ -323,7 +323,8 @@ impl Machine<'_> {
         Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
     }
 
-    /// Operands of addends and factors: two rows of channels, or two rows of each channel.
+    /// Operands of addends and factors, stored as two rows of channels, or as two rows for each channel; `flags` say whether they are one
+    /// row, and one pair for all channels.
     fn pairs(&self, flags: [bool; 3], turned: bool) -> Option<[MapOperand; 2]> {
         // One row for all: the factor is the addend.
         let [_, one_row, one_pair] = flags;

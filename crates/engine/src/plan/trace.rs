@@ -86,7 +86,7 @@ pub struct Operand {
     pub strides: [u64; 3],
     /// Bytes of an element.
     pub element_bytes: u64,
-    /// Its elements.
+    /// Statistics of its elements.
     pub values: Values,
 }
 

@@ -47,7 +47,7 @@ fn is_square(window: &Window, sides: [usize; 2]) -> bool {
     sides.contains(&k) && k == other && matches!(s, 1 | 2) && s == other_s
 }
 
-/// One share at work.
+/// Work of one thread: a depthwise window over a tile of the output.
 pub struct Job<'a, 'b> {
     pub of: WindowOp<'a>,
     pub window: &'a Window,

@@ -72,8 +72,8 @@ impl Im2col {
         if s > 1 { read } else { read.saturating_sub(p).max(read.min(from + p)).max(columns) }
     }
 
-    /// Returns true if unfolding taps (im2col) beats sliding over staged rows: it costs the sums of `UNFOLDING` channels for every wanted
-    /// output, and saves those of the columns between rows.
+    /// Returns true if unfolding taps (im2col) is cheaper than sliding over staged rows. Unfolding costs the sums of `UNFOLDING` channels
+    /// for every output; it saves the sums at columns between rows, which sliding computes and drops.
     pub(super) fn is_small(&self, columns: usize) -> bool {
         let (computed, wanted) = (self.share_rows * self.width, self.share_rows * columns);
         let saved = computed.next_multiple_of(VECTOR).saturating_sub(wanted + wanted % VECTOR);

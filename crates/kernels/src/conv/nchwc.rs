@@ -54,7 +54,7 @@ pub struct Operand<'a> {
 pub struct Buffers {
     packed: Vec<f32>,
     wide: Vec<f32>,
-    /// A source that windows meet, and what is needed to stage it.
+    /// Source unfolded for windows, and the staging buffer for it.
     pub unfolded: [Vec<f32>; 2],
     panels: Vec<f32>,
     places: Vec<u32>,

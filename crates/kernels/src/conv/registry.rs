@@ -50,7 +50,7 @@ fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
 }
 
 /// Kernels in order of preference.
-pub static ROWS: [Row; 7] = [
+pub static ROWS: &[Row] = &[
     Row {
         name: "gemv",
         accepts: |q| when(q.staging.is_gemv(), "the result has several places, or taps beside them"),

@@ -116,14 +116,15 @@ impl OperandStats {
         }
     }
 
-    /// Forgets the blocks of coefficients.
+    /// Resets the bounds before the blocks of another set of coefficients.
     pub fn begin_blocks(&mut self) {
         self.row_norms.fill(0.0);
         self.reach.fill(0);
         self.bias = 0.0;
     }
 
-    /// Raises a block of coefficients, tap by tap those of 16 channels, and makes beginnings of biases behind them.
+    /// Rounds a block of coefficients up to the next value that the accumulator reads, tap by tap over 16 channels, records their bounds,
+    /// and turns the biases behind them into initial sums.
     #[inline(always)]
     pub fn raise<S: Simd>(&mut self, simd: S, mac: &AccumulatorSpec, block: &mut [f32]) {
         let reading = Reading::new(mac);

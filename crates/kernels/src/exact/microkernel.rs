@@ -36,9 +36,9 @@ pub(super) const START: f32 = 192.0;
 pub(super) const RUN_LIMIT: f32 = 31.0;
 /// Units of the accumulator in one.
 pub(super) const UNIT: f64 = 65536.0;
-/// Sums below this never touched the ceiling of 2^15 on their way to the end of a run.
+/// Bound on sums that cannot have reached the accumulator's ceiling of 2^15 at any step of a run.
 const SAFE: u32 = (32768 - 64) << 16;
-/// Marks a sum that did, or that no run of this kind could form. Adding one run keeps it outside of [`SAFE`].
+/// Marker of a sum that reached the ceiling, or that no run of this kind can form. One more run leaves it above [`SAFE`].
 const LOST: u32 = 1 << 31;
 
 /// Sums of a block and a panel in units of 2^-16.

@@ -167,7 +167,7 @@ impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> 
 
 /// Most panels of a [`TailKernel`].
 pub const COLUMN_PANELS: usize = 8;
-/// Numbers of the longest vectors.
+/// Lanes of the longest vectors.
 const LONGEST: usize = 16;
 
 /// Sums of `P` whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to all of them.

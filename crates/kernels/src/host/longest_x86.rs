@@ -40,13 +40,13 @@ impl Longest {
         self.0.avx512f._mm512_test_epi32_mask(cast(a), cast(b))
     }
 
-    /// One bit for each place whose number is below the other one.
+    /// Bit mask of the lanes in which `a` is less than `b`.
     #[inline(always)]
     pub(crate) fn below(self, a: [u32; 16], b: [u32; 16]) -> u16 {
         self.0.avx512f._mm512_cmplt_epu32_mask(cast(a), cast(b))
     }
 
-    /// Places of bits, from a number on, side by side; zeros behind.
+    /// Positions of the set bits, counted from a first number, packed to the front; zeros after them.
     #[inline(always)]
     pub(crate) fn places(self, first: u32, bits: u16) -> [u32; 16] {
         let all: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];

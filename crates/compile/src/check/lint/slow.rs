@@ -57,7 +57,7 @@ fn program(outline: &Outline, placement: &Placement, findings: &mut Vec<Finding>
         }
         if input.ty.bytes() >= operand_limit {
             let message =
-                format!("input `{}` has {} bytes: copies of the host take long", input.name, input.ty.bytes());
+                format!("input `{}` has {} bytes: copying it on the host is slow", input.name, input.ty.bytes());
             findings.push(Finding::new("P02", None, message));
         }
     }

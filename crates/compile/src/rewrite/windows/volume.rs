@@ -5,8 +5,8 @@ use super::{Conv, Windows};
 use anemone_net::{OpKind, ValueId};
 
 impl Windows<'_, '_> {
-    /// Planes stand below each other, each with its own padding; rows whose windows reach into the next plane are computed
-    /// and left out.
+    /// Computes a convolution over depth as one over rows: planes are stacked along the rows, each with its own padding, and
+    /// result rows whose window reaches into the next plane are dropped.
     pub(super) fn volume(&mut self, conv: Conv, x: ValueId) -> ValueId {
         let (depth, rows) = (conv.axes[0], conv.axes[1]);
         self.notes.push(format!("{} taps along depth as channels", depth.taps));
