@@ -34,8 +34,13 @@ const RECIPES: &[Recipe] = &[
                 behind: "18..=22 KBase3",
                 line: "                24..=27 RecipeField Claimed \"regmap\",",
             },
+            Edit {
+                file: "crates/engine/src/honours.rs",
+                behind: "    match field {",
+                line: "        RecipeField => NoEffect,",
+            },
         ],
-        shown_by: &[(&["check", "--package", "anemone-facts"], None)],
+        shown_by: &[(&["check", "--package", "anemone-facts", "--package", "anemone-engine"], None)],
     },
     Recipe {
         section: "### An operation",
@@ -46,8 +51,69 @@ const RECIPES: &[Recipe] = &[
                 behind: "\"atanh\" \"atanh\" \"Atanh\"",
                 line: "    \"cube\" \"\" \"Cube\" &[], |_| Unary::Cube, |x, _| x * x * x, Some(|x, _| x * x * x);",
             },
+            Edit {
+                file: "crates/compile/src/lower/elementwise.rs",
+                behind: "            Unary::Ceil => self.ceil(1.0, from, to),",
+                line: "            Unary::Cube => {
+                let square = self.scratch(\"square\", &from.shape());
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, from, from, &square)?;
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, &square, from, to)
+            }",
+            },
+            Edit {
+                file: "crates/ane/tests/nets/ops.rs",
+                behind: "        Unary::Threshold { alpha: 0.5 },",
+                line: "        Unary::Cube,",
+            },
         ],
-        shown_by: &[(&["test", "--package", "anemone-net", "--lib", "rows_are_distinct"], Some("1 passed"))],
+        shown_by: &[
+            (&["test", "--package", "anemone-net", "--lib", "rows_are_distinct"], Some("1 passed")),
+            (&["check", "--package", "anemone-compile"], None),
+        ],
+    },
+    Recipe {
+        section: "### A pass",
+        edits: &[
+            Edit {
+                file: "crates/compile/src/rewrite/dead.rs",
+                behind: "use anemone_net::Net;",
+                line: "
+/// Says how many operations there are.
+pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    reasons.say(|| format!(\"{} operations\", net.ops.len()));
+    Ok(())
+}",
+            },
+            Edit {
+                file: "crates/compile/src/pipeline.rs",
+                behind: "        \"operations whose results nobody reads disappear\";",
+                line: "    COUNT: 1 true \"0g-count-operations\" Work::Net(rewrite::dead::count_operations), \"ours\",
+        \"says how many operations there are\";",
+            },
+        ],
+        shown_by: &[(&["check", "--package", "anemone-compile"], None)],
+    },
+    Recipe {
+        section: "### A kernel",
+        edits: &[
+            Edit {
+                file: "crates/kernels/src/conv/registry.rs",
+                behind: "pub static ROWS: &[Row] = &[",
+                line: "    Row {
+        name: \"recipe\",
+        accepts: |q| when(q.ext.plane() == 0, \"the result has elements\"),
+        run: super::direct::convolve_nothing,
+    },",
+            },
+            Edit {
+                file: "crates/kernels/src/conv/direct.rs",
+                behind: "use pulp::{Simd, WithSimd};",
+                line: "
+/// A result without elements: nothing is stored.
+pub(super) fn convolve_nothing(_: super::registry::Work) {}",
+            },
+        ],
+        shown_by: &[(&["check", "--package", "anemone-kernels"], None)],
     },
 ];
 

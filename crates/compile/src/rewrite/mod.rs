@@ -4,26 +4,26 @@
 //! Each step is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
 //! own with cases of before and after.
 
-mod affines;
-mod dead;
-mod decompose;
-mod drop;
-mod fold;
-mod forward;
-mod functions;
-mod heads;
-mod matmul;
-mod narrow;
-mod native;
-mod norms;
-mod places;
-mod quantized;
-mod ranges;
-mod recognize;
-mod scatter;
-mod slices;
-mod whole;
-mod windows;
+pub(crate) mod affines;
+pub(crate) mod dead;
+pub(crate) mod decompose;
+pub(crate) mod drop;
+pub(crate) mod fold;
+pub(crate) mod forward;
+pub(crate) mod functions;
+pub(crate) mod heads;
+pub(crate) mod matmul;
+pub(crate) mod narrow;
+pub(crate) mod native;
+pub(crate) mod norms;
+pub(crate) mod places;
+pub(crate) mod quantized;
+pub(crate) mod ranges;
+pub(crate) mod recognize;
+pub(crate) mod scatter;
+pub(crate) mod slices;
+pub(crate) mod whole;
+pub(crate) mod windows;
 
 use crate::accuracy::OVERFLOW;
 use crate::error::Result;
