@@ -79,7 +79,7 @@ impl Code {
             Code::Malformed => ("a file is not what its content or name says", "make it again, or convert it"),
             Code::BadTensor => (
                 "a tensor does not fit the input or output it is given for",
-                "give one of the extents and type that are named",
+                "give one of the shape and type that are named",
             ),
             Code::Usage => ("arguments that are not understood", "`ane --help`, or `ane VERB --help`"),
             Code::Unwritable => ("a file cannot be written", "check the folder and its permissions"),

@@ -49,12 +49,13 @@ pub fn check(program: &Program) -> Result<()> {
         let s = port.shape;
         let (extents, elements) = ([s.n, s.c, s.h, s.w], s.elements());
         if elements == 0 {
-            let message = format!("port {} has an extent of 0: {extents:?}", port.name);
+            let message = format!("port {} has shape {extents:?}: no axis may be 0", port.name);
             return Err(Diagnostic::new(Code::Malformed, message));
         }
         if elements > MAX_PORT_ELEMENTS {
             let (name, limit) = (&port.name, MAX_PORT_ELEMENTS);
-            let message = format!("port {name} has {elements} elements {extents:?}, the software engine holds {limit}");
+            let message =
+                format!("port {name} has shape {extents:?}: {elements} elements, the software engine holds {limit}");
             return Err(Diagnostic::new(Code::Fault, message));
         }
         if port.strides.tight_bytes(port.shape, port.element.bytes()) > port.bytes {
@@ -129,13 +130,7 @@ fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<
         let s = port.shape;
         let extents = [s.n, s.c, s.h, s.w].map(|n| n as usize);
         if view.elements() as u64 != s.elements() || !view.lies_as(&extents) {
-            let message = format!(
-                "input {} takes {} elements {extents:?}, the array has {} {:?}",
-                port.name,
-                s.elements(),
-                view.elements(),
-                view.shape
-            );
+            let message = format!("input {} has shape {extents:?}, the array {:?}", port.name, view.shape);
             return Err(Diagnostic::new(Code::BadTensor, message));
         }
         let region = memory.region_mut(port.bar).ok_or_else(|| defect(port))?;

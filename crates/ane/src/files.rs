@@ -8,10 +8,49 @@ use std::path::{Path, PathBuf};
 
 /// Reads a whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| {
-        let refusal = Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display());
-        elsewhere(path).map_or(refusal.clone(), |help| refusal.help(help))
-    })
+    std::fs::read(path).map_err(|e| unreadable(path, &e))
+}
+
+/// The refusal of a path that cannot be read: the name, the reason and what is there in its place.
+pub fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
+    let reason = error.to_string();
+    let reason = reason.split(" (os error").next().unwrap_or(&reason);
+    let refusal = Diagnostic::new(Code::Unreadable, format!("cannot read `{}`: {reason}", path.display()));
+    let absent = error.kind() == std::io::ErrorKind::NotFound;
+    let help = elsewhere(path).map(String::from).or_else(|| absent.then(|| present(path)));
+    let refusal = match std::path::absolute(path) {
+        Ok(whole) if whole != path => refusal.at(whole.display()),
+        _ => refusal.at(path.display()),
+    };
+    help.map_or(refusal.clone(), |help| refusal.help(help))
+}
+
+/// Advice on a path that does not exist: its first folder that is absent, a name like it, or models that stand in its folder.
+fn present(path: &Path) -> String {
+    const MOST_NAMES: usize = 4;
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let folder = whole.ancestors().skip(1).find(|folder| folder.is_dir());
+    let Some(folder) = folder else { return "check the path".into() };
+    let missing = whole.strip_prefix(folder).ok().and_then(|rest| rest.components().next());
+    let name = missing.map_or(String::new(), |part| part.as_os_str().to_string_lossy().into_owned());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let near = crate::reference::nearest(&name, names.iter().map(String::as_str));
+    let model = |name: &&String| {
+        let extension = Path::new(name.as_str()).extension().and_then(|e| e.to_str());
+        extension.is_some_and(|e| matches!(e, "mlpackage" | "mlmodelc" | "mlmodel" | "onnx" | "mil" | "hwx" | "plist"))
+    };
+    let models: Vec<&str> = names.iter().filter(model).take(MOST_NAMES).map(String::as_str).collect();
+    let there = match models.as_slice() {
+        [] => String::new(),
+        models => format!("; models there: {}", models.join(", ")),
+    };
+    format!(
+        "{near}the folder {} has no `{name}`{}",
+        folder.display(),
+        if near.is_empty() { there } else { String::new() }
+    )
 }
 
 /// Suggestion for a name that is no path of a file: a URL, or a share of Windows that is not connected.
@@ -27,7 +66,7 @@ fn elsewhere(path: &Path) -> Option<&'static str> {
 /// The container in a file, without reading the contents of its sections; `None` where the whole file must be read to know
 /// what it is.
 pub fn outline(path: &Path) -> Result<Option<Container>> {
-    let fail = |e: std::io::Error| Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display());
+    let fail = |e: std::io::Error| unreadable(path, &e);
     if !path.is_file() {
         return Ok(None);
     }

@@ -59,7 +59,7 @@ impl Graph {
         }
         let elements = shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
         if shape.len() != RANK || elements.is_none_or(|n| n == 0 || data.is_some_and(|d| d.len() != n)) {
-            let message = format!("{name} has extents {shape:?}, expected are {RANK} of at least 1: [N, C, H, W]");
+            let message = format!("{name} has shape {shape:?}, expected are {RANK} axes of at least 1: [N, C, H, W]");
             return Err(Diagnostic::new(Code::BadTensor, message));
         }
         let ty = TensorType::new(DType::F16, shape);

@@ -180,8 +180,8 @@ impl Model {
             .at(path.display())
             .help("ane dump FILE --image lists it")),
             Kind::Unknown => {
-                let start = &bytes[..bytes.len().min(4)];
-                let message = format!("not a file this program reads: it begins with {start:02x?}");
+                let start: String = bytes.iter().take(4).map(|byte| format!(" {byte:02x}")).collect();
+                let message = format!("unknown type of file: its first bytes are{start}");
                 Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN))
             }
         }

@@ -50,14 +50,17 @@ pub fn of(model: &Model) -> Option<String> {
     match procedures(model) {
         Some(procedures) => {
             for (number, (name, tasks)) in procedures.iter().enumerate() {
-                let _ = writeln!(out, "procedure {number}, {name}: {} tasks:", tasks.len());
+                let _ = writeln!(out, "procedure {number}, {name}: {}:", counted(tasks.len()));
                 out += &lines(layout, tasks);
             }
         }
         None => {
-            let _ = writeln!(out, "{} tasks:", tasks.len());
+            let _ = writeln!(out, "{}:", counted(tasks.len()));
             out += &lines(layout, &tasks);
         }
+    }
+    if out.contains('?') {
+        out.push_str("? is what the file does not state\n");
     }
     out.push_str("-v shows every field, --td N one task, --part NAMES some parts\n");
     Some(out)
@@ -140,8 +143,10 @@ fn operation(layout: &Layout, task: &Task, planar: bool) -> String {
     let named = |field| task.name(layout, field).unwrap_or("");
     if planar {
         return match named(Field::TaskClass) {
-            "pe-reduce" | "pe-reduce2" => format!("reduce {}", named(Field::PePool)),
-            "pe1" if task.get(layout, Field::Kw).is_some_and(|w| w > 1) => format!("pool {}", named(Field::PePool)),
+            "pe-reduce" | "pe-reduce2" => format!("reduce {}", named(Field::PePool)).trim_end().into(),
+            "pe1" if task.get(layout, Field::Kw).is_some_and(|w| w > 1) => {
+                format!("pool {}", named(Field::PePool)).trim_end().into()
+            }
             "pe2" => named(Field::PeOp).to_string(),
             other => other.strip_prefix("pe-").unwrap_or("elementwise").to_string(),
         };
@@ -207,6 +212,11 @@ fn sources(layout: &Layout, task: &Task) -> String {
 fn result(layout: &Layout, task: &Task) -> String {
     let base = task.get(layout, Field::Wbe).filter(|&on| on == 1).and(task.get(layout, Field::WBase));
     place(task.name(layout, Field::ResType).unwrap_or(""), base)
+}
+
+/// `1 task`, `14 tasks`.
+pub fn counted(tasks: usize) -> String {
+    if tasks == 1 { "1 task".into() } else { format!("{tasks} tasks") }
 }
 
 fn quantity(bytes: u64) -> String {

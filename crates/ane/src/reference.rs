@@ -144,6 +144,16 @@ pub fn reach_word(reach: Reach) -> &'static str {
     }
 }
 
+/// A reach in the words of the report.
+fn reach_text(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Native => "supported",
+        Reach::Bridge => "only decomposed, wrapped or in software",
+        Reach::Gated => "not supported; later chips do",
+        Reach::None => "not supported on any chip",
+    }
+}
+
 /// Chips that stand for the columns of an operation's reach.
 pub const COLUMNS: [&str; 4] = ["m1", "m2", "m3", "m4, m5"];
 
@@ -291,7 +301,7 @@ fn lint_text(row: &Lint) -> String {
 fn op_text(row: &OpRow) -> String {
     let mut text = format!("{} ({})\n", row.name, row.group);
     for (column, reach) in COLUMNS.iter().zip(row.reach) {
-        let _ = writeln!(text, "  {column:7} {}", reach_word(reach));
+        let _ = writeln!(text, "  {column:7} {}", reach_text(reach));
     }
     if let Some(floor) = row.floor {
         let _ = writeln!(text, "  floor    legality family {floor} by conversion");

@@ -62,6 +62,7 @@ pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn 
     let placed = placed.ok_or_else(|| Error::Net("compilation stopped before its end".into()))?;
     // Every task reads inside its operands.
     ir::reads(&placed.graph)?;
+    log.tasks(placed.graph.layers.iter().map(|layer| layer.name.clone()).collect());
     let program = emit::emit(placed, carrier, options)?;
     if std::ptr::eq(carrier, chip) { Ok(program) } else { emit::name_family(program, chip) }
 }

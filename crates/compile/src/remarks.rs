@@ -21,6 +21,9 @@ pub trait Log {
     fn wants(&self) -> bool;
     /// Called after every pass, where wanted.
     fn stage(&mut self, stage: Stage);
+    /// Called once a program is about to be emitted, with a name for each task in stream order: that of the operation it computes,
+    /// or one that continues it behind a dot.
+    fn tasks(&mut self, _names: Vec<String>) {}
 }
 
 /// Ignores every stage.

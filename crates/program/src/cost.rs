@@ -93,8 +93,7 @@ impl std::fmt::Display for Cost {
 /// Predicted time of one dispatch on a chip; `None` if the chip has no rates or clock, or the stream is no chain of tasks.
 pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
     let (rates, clock_hz) = (rates(chip.target)?, chip.hal.f_max_hz?);
-    let tasks = program.tasks().ok()?;
-    let engine: f64 = tasks.iter().map(|task| task_ns(program.layout, task, rates, clock_hz as f64)).sum();
+    let engine: f64 = tasks_ns(program, rates, clock_hz as f64)?.iter().sum();
     let bytes = |direction| program.ports_of(direction).map(|p| p.shape.elements() * p.element.bytes()).sum::<u64>();
     let copy = bytes(Direction::Input) as f64 / rates.in_bytes_per_ns;
     let copy = copy + bytes(Direction::Output) as f64 / rates.out_bytes_per_ns;
@@ -108,6 +107,17 @@ pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
         complete_ns: stages::COMPLETE_NS,
         rates,
     })
+}
+
+/// Predicted time of each task on the engine in nanoseconds, in stream order; `None` as for [`of_program`]. Their sum is
+/// [`Cost::engine_ns`].
+pub fn of_tasks(program: &Program, chip: &Chip) -> Option<Vec<f64>> {
+    tasks_ns(program, rates(chip.target)?, chip.hal.f_max_hz? as f64)
+}
+
+fn tasks_ns(program: &Program, rates: &Rates, clock_hz: f64) -> Option<Vec<f64>> {
+    let tasks = program.tasks().ok()?;
+    Some(tasks.iter().map(|task| task_ns(program.layout, task, rates, clock_hz)).collect())
 }
 
 /// Time of one task in nanoseconds: its overhead, and the longest of multiply-accumulates, coefficients, activations through memory and

@@ -1,13 +1,18 @@
 //! The report as one page that needs no network: verdict, causes with their fixes, graph, matrix of chips, filters, and a reason
 //! for each operation.
 
-use super::{Report, causes, json, verdict};
+use super::causes::{self, Cause};
+use super::json::Baseline;
+use super::summary::{self, Outcome};
+use super::{Report, json, verdict};
+use anemone_compile::check::Route;
 use anemone_facts::lint::LINTS;
 use anemone_net::outline::{Argument, OutlineOp};
 use serde_json::{Value, json};
 use std::path::Path;
 
 const PAGE: &str = include_str!("page.html");
+const SEVERAL: &str = include_str!("several.html");
 /// Most numbers of a parameter that are shown.
 const MOST_NUMBERS: usize = 8;
 
@@ -20,6 +25,17 @@ pub fn frame(report: &Report) -> String {
 /// The page.
 pub fn page(report: &Report) -> String {
     rendered(report, "whole")
+}
+
+/// One page of several models: a table, and the page of the model that is chosen.
+pub fn several(outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>) -> String {
+    let rows = summary::rows(outcomes);
+    let pages: Vec<Value> = outcomes.iter().map(|o| o.report().map_or(Value::Null, |r| page(r).into())).collect();
+    let document = json!({
+        "rows": rows, "pages": pages, "verdict": summary::last_line(outcomes, route, baseline),
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    SEVERAL.replace("__DATA__", &document.to_string().replace('<', "\\u003c"))
 }
 
 fn rendered(report: &Report, size: &str) -> String {
@@ -37,20 +53,39 @@ fn rendered(report: &Report, size: &str) -> String {
         .map(|g| json!({ "label": g.label(), "chips": g.names, "at": position(&g.answer.chip), "text": verdict::sentence(g.answer) }))
         .collect();
     document["headline"] = verdict::last_line(report, &report.failing(&[]), false).into();
-    document["causes"] = causes::of(report, report.route)
-        .iter()
-        .chain(&causes::rewritten(report))
-        .map(|c| {
-            let chips: Vec<&str> = c.chips.iter().map(|(answer, _)| answer.chip.as_str()).collect();
-            json!({ "code": c.code, "cause": c.cause, "fix": c.fix(), "on": c.on(), "chips": chips, "operations": c.ops })
-        })
-        .collect();
+    document["causes"] = causes(report);
     document["parameters"] = report.outline.ops.iter().map(parameters).collect();
     // Within a script element only this character could end it.
     let data = document.to_string().replace('<', "\\u003c");
-    let name = Path::new(&report.path).file_name().map_or(report.path.as_str().into(), |n| n.to_string_lossy());
-    let title = name.replace('&', "&amp;").replace('<', "&lt;");
+    let title = title(Path::new(&report.path)).replace('&', "&amp;").replace('<', "&lt;");
     PAGE.replace("__TITLE__", &title).replace("__SIZE__", size).replace("__DATA__", &data)
+}
+
+/// The file's name; behind its folder's where the file is called `model`, as in a folder a model.
+fn title(path: &Path) -> String {
+    let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
+    let name = path.file_name().map_or_else(|| path.display().to_string(), text);
+    match path.parent().and_then(Path::file_name) {
+        Some(folder) if path.file_stem().is_some_and(|stem| stem == "model") => format!("{}/{name}", text(folder)),
+        _ => name,
+    }
+}
+
+/// Causes, each once: one that this compiler writes in another form on some chips, and that is off the engine on others, says so.
+fn causes(report: &Report) -> Value {
+    let (off, rewritten) = (causes::of(report, report.route), causes::rewritten(report));
+    let same = |a: &Cause, b: &Cause| a.code == b.code && a.cause == b.cause && a.ops == b.ops;
+    let row = |cause: &Cause, own: Option<&Cause>| {
+        let chips: Vec<&str> =
+            cause.chips.iter().chain(own.iter().flat_map(|own| &own.chips)).map(|(a, _)| a.chip.as_str()).collect();
+        let on = own.map_or(cause.on(), |own| format!("{}; {}", cause.on(), own.on()));
+        let written = own.map_or_else(|| rewritten.iter().find(|r| same(r, cause)), Some);
+        let here = written.and_then(|own| Some(format!("{} ({})", own.verdict().own?, own.on())));
+        json!({ "code": cause.code, "cause": cause.cause, "fix": cause.fix(), "on": on, "here": here, "chips": chips, "operations": cause.ops })
+    };
+    let with = off.iter().map(|cause| row(cause, rewritten.iter().find(|own| same(own, cause))));
+    let alone = rewritten.iter().filter(|own| !off.iter().any(|cause| same(own, cause)));
+    with.chain(alone.map(|own| row(own, None))).collect::<Vec<_>>().into()
 }
 
 /// Parameters of an operation by name: few numbers and texts as they are, else type and bytes.

@@ -1,6 +1,6 @@
 //! The report as one JSON document.
 
-use super::{Answer, Fallback, Report, reason, route_name};
+use super::{Answer, Fallback, Report, reason, route_name, times};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_compile::check::lint::Finding;
 use anemone_compile::check::{Here, Placement, Verdict, describe};
@@ -46,17 +46,21 @@ fn answer(report: &Report, answer: &Answer) -> Value {
         "target": answer.direct.chip.target,
         "direct": placement(report, &answer.direct, &answer.findings),
         "framework": placement(report, &answer.framework, &answer.framework_findings),
-        "here": answer.here.as_ref().map(here),
+        "here": answer.here.as_ref().map(|made| here(report, answer, made)),
     })
 }
 
 /// Result of this compiler: task count and modelled time in nanoseconds, or its refusals.
-fn here(here: &Here) -> Value {
+fn here(report: &Report, answer: &Answer, here: &Here) -> Value {
     match here {
-        Here::Compiled { tasks, time_ns } => {
+        Here::Compiled { tasks, time_ns, .. } => {
             let time =
                 time_ns.map(|[total, least, most]| json!({ "total_ns": total, "least_ns": least, "most_ns": most }));
-            json!({ "compiles": true, "tasks": tasks, "modelled": time, "refusals": [] })
+            let by_op = times::of(&report.outline, answer).map(|times| {
+                let whole = |ns: &f64| ns.round() as u64;
+                json!({ "operations_ns": times.by_op.iter().map(whole).collect::<Vec<_>>(), "other_ns": whole(&times.other) })
+            });
+            json!({ "compiles": true, "tasks": tasks, "modelled": time, "engine": by_op, "refusals": [] })
         }
         Here::Refused(refusals) => {
             let refusals: Vec<Value> = refusals.iter().map(|r| json!({ "op": r.op, "message": r.message })).collect();
@@ -126,20 +130,94 @@ fn finding(report: &Report, finding: &Finding) -> Value {
     })
 }
 
-/// The fallbacks that an earlier report lists.
-pub fn baseline(text: &str, place: &str) -> Result<Vec<Fallback>> {
-    let malformed =
-        |what: &str| Diagnostic::new(Code::Malformed, format!("not a report of `ane check --json`: {what}")).at(place);
-    let document: Value = serde_json::from_str(text).map_err(|e| malformed(&e.to_string()))?;
-    if document["schema"] != "anemone.check/1" {
-        return Err(malformed("its schema is not anemone.check/1"));
+/// Fallbacks that an earlier report lists, by model.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
+    models: Vec<(Option<String>, Vec<Fallback>)>,
+}
+
+impl Baseline {
+    /// Reads a report of one model (`anemone.check/1`) or of several (`anemone.checks/1`); `place` is its name in messages.
+    pub fn read(text: &str, place: &str) -> Result<Baseline> {
+        let malformed = |what: &str| {
+            Diagnostic::new(Code::Malformed, format!("not a report of `ane check --json`: {what}")).at(place)
+        };
+        let document: Value = serde_json::from_str(text).map_err(|e| malformed(&e.to_string()))?;
+        let several = || document["models"].as_array().ok_or_else(|| malformed("it has no `models`"));
+        let listed: Vec<&Value> = match document["schema"].as_str() {
+            Some("anemone.check/1") => vec![&document],
+            // A model that could not be read has no operations to list.
+            Some("anemone.checks/1") => several()?.iter().filter(|model| model["error"].is_null()).collect(),
+            _ => return Err(malformed("its schema is neither anemone.check/1 nor anemone.checks/1")),
+        };
+        let model = |model: &Value| {
+            let fallbacks = model["fallbacks"].as_array().ok_or_else(|| malformed("it has no `fallbacks`"))?;
+            let field = |value: &Value, key: &str| {
+                value[key].as_str().map(String::from).ok_or_else(|| malformed(&format!("a fallback has no `{key}`")))
+            };
+            let fallbacks: Result<Vec<Fallback>> = fallbacks
+                .iter()
+                .map(|f| Ok(Fallback { target: field(f, "target")?, op: field(f, "op")?, code: field(f, "code")? }))
+                .collect();
+            Ok((model["path"].as_str().map(String::from), fallbacks?))
+        };
+        Ok(Baseline { models: listed.into_iter().map(model).collect::<Result<_>>()? })
     }
-    let listed = document["fallbacks"].as_array().ok_or_else(|| malformed("it has no `fallbacks`"))?;
-    let field = |value: &Value, key: &str| {
-        value[key].as_str().map(String::from).ok_or_else(|| malformed(&format!("a fallback has no `{key}`")))
-    };
-    listed
-        .iter()
-        .map(|f| Ok(Fallback { target: field(f, "target")?, op: field(f, "op")?, code: field(f, "code")? }))
-        .collect()
+
+    /// Fallbacks of a model: of the report with its path, else of the only one whose path ends in the same names, the more of them
+    /// the better. `alone`: the one report of the baseline belongs to the one model that is checked, whatever its path.
+    pub fn of(&self, path: &str, alone: bool) -> &[Fallback] {
+        let none = &[];
+        if let ([(_, only)], true) = (self.models.as_slice(), alone) {
+            return only;
+        }
+        let names = |path: &str| path.split(['/', '\\']).rev().map(String::from).collect::<Vec<_>>();
+        let wanted = names(path);
+        let alike = |known: &str| names(known).iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+        let scored = self.models.iter().filter_map(|(known, list)| Some((alike(known.as_deref()?), list)));
+        let scored: Vec<_> = scored.filter(|(score, _)| *score > 0).collect();
+        let best = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
+        match scored.iter().filter(|(score, _)| *score == best).collect::<Vec<_>>()[..] {
+            [(_, list)] => list,
+            _ => none,
+        }
+    }
+
+    /// The path of the one report, where its last name is not that of a model: it may belong to another one.
+    pub fn of_another(&self, path: &str) -> Option<&str> {
+        let last = |path: &str| path.rsplit(['/', '\\']).next().map(String::from);
+        let [(Some(known), _)] = self.models.as_slice() else { return None };
+        (last(known) != last(path)).then_some(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn baseline(paths: &[&str]) -> Baseline {
+        let models = paths.iter().map(|path| {
+            let op = path.to_string();
+            (Some(op.clone()), vec![Fallback { target: "h13".into(), op, code: "E01".into() }])
+        });
+        Baseline { models: models.collect() }
+    }
+
+    #[test]
+    fn a_model_has_the_report_whose_path_is_most_like_its_own() {
+        let known = baseline(&["/home/a/x/model.mlpackage", "/home/a/y/model.mlpackage"]);
+        let of = |path: &str| known.of(path, false).first().map(|f| f.op.as_str());
+        assert_eq!(of("x/model.mlpackage"), Some("/home/a/x/model.mlpackage"));
+        assert_eq!(of("/ci/y/model.mlpackage"), Some("/home/a/y/model.mlpackage"));
+        assert_eq!(of("model.mlpackage"), None, "two are alike");
+        assert_eq!(of("other.onnx"), None);
+    }
+
+    #[test]
+    fn the_report_of_another_model_is_named() {
+        let known = baseline(&["a/x.onnx"]);
+        assert_eq!(known.of_another("b/x.onnx"), None);
+        assert_eq!(known.of_another("b/y.onnx"), Some("a/x.onnx"));
+        assert_eq!(known.of("b/y.onnx", true).len(), 1);
+    }
 }

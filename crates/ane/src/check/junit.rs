@@ -1,11 +1,32 @@
-//! The report as JUnit XML: a suite for each chip, a case for each operation.
+//! Reports as JUnit XML: a suite for each model and chip, a case for each operation.
 
+use super::summary::Outcome;
 use super::{Report, reason};
 use std::fmt::Write;
 
-/// The document.
-pub fn document(report: &Report) -> String {
+/// The document: a suite for each model and chip, and one with an error for each model that has no report.
+pub fn document(outcomes: &[Outcome]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Report(report) => suites(report, &mut out),
+            Outcome::None(path, why) => {
+                let (name, code) = (escape(&path.display().to_string()), why.code.text());
+                let _ = writeln!(
+                    out,
+                    "  <testsuite name=\"{name}\" tests=\"1\" failures=\"0\" errors=\"1\">\n    <testcase classname=\"{name}\" \
+                     name=\"check\">\n      <error type=\"{code}\" message=\"{}\"/>\n    </testcase>\n  </testsuite>",
+                    escape(&why.message)
+                );
+            }
+        }
+    }
+    out.push_str("</testsuites>\n");
+    out
+}
+
+/// A suite for each chip of a model.
+fn suites(report: &Report, out: &mut String) {
     for answer in &report.answers {
         let placement = answer.by(report.route);
         let (tests, failures) = (placement.verdicts.len(), placement.fallbacks());
@@ -34,8 +55,6 @@ pub fn document(report: &Report) -> String {
         }
         out.push_str("  </testsuite>\n");
     }
-    out.push_str("</testsuites>\n");
-    out
 }
 
 /// Text that may stand in XML 1.0; characters that it does not have are left out.

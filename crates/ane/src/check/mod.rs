@@ -8,6 +8,7 @@ pub mod junit;
 pub mod sarif;
 pub mod summary;
 pub mod table;
+pub mod times;
 pub mod verdict;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -139,7 +140,7 @@ fn program(path: &Path, outline: Outline, choices: &Choices) -> Subject {
     if open(&outline)
         && let Ok(Model::Net { net, mut notes }) = Model::load_with(path, choices)
     {
-        notes.push("extents that the file leaves open have their defaults here".to_string());
+        notes.push("open dimensions of the file have their defaults here".to_string());
         return Subject::Program(Box::new(Outline::of(&net)), notes);
     }
     Subject::Program(Box::new(outline), Vec::new())
@@ -198,6 +199,8 @@ pub struct Report {
     pub route: Route,
     /// Operations that may be off the engine.
     pub max_fallback: usize,
+    /// The model is MIL text of which Apple's compiler refuses a part: `ane compile` takes it with `--force` only.
+    pub forced: bool,
 }
 
 /// The route of that name.
@@ -225,7 +228,7 @@ pub fn report(
     let answers = answers.collect();
     let rows: Vec<&Chip> = chips.iter().map(|(_, chip)| *chip).collect();
     let across = lint::across(&outline, &rows);
-    Report { path: path.display().to_string(), outline, answers, across, route, max_fallback: 0 }
+    Report { path: path.display().to_string(), outline, answers, across, route, max_fallback: 0, forced: false }
 }
 
 /// One operation that is off the engine, as a baseline records it.
@@ -248,6 +251,9 @@ impl Report {
             Err(refused) => return self.unread(&refused),
             Ok(_) => return,
         };
+        let first = self.answers.iter().map(|answer| answer.direct.chip).find(|chip| chip.layout.is_some());
+        let gated = first.map(|chip| refused(path, choices, chip, false));
+        self.forced = matches!(gated, Some(Ok(AppleRefusals { first: Some(_), .. })));
         for at in 0..self.answers.len() {
             let chip = self.answers[at].direct.chip;
             let known = self.answers[..at].iter().find(|a| a.direct.chip.target == chip.target);

@@ -4,8 +4,36 @@ use super::{Report, reason};
 use anemone_facts::lint::{LINTS, Lint, Severity};
 use serde_json::{Value, json};
 
-/// The log: one run, one result for each operation off the engine and each rule that fires.
-pub fn document(report: &Report) -> Value {
+/// The log of one or several models: one run, one result for each operation off the engine and each rule that fires.
+pub fn document(reports: &[&Report]) -> Value {
+    let mut results: Vec<Value> = reports.iter().flat_map(|report| results(report)).collect();
+    let mut rules: Vec<Value> = LINTS.iter().map(rule).collect();
+    rules.push(json!({
+        "id": "segmenter",
+        "name": "segmenter-choice",
+        "shortDescription": { "text": "The engine takes the operation, and the framework's segmenter does not choose it" },
+    }));
+    for result in &mut results {
+        let index = rules.iter().position(|r| r["id"] == result["ruleId"]);
+        result["ruleIndex"] = json!(index);
+    }
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "ane",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+/// Results of one model.
+fn results(report: &Report) -> Vec<Value> {
     let mut results = Vec::new();
     for answer in &report.answers {
         let placement = answer.by(report.route);
@@ -45,29 +73,7 @@ pub fn document(report: &Report) -> Value {
             finding.basis.name(),
         ));
     }
-    let mut rules: Vec<Value> = LINTS.iter().map(rule).collect();
-    rules.push(json!({
-        "id": "segmenter",
-        "name": "segmenter-choice",
-        "shortDescription": { "text": "The engine takes the operation, and the framework's segmenter does not choose it" },
-    }));
-    for result in &mut results {
-        let index = rules.iter().position(|r| r["id"] == result["ruleId"]);
-        result["ruleIndex"] = json!(index);
-    }
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "ane",
-                "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "rules": rules,
-            } },
-            "columnKind": "unicodeCodePoints",
-            "results": results,
-        }],
-    })
+    results
 }
 
 fn rule(row: &Lint) -> Value {

@@ -1,8 +1,9 @@
 //! Several models in one answer: a row for each with its shares and the cause to remove first.
 
+use super::json::Baseline;
 use super::verdict::{self, by_answer, percent};
 use super::{Report, json, route_name};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Code, Diagnostic};
 use anemone_compile::check::{Placement, Route};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -12,16 +13,24 @@ use std::path::{Path, PathBuf};
 pub enum Outcome {
     /// It was checked.
     Report(Box<Report>),
-    /// It cannot be read.
-    Unreadable(PathBuf, Box<Diagnostic>),
+    /// It has no report: it cannot be read, or is refused.
+    None(PathBuf, Box<Diagnostic>),
 }
 
 impl Outcome {
-    /// Exit code: 0 where as much is on the engine as asked for.
-    pub fn exit(&self) -> u8 {
+    /// Exit code: 0 where as much is on the engine as asked for, without what a baseline lists.
+    pub fn exit(&self, baseline: &Baseline, alone: bool) -> u8 {
         match self {
-            Outcome::Report(report) => u8::from(!report.failing(&[]).is_empty()),
-            Outcome::Unreadable(_, diagnostic) => diagnostic.code.exit(),
+            Outcome::Report(report) => u8::from(!report.failing(baseline.of(&report.path, alone)).is_empty()),
+            Outcome::None(_, diagnostic) => diagnostic.code.exit(),
+        }
+    }
+
+    /// The report, if there is one.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Outcome::Report(report) => Some(report),
+            Outcome::None(..) => None,
         }
     }
 }
@@ -61,18 +70,8 @@ fn inside(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Resul
 }
 
 /// The table.
-pub fn render(outcomes: &[Outcome], route: Route) -> String {
-    let mut rows: Vec<[String; 5]> =
-        vec![["model", "chips", "can run", "Core ML would run", "fix first"].map(String::from)];
-    for outcome in outcomes {
-        match outcome {
-            Outcome::Report(report) => rows.extend(rows_of(report)),
-            Outcome::Unreadable(path, diagnostic) => {
-                let why = format!("cannot be read: {}", diagnostic.message);
-                rows.push([path.display().to_string(), String::new(), String::new(), String::new(), why]);
-            }
-        }
-    }
+pub fn render(outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>) -> String {
+    let rows = rows(outcomes);
     let widths: Vec<usize> = (0..4).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
     let mut out = String::new();
     for row in &rows {
@@ -82,18 +81,44 @@ pub fn render(outcomes: &[Outcome], route: Route) -> String {
         }
         let _ = writeln!(out, "{}", line.trim_end());
     }
-    let bad = outcomes.iter().filter(|o| o.exit() == 1).count();
-    let unread = outcomes.iter().filter(|o| matches!(o, Outcome::Unreadable(..))).count();
-    let route = route_name(route);
-    let _ = match (bad, unread) {
-        (0, 0) => writeln!(out, "\nyes ({route}): {} models", outcomes.len()),
-        _ => writeln!(
-            out,
-            "\nno ({route}): {bad} of {} models fall back to the CPU, {unread} cannot be read",
-            outcomes.len()
-        ),
-    };
+    let _ = writeln!(out, "\n{}", last_line(outcomes, route, baseline));
     out
+}
+
+/// Rows of the table, the first with its headings.
+pub fn rows(outcomes: &[Outcome]) -> Vec<[String; 5]> {
+    let mut rows: Vec<[String; 5]> =
+        vec![["model", "chips", "can run", "Core ML would run", "fix first"].map(String::from)];
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Report(report) => rows.extend(rows_of(report)),
+            Outcome::None(path, diagnostic) => {
+                let why = match diagnostic.code {
+                    Code::Unreadable => diagnostic.message.clone(),
+                    code if code.exit() == 1 => format!("refused: {}", diagnostic.message),
+                    _ => format!("cannot be read: {}", diagnostic.message),
+                };
+                rows.push([path.display().to_string(), String::new(), String::new(), String::new(), why]);
+            }
+        }
+    }
+    rows
+}
+
+/// The reason of the exit code.
+pub fn last_line(outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>) -> String {
+    let plain = Baseline::default();
+    let bad = outcomes.iter().filter(|o| o.exit(baseline.unwrap_or(&plain), false) == 1).count();
+    let unread = outcomes.iter().filter(|o| matches!(o, Outcome::None(_, d) if d.code.exit() > 1)).count();
+    let (route, total) = (route_name(route), outcomes.len());
+    let (more, known) = if baseline.is_some() { (" more", ", by the baseline") } else { ("", "") };
+    match (bad, unread) {
+        (0, 0) => format!("yes ({route}): {total} models{}", known.replace(", by", ", nothing new off the engine by")),
+        _ => {
+            let unread = if unread > 0 { format!(", {unread} cannot be read") } else { String::new() };
+            format!("no ({route}): {bad} of {total} models fall back to the CPU{more}{known}{unread}")
+        }
+    }
 }
 
 fn rows_of(report: &Report) -> Vec<[String; 5]> {
@@ -105,7 +130,10 @@ fn rows_of(report: &Report) -> Vec<[String; 5]> {
     let rows = by_answer(report).into_iter().map(|same| {
         let first = verdict::first_cause(report, |answer| answer.chip == same.answer.chip);
         let fix = match first {
-            Some(c) => format!("{}: {}", report.outline.ops[c.ops[0]].op, c.cause),
+            Some(c) => match &report.outline.ops[c.ops[0]].op {
+                op if c.cause.starts_with(op.as_str()) => c.cause,
+                op => format!("{op}: {}", c.cause),
+            },
             None if share(&same.answer.framework).starts_with("0/") => {
                 format!("Core ML: {}", verdict::why_not(&same.answer.framework))
             }
@@ -124,10 +152,11 @@ pub fn document(outcomes: &[Outcome]) -> Value {
         .iter()
         .map(|outcome| match outcome {
             Outcome::Report(report) => json::document(report),
-            Outcome::Unreadable(path, diagnostic) => {
+            Outcome::None(path, diagnostic) => {
                 json!({ "path": path.display().to_string(), "ok": false, "error": diagnostic.json() })
             }
         })
         .collect();
-    json!({ "schema": "anemone.checks/1", "ok": outcomes.iter().all(|o| o.exit() == 0), "models": models })
+    let plain = Baseline::default();
+    json!({ "schema": "anemone.checks/1", "ok": outcomes.iter().all(|o| o.exit(&plain, false) == 0), "models": models })
 }

@@ -2,7 +2,7 @@
 
 use super::causes::{self, Cause};
 use super::verdict::{self, Same, by_answer, percent};
-use super::{Fallback, Report, route_name};
+use super::{Fallback, Report, route_name, times};
 use anemone_compile::check::lint::Finding;
 use anemone_compile::check::{Here, Place, Route};
 use anemone_facts::lint::Severity;
@@ -16,14 +16,14 @@ pub struct Style<'a> {
     pub verbose: bool,
     /// With the colours of a terminal.
     pub colour: bool,
-    /// Fallbacks that an earlier report lists: they do not fail again.
-    pub baseline: &'a [Fallback],
+    /// Fallbacks that an earlier report lists, if there is one: they do not fail again.
+    pub baseline: Option<&'a [Fallback]>,
 }
 
 /// The whole report.
 pub fn render(report: &Report, style: Style) -> String {
     let groups = by_answer(report);
-    let failing = report.failing(style.baseline);
+    let failing = report.failing(style.baseline.unwrap_or_default());
     let mut out = String::new();
     for same in &groups {
         let bad = same.names.iter().any(|name| failing.iter().any(|(chip, _)| chip == name));
@@ -47,8 +47,8 @@ pub fn render(report: &Report, style: Style) -> String {
     refusals(report, style, &mut out);
     rewritten(report, style, &mut out);
     warnings(report, style.verbose, &mut out);
-    here(report, &mut out);
-    let last = verdict::last_line(report, &failing, !style.baseline.is_empty());
+    here(report, style.verbose, &mut out);
+    let last = verdict::last_line(report, &failing, style.baseline.is_some());
     let _ = writeln!(out, "{}", style.paint(if failing.is_empty() { GREEN } else { RED }, &last));
     out
 }
@@ -65,16 +65,20 @@ impl Style<'_> {
 }
 
 /// Result of this compiler for each chip, printed beside the verdicts on Apple's.
-fn here(report: &Report, out: &mut String) {
-    let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.name(), a.here.as_ref()?))).collect();
-    for (chip, here) in &told {
+fn here(report: &Report, verbose: bool, out: &mut String) {
+    let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a, a.here.as_ref()?))).collect();
+    for (answer, here) in &told {
+        let chip = answer.name();
         match here {
-            Here::Compiled { tasks, time_ns } => {
+            Here::Compiled { tasks, time_ns, .. } => {
                 let us = |ns: u64| ns as f64 / 1000.0;
                 let time = time_ns.map_or(String::new(), |[total, least, most]| {
                     format!(", modelled: {:.0} us a run ({:.0} to {:.0})", us(total), us(least), us(most))
                 });
-                let _ = writeln!(out, "`ane compile -t {chip}`: compiles, {tasks} tasks{time}");
+                let force = if report.forced { " --force" } else { "" };
+                let tasks = crate::overview::counted(*tasks);
+                let _ = writeln!(out, "`ane compile -t {chip}{force}`: compiles, {tasks}{time}");
+                longest(report, answer, if verbose { MOST_LONGEST } else { 0 }, out);
             }
             Here::Refused(refusals) => {
                 let _ = writeln!(out, "`ane compile -t {chip}`: refuses");
@@ -86,6 +90,19 @@ fn here(report: &Report, out: &mut String) {
     }
     if !told.is_empty() {
         out.push('\n');
+    }
+}
+
+/// Operations that `-v` lists by time.
+const MOST_LONGEST: usize = 10;
+
+/// The operations that take the most time on the engine, at most so many.
+fn longest(report: &Report, answer: &super::Answer, most: usize, out: &mut String) {
+    let Some(times) = times::of(&report.outline, answer).filter(|_| most > 0) else { return };
+    let share = |ns: f64| 100.0 * ns / times.total();
+    for at in times.longest().into_iter().take(most) {
+        let (op, ns) = (&report.outline.ops[at], times.by_op[at]);
+        let _ = writeln!(out, "  {:>8.1} us {:>5.1} %  {} `{}`", ns / 1000.0, share(ns), op.op, op.name);
     }
 }
 

@@ -66,18 +66,22 @@ pub fn sentence(answer: &Answer) -> String {
     let total = direct.verdicts.len();
     let able = total - direct.fallbacks();
     let chosen = total - framework.fallbacks();
-    let operations = if total == 1 { "operation" } else { "operations" };
     let mut text = match able {
-        0 => format!("none of {total} {operations} can run on the Neural Engine"),
-        n if n == total => format!("all {total} {operations} can run on the Neural Engine"),
-        n => format!("{n} of {total} {operations} can run on the Neural Engine ({})", percent(n as u64, total as u64)),
+        0 if total == 1 => "the only operation cannot run on the Neural Engine".to_string(),
+        1 if total == 1 => "the only operation can run on the Neural Engine".to_string(),
+        0 => format!("none of {total} operations can run on the Neural Engine"),
+        n if n == total => format!("all {total} operations can run on the Neural Engine"),
+        n => format!("{n} of {total} operations can run on the Neural Engine ({})", percent(n as u64, total as u64)),
     };
     let own = (0..total).filter(|&at| direct.on_engine(at) && direct.verdicts[at].refusal.is_some()).count();
-    if own > 0 {
+    if own > 0 && total == 1 {
+        text += ", only as `ane compile` writes it";
+    } else if own > 0 {
         let _ = write!(text, ", {own} of them only as `ane compile` writes {}", if own == 1 { "it" } else { "them" });
     }
     let refused = framework.off();
     text += &match chosen {
+        n if n == total && total == 1 => "; Core ML would run it there".to_string(),
         n if n == total => "; Core ML would run all of them there".to_string(),
         0 => format!("; Core ML would use the CPU for all: {}", why_not(framework)),
         n if n + refused == total => format!("; Core ML would run {n} there and refuse {refused}"),

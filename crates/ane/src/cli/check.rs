@@ -1,12 +1,15 @@
 //! `ane check`: what runs on the engine of which chip, why not, and what to change.
 
 use super::{ModelFlags, Voice, print};
+use anemone::check::json::Baseline;
 use anemone::check::summary::{self, Outcome};
 use anemone::check::table::Style;
-use anemone::check::{self, Fallback, Report, Subject, verdict};
+use anemone::check::{self, Report, Subject, verdict};
 use anemone::{Code, Diagnostic, Result, files, reference};
 use anemone_compile::check::Route;
 use anemone_compile::check::lint::Assumptions;
+use anemone_facts::chips::Chip;
+use anemone_net::outline::Outline;
 use clap::Args;
 use serde_json::json;
 use std::io::IsTerminal;
@@ -22,7 +25,8 @@ Examples:
   ane check model.mlpackage --json > before.json
   ane check model.mlpackage --baseline before.json
   ane check model.onnx --dim N=1
-  ane check models/ other.mlpackage -t iphone
+  ane check models/ other.mlpackage -t iphone --html all.html
+  ane check models/ --json > before.json && ane check models/ --baseline before.json
   ane check model.hwx
 
 Two answers are given. direct: the engine's compiler can take the operation. framework: Core ML's segmenter would choose \
@@ -48,7 +52,7 @@ pub struct Flags {
     /// Operations that may be off the engine, on each chip
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_fallback: usize,
-    /// Report of `ane check --json`: what it lists does not fail again
+    /// Report of `ane check --json`, on one model or several: what it lists does not fail again
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Write a SARIF 2.1.0 log
@@ -57,7 +61,7 @@ pub struct Flags {
     /// Write JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Write a self-contained page
+    /// Write a self-contained page; of several models one page with a table
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print annotations of a GitHub workflow in place of the table
@@ -71,18 +75,15 @@ pub struct Flags {
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let route = check::route(&flags.route)?;
     let chips = reference::chip_list(&flags.target)?;
-    let assumptions = assumptions(&flags.assume)?;
-    let baseline = match &flags.baseline {
-        Some(path) => {
-            let text = String::from_utf8_lossy(&files::read(path)?).into_owned();
-            check::json::baseline(&text, &path.display().to_string())?
-        }
-        None => Vec::new(),
-    };
+    let assumed = assumptions(&flags.assume)?;
+    let baseline = flags.baseline.as_ref().map(|path| {
+        let text = String::from_utf8_lossy(&files::read(path)?).into_owned();
+        Baseline::read(&text, &path.display().to_string())
+    });
+    let baseline = baseline.transpose()?;
     let models = summary::models(&flags.models)
         .map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot list a folder: {e}")))?;
-    let choose = |report: &mut Report| report.max_fallback = flags.max_fallback;
-    let (chips, assumed) = (&chips, &assumptions);
+    let question = Question { flags: &flags, route, chips: &chips, assumed: &assumed };
     match models.as_slice() {
         [] => {
             let message = "no model in the folder";
@@ -90,105 +91,118 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 .at(flags.models[0].display())
                 .help("models: .mlpackage, .mlmodelc, .mlmodel, .onnx"))
         }
-        [model] => {
-            let outline = match check::load(model, &flags.choices.choices()?)? {
-                Subject::Container(container) => return loads(&flags, model, &container, voice),
-                Subject::Program(outline, notes) => {
-                    voice.reader_notes(&notes);
-                    *outline
-                }
-            };
-            let strict = chips.iter().find_map(|(_, chip)| check::strictly_refused(&outline, chip));
-            if let Some(refused) = strict.filter(|_| flags.strict) {
-                return Err(refused.at(model.display()));
+        [model] => match check::load(model, &flags.choices.choices()?)? {
+            Subject::Container(container) => loads(&flags, model, &container, voice),
+            Subject::Program(outline, notes) => {
+                voice.reader_notes(&notes);
+                let report = question.report(model, *outline)?;
+                one(&flags, report, baseline.as_ref(), voice)
             }
-            let mut report = check::report(model, outline, chips, route, assumed);
-            choose(&mut report);
-            report.compile(model, &flags.choices.choices()?);
-            one(&flags, &report, &baseline, voice)
-        }
+        },
         several => {
-            if flags.strict
-                || flags.sarif.is_some()
-                || flags.junit.is_some()
-                || flags.html.is_some()
-                || flags.baseline.is_some()
-            {
-                let message = format!(
-                    "--strict, --sarif, --junit, --html and --baseline take one model, and there are {}",
-                    several.len()
-                );
-                return Err(Diagnostic::new(Code::Usage, message));
-            }
-            let choices = flags.choices.choices()?;
-            let outcomes: Vec<Outcome> = several
-                .iter()
-                .map(|model| match check::load(model, &choices) {
-                    Ok(Subject::Program(outline, _)) => {
-                        let mut report = check::report(model, *outline, chips, route, assumed);
-                        choose(&mut report);
-                        report.compile(model, &choices);
-                        Outcome::Report(Box::new(report))
-                    }
-                    Ok(Subject::Container(_)) => {
-                        let message = "a compiled container has no operations to place";
-                        Outcome::Unreadable(model.clone(), Box::new(Diagnostic::new(Code::Usage, message)))
-                    }
-                    Err(diagnostic) => Outcome::Unreadable(model.clone(), Box::new(diagnostic)),
-                })
-                .collect();
-            all(&flags, &outcomes, route, voice)
+            let outcome = |model: &PathBuf| match question.ask(model) {
+                Ok(report) => Outcome::Report(Box::new(report)),
+                Err(diagnostic) => Outcome::None(model.clone(), Box::new(diagnostic)),
+            };
+            let outcomes: Vec<Outcome> = several.iter().map(outcome).collect();
+            all(&flags, &outcomes, route, baseline.as_ref(), voice)
         }
     }
 }
 
+/// Chips, route and assumptions of a check.
+struct Question<'a> {
+    flags: &'a Flags,
+    route: Route,
+    chips: &'a [(String, &'static Chip)],
+    assumed: &'a Assumptions,
+}
+
+impl Question<'_> {
+    /// The report on a model, from its file.
+    fn ask(&self, model: &Path) -> Result<Report> {
+        match check::load(model, &self.flags.choices.choices()?)? {
+            Subject::Program(outline, _) => self.report(model, *outline),
+            Subject::Container(_) => {
+                Err(Diagnostic::new(Code::Usage, "a compiled container has no operations to place").at(model.display()))
+            }
+        }
+    }
+
+    /// The report on a model. Errors: with `--strict`, what the book refuses.
+    fn report(&self, model: &Path, outline: Outline) -> Result<Report> {
+        let strict = self.chips.iter().find_map(|(_, chip)| check::strictly_refused(&outline, chip));
+        if let Some(refused) = strict.filter(|_| self.flags.strict) {
+            return Err(refused.at(model.display()));
+        }
+        let mut report = check::report(model, outline, self.chips, self.route, self.assumed);
+        report.max_fallback = self.flags.max_fallback;
+        report.compile(model, &self.flags.choices.choices()?);
+        Ok(report)
+    }
+}
+
 /// The answer on one model.
-fn one(flags: &Flags, report: &Report, baseline: &[Fallback], voice: Voice) -> Result<u8> {
-    write_files(flags, report)?;
+fn one(flags: &Flags, report: Report, baseline: Option<&Baseline>, voice: Voice) -> Result<u8> {
+    if let Some(other) = baseline.and_then(|b| b.of_another(&report.path)) {
+        voice.note(format!("warning: the baseline is a report on {other}"));
+    }
+    let outcome = [Outcome::Report(Box::new(report))];
+    let [Outcome::Report(report)] = &outcome else { return Ok(0) };
+    let known = baseline.map_or(&[][..], |baseline| baseline.of(&report.path, true));
+    let page = || check::html::page(report);
+    write_files(flags, &outcome, page)?;
+    let failing = report.failing(known);
     if voice.json {
         print(&format!("{}\n", check::json::document(report)))?;
     } else if flags.github {
         print(&check::annotations::lines(report))?;
     } else if voice.quiet {
-        print(&format!("{}\n", verdict::last_line(report, &report.failing(baseline), !baseline.is_empty())))?;
+        print(&format!("{}\n", verdict::last_line(report, &failing, baseline.is_some())))?;
     } else {
-        let style = Style { verbose: voice.verbose, colour: std::io::stdout().is_terminal(), baseline };
+        let colour = std::io::stdout().is_terminal();
+        let style = Style { verbose: voice.verbose, colour, baseline: baseline.map(|_| known) };
         print(&check::table::render(report, style))?;
     }
-    Ok(u8::from(!report.failing(baseline).is_empty()))
+    Ok(u8::from(!failing.is_empty()))
 }
 
 /// The answers on several.
-fn all(flags: &Flags, outcomes: &[Outcome], route: Route, voice: Voice) -> Result<u8> {
+fn all(flags: &Flags, outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>, voice: Voice) -> Result<u8> {
+    let page = || check::html::several(outcomes, route, baseline);
+    write_files(flags, outcomes, page)?;
     if voice.json {
         print(&format!("{}\n", summary::document(outcomes)))?;
     } else {
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Report(report) if flags.github => print(&check::annotations::lines(report))?,
-                Outcome::Report(report) if voice.verbose => {
-                    print(&format!("{}\n", check::table::render(report, Style::default())))?;
-                }
-                _ => {}
+        for report in outcomes.iter().filter_map(Outcome::report) {
+            if flags.github {
+                print(&check::annotations::lines(report))?;
+            } else if voice.verbose {
+                print(&format!("{}\n", check::table::render(report, Style::default())))?;
             }
         }
-        if !flags.github {
-            print(&summary::render(outcomes, route))?;
+        if voice.quiet {
+            print(&format!("{}\n", summary::last_line(outcomes, route, baseline)))?;
+        } else if !flags.github {
+            print(&summary::render(outcomes, route, baseline))?;
         }
     }
-    Ok(outcomes.iter().map(Outcome::exit).max().unwrap_or(0))
+    let plain = Baseline::default();
+    Ok(outcomes.iter().map(|outcome| outcome.exit(baseline.unwrap_or(&plain), false)).max().unwrap_or(0))
 }
 
-fn write_files(flags: &Flags, report: &Report) -> Result<()> {
+/// Writes the files that flags name, all or none.
+fn write_files(flags: &Flags, outcomes: &[Outcome], page: impl Fn() -> String) -> Result<()> {
     let mut made: Vec<(&PathBuf, String)> = Vec::new();
     if let Some(path) = &flags.sarif {
-        made.push((path, format!("{:#}\n", check::sarif::document(report))));
+        let reports: Vec<&Report> = outcomes.iter().filter_map(Outcome::report).collect();
+        made.push((path, format!("{:#}\n", check::sarif::document(&reports))));
     }
     if let Some(path) = &flags.junit {
-        made.push((path, check::junit::document(report)));
+        made.push((path, check::junit::document(outcomes)));
     }
     if let Some(path) = &flags.html {
-        made.push((path, check::html::page(report)));
+        made.push((path, page()));
     }
     let all: Vec<_> = made.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_all(&all)

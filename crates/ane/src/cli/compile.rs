@@ -4,7 +4,7 @@ use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
 use anemone::chain::Chain;
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
-use anemone::{Code, Diagnostic, Model, Result, files, procedures, runtime};
+use anemone::{Code, Diagnostic, Model, Result, files, overview, procedures, runtime};
 use anemone_compile::{Activations, Compat, Log, Options, Stage, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
@@ -36,7 +36,8 @@ pub struct Flags {
     /// Chip (m1, a14), product (iphone12) or compiler target (h13); `first` is the first that takes the model's native layers
     #[arg(short, long, default_value = "m1")]
     target: String,
-    /// File, or folder for one file per form [default: beside the model, under its name]
+    /// File, or folder for one file per form; a name without an ending gets that of the form [default: beside the model, under its
+    /// name]
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Forms to write: hwx, bin, anec, e5, firmware, loaded, image, records [default: as the file's extension says, else hwx]
@@ -301,7 +302,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         print(&format!("{document}\n"))?;
     } else {
         let count = programs.len();
-        let whole = if count > 1 { format!("{tasks} tasks in {count} segments") } else { format!("{tasks} tasks") };
+        let tasks = overview::counted(tasks);
+        let whole = if count > 1 { format!("{tasks} in {count} segments") } else { tasks };
         let whole = match chain.hosts().len() {
             0 => whole,
             n => format!("{whole} and {n} host segments"),
@@ -490,7 +492,10 @@ fn destinations(output: &Path, made_files: &[forms::File]) -> Result<(Vec<PathBu
     let text = output.as_os_str().to_string_lossy();
     let folder = output.is_dir() || text.ends_with('/') || made_files.len() > 1;
     if !folder {
-        return Ok((vec![output.to_path_buf()], false));
+        // A name without an ending gets that of its form; a device has none.
+        let bare = output.extension().is_none() && (output.is_file() || !output.exists());
+        let form = made_files.first().filter(|_| bare).map(|file| file.form.extension());
+        return Ok((vec![form.map_or(output.to_path_buf(), |extension| output.with_extension(extension))], false));
     }
     let made = !output.exists();
     make_folder(output)?;

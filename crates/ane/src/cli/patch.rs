@@ -300,7 +300,7 @@ fn edits(program: &Program, kernel: &Kernel, part: Part, array: &Array, transpos
         let [outputs, inputs] = [extents[0], count / extents[0].max(1)];
         if extents[2..] != [1, 1] {
             return Err(refused(format!(
-                "task {}: --transposed is for products; its extents are {extents:?}",
+                "task {}: --transposed is for products; its shape is {extents:?}",
                 kernel.task
             )));
         }

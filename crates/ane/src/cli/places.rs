@@ -11,14 +11,14 @@ pub const CACHE_BYTES: u64 = 4 << 30;
 /// The broker's socket: as given, or in the user's runtime folder.
 pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
     let found = given.map_or_else(|| os::runtime_folder().map(|d| d.join("anemone").join("aned.sock")), Ok);
-    let message = |why| format!("where the broker's socket is, is not known: {why}");
+    let message = |why| format!("the broker's socket has no default path: {why}");
     found.map_err(|why| Diagnostic::new(Code::Usage, message(why)).help("--socket PATH"))
 }
 
 /// The cache's folder: as given, or in the user's cache folder.
 pub fn cache_folder(given: Option<PathBuf>) -> Result<PathBuf> {
     let found = given.map_or_else(|| os::cache_folder().map(|base| cache_root(&base)), Ok);
-    let message = |why| format!("where the cache is, is not known: {why}");
+    let message = |why| format!("the cache has no default folder: {why}");
     found.map_err(|why| Diagnostic::new(Code::Usage, message(why)).help("--cache FOLDER"))
 }
 

@@ -298,7 +298,7 @@ fn several_models() {
     assert!(missing.out.contains("no-such.onnx") && missing.out.contains("cannot be read"), "{missing:?}");
     let document = ane!("check", package, scratch.relu(), "--json").fine().json("anemone.checks/1");
     assert_eq!(document["models"].as_array().map(Vec::len), Some(2));
-    ane!("check", package, scratch.relu(), "--html", scratch.out("x.html")).refused(2, "ANE2004", &["one model"]);
+    ane!("check", package, scratch.relu(), "--html", scratch.out("x.html")).fine();
 }
 
 /// Words of the report are explained.
@@ -403,4 +403,76 @@ fn fixes_follow_the_file() {
         ane!("check", fixed, "-t", chip).fine();
         let _ = std::fs::remove_dir_all(&fixed);
     }
+}
+
+/// Files and a baseline of several models in one call.
+#[test]
+fn several_models_in_one_call() {
+    let scratch = Scratch::new();
+    let ([package, ..], relu) = (digits(), scratch.relu());
+    let [sarif, junit] = ["all.sarif", "all.xml"].map(|name| scratch.out(name));
+    let ran = ane!("check", package, relu, "-t", "a12", "--sarif", sarif, "--junit", junit);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.out.lines().last(), Some("no (direct): 1 of 2 models fall back to the CPU"), "{ran:?}");
+    let log: Value = serde_json::from_slice(&std::fs::read(&sarif).expect("a log")).expect("JSON");
+    well_formed_sarif(&log);
+    let xml = std::fs::read_to_string(&junit).expect("a document");
+    assert_eq!(xml.matches("<testsuite ").count(), 2, "{xml}");
+    let before = scratch.file("before.json", ane!("check", package, relu, "-t", "a12", "--json").out);
+    let known = ane!("check", package, relu, "-t", "a12", "--baseline", before).fine();
+    assert!(known.out.trim_end().ends_with("nothing new off the engine by the baseline"), "{known:?}");
+    ane!("check", package, "-t", "a12", "--baseline", before).fine();
+    // The report of one model does not excuse another: it is named.
+    let other = scratch.file("other.json", ane!("check", relu, "-t", "a12", "--json").out);
+    let warned = ane!("check", package, "-t", "a12", "--baseline", other);
+    assert!(warned.code == Some(1) && warned.err.contains("the baseline is a report on"), "{warned:?}");
+    // One that cannot be read is an error of its suite, and what the book refuses is refused.
+    let absent = scratch.path("none.onnx");
+    assert_eq!(ane!("check", package, absent, "--junit", junit).code, Some(2));
+    assert!(std::fs::read_to_string(&junit).expect("a document").contains("<error type=\"ANE2001\""));
+}
+
+/// The text report's `-v` and the JSON state one time: the engine's part is the sum over operations and the rest.
+#[test]
+fn time_by_operation() {
+    let [package, ..] = digits();
+    let document = ane!("check", package, "-t", "m1,m2", "--json").fine().json("anemone.check/1");
+    let here = &document["chips"][0]["here"];
+    let by_op: Vec<u64> =
+        here["engine"]["operations_ns"].as_array().expect("times").iter().filter_map(Value::as_u64).collect();
+    assert_eq!(by_op.len(), document["operations"].as_array().map_or(0, Vec::len));
+    let engine = by_op.iter().sum::<u64>() + here["engine"]["other_ns"].as_u64().unwrap_or(0);
+    let whole = here["modelled"]["total_ns"].as_u64().expect("a time");
+    assert!(engine > 0 && engine < whole, "{here}");
+    let convolutions = document["operations"].as_array().into_iter().flatten().zip(&by_op);
+    assert!(convolutions.filter(|(op, _)| op["op"] == "conv").all(|(_, ns)| *ns > 0), "each has a task: {here}");
+    assert_eq!(document["chips"][1]["here"], Value::Null, "no program for an M2, so no time");
+    let told = ane!("check", package, "-v").fine().out;
+    assert!(told.lines().any(|line| line.contains(" us ") && line.contains(" %  conv `")), "{told}");
+}
+
+/// A path that does not exist: what, where, and a name that does.
+#[test]
+fn a_missing_file_is_named_with_what_is_there() {
+    let scratch = Scratch::new();
+    scratch.file("network.onnx", b"x");
+    let close = scratch.path("netwrk.onnx");
+    for verb in ["check", "run", "compile", "dump", "fix"] {
+        ane!(verb, close).refused(2, "ANE2001", &["cannot read", "netwrk.onnx", "did you mean `network.onnx`"]);
+    }
+    let far = scratch.path("zzz.mil");
+    ane!("check", far).refused(2, "ANE2001", &["has no `zzz.mil`", "models there: network.onnx"]);
+    let deep = scratch.path("absent/x.mil");
+    ane!("check", deep).refused(2, "ANE2001", &["has no `absent`"]);
+}
+
+/// A name without an ending gets that of the form.
+#[test]
+fn outputs_without_an_ending_get_one() {
+    let scratch = Scratch::new();
+    let (model, bare) = (scratch.relu(), scratch.out("name"));
+    ane!("compile", model, "-o", bare).fine();
+    ane!("compile", model, "-o", bare, "--emit", "anec").fine();
+    assert!(Path::new(&format!("{bare}.hwx")).is_file() && Path::new(&format!("{bare}.anec")).is_file());
+    assert!(!Path::new(&bare).exists());
 }

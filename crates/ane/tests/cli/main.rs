@@ -21,6 +21,7 @@ mod host_segments;
 mod lut;
 mod native;
 mod numerics;
+mod page;
 mod plan;
 mod procedures;
 mod readme;

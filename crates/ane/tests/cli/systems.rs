@@ -221,8 +221,8 @@ fn folders_of_the_user_that_are_not_known() {
         }
         finish(command.spawn().expect("starts"), &arguments)
     };
-    bare(&["cache", "ls"]).refused(2, "ANE2004", &["where the cache is", "is set", "--cache FOLDER"]);
-    bare(&["stat"]).refused(2, "ANE2004", &["where the broker's socket is", "--socket PATH"]);
+    bare(&["cache", "ls"]).refused(2, "ANE2004", &["the cache has no default folder", "is set", "--cache FOLDER"]);
+    bare(&["stat"]).refused(2, "ANE2004", &["the broker's socket has no default path", "--socket PATH"]);
     // Commands that need none of them work.
     bare(&["run", &package, "-i", &image]).fine();
     let doctor = bare(&["doctor"]).fine();

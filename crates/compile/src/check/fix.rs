@@ -153,7 +153,10 @@ fn tiles(refusal: &Refusal) -> Option<String> {
     let parts = found.div_ceil(most.max(1));
     (parts > 1).then(|| {
         let each = found.div_ceil(parts);
-        format!("work in {parts} parts of at most {each} along it: slices, then a concat of the results")
+        format!(
+            "keep it in {parts} tensors of at most {each} along it, from the model's inputs to its outputs: a slice or a concat of the \
+             whole is beyond the limit too"
+        )
     })
 }
 

@@ -1,10 +1,11 @@
 //! Result of compiling a network with this compiler. Where an operation is refused, the rest is compiled without it, so that
 //! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
 
-use crate::{Options, compile};
+use crate::{Log, Options, Stage, compile};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, ValueId};
 use anemone_program::cost;
+use std::collections::HashMap;
 
 /// Most refusals that are told: each costs a compile.
 const MOST_REFUSALS: usize = 16;
@@ -19,7 +20,7 @@ pub struct Refused {
 }
 
 /// Result of compiling a network for a chip.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Here {
     /// A program of so many tasks.
     Compiled {
@@ -27,6 +28,9 @@ pub enum Here {
         tasks: usize,
         /// Estimated run time on silicon in nanoseconds, with its lower and upper bound, where the chip has measured rates.
         time_ns: Option<[u64; 3]>,
+        /// Estimated time of each task on the engine in nanoseconds, with the name of the result it computes or one that
+        /// continues it behind a dot; empty where the chip has no measured rates.
+        by_task: Vec<(String, f64)>,
     },
     /// Operations that keep it from one, first things first; at most a few are told.
     Refused(Vec<Refused>),
@@ -39,20 +43,41 @@ impl Here {
     }
 }
 
+/// Names of the tasks, as the compiler logs them.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl Log for Names {
+    fn wants(&self) -> bool {
+        false
+    }
+
+    fn stage(&mut self, _: Stage) {}
+
+    fn tasks(&mut self, names: Vec<String>) {
+        self.0 = names;
+    }
+}
+
 /// Compiles a network for a chip. `None` for chips that nothing is compiled for.
 pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
     chip.layout?;
     let mut rest = net.clone();
     let mut refusals: Vec<Refused> = Vec::new();
     loop {
-        let error = match compile(&rest, chip, &Options::default(), &mut ()) {
+        let mut names = Names::default();
+        let error = match compile(&rest, chip, &Options::default(), &mut names) {
             Ok(_) if !refusals.is_empty() => break,
             Ok(program) => {
                 let time_ns = cost::of_program(&program, chip).map(|cost| {
                     let (least, most) = cost.band_ns();
                     [cost.total_ns(), least, most]
                 });
-                return Some(Here::Compiled { tasks: program.tasks().map_or(0, |tasks| tasks.len()), time_ns });
+                let times = cost::of_tasks(&program, chip).unwrap_or_default();
+                let results = results(net);
+                let by_task = names.0.iter().map(|name| result_of(name, &results).to_string()).zip(times).collect();
+                let tasks = program.tasks().map_or(0, |tasks| tasks.len());
+                return Some(Here::Compiled { tasks, time_ns, by_task });
             }
             Err(error) => error,
         };
@@ -68,6 +93,18 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
         }
     }
     Some(Here::Refused(refusals))
+}
+
+/// Names of the operations, each with the name of its first result.
+fn results(net: &Net) -> HashMap<&str, &str> {
+    let named = net.ops.iter().filter_map(|op| Some((op.name.as_str(), net.value(*op.outputs.first()?).name.as_str())));
+    named.collect()
+}
+
+/// The result of the operation that a task's name is, or continues behind a dot; else the task's name.
+fn result_of<'a>(task: &'a str, results: &HashMap<&'a str, &'a str>) -> &'a str {
+    let mut names = std::iter::successors(Some(task), |name| name.rsplit_once('.').map(|(before, _)| before));
+    names.find_map(|name| results.get(name).copied()).unwrap_or(task)
 }
 
 /// Removes the operations of that name; their results that are read become inputs. Returns true if something is left to compile.

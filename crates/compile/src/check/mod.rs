@@ -100,7 +100,9 @@ impl Placement {
     /// Rejects the operation that gives a result of this name: the compiler cannot read it.
     pub fn reject(&mut self, outline: &Outline, result: &str, reason: &str) {
         let gives = |op: &OutlineOp| op.outputs.iter().any(|output| output.name == result);
-        if let Some(at) = outline.ops.iter().position(gives) {
+        // A refusal that is known says more.
+        let position = outline.ops.iter().position(gives);
+        if let Some(at) = position.filter(|&at| self.verdicts[at].refusal.is_none()) {
             self.verdicts[at] = Verdict::unread(reason);
             self.count(outline);
         }

@@ -1,0 +1,74 @@
+//! Modelled time of each operation on the engine: that of the tasks that compute it, by name.
+
+use super::Answer;
+use anemone_compile::check::Here;
+use anemone_net::outline::Outline;
+use std::collections::HashMap;
+
+/// Modelled times on the engine, in nanoseconds. Copies and the way to the engine and back are not in them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    /// Time of each operation, by position; 0 for those that are part of another one.
+    pub by_op: Vec<f64>,
+    /// Time of tasks that no operation of the model names: copies of the compiler's own.
+    pub other: f64,
+}
+
+impl Times {
+    /// Sum of all tasks.
+    pub fn total(&self) -> f64 {
+        self.by_op.iter().sum::<f64>() + self.other
+    }
+
+    /// Operations that take time, the longest first.
+    pub fn longest(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.by_op.len()).filter(|&at| self.by_op[at] > 0.0).collect();
+        order.sort_by(|&a, &b| self.by_op[b].total_cmp(&self.by_op[a]));
+        order
+    }
+}
+
+/// Times of the operations on a chip. `None` where the model does not compile for the chip, or the chip has no measured rates.
+pub fn of(outline: &Outline, answer: &Answer) -> Option<Times> {
+    let Some(Here::Compiled { by_task, .. }) = &answer.here else { return None };
+    if by_task.is_empty() {
+        return None;
+    }
+    let mut positions: HashMap<&str, usize> = HashMap::new();
+    for (at, op) in outline.ops.iter().enumerate() {
+        let names = op.outputs.iter().map(|output| output.name.as_str()).chain([op.name.as_str()]);
+        names.for_each(|name| {
+            positions.entry(name).or_insert(at);
+        });
+    }
+    let mut times = Times { by_op: vec![0.0; outline.ops.len()], other: 0.0 };
+    for (name, ns) in by_task {
+        match whole_or_before_dot(name).find_map(|name| positions.get(name)) {
+            Some(&at) => times.by_op[at] += ns,
+            None => times.other += ns,
+        }
+    }
+    Some(times)
+}
+
+/// A name, then what stands before its last dot, and so on.
+fn whole_or_before_dot(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(name), |name| name.rsplit_once('.').map(|(before, _)| before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tasks_lead_to_the_longest_operation_they_continue() {
+        let parts: Vec<&str> = whole_or_before_dot("a.b.turned.between").collect();
+        assert_eq!(parts, ["a.b.turned.between", "a.b.turned", "a.b", "a"]);
+    }
+
+    #[test]
+    fn the_longest_come_first_and_nothing_is_left_out() {
+        let times = Times { by_op: vec![1.0, 0.0, 5.0], other: 2.0 };
+        assert_eq!((times.longest(), times.total()), (vec![2, 0], 8.0));
+    }
+}
