@@ -1,11 +1,13 @@
 //! `ane compile`: a model becomes a container.
 
+mod stages;
+
 use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
 use anemone::chain::Chain;
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
 use anemone::{Code, Diagnostic, Model, Result, files, overview, procedures, runtime};
-use anemone_compile::{Activations, Compat, Log, Options, Stage, pipeline};
+use anemone_compile::{Activations, Compat, Options, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::dialects::{self, Dialect};
@@ -14,6 +16,7 @@ use anemone_program::{Program, cost, hwx};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use stages::Stages;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -141,42 +144,6 @@ impl CompatName {
 fn pass() -> impl TypedValueParser<Value = &'static pipeline::Pass> {
     PossibleValuesParser::new(pipeline::ALL.iter().map(|p| p.name))
         .try_map(|name| pipeline::by_name(&name).ok_or("no such pass"))
-}
-
-/// Keeps stages to be written once compilation has ended, one way or the other: a folder a network that is compiled.
-struct Stages {
-    kept: Option<Vec<(PathBuf, Stage)>>,
-    below: PathBuf,
-    /// Why the cache did not take a program.
-    unkept: Option<String>,
-}
-
-impl Log for Stages {
-    fn wants(&self) -> bool {
-        self.kept.is_some()
-    }
-
-    fn stage(&mut self, stage: Stage) {
-        self.kept.get_or_insert_default().push((self.below.clone(), stage));
-    }
-}
-
-impl Stages {
-    /// A text, a drawing and where there are any the reasons of each stage.
-    fn write(&self, folder: &Path) -> Result<()> {
-        make_folder(folder)?;
-        for (below, Stage { name, text, dot, reasons, .. }) in self.kept.iter().flatten() {
-            let folder = &folder.join(below);
-            make_folder(folder)?;
-            files::write(&folder.join(format!("{name}.txt")), text.as_bytes())?;
-            files::write(&folder.join(format!("{name}.dot")), dot.as_bytes())?;
-            if !reasons.is_empty() {
-                let text = reasons.join("\n") + "\n";
-                files::write(&folder.join(format!("{name}-reasons.txt")), text.as_bytes())?;
-            }
-        }
-        Ok(())
-    }
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
