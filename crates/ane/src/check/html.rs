@@ -80,7 +80,10 @@ fn causes(report: &Report) -> Value {
             cause.chips.iter().chain(own.iter().flat_map(|own| &own.chips)).map(|(a, _)| a.chip.as_str()).collect();
         let on = own.map_or(cause.on(), |own| format!("{}; {}", cause.on(), own.on()));
         let written = own.map_or_else(|| rewritten.iter().find(|r| same(r, cause)), Some);
-        let here = written.and_then(|own| Some(format!("{} ({})", own.verdict().own?, own.on())));
+        let here = written.and_then(|own| {
+            let names: Vec<&str> = own.chips.iter().map(|(answer, _)| answer.chip.as_str()).collect();
+            Some(format!("{} ({})", own.verdict().own?, names.join(", ")))
+        });
         json!({ "code": cause.code, "cause": cause.cause, "fix": cause.fix(), "on": on, "here": here, "chips": chips, "operations": cause.ops })
     };
     let with = off.iter().map(|cause| row(cause, rewritten.iter().find(|own| same(own, cause))));
