@@ -2,7 +2,7 @@
 """Networks of public libraries (timm, transformers, torchvision, torchaudio) with random weights, exported as users export them.
 
     python3 -m venv v && v/bin/pip install torch==2.7.0 torchvision==0.22.0 torchaudio==2.7.0 coremltools==9.0 "numpy<2.4" \\
-        onnx onnxscript timm "transformers<5"
+        onnx onnxscript timm "transformers<5" diffusers segmentation-models-pytorch
     v/bin/python scripts/popular.py export FOLDER [NAME ...]
     python3 scripts/popular.py measure FOLDER [--ane target/quick/ane] [--write docs/networks.md] [NAME ...]
 
@@ -40,6 +40,10 @@ def networks():
     yield from language(Output, tokens)
     yield from others(Output, image, tokens)
     yield from vision(image)
+    from further import further
+    from wider import wider
+    yield from further()
+    yield from wider()
 
 
 def vision(image):

@@ -26,7 +26,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         layout,
         stream: stream.to_vec(),
         first_task_words,
-        kernel: Vec::new(),
+        kernel: Default::default(),
         scratch_bytes: 0,
         ports: Vec::new(),
     };

@@ -64,7 +64,7 @@ impl Chain {
 
     /// A network with host segments where the engine has no way, and why each is there.
     pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
-        let cut = segments::cut(net, chip, options)?;
+        let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut ()))?;
         let reasons = cut.reasons.iter().map(|(_, error)| error.to_string()).collect();
         let (mut programs, mut hosts) = (Vec::new(), Vec::new());
         for segment in cut.segments {

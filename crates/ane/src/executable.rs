@@ -160,9 +160,9 @@ impl Executable {
         let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
         std::fs::create_dir_all(folder).map_err(cannot)?;
         let paths: Vec<PathBuf> = files.iter().map(|f| folder.join(&f.name)).collect();
-        let all: Vec<(&Path, &[u8])> =
-            paths.iter().zip(&files).map(|(path, f)| (path.as_path(), f.bytes.as_slice())).collect();
-        files::write_all(&all)?;
+        let parts: Vec<Vec<&[u8]>> = files.iter().map(File::parts).collect();
+        let all: Vec<(&Path, &[&[u8]])> = paths.iter().zip(&parts).map(|(path, p)| (path.as_path(), &p[..])).collect();
+        files::write_pieces(&all)?;
         Ok(paths)
     }
 }

@@ -1,10 +1,13 @@
 //! Files: reading with a place in the error, and writing that leaves either the whole file or none.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::os::FileBytes;
+use anemone_compile::{Log, Progress, Stage};
 use anemone_net::read::Bytes;
 use anemone_program::hwx::Container;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Reads a whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
@@ -84,7 +87,74 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_all(&[(path, bytes)])
 }
 
-pub use crate::os::write_all;
+/// Writes several files, all or none; see [`write_pieces`].
+pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
+    let pieces: Vec<[&[u8]; 1]> = files.iter().map(|&(_, bytes)| [bytes]).collect();
+    let files: Vec<(&Path, &[&[u8]])> = files.iter().zip(&pieces).map(|(&(path, _), p)| (path, &p[..])).collect();
+    write_pieces(&files)
+}
+
+pub use crate::os::write_all as write_pieces;
+
+/// Files that [`Folder`] opened and that somebody holds.
+static OPEN: Mutex<Vec<Weak<FileBytes>>> = Mutex::new(Vec::new());
+
+/// Gives memory of opened model files that was read so far back to the system, where it is mapped: what is looked at again is read
+/// again.
+pub fn release() {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|file| file.upgrade().inspect(|file| file.release()).is_some());
+}
+
+/// The bytes of an open file.
+struct Opened(Arc<FileBytes>);
+
+impl AsRef<[u8]> for Opened {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+/// Releases memory of files as a compilation goes on, and tells of it.
+pub struct Releasing<'a> {
+    /// Who else follows the compilation.
+    pub log: &'a mut dyn Log,
+    /// Bytes of weights that were packed since the last release.
+    pending_bytes: u64,
+}
+
+impl<'a> Releasing<'a> {
+    /// Bytes of packed weights between two releases.
+    const BYTES: u64 = 32 << 20;
+
+    /// A log in front of another.
+    pub fn new(log: &'a mut dyn Log) -> Releasing<'a> {
+        Releasing { log, pending_bytes: 0 }
+    }
+}
+
+impl Log for Releasing<'_> {
+    fn wants(&self) -> bool {
+        self.log.wants()
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        self.log.stage(stage);
+    }
+
+    fn tasks(&mut self, names: Vec<String>) {
+        self.log.tasks(names);
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.log.progress(progress);
+        self.pending_bytes += progress.bytes;
+        if self.pending_bytes >= Self::BYTES {
+            self.pending_bytes = 0;
+            release();
+        }
+    }
+}
 
 /// Files below a folder, for readers that ask for more by name. Names that climb out of the folder are refused. Large files
 /// are mapped where the system can.
@@ -108,6 +178,8 @@ impl anemone_net::read::Files for Folder {
             return Err("the path leaves the model's folder".into());
         }
         let whole = crate::os::open(&self.root.join(relative)).map_err(|e| e.to_string())?;
-        Ok(Bytes::from_owner(whole))
+        let whole = Arc::new(whole);
+        OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&whole));
+        Ok(Bytes::from_owner(Opened(whole)))
     }
 }

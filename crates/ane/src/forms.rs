@@ -6,6 +6,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::formats::dialects::Dialect;
 use anemone_facts::formats::raw::anec;
 use anemone_net::Net;
+use anemone_net::read::Bytes;
 use anemone_program::e5::{self, Call, Info, State, Step};
 use anemone_program::task::image;
 use anemone_program::{Direction, Port, PortOrder, Program, firmware, hwx, images, raw};
@@ -85,8 +86,30 @@ pub struct File {
     pub form: Form,
     /// Its name.
     pub name: String,
+    /// Its bytes, in pieces: weights are those of the program.
+    pub pieces: Vec<Bytes>,
+}
+
+impl File {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Returns true for a file without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Its bytes.
-    pub bytes: Vec<u8>,
+    pub fn bytes(&self) -> Vec<u8> {
+        self.pieces.concat()
+    }
+
+    /// The pieces, to be written.
+    pub fn parts(&self) -> Vec<&[u8]> {
+        self.pieces.iter().map(|piece| &piece[..]).collect()
+    }
 }
 
 /// The files of a chain in some forms, named after `stem`. Several programs make several files of a form, numbered from 0;
@@ -129,7 +152,8 @@ pub fn files_as(
     }
     let mut all = Vec::new();
     for &form in forms {
-        let whole = |bytes| File { form, name: format!("{stem}.{}", form.extension()), bytes };
+        let whole =
+            |bytes: Vec<u8>| File { form, name: format!("{stem}.{}", form.extension()), pieces: vec![bytes.into()] };
         match form {
             Form::E5 => {
                 let containers: Vec<Vec<u8>> =
@@ -149,12 +173,18 @@ pub fn files_as(
                 for (at, image) in images.iter().flatten().enumerate() {
                     let extension = form.extension();
                     let name = if several { format!("{stem}_{at}.{extension}") } else { format!("{stem}.{extension}") };
-                    all.push(File { form, name, bytes: image_bytes(image, form) });
+                    all.push(File { form, name, pieces: vec![image_bytes(image, form).into()] });
                 }
             }
-            Form::Hwx | Form::Bin | Form::Anec | Form::Loaded => {
+            Form::Hwx => {
                 for (at, program) in programs.iter().enumerate() {
-                    all.push(File { form, name: name(at, form), bytes: encode(program, form, &around(at))? });
+                    all.push(File { form, name: name(at, form), pieces: container_file(program, &around(at))? });
+                }
+            }
+            Form::Bin | Form::Anec | Form::Loaded => {
+                for (at, program) in programs.iter().enumerate() {
+                    let pieces = vec![encode(program, form, &around(at))?.into()];
+                    all.push(File { form, name: name(at, form), pieces });
                 }
             }
         }
@@ -177,7 +207,8 @@ pub fn procedures(programs: &[Program], chip: &Chip, source: &str, dialect: &'st
         ..hwx::Options::default()
     };
     let ordered = programs.iter().map(|p| in_order(p, dialect)).collect::<Result<Vec<_>>>()?;
-    Ok(File { form: Form::Hwx, name, bytes: hwx::from_programs(&ordered, &options).map_err(refused)?.write() })
+    let bytes = hwx::from_programs(&ordered, &options).map_err(refused)?.write();
+    Ok(File { form: Form::Hwx, name, pieces: vec![bytes.into()] })
 }
 
 /// A program with its ports in the dialect's order. One whose ports stand so keeps its base registers: its compiler chose them,
@@ -208,8 +239,13 @@ fn refused(error: impl std::fmt::Display) -> Diagnostic {
 
 /// A container's bytes.
 fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
+    Ok(container_file(program, around)?.concat())
+}
+
+/// A container's file.
+fn container_file(program: &Program, around: &Surroundings) -> Result<Vec<Bytes>> {
     let ordered = in_order(program, around.container.dialect)?;
-    Ok(hwx::from_program(&ordered, &around.container).map_err(refused)?.write())
+    hwx::to_file(&ordered, &around.container).map_err(refused)
 }
 
 /// Refuses tensors whose names could be taken for those on the engine's side.

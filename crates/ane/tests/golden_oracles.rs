@@ -339,7 +339,7 @@ fn check(record: &Value) -> Result<Outcome, String> {
         layout: &H13,
         stream,
         first_task_words: tasks[0].word_count(),
-        kernel,
+        kernel: kernel.into(),
         scratch_bytes: 0,
         ports: vec![],
     };

@@ -59,7 +59,7 @@ fn compare(record: &Value, folder: &Path) -> Result<Compared, String> {
     let compiled = model.compile(chip, &options, &mut ()).map_err(|e| e.to_string())?;
     let program = &compiled.program;
     let size = record["constant_section"]["size"].as_u64().ok_or("no size")? as usize;
-    let mut kernel = program.kernel.clone();
+    let mut kernel = program.kernel.to_vec();
     kernel.resize(size.max(kernel.len()), 0);
     let digest: String = Sha256::digest(&kernel).iter().map(|b| format!("{b:02x}")).collect();
     if record["constant_section"]["sha256"] != digest.as_str() {

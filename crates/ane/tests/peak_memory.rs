@@ -2,14 +2,23 @@
 
 mod common;
 
+use anemone_compile::compile;
 use anemone_engine::Plan;
 use anemone_facts::chips;
-use anemone_program::{Direction, Program};
-use common::nets::convolutions;
+use anemone_program::{Direction, Program, hwx};
+use common::nets::{convolutions, convolutions_net};
 use peak_alloc::PeakAlloc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[global_allocator]
 static ALLOCATIONS: PeakAlloc = PeakAlloc;
+
+/// Held by the test that measures: allocations are counted for the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Weights and the buffers of the program: ports, and where intermediate results live: a region of memory whose size is
 /// the peak of them, and tile memory.
@@ -31,6 +40,7 @@ fn weight(layer: usize, i: usize) -> half::f16 {
 
 #[test]
 fn a_run_takes_little_more_than_weights_and_activations() {
+    let _alone = alone();
     for (name, program) in [
         ("weights prevail", chain(512, 8, 3, 4)),
         ("activations prevail", chain(64, 224, 3, 3)),
@@ -54,4 +64,30 @@ fn a_run_takes_little_more_than_weights_and_activations() {
         println!("{name}: {taken} bytes allocated for {needed} of weights and activations: {share:.2}");
         assert!(share <= 1.3, "{name}: {taken} bytes for {needed}");
     }
+}
+
+#[test]
+fn compiling_and_writing_take_little_more_than_the_weights_once() {
+    let _alone = alone();
+    // The network's own constants are there before; a model's file is mapped.
+    let net = convolutions_net("chain", [512, 8], &[[512, 3, 1]; 4], &[], weight);
+    let before = ALLOCATIONS.current_usage();
+    ALLOCATIONS.reset_peak_usage();
+    let program = compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("compiles");
+    let pieces = hwx::to_file(&program, &hwx::Options::default()).expect("a container");
+    let mut plan = Plan::new(&program, anemone_engine::Options { trace: true, ..Default::default() }).expect("a plan");
+    let mut memory = plan.memory();
+    plan.run(&mut memory).expect_err("inputs are not written");
+    let taken = ALLOCATIONS.peak_usage() - before;
+    // Places of kernel data are zeros in the frame that nobody touches: address space alone.
+    let frame: usize = hwx::from_program(&program, &hwx::Options::default()).expect("a container").file_bytes as usize;
+    assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), frame);
+    let share = (taken - frame) as f64 / program.kernel.len() as f64;
+    println!(
+        "{taken} bytes allocated, {frame} of them untouched zeros, for {} of weights: {share:.2}",
+        program.kernel.len()
+    );
+    assert!(share <= 1.3, "{share:.2} times the weights");
+    let whole: Vec<u8> = pieces.concat();
+    assert!(whole == hwx::from_program(&program, &hwx::Options::default()).expect("a container").write());
 }

@@ -165,7 +165,7 @@ fn pieces(layer: &Layer, step: usize) -> Vec<Layer> {
             piece.kind = Kind::Conv {
                 window: *window,
                 connect: Connect::Dense,
-                weights: Arc::new(weights.with(weights.values[start * taps..(start + n) * taps].to_vec())),
+                weights: Arc::new(weights.with(weights.values.part(start * taps..(start + n) * taps))),
                 bias: bias.as_ref().map(|b| Arc::new(b[start..start + n].to_vec())),
                 post_scale: *post_scale,
                 nonlinear: nonlinear.clone(),

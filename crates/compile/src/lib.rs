@@ -51,7 +51,7 @@ use anemone_program::Program;
 pub use error::{Error, Refused, Result};
 pub use lower::PORTS;
 pub use options::{Activations, Compat, Disabled, Options};
-pub use remarks::{Log, Stage};
+pub use remarks::{Log, Progress, Stage};
 
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
@@ -63,7 +63,7 @@ pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn 
     // Every task reads inside its operands.
     ir::reads(&placed.graph)?;
     log.tasks(placed.graph.layers.iter().map(|layer| layer.name.clone()).collect());
-    let program = emit::emit(placed, carrier, options)?;
+    let program = emit::emit(placed, carrier, options, log)?;
     if std::ptr::eq(carrier, chip) { Ok(program) } else { emit::name_family(program, chip) }
 }
 

@@ -24,6 +24,19 @@ pub trait Log {
     /// Called once a program is about to be emitted, with a name for each task in stream order: that of the operation it computes,
     /// or one that continues it behind a dot.
     fn tasks(&mut self, _names: Vec<String>) {}
+    /// Called as long work goes on: after the weights of a layer were looked at, or packed.
+    fn progress(&mut self, _: Progress) {}
+}
+
+/// Progress of a compilation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Layers that are done, of `layers`.
+    pub done: usize,
+    /// All of them.
+    pub layers: usize,
+    /// Bytes of weights of the layer that was done last.
+    pub bytes: u64,
 }
 
 /// Ignores every stage.

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::lower::PORTS;
 use crate::native::extract;
 use crate::options::Options;
+use crate::remarks::Log;
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, Op, OpKind, ValueId};
 use anemone_program::Program;
@@ -37,10 +38,10 @@ pub struct Cut {
 const MOST_ATTEMPTS: usize = 256;
 
 /// Compiles a network with host segments where the engine has no way. A network that compiles is one engine segment; an error that
-/// is about no operation stays one.
-pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
+/// is about no operation stays one. `log` follows every compilation.
+pub fn cut(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Cut> {
     let mut reasons = Vec::new();
-    let refused = match compile(net, chip, options, &mut ()) {
+    let refused = match compile(net, chip, options, log) {
         Ok(program) => return Ok(Cut { segments: vec![Segment::Engine(Box::new(program))], reasons }),
         Err(error) => error,
     };
@@ -60,7 +61,7 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
                 continue;
             }
             if !kept.contains_key(ops) {
-                match programs(net, ops, segments.len(), chip, options) {
+                match programs(net, ops, segments.len(), (chip, options), log) {
                     Ok(programs) => {
                         kept.insert(ops.clone(), programs);
                     }
@@ -84,12 +85,18 @@ fn divides(error: &Error, ops: usize) -> bool {
 
 /// Programs of operations for the engine, the first with this number: one, or several where the operations read and make more
 /// than a program has ports for.
-fn programs(net: &Net, ops: &[usize], first: usize, chip: &'static Chip, options: &Options) -> Result<Vec<Program>> {
-    match compile(&part(net, format!("{}_{first}", net.name), ops), chip, options, &mut ()) {
+fn programs(
+    net: &Net,
+    ops: &[usize],
+    first: usize,
+    target: (&'static Chip, &Options),
+    log: &mut dyn Log,
+) -> Result<Vec<Program>> {
+    match compile(&part(net, format!("{}_{first}", net.name), ops), target.0, target.1, log) {
         Err(error) if divides(&error, ops.len()) => {
             let (early, late) = ops.split_at(ops.len() / 2);
-            let mut all = programs(net, early, first, chip, options)?;
-            all.extend(programs(net, late, first + all.len(), chip, options)?);
+            let mut all = programs(net, early, first, target, log)?;
+            all.extend(programs(net, late, first + all.len(), target, log)?);
             Ok(all)
         }
         program => Ok(vec![program?]),
@@ -99,7 +106,7 @@ fn programs(net: &Net, ops: &[usize], first: usize, chip: &'static Chip, options
 /// Results that this compiler leaves to the host: reason by name of the result. `None` where a network is refused even so, and for
 /// chips that nothing is compiled for.
 pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String>> {
-    let cut = cut(net, chip, &Options::default()).ok()?;
+    let cut = cut(net, chip, &Options::default(), &mut ()).ok()?;
     let mut reasons: BTreeMap<String, String> = BTreeMap::new();
     for (op, error) in &cut.reasons {
         reasons.entry(op.clone()).or_insert_with(|| error.to_string());
@@ -196,7 +203,7 @@ mod tests {
         let text =
             "net \"n\" {\n  input %x: i32[4]\n  %y: i32[4] = arg_sort(%x) axis=0 descending=true\n  output %y\n}\n";
         let net = text::parse(text, &[]).expect("the text parses");
-        let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
+        let cut = cut(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a cut");
         assert!(matches!(cut.segments.as_slice(), [Segment::Host(host)] if host.ops.len() == 1), "{:?}", cut.segments);
         assert_eq!(cut.reasons.len(), 1);
     }
@@ -209,7 +216,7 @@ mod tests {
         let net = text::parse(&text, &[]).expect("the text parses");
         let error = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect_err("too many");
         assert_eq!(error.to_string(), "n: number of inputs and outputs is 41, h13 takes at most 28");
-        let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
+        let cut = cut(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a cut");
         let made: usize = cut.segments.iter().map(|s| if let Segment::Engine(p) = s { p.ports.len() } else { 0 }).sum();
         assert!(cut.segments.len() == 2 && cut.reasons.is_empty() && made > 41, "{:?}", cut.segments.len());
     }
@@ -233,7 +240,7 @@ mod tests {
             &[],
         )
         .expect("the text parses");
-        let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
+        let cut = cut(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a cut");
         let [Segment::Host(host), Segment::Engine(engine)] = cut.segments.as_slice() else {
             panic!("{:?}", cut.segments)
         };

@@ -52,7 +52,8 @@ impl Case {
         let first_task_words = tasks[0].word_count();
         let stream = encode_stream(&H13, &mut tasks).expect("encodes");
         let (name, kernel, ports) = ("bench".into(), vec![], vec![]);
-        let program = Program { name, layout: &H13, stream, first_task_words, kernel, scratch_bytes: 0, ports };
+        let program =
+            Program { name, layout: &H13, stream, first_task_words, kernel: kernel.into(), scratch_bytes: 0, ports };
         let plan = Plan::new(&program, Options { model, ..Options::default() }).expect("a plan");
         let bytes = (g * c * h * (2 * w).next_multiple_of(64)) as usize;
         let x: Vec<u8> =

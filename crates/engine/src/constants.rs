@@ -55,6 +55,8 @@ pub(crate) struct Constants<'a> {
     pub(crate) bytes: &'a [u8],
     /// True if no task writes the kernel section.
     unchanged: bool,
+    /// False where every run packs for itself: a trace is slow anyway, and holds a large model's weights once.
+    keeps: bool,
     /// Ceiling of all distinct packed coefficients, and the bytes kept so far.
     ceiling_bytes: usize,
     kept_bytes: usize,
@@ -64,7 +66,7 @@ pub(crate) struct Constants<'a> {
 }
 
 impl Constants<'_> {
-    pub(crate) fn of<'a>(program: &'a Program, tasks: &[Task]) -> Constants<'a> {
+    pub(crate) fn of<'a>(program: &'a Program, tasks: &[Task], keeps: bool) -> Constants<'a> {
         let get = |layout: &Layout, task: &Task, field| task.get(layout, field).unwrap_or(0);
         let written = |task: &Task| {
             let layout = program.layout;
@@ -73,6 +75,7 @@ impl Constants<'_> {
         Constants {
             bytes: &program.kernel,
             unchanged: !tasks.iter().any(written),
+            keeps,
             ceiling_bytes: (MOST_TIMES_KERNEL * program.kernel.len()).max(ALWAYS_KEPT_BYTES),
             kept_bytes: 0,
             packed: HashMap::new(),
@@ -91,6 +94,9 @@ impl Constants<'_> {
         key: PackingKey,
         pack: impl FnOnce() -> Result<Packed, FaultKind>,
     ) -> Result<Option<Packed>, FaultKind> {
+        if !self.keeps {
+            return Ok(None);
+        }
         match self.packed.entry(key) {
             Entry::Occupied(known) => Ok(Some(known.get().clone())),
             Entry::Vacant(place) => {

@@ -6,6 +6,7 @@ use anemone_facts::Field;
 use anemone_kernels::num;
 use anemone_kernels::workers::Aside;
 use anemone_program::{BAR_COUNT, Element};
+use bytes::Bytes;
 use half::f16;
 use half::slice::HalfBitsSliceExt;
 use std::ops::Range;
@@ -15,8 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Debug)]
 pub struct Region {
     name: String,
-    /// 8-byte words, so that halfword views are always aligned.
-    storage: Vec<u64>,
+    storage: Storage,
     bytes: usize,
     /// One bit per halfword, set once written; `None` = everything counts as written.
     written: Option<Vec<u64>>,
@@ -24,6 +24,46 @@ pub struct Region {
     trusted: bool,
     /// Version of `written`: a new number whenever it may have changed. Unique over all regions, except for copies.
     stamp: u64,
+}
+
+/// Contents of a region.
+#[derive(Clone, Debug)]
+enum Storage {
+    /// 8-byte words, so that halfword views are always aligned.
+    Own(Vec<u64>),
+    /// Bytes of a program, which others hold too; aligned to halfwords. They become the region's own when something writes.
+    Shared(Bytes),
+}
+
+impl Storage {
+    fn of(bytes: &[u8]) -> Storage {
+        let mut words = vec![0; bytes.len().div_ceil(8)];
+        bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        Storage::Own(words)
+    }
+
+    /// At least the region's bytes.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Storage::Own(words) => bytemuck::cast_slice(words),
+            Storage::Shared(bytes) => bytes,
+        }
+    }
+
+    fn halfwords(&self) -> &[u16] {
+        let bytes = self.bytes();
+        bytemuck::cast_slice(&bytes[..bytes.len() & !1])
+    }
+
+    fn words_mut(&mut self) -> &mut [u64] {
+        if let Storage::Shared(bytes) = self {
+            *self = Storage::of(bytes);
+        }
+        match self {
+            Storage::Own(words) => words,
+            Storage::Shared(_) => &mut [],
+        }
+    }
 }
 
 fn next_stamp() -> u64 {
@@ -34,23 +74,25 @@ fn next_stamp() -> u64 {
 impl Region {
     /// A region with contents, all of it readable.
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Region {
-        let mut region = Region {
-            name: name.into(),
-            storage: vec![0; bytes.len().div_ceil(8)],
-            bytes: bytes.len(),
-            written: None,
-            trusted: false,
-            stamp: next_stamp(),
-        };
-        region.bytes_mut().copy_from_slice(bytes);
-        region
+        Region::holding(name, Storage::of(bytes), bytes.len())
+    }
+
+    /// As [`Region::from_bytes`] of memory that others hold too: copied only where something writes, or where it is not aligned.
+    pub fn sharing(name: impl Into<String>, bytes: &Bytes) -> Region {
+        let aligned = bytes.as_ptr().addr().is_multiple_of(align_of::<u16>());
+        let storage = if aligned { Storage::Shared(bytes.clone()) } else { Storage::of(bytes) };
+        Region::holding(name, storage, bytes.len())
+    }
+
+    fn holding(name: impl Into<String>, storage: Storage, bytes: usize) -> Region {
+        Region { name: name.into(), storage, bytes, written: None, trusted: false, stamp: next_stamp() }
     }
 
     /// A region that must be written before it is read.
     pub fn unwritten(name: impl Into<String>, bytes: usize) -> Region {
         Region {
             name: name.into(),
-            storage: vec![0; bytes.div_ceil(8)],
+            storage: Storage::Own(vec![0; bytes.div_ceil(8)]),
             bytes,
             written: Some(vec![0; bytes.div_ceil(128)]),
             trusted: false,
@@ -60,7 +102,7 @@ impl Region {
 
     /// Contents.
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.storage)[..self.bytes]
+        &self.storage.bytes()[..self.bytes]
     }
 
     /// Contents, to be filled by the caller; everything counts as written afterwards.
@@ -68,7 +110,7 @@ impl Region {
         if self.written.take().is_some() {
             self.stamp = next_stamp();
         }
-        &mut bytemuck::cast_slice_mut(&mut self.storage)[..self.bytes]
+        &mut bytemuck::cast_slice_mut(self.storage.words_mut())[..self.bytes]
     }
 
     /// Makes everything unwritten again.
@@ -106,12 +148,11 @@ impl Region {
     }
 
     pub(crate) fn halfwords(&self) -> &[f16] {
-        let halfwords: &[u16] = bytemuck::cast_slice(&self.storage);
-        halfwords[..self.bytes / 2].reinterpret_cast()
+        self.storage.halfwords()[..self.bytes / 2].reinterpret_cast()
     }
 
     fn halfwords_mut(&mut self) -> &mut [f16] {
-        let halfwords: &mut [u16] = bytemuck::cast_slice_mut(&mut self.storage);
+        let halfwords: &mut [u16] = bytemuck::cast_slice_mut(self.storage.words_mut());
         halfwords[..self.bytes / 2].reinterpret_cast_mut()
     }
 
@@ -129,8 +170,7 @@ impl Region {
         if !self.trusted && !self.is_written(address, bytes) {
             return Err(FaultKind::Unwritten { field, region: self.name.clone(), address, bytes });
         }
-        let halfwords: &[u16] = bytemuck::cast_slice(&self.storage);
-        Ok(halfwords[range.start / 2..range.end / 2].reinterpret_cast())
+        Ok(self.storage.halfwords()[range.start / 2..range.end / 2].reinterpret_cast())
     }
 
     /// Bytes at any address, checked as in [`Region::read`].
@@ -149,7 +189,7 @@ impl Region {
         if let Some(bits) = self.written.as_mut().filter(|_| !self.trusted) {
             words_of(first, last).for_each(|(word, mask)| bits[word] |= mask);
         }
-        let halfwords: &mut [u16] = bytemuck::cast_slice_mut(&mut self.storage);
+        let halfwords: &mut [u16] = bytemuck::cast_slice_mut(self.storage.words_mut());
         Ok(halfwords[first..last].reinterpret_cast_mut())
     }
 }
@@ -198,7 +238,7 @@ impl Region {
                 if let Some(bits) = &mut self.written {
                     words_of(range.start / 2, range.end.div_ceil(2)).for_each(|(word, mask)| bits[word] |= mask);
                 }
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.storage);
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(self.storage.words_mut());
                 num::round_bytes(row, element_type(element), &mut bytes[range]);
             }
         }
@@ -256,7 +296,7 @@ impl Memory {
         use anemone_program::Program;
         let mut memory = Memory::new();
         memory.bind(Program::STREAM_BAR, &program.stream);
-        memory.bind(Program::KERNEL_BAR, &program.kernel);
+        memory.share(Program::KERNEL_BAR, &program.kernel);
         if program.scratch_bytes > 0 {
             memory.allocate(Program::SCRATCH_BAR, program.scratch_bytes as usize);
         }
@@ -269,6 +309,11 @@ impl Memory {
     /// Binds contents to a base register.
     pub fn bind(&mut self, bar: u8, bytes: &[u8]) {
         self.put(bar, Region::from_bytes(format!("BAR {bar}"), bytes));
+    }
+
+    /// Binds contents that others hold too to a base register; see [`Region::sharing`].
+    pub fn share(&mut self, bar: u8, bytes: &Bytes) {
+        self.put(bar, Region::sharing(format!("BAR {bar}"), bytes));
     }
 
     /// Binds unwritten memory to a base register.

@@ -37,6 +37,7 @@ use anemone_facts::{Field, Layout};
 use anemone_kernels::cost;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
+use bytes::Bytes;
 use common::Common;
 use ops::Op;
 use pair::put_in_blocks;
@@ -92,7 +93,7 @@ pub struct Plan {
     skipped: Vec<Fault>,
     /// Contents of [`Plan::memory`]: bytes to allocate by base register, and the sections that some task reads in every run.
     buffers: Vec<(u8, usize)>,
-    sections: Vec<(u8, Vec<u8>)>,
+    sections: Vec<(u8, Bytes)>,
     l2: Region,
     /// Number of tasks fused from each one on (1 to 4), in runs whose accesses are known. Empty if none are.
     together: Vec<usize>,
@@ -148,7 +149,7 @@ impl Plan {
             Common { layout, mac: model.accumulator(), model, ports: program.ports.clone(), workers: Workers::new() };
         common.workers.awake = is_worth_waking(layout, &tasks, model);
         let mut skipped = Vec::new();
-        let mut constants = Constants::of(program, &tasks);
+        let mut constants = Constants::of(program, &tasks, !options.trace);
         let mut steps = Vec::with_capacity(tasks.len());
         let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
         for (index, task) in tasks.into_iter().enumerate() {
@@ -168,11 +169,12 @@ impl Plan {
         }
         let scratch = (program.scratch_bytes > 0).then_some((Program::SCRATCH_BAR, program.scratch_bytes as usize));
         let buffers = scratch.into_iter().chain(program.ports.iter().map(|p| (p.bar, p.bytes as usize))).collect();
-        let sections = [(Program::STREAM_BAR, &program.stream), (Program::KERNEL_BAR, &program.kernel)];
+        let stream = Bytes::copy_from_slice(&program.stream);
+        let sections = [(Program::STREAM_BAR, stream), (Program::KERNEL_BAR, program.kernel.clone())];
         // A trace looks at coefficients, and the exact models read tables in every run.
         let all = options.trace || options.model.rounding().is_some();
-        let sections = sections.into_iter().filter(|&(bar, _)| all || steps.iter().any(|s: &Step| s.names(bar)));
-        let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
+        let read = |bar| all || steps.iter().any(|s: &Step| s.names(bar));
+        let sections = sections.into_iter().filter(|&(bar, _)| read(bar)).collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
         let whole = options.level == Level::Optimized && !options.trace;
         let accesses: Vec<Option<Accesses>> = match whole {
@@ -259,7 +261,7 @@ impl Plan {
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
     pub fn memory(&self) -> Memory {
         let mut memory = Memory::new();
-        self.sections.iter().for_each(|(bar, bytes)| memory.bind(*bar, bytes));
+        self.sections.iter().for_each(|(bar, bytes)| memory.share(*bar, bytes));
         self.buffers.iter().for_each(|&(bar, bytes)| memory.allocate(bar, bytes));
         memory
     }

@@ -53,6 +53,15 @@ impl Data {
         }
     }
 
+    /// The elements where they lie, if they are fp16 and lie side by side: dense, or as a file has them on this host.
+    pub fn as_f16(&self) -> Option<&[f16]> {
+        match self {
+            Data::F16(v) => Some(v),
+            Data::Stored(stored) => stored.as_f16(),
+            _ => None,
+        }
+    }
+
     /// Bytes that the elements take as they are stored.
     pub fn stored_bytes(&self) -> usize {
         match self {

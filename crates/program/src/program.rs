@@ -2,6 +2,7 @@
 
 use crate::task::{StreamError, Task, decode_stream};
 use anemone_facts::Layout;
+use bytes::Bytes;
 
 /// Base address registers of the machine.
 pub const BAR_COUNT: usize = 32;
@@ -116,7 +117,7 @@ pub struct Program {
     /// Words of the first task descriptor.
     pub first_task_words: u32,
     /// Kernel data: coefficients and tables (BAR [`Program::KERNEL_BAR`]).
-    pub kernel: Vec<u8>,
+    pub kernel: Bytes,
     /// Bytes of the intermediate region, 0 when there is none.
     pub scratch_bytes: u64,
     /// Everything the caller binds: inputs, then outputs.
@@ -124,6 +125,14 @@ pub struct Program {
 }
 
 impl Program {
+    /// Changes kernel data; it is copied where others hold it too.
+    pub fn edit_kernel<T>(&mut self, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut kernel = Vec::from(std::mem::take(&mut self.kernel));
+        let told = edit(&mut kernel);
+        self.kernel = kernel.into();
+        told
+    }
+
     /// Base address register of the task stream.
     pub const STREAM_BAR: u8 = 0;
     /// Base address register of kernel data.

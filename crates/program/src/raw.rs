@@ -110,7 +110,7 @@ pub fn read_bin(bytes: &[u8]) -> Result<Program, Error> {
         layout,
         stream: bytes.get(..end).unwrap_or(bytes).to_vec(),
         first_task_words: words,
-        kernel: bytes.get(kernel..).unwrap_or(&[]).to_vec(),
+        kernel: bytes.get(kernel..).unwrap_or(&[]).to_vec().into(),
         scratch_bytes,
         ports,
     })

@@ -257,7 +257,8 @@ impl Report {
         for at in 0..self.answers.len() {
             let chip = self.answers[at].direct.chip;
             let known = self.answers[..at].iter().find(|a| a.direct.chip.target == chip.target);
-            self.answers[at].here = known.map_or_else(|| here(&net, chip), |a| a.here.clone());
+            self.answers[at].here =
+                known.map_or_else(|| here(&net, chip, &mut crate::files::Releasing::new(&mut ())), |a| a.here.clone());
             let host = match &self.answers[at].here {
                 None => None,
                 Some(Here::Compiled { .. }) => Some(BTreeMap::new()),

@@ -195,8 +195,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let all = Procedures { names: &procedures, chip, forms: &wanted, output };
         return several(&flags, &all, &options, voice);
     }
-    let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new(), unkept: None };
-    let bar = voice.progress(format!("compiling for {}", chip.target));
+    let text = format!("compiling for {}", chip.target);
+    let bar = voice.progress(text.clone());
+    let kept = flags.dump_ir.is_some().then(Vec::new);
+    let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
     let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &wanted, &mut stages));
     bar.finish_and_clear();
@@ -236,9 +238,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let kernel_bytes = total(|p| p.kernel.len() as u64);
     let scratch_bytes = total(|p| p.scratch_bytes);
     let (paths, made) = destinations(output, &encoded)?;
-    let files: Vec<(&Path, &[u8])> =
-        paths.iter().zip(&encoded).map(|(p, f)| (p.as_path(), f.bytes.as_slice())).collect();
-    files::write_all(&files).inspect_err(|_| {
+    let parts: Vec<Vec<&[u8]>> = encoded.iter().map(forms::File::parts).collect();
+    let files: Vec<(&Path, &[&[u8]])> = paths.iter().zip(&parts).map(|(path, p)| (path.as_path(), &p[..])).collect();
+    files::write_pieces(&files).inspect_err(|_| {
         if made {
             let _ = std::fs::remove_dir(output);
         }
@@ -249,8 +251,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         files::write(&first.with_extension("layout.json"), format!("{document:#}\n").as_bytes())?;
     }
     let time = cost::Cost::sum(programs.iter().filter_map(|program| cost::of_program(program, chip)));
-    let written: Vec<_> =
-        files.iter().map(|(path, bytes)| json!({ "path": path.display().to_string(), "bytes": bytes.len() })).collect();
+    let written: Vec<_> = paths
+        .iter()
+        .zip(&encoded)
+        .map(|(path, f)| json!({ "path": path.display().to_string(), "bytes": f.len() }))
+        .collect();
     if voice.json {
         let document = json!({
             "schema": "anemone.compile/1",
@@ -324,8 +329,10 @@ fn several(flags: &Flags, all: &Procedures, options: &Options, voice: Voice) -> 
         super::strictly(flags.strict, net, chip).map_err(at)?;
     }
     let nets: Vec<Net> = read.into_iter().map(|(net, _)| net).collect();
-    let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new(), unkept: None };
-    let bar = voice.progress(format!("compiling for {}", chip.target));
+    let text = format!("compiling for {}", chip.target);
+    let bar = voice.progress(text.clone());
+    let kept = flags.dump_ir.is_some().then(Vec::new);
+    let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
     let programs = procedures::programs(&nets, chip, options, &mut stages);
     bar.finish_and_clear();
     if let Some(folder) = &flags.dump_ir {
@@ -335,7 +342,8 @@ fn several(flags: &Flags, all: &Procedures, options: &Options, voice: Voice) -> 
     let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
     let file = forms::procedures(&programs, chip, &name_of(&flags.model), dialect).map_err(at)?;
     let (paths, _) = destinations(output, std::slice::from_ref(&file))?;
-    let files: Vec<(&Path, &[u8])> = paths.iter().map(|path| (path.as_path(), file.bytes.as_slice())).collect();
+    let bytes = file.bytes();
+    let files: Vec<(&Path, &[u8])> = paths.iter().map(|path| (path.as_path(), bytes.as_slice())).collect();
     files::write_all(&files)?;
     let tasks = |p: &Program| p.tasks().map_or(0, |tasks| tasks.len());
     let listed: Vec<_> = programs.iter().map(|p| json!({ "name": p.name, "tasks": tasks(p) })).collect();
@@ -403,18 +411,25 @@ fn chain(
     }
 }
 
+/// Most bytes of weights of a program that the cache is given.
+const MOST_KEPT_BYTES: usize = 64 << 20;
+
 /// Program from the cache, or compiled and then cached. Flags that inspect the passes, and `--no-cache`, compile anew.
 fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
     let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
     let store = if looking { None } else { super::places::cache(flags.cache.clone()).ok() };
     let Some((store, key)) = store.and_then(|store| Some((store, runtime::key(&model, chip, options)?))) else {
-        return Ok(model.compile(chip, options, stages)?.program);
+        return Ok(model.compile(chip, options, &mut files::Releasing::new(stages))?.program);
     };
     let _claim = store.claim(&key);
     if let Some(program) = store.fetch(&key).and_then(|bundle| runtime::program(&bundle)) {
         return Ok(program);
     }
-    let compiled = model.compile(chip, options, stages)?;
+    let compiled = model.compile(chip, options, &mut files::Releasing::new(stages))?;
+    // A large program takes as long to be read back and checked as to be compiled, and three times its memory.
+    if compiled.program.kernel.len() > MOST_KEPT_BYTES {
+        return Ok(compiled.program);
+    }
     if let Ok(bundle) = runtime::bundle(&compiled, chip) {
         // A cache that cannot be written is as good as none.
         stages.unkept = store.store(&key, &bundle).err().map(|error| error.to_string()).or(stages.unkept.take());

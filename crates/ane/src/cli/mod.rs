@@ -136,6 +136,9 @@ pub struct ModelFlags {
     /// Extent of a symbolic dimension, by its name, or of INPUT.AXIS
     #[arg(long, value_name = "NAME=EXTENT", value_parser = dimension)]
     dim: Vec<(String, usize)>,
+    /// Shape of an input, of those that the model takes: the extents of all its axes
+    #[arg(long, value_name = "INPUT=1,3,224,224", value_parser = shape)]
+    shape: Vec<(String, Vec<usize>)>,
     /// Folder of what MIL text calls @model_path [default: that of the text]
     #[arg(long, value_name = "DIR")]
     model_root: Option<std::path::PathBuf>,
@@ -146,15 +149,25 @@ fn dimension(text: &str) -> std::result::Result<(String, usize), String> {
     pair.filter(|(_, extent)| *extent > 0).ok_or("NAME=EXTENT with an extent of at least 1 expected".into())
 }
 
+fn shape(text: &str) -> std::result::Result<(String, Vec<usize>), String> {
+    let extents =
+        |list: &str| list.split(',').map(|n| n.trim().parse().ok().filter(|n| *n > 0)).collect::<Option<Vec<usize>>>();
+    let pair = text.rsplit_once('=').and_then(|(name, list)| Some((name.to_string(), extents(list)?)));
+    pair.ok_or("INPUT=1,3,224,224 with extents of at least 1 expected".into())
+}
+
 impl ModelFlags {
     /// Returns true if neither a function nor an extent is chosen.
     fn is_plain(&self) -> bool {
-        self.function.is_none() && self.dim.is_empty()
+        self.function.is_none() && self.dim.is_empty() && self.shape.is_empty()
     }
 
     fn choices(&self) -> Result<anemone::Choices> {
-        let options =
-            anemone_net::read::Options { function: self.function.clone(), extents: self.dim.iter().cloned().collect() };
+        let axes = |(name, extents): &(String, Vec<usize>)| {
+            extents.iter().enumerate().map(|(axis, &n)| (format!("{name}.{axis}"), n)).collect::<Vec<_>>()
+        };
+        let extents = self.shape.iter().flat_map(axes).chain(self.dim.iter().cloned()).collect();
+        let options = anemone_net::read::Options { function: self.function.clone(), extents };
         Ok(anemone::Choices { options, model_root: self.model_root.clone() })
     }
 }

@@ -231,7 +231,7 @@ fn find<'a>(name: &str, target: &Target, found: &'a Found) -> Result<(&'a Kernel
 pub fn adapted(program: &Program, arrays: Vec<(String, Array)>) -> Result<Vec<u8>> {
     let found = kernels(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
     let target = Target { program: program.clone(), places: Vec::new(), symbols: Vec::new() };
-    let mut kernel = program.kernel.clone();
+    let mut kernel = program.kernel.to_vec();
     for (name, array) in arrays {
         let (at, part) = find(&name, &target, &found)?;
         let array = fp16(array, false)?;

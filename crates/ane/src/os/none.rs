@@ -20,12 +20,26 @@ pub fn runtime_folder() -> std::result::Result<PathBuf, &'static str> {
 }
 
 /// The bytes of a file.
-pub fn open(path: &Path) -> std::io::Result<Vec<u8>> {
-    std::fs::read(path)
+pub struct FileBytes(Vec<u8>);
+
+impl FileBytes {
+    /// Does nothing: the bytes are in memory alone.
+    pub fn release(&self) {}
+}
+
+impl AsRef<[u8]> for FileBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The bytes of a file.
+pub fn open(path: &Path) -> std::io::Result<FileBytes> {
+    std::fs::read(path).map(FileBytes)
 }
 
 /// Writes several files, all or none.
-pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
+pub fn write_all(files: &[(&Path, &[&[u8]])]) -> Result<()> {
     match files.first() {
         None => Ok(()),
         Some((path, _)) => Err(Diagnostic::new(Code::Unwritable, NO_FILES).at(path.display())),

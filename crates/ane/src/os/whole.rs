@@ -6,10 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Writes several files, all or none: each into a temporary file beside its place, then renames. What is no regular
-/// file (a device, a pipe) is written to directly.
-pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
+/// file (a device, a pipe) is written to directly. A file is given in pieces.
+pub fn write_all(files: &[(&Path, &[&[u8]])]) -> Result<()> {
     let mut ready = Vec::new();
-    for &(path, bytes) in files {
+    for &(path, pieces) in files {
         let fail = |e: std::io::Error| unwritable(path, &e);
         // A rename would put a file in place of the link or device.
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -19,10 +19,13 @@ pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
                     Diagnostic::new(Code::Unwritable, "cannot write: a folder has this name").at(path.display())
                 );
             }
-            Ok(found) if !found.is_file() => std::fs::write(&target, bytes).map_err(fail)?,
+            Ok(found) if !found.is_file() => {
+                let mut file = std::fs::File::options().write(true).open(&target).map_err(fail)?;
+                pieces.iter().try_for_each(|bytes| file.write_all(bytes)).map_err(fail)?;
+            }
             _ => {
                 let mut file = temporary(&target).map_err(fail)?;
-                file.write_all(bytes).map_err(fail)?;
+                pieces.iter().try_for_each(|bytes| file.write_all(bytes)).map_err(fail)?;
                 ready.push((file, target, path));
             }
         }

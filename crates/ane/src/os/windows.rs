@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub use super::whole::write_all;
+pub use anemone_runtime::os::shared::FileBytes;
 
 /// The device of the open driver: Linux alone has one.
 pub const ACCELERATOR: Option<&str> = None;
@@ -23,6 +24,6 @@ pub(super) fn mode<'b, 'a, 's>(builder: &'b mut tempfile::Builder<'a, 's>) -> &'
 }
 
 /// The bytes of a file; mapped where it is large.
-pub fn open(path: &Path) -> std::io::Result<anemone_runtime::os::shared::FileBytes> {
-    anemone_runtime::os::shared::FileBytes::open(path)
+pub fn open(path: &Path) -> std::io::Result<FileBytes> {
+    FileBytes::open(path)
 }

@@ -61,12 +61,12 @@ fn an_adapter_replaces_weights_of_its_own_instance_alone() {
     values.iter_mut().step_by(3).for_each(|v| *v = f16::from_f32(f16::from_bits(*v).to_f32() + 1.0).to_bits());
     let edits = kernel.edits(&program, Part::Weights, &values).expect("fits");
     let mut patched = program.clone();
-    apply(&mut patched.kernel, 0, &edits);
+    patched.edit_kernel(|kernel| apply(kernel, 0, &edits));
     let given = vec![("x".to_string(), Array { shape: vec![1, 8, 2, 4], data: input() })];
     let of = |program| execute(program, &given, Default::default()).expect("runs").outputs[0].1.data.clone();
     let wanted = [of(&program), of(&patched)];
     assert_ne!(wanted[0], wanted[1]);
-    let pieces = [(0, patched.kernel.clone())];
+    let pieces = [(0, patched.kernel.to_vec())];
 
     let folder = tempfile::tempdir().expect("a folder");
     let model = folder.path().join("n.net");

@@ -68,7 +68,7 @@ fn a_descriptor_carries_them_as_processor_calls() {
     assert_eq!(run(&chain), expected());
     let folder = tempfile::tempdir().expect("a folder");
     for file in forms::files(&chain, &CHIPS[0], &[Form::Hwx, Form::E5], "tokens", "tokens.net").expect("files") {
-        std::fs::write(folder.path().join(&file.name), &file.bytes).expect("written");
+        std::fs::write(folder.path().join(&file.name), file.bytes()).expect("written");
     }
     let path = folder.path().join("tokens.e5");
     let Model::Descriptor(descriptor) = Model::load(&path).expect("reads") else { panic!("no descriptor") };

@@ -24,11 +24,23 @@ fn constant(name: String, shape: Vec<usize>, number: impl Fn(usize) -> f16) -> V
 /// coefficient's place.
 pub fn convolutions(
     name: &str,
-    [mut channels, extent]: [usize; 2],
+    start: [usize; 2],
     layers: &[[usize; 3]],
     sums: &[[usize; 2]],
     weight: impl Fn(usize, usize) -> f16,
 ) -> Program {
+    let net = convolutions_net(name, start, layers, sums, weight);
+    compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("the network compiles")
+}
+
+/// The network of [`convolutions`].
+pub fn convolutions_net(
+    name: &str,
+    [mut channels, extent]: [usize; 2],
+    layers: &[[usize; 3]],
+    sums: &[[usize; 2]],
+    weight: impl Fn(usize, usize) -> f16,
+) -> Net {
     let mut net = Net { name: name.into(), ..Net::default() };
     let mut last = net.add_value(value("x".into(), vec![1, channels, extent, extent]));
     net.inputs = vec![last];
@@ -50,7 +62,7 @@ pub fn convolutions(
         left.push(last);
     }
     net.outputs = vec![last];
-    compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("the network compiles")
+    net
 }
 
 /// Products of one matrix of so many rows and taps by one of so many columns each, all of them outputs; `weight` gives the

@@ -105,7 +105,7 @@ fn check_says_of_random_networks_what_compile_does() {
     let (mut seen, m1) = ([0, 0], &chips::CHIPS[0]);
     for seed in 0.. {
         let Some(case) = draw::draw(&mut source::Source::seeded(seed)) else { continue };
-        let here = anemone_compile::check::here(&case.net, m1).expect("programs are made for the M1");
+        let here = anemone_compile::check::here(&case.net, m1, &mut ()).expect("programs are made for the M1");
         let compiled = anemone_compile::compile(&case.net, m1, &Options::default(), &mut ());
         let compiled = compiled.map_err(|e| e.to_string()).map(|p| p.tasks().map_or(0, |tasks| tasks.len()));
         let text = contradiction(&here, &compiled);

@@ -53,9 +53,11 @@ fn programs() -> Vec<(String, Program, u64)> {
 fn damage(program: &mut Program, random: &mut Random) {
     for _ in 0..1 + random.next() % 3 {
         let kernel = random.next().is_multiple_of(8) && !program.kernel.is_empty();
-        let bytes = if kernel { &mut program.kernel } else { &mut program.stream };
-        let bit = (random.next() % (8 * bytes.len() as u64)) as usize;
-        bytes[bit / 8] ^= 1 << (bit % 8);
+        let mut flip = |bytes: &mut Vec<u8>| {
+            let bit = (random.next() % (8 * bytes.len() as u64)) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        };
+        if kernel { program.edit_kernel(flip) } else { flip(&mut program.stream) }
     }
 }
 

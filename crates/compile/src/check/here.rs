@@ -1,7 +1,7 @@
 //! Result of compiling a network with this compiler. Where an operation is refused, the rest is compiled without it, so that
 //! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
 
-use crate::{Log, Options, Stage, compile};
+use crate::{Log, Options, Progress, Stage, compile};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, ValueId};
 use anemone_program::cost;
@@ -43,11 +43,13 @@ impl Here {
     }
 }
 
-/// Names of the tasks, as the compiler logs them.
-#[derive(Default)]
-struct Names(Vec<String>);
+/// Names of the tasks, as the compiler logs them, and who else follows it.
+struct Names<'a> {
+    names: Vec<String>,
+    log: &'a mut dyn Log,
+}
 
-impl Log for Names {
+impl Log for Names<'_> {
     fn wants(&self) -> bool {
         false
     }
@@ -55,17 +57,21 @@ impl Log for Names {
     fn stage(&mut self, _: Stage) {}
 
     fn tasks(&mut self, names: Vec<String>) {
-        self.0 = names;
+        self.names = names;
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.log.progress(progress);
     }
 }
 
-/// Compiles a network for a chip. `None` for chips that nothing is compiled for.
-pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
+/// Compiles a network for a chip, followed by a log. `None` for chips that nothing is compiled for.
+pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
     chip.layout?;
     let mut rest = net.clone();
     let mut refusals: Vec<Refused> = Vec::new();
     loop {
-        let mut names = Names::default();
+        let mut names = Names { names: Vec::new(), log };
         let error = match compile(&rest, chip, &Options::default(), &mut names) {
             Ok(_) if !refusals.is_empty() => break,
             Ok(program) => {
@@ -75,7 +81,7 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
                 });
                 let times = cost::of_tasks(&program, chip).unwrap_or_default();
                 let results = results(net);
-                let by_task = names.0.iter().map(|name| result_of(name, &results).to_string()).zip(times).collect();
+                let by_task = names.names.iter().map(|name| result_of(name, &results).to_string()).zip(times).collect();
                 let tasks = program.tasks().map_or(0, |tasks| tasks.len());
                 return Some(Here::Compiled { tasks, time_ns, by_task });
             }

@@ -14,6 +14,7 @@ use crate::ir::*;
 use crate::lut::Table;
 use crate::memory::{Address, Place, Placed};
 use crate::options::{Conventions, Options};
+use crate::remarks::{Log, Progress};
 use crate::stream::pack::{Packing, engines_for};
 use crate::tile::copies;
 use anemone_facts::chips::Chip;
@@ -26,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Emits the program.
-pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options) -> Result<Program> {
+pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
     let layout = chip.layout.ok_or(Error::NoLayout { chip: chip.target })?;
     let mut kernel = Kernel { bytes: Vec::with_capacity(kernel_bytes(&placed)), blocks: HashMap::new() };
     kernel.bytes.extend_from_slice(&placed.constants);
@@ -46,8 +47,9 @@ pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options) -> Resul
         tasks.push(task);
         // They stand in the kernel section now: the whole model is not held twice.
         if let Kind::Conv { weights, .. } = &mut placed.graph.layers[i].kind {
-            let (values, compression, form) = (Vec::new(), weights.compression, StreamForm::default());
-            *weights = Arc::new(Weights { values, compression, form });
+            let bytes = weights.values.len() as u64 * ELEMENT_BYTES;
+            *weights = Arc::new(weights.with(Vec::new()));
+            log.progress(Progress { done: i + 1, layers: placed.graph.layers.len(), bytes });
         }
     }
     if tasks.is_empty() {
@@ -64,16 +66,16 @@ pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options) -> Resul
         layout,
         stream,
         first_task_words,
-        kernel: kernel.bytes,
+        kernel: kernel.bytes.into(),
         scratch_bytes: placed.scratch_bytes,
         ports: ports(&placed)?,
     })
 }
 
-/// Bytes that the kernel section takes at most, but for paddings and tables.
+/// Bytes that the kernel section takes at most, but for tables of layers without coefficients.
 fn kernel_bytes(placed: &Placed) -> usize {
     let of_layer = |layer: &Layer| match &layer.kind {
-        Kind::Conv { weights, .. } => weights.values.len() * ELEMENT_BYTES as usize,
+        Kind::Conv { .. } => Packing::of(layer).total_bytes().next_multiple_of(ROW_ALIGN) as usize,
         _ => 0,
     };
     placed.constants.len() + placed.graph.layers.iter().map(of_layer).sum::<usize>()

@@ -22,8 +22,9 @@ const ROUNDING: f64 = 1.0 / 2048.0;
 const MOST_ERROR: f64 = 1.2e-2;
 /// Greatest error of a table under [`Activations::Auto`]: over the networks of `docs/compiler.md` such tables cost no more than rounding.
 const SMALL_ERROR: f64 = 2e-3;
-/// Tables of a network whose errors may each be as great as [`SMALL_ERROR`]: those of more add up through its layers.
-const MANY_TABLES: usize = 24;
+/// Most that the errors of a network's tables add up to under [`Activations::Auto`]: at worst each layer hands the errors before it
+/// on as they are, and a network is admitted four times what one rounding rule costs, here four times the tolerance of one table.
+const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
 /// Greatest error under [`Activations::Auto`] behind a product, where the network has only one function above [`SMALL_ERROR`].
 const ONCE_ERROR: f64 = 4e-3;
 
@@ -225,8 +226,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     }
     // A table that is not so close is taken where it is the network's only one.
     let alone = regions.iter().filter(|r| r.error > SMALL_ERROR).count() == 1;
-    let counted = regions.iter().filter(|r| (ROUNDING..=SMALL_ERROR).contains(&r.error)).count();
-    let small = SMALL_ERROR * (MANY_TABLES as f64 / counted as f64).min(1.0);
+    let small = small_error(regions.iter().map(|r| r.error).collect());
     for found in regions {
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
@@ -249,6 +249,22 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         }
     }
     drop_unread(graph);
+}
+
+/// Greatest error of a table that is taken: at most [`SMALL_ERROR`], and such that all up to it add up to at most [`TOTAL_ERROR`].
+/// Tables below [`ROUNDING`] are always taken and not counted.
+fn small_error(mut errors: Vec<f64>) -> f64 {
+    errors.retain(|error| (ROUNDING..=SMALL_ERROR).contains(error));
+    errors.sort_by(f64::total_cmp);
+    let mut most = SMALL_ERROR;
+    while let Some(&last) = errors.last()
+        && errors.iter().sum::<f64>() > TOTAL_ERROR
+    {
+        // Tables of one function stand or fall together.
+        errors.retain(|&error| error < last);
+        most = errors.last().copied().unwrap_or(ROUNDING);
+    }
+    most
 }
 
 /// Returns true if the region's argument is written only by matrix products or dense 1x1 convolutions.
@@ -276,4 +292,18 @@ fn drop_unread(graph: &mut Graph) {
         }
     }
     retain(graph, &removed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_many_tables_add_up() {
+        assert_eq!(small_error(vec![1e-3; 48]), SMALL_ERROR);
+        assert_eq!(small_error(vec![1e-3; 49]), ROUNDING);
+        // The few of the greater error go first.
+        assert_eq!(small_error([vec![6e-4; 50], vec![1.9e-3; 20]].concat()), 6e-4);
+        assert_eq!(small_error(vec![1e-5; 1000]), SMALL_ERROR);
+    }
 }

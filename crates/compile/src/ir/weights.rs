@@ -4,13 +4,15 @@ use anemone_net::compress::Compression;
 use anemone_net::{Data, Tensor};
 use half::f16;
 use half::vec::HalfFloatVecExt;
+use std::fmt::{Debug, Formatter};
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Constant coefficients of a convolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     /// `[groups][out][in per out][kh][kw]`, as the engines have them in every form.
-    pub values: Vec<f16>,
+    pub values: Halves,
     /// Compression of the constant that they are from.
     pub compression: Compression,
     /// Encoding in the engines' streams.
@@ -37,31 +39,89 @@ pub enum StreamForm {
 
 impl From<Vec<f32>> for Weights {
     fn from(values: Vec<f32>) -> Weights {
-        let values = Vec::from_f32_slice(&values);
+        let values = Vec::from_f32_slice(&values).into();
         Weights { values, compression: Compression::default(), form: StreamForm::Fp16 }
     }
 }
 
-impl From<&Tensor> for Weights {
-    fn from(tensor: &Tensor) -> Weights {
-        let values = match tensor.data.dense().into_owned() {
+impl From<&Arc<Tensor>> for Weights {
+    fn from(tensor: &Arc<Tensor>) -> Weights {
+        Weights { values: Halves::of(tensor), compression: Compression::of(&tensor.data), form: StreamForm::Fp16 }
+    }
+}
+
+/// Coefficients in fp16: their own, or a part of a constant's, which stays where it is. A model's file is mapped, and its weights are
+/// in memory only while somebody looks at them.
+#[derive(Clone)]
+pub enum Halves {
+    /// Made by a rewrite.
+    Own(Vec<f16>),
+    /// Elements of a constant that [`Data::as_f16`] gives.
+    Shared(Arc<Tensor>, Range<usize>),
+}
+
+impl Halves {
+    fn of(tensor: &Arc<Tensor>) -> Halves {
+        if let Some(values) = tensor.data.as_f16() {
+            return Halves::Shared(tensor.clone(), 0..values.len());
+        }
+        Halves::Own(match tensor.data.dense().into_owned() {
             Data::F16(values) => values,
             other => Vec::from_f32_slice(&other.to_f32()),
-        };
-        Weights { values, compression: Compression::of(&tensor.data), form: StreamForm::Fp16 }
+        })
+    }
+
+    /// Those within a range; a constant's stay where they are.
+    pub fn part(&self, range: Range<usize>) -> Halves {
+        match self {
+            Halves::Own(values) => Halves::Own(values[range].to_vec()),
+            Halves::Shared(tensor, whole) => {
+                Halves::Shared(tensor.clone(), whole.start + range.start..whole.start + range.end)
+            }
+        }
+    }
+}
+
+impl From<Vec<f16>> for Halves {
+    fn from(values: Vec<f16>) -> Halves {
+        Halves::Own(values)
+    }
+}
+
+impl Deref for Halves {
+    type Target = [f16];
+
+    fn deref(&self) -> &[f16] {
+        match self {
+            Halves::Own(values) => values,
+            Halves::Shared(tensor, range) => &tensor.data.as_f16().unwrap_or(&[])[range.clone()],
+        }
+    }
+}
+
+impl PartialEq for Halves {
+    fn eq(&self, other: &Halves) -> bool {
+        **self == **other
+    }
+}
+
+impl Debug for Halves {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        (**self).fmt(f)
     }
 }
 
 impl Weights {
     /// Others made of the same constant.
-    pub fn with(&self, values: Vec<f16>) -> Weights {
-        Weights { values, compression: self.compression, form: StreamForm::Fp16 }
+    pub fn with(&self, values: impl Into<Halves>) -> Weights {
+        Weights { values: values.into(), compression: self.compression, form: StreamForm::Fp16 }
     }
 
     /// Each times a factor: still as few values, and the same zeros. `None` where one of them leaves fp16.
     pub fn scaled(&self, factor: f32) -> Option<Weights> {
-        let values: Vec<f16> = self.values.iter().map(|w| f16::from_f32(w.to_f32() * factor)).collect();
-        let held = values.iter().zip(&self.values).all(|(new, old)| new.is_finite() || !old.is_finite());
+        let given: &[f16] = &self.values;
+        let values: Vec<f16> = given.iter().map(|w| f16::from_f32(w.to_f32() * factor)).collect();
+        let held = values.iter().zip(given).all(|(new, old)| new.is_finite() || !old.is_finite());
         held.then(|| self.with(values))
     }
 }

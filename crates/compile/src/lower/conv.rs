@@ -91,7 +91,7 @@ impl Lowerer<'_> {
         };
         let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
         let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
-        let (weights, kernel) = dilate(tensor.as_ref().into(), extents, dilation);
+        let (weights, kernel) = dilate((&tensor).into(), extents, dilation);
         let mut window = Window {
             kernel,
             stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),
@@ -225,7 +225,7 @@ impl Convolution {
         let window = Window { kernel: turn(kernel), stride: turn(stride), pad: turn(pad) };
         let kernels = self.weights.values.chunks_exact((kh * kw).max(1));
         let turned = kernels.flat_map(|k| (0..kw).flat_map(move |c| (0..kh).map(move |r| k[r * kw + c])));
-        let weights = self.weights.with(turned.collect());
+        let weights = self.weights.with(turned.collect::<Vec<f16>>());
         Convolution { window, weights, ..self }
     }
 }

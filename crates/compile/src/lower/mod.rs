@@ -66,6 +66,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     for op in &net.ops {
         lowerer.op = op.name.clone();
         lowerer.kind = op.kind.name().into();
+        lowerer.numbers_alone(op)?;
         lowerer.lower_op(op)?;
     }
     numbers_only(&lowerer.graph)?;
@@ -250,6 +251,28 @@ impl Lowerer<'_> {
     }
 
     /// Data of a constant operand.
+    /// Refuses an operation with a constant that is not a number where the engine would take it for one.
+    fn numbers_alone(&self, op: &Op) -> Result<()> {
+        let product = matches!(
+            op.kind,
+            OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear | OpKind::MatMul { .. }
+        );
+        for (at, &id) in op.inputs.iter().enumerate() {
+            // Coefficients are looked at in the layers.
+            let Some(constant) = self.constant(id).filter(|_| !product || at > 1) else { continue };
+            let place = match constant.data.as_f16() {
+                Some(values) => values.iter().position(|x| x.is_nan()),
+                None if constant.data.dtype().is_float() => constant.data.to_f32().iter().position(|x| x.is_nan()),
+                None => None,
+            };
+            if let Some(place) = place {
+                let what = format!("the constant {} holds NaN, first at element {place}", self.net.value(id).name);
+                return Err(self.unsupported(what, "repair the model's weights"));
+            }
+        }
+        Ok(())
+    }
+
     fn constant(&self, id: ValueId) -> Option<&Arc<Tensor>> {
         self.net.value(id).data.as_ref()
     }

@@ -104,7 +104,7 @@ impl Lowerer<'_> {
         let Some(w) = self.constant(op.inputs[1]) else {
             return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
         };
-        let weights = w.as_ref().into();
+        let weights = w.into();
         self.product(op.inputs[0], op.outputs[0], weights, bias)
     }
 
@@ -119,12 +119,13 @@ impl Lowerer<'_> {
         let constant = self.constant(y).filter(|_| one_matrix).cloned();
         let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
-        let given = Weights::from(constant.as_ref());
+        let given = Weights::from(&constant);
         let weights = if transpose_y {
             given
         } else {
             let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
-            given.with(turned.map(|i| given.values[i]).collect())
+            let values = &given.values[..];
+            given.with(turned.map(|i| values[i]).collect::<Vec<_>>())
         };
         if !transpose_x {
             return self.product(x, op.outputs[0], weights, None);

@@ -84,7 +84,7 @@ impl Lowerer<'_> {
         // Interleaved rows are whole: where the stride does not divide the width, they are cut afterwards.
         let wide_shape = [n, c, out[2], counts[1] * stride[1]];
         let wide = if wide_shape[3] == out[3] { to.clone() } else { self.scratch("wide", &wide_shape) };
-        let weights = tensor.as_ref().into();
+        let weights = (&tensor).into();
         for row_phase in 0..stride[0].min(out[2]) {
             let rows_here = (out[2] - row_phase).div_ceil(stride[0]);
             let vertical = Phase::of(row_phase, stride[0], cut[0], kernel[0], dilation[0], shape[2], rows_here);
@@ -205,6 +205,7 @@ fn phase_conv(
 ) -> Convolution {
     let (cin, per_group_out) = (shape[0], shape[1]);
     let (cout, per_group) = (per_group_out * groups, cin / groups);
+    let given: &[f16] = &weights.values;
     let mut plain = Vec::with_capacity(cout * per_group * vertical.taps.len() * horizontal.taps.len());
     for co in 0..cout {
         for ci in 0..per_group {
@@ -213,7 +214,7 @@ fn phase_conv(
             for &kh in &vertical.taps {
                 for &kw in &horizontal.taps {
                     plain.push(match (kh, kw) {
-                        (Some(kh), Some(kw)) => weights.values[base + kh * kernel[1] + kw],
+                        (Some(kh), Some(kw)) => given[base + kh * kernel[1] + kw],
                         _ => f16::ZERO,
                     });
                 }

@@ -65,17 +65,27 @@ fn absorb(
 ) -> Option<usize> {
     let (f, x, constant) = affine(net, op)?;
     let &out = op.outputs.first()?;
-    let &at = producers.get(&x)?;
-    let rank = net.value(x).ty.shape.len();
-    let channel_axis = match net.ops[at].kind {
-        OpKind::Conv { .. } => 1,
-        OpKind::Linear => rank.wrapping_sub(1),
-        _ => return None,
-    };
-    if uses[x.0 as usize] != 1 || net.outputs.contains(&x) || net.value(x).ty.shape != net.value(out).ty.shape {
+    let &last = producers.get(&x)?;
+    let alone = |id: ValueId| uses[id.0 as usize] == 1 && !net.outputs.contains(&id);
+    if !alone(x) || net.value(x).ty.shape != net.value(out).ty.shape {
         return None;
     }
-    let channels = net.value(x).ty.shape[channel_axis];
+    // Elements stay in their order through reshapes.
+    let mut at = last;
+    while net.ops[at].kind == OpKind::Reshape && alone(net.ops[at].inputs[0]) {
+        at = *producers.get(&net.ops[at].inputs[0])?;
+    }
+    let shape = &net.value(x).ty.shape;
+    let rank = shape.len();
+    let made = &net.value(net.ops[at].outputs[0]).ty.shape;
+    let channel_axis = match net.ops[at].kind {
+        OpKind::Conv { .. } if at == last => 1,
+        OpKind::Linear if at == last => rank.wrapping_sub(1),
+        // Columns of the product are still the innermost axis of more than one element.
+        OpKind::Linear => shape.iter().rposition(|&n| n > 1).filter(|&a| Some(&shape[a]) == made.last())?,
+        _ => return None,
+    };
+    let channels = shape[channel_axis];
     let values = per_channel(&constant, rank, channel_axis, channels)?;
     let weights = net.value(net.ops[at].inputs[1]).data.clone()?;
     let bias = match net.ops[at].inputs.get(2) {
@@ -118,7 +128,7 @@ fn absorb(
     let conv = &mut net.ops[at];
     conv.inputs.truncate(2);
     conv.inputs.push(id);
-    conv.outputs = vec![out];
+    net.ops[last].outputs = vec![out];
     Some(at)
 }
 
@@ -183,6 +193,34 @@ mod tests {
   %p: f16[3, 1] = linear(%x, %w)
   %q: f16[3, 1] = linear(%x, %w)
   %y: f16[3, 1] = add(%p, %q)
+  output %y
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn factors_of_columns_go_through_reshapes() {
+        becomes(
+            absorb_affines,
+            r#"net "n" {
+  input %x: f16[1, 2, 2]
+  const %w: f16[2, 2] = [1.0, 2.0, 3.0, 4.0]
+  const %s: f16[1, 2, 1] = [2.0, 3.0]
+  %p: f16[1, 2, 2] = linear(%x, %w)
+  %r: f16[2, 2] = reshape(%p)
+  %t: f16[2, 2, 1] = reshape(%r)
+  %y: f16[2, 2, 1] = mul(%t, %s)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[1, 2, 2]
+  const %p.weight: f16[2, 2] = [2.0, 4.0, 9.0, 12.0]
+  const %p.bias: f16[2] = [0.0, 0.0]
+  %p: f16[1, 2, 2] = linear(%x, %p.weight, %p.bias)
+  %r: f16[2, 2] = reshape(%p)
+  %y: f16[2, 2, 1] = reshape(%r) name="t"
   output %y
 }
 "#,

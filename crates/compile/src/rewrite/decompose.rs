@@ -1,8 +1,8 @@
 //! Norms as means, differences and products; gathers as slices; functions without tables as others.
 //! Ours: what layers are made of.
 
-use super::{Builder, MOST_PIECES, norms, rewrite};
-use crate::error::{Error, Result};
+use super::{Builder, norms, rewrite};
+use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
@@ -35,6 +35,7 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
             OpKind::Gather { axis } if builder.shape(op.inputs[1]).is_empty() => builder.gather_one(op, *axis),
             OpKind::ArgReduce { greatest, last, axis, .. } => builder.arg_reduce(op, *greatest, *last, *axis)?,
             OpKind::Reduce { kind: ReduceKind::Prod, axes, .. } => builder.product_along(op, axes)?,
+            OpKind::Reduce { kind, axes, .. } if builder.is_blockwise(op, *kind, axes) => builder.blockwise(op, *kind),
             OpKind::GatherAlong { .. }
             | OpKind::GatherNd { .. }
             | OpKind::ScatterAlong { .. }
@@ -100,50 +101,6 @@ impl Builder<'_> {
         let place = self.op("place", OpKind::Reshape, &[op.inputs[1]], vec![1]);
         let element = self.op("element", OpKind::Gather { axis }, &[op.inputs[0], place], shape);
         self.push(OpKind::Reshape, &[element], op.outputs[0]);
-    }
-
-    /// Elements at constant positions: slices of consecutive ones, side by side.
-    fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
-        let x = op.inputs[0];
-        let shape = self.shape(x);
-        let Some(indices) = self.net.value(op.inputs[1]).data.clone() else { return Ok(()) };
-        let extent = shape[axis] as i64;
-        let wrapped = |i: i32| if i < 0 { i64::from(i) + extent } else { i64::from(i) };
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for i in indices.data.to_i32().into_iter().map(wrapped) {
-            let at = usize::try_from(i).ok().filter(|&at| at < shape[axis]);
-            let at = at.ok_or_else(|| Error::Net(format!("{}: position {i} of {extent}", op.name)))?;
-            match runs.last_mut() {
-                Some((_, end)) if *end == at => *end += 1,
-                _ => runs.push((at, at + 1)),
-            }
-        }
-        if runs.len() > MOST_PIECES {
-            return Err(Error::Unsupported {
-                op: op.name.clone(),
-                kind: "gather".into(),
-                reason: format!("{} runs of positions, at most {MOST_PIECES} are joined", runs.len()),
-                suggestion: "multiply with a matrix of zeros and ones",
-            });
-        }
-        let parts: Vec<ValueId> = runs
-            .into_iter()
-            .map(|(first, last)| {
-                let (mut begin, mut end) = (vec![0; shape.len()], shape.clone());
-                (begin[axis], end[axis]) = (first, last);
-                let mut own = shape.clone();
-                own[axis] = last - first;
-                self.op("part", OpKind::Slice { begin, end, stride: vec![1; shape.len()] }, &[x], own)
-            })
-            .collect();
-        let mut joined = shape;
-        joined[axis] = indices.data.len();
-        let all = match parts.as_slice() {
-            [one] => *one,
-            _ => self.op("joined", OpKind::Concat { axis }, &parts, joined),
-        };
-        self.push(OpKind::Reshape, &[all], op.outputs[0]);
-        Ok(())
     }
 
     /// `x * s + t` with constants per channel; with live statistics as the formula has it.

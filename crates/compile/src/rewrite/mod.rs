@@ -11,6 +11,7 @@ pub(crate) mod drop;
 pub(crate) mod fold;
 pub(crate) mod forward;
 pub(crate) mod functions;
+pub(crate) mod gathers;
 pub(crate) mod heads;
 pub(crate) mod matmul;
 pub(crate) mod narrow;
@@ -24,6 +25,7 @@ pub(crate) mod scatter;
 pub(crate) mod slices;
 pub(crate) mod whole;
 pub(crate) mod windows;
+pub(crate) mod wrapped;
 
 use crate::accuracy::OVERFLOW;
 use crate::error::Result;

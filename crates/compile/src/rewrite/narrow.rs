@@ -1,7 +1,7 @@
 //! Arithmetic of 8-bit integers as numbers that fp16 has: sums and products wrap, conversions from floats and reductions
 //! saturate, as the evaluator has them. Ours; the engine has fp16 only, where nothing wraps.
 
-use super::{Builder, rewrite};
+use super::{Builder, rewrite, wrapped};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -17,6 +17,7 @@ const MOST_EXPONENT: f32 = 8.0;
 
 /// 8-bit integers wrap and saturate.
 pub(crate) fn wrap_narrow(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    wrapped::drop_wrapped_places(net, reasons);
     rewrite(net, reasons, |builder, op| {
         let ty = &builder.net.value(op.outputs[0]).ty;
         let from = builder.net.value(op.inputs[0]).ty.dtype;

@@ -2,30 +2,44 @@
 //! away.
 
 use super::{Builder, Names};
+use crate::accuracy::ROUNDING;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `max(x, c) * sigmoid_hard(x)` where the second factor is zero up to `c`: hard
-/// swish as Core ML's converter writes it. The maximum keeps minus infinity from the zero.
+/// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `max(x, c) * sigmoid_hard(x)` where the second factor is zero up to `c`, but for its rounded slope: hard
+/// swish as Core ML's converter writes it. The second factor may be that of the choice too. The maximum keeps minus infinity from the zero.
 pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
+    let uses = net.read_counts();
+    let used =
+        |op: &Op, times: usize| op.outputs.iter().all(|o| uses[o.0 as usize] == times && !net.outputs.contains(o));
     let mut found = Vec::new();
     for (at, op) in net.ops.iter().enumerate().filter(|(_, op)| op.kind == OpKind::Binary(Binary::Mul)) {
         let maker = |id: ValueId| makers.get(&id).map(|&at| &net.ops[at]);
         let limited = |&side: &usize| {
             let (gate, other) = maker(op.inputs[side]).zip(maker(op.inputs[1 - side]))?;
-            Some((at, side, limit(net, gate, other, &makers)?))
+            // The choice itself becomes the maximum where both factors are of it.
+            let of_gate = other.inputs == gate.outputs;
+            let gate_at = if of_gate { makers.get(&op.inputs[side]).copied() } else { None };
+            if of_gate && !(used(other, 1) && used(gate, 2)) {
+                return None;
+            }
+            Some((at, side, gate_at, limit(net, gate, other, &makers)?))
         };
         found.extend([0, 1].iter().find_map(limited));
     }
     let mut names = Names::of(net);
-    for (at, side, operands) in found.into_iter().rev() {
+    for (at, side, gate_at, operands) in found.into_iter().rev() {
         let name = net.ops[at].name.clone();
         reasons.say(|| format!("{name}: the threshold lies where the other factor is zero"));
+        if let Some(gate) = gate_at {
+            (net.ops[gate].kind, net.ops[gate].inputs) = (OpKind::Binary(Binary::Max), operands.to_vec());
+            continue;
+        }
         let mut builder = Builder { net: &mut *net, names: &mut names, ops: Vec::new(), name };
         let shape = builder.shape(operands[0]);
         let limited = builder.op("limited", OpKind::Binary(Binary::Max), &operands, shape);
@@ -45,8 +59,12 @@ fn limit(net: &Net, gate: &Op, other: &Op, makers: &HashMap<ValueId, usize>) -> 
     let bound = *compared.inputs.get(1)?;
     let least = number(net, bound)?;
     let greater = matches!(compared.kind, OpKind::Binary(Binary::GreaterEqual | Binary::Greater));
-    let same = other.inputs == [x] && compared.inputs[0] == x && number(net, zero)? == 0.0;
-    (greater && same && alpha > 0.0 && -beta / alpha >= least && least.is_finite()).then_some([x, bound])
+    let of_either = other.inputs == [x] || other.inputs == gate.outputs;
+    let same = of_either && compared.inputs[0] == x && number(net, zero)? == 0.0;
+    // Between the gate's threshold and the zero of the hard sigmoid the product is not zero, where a converter has rounded the slope: by no
+    // more than one rounding of a result costs.
+    let left = (alpha * least + beta).max(0.0) * least.abs();
+    (greater && same && alpha > 0.0 && left <= ROUNDING && least.is_finite()).then_some([x, bound])
 }
 
 /// The only number of a constant.
@@ -76,8 +94,12 @@ mod tests {
     fn hard_swish_needs_no_threshold() {
         let before = BEFORE.replace("ALPHA", "0.125");
         becomes(recognize, &before, &before);
-        let before = BEFORE.replace("ALPHA", "0.25");
+        // A sixth in fp16 is zero up to -3.0007.
+        let before = BEFORE.replace("ALPHA", "0.16662598");
         let limited = "  %y.limited: f16[4] = max(%x, %c) name=\"y\"\n  %y: f16[4] = mul(%y.limited";
         becomes(recognize, &before, &before.replace("  %y: f16[4] = mul(%t", limited));
+        let of_choice = before.replace("sigmoid_hard(%x)", "sigmoid_hard(%t)");
+        let after = of_choice.replace("select(%p, %x, %z)", "max(%x, %c)");
+        becomes(recognize, &of_choice, &after);
     }
 }

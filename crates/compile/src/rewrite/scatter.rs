@@ -15,6 +15,9 @@ impl Builder<'_> {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let (shape, places) = (self.shape(x), self.shape(op.inputs[1]));
         let indices = indices.data.to_i32();
+        if self.picked_axis_by_axis(op, &indices)? {
+            return Ok(true);
+        }
         let total: usize = shape.iter().product();
         let wrong = |i: i32| Error::Net(format!("{}: position {i} is outside {shape:?}", op.name));
         let targets = match op.kind {
@@ -27,7 +30,11 @@ impl Builder<'_> {
             OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } => {
                 let flat = self.flat(x, total);
                 let origins: Vec<Origin> = targets.into_iter().map(|t| (0, t)).collect();
-                if stretches(&origins).count() > MOST_PIECES && matches!(op.kind, OpKind::GatherAlong { .. }) {
+                let count = stretches(&origins).count();
+                if self.picked_by_rows(op, &indices, count)? {
+                    return Ok(true);
+                }
+                if count > MOST_PIECES && matches!(op.kind, OpKind::GatherAlong { .. }) {
                     return Ok(false);
                 }
                 let all = self.assembled(op, &[flat], &origins)?;
@@ -191,7 +198,7 @@ fn neutral(mode: ScatterMode) -> f32 {
 }
 
 /// A position along an axis, from its end where it is negative.
-fn wrapped(index: i32, extent: usize) -> std::result::Result<usize, i32> {
+pub(super) fn wrapped(index: i32, extent: usize) -> std::result::Result<usize, i32> {
     let at = if index < 0 { i64::from(index) + extent as i64 } else { i64::from(index) };
     usize::try_from(at).ok().filter(|&at| at < extent).ok_or(index)
 }

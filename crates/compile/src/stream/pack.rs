@@ -187,6 +187,7 @@ impl Packing {
             head.extend(&palette.bytes);
         }
         head.resize((self.table_bytes + self.palette_bytes) as usize, 0);
+        let coefficients: &[f16] = &weights.values;
         for engine in 0..self.active() {
             let start = bytes.len();
             bytes.extend(&head);
@@ -199,10 +200,10 @@ impl Packing {
                         );
                     }
                     if let Some([kernel, stride]) = self.skips {
-                        self.put_without_zeros(bytes, &weights.values, first, &zero_skip::order(kernel, stride));
+                        self.put_without_zeros(bytes, coefficients, first, &zero_skip::order(kernel, stride));
                         continue;
                     }
-                    let halves = &weights.values[first * self.taps..][..self.lanes * self.taps];
+                    let halves = &coefficients[first * self.taps..][..self.lanes * self.taps];
                     match &palette {
                         None => {
                             let at = bytes.len();

@@ -111,7 +111,7 @@ fn program(source: &str, pass: Option<&str>) -> Result<(Vec<u8>, Vec<u8>), Strin
         pass.disable(&mut options).expect("it may be left out");
     }
     let program = compile(&net, &CHIPS[0], &options, &mut ()).map_err(|e| e.to_string())?;
-    Ok((program.stream, program.kernel))
+    Ok((program.stream, program.kernel.to_vec()))
 }
 
 #[test]

@@ -102,8 +102,15 @@ pub fn outcome(
 ) -> Result<(Outcome, Vec<u8>), FaultKind> {
     let first_task_words = tasks[0].word_count();
     let stream = encode_stream(&H13, &mut tasks).expect("encodes");
-    let program =
-        Program { name: "t".into(), layout: &H13, stream, first_task_words, kernel, scratch_bytes: 0, ports: vec![] };
+    let program = Program {
+        name: "t".into(),
+        layout: &H13,
+        stream,
+        first_task_words,
+        kernel: kernel.into(),
+        scratch_bytes: 0,
+        ports: vec![],
+    };
     let mut memory = Memory::for_program(&program);
     inputs.iter().for_each(|(bar, bytes)| memory.bind(*bar, bytes));
     memory.bind(RESULT, &vec![0; out]);

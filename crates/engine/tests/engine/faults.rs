@@ -38,7 +38,7 @@ fn program(mut tasks: Vec<Task>) -> Program {
         layout: &H13,
         stream,
         first_task_words,
-        kernel: vec![],
+        kernel: Default::default(),
         scratch_bytes: 0,
         ports: vec![],
     }

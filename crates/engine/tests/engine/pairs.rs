@@ -89,7 +89,7 @@ fn program(convolutions: &[(Conv, usize)], mut tasks: Vec<Task>) -> Program {
     let source_bytes = FIRST.cin * SIDE * ROW as usize;
     let ports =
         vec![port(Direction::Input, SOURCE, source_bytes as u64), port(Direction::Output, RESULT, 2 * BETWEEN as u64)];
-    Program { name: "t".into(), layout: &H13, stream, first_task_words, kernel, scratch_bytes, ports }
+    Program { name: "t".into(), layout: &H13, stream, first_task_words, kernel: kernel.into(), scratch_bytes, ports }
 }
 
 /// What the caller binds there, as far as a plan looks at it.

@@ -33,7 +33,15 @@ fn program(missing: u32) -> Program {
     };
     let ports = vec![port("x", SOURCE, Direction::Input), port("y", RESULT, Direction::Output)];
     let first_task_words = tasks[0].word_count();
-    Program { name: "t".into(), layout: &H13, stream, first_task_words, kernel: vec![], scratch_bytes: 0, ports }
+    Program {
+        name: "t".into(),
+        layout: &H13,
+        stream,
+        first_task_words,
+        kernel: Default::default(),
+        scratch_bytes: 0,
+        ports,
+    }
 }
 
 fn memory(program: &Program) -> Memory {

@@ -4,7 +4,6 @@ use super::{Buffer, View, elementwise, strides, wrapped};
 use crate::error::Error;
 use crate::graph::{DType, elements};
 use crate::ops::{Outside, ResizeMode, ScatterMode};
-use std::cmp::Ordering;
 
 fn position(index: i32, extent: usize, op: &str) -> Result<usize, Error> {
     let found = i64::from(index);
@@ -125,7 +124,9 @@ pub(super) fn arg_sort(x: View, axis: usize, descending: bool) -> Buffer {
     lines(x, axis, |at, first, step| {
         let mut order: Vec<usize> = (0..x.shape()[axis]).collect();
         order.sort_by(|&a, &b| {
-            let ordering = at(a).partial_cmp(&at(b)).unwrap_or(Ordering::Equal);
+            // What is no number is greater than all numbers, as in PyTorch and NumPy.
+            let (a, b) = (at(a), at(b));
+            let ordering = a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
             if descending { ordering.reverse() } else { ordering }
         });
         order.iter().enumerate().for_each(|(i, &from)| out[first + i * step] = from as i32);

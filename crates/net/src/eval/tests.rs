@@ -447,3 +447,19 @@ fn what_is_not_a_number_is_passed_on_and_signs_of_zero_are_kept() {
     let declared = TensorType { dtype: DType::F32, shape: vec![1, 1, 1, 4] };
     assert_eq!(run(twice, &[x], Some(declared)).data.to_f32()[0], 2.0);
 }
+
+#[test]
+fn what_is_no_number_sorts_behind_all_numbers() {
+    // Enough elements for a sort that relies on a total order.
+    let keys: Vec<f32> = (0..64).map(|i| if i % 3 == 1 { f32::NAN } else { (i * 37 % 64) as f32 }).collect();
+    let x = Tensor::f32([64], keys.clone());
+    for descending in [false, true] {
+        let order = run(OpKind::ArgSort { axis: 0, descending }, std::slice::from_ref(&x), None).data.to_i32();
+        let mut sorted: Vec<f32> = order.iter().map(|&i| keys[i as usize]).collect();
+        if descending {
+            sorted.reverse();
+        }
+        let numbers = sorted.iter().take_while(|k| !k.is_nan()).count();
+        assert!(sorted[..numbers].is_sorted() && sorted[numbers..].iter().all(|k| k.is_nan()), "{sorted:?}");
+    }
+}

@@ -136,7 +136,7 @@ fn translate(
     for feature in features {
         let shape = translator.build.net.inputs.iter().map(|&id| translator.build.net.value(id));
         let shape = shape.filter(|v| v.name == feature.name).map(|v| v.ty.shape.clone()).next();
-        note_feature(feature, shape.as_deref(), &mut notes);
+        note_feature(feature, shape.as_deref(), &mut notes)?;
     }
     notes.append(&mut translator.notes);
     let net = translator.build.finish();
@@ -269,10 +269,10 @@ fn channels(color_space: i32) -> i64 {
     if matches!(color_space, 10 | 40) { 1 } else { 3 }
 }
 
-/// Adds notes on an input for the caller; `shape` is the chosen one.
-fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &mut Vec<String>) {
+/// Adds notes on an input for the caller; `shape` is the chosen one. Refuses one that the model does not take.
+fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &mut Vec<String>) -> Result<(), Error> {
     let name = &feature.name;
-    let Some(ty) = &feature.ty else { return };
+    let Some(ty) = &feature.ty else { return Ok(()) };
     if let Some(image) = &ty.image {
         let space = match image.color_space {
             10 => "8-bit grey",
@@ -291,13 +291,32 @@ fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &m
             image.width
         ));
     }
-    let Some(array) = &ty.multi_array else { return };
-    let Some(flexible) = flexible(array) else { return };
+    let Some(array) = &ty.multi_array else { return Ok(()) };
+    let Some(flexible) = flexible(array) else { return Ok(()) };
     let own = default_shape(feature).unwrap_or_default();
     let same = shape.is_none_or(|s| s.iter().map(|&d| d as i64).eq(own.iter().copied()));
     let read = shape.map_or_else(|| format!("{own:?}"), |s| format!("{s:?}"));
+    if let Some(shape) = shape.filter(|shape| !same && !takes(array, shape)) {
+        return Err(Error::InputShape { input: name.clone(), found: shape.to_vec(), takes: flexible });
+    }
     let which = if same { "its default" } else { "as asked for," };
     notes.push(format!("input `{name}` takes {flexible}; {which} {read} is read"));
+    Ok(())
+}
+
+/// Returns true for a shape that an input of several takes.
+fn takes(array: &ArrayFeatureType, shape: &[usize]) -> bool {
+    let own: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
+    match (&array.enumerated_shapes, &array.shape_range) {
+        (Some(shapes), _) => shapes.shapes.iter().any(|s| s.shape == own) || array.shape == own,
+        (None, Some(range)) => {
+            let within = |(r, &n): (&SizeRange, &i64)| {
+                i64::try_from(r.lower_bound).is_ok_and(|low| low <= n) && (r.upper_bound < 0 || n <= r.upper_bound)
+            };
+            range.size_ranges.len() == own.len() && range.size_ranges.iter().zip(&own).all(within)
+        }
+        (None, None) => true,
+    }
 }
 
 /// The shapes that an input takes, where they are several.

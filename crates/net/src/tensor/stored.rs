@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::types::{DType, MAX_ELEMENTS, MAX_RANK, elements};
 use bytes::Bytes;
 use half::f16;
+use half::slice::HalfBitsSliceExt;
 use std::borrow::Cow;
 
 /// Element types of model files, with the width of one element in bits.
@@ -154,6 +155,13 @@ fn bounded(shape: &[usize]) -> Result<usize, Error> {
 }
 
 impl Stored {
+    /// The elements where they lie, if they are plain fp16 of this host's byte order and aligned.
+    pub fn as_f16(&self) -> Option<&[f16]> {
+        let Form::Plain { element: Element::Float16, bytes } = &self.form else { return None };
+        let words: &[u16] = bytemuck::try_cast_slice(bytes.get(..2 * self.count)?).ok()?;
+        cfg!(target_endian = "little").then(|| words.reinterpret_cast())
+    }
+
     /// Checks the parts and gives the tensor they stand for, its elements not yet made.
     ///
     /// Errors: parts that do not fit each other, indices outside their table, too many elements.

@@ -129,7 +129,7 @@ fn entry(id: u32, program: &Program) -> Result<Entry, StreamError> {
         reserved: 0,
         sections: vec![
             section(rows::GENERIC, generic),
-            section(rows::KERNEL, program.kernel.clone()),
+            section(rows::KERNEL, program.kernel.to_vec()),
             section(rows::TEXT, program.stream.clone()),
             section(rows::OPERATION, operations),
             section(rows::PROCEDURE, procedure),
@@ -170,7 +170,7 @@ impl Entry {
             layout,
             stream: self.data(rows::TEXT, "text")?.to_vec(),
             first_task_words: u32_at(generic, 4),
-            kernel: self.data(rows::KERNEL, "kernel")?.to_vec(),
+            kernel: self.data(rows::KERNEL, "kernel")?.to_vec().into(),
             scratch_bytes: u64_at(generic, 8),
             ports: all.chunks_exact(size).map(|p| port(p, name())).collect::<Result<_, _>>()?,
         };

@@ -9,6 +9,7 @@ use anemone_facts::formats::hwx as rows;
 use super::defs::{Command, Container, Header, Relocation, Segment};
 use super::options::{BuildError, Options};
 use crate::{Direction, Port, Program, Task};
+use bytes::Bytes;
 use kernels::KernelStream;
 
 /// One past the largest address that a window of 32 bits has; later dialects need no more either.
@@ -28,6 +29,32 @@ pub fn from_program(program: &Program, options: &Options) -> Result<Container, B
 ///
 /// Errors: as [`from_program`], no program, two of one name, programs of different generations.
 pub fn from_programs(programs: &[Program], options: &Options) -> Result<Container, BuildError> {
+    build(programs, options, true)
+}
+
+/// The file of a program's container in pieces, in order: as [`from_program`] and [`Container::write`] give it, but that kernel data
+/// is the program's own memory. A large model's weights are not held a second time.
+pub fn to_file(program: &Program, options: &Options) -> Result<Vec<Bytes>, BuildError> {
+    let container = build(std::slice::from_ref(program), options, false)?;
+    // Without contents, places of kernel data are zeros here, which take no memory until somebody writes them.
+    let frame = Bytes::from(container.write());
+    let (mut pieces, mut at, mut taken) = (Vec::new(), 0, 0);
+    let sections = container.segments().flat_map(|s| &s.sections).filter(|s| s.data.is_empty() && s.file_offset > 0);
+    for section in sections {
+        let bytes = (section.bytes as usize).min(program.kernel.len() - taken);
+        let start = section.file_offset as usize;
+        if bytes == 0 || start + bytes > frame.len() {
+            continue;
+        }
+        pieces.extend([frame.slice(at..start), program.kernel.slice(taken..taken + bytes)]);
+        (at, taken) = (start + bytes, taken + bytes);
+    }
+    pieces.push(frame.slice(at..));
+    Ok(pieces)
+}
+
+/// The container, with kernel data where it is `held`: places and sizes are the same without.
+fn build(programs: &[Program], options: &Options, held: bool) -> Result<Container, BuildError> {
     let dialect = options.dialect;
     if !dialect.written {
         let known: Vec<&str> = DIALECTS.iter().filter(|d| d.written).map(|d| d.name).collect();
@@ -53,7 +80,7 @@ pub fn from_programs(programs: &[Program], options: &Options) -> Result<Containe
     };
     let relocations: Vec<Relocation> = parts.iter().flat_map(of_part).collect();
 
-    let mut commands = commands::segments(&parts, &plan, dialect, relocations);
+    let mut commands = commands::segments(&parts, &plan, dialect, relocations, held);
     for part in &parts {
         for (port, address) in part.program.ports.iter().zip(&part.windows) {
             commands.push(commands::window(port, *address, dialect));

@@ -18,7 +18,7 @@ mod symbols;
 mod write;
 
 pub use crate::bytes::Residue;
-pub use build::{from_program, from_programs};
+pub use build::{from_program, from_programs, to_file};
 pub(crate) use defs::text_at;
 pub use defs::{
     Command, Container, Error, Header, PortWindow, Relocation, RunState, Section, Segment, Symbol, Symtab,

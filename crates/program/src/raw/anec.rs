@@ -71,7 +71,7 @@ pub fn read_anec_at(bytes: &[u8], data_offset: usize) -> Result<Program, Error> 
         layout,
         stream: stream.to_vec(),
         first_task_words: words,
-        kernel: data.get(kernel_at as usize..).unwrap_or(&[]).to_vec(),
+        kernel: data.get(kernel_at as usize..).unwrap_or(&[]).to_vec().into(),
         scratch_bytes: tiles(Program::SCRATCH_BAR as usize),
         ports,
     })

@@ -83,7 +83,7 @@ pub fn assemble(text: &str) -> Result<Program, TextError> {
             layout,
             stream,
             first_task_words: head.u32(3, "first-words")?,
-            kernel,
+            kernel: kernel.into(),
             scratch_bytes: head.u64(4, "scratch")?,
             ports,
         }),

@@ -110,7 +110,7 @@ fn identity() -> Program {
         layout,
         stream,
         first_task_words: 0x7e,
-        kernel: vec![0; 0x2000],
+        kernel: vec![0; 0x2000].into(),
         scratch_bytes: 2 * rows::PAGE,
         ports: vec![
             port("t0", Direction::Input, 4, [1, 1, 1, 64], [128; 3], 0x80),
@@ -122,7 +122,7 @@ fn identity() -> Program {
     let kernel = found[0].as_ref().expect("plain fp16");
     assert_eq!((kernel.weights, kernel.stride()), (Some([64, 64, 1, 1]), Some(512)));
     let edits = kernel.edits(&program, Part::Weights, &diagonal).expect("64 by 64");
-    apply(&mut program.kernel, 0, &edits);
+    program.edit_kernel(|kernel| apply(kernel, 0, &edits));
     program
 }
 
@@ -130,7 +130,7 @@ fn identity() -> Program {
 fn kernel_data_is_split_at_the_ceiling() {
     let program = identity();
     let mut longer = program.clone();
-    longer.kernel.resize(rows::PAGE as usize * 2 + 100, 7);
+    longer.edit_kernel(|kernel| kernel.resize(rows::PAGE as usize * 2 + 100, 7));
     let options = Options { dialect: &ZIN_9509, kernel_section_bytes: rows::PAGE, ..Options::default() };
     let container = from_program(&longer, &options).expect("it fits");
     let read = Container::read(&container.write()).expect("it reads");

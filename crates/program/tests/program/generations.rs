@@ -57,7 +57,7 @@ fn listed(layout: &'static Layout, stream: &[u8], first_task_words: u32) -> Vec<
         layout,
         stream: stream.to_vec(),
         first_task_words,
-        kernel: Vec::new(),
+        kernel: Default::default(),
         scratch_bytes: 0,
         ports: Vec::new(),
     };

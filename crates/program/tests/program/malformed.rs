@@ -223,7 +223,7 @@ fn blocks_of_zeros_come_back_as_listed() {
         layout,
         stream: vec![],
         first_task_words: 157,
-        kernel,
+        kernel: kernel.into(),
         scratch_bytes: 0,
         ports: vec![],
     };
@@ -231,7 +231,7 @@ fn blocks_of_zeros_come_back_as_listed() {
     assert!(listing.contains("kernel bytes=0x4100000,sparse\n"), "{listing}");
     assert!(text::assemble(&listing).is_ok_and(|p| p.kernel == program.kernel));
     // A block with data in every line is not called sparse.
-    let dense = anemone_program::Program { kernel: vec![1; 2 << 20], ..program };
+    let dense = anemone_program::Program { kernel: vec![1; 2 << 20].into(), ..program };
     let listing = text::list(&dense);
     assert!(listing.contains("kernel bytes=0x200000\n"));
     assert!(text::assemble(&listing).is_ok_and(|p| p.kernel == dense.kernel));

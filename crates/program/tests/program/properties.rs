@@ -38,7 +38,7 @@ fn program(tasks: &mut [Task], kernel: Vec<u8>, ports: Vec<Port>) -> Program {
         layout: &H13,
         stream,
         first_task_words: tasks[0].word_count(),
-        kernel,
+        kernel: kernel.into(),
         scratch_bytes: 0x4000,
         ports,
     }

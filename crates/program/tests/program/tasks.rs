@@ -60,7 +60,7 @@ fn kernel_data_follows_on_the_next_sixteen_bytes() {
     assert!(read(&bytes).kernel.is_empty());
     bytes.resize(bytes.len().next_multiple_of(16), 0);
     bytes.extend_from_slice(&[7; 33]);
-    assert_eq!(read(&bytes).kernel, [7; 33]);
+    assert_eq!(read(&bytes).kernel, [7; 33][..]);
     assert_eq!(raw::write_bin(&read(&bytes)), bytes);
 }
 

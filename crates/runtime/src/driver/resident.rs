@@ -188,11 +188,13 @@ impl Resident {
             Plan::new(&self.program, self.options)
         } else {
             let mut program = (*self.program).clone();
-            for (at, bytes) in &self.patches {
-                if let Some(slot) = program.kernel.get_mut(*at as usize..*at as usize + bytes.len()) {
-                    slot.copy_from_slice(bytes);
+            program.edit_kernel(|kernel| {
+                for (at, bytes) in &self.patches {
+                    if let Some(slot) = kernel.get_mut(*at as usize..*at as usize + bytes.len()) {
+                        slot.copy_from_slice(bytes);
+                    }
                 }
-            }
+            });
             Plan::new(&program, self.options)
         };
         let plan = plan.map_err(|fault| {

@@ -155,6 +155,16 @@ impl FileBytes {
         Ok(FileBytes(Kept::Read(bytes)))
     }
 
+    /// Gives the pages that were read so far back to the system, where it can take them; whoever looks at them again reads them from the file again.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Kept::Mapped(map) = &self.0 {
+            // SAFETY: the map is private, read only and never written: a page that is given back reads the same from the
+            // file. An error leaves the pages where they are.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+
     /// Returns true if the file is mapped.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Kept::Mapped(_))

@@ -2,7 +2,7 @@
 
 use super::make_folder;
 use anemone::{Result, files};
-use anemone_compile::{Log, Stage};
+use anemone_compile::{Log, Progress, Stage};
 use std::path::{Path, PathBuf};
 
 /// Keeps stages to be written once compilation has ended, one way or the other: a folder a network that is compiled.
@@ -11,6 +11,8 @@ pub(super) struct Stages {
     pub(super) below: PathBuf,
     /// Why the cache did not take a program.
     pub(super) unkept: Option<String>,
+    /// What a terminal shows meanwhile, and the text in front of the progress.
+    pub(super) bar: (indicatif::ProgressBar, String),
 }
 
 impl Log for Stages {
@@ -20,6 +22,11 @@ impl Log for Stages {
 
     fn stage(&mut self, stage: Stage) {
         self.kept.get_or_insert_default().push((self.below.clone(), stage));
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        let (bar, text) = &self.bar;
+        bar.set_message(format!("{text}: weights of layer {} of {}", progress.done, progress.layers));
     }
 }
 

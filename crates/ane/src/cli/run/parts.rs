@@ -16,7 +16,7 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     };
     let kernel = patch::adapted(program, arrays).map_err(|d| d.or_at(path.display()))?;
     let pieces = patch::pieces(&program.kernel, &kernel);
-    program.kernel = kernel;
+    program.kernel = kernel.into();
     Ok(pieces)
 }
 

@@ -77,6 +77,8 @@ fn enumerated_shapes_take_the_default() {
     let (shape, notes) = flexible(with(&[1, 3, 16, 16]), &[("x.2", 8), ("x.3", 8)]).unwrap();
     assert_eq!(shape, [1, 3, 8, 8]);
     assert!(notes.contains("as asked for, [1, 3, 8, 8]"), "{notes}");
+    let error = flexible(with(&[1, 3, 16, 16]), &[("x.2", 8)]).unwrap_err();
+    assert!(error.to_string().contains("[1, 3, 8, 16] is not one that the model takes: one of 2 shapes"), "{error}");
 }
 
 #[test]

@@ -41,7 +41,14 @@ fn segment(row: &rows::SectionRow, address: u64, bytes: u64, sections: Vec<Secti
 }
 
 /// Segments in order; file offsets are set when everything else is known.
-pub(super) fn segments(parts: &[Part], plan: &Plan, dialect: &Dialect, relocations: Vec<Relocation>) -> Vec<Command> {
+/// Without `held`, sections of kernel data have their places and no contents.
+pub(super) fn segments(
+    parts: &[Part],
+    plan: &Plan,
+    dialect: &Dialect,
+    relocations: Vec<Relocation>,
+    held: bool,
+) -> Vec<Command> {
     let mut text = section(&rows::TEXT, plan.text_address, plan.text_bytes);
     for part in parts {
         text.data.resize(part.stream_at as usize, 0);
@@ -52,10 +59,11 @@ pub(super) fn segments(parts: &[Part], plan: &Plan, dialect: &Dialect, relocatio
     }
     text.relocations = relocations;
     let mut constants = section(&rows::CONST, plan.const_address, plan.const_bytes);
-    for part in parts.iter().filter(|part| !plan.is_apart(part)) {
-        constants.data.extend_from_slice(&part.program.kernel);
+    let mut inside = parts.iter().filter(|part| !plan.is_apart(part) && !part.program.kernel.is_empty()).peekable();
+    if held || inside.peek().is_none() {
+        inside.for_each(|part| constants.data.extend_from_slice(&part.program.kernel));
+        constants.data.resize(plan.const_bytes as usize, 0);
     }
-    constants.data.resize(plan.const_bytes as usize, 0);
     let mut stream = segment(&rows::TEXT, plan.text_address, plan.text_segment_bytes, vec![text, constants]);
     stream.file_bytes = plan.text_segment_bytes;
     if plan.kernel {
@@ -86,7 +94,7 @@ pub(super) fn segments(parts: &[Part], plan: &Plan, dialect: &Dialect, relocatio
         for piece in part.program.kernel.chunks(plan.kernel_section_bytes as usize) {
             let mut kernel = section(plan.kernel_row, address, piece.len() as u64);
             (kernel.segment, kernel.name) = kernel_names(number);
-            kernel.data = piece.to_vec();
+            kernel.data = if held { piece.to_vec() } else { Vec::new() };
             let (name, bytes) = (kernel.segment, pages(kernel.bytes) as u64);
             let mut own = segment(plan.kernel_row, address, bytes, vec![kernel]);
             (own.name, own.file_bytes) = (name, bytes);

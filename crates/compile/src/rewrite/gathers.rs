@@ -1,0 +1,301 @@
+//! Elements at constant places: slices with a stride, repetitions and what joins them; means and maxima of blocks as pooling.
+//! Ours: exporters write interpolation, adaptive pooling and repetition as gathers.
+
+use super::scatter::wrapped;
+use super::{Builder, MOST_PIECES};
+use crate::error::{Error, Result};
+use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
+
+/// Places along an axis that are one slice, each of them repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    first: usize,
+    step: usize,
+    count: usize,
+    repeat: usize,
+}
+
+/// Fewest places for which a slice has a stride beyond one: two are as well two slices.
+const STRIDED_PLACES: usize = 3;
+
+/// Fewest stretches of elements for which a product with a matrix of zeros and ones is fewer tasks than copies.
+const WORTH_STRETCHES: usize = 48;
+/// Most coefficients of such a product: each element of a row for each place.
+const MOST_COEFFICIENTS: usize = 1 << 22;
+
+/// Places in order as few pieces.
+fn pieces(places: &[usize]) -> Vec<Piece> {
+    let runs: Vec<(usize, usize)> = places.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
+    let mut all = Vec::new();
+    let mut rest = runs.as_slice();
+    while let [(first, repeat), ..] = *rest {
+        let step = rest.get(1).filter(|next| next.1 == repeat).and_then(|next| next.0.checked_sub(first));
+        let follows = |(i, run): &(usize, &(usize, usize))| step.is_some_and(|s| **run == (first + i * s, repeat));
+        let count = rest.iter().enumerate().take_while(follows).count().max(1);
+        let (step, count) = match step {
+            Some(step) if step == 1 || count >= STRIDED_PLACES => (step, count),
+            _ => (1, 1),
+        };
+        all.push(Piece { first, step, count, repeat });
+        rest = &rest[count..];
+    }
+    all
+}
+
+impl Builder<'_> {
+    /// A gather along one axis at constant places.
+    pub(super) fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
+        let x = op.inputs[0];
+        let extent = self.shape(x)[axis];
+        let Some(indices) = self.net.value(op.inputs[1]).data.clone() else { return Ok(()) };
+        let places = self.places(op, &indices.data.to_i32(), extent)?;
+        let all = self.picked(op, x, axis, &places)?;
+        self.push(OpKind::Reshape, &[all], op.outputs[0]);
+        Ok(())
+    }
+
+    fn places(&self, op: &Op, indices: &[i32], extent: usize) -> Result<Vec<usize>> {
+        let wrong = |i: i32| Error::Net(format!("{}: position {i} of {extent}", op.name));
+        indices.iter().map(|&i| wrapped(i, extent).map_err(wrong)).collect()
+    }
+
+    /// The elements of `x` at places along an axis.
+    fn picked(&mut self, op: &Op, x: ValueId, axis: usize, places: &[usize]) -> Result<ValueId> {
+        let pieces = pieces(places);
+        if pieces.len() > MOST_PIECES {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: op.kind.name().into(),
+                reason: format!("{} runs of positions, at most {MOST_PIECES} are joined", pieces.len()),
+                suggestion: "multiply with a matrix of zeros and ones",
+            });
+        }
+        let shape = self.shape(x);
+        let parts: Vec<ValueId> = pieces.into_iter().map(|piece| self.piece(x, axis, piece)).collect();
+        let mut joined = shape;
+        joined[axis] = places.len();
+        Ok(match parts.as_slice() {
+            [one] => *one,
+            _ => self.op("joined", OpKind::Concat { axis }, &parts, joined),
+        })
+    }
+
+    fn piece(&mut self, x: ValueId, axis: usize, piece: Piece) -> ValueId {
+        let mut shape = self.shape(x);
+        let mut part = x;
+        if piece.count != shape[axis] {
+            let (mut begin, mut end, mut stride) = (vec![0; shape.len()], shape.clone(), vec![1; shape.len()]);
+            (begin[axis], stride[axis]) = (piece.first, piece.step);
+            end[axis] = piece.first + (piece.count - 1) * piece.step + 1;
+            shape[axis] = piece.count;
+            part = self.op("part", OpKind::Slice { begin, end, stride }, &[x], shape.clone());
+        }
+        if piece.repeat > 1 {
+            let (mut apart, mut whole) = (shape.clone(), shape.clone());
+            apart.insert(axis + 1, 1);
+            let mut wide = apart.clone();
+            wide[axis + 1] = piece.repeat;
+            whole[axis] *= piece.repeat;
+            let apart = self.reshaped("apart", part, apart);
+            let wide = self.op("repeated", OpKind::Broadcast, &[apart], wide);
+            part = self.reshaped("side_by_side", wide, whole);
+        }
+        part
+    }
+
+    /// A gather along the last axis of constant places that differ from row to row: each row times its own matrix of zeros and ones,
+    /// all rows as the groups of one convolution. `false` where another way is better: few stretches, places that depend on more.
+    pub(super) fn picked_by_rows(&mut self, op: &Op, indices: &[i32], stretches: usize) -> Result<bool> {
+        let (x, own) = (op.inputs[0], self.shape(op.inputs[1]));
+        let shape = self.shape(x);
+        let rank = shape.len();
+        let float = self.net.value(x).ty.dtype.is_float();
+        if rank < 2
+            || op.kind != (OpKind::GatherAlong { axis: rank - 1 })
+            || own[..rank - 1] != shape[..rank - 1]
+            || !float
+        {
+            return Ok(false);
+        }
+        let (outer, [rows, extent]) = (&shape[..rank - 2], [shape[rank - 2], shape[rank - 1]]);
+        let (batch, count): (usize, usize) = (outer.iter().product(), own[rank - 1]);
+        let depends = depends(&own, indices, 1, 0);
+        if stretches < WORTH_STRETCHES
+            || depends[..rank - 2].iter().any(|&depends| depends)
+            || rows * count * extent > MOST_COEFFICIENTS
+        {
+            return Ok(false);
+        }
+        let places = self.places(op, &indices[..rows * count], extent)?;
+        let mut ones = vec![0.0; rows * count * extent];
+        places.iter().enumerate().for_each(|(i, place)| ones[i * extent + place] = 1.0);
+        let kernel = self.constant("places", vec![rows * count, extent, 1, 1], ones);
+        let turn = |builder: &mut Self, x: ValueId, from: [usize; 2]| {
+            let [a, b] = from;
+            let flat = builder.reshaped("flat", x, from.to_vec());
+            if a == 1 || b == 1 {
+                flat
+            } else {
+                builder.op("turned", OpKind::Transpose { perm: vec![1, 0] }, &[flat], vec![b, a])
+            }
+        };
+        let channels = turn(self, x, [batch, rows * extent]);
+        let channels = self.reshaped("channels", channels, vec![1, rows * extent, 1, batch]);
+        let product = OpKind::Conv { strides: vec![1; 2], pads: vec![(0, 0); 2], dilations: vec![1; 2], groups: rows };
+        let chosen = self.op("chosen", product, &[channels, kernel], vec![1, rows * count, 1, batch]);
+        let back = turn(self, chosen, [rows * count, batch]);
+        self.push(OpKind::Reshape, &[back], op.outputs[0]);
+        Ok(true)
+    }
+
+    /// A gather whose places along each axis depend on axes of their own: one axis after the other. `false` for others.
+    pub(super) fn picked_axis_by_axis(&mut self, op: &Op, indices: &[i32]) -> Result<bool> {
+        let (x, own) = (op.inputs[0], self.shape(op.inputs[1]));
+        let lists: Vec<(usize, Vec<i32>)> = match op.kind {
+            OpKind::GatherNd { batch_dims: 0 } => match separate(&own, indices) {
+                Some(lists) => lists.into_iter().enumerate().collect(),
+                None => return Ok(false),
+            },
+            OpKind::GatherAlong { axis } => {
+                let (shape, depends) = (self.shape(x), depends(&own, indices, 1, 0));
+                let whole = own.iter().zip(&shape).enumerate().all(|(a, (own, all))| a == axis || own == all);
+                if !whole || depends.iter().enumerate().any(|(a, &depends)| depends && a != axis) {
+                    return Ok(false);
+                }
+                let step: usize = own[axis + 1..].iter().product();
+                vec![(axis, (0..own[axis]).map(|i| indices[i * step]).collect())]
+            }
+            _ => return Ok(false),
+        };
+        let mut current = x;
+        for (axis, list) in lists {
+            let places = self.places(op, &list, self.shape(x)[axis])?;
+            current = self.picked(op, current, axis, &places)?;
+        }
+        self.push(OpKind::Reshape, &[current], op.outputs[0]);
+        Ok(true)
+    }
+
+    /// Returns true for a mean or maximum over blocks of the two last axes, both split: `[.., H, n, W, m]` over `n` and `m`.
+    pub(super) fn is_blockwise(&self, op: &Op, kind: ReduceKind, axes: &[usize]) -> bool {
+        /// Largest extent of a picture.
+        const MOST: usize = 16384;
+        let shape = self.shape(op.inputs[0]);
+        let rank = shape.len();
+        matches!(kind, ReduceKind::Mean | ReduceKind::Max)
+            && rank > 4
+            && *axes == [rank - 3, rank - 1]
+            && shape[rank - 4] > 1
+            && shape[rank - 2] > 1
+            && shape[rank - 4] * shape[rank - 3] <= MOST
+            && shape[rank - 2] * shape[rank - 1] <= MOST
+    }
+
+    /// The same as pooling whose windows lie side by side.
+    pub(super) fn blockwise(&mut self, op: &Op, kind: ReduceKind) {
+        let shape = self.shape(op.inputs[0]);
+        let (outer, blocks) = shape.split_at(shape.len() - 4);
+        let &[h, n, w, m] = blocks else { return };
+        let channels = outer.last().copied().unwrap_or(1);
+        let batch = outer.iter().product::<usize>() / channels.max(1);
+        let x = self.reshaped("blocks", op.inputs[0], vec![batch, channels, h * n, w * m]);
+        let kind = match kind {
+            ReduceKind::Max => PoolKind::Max,
+            _ => PoolKind::Average { exclude_padding: true },
+        };
+        let pool =
+            OpKind::Pool { kind, kernel: vec![n, m], strides: vec![n, m], pads: vec![(0, 0); 2], ceil_mode: false };
+        let pooled = self.op("pooled", pool, &[x], vec![batch, channels, h, w]);
+        self.push(OpKind::Reshape, &[pooled], op.outputs[0]);
+    }
+}
+
+/// Axes that a coordinate of the places depends on: place `at` of `depth` in each index.
+fn depends(shape: &[usize], indices: &[i32], depth: usize, at: usize) -> Vec<bool> {
+    let stride = |axis: usize| shape[axis + 1..].iter().product::<usize>();
+    let varies = |axis: usize| {
+        let (extent, step) = (shape[axis], stride(axis));
+        (0..indices.len() / depth.max(1)).any(|i| {
+            i / step % extent > 0 && {
+                let first = i - i / step % extent * step;
+                indices[i * depth + at] != indices[first * depth + at]
+            }
+        })
+    };
+    (0..shape.len()).map(varies).collect()
+}
+
+/// The lists whose outer product some indices `[.., depth]` are, coordinates in the order of the axes; `None` where they are none.
+fn separate(shape: &[usize], indices: &[i32]) -> Option<Vec<Vec<i32>>> {
+    let (&depth, outer) = shape.split_last()?;
+    let depends: Vec<Vec<bool>> = (0..depth).map(|at| depends(outer, indices, depth, at)).collect();
+    let mut start = 0;
+    let mut lists = Vec::with_capacity(depth);
+    for at in 0..depth {
+        // Axes up to the first that a later coordinate depends on.
+        let later = depends[at + 1..].iter().filter_map(|d| d.iter().position(|&x| x)).min();
+        let end = if at + 1 == depth { outer.len() } else { later.unwrap_or(outer.len()) };
+        let own = depends[at].iter().enumerate().filter(|(_, x)| **x).all(|(a, _)| (start..end).contains(&a));
+        if !own || end < start {
+            return None;
+        }
+        let (count, step): (usize, usize) = (outer[start..end].iter().product(), outer[end..].iter().product());
+        lists.push((0..count).map(|i| indices[i * step * depth + at]).collect());
+        start = end;
+    }
+    Some(lists)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::super::decompose::decompose;
+    use super::*;
+
+    #[test]
+    fn places_are_few_pieces() {
+        let piece = |first, step, count, repeat| Piece { first, step, count, repeat };
+        assert_eq!(pieces(&[0, 1, 2, 5, 6]), [piece(0, 1, 3, 1), piece(5, 1, 2, 1)]);
+        assert_eq!(pieces(&[0, 0, 1, 1, 2, 2]), [piece(0, 1, 3, 2)]);
+        assert_eq!(pieces(&[1, 3, 5, 7]), [piece(1, 2, 4, 1)]);
+        assert_eq!(pieces(&[0, 4, 3]), [piece(0, 1, 1, 1), piece(4, 1, 1, 1), piece(3, 1, 1, 1)]);
+        assert_eq!(pieces(&[2, 2, 2]), [piece(2, 1, 1, 3)]);
+        assert_eq!(
+            pieces(&[0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3]),
+            [piece(0, 1, 1, 2), piece(1, 1, 2, 4), piece(3, 1, 1, 2)]
+        );
+    }
+
+    #[test]
+    fn outer_products_of_places_are_told_apart() {
+        // Rows 0 and 2, columns 1, 1 and 3.
+        let grid: Vec<i32> = [0, 2].iter().flat_map(|&r| [1, 1, 3].map(|c| [r, c])).flatten().collect();
+        assert_eq!(separate(&[2, 3, 2], &grid), Some(vec![vec![0, 2], vec![1, 1, 3]]));
+        let diagonal = [0, 0, 1, 1];
+        assert_eq!(separate(&[2, 2], &diagonal), None);
+    }
+
+    #[test]
+    fn repeated_places_are_a_broadcast() {
+        becomes(
+            decompose,
+            r#"net "n" {
+  input %x: f16[2, 3]
+  const %i: i32[6] = [0, 0, 1, 1, 2, 2]
+  %y: f16[2, 6] = gather(%x, %i) axis=1
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[2, 3]
+  const %i: i32[6] = [0, 0, 1, 1, 2, 2]
+  %y.apart: f16[2, 3, 1] = reshape(%x) name="y"
+  %y.repeated: f16[2, 3, 2] = broadcast(%y.apart) name="y"
+  %y.side_by_side: f16[2, 6] = reshape(%y.repeated) name="y"
+  %y: f16[2, 6] = reshape(%y.side_by_side)
+  output %y
+}
+"#,
+        );
+    }
+}

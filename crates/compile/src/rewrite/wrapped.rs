@@ -1,0 +1,83 @@
+//! Places that a converter counts from the end before a gather that counts them itself. Ours: coremltools writes a comparison, a sum and
+//! a choice in front of every gather at computed places.
+
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
+use std::collections::HashMap;
+
+/// `gather(x, select(i >= 0, i, i + n))` becomes `gather(x, i)`: places below zero count from the end anyway.
+pub(super) fn drop_wrapped_places(net: &mut Net, reasons: &mut Remarks) {
+    let makers: HashMap<ValueId, usize> =
+        net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
+    let mut found = Vec::new();
+    for (at, op) in net.ops.iter().enumerate() {
+        let (OpKind::Gather { axis } | OpKind::GatherAlong { axis }) = op.kind else { continue };
+        let extent = net.value(op.inputs[0]).ty.shape[axis];
+        if let Some(places) = unwrapped(net, &makers, op.inputs[1], extent) {
+            found.push((at, places));
+        }
+    }
+    for (at, places) in found {
+        reasons.say(|| format!("{}: it counts places from the end itself", net.ops[at].name));
+        net.ops[at].inputs[1] = places;
+    }
+}
+
+/// The places behind a choice that counts those below zero from the end of so many elements.
+fn unwrapped(net: &Net, makers: &HashMap<ValueId, usize>, places: ValueId, extent: usize) -> Option<ValueId> {
+    let maker = |id: ValueId| makers.get(&bare(net, makers, id)).map(|&at| &net.ops[at]);
+    let chosen = maker(places).filter(|op| op.kind == OpKind::Select)?;
+    let &[condition, plain, wrapped] = chosen.inputs.as_slice() else { return None };
+    let own = bare(net, makers, plain);
+    let is_own = |&id: &ValueId| bare(net, makers, id) == own;
+    let is_number = |&id: &ValueId, n: f32| {
+        net.value(id).data.as_ref().is_some_and(|t| t.data.to_f32().iter().all(|&x| x == n) && !t.data.is_empty())
+    };
+    let compared: &Op = maker(condition).filter(|op| op.kind == OpKind::Binary(Binary::GreaterEqual))?;
+    let added: &Op = maker(wrapped).filter(|op| op.kind == OpKind::Binary(Binary::Add))?;
+    let counts = |a: &ValueId, b: &ValueId| is_own(a) && is_number(b, extent as f32);
+    let whole = net.value(own).ty.dtype.is_integer() && net.value(own).ty.shape == net.value(places).ty.shape;
+    let holds = is_own(&compared.inputs[0])
+        && is_number(&compared.inputs[1], 0.0)
+        && (counts(&added.inputs[0], &added.inputs[1]) || counts(&added.inputs[1], &added.inputs[0]));
+    (whole && holds).then_some(own)
+}
+
+/// A value without the conversions between integers behind it.
+fn bare(net: &Net, makers: &HashMap<ValueId, usize>, mut id: ValueId) -> ValueId {
+    while let Some(op) = makers.get(&id).map(|&at| &net.ops[at]) {
+        let same = matches!(op.kind, OpKind::Cast | OpKind::Unary(Unary::Identity));
+        if !same || !net.value(op.inputs[0]).ty.dtype.is_integer() {
+            break;
+        }
+        id = op.inputs[0];
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::super::narrow::wrap_narrow;
+
+    const BEFORE: &str = r#"net "n" {
+  input %x: f16[5, 2]
+  input %i: i32[3]
+  const %z: i32[] = [0]
+  const %n: i32[] = [EXTENT]
+  %p: bool[3] = greater_equal(%i, %z)
+  %w: i32[3] = add(%i, %n)
+  %s: i32[3] = select(%p, %i, %w)
+  %u: u16[3] = cast(%s)
+  %y: f16[3, 2] = gather(%x, PLACES) axis=0
+  output %y
+}
+"#;
+
+    #[test]
+    fn a_gather_counts_places_from_the_end_itself() {
+        let text = |extent: &str, places: &str| BEFORE.replace("EXTENT", extent).replace("PLACES", places);
+        becomes(wrap_narrow, &text("5", "%u"), &text("5", "%i"));
+        becomes(wrap_narrow, &text("4", "%u"), &text("4", "%u"));
+    }
+}
