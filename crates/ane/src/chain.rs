@@ -50,6 +50,17 @@ impl From<Program> for Chain {
     }
 }
 
+/// Where a network is cut into programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Nowhere: one program.
+    Whole,
+    /// Around native layers, as a dispatch descriptor has them.
+    Natives,
+    /// Around native layers and attention, as the book has it: scaled dot-product attention is a hard cut between programs.
+    Attention,
+}
+
 impl Chain {
     /// The programs of a network's segments ([`native::segments`]), in their order.
     fn of_segments(net: &Net, mut programs: Vec<Program>) -> Chain {
@@ -100,9 +111,13 @@ impl Chain {
         Chain::of_segments(net, vec![program])
     }
 
-    /// A network's program, or where `segmented`, as for a dispatch descriptor, the programs of its segments.
-    pub fn of_net(net: &Net, segmented: bool, compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
-        let segments = if segmented { native::segments(net) } else { vec![net.clone()] };
+    /// A network's program, or the programs of its segments, as it is cut.
+    pub fn of_net(net: &Net, cut: Cut, compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
+        let segments = match cut {
+            Cut::Whole => vec![net.clone()],
+            Cut::Natives => native::segments(net),
+            Cut::Attention => native::attention_segments(net),
+        };
         Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 

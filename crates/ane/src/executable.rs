@@ -1,6 +1,6 @@
 //! A model ready to run: run, listed, and written in compiled forms.
 
-use crate::chain::Chain;
+use crate::chain::{Chain, Cut};
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{own_extents, state_at_start};
@@ -148,7 +148,7 @@ impl Executable {
     ) -> Result<Vec<PathBuf>> {
         let segmented = match &self.net {
             Some(net) if forms.contains(&Form::E5) && self.chain.hosts().is_empty() => {
-                Some(Chain::of_net(net, true, |segment| program_of(segment, chip, options, &mut ()))?)
+                Some(Chain::of_net(net, Cut::Natives, |segment| program_of(segment, chip, options, &mut ()))?)
             }
             _ => None,
         };

@@ -54,6 +54,9 @@ pub struct Options {
     /// Weights that the model has compressed become fp16 also where the chip streams their form: no sample of Apple's
     /// shows a palette on the M1, so how it stands in the streams is a reading (`docs/evidence.md`, key `book-streams`).
     pub expand_weights: bool,
+    /// The book's convention, where it is another than ours: partitions close below the capacity of tile memory, and a product whose
+    /// matrix is larger than tile memory stays a product.
+    pub book: bool,
 }
 
 impl Options {

@@ -85,7 +85,7 @@ passes! {
         "quantization that is written in parts becomes one rounding, and what follows it its scale";
     BOUNDS: 1 true "0bc-bound-values" Work::Net(rewrite::bound_values), "ours",
         "conversions and limits that change nothing disappear, and what is always zero becomes a constant";
-    MATMUL: 1 true "0c-replace-matmul" Work::Net(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
+    MATMUL: 1 true "0c-replace-matmul" Work::Target(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",
         "functions that converters spell out in parts become what they are";
@@ -97,6 +97,9 @@ passes! {
         "slices of concatenations are slices of their parts";
     NEUTRAL: 1 true "0db-eliminate-elementwise-copies" Work::Net(fuse::eliminate_copies),
         "book table 22.1, elementwise-copy elimination", "operations that give back an operand disappear";
+    DEQUANTIZATIONS: 1 true "0dba-deduplicate-standalone-dequant-gocs-across-concat"
+        Work::Net(fuse::deduplicate_dequantizations), "book table 22.3, DeduplicateStandaloneDequantGOCsAcrossConcat",
+        "equal scales of the parts of a concatenation become one behind it";
     TRANSPOSES: 1 true "0dc-collapse-transpose" Work::Net(fuse::collapse_transposes), "book table 22.3, CollapseTranspose",
         "transposes behind others become one, or none";
     PADDING: 4 true "0dd-fold-padding" Work::Net(fuse::fold_padding), "book table 22.1, pad optimization",
@@ -136,6 +139,8 @@ passes! {
     LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book 22, legalization",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
     SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book 22, scheduling", "one order, and when each buffer lives";
+    CO_ISSUE: 3 true "3a-co-issue" Work::Stage(co_issue), "book 22, parallel-execution discovery",
+        "independent layers of the two engines become neighbours, where no more bytes go to memory";
     WEIGHTS: 4 true "3y-stream-weights" Work::Stage(stream_weights), "book 25, stream-versus-fold decision; book 22, weight packing",
         "compressed weights stay so where the chip streams their form";
     ALLOCATE: 4 true "3ya-allocate" Work::Stage(allocate), "book table 22.2",
@@ -309,6 +314,23 @@ fn legalize_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
 fn schedule_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Legal(legal) = state else { return Err(out_of_order(SCHEDULE.name, &state)) };
     Ok(State::Scheduled(schedule::schedule(legal, run.chip, run.options, &mut run.remarks)))
+}
+
+fn co_issue(state: State, run: &mut Run, taken: bool) -> Result<State> {
+    let State::Scheduled(schedule) = state else { return Err(out_of_order(CO_ISSUE.name, &state)) };
+    // Apple's records show the order that they have.
+    if !taken || !run.options.conventions().all_ready_compared {
+        return Ok(State::Scheduled(schedule));
+    }
+    let Some(paired) = schedule.paired(&mut run.remarks) else { return Ok(State::Scheduled(schedule)) };
+    let bytes =
+        |schedule: &Schedule| memory::reside(schedule, run.chip, run.options, true).memory_bytes(&schedule.graph);
+    let (before, after) = (bytes(&schedule), bytes(&paired));
+    if after > before {
+        run.remarks.say(|| format!("the order stays: pairs would move {after} bytes through memory for {before}"));
+        return Ok(State::Scheduled(schedule));
+    }
+    Ok(State::Scheduled(paired))
 }
 
 fn stream_weights(state: State, run: &mut Run, taken: bool) -> Result<State> {

@@ -3,6 +3,7 @@
 //! [`order`] picks the order. A partition is a run of layers whose results fit tile memory together: it closes before the next
 //! layer's live range would push the peak over [`PARTITION_MARGIN`], and results needed beyond it go to memory.
 
+mod co_issue;
 mod order;
 
 use crate::ir::*;
@@ -25,15 +26,32 @@ pub struct Schedule {
     pressure_bytes: Vec<u64>,
     /// True if results may take another's place on chip and be chained.
     pub(crate) shares: bool,
+    /// Bytes that a partition may hold.
+    budget: u64,
 }
+
+/// Share of tile memory by which a partition is closed under the book's convention: "a margin fraction below one".
+const PARTITION_MARGIN_OF_BOOK: (u64, u64) = (3, 4);
 
 /// Orders the layers and cuts the order into partitions.
 pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Schedule {
-    let mut graph = legal.into_graph();
+    let graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
     let order = order::order(&graph, capacity, options.conventions().all_ready_compared, reasons);
+    let margin = if options.book { PARTITION_MARGIN_OF_BOOK } else { PARTITION_MARGIN };
+    let budget = (capacity / margin.1).saturating_mul(margin.0);
+    of_order(in_order(graph, order), budget, reasons)
+}
+
+/// The graph with its layers in that order.
+fn in_order(mut graph: Graph, order: Vec<usize>) -> Graph {
     let mut layers: Vec<Option<Layer>> = std::mem::take(&mut graph.layers).into_iter().map(Some).collect();
     graph.layers = order.into_iter().filter_map(|i| layers[i].take()).collect();
+    graph
+}
+
+/// Live ranges and partitions of a graph whose layers are in order.
+fn of_order(graph: Graph, budget: u64, reasons: &mut Remarks) -> Schedule {
     let mut live: Vec<Option<(usize, usize)>> = vec![None; graph.buffers.len()];
     for (i, layer) in graph.layers.iter().enumerate() {
         for view in layer.sources.iter().chain([&layer.result]) {
@@ -41,9 +59,17 @@ pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Rema
             range.1 = i;
         }
     }
-    let budget = (capacity / PARTITION_MARGIN.1).saturating_mul(PARTITION_MARGIN.0);
     let (partitions, pressure_bytes) = partition(&graph, &live, budget, reasons);
-    Schedule { graph, live, partitions, pressure_bytes, shares: true }
+    Schedule { graph, live, partitions, pressure_bytes, shares: true, budget }
+}
+
+impl Schedule {
+    /// The schedule with layers that the two engines may run at once next to each other; `None` where no layer moves.
+    pub(crate) fn paired(&self, reasons: &mut Remarks) -> Option<Schedule> {
+        let order = co_issue::order(&self.graph, &self.partitions, reasons)?;
+        let graph = in_order(self.graph.clone(), order);
+        Some(Schedule { shares: self.shares, ..of_order(graph, self.budget, &mut Remarks::default()) })
+    }
 }
 
 /// Cuts the order where the results that live at once exceed the budget. A result beyond the whole budget goes to memory

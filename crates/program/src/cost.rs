@@ -10,6 +10,10 @@ use anemone_facts::{Field, Layout};
 
 use crate::{Direction, Program, Task};
 
+mod timeline;
+
+pub use timeline::{Span, Unit, co_issued, timeline};
+
 /// The engine's part of the measured small graph, which the firmware's round trip includes: 2 % of its budget.
 pub const SMALL_ENGINE_NS: u64 = stages::ROUND_TRIP_NS / 50;
 
@@ -110,19 +114,24 @@ pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
 }
 
 /// Predicted time of each task on the engine in nanoseconds, in stream order; `None` as for [`of_program`]. Their sum is
-/// [`Cost::engine_ns`].
+/// [`Cost::engine_ns`]: of two tasks that run at once, the second one has what it takes beyond the first.
 pub fn of_tasks(program: &Program, chip: &Chip) -> Option<Vec<f64>> {
     tasks_ns(program, rates(chip.target)?, chip.hal.f_max_hz? as f64)
 }
 
 fn tasks_ns(program: &Program, rates: &Rates, clock_hz: f64) -> Option<Vec<f64>> {
-    let tasks = program.tasks().ok()?;
-    Some(tasks.iter().map(|task| task_ns(program.layout, task, rates, clock_hz)).collect())
+    let spans = timeline::spans(program.layout, &program.tasks().ok()?, rates, clock_hz);
+    let mut now = 0.0f64;
+    let beyond = |span: &Span| {
+        let before = std::mem::replace(&mut now, now.max(span.end_ns));
+        now - before
+    };
+    Some(spans.iter().map(beyond).collect())
 }
 
-/// Time of one task in nanoseconds: its overhead, and the longest of multiply-accumulates, coefficients, activations through memory and
+/// Time of one task in nanoseconds beside its overhead: the longest of multiply-accumulates, coefficients, activations through memory and
 /// planar elements.
-fn task_ns(layout: &Layout, task: &Task, rates: &Rates, clock_hz: f64) -> f64 {
+fn work_ns(layout: &Layout, task: &Task, rates: &Rates, clock_hz: f64) -> f64 {
     let get = |field| u64::from(task.get(layout, field).unwrap_or(0));
     let product =
         |fields: &[Field]| fields.iter().fold(get(Field::NumGroups).max(1), |n, &f| n.saturating_mul(get(f).max(1)));
@@ -151,7 +160,7 @@ fn task_ns(layout: &Layout, task: &Task, rates: &Rates, clock_hz: f64) -> f64 {
         moved as f64 / rates.activation_bytes_per_ns,
         planar as f64 / rates.planar_per_ns,
     ];
-    rates.task_ns + parts.into_iter().fold(0.0, f64::max)
+    parts.into_iter().fold(0.0, f64::max)
 }
 
 #[cfg(test)]

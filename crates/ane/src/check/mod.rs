@@ -75,7 +75,7 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
 }
 
 /// First operation that the book refuses on a chip and this compiler's own lowering takes; `None` where there is none.
-pub fn strictly_refused(outline: &Outline, chip: &'static Chip) -> Option<Diagnostic> {
+pub fn refused_by_the_book(outline: &Outline, chip: &'static Chip) -> Option<Diagnostic> {
     let all = anemone_compile::check::strict::refusals(outline, chip);
     let (at, refusal) = all.first()?;
     let op = &outline.ops[*at];
@@ -94,11 +94,13 @@ pub struct AppleRefusals {
     pub forms: Vec<String>,
 }
 
-/// Operations of MIL text that Apple's compiler refuses without a conversion. Empty if it accepts all, and for files of other
-/// kinds: those pass through a converter that changes them first. With `strict`, a form alone is a refusal too.
+/// Operations of MIL text, and with `strict` units of a netplist, that Apple's compiler refuses without a conversion. Empty if it accepts
+/// all, and for files of other kinds: those pass through a converter that changes them first. With `strict`, a form alone is a
+/// refusal too.
 pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<AppleRefusals> {
     let mut refused = AppleRefusals::default();
-    if path.is_dir() || read::sniff(&files::read(path)?) != Some(read::Format::Mil) {
+    let format = if path.is_dir() { None } else { read::sniff(&files::read(path)?) };
+    if format != Some(read::Format::Mil) && !(strict && format == Some(read::Format::Netplist)) {
         return Ok(refused);
     }
     let Subject::Program(outline, _) = load(path, choices)? else { return Ok(refused) };

@@ -46,9 +46,12 @@ pub struct Flags {
     /// Route that decides: direct or framework
     #[arg(long, value_name = "ROUTE", default_value = "direct")]
     route: String,
-    /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
+    /// Apple's verdict: the answer is no where Apple's compiler refuses, also for a form alone
     #[arg(long)]
     strict: bool,
+    /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
+    #[arg(long, value_name = "NAME")]
+    convention: Option<super::ConventionName>,
     /// Operations that may be off the engine, on each chip
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_fallback: usize,
@@ -129,11 +132,16 @@ impl Question<'_> {
         }
     }
 
-    /// The report on a model. Errors: with `--strict`, what the book refuses.
+    /// The report on a model. Errors: with `--convention book`, what the book refuses; with `--strict`, what Apple's compiler does.
     fn report(&self, model: &Path, outline: Outline) -> Result<Report> {
-        let strict = self.chips.iter().find_map(|(_, chip)| check::strictly_refused(&outline, chip));
-        if let Some(refused) = strict.filter(|_| self.flags.strict) {
+        let book = self.chips.iter().find_map(|(_, chip)| check::refused_by_the_book(&outline, chip));
+        if let Some(refused) = book.filter(|_| self.flags.convention.is_some()) {
             return Err(refused.at(model.display()));
+        }
+        for (_, chip) in self.chips.iter().filter(|_| self.flags.strict) {
+            if let Some(refused) = check::refused(model, &self.flags.choices.choices()?, chip, true)?.first {
+                return Err(refused);
+            }
         }
         let mut report = check::report(model, outline, self.chips, self.route, self.assumed);
         report.max_fallback = self.flags.max_fallback;

@@ -3,7 +3,7 @@
 mod stages;
 
 use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
-use anemone::chain::Chain;
+use anemone::chain::{Chain, Cut};
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
 use anemone::{Code, Diagnostic, Model, Result, files, overview, procedures, runtime};
@@ -80,10 +80,16 @@ pub struct Flags {
     /// Write the resolved layout of every port beside the first file, as JSON: FILE.layout.json
     #[arg(long)]
     sidecar: bool,
-    /// Refuse MIL text that Apple's compiler refuses for its form alone, which is a warning otherwise; and what the book refuses on
-    /// the chip, also where this compiler's own lowering takes it
+    /// Apple's verdict: refuse what Apple's compiler refuses, also for its form alone, which is a warning otherwise
     #[arg(long, conflicts_with = "force")]
     strict: bool,
+    /// The book's way where it is another: refuse what it refuses on the chip, close partitions below the capacity of tile memory, and
+    /// keep products whose matrix is larger
+    #[arg(long, value_name = "NAME")]
+    convention: Option<super::ConventionName>,
+    /// Cut around scaled dot-product attention, as the book has it: a program for each, and for what lies between
+    #[arg(long)]
+    cut_attention: bool,
     /// Refuse a model that needs host segments, also where a dispatch descriptor could carry them
     #[arg(long)]
     engine_only: bool,
@@ -173,7 +179,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
-        super::strictly(flags.strict, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
+        super::by_the_book(flags.convention, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
@@ -183,6 +189,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         activations: flags.activations.activations(),
         pass_limit: flags.pass_limit,
         expand_weights: flags.expand_weights,
+        book: flags.convention.is_some(),
         ..Options::default()
     };
     for pass in &flags.disable {
@@ -326,7 +333,7 @@ fn several(flags: &Flags, all: &Procedures, options: &Options, voice: Voice) -> 
     let read = procedures::networks(&flags.model, &flags.choices.choices()?, names)?;
     for (net, notes) in &read {
         voice.reader_notes(notes);
-        super::strictly(flags.strict, net, chip).map_err(at)?;
+        super::by_the_book(flags.convention, net, chip).map_err(at)?;
     }
     let nets: Vec<Net> = read.into_iter().map(|(net, _)| net).collect();
     let text = format!("compiling for {}", chip.target);
@@ -395,7 +402,12 @@ fn chain(
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
     let mut segments = 0;
-    let compiled = Chain::of_net(&net, forms.contains(&Form::E5), |segment: &Net| {
+    let cut = match flags.cut_attention {
+        true => Cut::Attention,
+        false if forms.contains(&Form::E5) => Cut::Natives,
+        false => Cut::Whole,
+    };
+    let compiled = Chain::of_net(&net, cut, |segment: &Net| {
         // One that is the whole network has its name.
         if segment.name != net.name {
             stages.below = PathBuf::from(format!("segment-{segments}"));

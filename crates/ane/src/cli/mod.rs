@@ -360,10 +360,17 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Refuses what the book refuses on a chip, where that was asked for.
-fn strictly(asked: bool, net: &anemone_net::Net, chip: &'static Chip) -> Result<()> {
+/// Convention that can be asked for.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ConventionName {
+    /// The book's chapters
+    Book,
+}
+
+/// Refuses what the book refuses on a chip, where its convention was asked for.
+fn by_the_book(asked: Option<ConventionName>, net: &anemone_net::Net, chip: &'static Chip) -> Result<()> {
     let outline = || anemone_net::outline::Outline::of(net);
-    match asked.then(|| anemone::check::strictly_refused(&outline(), chip)).flatten() {
+    match asked.and_then(|_| anemone::check::refused_by_the_book(&outline(), chip)) {
         Some(refused) => Err(refused),
         None => Ok(()),
     }

@@ -7,6 +7,7 @@ mod report;
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
+use anemone::chain::Cut;
 use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array, views};
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warnings::Warning};
@@ -97,9 +98,15 @@ pub struct Flags {
     /// Other weights on the same base: arrays by the names that `ane patch` lists for the compiled program
     #[arg(long, value_name = "FILE.npz", conflicts_with_all = ["reference", "by_layer"])]
     adapter: Option<PathBuf>,
-    /// Refuse what the book refuses on the chip, also where this compiler's own lowering takes it
+    /// Apple's verdict: refuse what Apple's compiler refuses, also for a form alone
     #[arg(long)]
     strict: bool,
+    /// The book's way where it is another, as `ane compile --convention`
+    #[arg(long, value_name = "NAME")]
+    convention: Option<super::ConventionName>,
+    /// Cut around scaled dot-product attention, as `ane compile --cut-attention`
+    #[arg(long, conflicts_with_all = ["reference", "via", "by_layer"])]
+    cut_attention: bool,
     /// Refuse a model that needs host segments: operations that the compiler has no way to the engine for
     #[arg(long)]
     engine_only: bool,
@@ -137,7 +144,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = target(&flags.target, &model)?;
     if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
-        super::strictly(flags.strict, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
+        super::by_the_book(flags.convention, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
+        if flags.strict
+            && let Some(refused) = anemone::check::refused(&flags.model, &flags.choices.choices()?, chip, true)?.first
+        {
+            return Err(refused);
+        }
     }
     if flags.reference {
         return by_reference(&flags, model, voice);
@@ -145,9 +157,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
-    let options = Options { compat, ..Options::default() };
+    let options = Options { compat, book: flags.convention.is_some(), ..Options::default() };
     let described = matches!(model, Model::Descriptor(_));
     let compiled = match &model {
+        Model::Net { net, .. } if flags.cut_attention => {
+            let compile = |part: &Net| anemone::compile::program_of(part, chip, &options, &mut ());
+            Chain::of_net(net, Cut::Attention, compile).map(|chain| (chain, Some(net.clone())))
+        }
         Model::Net { .. } if !flags.engine_only => segmented(model, chip, &options, voice),
         _ => model.chain(&flags.model, chip, &options),
     };

@@ -4,7 +4,7 @@ use anemone_engine::{Operand, Site, Sums, TaskTrace, Values};
 use anemone_facts::numerics::Model;
 use anemone_facts::{Coding, Field};
 use anemone_program::Program;
-use anemone_program::cost::Cost;
+use anemone_program::cost::{self, Cost};
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -108,8 +108,20 @@ pub fn document(program: &Program, chip: &str, model: Model, tasks: &[TaskTrace]
     json!({
         "schema": "anemone.trace/1", "chip": chip, "program": program.name, "numerics": model.name(), "ports": ports,
         "tasks": tasks.iter().enumerate().map(|(i, t)| task(i, t)).collect::<Vec<_>>(),
+        "timeline": spans(program, chip),
         "risk": Risk::of(tasks).json(),
     })
+}
+
+/// Modelled time line: unit, begin and end of every task in nanoseconds; two units are busy at once where neighbours are independent.
+fn spans(program: &Program, chip: &str) -> Value {
+    let chip = anemone_facts::silicon::by_name(chip);
+    let Some(spans) = chip.and_then(|chip| cost::timeline(program, chip)) else { return Value::Null };
+    let one = |span: &cost::Span| {
+        let unit = if span.unit == cost::Unit::Neural { "neural" } else { "planar" };
+        json!({ "task": span.task, "unit": unit, "begin_ns": span.begin_ns, "end_ns": span.end_ns })
+    };
+    spans.iter().map(one).collect::<Vec<_>>().into()
 }
 
 fn task(index: usize, t: &TaskTrace) -> Value {

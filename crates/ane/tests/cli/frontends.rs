@@ -187,7 +187,10 @@ fn a_form_that_apple_refuses_compiles_with_a_warning() {
     let said = ane!("compile", model, "-o", out).fine().err;
     assert!(said.contains("warning: Apple's compiler refuses add `y`") && said.contains("E35"), "{said}");
     ane!("run", model).fine();
+    // One meaning for every verb: Apple's verdict.
     ane!("compile", model, "-o", out, "--strict").refused(1, "ANE1002", &["E35", "written out"]);
+    ane!("run", model, "--strict").refused(1, "ANE1002", &["E35", "written out"]);
+    ane!("check", model, "--strict").refused(1, "ANE1002", &["E35", "written out"]);
     let said = ane!("compile", model, "-o", out, "--force").fine().err;
     assert!(!said.contains("E35"), "{said}");
 }

@@ -17,7 +17,11 @@ fn of(op: &OutlineOp, chip: &Chip) -> Vec<Refusal> {
         broken
             .map(|refusal| {
                 let message = format!("the book: {}", refusal.fix);
-                Refusal { message, fix: "leave --strict out: it is this compiler's own lowering".into(), ..refusal }
+                Refusal {
+                    message,
+                    fix: "leave --convention book out: it is this compiler's own lowering".into(),
+                    ..refusal
+                }
             })
             .collect()
     };
@@ -34,6 +38,6 @@ pub fn refusals(outline: &Outline, chip: &Chip) -> Vec<(usize, Refusal)> {
 pub(super) fn notes(op: &OutlineOp, chip: &Chip) -> Vec<String> {
     of(op, chip)
         .into_iter()
-        .map(|refusal| format!("own lowering ({}; refused with --strict)", refusal.message))
+        .map(|refusal| format!("own lowering ({}; refused with --convention book)", refusal.message))
         .collect()
 }

@@ -46,6 +46,18 @@ fn cases() -> Vec<(&'static str, String, usize, usize)> {
             1,
             3,
         ),
+        (
+            "deduplicate-standalone-dequant-gocs-across-concat",
+            with("max", "x", "z", "q")
+                + &with("min", "x", "z", "r")
+                + &with("mul", "q", "half", "a")
+                + &with("mul", "r", "half", "b")
+                + "  %j: f16[1, 8, 8, 8] = concat(%a, %b) axis=1\n  %y: f16[1, 8, 8, 8] = tanh(%j)\n"
+                + &with("add", "q", "r", "t")
+                + "  output %t\n",
+            4,
+            5,
+        ),
         ("fold-padding", PADDED.to_string(), 1, 2),
         ("functions-into-tables", CONV.to_string() + &unary("sigmoid", "c", "y"), 1, 2),
         ("fold-scale", SUM.to_string() + &with("mul", "s", "half", "y"), 1, 2),

@@ -318,6 +318,13 @@ impl Residency {
         &self.allocations
     }
 
+    /// Bytes of results that go through memory: each as often as it is written and read.
+    pub fn memory_bytes(&self, graph: &Graph) -> u64 {
+        let views = graph.layers.iter().flat_map(|layer| layer.sources.iter().chain([&layer.result]));
+        let moved = views.map(|view| view.buffer).filter(|id| graph.buffer(*id).role == Role::Scratch);
+        moved.filter(|id| self.in_memory(id.0 as usize)).map(|id| graph.buffer(id).bytes).sum()
+    }
+
     /// Returns true if a buffer needs an address in memory: it is allocated there, or saved there at a switch of tasks.
     pub fn in_memory(&self, buffer: usize) -> bool {
         self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)

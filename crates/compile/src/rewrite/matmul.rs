@@ -3,12 +3,21 @@
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
+use anemone_facts::chips::Chip;
 use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
 use std::sync::Arc;
 
 /// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
 /// `linear`, and affines after it can be absorbed.
-pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+///
+/// Under the book's convention a matrix beyond tile memory stays: "a weight above the 2 MB ceiling stays a tiled matrix multiply".
+pub(crate) fn replace_matmul(
+    net: &mut Net,
+    chip: &'static Chip,
+    options: &Options,
+    reasons: &mut Remarks,
+) -> Result<()> {
+    let ceiling = chip.hal.l2_bytes.filter(|_| options.book).unwrap_or(u64::MAX);
     for at in 0..net.ops.len() {
         let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
         let y = net.ops[at].inputs[1];
@@ -20,6 +29,12 @@ pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Remarks) 
             continue;
         }
         let (rows, columns) = (*rows, *columns);
+        let bytes = (rows * columns) as u64 * 2;
+        if bytes > ceiling {
+            reasons
+                .say(|| format!("{}: a matrix of {bytes} bytes stays a product, at most {ceiling}", net.ops[at].name));
+            continue;
+        }
         let weight = if transpose_y {
             Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
         } else {
@@ -52,7 +67,7 @@ mod tests {
     #[test]
     fn a_constant_matrix_becomes_a_weight() {
         becomes(
-            replace_matmul,
+            |net, options, reasons| replace_matmul(net, &anemone_facts::chips::CHIPS[0], options, reasons),
             r#"net "n" {
   input %x: f16[3, 2]
   const %w: f16[2, 1] = [1.0, 2.0]

@@ -9,6 +9,7 @@ use anemone_net::text;
 const FUSIONS: &[&str] = &[
     "eliminate-elementwise-copies",
     "collapse-transpose",
+    "deduplicate-standalone-dequant-gocs-across-concat",
     "fold-padding",
     "functions-into-tables",
     "fold-scale",
@@ -70,6 +71,17 @@ const OTHERS: &[(&str, &str)] = &[
         "absorb-affines",
         "net \"n\" {\n  input %x: f16[3, 2]\n  const %w: f16[2, 2] = [1.0, 2.0, 0.5, 0.25]\n  const %g: f16[2] = [2.0, 3.0]\n  \
          %p: f16[3, 2] = linear(%x, %w)\n  %y: f16[3, 2] = mul(%p, %g)\n  output %y\n}\n",
+    ),
+    (
+        // One product beside a maximum that it does not need: the maximum goes before what follows the product.
+        "co-issue",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  \
+         const %w: f16[4, 4, 1, 1] = [1.0, 2.0, 0.5, 0.25, 1.0, 2.0, 0.5, 0.25, 1.0, 2.0, 0.5, 0.25, 1.0, 2.0, 0.5, 0.25]\n  \
+         %a: f16[1, 4, 8, 8] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+         %b: f16[1, 4, 8, 8] = conv(%a, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+         %n: f16[1, 4, 8, 8] = max(%b, %z)\n  %p: f16[1, 4, 8, 8] = max(%z, %x)\n  \
+         %q: f16[1, 4, 8, 8] = add(%n, %p)\n  %r: f16[1, 4, 8, 8] = mul(%n, %p)\n  \
+         %s: f16[1, 4, 8, 8] = add(%a, %q)\n  %y: f16[1, 4, 8, 8] = add(%s, %r)\n  output %y\n}\n",
     ),
     (
         "forward-affines",

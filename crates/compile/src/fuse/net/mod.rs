@@ -1,12 +1,14 @@
 //! Fusion of operations, before they are layers: what changes nothing, transposes that cancel, padding of windows.
 
 mod copies;
+mod dequant;
 mod padding;
 mod transposes;
 
 use anemone_net::{Net, OpKind, Unary, ValueId};
 
 pub(crate) use copies::eliminate_copies;
+pub(crate) use dequant::deduplicate_dequantizations;
 pub(crate) use padding::fold_padding;
 pub(crate) use transposes::collapse_transposes;
 
