@@ -1,9 +1,41 @@
 //! Properties of a value's numbers, proved from the operations that make it.
 
-use anemone_net::{Binary, Net, OpKind, ReduceKind, Unary, ValueId};
+use anemone_net::{Net, OpKind, Unary, ValueId};
 
 /// Depth limit of a proof, in operations.
-const LONGEST_PROOF: usize = 8;
+pub(crate) const LONGEST_PROOF: usize = 8;
+
+/// What an operation's kind says of the signs of its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// Never negative.
+    NonNegative,
+    /// Never negative where no operand is.
+    OfAll,
+    /// Never negative where one operand is not.
+    OfAny,
+    /// As [`Sign::OfAll`], and never negative where both operands are the same value.
+    OfProduct,
+    /// Nothing.
+    Unknown,
+}
+
+/// The sign of an operation's results by its name, as networks and MIL text spell it.
+pub(crate) fn sign(kind: &str) -> Sign {
+    match kind {
+        "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt"
+        | "softplus" | "softmax" | "reduce_sum_square" | "reduce_l1" | "reduce_l2" | "reduce_l1_norm"
+        | "reduce_l2_norm" | "equal" | "not_equal" | "less" | "less_equal" | "greater" | "greater_equal" => {
+            Sign::NonNegative
+        }
+        "add" | "min" | "minimum" | "reduce_sum" | "reduce_mean" | "reduce_max" | "reduce_min" | "reshape"
+        | "broadcast" | "transpose" | "slice" | "slice_by_index" | "slice_by_size" | "concat" | "identity" | "ceil"
+        | "floor" | "round" | "sign" | "cast" | "expand_dims" | "squeeze" => Sign::OfAll,
+        "max" | "maximum" => Sign::OfAny,
+        "mul" => Sign::OfProduct,
+        _ => Sign::Unknown,
+    }
+}
 
 /// Returns true if a value is provably non-negative: a constant without negative elements, or a result of operations that give no
 /// negative numbers.
@@ -19,37 +51,15 @@ fn to_depth(net: &Net, x: ValueId, depth: usize) -> bool {
         return false;
     };
     let one = |&id: &ValueId| to_depth(net, id, depth - 1);
-    let all = || op.inputs.iter().all(one);
     match &op.kind {
-        OpKind::Unary(f) => match f {
-            Unary::Abs
-            | Unary::Square
-            | Unary::Relu
-            | Unary::Relu6
-            | Unary::Exp
-            | Unary::Exp2
-            | Unary::Sigmoid
-            | Unary::SigmoidHard { .. }
-            | Unary::Sqrt
-            | Unary::Rsqrt { .. }
-            | Unary::Softplus => true,
-            Unary::Clip { min, .. } => *min >= 0.0,
-            Unary::Threshold { alpha } => *alpha >= 0.0,
-            Unary::Identity | Unary::Ceil | Unary::Floor | Unary::Round | Unary::Sign => all(),
-            _ => false,
+        OpKind::Unary(Unary::Clip { min, .. }) => *min >= 0.0,
+        OpKind::Unary(Unary::Threshold { alpha }) => *alpha >= 0.0,
+        kind => match sign(kind.name()) {
+            Sign::NonNegative => true,
+            Sign::OfAll => op.inputs.iter().all(one),
+            Sign::OfAny => op.inputs.iter().any(one),
+            Sign::OfProduct => op.inputs[0] == op.inputs[1] || op.inputs.iter().all(one),
+            Sign::Unknown => false,
         },
-        OpKind::Binary(Binary::Mul) if op.inputs[0] == op.inputs[1] => true,
-        OpKind::Binary(f) if f.is_comparison() => true,
-        OpKind::Binary(Binary::Max) => op.inputs.iter().any(one),
-        OpKind::Binary(Binary::Add | Binary::Mul | Binary::Min) => all(),
-        OpKind::Reduce { kind, .. } => match kind {
-            ReduceKind::SumSquare | ReduceKind::L1 | ReduceKind::L2 => true,
-            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => all(),
-            _ => false,
-        },
-        OpKind::Softmax { .. } => true,
-        OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. } => all(),
-        OpKind::Concat { .. } => all(),
-        _ => false,
     }
 }

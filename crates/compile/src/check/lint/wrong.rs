@@ -4,6 +4,7 @@ use super::Finding;
 use super::ranges::{Bound, magnitude, operand};
 use crate::check::describe;
 use crate::check::{Placement, Route};
+use crate::proof::{LONGEST_PROOF, Sign, sign};
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 use std::collections::HashMap;
 
@@ -82,32 +83,33 @@ fn operation(
     }
 }
 
-/// Recursion depth limit of the sign proof, in operations.
-const LONGEST_PROOF: usize = 8;
-
 /// Returns true if a value is provably non-negative: the result of operations that give no negative numbers, to a depth of
 /// `depth` operations. Constants whose numbers the outline does not keep count as non-negative.
 fn never_negative(name: &str, outline: &Outline, depth: usize) -> bool {
     let made = outline.ops.iter().find(|op| op.outputs.iter().any(|o| o.name == name));
     let Some(op) = made.filter(|_| depth > 0) else { return false };
-    let all = || {
-        op.arguments.iter().all(|(_, argument)| match argument {
-            Argument::Value(value) => never_negative(&value.name, outline, depth - 1),
-            Argument::Constant(constant) => constant.numbers.as_ref().is_none_or(|n| n.iter().all(|&n| n >= 0.0)),
-        })
+    let one = |argument: &Argument| match argument {
+        Argument::Value(value) => never_negative(&value.name, outline, depth - 1),
+        Argument::Constant(constant) => constant.numbers.as_ref().is_none_or(|n| n.iter().all(|&n| n >= 0.0)),
     };
-    match op.op.as_str() {
-        "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt"
-        | "softplus" | "softmax" | "reduce_sum_square" | "reduce_l1_norm" | "reduce_l2_norm" => true,
-        "add" | "reduce_sum" | "reduce_mean" | "reduce_max" | "reshape" | "transpose" | "cast" => all(),
-        "mul" => {
-            let value = |name| match op.argument(name) {
-                Some(Argument::Value(v)) => Some(&v.name),
-                _ => None,
-            };
-            value("x").is_some() && value("x") == value("y") || all()
+    // Of operations that move elements, the other arguments say where.
+    let operands: Vec<&Argument> = match op.op.as_str() {
+        "add" | "mul" | "concat" | "max" | "maximum" | "min" | "minimum" => {
+            let data = |key: &String| !matches!(key.as_str(), "axis" | "interleave");
+            op.arguments.iter().filter(|(key, _)| data(key)).map(|(_, argument)| argument).collect()
         }
+        _ => op.argument("x").or(op.arguments.first().map(|(_, argument)| argument)).into_iter().collect(),
+    };
+    let same = || match (op.argument("x"), op.argument("y")) {
+        (Some(Argument::Value(a)), Some(Argument::Value(b))) => a.name == b.name,
         _ => false,
+    };
+    match sign(&op.op) {
+        Sign::NonNegative => true,
+        Sign::OfAll => operands.into_iter().all(one),
+        Sign::OfAny => operands.into_iter().any(one),
+        Sign::OfProduct => same() || operands.into_iter().all(one),
+        Sign::Unknown => false,
     }
 }
 
