@@ -74,7 +74,7 @@ fn the_page_is_clicked_through() {
         const told = {{ headline: by('verdict').textContent, nodes: document.querySelectorAll('#graph .node').length, seen: seen() }};
         const conv = ops.findIndex(op => op.op === 'conv'), softmax = ops.findIndex(op => op.op === 'softmax');
         click(document.querySelector('#graph .node[data-at=\"' + conv + '\"]')); told.opened = panel(); told.edges = by('graph').textContent;
-        told.times = by('times').textContent;
+        told.times = by('times').textContent; told.groups = [...document.querySelectorAll('.group')].map(g => g.textContent);
         set('chip', 2, 'change'); told.chip = by('times').textContent; choose(softmax); told.refused = panel();
         set('search', 'softmax', 'input'); told.rows = document.querySelectorAll('#list tbody tr').length;
         told.dim = document.querySelectorAll('#graph .node.dim').length; set('search', '', 'input');
@@ -93,6 +93,8 @@ fn the_page_is_clicked_through() {
         assert!(text("opened").contains("time on the engine (modelled)"), "{told}");
         assert!(text("edges").contains("[1, 16, 8, 8]"), "shapes on edges: {told}");
         assert!(text("times").contains("a run on m1") && text("times").contains("modelled"), "{told}");
+        let groups = told["groups"].as_array().cloned().unwrap_or_default();
+        assert!(groups[0].as_str().is_some_and(|g| g.contains(" a run on m1 (")), "the M4 has no time: {told}");
         assert!(text("chip").starts_with("No time is modelled for a12: "), "a time is not guessed: {told}");
         assert!(text("refused").contains("falls back to CPU") && text("refused").contains("fix"), "{told}");
         assert_eq!(told["rows"], 1, "{told}");
