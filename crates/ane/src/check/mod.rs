@@ -143,7 +143,8 @@ fn program(path: &Path, outline: Outline, choices: &Choices) -> Subject {
         && let Ok(Model::Net { net, mut notes }) = Model::load_with(path, choices)
     {
         notes.push("open dimensions of the file have their defaults here".to_string());
-        return Subject::Program(Box::new(Outline::of(&net)), notes);
+        let (opset, conditions) = (outline.opset, outline.conditions);
+        return Subject::Program(Box::new(Outline { opset, conditions, ..Outline::of(&net) }), notes);
     }
     Subject::Program(Box::new(outline), Vec::new())
 }
