@@ -124,7 +124,9 @@ fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
 /// A script that runs the target's binary.
 fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     let binary = folder.join(target.artifacts()[0]);
-    script(folder, "ane-here", &format!("{} {}", target.runner.join(" "), binary.display()))
+    // Wine says on standard error what it lacks itself.
+    let silent = if target.is_windows() { "env WINEDEBUG=-all " } else { "" };
+    script(folder, "ane-here", &format!("{silent}{} {}", target.runner.join(" "), binary.display()))
 }
 
 /// A script that is another name of a command.
