@@ -118,15 +118,19 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
             of(Subject::Procedure { exchanged: &list("exchange "), program: &list("weight ") })
         }
         _ => {
-            let network = network(text.as_bytes(), None).map_err(malformed)?;
+            let (files, options) = (read::MemoryFiles::default(), read::Options::default());
+            let (network, unreadable) = network(text.as_bytes(), &files, &options).map_err(malformed)?;
             if export == "_ANECValidateNetworkCreate" {
-                of(Subject::Network(&network))
+                let said: Option<Vec<Refusal>> = of(Subject::Network(&network));
+                said.map(|said| said.into_iter().chain(unreadable.map(|(_, refusal)| refusal)).collect())
             } else {
                 let kind =
                     |layer: &&Layer| export == "_ANECValidate" || export == format!("_ANECValidate{}Layer", layer.kind);
                 let layers: Vec<&Layer> = network.layers.iter().filter(kind).collect();
+                let stopped = unreadable.filter(|(unit, _)| layers.iter().any(|layer| layer.name == *unit));
                 let all = layers.iter().filter_map(|layer| of(Subject::Layer(layer)));
-                (!layers.is_empty()).then(|| all.flatten().collect())
+                let all = all.flatten().chain(stopped.map(|(_, refusal)| refusal));
+                (!layers.is_empty()).then(|| all.collect())
             }
         }
     };
@@ -137,33 +141,64 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
     found.ok_or_else(|| Diagnostic::new(Code::Usage, unknown()))
 }
 
-/// Layers of a netplist, with the extents of every operand where the reader accepts them, else with those that the file states.
-fn network(bytes: &[u8], read: Option<Outline>) -> std::result::Result<Network, anemone_net::Error> {
+/// A unit by name, and its refusal by the reader.
+type Unreadable = Option<(String, Refusal)>;
+
+/// Layers of a netplist, with the extents of every operand where the reader accepts them, else with those that the file states; and the
+/// unit with a parameter beyond its range, at which the reader stops.
+fn network(
+    bytes: &[u8],
+    files: &dyn read::Files,
+    options: &read::Options,
+) -> std::result::Result<(Network, Unreadable), anemone_net::Error> {
     let stated = read::outline_netplist(bytes)?;
-    let alone = || read::read_netplist(bytes, &read::MemoryFiles::default(), &read::Options::default()).ok();
-    let read = read.or_else(|| alone().map(|(net, _)| Outline::of(&net)));
+    let (read, unreadable) = match read::read_netplist(bytes, files, options) {
+        Ok((net, _)) => (Some(Outline::of(&net)), None),
+        Err(error) => (None, beyond_range(&error)),
+    };
     let mut network = Network { schema: stated.schema, bonded: stated.bonded, ..Network::default() };
     for unit in &stated.units {
         let known = read.iter().flat_map(|outline| &outline.ops).find(|op| op.name == unit.name);
         let layer = known.and_then(|op| describe::layers(op).into_iter().next());
         network.layers.push(Layer { name: unit.name.clone(), ..layer.unwrap_or_else(|| as_stated(unit)) });
     }
-    Ok(network)
+    Ok((network, unreadable))
+}
+
+/// The refusal of a unit with a parameter beyond its range.
+fn beyond_range(error: &anemone_net::Error) -> Unreadable {
+    let anemone_net::Error::OutOfRange { place, key, found, least, most } = error else { return None };
+    let unit = place.strip_prefix("unit `")?.strip_suffix('`')?;
+    let limit = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let message = format!("`{key}` is {found}, allowed is {limit}");
+    let refusal = Refusal {
+        code: "ANE2002",
+        cause: message.clone(),
+        message,
+        quantity: "parameter",
+        found: found.to_string(),
+        limit,
+        apple: None,
+        stage: "parser",
+        basis: anemone_facts::Basis::Inferred,
+        source: "book-legality",
+        fix: format!("set {key} to {least}"),
+    };
+    Some((unit.to_string(), refusal))
 }
 
 /// A netplist: each unit by its own validator, then all by the umbrella.
 fn netplist(path: &Path, bytes: &[u8], choices: &Choices, chip: &'static Chip) -> Result<Vec<Said>> {
     let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
-    let read = Model::load_with(path, choices).ok().and_then(|model| match model {
-        Model::Net { net, .. } => Some(Outline::of(&net)),
-        _ => None,
-    });
-    let network = network(bytes, read).map_err(malformed)?;
+    let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = files::Folder::new(choices.model_root.as_deref().unwrap_or(beside));
+    let (network, unreadable) = network(bytes, &folder, &choices.options).map_err(malformed)?;
     let mut all = Vec::new();
     for layer in &network.layers {
         let said = call("_ANECValidate", Subject::Layer(layer), chip);
         let export = format!("_ANECValidate{}Layer", layer.kind);
-        let refusals = said.unwrap_or_default().into_iter().map(|(_, r)| r).collect();
+        let stopped = unreadable.iter().filter(|(unit, _)| *unit == layer.name).map(|(_, refusal)| refusal.clone());
+        let refusals = said.unwrap_or_default().into_iter().map(|(_, r)| r).chain(stopped).collect();
         all.push(Said { export, subject: layer.name.clone(), refusals });
     }
     let export = "_ANECValidateNetworkCreate";
@@ -172,10 +207,12 @@ fn netplist(path: &Path, bytes: &[u8], choices: &Choices, chip: &'static Chip) -
         Some(layer) => Refusal { cause: format!("{}: {}", layer.name, refusal.cause), ..refusal },
         None => refusal,
     };
+    let by_name =
+        |(unit, refusal): (String, Refusal)| Refusal { cause: format!("{unit}: {}", refusal.cause), ..refusal };
     all.push(Said {
         export: export.into(),
         subject: "network".into(),
-        refusals: found.into_iter().map(named).collect(),
+        refusals: found.into_iter().map(named).chain(unreadable.map(by_name)).collect(),
     });
     Ok(all)
 }

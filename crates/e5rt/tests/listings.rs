@@ -150,7 +150,7 @@ fn two_procedures() -> String {
 #[test]
 fn procedures_of_one_container_are_functions_from_c() {
     if let Some(text) = run("procedures.c", &two_procedures(), false, Form::Shared) {
-        assert_eq!(text, "p1 3c00\np2 3a18\np3 refused\n");
+        assert_eq!(text, "p1 3c0\np2 3a1\np3 refused\n");
     }
 }
 

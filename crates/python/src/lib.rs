@@ -38,6 +38,16 @@ mod _anemone {
         py.detach(|| anemone::cli::main(arguments.into_iter().map(Into::into).collect()))
     }
 
+    /// Calls one of Apple's exported validators on a text; the refusals, none where it accepts.
+    #[pyfunction]
+    #[pyo3(signature = (export, text, chip = "m1"))]
+    fn validate(py: Python<'_>, export: &str, text: &str, chip: &str) -> PyResult<Vec<String>> {
+        let raised = |diagnostic| super::error::raised(py, diagnostic);
+        let chip = anemone::reference::chip(chip).map_err(raised)?;
+        let said = anemone::validate::validate_text(export, text, chip).map_err(raised)?;
+        Ok(said.into_iter().map(|refusal| refusal.apple.unwrap_or(refusal.message)).collect())
+    }
+
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -129,7 +129,7 @@ pub const CRATES: &[Crate] = &[
             &["chain"],
             &["forms"],
             &["compiled", "executable"],
-            &["session"],
+            &["procedures", "session"],
             &["runtime"],
         ],
     },
@@ -177,7 +177,6 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/net/src/read/onnx/shape.rs#translate", ARMS),
     ("crates/net/src/read/onnx/spatial.rs", ARMS),
     ("crates/net/src/tensor/stored.rs", OLD),
-    ("crates/program/src/hwx/build.rs", OLD),
     ("xtask/src/docs.rs", OLD),
     ("xtask/src/agreement/cases.rs#of_definition", "one arm for each parameter of a recorded case"),
 ];

@@ -1,12 +1,13 @@
 //! `ane compile`: a model becomes a container.
 
+mod procedures;
 mod stages;
 
 use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
 use anemone::chain::{Chain, Cut};
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
-use anemone::{Code, Diagnostic, Model, Result, files, overview, procedures, runtime};
+use anemone::{Code, Diagnostic, Model, Result, files, overview, runtime};
 use anemone_compile::{Activations, Compat, Options, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
@@ -15,6 +16,7 @@ use anemone_net::Net;
 use anemone_program::{Program, cost, hwx};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use procedures::Procedures;
 use serde_json::json;
 use stages::Stages;
 use std::path::{Path, PathBuf};
@@ -158,7 +160,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         chip(&flags.target)?;
     }
     let choices = flags.choices.choices()?;
-    let procedures = procedures::several(&flags.model, &choices)?;
+    let several = anemone::procedures::several(&flags.model, &choices)?;
     let model = Model::load_with(&flags.model, &choices)?;
     let chip = target(&flags.target, &model)?;
     let beside = flags.stop_after.is_none().then(|| beside(&flags));
@@ -197,10 +199,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             |name| Diagnostic::new(Code::Usage, format!("{name} cannot be left out: `ane passes` says which can"));
         pass.disable(&mut options).map_err(refused)?;
     }
-    if !procedures.is_empty() && flags.stop_after.is_none() {
+    if !several.is_empty() && flags.stop_after.is_none() {
         let Some(output) = output else { return Ok(0) };
-        let all = Procedures { names: &procedures, chip, forms: &wanted, output };
-        return several(&flags, &all, &options, voice);
+        let all = Procedures { names: &several, chip, forms: &wanted, output };
+        return procedures::compile(&flags, &all, &options, voice);
     }
     let text = format!("compiling for {}", chip.target);
     let bar = voice.progress(text.clone());
@@ -309,64 +311,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             voice.detail(format!("programs are kept in {} (`ane cache`, --no-cache)", folder.display()));
         }
         voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
-    }
-    Ok(0)
-}
-
-/// Procedures of one netplist, to be compiled into one container.
-struct Procedures<'a> {
-    names: &'a [String],
-    chip: &'static Chip,
-    forms: &'a [Form],
-    output: &'a Path,
-}
-
-/// Compiles every procedure, and writes one container with an entry point for each.
-fn several(flags: &Flags, all: &Procedures, options: &Options, voice: Voice) -> Result<u8> {
-    let Procedures { names, chip, forms, output } = *all;
-    let at = |d: Diagnostic| d.or_at(flags.model.display());
-    if forms != [Form::Hwx] {
-        let message = format!("the netplist has {} procedures: {}", names.len(), names.join(", "));
-        let help = "a container (hwx) holds them all; --function NAME takes one of them for other forms";
-        return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help(help));
-    }
-    let read = procedures::networks(&flags.model, &flags.choices.choices()?, names)?;
-    for (net, notes) in &read {
-        voice.reader_notes(notes);
-        super::by_the_book(flags.convention, net, chip).map_err(at)?;
-    }
-    let nets: Vec<Net> = read.into_iter().map(|(net, _)| net).collect();
-    let text = format!("compiling for {}", chip.target);
-    let bar = voice.progress(text.clone());
-    let kept = flags.dump_ir.is_some().then(Vec::new);
-    let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
-    let programs = procedures::programs(&nets, chip, options, &mut stages);
-    bar.finish_and_clear();
-    if let Some(folder) = &flags.dump_ir {
-        stages.write(folder)?;
-    }
-    let programs = programs.map_err(at)?;
-    let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
-    let file = forms::procedures(&programs, chip, &name_of(&flags.model), dialect).map_err(at)?;
-    let (paths, _) = destinations(output, std::slice::from_ref(&file))?;
-    let bytes = file.bytes();
-    let files: Vec<(&Path, &[u8])> = paths.iter().map(|path| (path.as_path(), bytes.as_slice())).collect();
-    files::write_all(&files)?;
-    let tasks = |p: &Program| p.tasks().map_or(0, |tasks| tasks.len());
-    let listed: Vec<_> = programs.iter().map(|p| json!({ "name": p.name, "tasks": tasks(p) })).collect();
-    if voice.json {
-        let written: Vec<_> =
-            files.iter().map(|(p, b)| json!({ "path": p.display().to_string(), "bytes": b.len() })).collect();
-        let document = json!({
-            "schema": "anemone.compile/1", "chip": chip.target, "tasks": programs.iter().map(tasks).sum::<usize>(),
-            "procedures": listed, "files": written,
-        });
-        print(&format!("{document}\n"))?;
-        return Ok(0);
-    }
-    for path in &paths {
-        let each: Vec<String> = programs.iter().map(|p| format!("{} ({} tasks)", p.name, tasks(p))).collect();
-        voice.note(format!("{}: procedures {} for {}", path.display(), each.join(", "), chip.target));
     }
     Ok(0)
 }

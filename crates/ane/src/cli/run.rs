@@ -7,18 +7,16 @@ mod report;
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
-use anemone::chain::Cut;
 use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array, views};
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warnings::Warning};
 use anemone_compile::{Compat, Options};
-use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::Net;
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
-use parts::{adapt, expectation_fits, hosts_told};
+use parts::{adapt, expectation_fits, hosts_told, segmented};
 use report::{Bound, Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -161,8 +159,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let described = matches!(model, Model::Descriptor(_));
     let compiled = match &model {
         Model::Net { net, .. } if flags.cut_attention => {
-            let compile = |part: &Net| anemone::compile::program_of(part, chip, &options, &mut ());
-            Chain::of_net(net, Cut::Attention, compile).map(|chain| (chain, Some(net.clone())))
+            parts::around_attention(net, chip, &options).map(|chain| (chain, Some(net.clone())))
         }
         Model::Net { .. } if !flags.engine_only => segmented(model, chip, &options, voice),
         _ => model.chain(&flags.model, chip, &options),
@@ -215,7 +212,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Err(Diagnostic::new(Code::Usage, message));
     }
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
-
     let model = match flags.numerics {
         Numerics::Fast => numerics::Model::Fast,
         Numerics::Exact => chain.exact_model()?,
@@ -274,12 +270,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(net) = &net {
         own_extents(net, &mut run.outputs);
     }
-
     let warnings =
         net.as_deref().map_or_else(Vec::new, |net| warnings::of_run(net, model, &views(&inputs), &run.outputs));
     warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
     let strict = flags.strict_numerics && !warnings.is_empty();
-
     let tolerance = |name: &str, wanted: &Array| tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data);
     let labels = labels.as_deref().zip(flags.labels.as_deref());
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
@@ -326,17 +320,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         voice.detail(format!("{} tasks executed", run.tasks));
     }
     Ok(u8::from(failed).max(layers))
-}
-
-/// A network as programs and host segments; what is on the host, and why, is said.
-fn segmented(model: Model, chip: &'static Chip, options: &Options, voice: Voice) -> Result<(Chain, Option<Box<Net>>)> {
-    let Model::Net { net, .. } = model else {
-        return Err(Diagnostic::new(Code::Usage, "a compiled program has no host segments"));
-    };
-    let (chain, reasons) = Chain::whole(&net, chip, options)?;
-    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
-    hosts_told(&chain, voice);
-    Ok((chain, Some(net)))
 }
 
 /// The network itself, evaluated and compared.

@@ -7,6 +7,7 @@
 use anemone_facts::chips::Chip;
 use anemone_facts::code::{class, neural};
 use anemone_facts::cost::{Rates, rates};
+use anemone_facts::kernel::ENGINES;
 use anemone_facts::{Field, Layout};
 
 use super::work_ns;
@@ -81,10 +82,13 @@ fn is_neural(layout: &Layout, task: &Task) -> bool {
     task.get(layout, Field::TaskClass).unwrap_or(class::NEURAL) == class::NEURAL
 }
 
-/// What a task touches: in memory the base registers, in tile memory bytes from the first to one past the last.
+/// Bytes behind a base register, from the first to one past the last.
+type Range = (u32, u64, u64);
+
+/// What a task touches in memory, and in tile memory.
 struct Touched {
-    reads: Vec<u32>,
-    write: Option<u32>,
+    reads: Vec<Range>,
+    write: Option<Range>,
     tile_reads: Vec<(u64, u64)>,
     tile_write: Option<(u64, u64)>,
     multiplies: bool,
@@ -97,9 +101,34 @@ impl Touched {
         use Field::*;
         let get = |field| task.get(layout, field).unwrap_or(0);
         let on = |field| get(field) == 1;
-        // A computed matrix and a constant one are both read; a kernel never is written.
-        let sources = [(Rbe0, RBase0), (Rbe1, RBase1), (Kbe0, KBase0), (Kbe1, KBase1), (Kbe2, KBase2), (Kbe3, KBase3)];
-        let reads = sources.into_iter().filter(|&(enable, _)| on(enable)).map(|(_, base)| get(base)).collect();
+        let extents = |channels: Field, rows: Field| {
+            [get(NumGroups), get(channels), get(rows)].map(|extent| u64::from(extent).max(1))
+        };
+        let span = |bar: Field, base: Field, steps: [Field; 3], extents: [u64; 3]| -> Range {
+            let start = task.bytes_at(layout, base, 0);
+            let reach =
+                steps.into_iter().zip(extents).map(|(step, n)| task.bytes_at(layout, step, 0).saturating_mul(n));
+            (get(bar), start, start.saturating_add(reach.max().unwrap_or(0).max(1)))
+        };
+        let source = extents(Cin, Hin);
+        let mut reads = Vec::new();
+        if on(Rbe0) {
+            reads.push(span(RBase0, Src1Base, [Src1GroupStride, Src1PlaneStride, Src1RowStride], source));
+        }
+        if on(Rbe1) {
+            reads.push(span(RBase1, Src2Base, [Src2GroupStride, Src2PlaneStride, Src2RowStride], source));
+        }
+        // Coefficients of all engines: of a constant, or of a computed matrix.
+        if on(Kbe0) {
+            let streams = (0..ENGINES as u32).filter(|&i| task.get_at(layout, CoeffEn, i) == Some(1));
+            let starts = streams.map(|i| (task.bytes_at(layout, CoeffBase, i), task.bytes_at(layout, CoeffSize, i)));
+            let hull = starts.fold((u64::MAX, 0), |(low, high): (u64, u64), (start, bytes)| {
+                (low.min(start), high.max(start.saturating_add(bytes)))
+            });
+            reads.push((get(KBase0), hull.0.min(hull.1), hull.1));
+        }
+        let write = [DstGroupStride, DstPlaneStride, DstRowStride];
+        let write = on(Wbe).then(|| span(WBase, DstBase, write, extents(Cout, Hout)));
         let tile = |base: Field, channel: Field, row: Field, depth: Field, extents: [Field; 2]| {
             let [channels, rows] = extents.map(|field| u64::from(get(field)).max(1));
             let start = task.bytes_at(layout, base, 0);
@@ -116,7 +145,7 @@ impl Touched {
         let result = tile(ResL2Base, ResL2ChannelStride, ResL2RowStride, ResL2DepthStride, [Cout, Hout]);
         Touched {
             reads,
-            write: on(Wbe).then(|| get(WBase)),
+            write,
             tile_reads: tile_reads.map(|(_, range)| range).collect(),
             tile_write: (!on(Wbe)).then_some(result),
             multiplies: is_neural(layout, task) && task.get(layout, NeOpMode) == Some(neural::MAC),
@@ -127,7 +156,10 @@ impl Touched {
     /// Returns true if another task reads or writes what this one writes.
     fn before(&self, other: &Touched) -> bool {
         let meets = |(a, b): (u64, u64), (c, d): (u64, u64)| a < d && c < b;
-        let memory = self.write.is_some_and(|bar| other.reads.contains(&bar) || other.write == Some(bar));
+        let memory = self.write.is_some_and(|(bar, start, end)| {
+            let touches = |&(other, a, b): &Range| other == bar && meets((start, end), (a, b));
+            other.reads.iter().chain(&other.write).any(touches)
+        });
         let tile = self
             .tile_write
             .is_some_and(|own| other.tile_reads.iter().chain(&other.tile_write).any(|&range| meets(own, range)));

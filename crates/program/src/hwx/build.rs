@@ -202,7 +202,6 @@ impl Plan {
         let kernel_row = if parts.len() > 1 { &rows::KERNEL } else { &dialect.kernel };
         // Kernel data that stands in a segment of its own leaves an empty section behind the stream.
         let apart = *kernel_row != rows::CONST;
-        let is_apart = |program: &Program| apart && !program.kernel.is_empty();
         let mut text_bytes = 0u64;
         for part in parts.iter_mut() {
             part.stream_at = text_bytes.next_multiple_of(rows::CONST_ALIGN);
@@ -241,39 +240,10 @@ impl Plan {
             text_address = take(text_segment_bytes);
         }
         let const_address = text_address + const_offset;
-        // Sections count from 1 in the order of the segments.
-        let scratches = scratch.len() as u64;
-        let mut section = if dialect.windows_first { 1 + scratches } else { 3 + scratches };
-        for part in parts.iter_mut() {
-            part.first_window = section.min(MOST_SECTIONS) as u8;
-            section += part.windows.len() as u64;
-        }
-        section += if dialect.windows_first { 2 } else { 0 };
-        // The one behind the stream.
-        let const_section = if dialect.windows_first { (section - 1).min(MOST_SECTIONS) as u8 } else { 2 };
         let kernel_section_bytes = (options.kernel_section_bytes / rows::PAGE * rows::PAGE).max(rows::PAGE);
-        for at in 0..parts.len() {
-            let (before, rest) = parts.split_at_mut(at);
-            let part = &mut rest[0];
-            let bytes = part.program.kernel.len() as u64;
-            if !is_apart(part.program) {
-                (part.kernel_address, part.kernel_section) = (const_address, const_section);
-                continue;
-            }
-            if let Some(same) = before.iter().find(|p| p.program.kernel == part.program.kernel) {
-                (part.kernel_address, part.kernel_section) = (same.kernel_address, same.kernel_section);
-                part.own_kernel = false;
-                continue;
-            }
-            let sections = bytes.div_ceil(kernel_section_bytes);
-            if sections + section > MOST_SECTIONS {
-                let limit = MOST_SECTIONS.saturating_sub(section) * kernel_section_bytes;
-                return Err(BuildError::Limit { what: "kernel data", found: bytes, limit });
-            }
-            part.kernel_address = take(bytes);
-            part.kernel_section = section as u8;
-            section += sections;
-        }
+        let places =
+            Sections { scratch: scratch.len() as u64, windows_first: dialect.windows_first, kernel_section_bytes };
+        number_sections(parts, &places, const_address, apart, &mut take)?;
         if next > ADDRESS_LIMIT as u128 {
             let found = u64::try_from(next).unwrap_or(u64::MAX);
             return Err(BuildError::Limit { what: "end of the address space", found, limit: ADDRESS_LIMIT });
@@ -302,6 +272,56 @@ impl Plan {
     fn is_apart(&self, part: &Part) -> bool {
         part.kernel_address != self.const_address
     }
+}
+
+/// What the numbers of sections follow from.
+struct Sections {
+    /// Segments of the intermediate region.
+    scratch: u64,
+    windows_first: bool,
+    kernel_section_bytes: u64,
+}
+
+/// Numbers the sections of windows and kernel data, which count from 1 in the order of the segments, and places kernel data: where it
+/// stands `apart`, in sections that `take` gives addresses to; equal data once.
+fn number_sections(
+    parts: &mut [Part],
+    places: &Sections,
+    const_address: u64,
+    apart: bool,
+    take: &mut dyn FnMut(u64) -> u64,
+) -> Result<(), BuildError> {
+    let mut section = places.scratch + if places.windows_first { 1 } else { 3 };
+    for part in parts.iter_mut() {
+        part.first_window = section.min(MOST_SECTIONS) as u8;
+        section += part.windows.len() as u64;
+    }
+    section += if places.windows_first { 2 } else { 0 };
+    // The one behind the stream.
+    let const_section = if places.windows_first { (section - 1).min(MOST_SECTIONS) as u8 } else { 2 };
+    for at in 0..parts.len() {
+        let (before, rest) = parts.split_at_mut(at);
+        let part = &mut rest[0];
+        let bytes = part.program.kernel.len() as u64;
+        if !apart || bytes == 0 {
+            (part.kernel_address, part.kernel_section) = (const_address, const_section);
+            continue;
+        }
+        if let Some(same) = before.iter().find(|p| p.program.kernel == part.program.kernel) {
+            (part.kernel_address, part.kernel_section) = (same.kernel_address, same.kernel_section);
+            part.own_kernel = false;
+            continue;
+        }
+        let sections = bytes.div_ceil(places.kernel_section_bytes);
+        if sections + section > MOST_SECTIONS {
+            let limit = MOST_SECTIONS.saturating_sub(section) * places.kernel_section_bytes;
+            return Err(BuildError::Limit { what: "kernel data", found: bytes, limit });
+        }
+        part.kernel_address = take(bytes);
+        part.kernel_section = section as u8;
+        section += sections;
+    }
+    Ok(())
 }
 
 /// Whole pages that hold some bytes.

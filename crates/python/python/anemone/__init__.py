@@ -24,6 +24,7 @@ from ._anemone import (
     __version__,
     dump,
     load,
+    validate,
 )
 from .testing import assert_on_ane
 
@@ -67,4 +68,5 @@ __all__ = [
     "evaluate",
     "load",
     "sweep",
+    "validate",
 ]

@@ -154,6 +154,9 @@ def load(
     """Reads a model file or package, a model object of coremltools, or its specification with the folder of its weights; `dim`
     gives open extents by name, `function` takes one of several."""
 
+def validate(export: str, text: str, chip: str = "m1") -> List[str]:
+    """Calls one of Apple's 55 exported validators on a text; the refusals, none where it accepts."""
+
 def dump(path: Union[str, PathLike[str]]) -> str:
     """A compiled file explained, every field named."""
 

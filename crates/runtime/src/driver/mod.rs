@@ -10,6 +10,7 @@ pub mod chaining;
 pub mod client;
 pub mod controls;
 mod entries;
+mod images;
 mod lifecycle;
 pub mod methods;
 mod request;

@@ -1,7 +1,10 @@
 //! Parts of a chain that a run tells of, changes or is held to: host segments, adapter weights, extents of expectations.
 
 use crate::cli::{Voice, patch};
-use anemone::{Array, Chain, Code, Diagnostic, Result, tensor};
+use anemone::chain::Cut;
+use anemone::{Array, Chain, Code, Diagnostic, Model, Result, tensor};
+use anemone_compile::Options;
+use anemone_facts::chips::Chip;
 use anemone_net::Net;
 use anemone_program::Direction;
 use std::path::Path;
@@ -48,4 +51,26 @@ pub fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&
         wanted.shape
     );
     Err(Diagnostic::new(Code::BadTensor, message))
+}
+
+/// A network as programs and host segments; what is on the host, and why, is said.
+pub fn segmented(
+    model: Model,
+    chip: &'static Chip,
+    options: &Options,
+    voice: Voice,
+) -> Result<(Chain, Option<Box<Net>>)> {
+    let Model::Net { net, .. } = model else {
+        return Err(Diagnostic::new(Code::Usage, "a compiled program has no host segments"));
+    };
+    let (chain, reasons) = Chain::whole(&net, chip, options)?;
+    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
+    hosts_told(&chain, voice);
+    Ok((chain, Some(net)))
+}
+
+/// A network cut around attention: a program for each, and for what lies between.
+pub fn around_attention(net: &Net, chip: &'static Chip, options: &Options) -> Result<Chain> {
+    let compile = |part: &Net| anemone::compile::program_of(part, chip, options, &mut ());
+    Chain::of_net(net, Cut::Attention, compile)
 }
