@@ -55,7 +55,7 @@ pub struct Options {
     /// shows a palette on the M1, so how it stands in the streams is a reading (`docs/evidence.md`, key `book-streams`).
     pub expand_weights: bool,
     /// The book's convention, where it is another than ours: partitions close below the capacity of tile memory, and a product whose
-    /// matrix is larger than tile memory stays a product.
+    /// matrix is larger than tile memory is not rewritten before it is lowered.
     pub book: bool,
 }
 

@@ -123,7 +123,8 @@ fn tasks_ns(program: &Program, rates: &Rates, clock_hz: f64) -> Option<Vec<f64>>
     let spans = timeline::spans(program.layout, &program.tasks().ok()?, rates, clock_hz);
     let mut now = 0.0f64;
     let beyond = |span: &Span| {
-        let before = std::mem::replace(&mut now, now.max(span.end_ns));
+        let before = now;
+        now = before.max(span.end_ns);
         now - before
     };
     Some(spans.iter().map(beyond).collect())

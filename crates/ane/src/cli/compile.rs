@@ -85,8 +85,7 @@ pub struct Flags {
     /// Apple's verdict: refuse what Apple's compiler refuses, also for its form alone, which is a warning otherwise
     #[arg(long, conflicts_with = "force")]
     strict: bool,
-    /// The book's way where it is another: refuse what it refuses on the chip, close partitions below the capacity of tile memory, and
-    /// keep products whose matrix is larger
+    /// The book's way where it is another: refuse what it refuses on the chip, close partitions below the capacity of tile memory
     #[arg(long, value_name = "NAME")]
     convention: Option<super::ConventionName>,
     /// Cut around scaled dot-product attention, as the book has it: a program for each, and for what lies between

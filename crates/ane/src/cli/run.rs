@@ -16,7 +16,7 @@ use anemone_net::Net;
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
-use parts::{adapt, expectation_fits, hosts_told, segmented};
+use parts::{adapt, expectation_fits, hosts_told, once, segmented, unknown};
 use report::{Bound, Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -445,11 +445,6 @@ fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<
     }
 }
 
-fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
-    Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
-        .help(format!("it has: {}", names.join(", ")))
-}
-
 fn named(flags: &[String], chain: &Chain, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
     let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     let mut all = Vec::new();
@@ -478,18 +473,6 @@ fn destinations(flags: &[String], chain: &Chain) -> Result<Vec<(String, PathBuf)
     once(all.iter().map(|(n, _)| n.as_str()), "--output")?;
     once(all.iter().filter_map(|(_, path)| path.to_str()), "--output")?;
     Ok(all)
-}
-
-/// Refuses a name given twice.
-fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
-    let mut seen = Vec::new();
-    for name in names {
-        if seen.contains(&name) {
-            return Err(Diagnostic::new(Code::Usage, format!("{flag}: {name} is given twice")));
-        }
-        seen.push(name);
-    }
-    Ok(())
 }
 
 /// Returns true for an output of integers or truth values: another number is another answer.

@@ -74,3 +74,21 @@ pub fn around_attention(net: &Net, chip: &'static Chip, options: &Options) -> Re
     let compile = |part: &Net| anemone::compile::program_of(part, chip, options, &mut ());
     Chain::of_net(net, Cut::Attention, compile)
 }
+
+/// Refuses a name given twice.
+pub fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
+    let mut seen = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(Diagnostic::new(Code::Usage, format!("{flag}: {name} is given twice")));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// A name that no port of the program has.
+pub fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
+    Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
+        .help(format!("it has: {}", names.join(", ")))
+}
