@@ -44,7 +44,7 @@ fn two_procedures_are_one_container_with_two_entry_points() {
         ane!("check", out).fine();
         let dumped = ane!("dump", out).fine();
         assert!(
-            dumped.out.contains("procedure 0, p1: 1 tasks") && dumped.out.contains("procedure 1, p2: "),
+            dumped.out.contains("procedure 0, p1: 1 task") && dumped.out.contains("procedure 1, p2: "),
             "{dumped:?}"
         );
         for file in [&out, &net] {
