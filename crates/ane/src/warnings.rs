@@ -9,7 +9,7 @@ use against::against_reference;
 use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Net, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
-use overflow::Overflow;
+use overflow::{Limit, Overflow};
 
 /// One doubt about a run's results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
         (count > 0).then(|| warning("inexact-integer", &value.name, message()))
     };
     let mut all: Vec<Warning> = ends.filter_map(beyond).collect();
-    let mut overflow = Overflow::new(net);
+    let mut overflow = Overflow::new(net, Limit::Word);
     // A second evaluation, for networks that compute with integers alone or are small.
     if all.is_empty() && !overflow.is_idle() && work(net) <= WORTH_EVALUATING {
         let seen = eval::eval_traced(net, inputs, &mut |name, tensor| overflow.see(name, tensor));
@@ -227,6 +227,14 @@ mod tests {
                      %y: i32[1] = mod(%d, %h)\n  output %y\n}\n";
         assert_eq!(reference(wraps, &[7, 8]), [""; 0]);
         assert_eq!(reference(wraps, &[70000, 8]), ["inexact-integer"]);
+    }
+
+    #[test]
+    fn integers_that_wrap_before_they_are_compared_are_told() {
+        let net = "net \"n\" {\n  input %x: u16[2]\n  %p: u16[2] = mul(%x, %x)\n  const %c: u16[1] = [100]\n  \
+                   %y: bool[2] = less(%p, %c)\n  output %y\n}\n";
+        assert_eq!(names(net, Model::Fast, &[2.0, 3.0], &[1.0, 1.0]), [""; 0]);
+        assert_eq!(names(net, Model::Fast, &[2.0, 256.0], &[1.0, 0.0]), ["inexact-integer"]);
     }
 
     fn names(net: &str, model: Model, input: &[f32], output: &[f32]) -> Vec<&'static str> {

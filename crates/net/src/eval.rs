@@ -123,20 +123,24 @@ pub fn fold(kind: &OpKind, inputs: &[&Tensor], declared: Option<&TensorType>) ->
     Ok(Tensor { shape: result.shape, data })
 }
 
-/// Largest magnitude of an operation's results on these operands, computed in `f32` whatever the element types: where that is
-/// beyond a result's type, its integers have wrapped or saturated. `None` where the operation does not take floats.
+/// Largest magnitude of an operation's results on these operands, computed in `f32` whatever the element types, infinite where that
+/// is beyond `f32`: where it is beyond a result's type, its integers have wrapped or saturated. `None` where the operation does not
+/// take floats.
 pub fn reaches(kind: &OpKind, inputs: &[&Tensor], result: &TensorType) -> Option<f32> {
+    // Places stay whole, and truth values what they are.
+    let places = matches!(kind, OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. }).then_some(1);
     let floats: Vec<Tensor> = inputs
         .iter()
-        .map(|t| match t.data.dtype() {
-            // Conditions and places stay what they are.
+        .enumerate()
+        .map(|(at, t)| match t.data.dtype() {
             DType::Bool => (*t).clone(),
+            _ if places == Some(at) => (*t).clone(),
             _ => Tensor { shape: t.shape.clone(), data: Data::F32(t.data.to_f32()) },
         })
         .collect();
     let declared = TensorType { dtype: DType::F32, shape: result.shape.clone() };
     let wide = fold(kind, &floats.iter().collect::<Vec<_>>(), Some(&declared)).ok()?;
-    Some(wide.data.to_f32().into_iter().filter(|x| x.is_finite()).fold(0.0, |most, x| most.max(x.abs())))
+    Some(wide.data.to_f32().into_iter().filter(|x| !x.is_nan()).fold(0.0, |most, x| most.max(x.abs())))
 }
 
 fn accepts(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<(), Error> {

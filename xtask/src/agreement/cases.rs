@@ -266,6 +266,11 @@ pub fn of_definition(definition: &Value) -> Option<Outline> {
 /// before each fp16 operand and two behind the result. The place of the case's operation comes with it.
 pub fn in_context(definition: &Value) -> Option<(Outline, usize)> {
     let mut single = of_definition(definition)?;
+    let half = definition["inputs"].as_array()?.iter().all(|input| input["dtype"] == "fp16");
+    if !half {
+        // Only fp16 operands have layers before them.
+        return Some((single, 0));
+    }
     let mut own = single.ops.pop().filter(|_| single.ops.is_empty())?;
     let mut ops = Vec::new();
     for (_, argument) in &mut own.arguments {

@@ -1,6 +1,6 @@
 //! Comparison of a run with fp32 evaluation of the network.
 
-use super::overflow::Overflow;
+use super::overflow::{Limit, Overflow};
 use super::{LARGEST_WHOLE, Warning, warning, whole};
 use crate::tensor::{Array, View};
 use anemone_facts::numerics::Model;
@@ -29,8 +29,19 @@ pub(super) fn against_reference(
             integer.then(|| net.value(id).name.clone())
         })
         .collect();
+    // Integers with a negative one among them, which nothing may be raised to.
+    let holds_negative = |data: &[f32]| data.iter().any(|&x| x < 0.0);
+    let mut negatives: Vec<String> = net
+        .inputs
+        .iter()
+        .zip(&tensors)
+        .filter_map(|(&id, tensor)| {
+            let integer = tensor.data.dtype().is_integer() && holds_negative(&tensor.data.to_f32());
+            integer.then(|| net.value(id).name.clone())
+        })
+        .collect();
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
-    let mut overflow = Overflow::new(net);
+    let mut overflow = Overflow::new(net, Limit::Half);
     let mut see = |name: &str, tensor: &Tensor| {
         overflow.see(name, tensor);
         let data = tensor.data.to_f32();
@@ -39,6 +50,9 @@ pub(super) fn against_reference(
         }
         if tensor.data.dtype().is_integer() && holds_zero(&data) {
             zeros.push(name.to_string());
+        }
+        if tensor.data.dtype().is_integer() && holds_negative(&data) {
+            negatives.push(name.to_string());
         }
         if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
             let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
@@ -65,10 +79,20 @@ pub(super) fn against_reference(
     };
     let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
     let differs = differences(net, model, outputs, &wanted, beyond);
-    let divided = divided_by_zero(net, &zeros);
+    let divided = divided_by_zero(net, &zeros).or_else(|| raised_below_zero(net, &negatives));
     // A difference that an output shows itself says more.
     let dropped = divided.or(dropped).filter(|_| differs.is_none());
-    let inexact = overflow.found().or(inexact);
+    // Unsigned numbers that wrap below zero are large in the model and negative here.
+    let unlike = |(&id, tensor): (&ValueId, &Tensor)| {
+        let value = net.value(id);
+        let (_, array) = outputs.iter().find(|(name, _)| *name == value.name)?;
+        let told = array.data.iter().any(|x| x.abs() > LARGEST_WHOLE);
+        let data = tensor.data.to_f32();
+        let large = data.iter().filter(|x| x.abs() > LARGEST_WHOLE);
+        if value.ty.dtype.is_integer() && !told { whole(&value.name, large) } else { None }
+    };
+    let inexact = inexact.or_else(|| overflow.found());
+    let inexact = inexact.or_else(|| net.outputs.iter().zip(&wanted).find_map(unlike));
     inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect()
 }
 
@@ -100,6 +124,22 @@ fn divided_by_zero(net: &Net, zeros: &[String]) -> Option<Warning> {
     let op = net.ops.iter().find(by_zero)?;
     let name = &net.value(*op.outputs.first()?).name;
     Some(warning("undefined", name, format!("{} of integers by zero has no value", op.kind.name())))
+}
+
+/// The first power of integers whose exponent has a negative number: no integer is its value.
+fn raised_below_zero(net: &Net, negatives: &[String]) -> Option<Warning> {
+    let below_zero = |op: &&anemone_net::Op| {
+        let exponent = op.inputs.get(1).map(|&id| net.value(id));
+        op.kind == OpKind::Binary(Binary::Pow)
+            && exponent.is_some_and(|value| {
+                let constant = |tensor: &Tensor| tensor.data.to_f32().iter().any(|&x| x < 0.0);
+                value.ty.dtype.is_integer()
+                    && value.data.as_deref().map_or_else(|| negatives.contains(&value.name), constant)
+            })
+    };
+    let op = net.ops.iter().find(below_zero)?;
+    let name = &net.value(*op.outputs.first()?).name;
+    Some(warning("undefined", name, "a power of integers with a negative exponent has no integer value".into()))
 }
 
 /// Returns true if a value comes from windows or pads, where zeros are multiplied with elements.

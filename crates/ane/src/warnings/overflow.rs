@@ -1,15 +1,25 @@
 //! Whole numbers that leave their element type on the way: results wrap, and integers of 64 bits are held in 32.
 
-use super::{Warning, warning};
+use super::{LARGEST_WHOLE, Warning, warning};
 use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
 use std::collections::HashMap;
 
-/// Magnitude from which on an integer is beyond 32 bits.
-const BEYOND: f32 = 2_147_483_648.0;
+/// Limit of what is watched.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Limit {
+    /// Integers of 16 and 32 bits, beyond the whole numbers that fp16 has: what wraps in the model is infinite or rounded in fp16.
+    Half,
+    /// Integers of 32 bits, beyond them.
+    Word,
+}
 
-/// Watches an evaluation for arithmetic on 32-bit integers whose results would be beyond them.
+/// Magnitude from which on an integer is beyond 32 bits.
+const WORD: f32 = 2_147_483_648.0;
+
+/// Watches an evaluation for arithmetic on integers whose results would be beyond a limit if they did not wrap.
 pub(super) struct Overflow<'a> {
     net: &'a Net,
+    limit: Limit,
     /// Operations that are watched, by the name of their result.
     watched: HashMap<&'a str, &'a Op>,
     /// Reads that are left of each value that they need, by name.
@@ -19,16 +29,16 @@ pub(super) struct Overflow<'a> {
 }
 
 impl<'a> Overflow<'a> {
-    pub(super) fn new(net: &'a Net) -> Self {
+    pub(super) fn new(net: &'a Net, limit: Limit) -> Self {
         let name = |id: ValueId| net.value(id).name.as_str();
         let mut reads: HashMap<&str, usize> = HashMap::new();
         let mut watched = HashMap::new();
-        for op in net.ops.iter().filter(|op| grows(net, op)) {
+        for op in net.ops.iter().filter(|op| grows(net, op, limit)) {
             watched.insert(name(op.outputs[0]), op);
             let live = op.inputs.iter().filter(|&&id| net.value(id).data.is_none());
             live.for_each(|&id| *reads.entry(name(id)).or_default() += 1);
         }
-        Overflow { net, watched, reads, values: HashMap::new(), found: None }
+        Overflow { net, limit, watched, reads, values: HashMap::new(), found: None }
     }
 
     /// Returns true if there is nothing to watch.
@@ -57,7 +67,11 @@ impl<'a> Overflow<'a> {
         });
         let Some(operands) = operands.collect::<Option<Vec<&Tensor>>>() else { return };
         let most = eval::reaches(&op.kind, &operands, &self.net.value(op.outputs[0]).ty).unwrap_or(0.0);
-        if most >= BEYOND {
+        let beyond = match self.limit {
+            Limit::Half => most > LARGEST_WHOLE,
+            Limit::Word => most >= WORD,
+        };
+        if beyond {
             self.found = Some((own, most));
         }
         for id in &op.inputs {
@@ -74,15 +88,18 @@ impl<'a> Overflow<'a> {
     /// The warning, after the evaluation.
     pub(super) fn found(&self) -> Option<Warning> {
         let (at, most) = self.found?;
-        let message = format!(
-            "reaches {most:e}, beyond int32: the result wraps, as int32 does; a model's int64 is held in 32 bits and would not"
-        );
+        let message = match self.limit {
+            Limit::Half => format!("reaches {most:e} before it wraps, beyond the whole numbers of fp16 (2048)"),
+            Limit::Word => format!(
+                "reaches {most:e}, beyond int32: the result wraps, as int32 does; a model's int64 is held in 32 bits and would not"
+            ),
+        };
         Some(warning("inexact-integer", at, message))
     }
 }
 
-/// Returns true for arithmetic on integers of 32 bits that can leave them, with an operand computed at run time.
-fn grows(net: &Net, op: &Op) -> bool {
+/// Returns true for arithmetic on integers that can leave the limit, with an operand computed at run time.
+fn grows(net: &Net, op: &Op, limit: Limit) -> bool {
     let grows = match op.kind {
         OpKind::Binary(f) => matches!(f, Binary::Add | Binary::Sub | Binary::Mul | Binary::Pow),
         OpKind::Unary(f) => f == Unary::Square,
@@ -91,10 +108,12 @@ fn grows(net: &Net, op: &Op) -> bool {
         }
         OpKind::Combine | OpKind::Linear | OpKind::MatMul { .. } => true,
         OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode } => {
-            matches!(mode, ScatterMode::Add | ScatterMode::Mul)
+            matches!(mode, ScatterMode::Add | ScatterMode::Sub | ScatterMode::Mul)
         }
         _ => false,
     };
     let live = op.inputs.iter().any(|&id| net.value(id).data.is_none());
-    grows && live && net.value(op.outputs[0]).ty.dtype == DType::I32
+    let dtype = net.value(op.outputs[0]).ty.dtype;
+    let watched = dtype == DType::I32 || limit == Limit::Half && matches!(dtype, DType::I16 | DType::U16);
+    grows && live && watched
 }

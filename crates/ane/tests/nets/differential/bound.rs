@@ -157,18 +157,20 @@ impl Step<'_> {
         {
             return;
         }
-        let sized = |t: &Tensor| Tensor {
-            shape: t.shape.clone(),
-            data: Data::I32(t.data.to_f32().iter().map(|x| x.abs().max(1.0) as i32).collect()),
+        // As floats, which do not wrap; places stay whole.
+        let places = matches!(self.kind, OpKind::ScatterAlong { .. }).then_some(1);
+        let sized = |(at, t): (usize, &Tensor)| match places == Some(at) {
+            true => (self::whole(t), self::whole(t)),
+            false => (t.clone(), mapped(t, |x| x.abs().max(1.0))),
         };
-        let (whole, sizes): (Vec<_>, Vec<_>) = self.operands.iter().map(|t| (self::whole(t), sized(t))).unzip();
+        let (whole, sizes): (Vec<_>, Vec<_>) = self.operands.iter().enumerate().map(sized).unzip();
         let plain = match self.kind {
             // Factors and parts of a product, each beyond what follows.
             OpKind::Reduce { kind: ReduceKind::Prod, .. } | OpKind::Binary(Binary::Pow) => sizes,
             OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Reduce { .. } | OpKind::ScatterAlong { .. } => whole,
             _ => return,
         };
-        let declared = TensorType { dtype: DType::I32, shape: self.out.shape.clone() };
+        let declared = TensorType { dtype: DType::F32, shape: self.out.shape.clone() };
         let Ok(wide) = eval::fold(self.kind, &plain.iter().collect::<Vec<_>>(), Some(&declared)) else { return };
         for (e, x) in error.iter_mut().zip(wide.data.to_f32()) {
             *e = if x.abs() > 2048.0 { f32::INFINITY } else { *e };

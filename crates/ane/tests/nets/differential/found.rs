@@ -210,6 +210,28 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0010004044]],
     ),
+    // What wraps in the model is infinite in fp16, and compared before anybody sees it.
+    (
+        302_026_258,
+        "  input %x: u16[2, 3]
+  input %e: u16[2, 3]
+  input %z: u16[2, 3]
+  %p: u16[2, 3] = pow(%x, %e)
+  %y: bool[2, 3] = greater(%p, %z)
+  output %y
+",
+        &[&[16.0, 2.0, 1000.0], &[5.0, 3.0, 100.0], &[7.0]],
+    ),
+    // An unsigned difference below zero is large in the model.
+    (
+        161,
+        "  input %x: u16[2]
+  input %z: u16[2]
+  %y: u16[2] = sub(%x, %z)
+  output %y
+",
+        &[&[3.0, 5.0], &[128.0, 4.0]],
+    ),
     // A 16-bit integer with its sign read otherwise is refused, for the host.
     (
         1,
