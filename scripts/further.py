@@ -67,7 +67,7 @@ class EdgeGAT(nn.Module):
         e = torch.exp(e - e.max())
         total = torch.zeros(x.shape[0], 1).scatter_add(0, b[:, None], e)
         weight = e / (total[b] + 1e-16)
-        return F.elu(torch.zeros_like(h).scatter_add(0, b[:, None].expand_as(h), weight * h[a]))
+        return F.elu(torch.zeros_like(h).scatter_add(0, b[:, None].expand(-1, h.shape[1]), weight * h[a]))
 
 
 # Recommendation and tables

@@ -31,12 +31,12 @@ def from_transformers():
         return lambda: Part(getattr(t, kind)._from_config(getattr(t, config[0])(**config[1]), **eager), run)
 
     text = dict(tiny, vocab_size=99)
-    yield "segformer", make("SegformerForSemanticSegmentation", ("SegformerConfig", dict(depths=[1] * 4, hidden_sizes=[16, 24, 32, 48], decoder_hidden_size=32, num_labels=4))), img(64)
+    yield "segformer", make("SegformerForSemanticSegmentation", ("SegformerConfig", dict(depths=[1] * 4, hidden_sizes=[16, 24, 40, 64], decoder_hidden_size=32, num_labels=4))), img(64)
     yield "dinov2", make("Dinov2Model", ("Dinov2Config", dict(tiny, image_size=56, patch_size=14))), img(56)
     yield "convnextv2", make("ConvNextV2Model", ("ConvNextV2Config", dict(depths=[1] * 4, hidden_sizes=[16, 24, 32, 48]))), img(64)
     yield "mobilevitv2", make("MobileViTV2Model", ("MobileViTV2Config", dict(image_size=64, width_multiplier=0.5))), img(64)
     yield "swiftformer", make("SwiftFormerModel", ("SwiftFormerConfig", dict(depths=[1, 1, 1, 1], embed_dims=[16, 24, 32, 48]))), img(64)
-    yield "glpn_depth", make("GLPNForDepthEstimation", ("GLPNConfig", dict(depths=[1] * 4, hidden_sizes=[16, 24, 32, 48], decoder_hidden_size=16))), img(64)
+    yield "glpn_depth", make("GLPNForDepthEstimation", ("GLPNConfig", dict(depths=[1] * 4, hidden_sizes=[16, 24, 40, 64], decoder_hidden_size=16))), img(64)
     yield "focalnet", make("FocalNetModel", ("FocalNetConfig", dict(image_size=64, embed_dim=16, depths=[1, 1], focal_levels=[2, 2], focal_windows=[3, 3]))), img(64)
     yield "hiera", make("HieraModel", ("HieraConfig", dict(image_size=[64, 64], embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 2, 4, 8]))), img(64)
     yield "rt_detr", lambda: Part(t.RTDetrModel(t.RTDetrConfig(
@@ -96,7 +96,6 @@ def from_diffusers():
     yield "diffusers_sd3", lambda: Part(d.SD3Transformer2DModel(sample_size=8, patch_size=2, in_channels=4, num_layers=1, attention_head_dim=8, num_attention_heads=4, joint_attention_dim=24, caption_projection_dim=32, pooled_projection_dim=16, out_channels=4, pos_embed_max_size=8),
         lambda m, x, e, p, t: m(x, e, p, t, return_dict=False)[0]), (R(1, 4, 8, 8), R(1, 6, 24), R(1, 16), step)
     yield "stable_audio_oobleck", lambda: Part(d.AutoencoderOobleck(encoder_hidden_size=8, downsampling_ratios=[2, 4], channel_multiples=[1, 2], decoder_channels=8, decoder_input_channels=8, audio_channels=1), lambda m, x: m.decoder(x)), (R(1, 8, 12),)
-    yield "diffusers_unet1d", lambda: Part(d.UNet1DModel(sample_size=64, in_channels=4, out_channels=4, time_embedding_type="positional", flip_sin_to_cos=False, down_block_types=("DownResnetBlock1D", "DownResnetBlock1D"), up_block_types=("UpResnetBlock1D",), mid_block_type="MidResTemporalBlock1D", out_block_type="OutConv1DBlock", block_out_channels=(8, 16), norm_num_groups=8, layers_per_block=1, downsample_each_block=True, use_timestep_embedding=True), first), (R(1, 4, 64), step)
     yield "diffusers_vq", lambda: Part(d.VQModel(block_out_channels=(16,), layers_per_block=1, norm_num_groups=8, latent_channels=3, num_vq_embeddings=16), lambda m, x: m(x).sample), (R(1, 3, 16, 16),)
 
 
