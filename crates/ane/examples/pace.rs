@@ -1,7 +1,7 @@
 //! Runs a model again and again at another program's word: each number read from standard input is answered by the
 //! nanoseconds of so many runs, one line each. The word `exact` behind the model asks for the device's arithmetic; `compile`
 //! for the time from the package's path to the program, in place of runs.
-//! `scripts/compare_onnxruntime.py` takes turns with it.
+//! `scripts/benchmark.py` takes turns with it.
 
 use anemone::Result;
 use anemone_compile::Options;

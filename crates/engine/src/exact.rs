@@ -17,7 +17,7 @@ use anemone_kernels::num;
 use anemone_kernels::num::elementwise;
 use anemone_kernels::num::wide::{Exact as Number, Wide};
 use anemone_kernels::par::{PER_THREAD, chunks};
-use anemone_kernels::params::{AccumulatorSpec, Rounding};
+use anemone_kernels::params::{AccumulatorSpec, Rounding, Ties};
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Direction;
 use half::f16;
@@ -75,13 +75,17 @@ impl Machine<'_> {
             nonlinear::LUT => self.table_record(RECORD_BYTES as u64)?.to_vec(),
             _ => Vec::new(),
         };
+        let of_table = record.clone();
         let key = (mode, bias.to_bits(), scale.to_bits(), record);
         let exactly = constants.stages(self.model, key, || {
             let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: num::every_f16().collect() };
             all = self.finish_exact(rules, all)?;
             let mut map = vec![f16::ZERO; all.data.len()];
             num::round_row(&all.data, &mut map);
-            Ok(ExactEpilogue::of(map))
+            // Of the table alone: bias and scale round before it.
+            let table = (mode == nonlinear::LUT && idle && rules.ties == Ties::Away).then_some(&of_table);
+            let curve = table.map(|record| Table::read(record)).transpose()?.and_then(|table| table.curve());
+            Ok(ExactEpilogue::of(map, curve.as_ref()))
         })?;
         Ok(Some(exactly))
     }

@@ -136,7 +136,7 @@ impl Table {
     }
 
     /// The table as pieces between its knots; `None` for modes whose knots are not at equal distances of the argument, or of its fraction.
-    fn curve(&self) -> Option<Curve> {
+    pub(crate) fn curve(&self) -> Option<Curve> {
         let (origin, is_exponential) = match self.mode {
             Mode::FromZero => (0.0, false),
             Mode::Centred => (16.0, false),

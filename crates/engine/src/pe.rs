@@ -8,6 +8,7 @@ use crate::fault::FaultKind;
 use crate::lines::{FIRST, SECOND};
 use crate::machine::Machine;
 use crate::numerics::{Parameters, binary_op};
+use crate::planar::registry::Row;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
 use anemone_kernels::cost;
@@ -23,43 +24,16 @@ use anemone_kernels::workers::{PER_THREAD, chunks};
 type Broadcast = [bool; 3];
 
 impl Machine<'_> {
-    /// A task of the planar engine, in the numbers of the model.
-    pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
+    /// A task of the planar engine, in the numbers of the model. If memory lacks an operand, tensors say what is wrong with the task.
+    pub(crate) fn planar(&mut self, kernel: &Row) -> Result<(), FaultKind> {
         // What is looked at row by row is bounded like what is held.
         self.input_extents().elements()?;
+        if kernel.run(self)? {
+            return Ok(());
+        }
         match self.model.rounding() {
-            _ if self.in_place()? => Ok(()),
-            Some(_) if self.lines_in_place::<Exact>()? => Ok(()),
-            None if self.lines_in_place::<f32>()? => Ok(()),
             Some(_) => self.planar_in::<Exact>(),
             None => self.planar_in::<f32>(),
-        }
-    }
-
-    /// From memory to memory without a tensor between, where the task allows it. What is wrong with a task is said by
-    /// the way through tensors.
-    fn in_place(&mut self) -> Result<bool, FaultKind> {
-        let input = self.input_extents();
-        let out = Extents { h: self.size(Hout), w: self.size(Wout), ..input };
-        let same_channels = self.get(Cout) == self.get(Cin);
-        match self.get(TaskClass) {
-            class::PLANAR_TWO if same_channels && out == input => self.combine_in_place(input),
-            class::PLANAR_ONE if same_channels && self.get(PeSecond) == second::NONE => {
-                let window = self.pooling_window();
-                if window.is_trivial() || self.check_windows(&window, input, out).is_err() {
-                    return Ok(false);
-                }
-                let max = match (self.get(PePool), self.get(PaddingMode)) {
-                    (pool::SUM, _) => false,
-                    (pool::MAX, padding::NEGATIVE) => true,
-                    _ => return Ok(false),
-                };
-                let (k, s, p) = (window.k, window.s, window.p);
-                let geometry =
-                    anemone_kernels::window::Window { k, s, p, from: [input.h, input.w], to: [out.h, out.w] };
-                self.pool_in_place(geometry, input, out, max)
-            }
-            _ => Ok(false),
         }
     }
 
@@ -308,7 +282,7 @@ impl Machine<'_> {
         Ok(ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu })
     }
 
-    fn check_windows(&self, window: &Window, from: Extents, to: Extents) -> Result<(), FaultKind> {
+    pub(crate) fn check_windows(&self, window: &Window, from: Extents, to: Extents) -> Result<(), FaultKind> {
         let fits = |axis: usize, size: usize, out: usize| {
             out > 0 && window.p[axis] < window.k[axis] && (out - 1) * window.s[axis] < size + window.p[axis]
         };
@@ -339,6 +313,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Extents, strides and leading padding.
+    pub(crate) fn parts(&self) -> ([usize; 2], [usize; 2], [usize; 2]) {
+        (self.k, self.s, self.p)
+    }
+
     pub(crate) fn is_trivial(&self) -> bool {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0]
     }

@@ -243,7 +243,11 @@ impl Plan {
 
     /// Kernel selected for every operation, one line each, with the reasons why others were rejected.
     pub fn selection(&self) -> String {
-        text::selection(&self.ops, &self.steps)
+        let planar = self.each_task(|machine, step| match &step.work {
+            Work::Planar(_) => machine.planar_kernel().1,
+            _ => Vec::new(),
+        });
+        text::selection(&self.ops, &self.steps, &planar)
     }
 
     /// Text of the operations before the first pass, and after each one.
@@ -448,7 +452,7 @@ impl Machine<'_> {
             | class::PLANAR_TWO
             | class::PLANAR_AFFINE
             | class::PLANAR_REDUCE
-            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar),
+            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar(self.planar_kernel().0)),
             value => Err(FaultKind::NotHonoured {
                 field: Field::TaskClass,
                 value,

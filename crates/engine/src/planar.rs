@@ -1,6 +1,8 @@
 //! Tasks of the planar engine that go from memory to memory: the common forms, without tensors between. `pe.rs` has every
 //! form.
 
+pub(crate) mod registry;
+
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
@@ -19,7 +21,7 @@ use anemone_kernels::window::Window;
 impl Machine<'_> {
     /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way. By the
     /// rules of the device also nothing scaled, so that fp32 holds what there is to hold.
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         let clear = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose, ResultTranspose];
         let unscaled = f32::from_bits(self.get(PeFinalScale)) == 1.0
             && self.half(PeScale) == 1.0
@@ -32,7 +34,7 @@ impl Machine<'_> {
     }
 
     /// Whether two sources are combined as they are, rows of the second one maybe with several of the first.
-    fn is_plain_pair(&self) -> bool {
+    pub(crate) fn is_plain_pair(&self) -> bool {
         // A source that is kept may be where the second one is read.
         self.is_plain()
             && self.get(SrcType) != residency::DMA_KEEP

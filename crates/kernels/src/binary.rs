@@ -1,8 +1,8 @@
 //! Binary operations on rows of two tensors, from memory to memory, in registers.
 
 use crate::host::Rows;
-use crate::params::BinaryOp;
-use crate::simd::{self, LONGEST, StoreFormat};
+use crate::params::{BinaryOp, Rounding};
+use crate::simd::{self, Admit, LONGEST, LaneMap, Settle, StoreFormat};
 use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
@@ -21,23 +21,18 @@ pub struct BinaryRows<'a> {
 }
 
 impl BinaryRows<'_> {
-    /// Their sums or products, vector by vector; false where they are of another operation, or not converted on the way.
+    /// Their sums or products, through a ReLU where there is one, vector by vector; false where they are of another operation, or not
+    /// converted on the way. `rules` are those of an exact model.
     #[inline(always)]
-    pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, to: &mut [f16]) -> bool {
-        match op {
-            _ if const { !simd::converts::<S>() } => return false,
-            BinaryOp::Add => self.each(
-                simd,
-                to,
-                #[inline(always)]
-                |a, b| simd.add_f32s(a, b),
-            ),
-            BinaryOp::Mul => self.each(
-                simd,
-                to,
-                #[inline(always)]
-                |a, b| simd.mul_f32s(a, b),
-            ),
+    pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, relu: bool, rules: Option<&Rounding>, to: &mut [f16]) -> bool {
+        if const { !simd::converts::<S>() } {
+            return false;
+        }
+        match (op, rules) {
+            (BinaryOp::Add, None) => self.each(simd, to, Sum, (), Rectify(relu)),
+            (BinaryOp::Mul, None) => self.each(simd, to, Product, (), Rectify(relu)),
+            (BinaryOp::Add, Some(rules)) => self.each(simd, to, Sum, Admit, Settle::by(rules, relu)),
+            (BinaryOp::Mul, Some(rules)) => self.each(simd, to, Product, Admit, Settle::by(rules, relu)),
             _ => return false,
         }
         true
@@ -46,10 +41,17 @@ impl BinaryRows<'_> {
     /// No element is read after its place was written. Each branch keeps its vectors in registers; merging branches would go through the
     /// stack.
     #[inline(always)]
-    fn each<S: Simd>(self, simd: S, to: &mut [f16], operation: impl Fn(S::f32s, S::f32s) -> S::f32s) {
+    fn each<S: Simd>(
+        self,
+        simd: S,
+        to: &mut [f16],
+        operation: impl OfTwo<S>,
+        admit: impl LaneMap<S>,
+        settle: impl LaneMap<S>,
+    ) {
         let BinaryRows { one: (one, one_stride), other, is_second, rows: Rows { count, columns, to_stride, .. } } =
             self;
-        let by = By { simd, operation, is_second };
+        let by = By { simd, operation, admit, settle, is_second };
         let last = columns % LONGEST;
         let mut own = [0; LONGEST];
         own[..last].fill(u16::MAX);
@@ -87,14 +89,52 @@ impl BinaryRows<'_> {
     }
 }
 
-/// An operation of two operands.
-struct By<S, O> {
+/// An operation on vectors of two operands.
+trait OfTwo<S: Simd>: Copy {
+    fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
+}
+
+#[derive(Clone, Copy)]
+struct Sum;
+
+impl<S: Simd> OfTwo<S> for Sum {
+    #[inline(always)]
+    fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        simd.add_f32s(a, b)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Product;
+
+impl<S: Simd> OfTwo<S> for Product {
+    #[inline(always)]
+    fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        simd.mul_f32s(a, b)
+    }
+}
+
+/// Plus zero for what is not above it, if set.
+#[derive(Clone, Copy)]
+struct Rectify(bool);
+
+impl<S: Simd> LaneMap<S> for Rectify {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        if self.0 { simd::larger(simd, x, simd.splat_f32s(0.0)) } else { x }
+    }
+}
+
+/// Two operands, what is made of each before, and of the result before it is rounded.
+struct By<S, O, A, E> {
     simd: S,
     operation: O,
+    admit: A,
+    settle: E,
     is_second: bool,
 }
 
-impl<S: Simd, O: Fn(S::f32s, S::f32s) -> S::f32s> By<S, O> {
+impl<S: Simd, O: OfTwo<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
     /// Of a vector's numbers from each.
     #[inline(always)]
     fn vector(&self, x: &[f16], y: &[f16]) -> Option<[f16; LONGEST]> {
@@ -112,7 +152,9 @@ impl<S: Simd, O: Fn(S::f32s, S::f32s) -> S::f32s> By<S, O> {
     #[inline(always)]
     fn of(&self, x: [f16; LONGEST], y: [f16; LONGEST]) -> Option<[f16; LONGEST]> {
         let (x, y) = (simd::widened(self.simd, x)?, simd::widened(self.simd, y)?);
-        f16::of(self.simd, (), if self.is_second { (self.operation)(y, x) } else { (self.operation)(x, y) })
+        let (x, y) = (self.admit.of(self.simd, x), self.admit.of(self.simd, y));
+        let (x, y) = if self.is_second { (y, x) } else { (x, y) };
+        f16::of(self.simd, self.settle, self.operation.of(self.simd, x, y))
     }
 }
 

@@ -66,8 +66,8 @@ impl WithSimd for Combine<'_, '_> {
         let Combine { of, columns, share, scratch } = self;
         let Binary { op, ending, rules, one, other, is_second, relus } = of;
         let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| scratch_slice(buffer, BLOCK.max(columns)));
-        let halves = scratch_slice(&mut scratch.halves, BLOCK.max(columns));
-        let alone = rules.is_none() && ending.is_idle() && relus == [false; 2];
+        // Scales and bias of the device's rules keep its numbers.
+        let alone = ending.plain && ending.function.is_none() && relus == [false; 2];
         share.blocks(
             columns,
             BLOCK,
@@ -79,7 +79,7 @@ impl WithSimd for Combine<'_, '_> {
                     #[inline(always)]
                     |other| block.of_source(other),
                 );
-                if alone && (BinaryRows { one, other, is_second, rows }).combine(simd, op, to) {
+                if alone && (BinaryRows { one, other, is_second, rows }).combine(simd, op, ending.relu, rules, to) {
                     return;
                 }
                 let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
@@ -104,11 +104,7 @@ impl WithSimd for Combine<'_, '_> {
                 ending.apply(a);
                 match rules {
                     None => simd::round_rows(simd, a, to, block.stored()),
-                    Some(rules) => {
-                        let halves = &mut halves[..block.elements()];
-                        settle_row(rules, a, halves);
-                        block.store(halves, to);
-                    }
+                    Some(rules) => simd::settle_rows(simd, rules, a, to, block.stored()),
                 }
             },
         );

@@ -308,7 +308,7 @@ impl CopyEpilogue<'_> {
             CopyEpilogue::Fast(finish) => finish.copy(simd, from, wide, to),
             CopyEpilogue::Exact(exactly) => {
                 to.copy_from_slice(from);
-                exactly.row(to);
+                exactly.row(simd, to);
             }
         }
     }

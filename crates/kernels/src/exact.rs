@@ -34,7 +34,7 @@ mod tiled;
 mod wide;
 
 use crate::arena::scratch_slice;
-use crate::filter::{PackedFilter, Values, spread};
+use crate::filter::{CoefficientRow, PackedFilter, Values, spread};
 use crate::isa;
 use crate::num;
 use crate::params::AccumulatorSpec;
@@ -90,19 +90,28 @@ impl Weights {
     }
 
     pub fn of(mac: &AccumulatorSpec, rows: usize, taps: usize, values: &Values) -> Weights {
-        let (blocks, segments) = (rows.div_ceil(HEIGHT), taps.div_ceil(SEGMENT));
         let reading = Reading::new(mac);
-        let mut new = Weights {
-            mac: *mac,
-            plain: values.each_value().all(|x| reading.decode(x.to_f32()) == x.to_f32()),
-            packed: PackedFilter::of(values, rows, taps, HEIGHT),
-            dropping: vec![0; blocks * taps],
-            norms: vec![0.0; blocks * segments],
-        };
+        let plain = reading.keeps_finite() && values.is_finite()
+            || values.each_value().all(|x| reading.decode(num::widen(x)) == num::widen(x));
+        Weights::bounded(mac, PackedFilter::of(values, rows, taps, HEIGHT), plain)
+    }
+
+    /// As [`Weights::of`], from rows where they lie.
+    pub fn of_rows(mac: &AccumulatorSpec, rows: &[CoefficientRow], taps: usize) -> Weights {
+        let packed = PackedFilter::of_rows(rows, taps, HEIGHT);
+        let plain = Reading::new(mac).keeps_finite() && packed.is_finite();
+        Weights::bounded(mac, packed, plain)
+    }
+
+    fn bounded(mac: &AccumulatorSpec, packed: PackedFilter, plain: bool) -> Weights {
+        let (rows, taps) = (packed.channels(), packed.taps());
+        let (blocks, segments) = (rows.div_ceil(HEIGHT), taps.div_ceil(SEGMENT));
+        let (dropping, norms) = (vec![0; blocks * taps], vec![0.0; blocks * segments]);
+        let mut new = Weights { mac: *mac, packed, plain, dropping, norms };
         if rows * taps == 0 {
             return new;
         }
-        let packed = &new.packed;
+        let (packed, reading) = (&new.packed, Reading::new(mac));
         let share = if rows * taps < PARALLEL_THRESHOLD / 8 { blocks } else { 1 };
         let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
         parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {

@@ -196,6 +196,7 @@ impl PackedFilter {
             match (rows.len(), rows.iter().all(|row| row.stride == 1)) {
                 (6, true) => interleave_from::<6>(rows, taps, panel),
                 (8, true) => interleave_from::<8>(rows, taps, panel),
+                (12, true) => interleave_from::<12>(rows, taps, panel),
                 (16, true) => interleave_from::<16>(rows, taps, panel),
                 (count, _) => {
                     for (i, row) in rows.iter().enumerate() {
@@ -206,6 +207,14 @@ impl PackedFilter {
             }
         }
         PackedFilter { store: Store::Halves(kept), channels, taps, height }
+    }
+
+    /// Returns true if they are fp16 numbers, all of them finite.
+    pub fn is_finite(&self) -> bool {
+        match &self.store {
+            Store::Halves(halves) => halves.iter().fold(0, |most, x| (x.to_bits() & 0x7fff).max(most)) < 0x7c00,
+            _ => false,
+        }
     }
 
     /// Repacks the coefficients into panels of another height.
@@ -361,6 +370,7 @@ fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
         1 => to.copy_from_slice(rows),
         6 => interleave::<6>(rows, taps, to),
         8 => interleave::<8>(rows, taps, to),
+        12 => interleave::<12>(rows, taps, to),
         16 => interleave::<16>(rows, taps, to),
         _ => {
             for (i, row) in rows.chunks_exact(taps.max(1)).enumerate() {

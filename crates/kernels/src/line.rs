@@ -2,7 +2,7 @@
 
 use crate::host::Rows;
 use crate::num;
-use crate::num::elementwise::{admit_row, settle};
+use crate::num::elementwise::admit_row;
 use crate::num::wide::{Exact, Wide};
 use crate::params::{Rounding, Ties};
 use crate::simd;
@@ -30,9 +30,13 @@ pub trait Line: Wide {
     fn end(sum: Self::Sum) -> Self;
 }
 
+/// Operands through a ReLU: none of them is NaN.
 #[inline(always)]
-fn relu_row(row: &mut [f32]) {
-    row.iter_mut().for_each(|x| *x = x.max(0.0));
+pub fn relu_row(row: &mut [f32]) {
+    row.iter_mut().for_each(
+        #[inline(always)]
+        |x| *x = x.max(0.0),
+    );
 }
 
 impl Line for f32 {
@@ -109,63 +113,59 @@ impl Line for Exact {
     }
 }
 
-/// Numbers of a row that are looked at together: all usual, or each by itself.
+/// Numbers of a row that are converted together.
 pub const STRETCH: usize = 128;
-/// Bits of a 64-bit number that fp16 has no digits for.
-const BELOW: u32 = 42;
-/// What the exponents' zeros differ by, as a factor: 2^-1008.
-const SCALE: f64 = f64::from_bits(15 << 52);
-/// The least normal and the largest finite number of fp16.
-const LEAST: f64 = 1.0 / (1 << 14) as f64;
-const LARGEST: f64 = 65504.0;
+/// Digits of a 64-bit number that fp32 has no space for.
+const BELOW_FP32: u64 = (1 << 29) - 1;
+/// Larger numbers are infinite in fp16; fp32 has all up to here.
+const BEYOND: f64 = 1e30;
 
-/// As [`settle`], of a row.
+/// As [`settle`](num::elementwise::settle), of a row: numbers go through fp32, where a sticky bit stands for the digits that it has no
+/// space for, so that they are rounded once.
 #[inline(always)]
 fn settle_wide(planar: &Rounding, row: &[Exact], to: &mut [f16]) {
     match planar.ties {
+        // The sticky bit is set in any case: nothing is halfway then.
         Ties::Away => settle_with(
-            planar,
             row,
             to,
             #[inline(always)]
-            |_| 1 << (BELOW - 1),
+            |_| BELOW_FP32 + 1,
         ),
         Ties::Even => settle_with(
-            planar,
             row,
             to,
             #[inline(always)]
-            |bits| (1 << (BELOW - 1)) - 1 + (bits >> BELOW & 1),
+            |bits| ((bits & BELOW_FP32) + BELOW_FP32) & (BELOW_FP32 + 1),
         ),
     }
 }
 
-/// `carry` is added to the digits of usual numbers before those below fp16's are cut off.
+/// `sticky` is the last digit of fp32, or zero, for a number's bits.
 #[inline(always)]
-fn settle_with(planar: &Rounding, row: &[Exact], to: &mut [f16], carry: impl Fn(u64) -> u64) {
+fn settle_with(row: &[Exact], to: &mut [f16], sticky: impl Fn(u64) -> u64) {
+    let mut narrow = [0.0f32; STRETCH];
     for (to, row) in to.chunks_mut(STRETCH).zip(row.chunks(STRETCH)) {
-        let (most, least) = row.iter().fold((0, u64::MAX), |(most, least), x| {
-            let magnitude = x.get().to_bits() & !(1 << 63);
-            (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
-        });
-        // Zeros, and what lies among fp16's normal numbers.
-        let usual = most <= LARGEST.to_bits() && least >= LEAST.to_bits() - 1;
-        let pairs = to.iter_mut().zip(row);
-        if usual {
-            pairs.for_each(|(to, x)| {
-                let bits = (x.get() * SCALE).to_bits();
-                let rounded = (bits + carry(bits)) >> BELOW & 0x7fff;
-                *to = f16::from_bits((rounded | bits >> 48 & 0x8000) as u16);
-            });
-        } else {
-            pairs.for_each(|(to, x)| *to = settle(planar, x.get()));
+        let narrow = &mut narrow[..row.len()];
+        for (narrow, x) in narrow.iter_mut().zip(row) {
+            let x = x.get();
+            let x = if x > BEYOND { BEYOND } else { x };
+            let x = if x < -BEYOND { -BEYOND } else { x };
+            let bits = x.to_bits();
+            *narrow = f64::from_bits(bits & !BELOW_FP32 | sticky(bits)) as f32;
         }
+        num::round_row(narrow, to);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::num::elementwise::settle;
+
+    /// The least normal and the largest finite number of fp16.
+    const LEAST: f64 = 1.0 / (1 << 14) as f64;
+    const LARGEST: f64 = 65504.0;
 
     /// Every number, every halfway point, and their neighbours: in rows that are all usual, and in others.
     #[test]

@@ -1,11 +1,15 @@
-//! Chains of elementwise stages in fp32, executed block by block: the result of a stage is rounded to fp16, as it would be in memory,
-//! and read by later stages from cache.
+//! Chains of elementwise stages, executed block by block: the result of a stage is rounded to fp16 by the rules of its number model, as
+//! it would be in memory, and read by later stages from cache.
 
+use crate::binary::BinaryRows;
 use crate::cost;
 use crate::elementwise::BLOCK;
-use crate::epilogue::{Activation, Epilogue};
+use crate::epilogue::{Activation, Epilogue, ExactEpilogue};
 use crate::host::Rows;
-use crate::line::Line;
+use crate::line::{Line, relu_row};
+use crate::num::elementwise::admit_row;
+use crate::num::wide::{Exact, Wide};
+use crate::params::Rounding;
 use crate::reduce::{ElementwiseEpilogue, Operation, prepare};
 use crate::rows::Operand;
 use crate::simd;
@@ -46,19 +50,40 @@ pub enum MapKind {
     /// Bias, scale and activation of one source.
     Activate { bias: f32, scale: f32, activation: Activation },
     /// One source alone, two combined, or one with an addend (second source) and a factor (third).
-    Combine(Box<Combination>),
+    Combine(Box<Combination<f32>>),
+    /// Epilogue of an exact model for one source.
+    Convert(ExactEpilogue),
+    /// As `Combine`, in an exact model.
+    CombineExactly(Box<ExactCombination>),
 }
 
 /// An elementwise operation with its prologue and epilogue.
-pub struct Combination {
+pub struct Combination<N> {
     /// Factor of the first source, and true if its absolute value is taken then.
-    pub pre: Option<(f32, bool)>,
-    pub operation: Operation<f32>,
-    pub ending: ElementwiseEpilogue<f32>,
+    pub pre: Option<(N, bool)>,
+    pub operation: Operation<N>,
+    pub ending: ElementwiseEpilogue<N>,
 }
 
-impl Clone for Combination {
-    fn clone(&self) -> Combination {
+/// An elementwise operation of an exact model.
+#[derive(Clone)]
+pub struct ExactCombination {
+    pub rules: &'static Rounding,
+    pub of: Combination<Exact>,
+    /// The same in fp32, if that gives the same bits: a sum, product, maximum or minimum without factors and bias.
+    pub narrow: Option<Combination<f32>>,
+}
+
+impl Combination<f32> {
+    /// Returns true if it is the operation alone, and maybe a ReLU behind it.
+    pub fn is_plain(&self) -> bool {
+        let Operation { first, sign, .. } = self.operation;
+        self.pre.is_none() && [first, sign] == [1.0; 2] && self.ending.plain && self.ending.function.is_none()
+    }
+}
+
+impl<N: Wide> Clone for Combination<N> {
+    fn clone(&self) -> Combination<N> {
         let Operation { op, first, sign } = self.operation;
         let ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu } = self.ending;
         Combination {
@@ -83,6 +108,7 @@ pub struct Buffers {
     wide: Vec<f32>,
     a: Vec<f32>,
     b: Vec<f32>,
+    exact: [Vec<Exact>; 2],
     gathered: Vec<f16>,
     values: Vec<f16>,
 }
@@ -119,8 +145,11 @@ impl WithSimd for Job<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { of, columns, share, buffers } = self;
         let most = BLOCK.max(columns);
-        let Buffers { wide, a, b, gathered, values } = buffers;
+        let Buffers { wide, a, b, exact: [exact_a, exact_b], gathered, values } = buffers;
+        let in_exact = of.stages.iter().any(MapStage::is_in_exact);
+        let exact_elements = if in_exact { most } else { 0 };
         let mut at = At {
+            exact: [scratch_slice(exact_a, exact_elements), scratch_slice(exact_b, exact_elements)],
             wide: scratch_slice(wide, most),
             a: scratch_slice(a, most),
             b: scratch_slice(b, most),
@@ -165,17 +194,34 @@ struct At<'a> {
     wide: &'a mut [f32],
     a: &'a mut [f32],
     b: &'a mut [f32],
+    /// Empty unless a stage computes in these.
+    exact: [&'a mut [Exact]; 2],
     gathered: &'a mut [f16],
 }
 
+impl MapStage {
+    /// Returns true if it computes in numbers that hold every value of an exact model.
+    fn is_in_exact(&self) -> bool {
+        matches!(&self.kind, MapKind::CombineExactly(of) if of.narrow.is_none())
+    }
+}
+
 impl Sources<'_> {
-    /// Reads the block of a source, widened to fp32, into `to`.
+    /// Reads the block of a source, widened, into `to`.
     #[inline(always)]
-    fn read<S: Simd>(&self, simd: S, input: MapInput, relu: bool, [wide, to]: [&mut [f32]; 2], gathered: &mut [f16]) {
+    fn read<S: Simd, N: Line>(
+        &self,
+        simd: S,
+        input: MapInput,
+        relu: bool,
+        wide: &mut [f32],
+        to: &mut [N],
+        gathered: &mut [f16],
+    ) {
         let n = self.block.elements();
         if self.block.columns < SHORT {
             let from = self.gather(input, gathered);
-            return f32::admit_rows(simd, from, Rows::one(n), relu, wide, &mut to[..n]);
+            return N::admit_rows(simd, from, Rows::one(n), relu, wide, &mut to[..n]);
         }
         let (from, from_stride) = match input {
             MapInput::Value(at) => (&self.values[at * self.most..], self.block.columns),
@@ -192,7 +238,56 @@ impl Sources<'_> {
             MapInput::Value(_) => Rows::one(n),
             MapInput::Operand(_) => Rows { count: self.block.count, columns, from_stride, to_stride: columns },
         };
-        f32::admit_rows(simd, from, rows, relu, wide, &mut to[..n]);
+        N::admit_rows(simd, from, rows, relu, wide, &mut to[..n]);
+    }
+
+    /// Rows of a source in fp16 and their distance; `None` if one element is broadcast to a row.
+    #[inline(always)]
+    fn rows(&self, input: MapInput) -> Option<(&[f16], usize)> {
+        match input {
+            MapInput::Value(at) => Some((&self.values[at * self.most..], self.block.columns)),
+            MapInput::Operand(at) => match self.of.operands[at] {
+                Some((_, true)) => None,
+                Some((source, false)) => Some(self.block.of_source(source)),
+                None => Some((self.to, self.block.stored().to_stride)),
+            },
+        }
+    }
+
+    /// A sum or product of two sources without factors, bias and function, in registers. False, and nothing is done, for anything else.
+    #[inline(always)]
+    fn combine<S: Simd>(
+        &self,
+        simd: S,
+        stage: &MapStage,
+        of: &Combination<f32>,
+        rules: Option<&Rounding>,
+        gathered: &mut [f16],
+        to: &mut [f16],
+    ) -> bool {
+        let &[one, other] = stage.inputs.as_slice() else { return false };
+        let Block { count, columns, .. } = self.block;
+        if !of.is_plain() || stage.relus != [false; 2] || columns < SHORT {
+            return false;
+        }
+        // The row that is broadcast is the second one, if any.
+        let (one, other, is_second) = match self.rows(one) {
+            Some(_) => (one, other, false),
+            None => (other, one, true),
+        };
+        let Some(one) = self.rows(one) else { return false };
+        let other = match self.rows(other) {
+            Some(rows) => rows,
+            None => (self.gather(other, gathered), columns),
+        };
+        let rows = Rows { count, columns, from_stride: 0, to_stride: columns };
+        BinaryRows { one, other: Some(other), is_second, rows }.combine(
+            simd,
+            of.operation.op,
+            of.ending.relu,
+            rules,
+            to,
+        )
     }
 
     /// The block of a source in fp16, without gaps; gathered into `to` if it has any.
@@ -228,99 +323,120 @@ impl Sources<'_> {
 impl At<'_> {
     #[inline(always)]
     fn stage<S: Simd>(&mut self, simd: S, stage: &MapStage, sources: &Sources, left: &mut [f16]) {
-        let [relu, relus] = stage.relus;
-        let n = left.len();
+        let rows = Rows::one(left.len());
+        let At { wide, a, b, exact: [exact_a, exact_b], gathered } = self;
         match &stage.kind {
             MapKind::Activate { bias, scale, activation } => {
-                let from = sources.gather(stage.inputs[0], self.gathered);
+                let from = sources.gather(stage.inputs[0], gathered);
                 let finish = Epilogue { bias: *bias, scale: *scale, activation };
-                finish.copy(simd, from, &mut self.wide[..n], left);
+                finish.copy(simd, from, &mut wide[..left.len()], left);
             }
             MapKind::Combine(of) => {
-                sources.read(simd, stage.inputs[0], relu, [&mut *self.wide, &mut *self.a], self.gathered);
-                let a = &mut self.a[..n];
-                if let Some((pre, abs)) = of.pre {
-                    prepare(a, pre, abs);
+                if sources.combine(simd, stage, of, None, gathered, left) {
+                    return;
                 }
-                match *stage.inputs {
-                    [_, second] => {
-                        sources.read(simd, second, relus, [&mut *self.wide, &mut *self.b], self.gathered);
-                        of.operation.rows(a, &self.b[..n]);
-                    }
-                    [_, addend, factor] => {
-                        sources.read(simd, addend, relus, [&mut *self.wide, &mut *self.b], self.gathered);
-                        let sign = of.operation.sign;
-                        a.iter_mut().zip(&*self.b).for_each(|(x, addend)| *x += sign * addend);
-                        sources.read(simd, factor, relus, [&mut *self.wide, &mut *self.b], self.gathered);
-                        a.iter_mut().zip(&*self.b).for_each(|(x, factor)| *x *= factor);
-                    }
-                    _ => {}
+                let space = Space { wide, gathered };
+                let row = combined(simd, Admitted, (stage, of), sources, [a, b], space);
+                simd::round_rows(simd, row, left, rows);
+            }
+            MapKind::Convert(exactly) => {
+                left.copy_from_slice(sources.gather(stage.inputs[0], gathered));
+                exactly.row(simd, left);
+            }
+            MapKind::CombineExactly(of) => {
+                if let Some(narrow) = &of.narrow
+                    && sources.combine(simd, stage, narrow, Some(of.rules), gathered, left)
+                {
+                    return;
                 }
-                of.ending.apply(a);
-                simd::round_rows(simd, a, left, Rows::one(n));
+                let space = Space { wide, gathered };
+                if let Some(narrow) = &of.narrow {
+                    let row = combined(simd, ExactInFp32, (stage, narrow), sources, [a, b], space);
+                    simd::settle_rows(simd, of.rules, row, left, rows);
+                } else {
+                    let row = combined(simd, Admitted, (stage, &of.of), sources, [exact_a, exact_b], space);
+                    Exact::settle_line(Some(of.rules), row, left);
+                }
             }
         }
     }
+}
+
+/// How operands of a stage are read.
+trait Reader<N> {
+    /// Reads the block of a source, through a ReLU if one is set.
+    fn read<S: Simd>(simd: S, sources: &Sources, input: MapInput, relu: bool, to: &mut [N], space: &mut Space);
+}
+
+/// By the rules of their numbers.
+struct Admitted;
+
+impl<N: Line> Reader<N> for Admitted {
+    #[inline(always)]
+    fn read<S: Simd>(simd: S, sources: &Sources, input: MapInput, relu: bool, to: &mut [N], space: &mut Space) {
+        sources.read(simd, input, relu, space.wide, to, space.gathered);
+    }
+}
+
+/// By the rules of the exact models, in fp32.
+struct ExactInFp32;
+
+impl Reader<f32> for ExactInFp32 {
+    #[inline(always)]
+    fn read<S: Simd>(simd: S, sources: &Sources, input: MapInput, relu: bool, to: &mut [f32], space: &mut Space) {
+        sources.read(simd, input, false, space.wide, to, space.gathered);
+        let row = &mut to[..sources.block.elements()];
+        admit_row(row);
+        if relu {
+            relu_row(row);
+        }
+    }
+}
+
+/// Scratch memory for operands.
+struct Space<'a> {
+    wide: &'a mut [f32],
+    gathered: &'a mut [f16],
+}
+
+/// Result of a stage before it is rounded, in the first of two buffers.
+#[inline(always)]
+fn combined<'a, S: Simd, N: Line, R: Reader<N>>(
+    simd: S,
+    _: R,
+    (stage, of): (&MapStage, &Combination<N>),
+    sources: &Sources,
+    [a, b]: [&'a mut [N]; 2],
+    mut space: Space,
+) -> &'a mut [N] {
+    let n = sources.block.elements();
+    let [relu, relus] = stage.relus;
+    R::read(simd, sources, stage.inputs[0], relu, a, &mut space);
+    let a = &mut a[..n];
+    if let Some((pre, abs)) = of.pre {
+        prepare(a, pre, abs);
+    }
+    match *stage.inputs {
+        [_, second] => {
+            R::read(simd, sources, second, relus, b, &mut space);
+            of.operation.rows(a, &b[..n]);
+        }
+        [_, addend, factor] => {
+            R::read(simd, sources, addend, relus, b, &mut space);
+            let sign = of.operation.sign;
+            for (x, addend) in a.iter_mut().zip(&*b) {
+                *x = x.add(sign.mul(*addend));
+            }
+            R::read(simd, sources, factor, relus, b, &mut space);
+            for (x, factor) in a.iter_mut().zip(&*b) {
+                *x = x.mul(*factor);
+            }
+        }
+        _ => {}
+    }
+    of.ending.apply(a);
+    a
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::num;
-    use crate::params::BinaryOp;
-    use crate::workers::arches;
-
-    fn combine(op: BinaryOp, inputs: &[MapInput], relu: bool) -> MapStage {
-        let operation = Operation { op, first: 1.0, sign: 1.0 };
-        let ending = ElementwiseEpilogue { relu, ..ElementwiseEpilogue::nothing() };
-        let kind = MapKind::Combine(Box::new(Combination { pre: None, operation, ending }));
-        MapStage { inputs: inputs.to_vec(), relus: [false; 2], kind }
-    }
-
-    /// `relu((x + s) * f) * x + y`, each step rounded, from rows with gaps, repeated ones, and in place.
-    #[test]
-    fn stages_round_what_they_leave() {
-        // Long rows, short ones, and rows of one element.
-        for (h, w) in [(5, 37), (37, 5), (185, 1)] {
-            stages_at(Extents { g: 1, c: 3, h, w });
-        }
-    }
-
-    fn stages_at(ext: Extents) {
-        use MapInput::{Operand, Value};
-        let (rows, gap) = (ext.w, ext.w + 13);
-        let (strides, gaps) = ([0, 185, rows], [0, ext.h * gap, gap]);
-        let numbers = |n: usize, by: usize| (0..n).map(|i| f16::from_f32((i * by % 211) as f32 / 31.0 - 3.0)).collect();
-        let [x, y, pairs]: [Vec<f16>; 3] = [numbers(3 * ext.h * gap, 7), numbers(3 * 185, 11), numbers(6, 5)];
-        let table: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 1)).collect();
-        let table = Activation::Table(std::sync::Arc::new(crate::table::Table::of(table, None)));
-        let stages = [
-            combine(BinaryOp::Add, &[Operand(0), Operand(1), Operand(2)], true),
-            combine(BinaryOp::Mul, &[Value(0), Operand(0)], false),
-            MapStage {
-                inputs: vec![Value(1)],
-                relus: [false; 2],
-                kind: MapKind::Activate { bias: 0.5, scale: 2.0, activation: table },
-            },
-            combine(BinaryOp::Add, &[Value(2), Operand(3)], false),
-        ];
-        let mut wanted = y.clone();
-        for (i, to) in wanted.iter_mut().enumerate() {
-            let (c, h, w) = (i / 185, i / rows % ext.h, i % rows);
-            let (x, s, f) = (x[c * ext.h * gap + h * gap + w].to_f32(), pairs[c].to_f32(), pairs[3 + c].to_f32());
-            let a = num::round(((x + s) * f).max(0.0)).to_f32();
-            let b = num::round(a * x).to_f32();
-            let c = f16::from_bits(num::round((b + 0.5) * 2.0).to_bits() ^ 1).to_f32();
-            *to = num::round(c + to.to_f32());
-        }
-        for arch in arches() {
-            let mut found = y.clone();
-            let pair = |row: usize| TensorView { data: &pairs[3 * row..], strides: [0, 1, 0] };
-            let from = TensorView { data: &x, strides: gaps };
-            let operands = [Some((from, false)), Some((pair(0), true)), Some((pair(1), true)), None];
-            map(&Workers::used(arch), Map { stages: &stages, operands: &operands }, &mut found, ext, strides);
-            let bits = |of: &[f16]| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&found), bits(&wanted));
-        }
-    }
-}
+mod tests;

@@ -44,20 +44,6 @@ pub fn round_row(from: &[f32], to: &mut [f16]) {
     if from.len() >= LEAST_ROW && round_halves(from, to, Rows::one(from.len())) {
         return;
     }
-    // Half a digit less one, and one more where the digit is odd: nearest even.
-    round_row_with(
-        from,
-        to,
-        #[inline(always)]
-        |bits| 0xfff + (bits >> 13 & 1),
-        #[inline(always)]
-        |x| f16::from_bits(round_bits(x.to_bits())),
-    );
-}
-
-/// `carry` is added to the digits of usual numbers before the last 13 are cut off; `other` rounds the rest.
-#[inline(always)]
-fn round_row_with(from: &[f32], to: &mut [f16], carry: impl Fn(u32) -> u32, other: impl Fn(f32) -> f16) {
     for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
         let (most, least) = from.iter().fold((0, u32::MAX), |(most, least), x| {
             let magnitude = x.to_bits() & !(1 << 31);
@@ -69,11 +55,12 @@ fn round_row_with(from: &[f32], to: &mut [f16], carry: impl Fn(u32) -> u32, othe
         if usual {
             pairs.for_each(|(to, from)| {
                 let bits = (from / SCALE).to_bits();
-                let rounded = (bits + carry(bits)) >> 13 & 0x7fff;
+                // Half a digit less one, and one more where the digit is odd: nearest even.
+                let rounded = (bits + 0xfff + (bits >> 13 & 1)) >> 13 & 0x7fff;
                 *to = f16::from_bits((rounded | bits >> 16 & 0x8000) as u16);
             });
         } else {
-            pairs.for_each(|(to, from)| *to = other(*from));
+            pairs.for_each(|(to, from)| *to = f16::from_bits(round_bits(from.to_bits())));
         }
     }
 }

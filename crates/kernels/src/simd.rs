@@ -4,6 +4,7 @@
 
 use crate::host::{self, Rows, longest};
 use crate::num;
+use crate::params::Ties;
 use bytemuck::cast;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
@@ -206,6 +207,47 @@ impl<S: Simd> LaneMap<S> for () {
     }
 }
 
+/// Operands of the exact models: NaN is plus infinity.
+#[derive(Clone, Copy)]
+pub struct Admit;
+
+impl<S: Simd> LaneMap<S> for Admit {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        simd.select_f32s(simd.equal_f32s(x, x), x, simd.splat_f32s(f32::INFINITY))
+    }
+}
+
+/// Results of the exact models before they are rounded to nearest even: a number without a value is plus zero, no zero has a sign, and
+/// none is halfway between two fp16 numbers if ties go away from zero ([`num::elementwise::away_from_ties`]).
+#[derive(Clone, Copy)]
+pub struct Settle {
+    relu: bool,
+    away: bool,
+}
+
+impl Settle {
+    /// By the rules of a model, through a ReLU where there is one.
+    #[inline(always)]
+    pub fn by(rules: &crate::params::Rounding, relu: bool) -> Settle {
+        Settle { relu, away: rules.ties == Ties::Away }
+    }
+}
+
+impl<S: Simd> LaneMap<S> for Settle {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        let zero = simd.splat_f32s(0.0);
+        let x = simd.select_f32s(simd.equal_f32s(x, x), simd.add_f32s(x, zero), zero);
+        let x = if self.relu { simd.max_f32s(x, zero) } else { x };
+        if !self.away {
+            return x;
+        }
+        let x = simd.max_f32s(simd.min_f32s(x, simd.splat_f32s(f32::MAX)), simd.splat_f32s(f32::MIN));
+        simd.transmute_f32s_u32s(simd.or_u32s(simd.transmute_u32s_f32s(x), simd.splat_u32s(1)))
+    }
+}
+
 /// As [`num::round_rows`].
 #[inline(always)]
 pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
@@ -229,6 +271,12 @@ pub fn finish_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &mut [f32], 
         prepare(simd, before, &mut from[row * rows.from_stride..][..rows.columns]);
     }
     num::round_rows(from, to, rows);
+}
+
+/// Rounds results of an exact model's sums and products of two, as [`num::elementwise::settle_row`] does. `from` may be used up.
+#[inline(always)]
+pub fn settle_rows<S: Simd>(simd: S, rules: &crate::params::Rounding, from: &mut [f32], to: &mut [f16], rows: Rows) {
+    finish_rows(simd, Settle::by(rules, false), from, to, rows);
 }
 
 /// As [`finish_rows`], of numbers that stay as they are.

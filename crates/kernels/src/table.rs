@@ -24,7 +24,16 @@ const PATTERNS: usize = 1 << 16;
 impl Table {
     /// A table of values by bit pattern, which has one for each, and the curve that they may come from.
     pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Table {
-        let pieces = curve.filter(|_| values.len() == PATTERNS).map(Pieces::of);
+        Table::with(values, curve.map(|curve| Pieces::of(curve, false)))
+    }
+
+    /// As [`Table::of`], of values that are rounded with ties away from zero; NaN is read as plus infinity, and zero has no sign.
+    pub fn away(values: Vec<f16>, curve: Option<&Curve>) -> Table {
+        Table::with(values, curve.map(|curve| Pieces::of(curve, true)))
+    }
+
+    fn with(values: Vec<f16>, pieces: Option<Pieces>) -> Table {
+        let pieces = pieces.filter(|_| values.len() == PATTERNS);
         let pieces = pieces.filter(|pieces| isa::arch().dispatch(Agrees { pieces, values: &values })).map(Box::new);
         Table { values: values.into(), pieces }
     }

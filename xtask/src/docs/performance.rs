@@ -6,8 +6,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Kinds of series, in the order of columns: as data call them, as readers do, and their colour in plots.
-const KINDS: [(&str, &str, &str); 3] =
-    [("fast", "`fast`", "#1f77b4"), ("exact", "`exact`", "#d95f02"), ("onnx", "ONNX Runtime", "#888888")];
+const KINDS: [(&str, &str, &str); 4] = [
+    ("fast", "`fast`", "#1f77b4"),
+    ("exact", "`exact`", "#d95f02"),
+    ("onnx", "ONNX Runtime", "#888888"),
+    ("openvino", "OpenVINO", "#2ca02c"),
+];
+/// The kinds that others are compared with, the faster one where both are measured.
+const RIVALS: std::ops::Range<usize> = 2..4;
+
+/// Times of a case, by kind.
+type Row = [Option<Times>; KINDS.len()];
 
 /// Times of one kind, in milliseconds.
 struct Times {
@@ -26,13 +35,27 @@ struct Host {
     /// Commits, days and loads of the series.
     made: String,
     /// Times by case and kind.
-    cases: BTreeMap<String, [Option<Times>; 3]>,
+    cases: BTreeMap<String, Row>,
 }
 
 /// Three significant digits.
 fn digits(ms: f64) -> String {
     let places = (2 - ms.abs().log10().floor() as i32).clamp(0, 6) as usize;
     format!("{ms:.places$}")
+}
+
+/// Median and worst ratios, where there are enough of them.
+fn summary(ratios: [Vec<f64>; 2]) -> String {
+    const FEW: usize = 10;
+    let mut out = String::new();
+    for (mut of, kind) in ratios.into_iter().zip(KINDS) {
+        of.sort_by(f64::total_cmp);
+        if let (Some(worst), true) = (of.last(), of.len() >= FEW) {
+            let median = (of[(of.len() - 1) / 2] + of[of.len() / 2]) / 2.0;
+            let _ = write!(out, "\n{}: median ratio {median:.2}, worst {worst:.2}.\n", kind.1);
+        }
+    }
+    out
 }
 
 /// Tables of every host, and for each its plot: path and text.
@@ -69,14 +92,15 @@ impl Host {
     fn read(name: &str, text: &str) -> Option<Host> {
         let data: Value = serde_json::from_str(text).ok()?;
         let of = &data["host"];
+        let set = data["set"].as_str().map(|set| format!("{set}: ")).unwrap_or_default();
         let title = format!(
-            "{}, {}, {} cores, {}",
+            "{set}{}, {}, {} cores, {}",
             of["processor"].as_str()?,
             of["instruction_set"].as_str()?,
             of["cores"].as_u64()?,
             of["system"].as_str()?
         );
-        let mut cases: BTreeMap<String, [Option<Times>; 3]> = BTreeMap::new();
+        let mut cases: BTreeMap<String, Row> = BTreeMap::new();
         let mut made: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for series in data["series"].as_array()? {
             let kind = KINDS.iter().position(|kind| series["kind"] == kind.0)?;
@@ -93,34 +117,44 @@ impl Host {
         Some(Host { name: name.into(), title, made, cases })
     }
 
-    /// Median, quartiles and the ratio to ONNX Runtime, of medians and of the least times, where both were measured in turn.
+    /// Kinds that were measured, by index.
+    fn kinds(&self) -> Vec<usize> {
+        (0..KINDS.len())
+            .filter(|&kind| kind < RIVALS.end - 1 || self.cases.values().any(|of| of[kind].is_some()))
+            .collect()
+    }
+
+    /// Median, quartiles and the ratio to the faster rival, of medians and of the least times, where both were measured in turn.
     fn table(&self) -> String {
         let mut out = format!(
-            "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| package |",
+            "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| case |",
             self.title, self.made, self.title, self.name
         );
-        KINDS.iter().for_each(|kind| _ = write!(out, " {}, ms |", kind.1));
-        out += " `fast`, ratio | `exact`, ratio | runs |\n|---|---|---|---|---|---|---|\n";
+        let kinds = self.kinds();
+        kinds.iter().for_each(|&kind| _ = write!(out, " {}, ms |", KINDS[kind].1));
+        out += " `fast`, ratio | `exact`, ratio | runs |\n|---|";
+        out += &"---|".repeat(kinds.len() + 3);
+        out.push('\n');
+        let mut ratios = [Vec::new(), Vec::new()];
         for (case, times) in &self.cases {
             let _ = write!(out, "| {case} |");
-            for of in times {
+            for of in kinds.iter().map(|&kind| &times[kind]) {
                 let cell = of.as_ref().map(|t| {
                     format!("{} ({} to {})", digits(t.median), digits(t.lower_quartile), digits(t.upper_quartile))
                 });
                 let _ = write!(out, " {} |", cell.unwrap_or_default());
             }
-            let [fast, exact, onnx] = times;
-            for of in [fast, exact] {
-                let ratio = of
-                    .as_ref()
-                    .zip(onnx.as_ref())
-                    .map(|(t, base)| format!("{:.2} ({:.2})", t.median / base.median, t.least / base.least));
-                let _ = write!(out, " {} |", ratio.unwrap_or_default());
+            let base = times[RIVALS].iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median));
+            for (of, ratios) in times.iter().zip(&mut ratios) {
+                let ratio = of.as_ref().zip(base).map(|(t, base)| [t.median / base.median, t.least / base.least]);
+                ratios.extend(ratio.map(|[median, _]| median));
+                let cell = ratio.map(|[median, least]| format!("{median:.2} ({least:.2})"));
+                let _ = write!(out, " {} |", cell.unwrap_or_default());
             }
             let runs = times.iter().flatten().map(|t| t.runs).max().unwrap_or(0);
             let _ = writeln!(out, " {runs} |");
         }
-        out
+        out + &summary(ratios)
     }
 
     /// Medians and quartiles on a logarithmic axis, a row for each case.
@@ -140,7 +174,7 @@ impl Host {
             bottom + 45.0,
             self.title
         );
-        for (i, kind) in KINDS.iter().enumerate() {
+        for (i, kind) in self.kinds().into_iter().map(|kind| &KINDS[kind]).enumerate() {
             let at = LEFT + 130.0 * i as f64;
             let name = kind.1.trim_matches('`');
             let _ = writeln!(

@@ -139,6 +139,26 @@ fn what_is_missing_is_found_before_a_planned_run() {
     assert_eq!(faults[0], faults[1]);
 }
 
+/// Every operation names a kernel of its registry, in every model, and one that is not the first of it says why.
+#[test]
+fn operations_name_their_kernels_and_why_not_others() {
+    let (mut rows, mut reasons) = (0, 0);
+    for net in (0..40).filter_map(Chain::draw) {
+        let Ok(program) = compile(&net, &CHIPS[0], &Options::default(), &mut ()) else { continue };
+        for model in Model::ALL {
+            let plan = Plan::new(&program, EngineOptions { model, ..EngineOptions::default() }).expect("a plan");
+            let selection = plan.selection();
+            assert!(selection.lines().all(|line| !line.contains("its unit")), "{selection}");
+            let by_rows = selection.lines().filter(|line| line.contains(": rows with prologue and epilogue"));
+            by_rows.for_each(|line| {
+                rows += 1;
+                reasons += usize::from(line.contains("(not rows of two: ") && line.contains("; pooling windows: "));
+            });
+        }
+    }
+    assert!(rows > 0 && reasons == rows, "{reasons} of {rows}");
+}
+
 /// A network of layers one after another, most of which move elements.
 struct Chain {
     draw: Draw,

@@ -39,7 +39,7 @@ impl Machine<'_> {
                 let turned = self.get(NeTranspose) == 1;
                 (neural.input, None, if turned { neural.output.transposed() } else { neural.output })
             }
-            Work::Planar => {
+            Work::Planar(_) => {
                 let (first, second) = self.planar_sources();
                 (first, second, self.planar_result())
             }

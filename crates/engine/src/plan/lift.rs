@@ -62,7 +62,7 @@ impl Step {
             Work::Neural(neural) => neural.name(),
             Work::Own(_) => "native layer",
             Work::Skipped => "skipped",
-            Work::Planar => match self.fields.get(TaskClass) {
+            Work::Planar(_) => match self.fields.get(TaskClass) {
                 class::PLANAR_TWO => "elementwise of two",
                 class::PLANAR_AFFINE => "scale and shift",
                 class::PLANAR_REDUCE | class::PLANAR_REDUCE_TWO => "reduction",

@@ -1,7 +1,5 @@
 //! Elementwise tasks as chains of stages, and pass `maps`, which fuses a chain into the only chain that reads its result. Each stage
-//! rounds as its task does; intermediate values stay in cache.
-//!
-//! For the fp32 model only: the exact models execute tasks on their units.
+//! rounds as its task does, by the rules of the number model; intermediate values stay in cache.
 
 use super::moves::{self, readers};
 use super::ops::{Kind, Move, Op};
@@ -17,7 +15,9 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, format, planar, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::copy::NanRule;
-use anemone_kernels::map::{Combination, MOST_OPERANDS, MOST_STAGES, MapInput, MapKind, MapStage};
+use anemone_kernels::map::{Combination, ExactCombination, MOST_OPERANDS, MOST_STAGES, MapInput, MapKind, MapStage};
+use anemone_kernels::num::wide::{Exact, Wide};
+use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
 
@@ -118,11 +118,38 @@ impl Map {
         fits.then(|| Map { ext: self.ext, to: self.to.clone(), sources, stages, tasks, rewired })
     }
 
+    /// Returns true if stages compute by the rules of an exact model.
+    fn is_exact(&self) -> bool {
+        self.stages.iter().any(|stage| matches!(stage.kind, MapKind::Convert(_) | MapKind::CombineExactly(_)))
+    }
+
+    /// Returns true if the kernels of its only task take longer: they compute sums and products with an element broadcast to a row in
+    /// several passes, in the exact models in fp64.
+    fn is_faster_alone(&self) -> bool {
+        let plain = |stage: &MapStage| match &stage.kind {
+            MapKind::Combine(of) => of.is_plain(),
+            MapKind::CombineExactly(of) => of.narrow.is_some(),
+            MapKind::Activate { .. } | MapKind::Convert(_) => false,
+        };
+        self.stages.iter().all(plain) && self.sources.iter().any(|source| source.axes.one_column)
+    }
+
+    /// Why the kernels of single tasks do not execute it.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.stages.len() {
+            1 if self.rewired => "a source is read where a copy took it from",
+            1 if self.is_faster_alone() => "an element is broadcast to a row",
+            1 => "it has few elements",
+            _ => "several tasks are fused",
+        }
+    }
+
     /// Operand from which the copy `of` took `source`; `None` unless that is strided with the same column stride, and the copy treats
     /// NaN as a read does.
     fn source_through(&self, source: &MapOperand, of: &Move) -> Option<MapOperand> {
         let Extents { g, c, h, w } = self.ext;
-        if g * c * h * w > MOST_TRACED || of.rule != NanRule::Quiet || of.to.0 != source.home {
+        let rule = if self.is_exact() { NanRule::Infinity } else { NanRule::Quiet };
+        if g * c * h * w > MOST_TRACED || of.rule != rule || of.to.0 != source.home {
             return None;
         }
         let [group, channel, row] = source.axes.strides;
@@ -186,7 +213,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
         let Kind::Map(map) = &op.kind else { continue };
         let elements = map.ext.g * map.ext.c * map.ext.plane();
         op.kind = match map.stages.len() {
-            1 if elements > SINGLE_STAGE_ELEMENTS && !map.rewired => Kind::Tasks(map.name()),
+            1 if elements > SINGLE_STAGE_ELEMENTS && !map.rewired && !map.is_faster_alone() => Kind::Tasks(map.name()),
             _ => Kind::Map(Box::new(map.as_ref().clone().joined())),
         };
     }
@@ -227,7 +254,7 @@ impl Map {
     pub(crate) fn name(&self) -> &'static str {
         match self.stages.as_slice() {
             [stage] => match (&stage.kind, stage.inputs.len()) {
-                (MapKind::Activate { .. }, _) => "table",
+                (MapKind::Activate { .. } | MapKind::Convert(_), _) => "table",
                 (_, 1) => "elementwise of one",
                 (_, 2) => "elementwise of two",
                 _ => "scale and shift",
@@ -238,9 +265,9 @@ impl Map {
 }
 
 impl Machine<'_> {
-    /// The task at hand as a chain of one stage; `None` for other kinds of tasks, exact models, and several depth planes.
+    /// The task at hand as a chain of one stage; `None` for other kinds of tasks, and several depth planes.
     pub(super) fn as_map(&self, step: &Step) -> Option<Map> {
-        if self.model.rounding().is_some() || self.depths() != (0..1) || self.source_depths() != (0..1) {
+        if self.depths() != (0..1) || self.source_depths() != (0..1) {
             return None;
         }
         let (ext, stage, sources) = match &step.work {
@@ -248,7 +275,7 @@ impl Machine<'_> {
             Work::Neural(neural) => {
                 (neural.output, self.activation_stage(neural)?, vec![self.first_source([false; 3])?])
             }
-            Work::Planar => self.planar_stage()?,
+            Work::Planar(_) => self.planar_stage()?,
             Work::Own(_) | Work::Skipped => return None,
         };
         let to = self.map_result(ext)?;
@@ -267,7 +294,11 @@ impl Machine<'_> {
 
     fn activation_stage(&self, neural: &Neural) -> Option<MapStage> {
         let (bias, scale, activation) = (self.added(), self.factor(), self.activates(neural)?);
-        let kind = MapKind::Activate { bias, scale, activation };
+        let kind = match self.model.rounding() {
+            None => MapKind::Activate { bias, scale, activation },
+            Some(_) if self.crop_gain_log2().is_some() => return None,
+            Some(_) => MapKind::Convert(neural.exactly.clone()?),
+        };
         Some(MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind })
     }
 
@@ -308,9 +339,21 @@ impl Machine<'_> {
         if !alike || !in_order {
             return None;
         }
-        let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
-        let pre = self.half(PePreScale);
-        let pre = (pre != 1.0 || abs).then_some((pre, abs));
+        let kind = match self.model.rounding() {
+            None => MapKind::Combine(Box::new(self.combination(inputs, abs)?)),
+            Some(rules) => {
+                let of = self.combination::<Exact>(inputs, abs)?;
+                let narrow = self.combination::<f32>(inputs, abs)?;
+                let plain = of.pre.is_none()
+                    && inputs < 3
+                    && (inputs == 1 || of.operation.op != BinaryOp::SquareOfSum)
+                    && narrow.ending.plain
+                    && self.get(PeBias) == 0
+                    && narrow.ending.function.is_none();
+                let narrow = plain.then_some(narrow);
+                MapKind::CombineExactly(Box::new(ExactCombination { rules, of, narrow }))
+            }
+        };
         let flags = |of: [anemone_facts::Field; 4]| [of[0], of[1], of[2]].map(|f| self.get(f) == 1);
         let mut sources = vec![self.first_source(flags(FIRST))?];
         match inputs {
@@ -319,8 +362,15 @@ impl Machine<'_> {
             _ => {}
         }
         let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
-        let kind = MapKind::Combine(Box::new(Combination { pre, operation, ending }));
         Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
+    }
+
+    /// What the planar task at hand makes of so many sources.
+    fn combination<N: Wide>(&self, inputs: usize, abs: bool) -> Option<Combination<N>> {
+        let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
+        let pre = self.half(PePreScale);
+        let pre = (pre != 1.0 || abs).then(|| (N::admit(pre), abs));
+        Some(Combination { pre, operation, ending })
     }
 
     /// Operands of addends and factors, stored as two rows of channels, or as two rows for each channel; `flags` say whether they are one

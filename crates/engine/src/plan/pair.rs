@@ -157,7 +157,7 @@ impl Machine<'_> {
     /// its unit.
     fn may_be_fused(&self, work: &Work) -> bool {
         let set = [InputRelu, PostScaleMode, NeTranspose].iter().any(|&field| self.get(field) != 0)
-            || matches!(work, Work::Planar) && self.get(ResultTranspose) == 1;
+            || matches!(work, Work::Planar(_)) && self.get(ResultTranspose) == 1;
         let halves = match self.get(ResType) {
             residency::L2 => self.get(OutFmt) == format::FP16,
             _ => self.get(DstMemFmt) == format::FP16 && self.size(DstInterleave) <= 1,

@@ -6,6 +6,7 @@ use crate::honours::{Treatment, treatment};
 use crate::machine::Machine;
 use crate::native::Own;
 use crate::ne::Neural;
+use crate::planar;
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::Task;
 
@@ -27,7 +28,7 @@ impl Step {
         let named = |base, enable| self.fields.get(enable) == 1 && self.fields.get(base) == u32::from(bar);
         let streams = match &self.work {
             Work::Neural(neural) => neural.reads_streams(),
-            Work::Planar => false,
+            Work::Planar(_) => false,
             Work::Own(own) => return own.names(bar),
             Work::Skipped => return false,
         };
@@ -41,7 +42,8 @@ impl Step {
 /// Work of a task, by unit.
 pub(crate) enum Work {
     Neural(Box<Neural>),
-    Planar,
+    /// Of the planar engine, with the kernel that was selected.
+    Planar(&'static planar::registry::Row),
     /// Not Apple's: a native layer in this project's own encoding.
     Own(Box<Own>),
     /// No work: the descriptor's skip bit is set.
@@ -88,7 +90,7 @@ impl Machine<'_> {
         (self.depth, self.source_depth) = (depth, depth);
         match work {
             Work::Neural(neural) => self.neural(neural),
-            Work::Planar => self.planar(),
+            Work::Planar(kernel) => self.planar(kernel),
             Work::Own(own) => self.own(own),
             Work::Skipped => Ok(()),
         }

@@ -4,7 +4,7 @@ use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
 use crate::memory::Home;
 use anemone_facts::Field;
-use anemone_kernels::copy::CopyAxis;
+use anemone_kernels::copy::{self, CopyAxis};
 use anemone_kernels::epilogue::Activation;
 use anemone_kernels::map::{MapInput, MapKind};
 use std::fmt;
@@ -17,6 +17,9 @@ pub struct PassText {
     /// Operations in order.
     pub text: String,
 }
+
+/// Kernels that do not execute an operation, and why.
+pub(super) type Rejected = Vec<(&'static str, &'static str)>;
 
 /// The list of operations.
 pub(super) fn listing(ops: &[Op], tasks: usize) -> String {
@@ -32,15 +35,19 @@ pub(super) fn listing(ops: &[Op], tasks: usize) -> String {
 }
 
 /// A line for each operation: the kernel that executes it, and why those before it in the registry do not.
-pub(super) fn selection(ops: &[Op], steps: &[Step]) -> String {
+/// `planar` has these reasons for tasks of the planar engine.
+pub(super) fn selection(ops: &[Op], steps: &[Step], planar: &[Rejected]) -> String {
     let mut text = String::new();
     for (i, op) in ops.iter().enumerate() {
         let (kernel, rejected) = match (&op.kind, steps.get(op.tasks.start)) {
-            (Kind::Move(_), _) => ("strided copy".to_string(), Vec::new()),
-            (Kind::Map(_), _) => ("stages block by block".to_string(), Vec::new()),
+            (Kind::Move(of), _) => (format!("strided copy: {}", copy::form(&of.axes)), Vec::new()),
+            (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
             (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
             (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
                 neural.selection(fields.get(Field::NeTranspose) == 1)
+            }
+            (Kind::Tasks(_), Some(Step { work: Work::Planar(kernel), .. })) => {
+                (kernel.name.to_string(), planar.get(op.tasks.start).cloned().unwrap_or_default())
             }
             (Kind::Tasks(_), _) => ("its unit".to_string(), Vec::new()),
         };
@@ -73,6 +80,11 @@ impl fmt::Display for Op {
                             format!("(x + {bias}) * {scale}, {function}")
                         }
                         MapKind::Combine(of) => format!("{:?}", of.operation.op),
+                        MapKind::Convert(_) => "exact epilogue".to_string(),
+                        MapKind::CombineExactly(of) => {
+                            let width = if of.narrow.is_some() { "fp32" } else { "fp64" };
+                            format!("exact {:?} in {width}", of.of.operation.op)
+                        }
                     };
                     write!(f, "\n    v{at} = {name} of")?;
                     for input in &stage.inputs {

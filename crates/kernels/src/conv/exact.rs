@@ -82,6 +82,8 @@ pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewM
     }
     let threads = workers.threads_for(cost::exact_products(ext.g * ext.c * ext.plane() * taps));
     let shared = threads > 1;
+    // Groups enough for all threads are not cut: each part would pack a side again.
+    let threads = if ext.g >= 2 * threads { 1 } else { threads };
     let (rows, channels) = if of.unicast {
         (ext.h, ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT))
     } else {

@@ -436,7 +436,7 @@ fn store<S: Simd>(
                 |(other, stride, next)| (&other[line * next..], stride),
             );
             let both = BinaryRows { one: (made, rows.from_stride), other, is_second: is_first, rows };
-            both.combine(simd, BinaryOp::Add, to);
+            both.combine(simd, BinaryOp::Add, false, None, to);
         },
     );
 }

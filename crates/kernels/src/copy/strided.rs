@@ -34,6 +34,17 @@ pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
     joined
 }
 
+/// What the copy of such a box is: rows, a transposition in blocks, or elements one by one. `axes` are [`normalized`].
+pub fn form(axes: &[CopyAxis]) -> &'static str {
+    let Some((inner, outer)) = axes.split_last() else { return "one element" };
+    match (inner.to, inner.from) {
+        (1, 1) => "rows",
+        (1, 0) => "elements repeated to rows",
+        (1, _) if outer.iter().any(|axis| axis.from == 1) => "blocked transposition",
+        _ => "strided elements",
+    }
+}
+
 /// Copies a box of elements. `axes` are [`normalized`]; in the result each distance is at least what the axes inside of it reach.
 pub fn strided(workers: &Workers, rule: NanRule, from: &[f16], to: &mut [f16], axes: &[CopyAxis]) {
     let elements: usize = axes.iter().map(|axis| axis.count).product();

@@ -4,6 +4,8 @@ use crate::cost;
 use crate::host::Rows;
 use crate::line::STRETCH;
 use crate::num;
+use crate::params::Curve;
+use crate::table::Table;
 use crate::num::elementwise;
 use crate::simd::{self, LaneMap};
 use crate::tensor::Tensor;
@@ -23,21 +25,21 @@ pub enum ExactEpilogue {
     /// The same, and what lies between two numbers without a sign stays.
     Clamp(f16, f16),
     /// By bit pattern.
-    Map(Arc<[f16]>),
+    Map(Arc<Table>),
 }
 
 impl ExactEpilogue {
-    /// The cheapest form that has these values, by bit pattern.
-    pub fn of(values: Vec<f16>) -> ExactEpilogue {
+    /// The cheapest form that has these values, by bit pattern. They may come from a curve and be rounded with ties away from zero.
+    pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> ExactEpilogue {
         let at = |x: f16| values[usize::from(x.to_bits())];
         let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
         let mut clamped: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        ExactEpilogue::Clamp(low, high).row(&mut clamped);
+        ExactEpilogue::Clamp(low, high).row(pulp::Scalar::new(), &mut clamped);
         let alike = clamped.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
         if alike && low.is_sign_positive() && high.is_sign_positive() {
             ExactEpilogue::Clamp(low, high)
         } else {
-            ExactEpilogue::Map(values.into())
+            ExactEpilogue::Map(Arc::new(Table::away(values, curve)))
         }
     }
 
@@ -59,7 +61,7 @@ impl ExactEpilogue {
     }
 
     #[inline(always)]
-    pub fn row(&self, row: &mut [f16]) {
+    pub fn row<S: Simd>(&self, simd: S, row: &mut [f16]) {
         match self {
             ExactEpilogue::Admit => row.iter_mut().for_each(|x| *x = elementwise::admit_half(*x)),
             ExactEpilogue::Relu => row.iter_mut().for_each(|x| {
@@ -70,7 +72,7 @@ impl ExactEpilogue {
                 let admitted = elementwise::admit_half(*x).to_bits() as i16;
                 *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
             }),
-            ExactEpilogue::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
+            ExactEpilogue::Map(table) => table.row(simd, row),
         }
     }
 }
@@ -81,7 +83,7 @@ impl ExactEpilogue {
     pub(crate) fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
         let halves = &mut halves[..sums.len()];
         simd::round_rows(simd, sums, halves, Rows::one(sums.len()));
-        self.row(halves);
+        self.row(simd, halves);
         halves
     }
 
@@ -137,12 +139,12 @@ impl WithSimd for Each<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let mut halves = [f16::ZERO; STRETCH];
         for row in self.row.chunks_mut(STRETCH) {
             let halves = &mut halves[..row.len()];
             num::round_row(row, halves);
-            self.exactly.row(halves);
+            self.exactly.row(simd, halves);
             num::widen_row(halves, row);
         }
     }

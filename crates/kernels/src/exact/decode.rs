@@ -33,6 +33,11 @@ impl Reading {
         }
     }
 
+    /// Returns true if every finite number is read as it is.
+    pub(super) fn keeps_finite(self) -> bool {
+        self.flush == 0.0
+    }
+
     /// A row, in place. Returns the largest magnitude.
     #[inline(always)]
     pub(super) fn row(self, row: &mut [f32]) -> f32 {

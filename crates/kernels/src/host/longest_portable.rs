@@ -59,6 +59,14 @@ impl Longest {
         match self.0 {}
     }
 
+    pub(crate) fn admit(self, _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn away_from_ties(self, _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
     pub(crate) fn affine(self, _: [f32; 16], _: f32, _: f32) -> [f32; 16] {
         match self.0 {}
     }
@@ -72,7 +80,7 @@ impl Longest {
 pub(crate) struct CurveVectors(Never);
 
 impl CurveVectors {
-    pub(crate) fn values(&self, _: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn values<const AWAY: bool>(&self, _: [f32; 16]) -> [f32; 16] {
         match self.0 {}
     }
 }

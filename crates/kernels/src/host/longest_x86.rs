@@ -7,7 +7,8 @@ use pulp::Simd;
 use pulp::x86::V4;
 use std::any::Any;
 use std::arch::x86_64::{
-    __m512, __m512i, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _MM_FROUND_TO_NEAREST_INT, _MM_FROUND_TO_NEG_INF,
+    __m512, __m512i, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT,
+    _MM_FROUND_TO_NEG_INF, _MM_FROUND_TO_ZERO,
 };
 
 #[derive(Clone, Copy)]
@@ -88,6 +89,22 @@ impl Longest {
         cast(self.0.avx512f._mm256_maskz_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(0xff, cast(x)))
     }
 
+    /// NaN is plus infinity, and zero has no sign.
+    #[inline(always)]
+    pub(crate) fn admit(self, x: [f32; 16]) -> [f32; 16] {
+        let avx = self.0.avx512f;
+        let nan = avx._mm512_cmp_ps_mask::<_CMP_UNORD_Q>(cast(x), cast(x));
+        cast(avx._mm512_mask_mov_ps(avx._mm512_add_ps(cast(x), splat(0.0)), nan, splat(f32::INFINITY)))
+    }
+
+    /// As [`crate::num::elementwise::away_from_ties`].
+    #[inline(always)]
+    pub(crate) fn away_from_ties(self, x: [f32; 16]) -> [f32; 16] {
+        let avx = self.0.avx512f;
+        let x = avx._mm512_max_ps(avx._mm512_min_ps(cast(x), splat(f32::MAX)), splat(f32::MIN));
+        cast(avx._mm512_or_si512(cast(x), cast([1u32; 16])))
+    }
+
     /// `(x + bias) * scale`.
     #[inline(always)]
     pub(crate) fn affine(self, x: [f32; 16], bias: f32, scale: f32) -> [f32; 16] {
@@ -147,13 +164,13 @@ pub(crate) struct CurveVectors {
 
 // Functions in place of closures: instructions are inlined only into code that is compiled for them.
 impl CurveVectors {
-    /// Values in fp32. NaN stays.
+    /// Values in fp32, with `AWAY` rounded toward zero. NaN stays.
     #[inline(always)]
-    pub(crate) fn values(&self, x: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn values<const AWAY: bool>(&self, x: [f32; 16]) -> [f32; 16] {
         let avx = self.host.avx512f;
         let sign = avx._mm512_and_si512(cast(x), self.sign);
         let x: __m512 = cast(avx._mm512_xor_si512(cast(x), sign));
-        let y = if self.is_exponential { self.exponential(x) } else { self.linear(x) };
+        let y = if self.is_exponential { self.exponential::<AWAY>(x) } else { self.linear::<AWAY>(x) };
         let low = avx._mm512_cmp_ps_mask::<_CMP_LE_OQ>(x, self.limits[0]);
         let high = avx._mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, self.limits[1]);
         let negative = avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, self.zero_below);
@@ -165,19 +182,19 @@ impl CurveVectors {
 
     /// The piece of a fraction, scaled by the whole part's power of two.
     #[inline(always)]
-    fn exponential(&self, x: __m512) -> __m512 {
+    fn exponential<const AWAY: bool>(&self, x: __m512) -> __m512 {
         let avx = self.host.avx512f;
         let whole = avx._mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(x);
         let fraction = avx._mm512_sub_ps(x, whole);
         let at = avx._mm512_cvttps_epi32(avx._mm512_mul_ps(fraction, self.knots_per_unit));
         let slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
         let intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
-        avx._mm512_scalef_ps(avx._mm512_fmadd_ps(slope, fraction, intercept), whole)
+        avx._mm512_scalef_ps(self.line::<AWAY>(slope, fraction, intercept), whole)
     }
 
     /// The piece, or the tail, of an argument.
     #[inline(always)]
-    fn linear(&self, x: __m512) -> __m512 {
+    fn linear<const AWAY: bool>(&self, x: __m512) -> __m512 {
         let avx = self.host.avx512f;
         // Knots from the origin; their sum with the origin would round small arguments.
         let t = avx._mm512_mul_ps(x, self.knots_per_unit);
@@ -192,6 +209,16 @@ impl CurveVectors {
         let intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
         let intercept = avx._mm512_mask_mov_ps(intercept, below, self.tail_intercepts[0]);
         let intercept = avx._mm512_mask_mov_ps(intercept, above, self.tail_intercepts[1]);
-        avx._mm512_fmadd_ps(slope, x, intercept)
+        self.line::<AWAY>(slope, x, intercept)
+    }
+
+    #[inline(always)]
+    fn line<const AWAY: bool>(&self, slope: __m512, x: __m512, intercept: __m512) -> __m512 {
+        let avx = self.host.avx512f;
+        if AWAY {
+            avx._mm512_fmadd_round_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(slope, x, intercept)
+        } else {
+            avx._mm512_fmadd_ps(slope, x, intercept)
+        }
     }
 }

@@ -6,11 +6,13 @@ use crate::params::{Rounding, Ties};
 use half::f16;
 
 /// An operand as the unit sees it: NaN is plus infinity.
+#[inline(always)]
 pub fn admit(x: f32) -> f32 {
     if x.is_nan() { f32::INFINITY } else { x }
 }
 
 /// As [`admit`], of an operand where it lies.
+#[inline(always)]
 pub fn admit_half(x: f16) -> f16 {
     if x.to_bits() & 0x7fff > 0x7c00 { f16::INFINITY } else { x }
 }
@@ -47,18 +49,32 @@ pub fn admit_row(row: &mut [f32]) {
 /// those of fp16: a sum that it rounds is not near a number where the second rounding turns. A zero has no sign.
 #[inline(always)]
 pub fn settle_row(planar: &Rounding, row: &mut [f32], to: &mut [f16]) {
-    row.iter_mut().for_each(|x| *x = if x.is_nan() { 0.0 } else { *x + 0.0 });
     match planar.ties {
-        Ties::Even => super::round_row(row, to),
-        Ties::Away => super::round_row_with(
-            row,
-            to,
+        Ties::Even => row.iter_mut().for_each(
             #[inline(always)]
-            |_| 0x1000,
+            |x| *x = defined(*x),
+        ),
+        Ties::Away => row.iter_mut().for_each(
             #[inline(always)]
-            |x| settle(planar, f64::from(x)),
+            |x| *x = away_from_ties(defined(*x)),
         ),
     }
+    super::round_row(row, to);
+}
+
+/// A number without a value is plus zero, and no zero has a sign.
+#[inline(always)]
+fn defined(x: f32) -> f32 {
+    if x.is_nan() { 0.0 } else { x + 0.0 }
+}
+
+/// The number itself, or one of larger magnitude that rounds to the fp16 number to which ties away from zero round it: its last digit is
+/// set (a sticky bit), so that none is halfway. fp16 numbers stay between the same neighbours. Not for NaN.
+#[inline(always)]
+pub fn away_from_ties(x: f32) -> f32 {
+    let x = if x > f32::MAX { f32::MAX } else { x };
+    let x = if x < f32::MIN { f32::MIN } else { x };
+    f32::from_bits(x.to_bits() | 1)
 }
 
 /// A copy through a gain of `2^gain_log2`: the value itself, or infinity where the gain overflows fp16.

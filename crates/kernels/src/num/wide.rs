@@ -124,17 +124,20 @@ impl Wide for f32 {
 pub struct Exact(f64);
 
 /// Without a value: plus zero.
+#[inline(always)]
 fn defined(x: f64) -> Exact {
     Exact(if x.is_nan() { 0.0 } else { x })
 }
 
 impl Exact {
     /// The number.
+    #[inline(always)]
     pub fn get(self) -> f64 {
         self.0
     }
 
     /// A zero has no sign where it is divided by.
+    #[inline(always)]
     fn divisor(self) -> f64 {
         self.0 + 0.0
     }

@@ -11,12 +11,14 @@ pub struct Pieces {
     slopes: [f32; 32],
     intercepts: [f32; 32],
     curve: Curve,
+    /// True if values are rounded once with ties away from zero, and NaN is read as plus infinity.
+    away: bool,
 }
 
 impl Pieces {
-    /// Pieces of a curve.
-    pub fn of(curve: &Curve) -> Pieces {
-        let mut pieces = Pieces { slopes: [0.0; 32], intercepts: [0.0; 32], curve: curve.clone() };
+    /// Pieces of a curve whose values are rounded to nearest even, or with `away` by the rules of an exact model.
+    pub fn of(curve: &Curve, away: bool) -> Pieces {
+        let mut pieces = Pieces { slopes: [0.0; 32], intercepts: [0.0; 32], curve: curve.clone(), away };
         for i in 0..32 {
             let (low, rise) = (curve.knots[i], curve.knots[i + 1] - curve.knots[i]);
             pieces.slopes[i] = rise * curve.knots_per_unit;
@@ -68,18 +70,38 @@ impl WithSimd for InPlace<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        match self.pieces.away {
+            true => self.each::<S, true>(simd),
+            false => self.each::<S, false>(simd),
+        }
+    }
+}
+
+impl InPlace<'_> {
+    #[inline(always)]
+    fn each<S: Simd, const AWAY: bool>(self, simd: S) {
         let Some(host) = longest::of(simd) else { return };
         let vectors = self.pieces.in_registers(host);
         let (whole, rest) = self.row.as_chunks_mut::<LONGEST>();
         for x in whole {
-            *x = host.round(vectors.values(host.widen(*x)));
+            *x = value::<AWAY>(host, &vectors, *x);
         }
         if !rest.is_empty() {
             let mut few = [f16::ZERO; LONGEST];
             few[..rest.len()].copy_from_slice(rest);
-            rest.copy_from_slice(&host.round(vectors.values(host.widen(few)))[..rest.len()]);
+            rest.copy_from_slice(&value::<AWAY>(host, &vectors, few)[..rest.len()]);
         }
     }
+}
+
+#[inline(always)]
+fn value<const AWAY: bool>(host: Longest, vectors: &CurveVectors, x: [f16; LONGEST]) -> [f16; LONGEST] {
+    let x = host.widen(x);
+    if AWAY {
+        // What was rounded toward zero has lost nothing but what the last digit now stands for.
+        return host.round(host.away_from_ties(vectors.values::<AWAY>(host.admit(x))));
+    }
+    host.round(vectors.values::<AWAY>(x))
 }
 
 struct Copied<'a> {
@@ -102,12 +124,12 @@ impl WithSimd for Copied<'_> {
         let (sources, last) = from.as_chunks::<LONGEST>();
         if idle {
             for (to, x) in whole.iter_mut().zip(sources) {
-                *to = host.round(vectors.values(host.widen(*x)));
+                *to = host.round(vectors.values::<false>(host.widen(*x)));
             }
         } else {
             for (to, x) in whole.iter_mut().zip(sources) {
                 let x = host.widen(host.round(host.affine(host.widen(*x), bias, scale)));
-                *to = host.round(vectors.values(x));
+                *to = host.round(vectors.values::<false>(x));
             }
         }
         if !rest.is_empty() {
@@ -115,7 +137,7 @@ impl WithSimd for Copied<'_> {
             few[..rest.len()].copy_from_slice(&last[..rest.len()]);
             let x = host.widen(few);
             let x = if idle { x } else { host.widen(host.round(host.affine(x, bias, scale))) };
-            rest.copy_from_slice(&host.round(vectors.values(x))[..rest.len()]);
+            rest.copy_from_slice(&host.round(vectors.values::<false>(x))[..rest.len()]);
         }
     }
 }

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""Times the engine beside ONNX Runtime, in turns, and prints the ratio of their medians.
+"""Times the engine beside ONNX Runtime and OpenVINO, in turns, and prints the ratio of medians to the faster one of them.
 
-Both run the same architectures on the same machine, each in a process of its own that is stopped out of its turn: Anemone
-a Core ML package through its register program, ONNX Runtime a graph of the same layers in fp32 with random weights (times
-do not depend on them), as it is by default.
+All run the same architectures on the same machine in fp32 or what the program computes with, each in a process of its own that is
+stopped out of its turn, with its defaults but for the number of threads. Networks are thirty of many families with random weights
+(benchmark_networks.py), or Core ML packages beside graphs of the same layers: times do not depend on the weights.
 
-    python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
+    python3 -m venv venv && venv/bin/pip install onnxruntime openvino onnx "numpy<2.4"
     cargo build --release -p anemone --example pace
-    venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models
-    venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models \\
-        --record docs/data/performance-NAME.json && cargo xtask docs
-    venv/bin/python scripts/compare_onnxruntime.py --compile target/release/examples/pace --models ../shared/models
-    venv/bin/python scripts/compare_onnxruntime.py --ane target/release/ane --models ../shared/models
+    venv/bin/python scripts/benchmark_networks.py FOLDER
+    venv/bin/python scripts/benchmark.py --pace target/release/examples/pace --networks FOLDER [NAME ...]
+    venv/bin/python scripts/benchmark.py --pace target/release/examples/pace --models ../shared/models
+    venv/bin/python scripts/benchmark.py --compile target/release/examples/pace --models ../shared/models
+    venv/bin/python scripts/benchmark.py --ane target/release/ane --models ../shared/models
+
+`--record docs/data/performance-NAME.json` puts every run into a file, from which `cargo xtask docs` makes tables. `--second OTHER` times
+another build of `pace` in the same turns. OpenVINO is left out where it is not installed.
 """
 
 import argparse
 import contextlib
 import datetime
+import importlib.metadata
 import json
 import os
 import platform
@@ -192,18 +196,61 @@ class Side:
         self.process.wait()
 
 
-def serve(network, threads):
-    """ONNX Runtime as a side, by default but for the number of threads."""
+def feeds(folder, ports):
+    """Inputs of a network by name: the files beside it, or random numbers. A port is its name, shape and whether it holds integers."""
+    random = np.random.default_rng(2)
+    values = {}
+    for name, shape, integers in ports:
+        path = Path(folder or ".") / f"{name}.npy"
+        value = np.load(path) if folder and path.exists() else random.normal(0, 1, shape)
+        values[name] = value.astype(np.int64 if integers else np.float32)
+    return values
+
+
+def onnx_runtime(graph, folder, threads):
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
-    session = ort.InferenceSession(NETWORKS[network](), options, providers=["CPUExecutionProvider"])
-    x = {"x": np.random.default_rng(2).normal(0, 1, session.get_inputs()[0].shape).astype(np.float32)}
-    session.run(None, x)
+    session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    x = feeds(folder, [(port.name, port.shape, "int" in port.type) for port in session.get_inputs()])
+    return lambda: session.run(None, x)
+
+
+def open_vino(graph, folder, threads):
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(graph) if isinstance(graph, bytes) else core.read_model(str(graph))
+    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    request = core.compile_model(model, "CPU", hints).create_infer_request()
+    ports = [(port.any_name, tuple(port.shape), "int" in port.element_type.to_string() or port.element_type.to_string()[0] == "i")
+             for port in model.inputs]
+    x = feeds(folder, ports)
+    return lambda: request.infer(x, share_inputs=True, share_outputs=True)
+
+
+RIVALS = {"onnx": onnx_runtime, "openvino": open_vino}
+
+
+def version(kind):
+    """Version of a rival, or None where it is not installed."""
+    names = {"onnx": "onnxruntime", "openvino": "openvino"}
+    try:
+        return importlib.metadata.version(names[kind])
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def serve(kind, network, threads):
+    """A rival as a side, by default but for the number of threads. The network is a file, or the name of one of `NETWORKS`."""
+    path = Path(network)
+    graph, folder = (str(path), path.parent) if path.suffix == ".onnx" else (NETWORKS[network](), None)
+    work = RIVALS[kind](graph, folder, threads)
+    work()
     print("ready", flush=True)
     for line in sys.stdin:
         start = time.perf_counter_ns()
         for _ in range(int(line)):
-            session.run(None, x)
+            work()
         print(time.perf_counter_ns() - start, flush=True)
 
 
@@ -248,16 +295,18 @@ def host():
     }
 
 
-def record(path, case, threads, times, load):
+def record(path, networks, case, threads, times, load):
     """Puts every run of a network into a file of measurements, which `cargo xtask docs` makes tables and plots of."""
     data = json.loads(path.read_text()) if path.exists() else {"schema": "anemone.performance/1", "host": host(), "series": []}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    if networks:
+        data["set"] = "Networks with random weights"
     data["series"] = [series for series in data["series"] if series["case"] != case]
     for kind, runs in times.items():
         series = {"case": case, "kind": kind, "unit": "ms", "threads": threads, "commit": commit.stdout.strip()}
         series |= {"date": datetime.date.today().isoformat(), "load": load, "runs": [round(run, 4) for run in runs]}
-        if kind == "onnx":
-            series["version"] = ort.__version__
+        if kind in RIVALS:
+            series["version"] = version(kind)
         data["series"].append(series)
     data["series"].sort(key=lambda series: (series["case"], series["kind"]))
     rows = ",\n    ".join(json.dumps(series) for series in data["series"])
@@ -265,20 +314,67 @@ def record(path, case, threads, times, load):
     path.write_text(f"{{{head},\n  \"series\": [\n    {rows}\n  ]\n}}\n")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tool = parser.add_mutually_exclusive_group(required=True)
-    tool.add_argument("--pace", help="the built example `pace`: times of runs")
-    tool.add_argument("--compile", help="the built example `pace`: times of compiling, beside creating a session")
-    tool.add_argument("--serve", choices=NETWORKS, help=argparse.SUPPRESS)
-    tool.add_argument("--ane", help="the built `ane`: times of the whole command, beside creating a session")
-    parser.add_argument("--models", required=True, type=Path, help="folder of packages, as ANE_MODELS_DIR")
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--record", type=Path, help="file that every run of --pace is put into, those of packages alone too")
-    arguments = parser.parse_args()
-    if arguments.serve:
-        return serve(arguments.serve, arguments.threads)
+def measure(arguments, case, commands, few):
+    """Runs all sides in turns; prints and records their times. Returns the ratios of `fast` and `exact` to the fastest rival."""
+    times, busy = ({kind: [] for kind in commands} for _ in range(2))
+    load = os.getloadavg()[0]
+    with contextlib.ExitStack() as stack:
+        sides = {kind: stack.enter_context(contextlib.closing(Side(*of))) for kind, of in commands.items()}
+        for side in sides.values():
+            side.process.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + arguments.seconds if few else float("inf")
+        for turn in range(arguments.rounds):
+            if turn >= 5 and time.monotonic() > end:
+                break
+            for kind, side in sides.items():
+                clock, on_cores = side.turn(1 if few else 4)
+                times[kind].append(clock)
+                busy[kind].append(on_cores)
+    if arguments.record:
+        recorded = {kind: of for kind, of in times.items() if not kind.startswith("second")}
+        record(arguments.record, few, case, arguments.threads, recorded, round(load, 1))
+    rivals = [kind for kind in times if kind in RIVALS]
+    fastest = min(rivals, key=lambda kind: statistics.median(times[kind]), default=None)
+    print(f"{case}: " + ", ".join(f"{kind} {version(kind)}" for kind in rivals))
+    ratios = {}
+    for kind, of in times.items():
+        line = f"  {kind}: median {statistics.median(of):.3g} ms, best {min(of):.3g}"
+        if kind not in RIVALS and fastest:
+            found = [take(runs[kind]) / take(runs[fastest]) for runs in (times, busy) for take in (statistics.median, min)]
+            ratios[kind] = found[0]
+            line += f"; times {fastest}: median {found[0]:.2f}, best {found[1]:.2f}; on cores: median {found[2]:.2f}, best {found[3]:.2f}"
+        print(line, flush=True)
+    return ratios
+
+
+def sides(arguments, model, network):
+    """Commands of all sides for a model of ours, and a network for the others; None where there is none."""
+    commands = {kind: [arguments.pace, model, kind] for kind in ("fast", "exact")}
+    if arguments.second:
+        commands |= {f"second {kind}": [arguments.second, model, kind] for kind in ("fast", "exact")}
+    for kind in RIVALS:
+        if network and version(kind):
+            commands[kind] = [sys.executable, __file__, "--serve", kind, "--network", network, "--threads", arguments.threads]
+    return commands
+
+
+def measure_networks(arguments):
+    """Times the networks of a folder, and prints median and worst ratio."""
+    all_ratios = []
+    for path in sorted(arguments.networks.glob("*/model.onnx")):
+        if arguments.names and path.parent.name not in arguments.names:
+            continue
+        try:
+            all_ratios.append(measure(arguments, path.parent.name, sides(arguments, path, path), True))
+        except SystemExit as error:
+            print(f"{path.parent.name}: {error}")
+    for kind in ("fast", "exact"):
+        found = sorted(ratios[kind] for ratios in all_ratios if kind in ratios)
+        if found:
+            print(f"{kind}: median ratio {statistics.median(found):.2f}, worst {found[-1]:.2f}, {len(found)} networks")
+
+
+def measure_packages(arguments):
     networks = dict(NETWORKS)
     if arguments.record:
         names = (path.parent.name for path in sorted(arguments.models.glob("*/model.mlpackage")))
@@ -287,37 +383,36 @@ def main():
         packages = sorted(arguments.models.glob(f"{name}*/model.mlpackage"))
         if not packages:
             print(f"{name}: no package {name}*/model.mlpackage in {arguments.models}")
-            continue
-        if arguments.ane or arguments.compile:
+        elif arguments.ane or arguments.compile:
             compare_compilation(arguments, packages[0], build())
-            continue
-        commands = {kind: [arguments.pace, packages[0], kind] for kind in ("fast", "exact")}
-        if build:
-            commands["onnx"] = [sys.executable, __file__, "--serve", name, "--models", arguments.models]
-            commands["onnx"] += ["--threads", arguments.threads]
-        times, busy = ({kind: [] for kind in commands} for _ in range(2))
-        load = os.getloadavg()[0]
-        with contextlib.ExitStack() as stack:
-            sides = {kind: stack.enter_context(contextlib.closing(Side(*of))) for kind, of in commands.items()}
-            for side in sides.values():
-                side.process.send_signal(signal.SIGSTOP)
-            for _ in range(arguments.rounds):
-                for kind, side in sides.items():
-                    clock, on_cores = side.turn(4)
-                    times[kind].append(clock)
-                    busy[kind].append(on_cores)
-        if arguments.record:
-            record(arguments.record, packages[0].parent.name, arguments.threads, times, round(load, 1))
-        print(f"{packages[0].parent.name}, ONNX Runtime {ort.__version__}:" if build else f"{packages[0].parent.name}:")
-        for kind in times:
-            line = f"  {kind}: median {statistics.median(times[kind]):.2f} ms, best {min(times[kind]):.2f}"
-            if kind != "onnx" and build:
-                ratios = [
-                    measure(of[kind]) / measure(of["onnx"]) for of in (times, busy) for measure in (statistics.median, min)
-                ]
-                line += ", times that of ONNX Runtime: median {:.2f}, best {:.2f}; on cores: median {:.2f}, best {:.2f}"
-                line = line.format(*ratios)
-            print(line)
+        else:
+            measure(arguments, packages[0].parent.name, sides(arguments, packages[0], build and name), False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    tool = parser.add_mutually_exclusive_group(required=True)
+    tool.add_argument("--pace", help="the built example `pace`: times of runs")
+    tool.add_argument("--compile", help="the built example `pace`: times of compiling, beside creating a session")
+    tool.add_argument("--serve", choices=RIVALS, help=argparse.SUPPRESS)
+    tool.add_argument("--ane", help="the built `ane`: times of the whole command, beside creating a session")
+    parser.add_argument("--network", help=argparse.SUPPRESS)
+    parser.add_argument("--networks", type=Path, help="folder that benchmark_networks.py wrote")
+    parser.add_argument("--models", type=Path, help="folder of packages, as ANE_MODELS_DIR")
+    parser.add_argument("--second", help="`pace` of another build, in the same turns as that of --pace")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=5, help="of a network, after which no further round begins")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--record", type=Path, help="file that every run of --pace is put into, those of packages alone too")
+    parser.add_argument("names", nargs="*", help="networks of --networks; all without any")
+    arguments = parser.parse_args()
+    if arguments.serve:
+        return serve(arguments.serve, arguments.network, arguments.threads)
+    if arguments.networks and arguments.pace:
+        return measure_networks(arguments)
+    if not arguments.models:
+        parser.error("--models FOLDER, or --pace with --networks FOLDER")
+    measure_packages(arguments)
 
 
 if __name__ == "__main__":

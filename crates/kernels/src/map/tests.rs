@@ -1,0 +1,100 @@
+use super::*;
+use crate::num;
+use crate::num::elementwise;
+use crate::params::BinaryOp;
+use crate::workers::arches;
+
+fn combine(op: BinaryOp, inputs: &[MapInput], relu: bool) -> MapStage {
+    let operation = Operation { op, first: 1.0, sign: 1.0 };
+    let ending = ElementwiseEpilogue { relu, ..ElementwiseEpilogue::nothing() };
+    let kind = MapKind::Combine(Box::new(Combination { pre: None, operation, ending }));
+    MapStage { inputs: inputs.to_vec(), relus: [false; 2], kind }
+}
+
+/// `relu((x + s) * f) * x + y`, each step rounded, from rows with gaps, repeated ones, and in place.
+#[test]
+fn stages_round_what_they_leave() {
+    // Long rows, short ones, and rows of one element.
+    for (h, w) in [(5, 37), (37, 5), (185, 1)] {
+        stages_at(Extents { g: 1, c: 3, h, w });
+    }
+}
+
+fn stages_at(ext: Extents) {
+    use MapInput::{Operand, Value};
+    let (rows, gap) = (ext.w, ext.w + 13);
+    let (strides, gaps) = ([0, 185, rows], [0, ext.h * gap, gap]);
+    let numbers = |n: usize, by: usize| (0..n).map(|i| f16::from_f32((i * by % 211) as f32 / 31.0 - 3.0)).collect();
+    let [x, y, pairs]: [Vec<f16>; 3] = [numbers(3 * ext.h * gap, 7), numbers(3 * 185, 11), numbers(6, 5)];
+    let table: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 1)).collect();
+    let table = Activation::Table(std::sync::Arc::new(crate::table::Table::of(table, None)));
+    let stages = [
+        combine(BinaryOp::Add, &[Operand(0), Operand(1), Operand(2)], true),
+        combine(BinaryOp::Mul, &[Value(0), Operand(0)], false),
+        MapStage {
+            inputs: vec![Value(1)],
+            relus: [false; 2],
+            kind: MapKind::Activate { bias: 0.5, scale: 2.0, activation: table },
+        },
+        combine(BinaryOp::Add, &[Value(2), Operand(3)], false),
+    ];
+    let mut wanted = y.clone();
+    for (i, to) in wanted.iter_mut().enumerate() {
+        let (c, h, w) = (i / 185, i / rows % ext.h, i % rows);
+        let (x, s, f) = (x[c * ext.h * gap + h * gap + w].to_f32(), pairs[c].to_f32(), pairs[3 + c].to_f32());
+        let a = num::round(((x + s) * f).max(0.0)).to_f32();
+        let b = num::round(a * x).to_f32();
+        let c = f16::from_bits(num::round((b + 0.5) * 2.0).to_bits() ^ 1).to_f32();
+        *to = num::round(c + to.to_f32());
+    }
+    for arch in arches() {
+        let mut found = y.clone();
+        let pair = |row: usize| TensorView { data: &pairs[3 * row..], strides: [0, 1, 0] };
+        let from = TensorView { data: &x, strides: gaps };
+        let operands = [Some((from, false)), Some((pair(0), true)), Some((pair(1), true)), None];
+        map(&Workers::used(arch), Map { stages: &stages, operands: &operands }, &mut found, ext, strides);
+        let bits = |of: &[f16]| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&found), bits(&wanted));
+    }
+}
+
+/// `relu(x + s) * x` in an exact model, in fp32 and in numbers that hold every value, NaN and ties included.
+#[test]
+fn exact_stages_round_by_their_rules() {
+    use MapInput::{Operand, Value};
+    let ext = Extents { g: 1, c: 3, h: 5, w: 37 };
+    let numbers: Vec<f16> = (0..555u32).map(|i| f16::from_bits((i * 2477 % 65536) as u16)).collect();
+    let shifts: Vec<f16> = [0.5, f32::NAN, -1e-7].map(f16::from_f32).to_vec();
+    let combination = |op, inputs: &[MapInput], relu, narrow: bool| {
+        let one = Exact::admit(1.0);
+        let operation = Operation { op, first: one, sign: one };
+        let ending = ElementwiseEpilogue { relu, ..ElementwiseEpilogue::nothing() };
+        let of = Combination { pre: None, operation, ending };
+        let MapKind::Combine(fp32) = combine(op, inputs, relu).kind else { unreachable!() };
+        let narrow = narrow.then_some(*fp32);
+        let kind = MapKind::CombineExactly(Box::new(ExactCombination { rules: &Rounding::AWAY, of, narrow }));
+        MapStage { inputs: inputs.to_vec(), relus: [false; 2], kind }
+    };
+    let round = |x: f64| elementwise::settle(&Rounding::AWAY, if x.is_nan() { 0.0 } else { x + 0.0 }).to_f64();
+    let admit = |x: f16| f64::from(elementwise::admit(x.to_f32()));
+    let wanted: Vec<u16> = (0..555)
+        .map(|i| {
+            let (x, sum) = (admit(numbers[i]), admit(numbers[i]) + admit(shifts[i / 185]));
+            let sum = round(if sum > 0.0 { sum } else { 0.0 });
+            f16::from_f64(round(sum * x)).to_bits()
+        })
+        .collect();
+    for (arch, narrow) in arches().into_iter().flat_map(|arch| [(arch, false), (arch, true)]) {
+        let stages = [
+            combination(BinaryOp::Add, &[Operand(0), Operand(1)], true, narrow),
+            combination(BinaryOp::Mul, &[Value(0), Operand(0)], false, narrow),
+        ];
+        let from = TensorView { data: &numbers, strides: [0, 185, 37] };
+        let shift = TensorView { data: &shifts, strides: [0, 1, 0] };
+        let operands = [Some((from, false)), Some((shift, true))];
+        let mut found = vec![f16::ONE; 555];
+        let of = Map { stages: &stages, operands: &operands };
+        map(&Workers::used(arch), of, &mut found, ext, [0, 185, 37]);
+        assert_eq!(found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), wanted, "{narrow}");
+    }
+}
