@@ -34,6 +34,8 @@ struct Host {
     title: String,
     /// Commits, days and loads of the series.
     made: String,
+    /// What a case is.
+    case: &'static str,
     /// Times by case and kind.
     cases: BTreeMap<String, Row>,
 }
@@ -114,7 +116,8 @@ impl Host {
         }
         let made = made.iter().map(|(when, (low, high))| format!("{when}, load average before it {low} to {high}"));
         let made = made.collect::<Vec<_>>().join(". ");
-        Some(Host { name: name.into(), title, made, cases })
+        let case = if set.is_empty() { "package" } else { "network" };
+        Some(Host { name: name.into(), title, made, case, cases })
     }
 
     /// Kinds that were measured, by index.
@@ -127,8 +130,8 @@ impl Host {
     /// Median, quartiles and the ratio to the faster rival, of medians and of the least times, where both were measured in turn.
     fn table(&self) -> String {
         let mut out = format!(
-            "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| case |",
-            self.title, self.made, self.title, self.name
+            "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| {} |",
+            self.title, self.made, self.title, self.name, self.case
         );
         let kinds = self.kinds();
         kinds.iter().for_each(|&kind| _ = write!(out, " {}, ms |", KINDS[kind].1));
