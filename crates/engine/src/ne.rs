@@ -13,7 +13,6 @@ use crate::machine::Machine;
 use crate::memory;
 use crate::numerics::Parameters;
 use crate::packed::Packed;
-use crate::unpack::Form;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
@@ -22,7 +21,7 @@ use anemone_kernels::copy::NanRule;
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
 use anemone_kernels::exact::Weights;
-use anemone_kernels::filter::{CoefficientRow, Values};
+use anemone_kernels::filter::Values;
 use anemone_kernels::num;
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
@@ -408,24 +407,6 @@ impl Machine<'_> {
         };
         let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(Arc::new(exact.collect::<Result<_, FaultKind>>()?)))
-    }
-
-    /// Rows of coefficients where they lie, by group; `None` unless they are plain fp16 numbers. Those of many small groups, as attention
-    /// in windows has, are found side by side.
-    fn rows_of_groups(
-        &self,
-        form: &Form,
-        groups: usize,
-        cout: usize,
-    ) -> Result<Option<Vec<Vec<CoefficientRow<'_>>>>, FaultKind> {
-        // To find a row takes as long as to gather some elements.
-        let nanos = cost::one_by_one(16 * groups * cout);
-        let at_once = groups.div_ceil(4 * self.workers.threads_for(nanos));
-        let mut all: Vec<Result<Option<Vec<CoefficientRow>>, FaultKind>> = (0..groups).map(|_| Ok(None)).collect();
-        chunks(&mut all, at_once, nanos, |i, rows| {
-            rows.iter_mut().enumerate().for_each(|(j, rows)| *rows = self.coefficient_rows(form, i * at_once + j));
-        });
-        all.into_iter().collect()
     }
 
     fn convolution(&self, convolution: &Convolution, neural: &Neural, x: Tensor) -> Result<Tensor, FaultKind> {

@@ -313,9 +313,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Extents, strides and leading padding.
-    pub(crate) fn parts(&self) -> ([usize; 2], [usize; 2], [usize; 2]) {
-        (self.k, self.s, self.p)
+    /// The window with the extents that it goes over.
+    pub(crate) fn over(&self, from: Extents, to: Extents) -> anemone_kernels::window::Window {
+        let &Window { k, s, p } = self;
+        anemone_kernels::window::Window { k, s, p, from: [from.h, from.w], to: [to.h, to.w] }
     }
 
     pub(crate) fn is_trivial(&self) -> bool {

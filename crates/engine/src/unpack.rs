@@ -17,8 +17,10 @@ use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip as skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::weights::PALETTE_WIDTHS;
 use anemone_kernels::conv::Coefficients;
+use anemone_kernels::cost;
 use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::num;
+use anemone_kernels::workers::chunks;
 use half::f16;
 use half::slice::HalfBitsSliceExt;
 
@@ -358,6 +360,24 @@ impl Machine<'_> {
         }
         let whole = |row: &CoefficientRow| row.data.len() > form.taps.saturating_sub(1) * row.stride;
         Ok(rows.iter().all(whole).then_some(rows))
+    }
+
+    /// Rows of coefficients where they lie, by group; `None` unless they are plain fp16 numbers. Those of many small groups, as attention
+    /// in windows has, are found side by side.
+    pub(crate) fn rows_of_groups(
+        &self,
+        form: &Form,
+        groups: usize,
+        cout: usize,
+    ) -> Result<Option<Vec<Vec<CoefficientRow<'_>>>>, FaultKind> {
+        // To find a row takes as long as to gather some elements.
+        let nanos = cost::one_by_one(16 * groups * cout);
+        let at_once = groups.div_ceil(4 * self.workers.threads_for(nanos));
+        let mut all: Vec<Result<Option<Vec<CoefficientRow>>, FaultKind>> = (0..groups).map(|_| Ok(None)).collect();
+        chunks(&mut all, at_once, nanos, |i, rows| {
+            rows.iter_mut().enumerate().for_each(|(j, rows)| *rows = self.coefficient_rows(form, i * at_once + j));
+        });
+        all.into_iter().collect()
     }
 
     /// As [`Machine::coefficients_and_scales`], from streams of a form.

@@ -9,7 +9,6 @@ use anemone_facts::code::{class, condition, format, padding, pool, residency, se
 use anemone_kernels::num::wide::Exact;
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::window::Window;
 
 /// A kernel of the registry.
 pub(crate) struct Row {
@@ -40,7 +39,7 @@ static ROWS: [Row; 4] = [
                 return Ok(false);
             }
             let max = machine.get(PePool) == pool::MAX;
-            machine.pool_in_place(window.of(input, output), input, output, max)
+            machine.pool_in_place(window.over(input, output), input, output, max)
         },
     },
     Row {
@@ -97,8 +96,8 @@ fn is_by_rows(machine: &Machine) -> Result<(), &'static str> {
     let transposed = [FIRST[3], ResultTranspose].iter().any(|&field| machine.get(field) == 1)
         || machine.get(SECOND[3]) == 1 && !affine;
     when(!transposed, "a source or the result is transposed")?;
-    when([condition::NONE, condition::ABS].contains(&machine.get(PeCond)), "it has a condition")?;
     let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&machine.get(TaskClass));
+    when([condition::NONE, condition::ABS].contains(&machine.get(PeCond)), "it has a condition")?;
     let in_turn = !reduces || machine.fold().is_ok_and(|fold| fold.goes_on());
     when(in_turn, "its sum has adders of their own")?;
     lies_in_rows(machine)
@@ -118,14 +117,6 @@ fn lies_in_rows(machine: &Machine) -> Result<(), &'static str> {
     let second = !two
         || halves(Src2Fmt) && (machine.get(Src2Type) == 0 || halves(Src2MemFmt) && machine.size(Src2Interleave) <= 1);
     when(halves(InFmt) && halves(OutFmt) && fetched && sent && second, SPARSE)
-}
-
-impl crate::pe::Window {
-    /// The window with the extents that it goes over.
-    fn of(&self, input: Extents, output: Extents) -> Window {
-        let (k, s, p) = self.parts();
-        Window { k, s, p, from: [input.h, input.w], to: [output.h, output.w] }
-    }
 }
 
 impl Machine<'_> {

@@ -7,8 +7,8 @@ use pulp::Simd;
 use pulp::x86::V4;
 use std::any::Any;
 use std::arch::x86_64::{
-    __m512, __m512i, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT,
-    _MM_FROUND_TO_NEG_INF, _MM_FROUND_TO_ZERO,
+    __m512, __m512i, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _CMP_UNORD_Q, _MM_FROUND_NO_EXC,
+    _MM_FROUND_TO_NEAREST_INT, _MM_FROUND_TO_NEG_INF, _MM_FROUND_TO_ZERO,
 };
 
 #[derive(Clone, Copy)]
