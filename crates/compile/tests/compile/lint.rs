@@ -534,9 +534,9 @@ fn fixes_work_when_applied() {
         let after = Program::image(&[1, 1, 8, 96]).op("matmul", &product, ("fp16", &[1, 1, 8, 96]));
         fixed(chip, before, &["[96, 96]"], after);
     }
-    // Beyond the extent that the M1 takes, in tiles.
+    // Beyond the extent that the M1 takes, in tensors within it.
     let before = Program::image(&[1, 1, 1, 40000]).unary("relu", "x");
-    fixed("m1", before, &["3 parts", "13334"], Program::image(&[1, 1, 1, 13334]).unary("relu", "x"));
+    fixed("m1", before, &["3 tensors", "13334"], Program::image(&[1, 1, 1, 13334]).unary("relu", "x"));
     // Mirrored borders without a texture engine: slices and a concat.
     let pad = [
         ("x", Give::Value("x")),
