@@ -216,8 +216,8 @@ mod tests {
 "#,
             r#"net "n" {
   input %x: f16[1, 2, 2]
-  const %p.weight: f16[2, 2] = [2.0, 4.0, 9.0, 12.0]
-  const %p.bias: f16[2] = [0.0, 0.0]
+  const %p.weight: f32[2, 2] = [2.0, 4.0, 9.0, 12.0]
+  const %p.bias: f32[2] = [0.0, 0.0]
   %p: f16[1, 2, 2] = linear(%x, %p.weight, %p.bias)
   %r: f16[2, 2] = reshape(%p)
   %y: f16[2, 2, 1] = reshape(%r) name="t"
