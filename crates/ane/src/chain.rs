@@ -14,6 +14,7 @@ use anemone_facts::numerics;
 use anemone_net::{Data, Net, Tensor, TensorType, Value, eval};
 use anemone_program::e5::{
     Call, Declared, Descriptor, Dispatch, EngineCall, HostCall, Sequence, State, Step, container_hash,
+    without_engine_names,
 };
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides};
@@ -439,6 +440,11 @@ impl Containers {
                 .at(path.display())
                 .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
         })?;
+        // Tensors may have their names of the engine's side in the container.
+        let program = match program.ports.iter().all(|port| call.windows.iter().any(|(name, _)| *name == port.name)) {
+            true => program,
+            false => without_engine_names(program),
+        };
         for (direction, tensors) in [(Direction::Input, &call.inputs), (Direction::Output, &call.outputs)] {
             let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
             let mut named: Vec<&str> = tensors.iter().map(String::as_str).collect();

@@ -3,7 +3,7 @@
 use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::chips::Chip;
-use anemone_facts::formats::dialects::Dialect;
+use anemone_facts::formats::dialects::{BOOK_SCRATCH_SEGMENTS, Convention, Dialect};
 use anemone_facts::formats::raw::anec;
 use anemone_net::Net;
 use anemone_net::read::Bytes;
@@ -77,6 +77,8 @@ pub struct Surroundings {
     pub anec_data: Option<usize>,
     /// Address of the first page of a loaded image; that of files when `None`.
     pub base: Option<u64>,
+    /// Containers name procedure and tensors as the descriptor names those on the engine's side of its casts.
+    pub engine_names: bool,
 }
 
 /// A file of a compiled model.
@@ -117,16 +119,34 @@ impl File {
 /// `chip` is the target that they say they are for. Only names are written: the same model gives the same bytes, wherever
 /// it lies and wherever they go.
 pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
-    files_as(chain, chip, forms, (stem, source), hwx::Options::default().dialect)
+    files_as(chain, chip, forms, (stem, source), &Dress::default())
 }
 
-/// As [`files`], with containers in the layout of a compiler's version; the names are the stem and the source.
+/// What containers say beside their program, and whose reading their layout follows.
+#[derive(Clone, Debug)]
+pub struct Dress {
+    /// Layout of a compiler's version.
+    pub dialect: &'static Dialect,
+    /// The book's reading, or that of Apple's programs.
+    pub convention: Convention,
+    /// Version of the language component that the model states; empty: none.
+    pub component: String,
+}
+
+impl Default for Dress {
+    fn default() -> Dress {
+        let hwx::Options { dialect, component, .. } = hwx::Options::default();
+        Dress { dialect, convention: Convention::default(), component }
+    }
+}
+
+/// As [`files`], with containers as told; the names are the stem and the source.
 pub fn files_as(
     chain: &Chain,
     chip: &Chip,
     forms: &[Form],
     (stem, source): (&str, &str),
-    dialect: &'static Dialect,
+    dress: &Dress,
 ) -> Result<Vec<File>> {
     let programs = chain.programs();
     let several = programs.len() > 1;
@@ -134,19 +154,25 @@ pub fn files_as(
         true => format!("{stem}_{at}.{}", form.extension()),
         false => format!("{stem}.{}", form.extension()),
     };
+    // Beside a descriptor, containers hold the engine's programs alone.
+    let described = forms.contains(&Form::E5);
     let around = |at: usize| {
         let container = hwx::Options {
-            dialect,
+            dialect: dress.dialect,
+            component: dress.component.clone(),
+            scratch_segments: match dress.convention {
+                Convention::Samples => 1,
+                Convention::Book => BOOK_SCRATCH_SEGMENTS,
+            },
             // Native layers on a chip whose registers are not known are written in those of another.
             target: chip.layout.map_or(String::new(), |_| chip.target.to_string()),
             netplist_path: source.to_string(),
             output_path: name(at, Form::Hwx),
             ..hwx::Options::default()
         };
-        Surroundings { container, states: chain.states().to_vec(), ..Surroundings::default() }
+        let engine_names = described && dress.convention == Convention::Book;
+        Surroundings { container, states: chain.states().to_vec(), engine_names, ..Surroundings::default() }
     };
-    // Beside a descriptor, containers hold the engine's programs alone.
-    let described = forms.contains(&Form::E5);
     for form in forms.iter().filter(|form| **form != Form::E5 && !(described && **form == Form::Hwx)) {
         chain.check_no_host(form.name())?;
     }
@@ -245,7 +271,8 @@ fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
 /// A container's file.
 fn container_file(program: &Program, around: &Surroundings) -> Result<Vec<Bytes>> {
     let ordered = in_order(program, around.container.dialect)?;
-    hwx::to_file(&ordered, &around.container).map_err(refused)
+    let named = around.engine_names.then(|| e5::with_engine_names(&ordered));
+    hwx::to_file(named.as_ref().unwrap_or(&ordered), &around.container).map_err(refused)
 }
 
 /// Refuses tensors whose names could be taken for those on the engine's side.

@@ -77,7 +77,7 @@ impl Kind {
         if bytes.get(formats::e5::ROOT_VTABLE_OFFSET..).is_some_and(|b| b.starts_with(&formats::e5::ROOT_VTABLE)) {
             return Kind::E5;
         }
-        if image::is_image(bytes) {
+        if image::is_image(bytes) || image::is_records(bytes) {
             return Kind::Image;
         }
         let named = match extension {

@@ -6,6 +6,7 @@ use crate::words::{self, Word};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::legal::{Bound, MatchParams, RULES, When};
 use anemone_facts::lint::{LINTS, Lint};
+use anemone_facts::native::{self, Elsewhere};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
 use anemone_facts::silicon::{self, GROUPS, Group, Named, SILICON, Silicon};
 use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
@@ -97,6 +98,8 @@ pub enum Topic {
     Group(&'static Group),
     /// A fact of formats or driver.
     Fact(&'static Fact),
+    /// A name among the layers that is no unit of its own.
+    Elsewhere(&'static Elsewhere),
 }
 
 /// Everything of that name: a code, an operation, a layer or its validator, a number of chips, a fact of formats or driver.
@@ -115,6 +118,7 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(silicon::find(word).map(Topic::Chip));
     found.extend(silicon::group(word).map(Topic::Group));
     found.extend(machine::find(word).into_iter().map(Topic::Fact));
+    found.extend(native::elsewhere(word).map(Topic::Elsewhere));
     found
 }
 
@@ -170,6 +174,7 @@ impl Topic {
             Topic::Layer(row) => layer_text(row),
             Topic::Word(word) => format!("{}: {}\n", word.word, word.meaning),
             Topic::Fact(fact) => fact.text(),
+            Topic::Elsewhere(row) => crate::native::elsewhere_text(row),
             Topic::Chip(named) => chip_text(named),
             Topic::Group(group) => {
                 let members: Vec<&str> = group.members().iter().map(|s| s.name).collect();
@@ -202,6 +207,7 @@ impl Topic {
             Topic::Op(row) => op_json(row),
             Topic::Layer(row) => layer_json(row),
             Topic::Fact(fact) => fact.json(),
+            Topic::Elsewhere(row) => crate::native::elsewhere_json(row),
             Topic::Word(word) => {
                 json!({ "kind": "word", "name": word.word, "also": word.also, "meaning": word.meaning })
             }

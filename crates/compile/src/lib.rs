@@ -50,7 +50,7 @@ use anemone_program::Program;
 
 pub use error::{Error, Refused, Result};
 pub use lower::PORTS;
-pub use options::{Activations, Compat, Disabled, Options};
+pub use options::{Activations, Compat, Convention, Disabled, Options};
 pub use remarks::{Log, Progress, Stage};
 
 /// Compiles a checked network for a chip.

@@ -1,5 +1,7 @@
 //! Choices of the caller: whose conventions the program follows, and which passes run.
 
+pub use anemone_facts::formats::dialects::Convention;
+
 /// Compiler whose conventions the program follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compat {
@@ -45,6 +47,9 @@ impl Disabled {
 pub struct Options {
     /// Conventions.
     pub compat: Compat,
+    /// Whose reading is followed where the book and the bytes of Apple's programs disagree. By the book, also: partitions close below
+    /// the capacity of tile memory, and a product whose matrix is larger than tile memory is not rewritten before it is lowered.
+    pub convention: Convention,
     /// Tables or steps.
     pub activations: Activations,
     /// Optional passes that are not run.
@@ -54,9 +59,6 @@ pub struct Options {
     /// Weights that the model has compressed become fp16 also where the chip streams their form: no sample of Apple's
     /// shows a palette on the M1, so how it stands in the streams is a reading (`docs/evidence.md`, key `book-streams`).
     pub expand_weights: bool,
-    /// The book's convention, where it is another than ours: partitions close below the capacity of tile memory, and a product whose
-    /// matrix is larger than tile memory is not rewritten before it is lowered.
-    pub book: bool,
 }
 
 impl Options {
@@ -126,5 +128,6 @@ conventions! {
     whole_epilogues: true false false, "Every slot of a task's epilogue is filled, also where Apple's records show tasks of their own.";
     functions_fitted: true false false, "Functions are lowered in steps, and tables fitted to them afterwards; else they are those of Apple's compilers.";
     all_ready_compared: true false false, "The scheduler compares all layers that are ready; else those near the last one.";
+    inverse_transposes_cancel: true true false, "Two transposing copies that undo each other disappear.";
     results_stay_in_tile_memory: true true false, "Results that fit stay in tile memory; else every result goes to memory.";
 }

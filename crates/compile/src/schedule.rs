@@ -8,7 +8,7 @@ mod order;
 
 use crate::ir::*;
 use crate::legalize::Legal;
-use crate::options::Options;
+use crate::options::{Convention, Options};
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::PARTITION_MARGIN;
@@ -38,7 +38,7 @@ pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Rema
     let graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
     let order = order::order(&graph, capacity, options.conventions().all_ready_compared, reasons);
-    let margin = if options.book { PARTITION_MARGIN_OF_BOOK } else { PARTITION_MARGIN };
+    let margin = if options.convention == Convention::Book { PARTITION_MARGIN_OF_BOOK } else { PARTITION_MARGIN };
     let budget = (capacity / margin.1).saturating_mul(margin.0);
     of_order(in_order(graph, order), budget, reasons)
 }

@@ -160,6 +160,8 @@ pub mod constant {
     pub const LOG_FIRST: u32 = 0x8;
     /// `DebugLogEvents` that the first task adds.
     pub const DEBUG_FIRST: u32 = 0x68;
+    /// The same as the book's decoded identity layer has it.
+    pub const DEBUG_FIRST_BOOK: u32 = 0x28;
     /// `DebugLogEvents` that the last task adds.
     pub const DEBUG_LAST: u32 = 0x6a;
     /// `DebugLogEvents` that a computing task adds.

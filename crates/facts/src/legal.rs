@@ -85,6 +85,8 @@ quantities! {
     LayoutsDiffer "different layouts";
     E4m3 "E4M3 elements";
     E4m3ZeroPoint "E4M3 with a zero point";
+    FollowsReshape "behind a reshape";
+    AtLiveState "a live state as first operand";
 }
 
 /// One side of a comparison.
@@ -505,6 +507,11 @@ const fn strict(layer: &'static str, when: &'static [When], matches: MatchParams
 /// Chips up to the M1's generation.
 const UP_TO_M1: &[When] = &[Family(&["A13", "older"])];
 
+/// Units of a netplist.
+const AUTHORED: &[When] = &[Has(Q::Authored)];
+/// Neurons of a netplist in the modes of sine and cosine.
+const SINES: &[When] = &[Has(Q::Authored), Above(Q::Neuron, 31), AtMost(Q::Neuron, 33)];
+
 /// Gates of the chapter on hidden layers, and that of three-dimensional convolution, which what is compiled here goes beyond; the
 /// last text of each is the chapter's sentence.
 pub static STRICT: &[Rule] = &[
@@ -517,6 +524,24 @@ pub static STRICT: &[Rule] = &[
     strict("TopK", UP_TO_M1, Never(Q::K), "top-k is code-generated above the M1"),
     strict("RingBufferWriter", UP_TO_M1, Never(Q::Operands), "streaming state is above the M1"),
     strict("RingBufferReader", UP_TO_M1, Never(Q::Operands), "streaming state is above the M1"),
+    strict(
+        "RingBufferWriter",
+        AUTHORED,
+        Between(Q::AtLiveState, Number(1), Number(1)),
+        "the writer must connect to a live state",
+    ),
+    strict(
+        "InputView",
+        AUTHORED,
+        Between(Q::FollowsReshape, Number(1), Number(1)),
+        "an input view must follow a reshape",
+    ),
+    strict(
+        "Neuron",
+        SINES,
+        Never(Q::Neuron),
+        "sine and cosine have no direct-authoring bridge and stay conversion-only",
+    ),
     strict("Conv", &[], Between(Q::KernelDepth, Number(1), Number(1)), "3-D convolution fails on every device mask"),
 ];
 

@@ -168,14 +168,14 @@ pub static ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         name: "State",
         also: "LiveState",
-        place: "an entry of the network's list `States`, beside `Inputs`; states are read from MIL text and packages (read_state), not from netplists",
+        place: "an entry of the network's list `States`, beside `Inputs`, with the keys of an input; the unit RingBufferWriter or TensorToTensorBuffer that has it as operand gives its next value",
         basis: Basis::Decoded,
         source: "unit-writer",
     },
     Elsewhere {
         name: "TensorToTensorBuffer",
         also: "TensorToBuffer",
-        place: "a unit without parameters that conversion gives; it is read as its input, from netplists and MIL text",
+        place: "a unit without parameters that conversion gives; it is read as its input, from netplists and MIL text; with a state as its second operand it writes the state",
         basis: Basis::Decoded,
         source: "unit-writer",
     },

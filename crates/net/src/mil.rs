@@ -25,5 +25,25 @@ fn build_info() -> std::collections::BTreeMap<String, proto::Value> {
     attributes
 }
 
+/// Version of the language component that MIL text states in its build information; `None` for other bytes and text without one.
+pub fn component(bytes: &[u8]) -> Option<String> {
+    let program = parse(std::str::from_utf8(bytes).ok()?).ok()?;
+    let text = |value: &proto::Value| match value.source.as_ref()? {
+        proto::Source::Immediate(proto::ImmediateValue { value: Some(proto::Immediate::Tensor(t)) }) => {
+            match t.elements.as_ref()? {
+                proto::Elements::Strings(s) => s.values.first().cloned(),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let Some(proto::Source::Immediate(info)) = program.attributes.get("buildInfo")?.source.as_ref() else {
+        return None;
+    };
+    let Some(proto::Immediate::Dictionary(info)) = &info.value else { return None };
+    let pair = info.pairs.iter().find(|p| p.key.as_ref().and_then(text).as_deref() == Some("coremlc-component-MIL"))?;
+    text(pair.value.as_ref()?)
+}
+
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,8 @@ pub enum Origin {
     MilText,
     /// A graph that another reader made.
     Net,
+    /// Units of a netplist: layers are authored directly.
+    Netplist,
 }
 
 /// Type of a value as the program declares it.
@@ -181,6 +183,8 @@ pub struct Outline {
     pub origin: Origin,
     /// Inputs.
     pub inputs: Vec<Named>,
+    /// Names of the inputs that are states, where the reader tells them.
+    pub states: Vec<String>,
     /// Operations.
     pub ops: Vec<OutlineOp>,
     /// Names of the outputs.
@@ -224,6 +228,7 @@ impl Outline {
             opset: None,
             origin: Origin::Net,
             inputs: net.inputs.iter().map(named).collect(),
+            states: net.states.iter().map(|state| net.value(state.input).name.clone()).collect(),
             ops: ops.collect(),
             outputs: net.outputs.iter().map(|id| net.value(*id).name.clone()).collect(),
             conditions: Vec::new(),

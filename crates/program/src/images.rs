@@ -5,7 +5,7 @@ use crate::program::Program;
 use crate::task::StreamError;
 use crate::task::Task;
 use crate::task::image::{BarKind, CustomBar, Descriptor, Image, ImageError};
-use anemone_facts::layout::M11;
+use anemone_facts::layout::{M11, v10};
 use anemone_facts::{Field, Layout};
 
 /// A program whose tasks cannot be written as images.
@@ -91,12 +91,23 @@ fn of_task(layout: &Layout, task: &Task) -> Result<Descriptor, ImageError> {
         for (stride, extent) in engine.strides {
             let steps = task.get(layout, extent).unwrap_or(0) > 1;
             if let Some(value) = task.get(layout, stride).filter(|_| steps) {
+                bounded(layout, stride, value)?;
                 put(&mut out.image, stride, value)?;
             }
         }
         out.bars.push(CustomBar { register: engine.slot, bit: 0, width: 64, kind: BarKind::Address });
     }
     Ok(out)
+}
+
+/// Refuses a stride beyond the generation's bound. The field is signed, the registers of the M1 are not.
+fn bounded(layout: &Layout, field: Field, value: u32) -> Result<(), ImageError> {
+    let (step, most) = (1i128 << v10::STRIDE_BIT, i128::from(v10::stride_bound(layout.generation)));
+    let bytes = i128::from(value) * step;
+    let inside = bytes < most;
+    let error =
+        || ImageError::Range { what: format!("{field:?}"), value: bytes, least: -most, most: most - step, step };
+    inside.then_some(()).ok_or_else(error)
 }
 
 /// Writes the raw bits of a field where version 10 has it.

@@ -54,7 +54,16 @@ fn program(op: &str, mut arguments: Vec<(&str, Argument)>, output: OutlineType) 
         constant: false,
     };
     let (origin, outputs) = (Origin::Model, vec![name]);
-    Outline { name: "main".into(), opset: None, origin, inputs, ops: vec![op], outputs, conditions: vec![] }
+    Outline {
+        name: "main".into(),
+        opset: None,
+        origin,
+        inputs,
+        states: vec![],
+        ops: vec![op],
+        outputs,
+        conditions: vec![],
+    }
 }
 
 /// An operation on a plain image, its parameters the most harmless ones.

@@ -18,8 +18,8 @@ use anemone_compile::check::lint::{self, Assumptions, Finding};
 use anemone_compile::check::{Here, Place, Placement, Refused, Route, check, here};
 use anemone_compile::segments::on_host;
 use anemone_facts::chips::Chip;
-use anemone_net::outline::Outline;
-use anemone_net::read;
+use anemone_net::outline::{Origin, Outline};
+use anemone_net::{Net, read};
 use anemone_program::hwx::Container;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
         Ok(loaded) => loaded,
     };
     match loaded {
-        Model::Net { net, notes } => Ok(Subject::Program(Box::new(Outline::of(&net)), notes)),
+        Model::Net { net, notes } => Ok(Subject::Program(Box::new(outline(path, &net)), notes)),
         Model::Container(container) => Ok(Subject::Container(container)),
         Model::Descriptor(_) | Model::Package(_) => {
             Err(Diagnostic::new(Code::Usage, "a dispatch descriptor or firmware container has no operations to place")
@@ -72,6 +72,16 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (outline, notes) = read::outline_onnx(&bytes, &Folder::new(beside), &choices.options).ok()?;
     Some(Subject::Program(Box::new(outline), notes))
+}
+
+/// Outline of a network that was read from a file: units of a netplist are told from operations.
+pub fn outline(path: &Path, net: &Net) -> Outline {
+    let mut outline = Outline::of(net);
+    let netplist = !path.is_dir() && files::read(path).is_ok_and(|b| read::sniff(&b) == Some(read::Format::Netplist));
+    if netplist {
+        outline.origin = Origin::Netplist;
+    }
+    outline
 }
 
 /// First operation that the book refuses on a chip and this compiler's own lowering takes; `None` where there is none.

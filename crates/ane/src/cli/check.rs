@@ -50,8 +50,8 @@ pub struct Flags {
     #[arg(long)]
     strict: bool,
     /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
-    #[arg(long, value_name = "NAME")]
-    convention: Option<super::ConventionName>,
+    #[arg(long, value_enum, default_value_t)]
+    convention: super::ConventionName,
     /// Operations that may be off the engine, on each chip
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_fallback: usize,
@@ -135,7 +135,7 @@ impl Question<'_> {
     /// The report on a model. Errors: with `--convention book`, what the book refuses; with `--strict`, what Apple's compiler does.
     fn report(&self, model: &Path, outline: Outline) -> Result<Report> {
         let book = self.chips.iter().find_map(|(_, chip)| check::refused_by_the_book(&outline, chip));
-        if let Some(refused) = book.filter(|_| self.flags.convention.is_some()) {
+        if let Some(refused) = book.filter(|_| self.flags.convention == super::ConventionName::Book) {
             return Err(refused.at(model.display()));
         }
         for (_, chip) in self.chips.iter().filter(|_| self.flags.strict) {

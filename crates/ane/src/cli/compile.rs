@@ -85,9 +85,10 @@ pub struct Flags {
     /// Apple's verdict: refuse what Apple's compiler refuses, also for its form alone, which is a warning otherwise
     #[arg(long, conflicts_with = "force")]
     strict: bool,
-    /// The book's way where it is another: refuse what it refuses on the chip, close partitions below the capacity of tile memory
-    #[arg(long, value_name = "NAME")]
-    convention: Option<super::ConventionName>,
+    /// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree (docs/conflicts.md):
+    /// `book` also refuses what the book refuses on the chip
+    #[arg(long, value_enum, default_value_t)]
+    convention: super::ConventionName,
     /// Cut around scaled dot-product attention, as the book has it: a program for each, and for what lies between
     #[arg(long)]
     cut_attention: bool,
@@ -180,17 +181,17 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
-        super::by_the_book(flags.convention, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
+        super::by_the_book(flags.convention, &flags.model, net, chip)?;
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let mut options = Options {
         compat,
+        convention: flags.convention.convention(),
         activations: flags.activations.activations(),
         pass_limit: flags.pass_limit,
         expand_weights: flags.expand_weights,
-        book: flags.convention.is_some(),
         ..Options::default()
     };
     for pass in &flags.disable {
@@ -229,7 +230,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
-    let encoded = forms::files_as(&chain, chip, &wanted, (&stem, &name), dialect)?;
+    let component = if flags.model.is_dir() { None } else { anemone_net::mil::component(&files::read(&flags.model)?) };
+    let dress = forms::Dress { dialect, convention: options.convention, component: component.unwrap_or_default() };
+    let encoded = forms::files_as(&chain, chip, &wanted, (&stem, &name), &dress)?;
     let programs = chain.programs();
     let defect = |e: anemone_program::StreamError| Diagnostic::new(Code::Defect, e.to_string());
     // As the words say it: how many tasks, whose coefficients are indices, and whose are without their zeros.

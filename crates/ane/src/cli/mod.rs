@@ -33,7 +33,7 @@ use anemone::reference::chip;
 use anemone::{Code, Diagnostic, Form, Model, Result};
 use anemone_engine::kernels::isa;
 use anemone_facts::chips::{self, Chip};
-use anemone_facts::formats::dialects::{self, DIALECTS, Dialect};
+use anemone_facts::formats::dialects::{self, Convention, DIALECTS, Dialect};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -360,18 +360,32 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Convention that can be asked for.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum ConventionName {
+/// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree.
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ConventionName {
+    /// The bytes of Apple's programs
+    #[default]
+    Samples,
     /// The book's chapters
     Book,
 }
 
+impl ConventionName {
+    /// The compiler's own value for this name.
+    pub(crate) fn convention(self) -> Convention {
+        match self {
+            ConventionName::Samples => Convention::Samples,
+            ConventionName::Book => Convention::Book,
+        }
+    }
+}
+
 /// Refuses what the book refuses on a chip, where its convention was asked for.
-fn by_the_book(asked: Option<ConventionName>, net: &anemone_net::Net, chip: &'static Chip) -> Result<()> {
-    let outline = || anemone_net::outline::Outline::of(net);
-    match asked.and_then(|_| anemone::check::refused_by_the_book(&outline(), chip)) {
-        Some(refused) => Err(refused),
+fn by_the_book(asked: ConventionName, model: &Path, net: &anemone_net::Net, chip: &'static Chip) -> Result<()> {
+    let outline = || anemone::check::outline(model, net);
+    let asked = asked == ConventionName::Book;
+    match asked.then(|| anemone::check::refused_by_the_book(&outline(), chip)).flatten() {
+        Some(refused) => Err(refused.or_at(model.display())),
         None => Ok(()),
     }
 }

@@ -100,8 +100,8 @@ pub struct Flags {
     #[arg(long)]
     strict: bool,
     /// The book's way where it is another, as `ane compile --convention`
-    #[arg(long, value_name = "NAME")]
-    convention: Option<super::ConventionName>,
+    #[arg(long, value_enum, default_value_t)]
+    convention: super::ConventionName,
     /// Cut around scaled dot-product attention, as `ane compile --cut-attention`
     #[arg(long, conflicts_with_all = ["reference", "via", "by_layer"])]
     cut_attention: bool,
@@ -142,7 +142,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = target(&flags.target, &model)?;
     if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
-        super::by_the_book(flags.convention, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
+        super::by_the_book(flags.convention, &flags.model, net, chip)?;
         if flags.strict
             && let Some(refused) = anemone::check::refused(&flags.model, &flags.choices.choices()?, chip, true)?.first
         {
@@ -155,7 +155,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
-    let options = Options { compat, book: flags.convention.is_some(), ..Options::default() };
+    let options = Options { compat, convention: flags.convention.convention(), ..Options::default() };
     let described = matches!(model, Model::Descriptor(_));
     let compiled = match &model {
         Model::Net { net, .. } if flags.cut_attention => {

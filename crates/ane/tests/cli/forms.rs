@@ -92,6 +92,9 @@ fn programs_become_register_images_and_records() {
     // Forty-four bytes each, and few of them.
     assert!(bytes("a.records").len().is_multiple_of(44) && (3..=8).contains(&(bytes("a.records").len() / 44)));
     ane!("dump", records, "--image").fine();
+    for image in [&image, &records] {
+        ane!("dump", image).refused(1, "ANE1001", &["version 10"]);
+    }
     ane!("run", image).refused(1, "ANE1001", &["image"]);
     ane!("compile", relu, "-o", scratch.out("c.hwx"), "--sidecar").fine();
     let sidecar = std::fs::read_to_string(scratch.out("c.layout.json")).expect("beside it");

@@ -9,6 +9,7 @@ mod common;
 mod adapters;
 mod bad_files;
 mod bad_usage;
+mod book;
 mod broker;
 mod chapters;
 mod check;

@@ -42,6 +42,69 @@ fn the_books_convention_refuses_what_the_book_refuses() {
 }
 
 #[test]
+fn strict_holds_units_to_the_chapter() {
+    let scratch = Scratch::new();
+    for (layer, change, chip, told) in [
+        ("InputView", ("", ""), "m1", "must follow a reshape"),
+        ("Neuron", (">ReLU<", ">Sin<"), "m1", "no direct-authoring bridge"),
+        ("RingBufferWriter", ("", ""), "m2", "connect to a live state"),
+    ] {
+        let path = scratch.path("unit.plist");
+        let _ = std::fs::remove_file(&path);
+        ane!("new", "--native", layer, "-o", path).fine();
+        let text = std::fs::read_to_string(&path).expect("XML").replace(change.0, change.1);
+        let path = scratch.file("unit.plist", text);
+        ane!("check", path, "-t", chip, "--strict").refused(1, "ANE1002", &[told]);
+        ane!("compile", path, "-t", chip, "-o", scratch.out("a.hwx"), "--strict").refused(1, "ANE1002", &[told]);
+        ane!("compile", path, "-t", chip, "-o", scratch.out("a.hwx")).fine();
+    }
+}
+
+/// A netplist with a state that grows by its input in each run: a mover writes it.
+const STATES: &str = r#"<?xml version="1.0"?><plist version="1.0"><dict>
+<key>Version</key><string>1.0.10</string><key>Networks</key><array><string>net</string></array>
+<key>net</key><dict>
+<key>Inputs</key><array><string>x</string></array><key>States</key><array><string>s</string></array>
+<key>Units</key><array><string>sum</string><string>move</string></array><key>Outputs</key><array><string>y</string></array>
+<key>x</key>ENTRY<key>s</key>ENTRY
+<key>sum</key><dict><key>Name</key><string>sum</string><key>Type</key><string>ElementWise</string>
+<key>Bottom</key><array><string>x</string><string>s</string></array><key>OutputType</key><string>Float16</string>
+<key>Params</key><dict><key>Type</key><string>Add</string></dict></dict>
+<key>move</key><dict><key>Name</key><string>move</string><key>Type</key><string>TensorToTensorBuffer</string>
+<key>Bottom</key><array><string>sum</string><string>s</string></array><key>OutputType</key><string>Float16</string></dict>
+<key>y</key><dict><key>Bottom</key><string>sum</string><key>OutputType</key><string>Float16</string></dict>
+</dict></dict></plist>"#;
+
+#[test]
+fn states_of_a_netplist_are_held() {
+    let scratch = Scratch::new();
+    let entry = "<dict><key>InputType</key><string>Float16</string><key>InputChannels</key><integer>1</integer>\
+        <key>InputHeight</key><integer>1</integer><key>InputWidth</key><integer>4</integer></dict>";
+    let model = scratch.file("net.plist", STATES.replace("ENTRY", entry));
+    let ones: Vec<u8> = (0..4).flat_map(|_| 1f32.to_le_bytes()).collect();
+    let x = scratch.file("x.npy", npy("<f4", false, "(1, 1, 1, 4)", &ones));
+    ane!("compile", model, "-o", scratch.out("net/"), "--emit", "hwx,e5").fine();
+    for (file, via) in [(&model, false), (&model, true), (&scratch.out("net/net.e5"), false)] {
+        let mut arguments =
+            vec!["run".to_string(), file.to_string(), "-i".into(), format!("x={x}"), "--repeat".into(), "3".into()];
+        if via {
+            arguments.extend(["--via".into(), "inprocess".into(), "--cache".into(), scratch.path("cache")]);
+        }
+        let ran = crate::harness::run(&arguments).fine();
+        assert!((ran.out + &ran.err).contains("[3.0, 3.0, 3.0, 3.0]"), "{arguments:?}");
+    }
+    ane!("explain", "LiveState").fine();
+    let twice = STATES
+        .replace("ENTRY", entry)
+        .replace("<string>sum</string><string>s</string></array>", "<string>s</string><string>s</string></array>");
+    let other = twice.replace(
+        "<key>InputWidth</key><integer>4</integer></dict>\n<key>sum</key>",
+        "<key>InputWidth</key><integer>5</integer></dict>\n<key>sum</key>",
+    );
+    ane!("compile", scratch.file("other.plist", other), "-o", scratch.out("b.hwx")).refused(2, "ANE2002", &["s"]);
+}
+
+#[test]
 fn every_template_of_a_new_netplist_compiles() {
     let scratch = Scratch::new();
     for layer in ["SDPA", "TopK", "pixel_shuffle", "affine_transform", "RingBufferWriter", "DynamicSlice"] {

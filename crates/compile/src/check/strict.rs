@@ -3,11 +3,33 @@
 use super::describe;
 use super::legal::{self, MatchStatus, Refusal, Route};
 use anemone_facts::chips::Chip;
-use anemone_facts::legal::STRICT;
-use anemone_net::outline::{Outline, OutlineOp};
+use anemone_facts::legal::{Quantity as Q, STRICT};
+use anemone_net::outline::{Origin, Outline, OutlineOp};
+
+/// Operations that a unit for a reshape becomes.
+const RESHAPES: [&str; 4] = ["reshape", "reshape_like", "expand_dims", "squeeze"];
+
+/// An operation among its network's, where that is told.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    op: &'a OutlineOp,
+    outline: Option<&'a Outline>,
+}
+
+impl Place<'_> {
+    /// The layer with what only the network tells of it: whether it is a unit of its own, and what its first operand is.
+    fn placed(self, layer: super::Layer) -> super::Layer {
+        let Some(outline) = self.outline.filter(|o| o.origin == Origin::Netplist) else { return layer };
+        let first = self.op.live().next();
+        let named = |o: &OutlineOp| first.is_some_and(|f| o.outputs.iter().any(|result| result.name == f.name));
+        let reshaped = outline.ops.iter().any(|o| named(o) && RESHAPES.contains(&o.op.as_str()));
+        let live = first.is_some_and(|f| outline.states.contains(&f.name));
+        layer.with(Q::Authored, 1).with(Q::FollowsReshape, i64::from(reshaped)).with(Q::AtLiveState, i64::from(live))
+    }
+}
 
 /// Refusals of one operation, each with the book's sentence as its limit.
-fn of(op: &OutlineOp, chip: &Chip) -> Vec<Refusal> {
+fn of(place: Place, chip: &Chip) -> Vec<Refusal> {
     let gates = |layer: &super::Layer| -> Vec<Refusal> {
         let rules = STRICT.iter().filter(|rule| rule.layer == layer.kind);
         let broken = rules.filter_map(|rule| match legal::matches(rule, layer, chip, Route::Direct) {
@@ -25,18 +47,19 @@ fn of(op: &OutlineOp, chip: &Chip) -> Vec<Refusal> {
             })
             .collect()
     };
-    describe::layers(op).iter().flat_map(gates).collect()
+    describe::layers(place.op).into_iter().map(|layer| place.placed(layer)).flat_map(|layer| gates(&layer)).collect()
 }
 
 /// Refusals of the book on a chip for operations that this compiler offers: position of the operation, refusal.
 pub fn refusals(outline: &Outline, chip: &Chip) -> Vec<(usize, Refusal)> {
     let all = outline.ops.iter().enumerate();
-    all.flat_map(|(at, op)| of(op, chip).into_iter().map(move |refusal| (at, refusal))).collect()
+    let placed = |op| Place { op, outline: Some(outline) };
+    all.flat_map(|(at, op)| of(placed(op), chip).into_iter().map(move |refusal| (at, refusal))).collect()
 }
 
 /// A note for each gate that an operation is offered beyond.
 pub(super) fn notes(op: &OutlineOp, chip: &Chip) -> Vec<String> {
-    of(op, chip)
+    of(Place { op, outline: None }, chip)
         .into_iter()
         .map(|refusal| format!("own lowering ({}; refused with --convention book)", refusal.message))
         .collect()

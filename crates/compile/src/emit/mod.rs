@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::lut::Table;
 use crate::memory::{Address, Place, Placed};
-use crate::options::{Conventions, Options};
+use crate::options::{Convention, Conventions, Options};
 use crate::remarks::{Log, Progress};
 use crate::stream::pack::{Packing, engines_for};
 use crate::tile::copies;
@@ -305,7 +305,11 @@ impl Emitter<'_> {
         self.set(ExeCycles, estimate.min(0xffff) as u32)?;
         let log_first = if first && self.conventions().first_task_logged { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
-        let mut debug = if first { constant::DEBUG_FIRST } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
+        let begins = match self.options.convention {
+            Convention::Samples => constant::DEBUG_FIRST,
+            Convention::Book => constant::DEBUG_FIRST_BOOK,
+        };
+        let mut debug = if first { begins } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
         debug |= match &self.layer.kind {
             Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
             Kind::Neuron { nonlinear: Nonlinear::Table(t), .. }

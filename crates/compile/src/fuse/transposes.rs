@@ -1,6 +1,6 @@
 //! A transposing copy becomes the transpose slot of the layer before it.
 
-use super::retain;
+use super::{Rules, retain, steps_into_producer};
 use crate::ir::*;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -11,6 +11,9 @@ use crate::remarks::Remarks;
 /// Barriers: other readers, results in pieces, interleaved channels, axes in other places, sums over windows or of computed
 /// coefficients.
 pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
+    if options.conventions().inverse_transposes_cancel {
+        cancel(graph, options, reasons);
+    }
     if !options.conventions().whole_epilogues {
         return;
     }
@@ -45,6 +48,61 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         removed[at] = true;
     }
     retain(graph, &removed);
+}
+
+/// A transposing copy of what a transposing copy wrote is a copy of the first one's source, which the layer before writes itself
+/// (the book's sample of three tasks: a mean is the operand of a product without a task between them).
+///
+/// Barriers: other readers of what stands between, other shapes, interleaved channels.
+fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
+    let mut removed = vec![false; graph.layers.len()];
+    for at in 0..graph.layers.len() {
+        let back = &graph.layers[at];
+        let [between] = back.sources.as_slice() else { continue };
+        let buffer = between.buffer;
+        let mut writers = (0..graph.layers.len()).filter(|&i| !removed[i] && graph.layers[i].result.buffer == buffer);
+        let (Some(first), None) = (writers.next(), writers.next()) else { continue };
+        let there = &graph.layers[first];
+        let turns = |l: &Layer| {
+            let plain = l.interleave == 1 && l.source_interleave == 1;
+            l.transpose && plain && l.sources.len() == 1 && Epilogue::step(&l.kind) == Some(Epilogue::UNIT)
+        };
+        let reads = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == buffer).count();
+        let alone = reads == 1 && graph.buffer(buffer).role == Role::Scratch;
+        let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
+        let same = |a: &View4, b: &View4| extents(a) == extents(b);
+        if !turns(back) || !turns(there) || !alone || there.result != *between || !same(&there.sources[0], &back.result)
+        {
+            continue;
+        }
+        reasons.say(|| format!("{} undoes {}", back.name, there.name));
+        let (source, result) = (there.sources[0], back.result);
+        removed[first] = true;
+        if readers_move(graph, at, &source) {
+            let all = graph.layers.iter_mut().flat_map(|l| &mut l.sources);
+            all.filter(|s| s.buffer == result.buffer).for_each(|s| *s = source);
+            removed[at] = true;
+            continue;
+        }
+        let layer = &mut graph.layers[at];
+        layer.sources = vec![source];
+        layer.transpose = false;
+    }
+    if removed.contains(&true) {
+        retain(graph, &removed);
+        steps_into_producer(graph, Rules::COPIES, options.conventions(), reasons);
+    }
+}
+
+/// Returns true if all readers of a copy's result may read its source: both whole in scratch buffers, in which no other layer writes.
+fn readers_move(graph: &Graph, copy: usize, source: &View4) -> bool {
+    let result = &graph.layers[copy].result;
+    let alone = |view: &View4| {
+        let writers = graph.layers.iter().filter(|l| l.result.buffer == view.buffer).count();
+        view.offset_bytes == 0 && writers == 1 && graph.buffer(view.buffer).role == Role::Scratch
+    };
+    let mut readers = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == result.buffer);
+    alone(source) && alone(result) && readers.all(|s| s == result)
 }
 
 /// Returns true for a layer that computes each element from those at its place: a function, or a product with constant coefficients.

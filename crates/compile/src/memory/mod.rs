@@ -50,10 +50,10 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
         return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len()));
     }
     if !stay {
-        return Residency::none(graph, chip, allocations, groups(graph));
+        return Residency::none(graph, chip, allocations, groups(graph, options.convention));
     }
     let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
-    Residency::of(graph, chip, allocations, &staged, &schedule.partitions)
+    Residency::of(graph, chip, (allocations, groups(graph, options.convention)), &staged, &schedule.partitions)
 }
 
 /// Assigns addresses.

@@ -155,15 +155,15 @@ impl Residency {
     }
 
     /// Keeps results that fit and stay within their partition; `staged` and `partitions` are by layer. Types are decided first; what
-    /// they leave too little space for is spilled, and they are decided again.
+    /// they leave too little space for is spilled, and they are decided again. Tasks are in groups as given.
     pub fn of(
         graph: &Graph,
         chip: &Chip,
-        allocations: &Allocations,
+        (allocations, groups): (&Allocations, Vec<usize>),
         staged: &[Staging],
         partitions: &[usize],
     ) -> Residency {
-        let mut residency = Residency::none(graph, chip, allocations, groups(graph));
+        let mut residency = Residency::none(graph, chip, allocations, groups);
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
         let mut candidates = candidates(graph, &residency.groups);
         candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);

@@ -32,7 +32,8 @@ impl Program {
         };
         let inputs = inputs.iter().map(named).collect();
         let (name, none) = ("main".into(), vec![]);
-        Program(Outline { name, opset: None, origin, inputs, ops: vec![], outputs: vec![], conditions: none })
+        let states = vec![];
+        Program(Outline { name, opset: None, origin, inputs, states, ops: vec![], outputs: vec![], conditions: none })
     }
 
     fn image(shape: &[usize]) -> Program {

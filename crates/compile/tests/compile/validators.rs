@@ -362,6 +362,7 @@ fn every_export_is_called_by_its_name() {
         opset: None,
         origin: Origin::Model,
         inputs: vec![x],
+        states: vec![],
         ops: vec![op],
         outputs: vec!["y".into()],
         conditions: vec![],

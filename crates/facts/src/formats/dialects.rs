@@ -3,6 +3,19 @@
 use super::Evidence::{self, Bytes, Claimed};
 use super::hwx::{self, SectionRow};
 
+/// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree (`docs/conflicts.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Convention {
+    /// The bytes.
+    #[default]
+    Samples,
+    /// The chapters.
+    Book,
+}
+
+/// Segments that the intermediate region of the book's identity layer has, a page each.
+pub const BOOK_SCRATCH_SEGMENTS: u64 = 2;
+
 /// A compiler version's container.
 #[derive(Debug)]
 pub struct Dialect {
@@ -48,6 +61,12 @@ pub struct Dialect {
 pub const OUTPUT_SUFFIX: &str = "@output";
 /// The note of later dialects: owner, offset of its data, size, and two words.
 pub const NOTE_WORDS: [u32; 10] = [0x762e_7472, 0x6973_7265, 0x0000_6e6f, 0, 0x28, 0, 4, 0, 0x0001_0001, 0];
+
+/// What the banner's line with the module's version holds.
+pub const BANNER_MODULE_VERSION: &str = "ModuleVersion:";
+/// Line of the banner with the version of the language component that the source network states. The book says that the
+/// banner names it; its text is our own.
+pub const BANNER_COMPONENT: &str = " coremlc-component-MIL: ";
 
 const BANNER_509: &[&str] = &[
     "ANEC v1",

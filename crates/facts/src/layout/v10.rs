@@ -5,6 +5,8 @@
 //! groups at 0x4100 and 0x4500 "element-wise and planar" and "L2 and texture"; public maps of the neighbouring versions
 //! have these names exchanged, with the same counts. Rows are the book's; see `docs/evidence.md`, key `td-image`.
 
+use crate::Evidence;
+
 /// One group of registers in the image.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
@@ -102,6 +104,30 @@ pub static RELOCATIONS: [Slot; 7] = [
     Slot { register: 0x155c, what: "kernel palette-lookup stream" },
     Slot { register: 0x1560, what: "kernel activation-lookup stream" },
 ];
+
+/// Largest stride that a chip's DMA engines take, in either direction.
+#[derive(Clone, Copy, Debug)]
+pub struct StrideBound {
+    /// Generation whose registers the chip has; empty: every other.
+    pub generation: &'static str,
+    /// Bytes.
+    pub most: u64,
+    /// How sure we are.
+    pub evidence: Evidence,
+}
+
+/// Bounds of DMA strides by generation. The book says that there is a table and gives none of its numbers: the reach of the
+/// field, 26 bits with a sign from bit 6 on, holds everywhere.
+pub static STRIDE_BOUNDS: [StrideBound; 2] = [
+    StrideBound { generation: "h13", most: 1 << (STRIDE_BIT + STRIDE_BITS - 1), evidence: Evidence::Claimed },
+    StrideBound { generation: "", most: 1 << (STRIDE_BIT + STRIDE_BITS - 1), evidence: Evidence::Claimed },
+];
+
+/// The bound of a generation.
+pub fn stride_bound(generation: &str) -> u64 {
+    let row = STRIDE_BOUNDS.iter().find(|row| row.generation == generation || row.generation.is_empty());
+    row.map_or(u64::MAX, |row| row.most)
+}
 
 /// Lowest bit of a DMA stride in its register.
 pub const STRIDE_BIT: u32 = 6;

@@ -20,6 +20,7 @@ pub(super) fn outline(name: &str, function: &Function, origin: Origin) -> Outlin
         opset: Some(function.opset.clone()),
         origin,
         inputs,
+        states: Vec::new(),
         ops: Vec::new(),
         outputs: Vec::new(),
         conditions: Vec::new(),

@@ -163,6 +163,27 @@ fn engine_name(port: &Port) -> String {
     format!("{}{ENGINE_SUFFIX}", port.name)
 }
 
+/// The program under the names of the engine's side: procedure and ports with [`ENGINE_SUFFIX`], as the book's sample of three tasks
+/// has them in the container.
+pub fn with_engine_names(program: &Program) -> Program {
+    let mut named = program.clone();
+    named.name.push_str(ENGINE_SUFFIX);
+    named.ports.iter_mut().for_each(|port| port.name.push_str(ENGINE_SUFFIX));
+    named
+}
+
+/// The program under the names of the descriptor's function, where all its ports have those of the engine's side.
+pub fn without_engine_names(mut program: Program) -> Program {
+    if program.ports.iter().all(|port| port.name.ends_with(ENGINE_SUFFIX)) {
+        let plain = |name: &mut String| name.truncate(name.len() - ENGINE_SUFFIX.len());
+        program.ports.iter_mut().for_each(|port| plain(&mut port.name));
+        if program.name.ends_with(ENGINE_SUFFIX) {
+            plain(&mut program.name);
+        }
+    }
+    program
+}
+
 /// Declarations of a container that a descriptor repeats; empty if the bytes are no container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
@@ -181,9 +202,10 @@ impl Declared {
         Declared { windows, procedure }
     }
 
-    /// Address of a port's window.
+    /// Address of a port's window, which may have the name of the tensor on the engine's side.
     pub fn window(&self, port: &str) -> Option<u64> {
-        self.windows.iter().find(|(name, _)| name == port).map(|(_, address)| *address)
+        let named = |name: &str| name == port || name.strip_suffix(ENGINE_SUFFIX) == Some(port);
+        self.windows.iter().find(|(name, _)| named(name)).map(|(_, address)| *address)
     }
 }
 

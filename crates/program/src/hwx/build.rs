@@ -223,6 +223,11 @@ impl Plan {
             next += pages(bytes);
             address
         };
+        // A region of several segments fills a page of each at least.
+        let scratch_bytes = match (options.scratch_segments, scratch_bytes) {
+            (0 | 1, bytes) | (_, bytes @ 0) => bytes,
+            (segments, bytes) => bytes.max(segments * rows::PAGE),
+        };
         let pieces = options.scratch_segments.clamp(1, scratch_bytes.div_ceil(rows::PAGE).max(1));
         let piece = scratch_bytes.div_ceil(pieces).next_multiple_of(rows::PAGE).max(rows::PAGE);
         let count = scratch_bytes.div_ceil(piece);

@@ -3,7 +3,7 @@
 use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
 
-use super::defs::Container;
+use super::defs::{Container, name16_text};
 use crate::StreamError;
 
 /// What a container holds beside its program.
@@ -27,6 +27,8 @@ pub struct Options {
     pub first_tensor_number: Option<u32>,
     /// Most bytes of one section of kernel data that stands in a segment of its own; whole pages.
     pub kernel_section_bytes: u64,
+    /// Version of the language component that the source network states, in the banner of dialects with modules; empty: none.
+    pub component: String,
     /// Segments that the intermediate region is written as; one of the book's samples has two.
     pub scratch_segments: u64,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
             more_types: Vec::new(),
             first_tensor_number: None,
             kernel_section_bytes: dialects::MAX_KERNEL_SECTION_BYTES,
+            component: String::new(),
             scratch_segments: 1,
         }
     }
@@ -60,11 +63,15 @@ impl Options {
             let kernels = t.symbols.iter().filter(|s| s.kind == rows::SYMBOL_DEFINED && !windows.contains(&s.value));
             kernels.map(|s| t.name(s)).collect()
         });
+        let scratch =
+            container.segments().filter(|s| s.sections.iter().any(|x| name16_text(&x.name) == rows::BSS.section));
         Options {
+            scratch_segments: (scratch.count() as u64).max(1),
             dialect: container.dialect().filter(|d| d.written).unwrap_or(&dialects::ZIN_421),
             target: path(rows::BANNER_TARGET),
             netplist_path: path(rows::BANNER_INPUT),
             output_path: path(rows::BANNER_OUTPUT),
+            component: path(dialects::BANNER_COMPONENT),
             kernel_names,
             ..Options::default()
         }

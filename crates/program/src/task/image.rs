@@ -94,6 +94,20 @@ pub fn is_image(bytes: &[u8]) -> bool {
     (trailer.is_empty() || trailer.starts_with(PATCHES_MAGIC)) && image.bytes.iter().any(|b| *b != 0)
 }
 
+/// Returns true if bytes are records: whole ones, each readable, for registers of one image. No task stream begins with a
+/// count of one or two followed by a register's address.
+pub fn is_records(bytes: &[u8]) -> bool {
+    let whole = !bytes.is_empty() && bytes.len().is_multiple_of(RECORD_BYTES) && !is_image(bytes);
+    let Some(records) = whole.then(|| read_records(bytes).ok()).flatten() else { return false };
+    let registers = || places().map(|(register, _)| u64::from(register) * 4);
+    let least = records.iter().map(|r| r.register).min().unwrap_or(0);
+    // The aperture is not told: it is one with which every record names a register.
+    registers().any(|first| {
+        let Some(aperture) = least.checked_sub(first) else { return false };
+        records.iter().all(|r| r.register.checked_sub(aperture).is_some_and(|d| registers().any(|known| known == d)))
+    })
+}
+
 impl Default for Image {
     fn default() -> Image {
         Image { bytes: vec![0; IMAGE_BYTES as usize] }

@@ -1,6 +1,6 @@
 //! A user client: the dispatcher in front of the handlers.
 
-use super::request::admit::PROCEDURE_SHIFT;
+use super::request::admit::{INTERMEDIATE_SHIFT, PROCEDURE_SHIFT};
 use super::request::{Event, WakePort};
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
@@ -107,6 +107,8 @@ pub struct Submit<'a> {
     pub outputs: &'a [u32],
     /// Number of the procedure that is called; 0 is the first.
     pub procedure: u8,
+    /// Surface of the intermediate region, at most one; without it the program's own is used.
+    pub intermediates: &'a [u32],
     /// Doorbell index.
     pub doorbell: u64,
     /// Shared events that must have reached a value before it runs.
@@ -121,13 +123,20 @@ impl Submit<'_> {
         let (priority, qos) = (rows::DEFAULT_PRIORITY as u32, rows::DEFAULT_QOS as u32);
         // As many doorbells as task queues are used: the class of service decides both.
         let doorbell = u64::from(priority);
-        Submit { token, sequence: 0, priority, qos, inputs, outputs, procedure: 0, doorbell, waits: &[], signals: &[] }
+        let (intermediates, waits, signals): (&[u32], &[Event], &[Event]) = (&[], &[], &[]);
+        let (sequence, procedure) = (0, 0);
+        Submit { token, sequence, priority, qos, inputs, outputs, procedure, intermediates, doorbell, waits, signals }
     }
 
     /// The request's bytes.
     pub fn encode(&self) -> Result<[u8; request::BYTES], Code> {
-        let (n_in, n_out) = (self.inputs.len(), self.outputs.len());
-        if n_in > 255 || n_out > 255 || n_in + n_out > 256 || self.waits.len() + self.signals.len() > 12 {
+        let [n_in, n_out, between] = [self.inputs, self.outputs, self.intermediates].map(<[u32]>::len);
+        if n_in > 255
+            || n_out > 255
+            || between > 1
+            || n_in + n_out + between > 256
+            || self.waits.len() + self.signals.len() > 12
+        {
             return Err(Code::BAD_ARGUMENT);
         }
         let mut out = [0; request::BYTES];
@@ -135,10 +144,10 @@ impl Submit<'_> {
         put64(&mut out, request::SEQUENCE, self.sequence);
         put32(&mut out, request::PRIORITY, self.priority);
         put32(&mut out, request::QOS, self.qos);
-        let procedure = u32::from(self.procedure) << PROCEDURE_SHIFT;
-        put32(&mut out, request::COUNTS, n_in as u32 | (n_out as u32) << 8 | procedure);
+        let (procedure, between) = (u32::from(self.procedure) << PROCEDURE_SHIFT, (between as u32) << INTERMEDIATE_SHIFT);
+        put32(&mut out, request::COUNTS, n_in as u32 | (n_out as u32) << 8 | procedure | between);
         put32(&mut out, request::CATEGORY, rows::IO_CATEGORY as u32);
-        for (i, &surface) in self.inputs.iter().chain(self.outputs).enumerate() {
+        for (i, &surface) in self.inputs.iter().chain(self.outputs).chain(self.intermediates).enumerate() {
             put32(&mut out, request::SURFACES + 8 * i, surface);
             put32(&mut out, request::SURFACES + 8 * i + 4, i as u32);
         }
@@ -156,6 +165,13 @@ impl Client {
     /// Kind of the client.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Bytes of the intermediate region of an instance's first procedure; `None` for a token that this connection may not use.
+    pub fn intermediate_bytes(&self, token: u64) -> Option<u64> {
+        let gate = lock(&self.driver.gate);
+        self.may_use(&gate, token).ok()?;
+        gate.instances.get(&token).map(|instance| instance.resident().program().scratch_bytes)
     }
 
     /// Grant of a connection that is limited to one program; `None` for others.

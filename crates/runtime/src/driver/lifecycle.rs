@@ -318,6 +318,7 @@ impl Client {
             command: wire::PROCEDURE_CALL_TRIGGER_CACHE_REQUEST,
             procedure: 0,
             waits: Vec::new(),
+            intermediate: None,
             signals: Vec::new(),
         };
         let (id, gate) = self.admit(plan, &given, &posted, None)?;

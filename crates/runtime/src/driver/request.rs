@@ -176,4 +176,6 @@ pub(crate) struct Plan {
     pub procedure: u32,
     pub waits: Vec<Event>,
     pub signals: Vec<Event>,
+    /// Surface of the intermediate region.
+    pub intermediate: Option<u32>,
 }

@@ -109,12 +109,20 @@ impl InProcess {
 struct OwnProgram {
     client: Client,
     token: u64,
+    /// Surface of the intermediate region, where the program has one; made for the first request that is not chained.
+    intermediate: OnceLock<Option<u32>>,
     /// For calls whose output set stays with the device; made for the first.
     chain: OnceLock<Option<Chain>>,
     open_direct: Box<dyn Fn() -> Option<Client> + Send + Sync>,
 }
 
 impl OwnProgram {
+    /// A surface for the intermediate region; without one the driver uses the program's own.
+    fn make_intermediate(&self) -> Option<u32> {
+        let bytes = self.client.intermediate_bytes(self.token).filter(|&bytes| bytes > 0)?;
+        self.client.add_surface(Arc::new(Shared::new(bytes).ok()?)).ok()
+    }
+
     /// A call whose output set stays with the device: `None` where it must go the plain way.
     fn submit_chained(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<()>> {
         let make = || Chain::new(&self.client, Arc::new((self.open_direct)()?), self.token);
@@ -147,7 +155,8 @@ impl InProcess {
             client.open().ok()?;
             Some(client)
         };
-        Ok(Arc::new(OwnProgram { client, token, chain: OnceLock::new(), open_direct: Box::new(open_direct) }))
+        let (intermediate, chain) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(OwnProgram { client, token, intermediate, chain, open_direct: Box::new(open_direct) }))
     }
 }
 
@@ -173,7 +182,10 @@ impl Loaded for OwnProgram {
 
     fn submit(&self, submission: &Submission<'_>) -> Result<()> {
         let &Submission { sequence, procedure, inputs, outputs, keeps, limit } = submission;
-        let submit = Submit { sequence, procedure, ..Submit::new(self.token, inputs, outputs) };
+        let intermediates = self.intermediate.get_or_init(|| self.make_intermediate()).as_slice();
+        // The surface is for the first procedure's region.
+        let intermediates = if procedure == 0 { intermediates } else { &[] };
+        let submit = Submit { sequence, procedure, intermediates, ..Submit::new(self.token, inputs, outputs) };
         let Some(limit) = limit else {
             if keeps
                 && procedure == 0

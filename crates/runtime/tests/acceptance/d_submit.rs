@@ -8,6 +8,8 @@ use anemone_runtime::driver::WakePort;
 use anemone_runtime::driver::client::{Arguments, Client, Submit};
 use anemone_runtime::driver::priority_of;
 use anemone_runtime::firmware::notify::{Fabric, Outcome, Step, bits};
+use anemone_runtime::os::shared::Shared;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -33,6 +35,41 @@ fn d02_request_layout() {
     assert_eq!((u32_at(&bytes, 0), u32_at(&bytes, 8)), (0x1122, 1));
     assert_eq!((u32_at(&bytes, 0x10), u32_at(&bytes, 0x14), u32_at(&bytes, 0x1c)), (5, 21, 2));
     assert_eq!([u32_at(&bytes, 0x20), u32_at(&bytes, 0x28), u32_at(&bytes, 0x30)], [7, 8, 9]);
+    let with = Submit { intermediates: &[10], ..Submit::new(0x1122, &[7], &[8, 9]) }.encode().expect("fits");
+    assert_eq!((u32_at(&with, 0x18), u32_at(&with, 0x38)), (0x100_0201, 10));
+    let two = Submit { intermediates: &[10, 11], ..Submit::new(0x1122, &[7], &[8, 9]) };
+    assert!(two.encode().is_err());
+}
+
+/// A product of 64 by 64, whose operand is turned first: a result between two tasks.
+fn product() -> String {
+    let weights: Vec<&str> = (0..64 * 64).map(|i| if i % 65 == 0 { "1.0" } else { "0.0" }).collect();
+    format!(
+        "net \"main\" {{\n  input %x: f16[1, 64]\n  const %w: f16[64, 64] = [{}]\n  \
+         %y: f16[1, 64] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}}\n",
+        weights.join(", ")
+    )
+}
+
+#[test]
+fn d10_intermediate_surface() {
+    let (driver, signer) = start();
+    let l = load(&driver, &signer, &task(1), &product());
+    let bytes = l.client.intermediate_bytes(l.created.token).expect("its own program");
+    assert!(bytes > 0 && bytes == l.program.scratch_bytes);
+    let surface = |bytes| l.client.add_surface(Arc::new(Shared::new(bytes).expect("memory"))).expect("surface");
+    let (whole, short) = (surface(bytes), surface(bytes - 1));
+    l.client.submit(&Submit { intermediates: &[whole], ..l.submit() }).expect("runs on it");
+    // The engine's accesses go through it: where it is not mapped any more, the request is refused.
+    for wrong in [short, 0x7777] {
+        assert!(l.client.submit(&Submit { intermediates: &[wrong], ..l.submit() }).is_err(), "{wrong}");
+    }
+    l.client.remove_surface(whole).expect("not in use");
+    assert_eq!(l.client.submit(&Submit { intermediates: &[whole], ..l.submit() }), Err(Code::NOT_FOUND));
+    // A program without the region takes none.
+    let none = load(&driver, &signer, &task(2), ADD_ONE);
+    let surface = none.client.add_surface(Arc::new(Shared::new(64).expect("memory"))).expect("surface");
+    assert_eq!(none.client.submit(&Submit { intermediates: &[surface], ..none.submit() }), Err(Code::BAD_ARGUMENT));
 }
 
 #[test]

@@ -37,7 +37,8 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         voice.note(format!("a raw stream does not state its ports: {lost}"));
     }
     let states = if flags.state.is_empty() { held } else { flags.state };
-    let around = Surroundings { container, states, anec_data: flags.anec_data, base: flags.base };
+    let around =
+        Surroundings { container, states, anec_data: flags.anec_data, base: flags.base, ..Surroundings::default() };
     let bytes = encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()))?;
     files::write(&output, &bytes)?;
     if voice.json {

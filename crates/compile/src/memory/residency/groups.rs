@@ -1,10 +1,12 @@
 //! Groups of tasks that the device runs without a task switch.
 
 use crate::ir::*;
+use crate::options::Convention;
 
 /// Groups as 9.509 cuts them: before constant coefficients unless the layer before has some too, and where the neural engine
-/// begins to read memory after the planar one. What reads a result that stays goes on in the group.
-pub fn groups(graph: &Graph) -> Vec<usize> {
+/// begins to read memory after the planar one. What reads a result that stays goes on in the group. By the book's sample of three
+/// tasks, coefficients alone do not cut where the planar engine has just made what they are multiplied by.
+pub fn groups(graph: &Graph, convention: Convention) -> Vec<usize> {
     let computed =
         |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
     let mut group = 0;
@@ -15,7 +17,9 @@ pub fn groups(graph: &Graph) -> Vec<usize> {
         .map(|(i, layer)| {
             let cut = i.checked_sub(1).is_some_and(|before| {
                 let before = &graph.layers[before];
+                let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
                 match &layer.kind {
+                    _ if convention == Convention::Book && layer.convolves() && made => false,
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => !(before.convolves() || before.is_neural() && computed(before)),
                     // What the planar engine has just made, as it made it.

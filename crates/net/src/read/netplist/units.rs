@@ -99,7 +99,11 @@ impl<'a> Call<'_, 'a> {
             "InputView" => self.view(),
             // Conversion alone gives them; no data moves.
             "TensorToTensorBuffer" | "TensorBufferToTensor" => {
-                let x = self.one()?;
+                // With a state as its second operand it writes the state, which the network's list then takes.
+                let x = match *self.inputs.as_slice() {
+                    [x, state] if self.unit.written_state().is_some() && self.ty(state) == self.ty(x) => x,
+                    _ => self.one()?,
+                };
                 self.give(OpKind::Unary(Unary::Identity), &[x], None)
             }
             "Softmax" => {

@@ -212,6 +212,9 @@ pub(super) fn ident(program: &Program, options: &Options) -> Command {
     let mut text = String::new();
     for line in options.dialect.banner {
         text += &format!("{line}\n");
+        if line.contains(dialects::BANNER_MODULE_VERSION) && !options.component.is_empty() {
+            text += &format!("\t{}{}\n", dialects::BANNER_COMPONENT, options.component);
+        }
     }
     let flags = options.dialect.flags.iter().map(|f| f.to_string());
     let target = if options.target.is_empty() { program.layout.generation } else { &options.target };

@@ -11,12 +11,14 @@ use crate::words::{u32_at, u64_at};
 use anemone_facts::driver::commands::wire;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::request;
-use anemone_program::Direction;
+use anemone_program::{Direction, Program};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Place of the procedure number in the word of counts: behind those of inputs and outputs.
 pub(in crate::driver) const PROCEDURE_SHIFT: u32 = 16;
+/// Place of the number of intermediate surfaces, behind it.
+pub(in crate::driver) const INTERMEDIATE_SHIFT: u32 = 24;
 /// Events of a request at most: those it waits for, then those it signals.
 const EVENT_SLOTS: u32 = 12;
 
@@ -35,12 +37,14 @@ impl Client {
         self.check_priority(priority, qos)?;
         let (token, counts) = (u64_at(input, request::TOKEN), u32_at(input, request::COUNTS));
         let (n_in, n_out) = ((counts & 0xff) as usize, (counts >> 8 & 0xff) as usize);
-        if n_in + n_out > 256 {
+        let between = (counts >> INTERMEDIATE_SHIFT & 0xff) as usize;
+        if n_in + n_out + between > 256 || between > 1 {
             return Err(Code::BAD_ARGUMENT);
         }
         let (waits, signals) = (u32_at(input, request::WAITS), u32_at(input, request::SIGNALS));
         let surface = |i: usize| u32_at(input, request::SURFACES + 8 * i);
         let ids: Vec<u32> = (0..n_in + n_out).map(surface).collect();
+        let intermediate = (between == 1).then(|| surface(n_in + n_out));
         let call = Call { waits, signals, ..Call::default() };
         let event = |i: u32| {
             let at = request::EVENTS + 24 * i as usize;
@@ -52,7 +56,7 @@ impl Client {
         let (asynchronous, limit) = (wake.is_some(), self.timeout());
         let (doorbell, command) = (doorbell as u32, wire::PROCEDURE_CALL);
         let procedure = counts >> PROCEDURE_SHIFT & 0xff;
-        let plan = Plan { token, sequence, priority, doorbell, call, command, procedure, waits, signals };
+        let plan = Plan { token, sequence, priority, doorbell, call, command, procedure, intermediate, waits, signals };
         let (id, gate) = self.admit(plan, &ids[..n_in], &ids[n_in..], wake)?;
         if asynchronous {
             self.driver.work(gate);
@@ -139,7 +143,7 @@ impl Client {
                 return Err(code);
             }
         };
-        let sections = match self.sections(&mut gate, plan.token, plan.procedure) {
+        let sections = match self.sections(&mut gate, &plan) {
             Ok(sections) => sections,
             Err(code) => {
                 inputs.iter().chain(&outputs).for_each(|b| gate.dart.end(self.id, b.iova));
@@ -152,7 +156,7 @@ impl Client {
         gate.next += 1;
         gate.queue.order += 1;
         let (id, order) = (gate.next, gate.queue.order);
-        let Plan { token, sequence, priority, doorbell, call, command, procedure, waits, signals } = plan;
+        let Plan { token, sequence, priority, doorbell, call, command, procedure, waits, signals, .. } = plan;
         let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
         let priority = gate.hinted(self, priority);
         // Queues are as many as priorities: the class of service decides both.
@@ -216,13 +220,22 @@ impl Client {
         Ok(bound)
     }
 
-    /// Kernel, text and scratch of an instance's program, mapped for this client.
-    fn sections(&self, gate: &mut Gate, token: u64, procedure: u32) -> Result<Vec<Bound>, Code> {
-        let Gate { instances, images, dart, .. } = gate;
-        let image = instances.get(&token).and_then(|i| images.get(&i.image)).ok_or(Code::NOT_FOUND)?;
-        let sections = &image.procedures.get(procedure as usize).ok_or(Code::BAD_ARGUMENT)?.sections;
+    /// Kernel, text and scratch of a procedure of an instance's program, mapped for this client. A surface for the intermediate region
+    /// stands in for the program's own.
+    fn sections(&self, gate: &mut Gate, plan: &Plan) -> Result<Vec<Bound>, Code> {
+        let Gate { instances, images, dart, surfaces, .. } = gate;
+        let image = instances.get(&plan.token).and_then(|i| images.get(&i.image)).ok_or(Code::NOT_FOUND)?;
+        let sections = &image.procedures.get(plan.procedure as usize).ok_or(Code::BAD_ARGUMENT)?.sections;
+        if let Some(id) = plan.intermediate {
+            let surface = surfaces.get(&id).filter(|s| s.is_for(self)).ok_or(Code::NOT_FOUND)?;
+            let scratch = sections.iter().find(|s| s.bar == Program::SCRATCH_BAR).ok_or(Code::BAD_ARGUMENT)?;
+            if (surface.shared.len() as u64) < scratch.bytes {
+                return Err(Code::BAD_ARGUMENT);
+            }
+        }
         let mut bound: Vec<Bound> = Vec::with_capacity(sections.len());
         for &Section { usage, surface, bytes, bar } in sections {
+            let surface = plan.intermediate.filter(|_| bar == Program::SCRATCH_BAR).unwrap_or(surface);
             let begun = match dart.begin(self.id, surface, usage) {
                 Err(Code::NOT_FOUND) => {
                     dart.map(self.id, surface, bytes, usage, 0).and_then(|_| dart.begin(self.id, surface, usage))
