@@ -1,5 +1,6 @@
 //! `ane check`: what runs on the engine of which chip, why not, and what to change.
 
+use super::conventions::ConventionName;
 use super::{ModelFlags, Voice, print};
 use anemone::check::json::Baseline;
 use anemone::check::summary::{self, Outcome};
@@ -51,7 +52,7 @@ pub struct Flags {
     strict: bool,
     /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
     #[arg(long, value_enum, default_value_t)]
-    convention: super::ConventionName,
+    convention: ConventionName,
     /// Operations that may be off the engine, on each chip
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_fallback: usize,
@@ -135,7 +136,7 @@ impl Question<'_> {
     /// The report on a model. Errors: with `--convention book`, what the book refuses; with `--strict`, what Apple's compiler does.
     fn report(&self, model: &Path, outline: Outline) -> Result<Report> {
         let book = self.chips.iter().find_map(|(_, chip)| check::refused_by_the_book(&outline, chip));
-        if let Some(refused) = book.filter(|_| self.flags.convention == super::ConventionName::Book) {
+        if let Some(refused) = book.filter(|_| self.flags.convention == ConventionName::Book) {
             return Err(refused.at(model.display()));
         }
         for (_, chip) in self.chips.iter().filter(|_| self.flags.strict) {

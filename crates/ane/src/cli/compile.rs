@@ -3,19 +3,19 @@
 mod procedures;
 mod stages;
 
+use super::conventions::{ActivationsName, CompatName, ConventionName};
 use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
 use anemone::chain::{Chain, Cut};
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
 use anemone::{Code, Diagnostic, Model, Result, files, overview, runtime};
-use anemone_compile::{Activations, Compat, Options, pipeline};
+use anemone_compile::{Compat, Options, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
-use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_net::Net;
 use anemone_program::{Program, cost, hwx};
+use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use procedures::Procedures;
 use serde_json::json;
 use stages::Stages;
@@ -88,7 +88,7 @@ pub struct Flags {
     /// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree (docs/conflicts.md):
     /// `book` also refuses what the book refuses on the chip
     #[arg(long, value_enum, default_value_t)]
-    convention: super::ConventionName,
+    convention: ConventionName,
     /// Cut around scaled dot-product attention, as the book has it: a program for each, and for what lies between
     #[arg(long)]
     cut_attention: bool,
@@ -97,55 +97,6 @@ pub struct Flags {
     engine_only: bool,
     #[command(flatten)]
     choices: ModelFlags,
-}
-
-/// Compiler whose conventions can be asked for.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum CompatName {
-    /// zin_ane_compiler v4.2.1
-    #[value(name = "zin-4.2.1")]
-    Zin421,
-    /// Apple's compiler of 2026
-    #[value(name = "zin-9.509")]
-    Zin9509,
-}
-
-/// Lowering of activation functions other than ReLU.
-#[derive(Clone, Copy, Default, ValueEnum)]
-pub enum ActivationsName {
-    /// One table each: fewest tasks
-    Fused,
-    /// Steps that are more precise
-    Accurate,
-    /// Tables while their errors stay small
-    #[default]
-    Auto,
-}
-
-impl ActivationsName {
-    /// The compiler's own value for this name.
-    pub fn activations(self) -> Activations {
-        match self {
-            ActivationsName::Fused => Activations::Fused,
-            ActivationsName::Accurate => Activations::Accurate,
-            ActivationsName::Auto => Activations::Auto,
-        }
-    }
-}
-
-impl CompatName {
-    /// The compiler's own value for this name.
-    pub fn compat(self) -> Compat {
-        match self {
-            CompatName::Zin421 => Compat::Zin421,
-            CompatName::Zin9509 => Compat::Zin9509,
-        }
-    }
-
-    /// Layout of its containers.
-    pub fn dialect(self) -> Option<&'static Dialect> {
-        self.to_possible_value().and_then(|value| dialects::by_name(value.get_name()))
-    }
 }
 
 /// Reads a pass by name.

@@ -7,6 +7,7 @@ mod cache;
 mod check;
 mod compile;
 mod completions;
+mod conventions;
 mod convert;
 mod diff;
 mod doctor;
@@ -33,9 +34,10 @@ use anemone::reference::chip;
 use anemone::{Code, Diagnostic, Form, Model, Result};
 use anemone_engine::kernels::isa;
 use anemone_facts::chips::{self, Chip};
-use anemone_facts::formats::dialects::{self, Convention, DIALECTS, Dialect};
+use anemone_facts::formats::dialects::{self, DIALECTS, Dialect};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use conventions::ConventionName;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -357,26 +359,6 @@ fn print(text: &str) -> Result<()> {
             Err(Diagnostic::new(Code::Unwritable, format!("cannot write to standard output: {e}")))
         }
         _ => Ok(()),
-    }
-}
-
-/// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree.
-#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ConventionName {
-    /// The bytes of Apple's programs
-    #[default]
-    Samples,
-    /// The book's chapters
-    Book,
-}
-
-impl ConventionName {
-    /// The compiler's own value for this name.
-    pub(crate) fn convention(self) -> Convention {
-        match self {
-            ConventionName::Samples => Convention::Samples,
-            ConventionName::Book => Convention::Book,
-        }
     }
 }
 

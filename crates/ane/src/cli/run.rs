@@ -4,7 +4,7 @@ mod parts;
 mod plan;
 mod report;
 
-use super::compile::CompatName;
+use super::conventions::{CompatName, ConventionName};
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
@@ -16,7 +16,7 @@ use anemone_net::Net;
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
-use parts::{adapt, expectation_fits, hosts_told, once, segmented, unknown};
+use parts::{adapt, expectation_fits, hosts_told, once, segmented, traced, unknown};
 use report::{Bound, Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ pub struct Flags {
     strict: bool,
     /// The book's way where it is another, as `ane compile --convention`
     #[arg(long, value_enum, default_value_t)]
-    convention: super::ConventionName,
+    convention: ConventionName,
     /// Cut around scaled dot-product attention, as `ane compile --cut-attention`
     #[arg(long, conflicts_with_all = ["reference", "via", "by_layer"])]
     cut_attention: bool,
@@ -168,10 +168,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let (mut chain, net) = compiled.map_err(in_file)?;
     let adapter = flags.adapter.as_deref().map(|path| adapt(&mut chain, path)).transpose()?.unwrap_or_default();
     let several = chain.programs().len() != 1 || !chain.hosts().is_empty();
-    if flags.trace.is_some() && flags.via.wanted() {
-        let message = "--trace records this process's own run; with --via the driver runs the program";
-        return Err(Diagnostic::new(Code::Usage, message).help("leave out --via, or ask for --perfetto"));
-    }
     if several && (flags.trace.is_some() || flags.plan.profile.is_some()) {
         let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
         let message = format!("{programs} programs and {hosts} host segments: --trace and --profile take one program");
@@ -265,6 +261,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if flags.via.wanted() {
         // The driver tells of requests, not of tasks: a run has all of each program's.
         run.tasks = chain.programs().iter().filter_map(|program| program.tasks().ok()).map(|tasks| tasks.len()).sum();
+        if flags.trace.is_some() {
+            run.trace = traced(&chain, options, &inputs, &run).map_err(in_file)?;
+        }
     }
     run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
     if let Some(net) = &net {

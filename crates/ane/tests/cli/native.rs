@@ -42,7 +42,7 @@ fn the_books_convention_refuses_what_the_book_refuses() {
 }
 
 #[test]
-fn strict_holds_units_to_the_chapter() {
+fn the_books_convention_holds_units_to_the_chapter() {
     let scratch = Scratch::new();
     for (layer, change, chip, told) in [
         ("InputView", ("", ""), "m1", "must follow a reshape"),
@@ -54,8 +54,12 @@ fn strict_holds_units_to_the_chapter() {
         ane!("new", "--native", layer, "-o", path).fine();
         let text = std::fs::read_to_string(&path).expect("XML").replace(change.0, change.1);
         let path = scratch.file("unit.plist", text);
-        ane!("check", path, "-t", chip, "--strict").refused(1, "ANE1002", &[told]);
-        ane!("compile", path, "-t", chip, "-o", scratch.out("a.hwx"), "--strict").refused(1, "ANE1002", &[told]);
+        ane!("check", path, "-t", chip, "--convention", "book").refused(1, "ANE1002", &[told]);
+        ane!("compile", path, "-t", chip, "-o", scratch.out("a.hwx"), "--convention", "book").refused(
+            1,
+            "ANE1002",
+            &[told],
+        );
         ane!("compile", path, "-t", chip, "-o", scratch.out("a.hwx")).fine();
     }
 }

@@ -19,7 +19,7 @@ use super::property::{Dict, parse};
 use super::{Files, Options, Reading, sniff};
 use crate::build::Budget;
 use crate::error::Error;
-use crate::graph::{DType, Data, Net, Op, State, Surface, Tensor, TensorType, Value, ValueId, elements};
+use crate::graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId, elements};
 use crate::infer::{infer, sized};
 use crate::ops::{OpKind, Unary};
 use std::cmp::Reverse;
@@ -223,12 +223,7 @@ impl<'a> Builder<'a> {
             self.net.inputs.push(id);
         }
         let states = network.strings("States")?.unwrap_or_default();
-        for name in &states {
-            let entry = entry(network, name, "state")?;
-            let ty = self.tensor_type(&entry, "Input")?;
-            let id = self.define(&entry.place, name, ty, None, None)?;
-            self.net.inputs.push(id);
-        }
+        states.iter().try_for_each(|name| self.state_input(network, name))?;
         let constants = ["Constants", crate::netplist::own::CONSTANTS].map(|key| network.strings(key));
         for list in constants {
             for name in list?.unwrap_or_default() {
@@ -249,30 +244,6 @@ impl<'a> Builder<'a> {
         }
         states.iter().try_for_each(|name| self.live_state(name, &units))?;
         self.states(network)
-    }
-
-    /// A state of the list `States`: the unit that writes it gives its next value, an output of the network; it keeps its own
-    /// where none does.
-    fn live_state(&mut self, name: &str, units: &[Unit<'a>]) -> Result<(), Error> {
-        let mut writers = units.iter().filter(|unit| unit.written_state() == Some(name));
-        let input = self.values[name];
-        let output = match (writers.next(), writers.next()) {
-            (None, _) => input,
-            (Some(unit), None) => self.values[unit.name],
-            (Some(_), Some(second)) => {
-                return Err(Error::DefinedTwice { op: second.dict.place.clone(), value: format!("state {name}") });
-            }
-        };
-        let [found, expected] = [output, input].map(|id| self.net.value(id).ty.clone());
-        if found != expected {
-            let op = format!("state {name}");
-            return Err(Error::TypeMismatch { op, value: self.net.value(output).name.clone(), found, expected });
-        }
-        if output != input && !self.net.outputs.contains(&output) {
-            self.net.outputs.push(output);
-        }
-        self.net.states.push(State { name: name.to_string(), input, output });
-        Ok(())
     }
 
     /// Units in an order in which their operands come first, as far as possible that of the list.
@@ -455,15 +426,6 @@ impl<'a> Unit<'a> {
         let bottoms = dict.strings("Bottom")?.ok_or_else(|| dict.missing("Bottom"))?;
         let output_type = dict.string("OutputType")?;
         Ok(Unit { name, kind, bottoms, output_type, dict })
-    }
-
-    /// Name of the state that the unit gives the next value of, where that operand is one: the first of a ring-buffer writer, the
-    /// second of a mover.
-    fn written_state(&self) -> Option<&'a str> {
-        match (self.kind, self.bottoms.as_slice()) {
-            ("RingBufferWriter", &[state, _]) | ("TensorToTensorBuffer", &[_, state]) => Some(state),
-            _ => None,
-        }
     }
 }
 

@@ -144,7 +144,8 @@ impl Submit<'_> {
         put64(&mut out, request::SEQUENCE, self.sequence);
         put32(&mut out, request::PRIORITY, self.priority);
         put32(&mut out, request::QOS, self.qos);
-        let (procedure, between) = (u32::from(self.procedure) << PROCEDURE_SHIFT, (between as u32) << INTERMEDIATE_SHIFT);
+        let (procedure, between) =
+            (u32::from(self.procedure) << PROCEDURE_SHIFT, (between as u32) << INTERMEDIATE_SHIFT);
         put32(&mut out, request::COUNTS, n_in as u32 | (n_out as u32) << 8 | procedure | between);
         put32(&mut out, request::CATEGORY, rows::IO_CATEGORY as u32);
         for (i, &surface) in self.inputs.iter().chain(self.outputs).chain(self.intermediates).enumerate() {

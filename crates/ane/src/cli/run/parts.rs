@@ -2,7 +2,7 @@
 
 use crate::cli::{Voice, patch};
 use anemone::chain::Cut;
-use anemone::{Array, Chain, Code, Diagnostic, Model, Result, tensor};
+use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, tensor};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -91,4 +91,23 @@ pub fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> 
 pub fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
     Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
         .help(format!("it has: {}", names.join(", ")))
+}
+
+/// Record of the tasks of a run through the driver: the same engine in this process, on the same inputs, to the same bits.
+pub fn traced(
+    chain: &Chain,
+    options: anemone_engine::Options,
+    inputs: &[(String, Array)],
+    driven: &Run,
+) -> Result<Vec<anemone_engine::TaskTrace>> {
+    let own = chain.execution(options)?.run(inputs)?;
+    let bits = |array: &Array| array.data.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let differs = |(name, array): &&(String, Array)| {
+        driven.outputs.iter().find(|(other, _)| other == name).is_none_or(|(_, theirs)| bits(theirs) != bits(array))
+    };
+    match own.outputs.iter().find(differs) {
+        None => Ok(own.trace),
+        Some((name, _)) => Err(Diagnostic::new(Code::Defect, format!("--trace: {name} differs from the driver's"))
+            .help("the broker may compute with other arithmetic: `ane broker --numerics`")),
+    }
 }

@@ -1,6 +1,6 @@
 //! Reading of the keys of our own: [`crate::netplist::own`] lists them.
 
-use super::{Builder, Dict};
+use super::{Builder, Dict, Unit, entry};
 use crate::error::Error;
 use crate::graph::{State, Tensor, TensorType, elements};
 use crate::netplist::own::{FORM, SHAPE, STATES, read_form, read_shape};
@@ -66,5 +66,49 @@ impl<'a> Builder<'a> {
             self.net.states.push(State { name, input, output });
         }
         Ok(())
+    }
+
+    /// The input that an entry of the list `States` is.
+    pub(super) fn state_input(&mut self, network: &Dict<'a>, name: &'a str) -> Result<(), Error> {
+        let entry = entry(network, name, "state")?;
+        let ty = self.tensor_type(&entry, "Input")?;
+        let id = self.define(&entry.place, name, ty, None, None)?;
+        self.net.inputs.push(id);
+        Ok(())
+    }
+
+    /// A state of the list `States`: the unit that writes it gives its next value, an output of the network; it keeps its own
+    /// where none does.
+    pub(super) fn live_state(&mut self, name: &str, units: &[Unit<'a>]) -> Result<(), Error> {
+        let mut writers = units.iter().filter(|unit| unit.written_state() == Some(name));
+        let input = self.values[name];
+        let output = match (writers.next(), writers.next()) {
+            (None, _) => input,
+            (Some(unit), None) => self.values[unit.name],
+            (Some(_), Some(second)) => {
+                return Err(Error::DefinedTwice { op: second.dict.place.clone(), value: format!("state {name}") });
+            }
+        };
+        let [found, expected] = [output, input].map(|id| self.net.value(id).ty.clone());
+        if found != expected {
+            let op = format!("state {name}");
+            return Err(Error::TypeMismatch { op, value: self.net.value(output).name.clone(), found, expected });
+        }
+        if output != input && !self.net.outputs.contains(&output) {
+            self.net.outputs.push(output);
+        }
+        self.net.states.push(State { name: name.to_string(), input, output });
+        Ok(())
+    }
+}
+
+impl<'a> Unit<'a> {
+    /// Name of the state that the unit gives the next value of, where that operand is one: the first of a ring-buffer writer, the
+    /// second of a mover.
+    pub(super) fn written_state(&self) -> Option<&'a str> {
+        match (self.kind, self.bottoms.as_slice()) {
+            ("RingBufferWriter", &[state, _]) | ("TensorToTensorBuffer", &[_, state]) => Some(state),
+            _ => None,
+        }
     }
 }
