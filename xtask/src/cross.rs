@@ -11,6 +11,9 @@ use crate::{Outcome, conclude, replay, repo};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The system that builds.
+const HERE: &str = "x86_64-unknown-linux-gnu";
+
 /// Checks or builds.
 pub fn run(arguments: &[String]) -> Outcome {
     let given = |flag: &str| arguments.iter().any(|a| a == flag);
@@ -155,18 +158,21 @@ pub fn build(target: &Target) -> Result<PathBuf, String> {
     Ok(folder().join(target.triple).join("dist"))
 }
 
-/// The linker. Cargo builds everything again when its path changes, so one script serves every step of a target.
+/// Linkers of the target, and of what a build runs here. Cargo builds everything again when a linker's path changes, so one script
+/// serves every step of a target, and one every build script and macro, which all targets share.
 pub fn environment(command: &mut Command, target: &Target) -> Result<(), String> {
-    let name = target.triple.replace('-', "_").to_uppercase();
-    let linker = match target.linker {
-        Linker::Gcc(gcc) => gcc.into(),
-        Linker::Zig(system) => {
-            let flags = format!("-g -fno-sanitize=all -target {system}");
-            script(&folder(), &format!("zig-{}", target.triple), &format!("cargo-zigbuild zig cc -- {flags}"))?
-        }
-        Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
-    };
-    command.env(format!("CARGO_TARGET_{name}_LINKER"), linker);
+    for target in [targets::find(HERE)?, target] {
+        let name = target.triple.replace('-', "_").to_uppercase();
+        let linker = match target.linker {
+            Linker::Gcc(gcc) => gcc.into(),
+            Linker::Zig(system) => {
+                let flags = format!("-g -fno-sanitize=all -target {system}");
+                script(&folder(), &format!("zig-{}", target.triple), &format!("cargo-zigbuild zig cc -- {flags}"))?
+            }
+            Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
+        };
+        command.env(format!("CARGO_TARGET_{name}_LINKER"), linker);
+    }
     Ok(())
 }
 
