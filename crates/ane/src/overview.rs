@@ -70,7 +70,7 @@ pub fn of(model: &Model) -> Option<String> {
 fn procedures(model: &Model) -> Option<Vec<(String, Vec<Task>)>> {
     let Model::Container(container) = model else { return None };
     let all = container.procedure_tasks().filter(|all| all.len() > 1)?;
-    Some(all.into_iter().map(|(name, tasks, _)| (name, tasks)).collect())
+    Some(all.into_iter().map(|part| (part.name, part.tasks)).collect())
 }
 
 /// A line for each task; equal neighbours share one.

@@ -51,9 +51,12 @@ pub fn programs(nets: &[Net], chip: &'static Chip, options: &Options, log: &mut 
     nets.iter().map(one).collect()
 }
 
+/// A procedure as it runs, and its network where that is known.
+pub type Procedure = (Chain, Option<Net>);
+
 /// Chains of the procedures of a model that has several: compiled from a netplist, or as a container has them. `None` for other
 /// models.
-pub fn chains(path: &Path, chip: &'static Chip, options: &Options) -> Result<Option<Vec<(Chain, Option<Net>)>>> {
+pub fn chains(path: &Path, chip: &'static Chip, options: &Options) -> Result<Option<Vec<Procedure>>> {
     let choices = Choices::default();
     let names = several(path, &choices)?;
     if !names.is_empty() {

@@ -22,7 +22,7 @@
 //!     layout: &layout::H13,
 //!     stream,
 //!     first_task_words: tasks[0].word_count(),
-//!     kernel: Vec::new(),
+//!     kernel: Vec::new().into(),
 //!     scratch_bytes: 0,
 //!     ports: Vec::new(),
 //! };

@@ -294,7 +294,7 @@ fn dumps() {
     assert!(one.contains("== td\n") && !one.contains("== regs") && one.len() < whole.len() / 20, "{one}");
     let registers = ane!("dump", program, "--td", "0").fine().out;
     assert!(registers.starts_with("== td\n") && registers.contains("== regs\n"), "{registers}");
-    assert_ne!(ane!("dump", program, "--td", "13").fine().out, registers);
+    assert_ne!(ane!("dump", program, "--td", "11").fine().out, registers);
     let document = ane!("dump", program, "--part", "header,ports", "--json").fine().json("anemone.dump/1");
     assert_eq!(document["chapters"].as_array().map(Vec::len), Some(2), "{document}");
     let document = ane!("dump", program, "--asm", "--json").fine().json("anemone.listing/1");
@@ -404,5 +404,7 @@ fn the_runtime_runs_in_the_arithmetic_asked_for() {
     let via = ["--via", "broker", "--numerics", "exact"];
     ane!("run", package, "-i", image, via[0], via[1], via[2], via[3]).refused(2, "ANE2004", &["ane broker --numerics"]);
     let trace = scratch.out("t.json");
-    ane!("run", package, "-i", image, "--via", "inprocess", "--trace", trace).refused(2, "ANE2004", &["--via"]);
+    ane!("run", package, "-i", image, "--via", "inprocess", "--trace", trace).fine();
+    let lines = std::fs::read_to_string(&trace).expect("a record");
+    assert!(lines.lines().count() >= 10, "{lines}");
 }

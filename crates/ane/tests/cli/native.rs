@@ -172,7 +172,11 @@ fn names_that_no_unit_has_are_told() {
     let plist = netplist("Neuron", "<key>Type</key><string>ReLU</string>", 3, 16);
     let states =
         plist.replace("<key>Units</key>", "<key>States</key><array><string>s</string></array><key>Units</key>");
-    ane!("compile", scratch.file("net.plist", states), "-o", scratch.out("x.hwx")).refused(1, "ANE1001", &["States"]);
+    ane!("compile", scratch.file("net.plist", states), "-o", scratch.out("x.hwx")).refused(
+        2,
+        "ANE2002",
+        &["`s` is missing"],
+    );
     // The layers that each operation becomes.
     let list = ane!("ops").fine().out;
     let line = |name: &str| list.lines().find(|l| l.trim_start().starts_with(name)).expect(name).to_string();

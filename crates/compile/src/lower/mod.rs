@@ -250,9 +250,17 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Data of a constant operand.
     /// Refuses an operation with a constant that is not a number where the engine would take it for one.
     fn numbers_alone(&self, op: &Op) -> Result<()> {
+        // Choices, comparisons and powers are made of steps that tell NaN from numbers.
+        let tells = match op.kind {
+            OpKind::Select | OpKind::Binary(anemone_net::Binary::Pow) => true,
+            OpKind::Binary(binary) => binary.is_comparison(),
+            _ => false,
+        };
+        if tells {
+            return Ok(());
+        }
         let product = matches!(
             op.kind,
             OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear | OpKind::MatMul { .. }
@@ -273,6 +281,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// Data of a constant operand.
     fn constant(&self, id: ValueId) -> Option<&Arc<Tensor>> {
         self.net.value(id).data.as_ref()
     }

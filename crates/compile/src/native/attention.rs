@@ -110,10 +110,10 @@ fn runs(net: &Net, regions: &[Vec<usize>]) -> Option<Vec<Vec<usize>>> {
         nodes.push((true, region.clone()));
     }
     for op in 0..net.ops.len() {
-        if !node_of.contains_key(&op) {
-            node_of.insert(op, nodes.len());
+        node_of.entry(op).or_insert_with(|| {
             nodes.push((false, vec![op]));
-        }
+            nodes.len() - 1
+        });
     }
     let mut makers: HashMap<ValueId, usize> = HashMap::new();
     net.ops.iter().enumerate().for_each(|(at, op)| makers.extend(op.outputs.iter().map(|&id| (id, node_of[&at]))));

@@ -31,5 +31,5 @@ pub(crate) use lift::{BASES, element_of, type_of};
 pub use load::LoadFinding;
 pub use loaded::{LoadedError, SIGNATURE, TRAILER_BYTES, is_loaded};
 pub use options::{BuildError, Options};
-pub use runtime::RuntimeGraph;
+pub use runtime::{ProcedureTasks, RuntimeGraph};
 pub use symbols::{SymbolError, TensorSymbol};

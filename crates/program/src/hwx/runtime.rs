@@ -42,26 +42,35 @@ fn name(strings: &[u8], offset: u32) -> Option<&str> {
     std::str::from_utf8(&rest[..end]).ok()
 }
 
+/// Tasks of one procedure of a container.
+pub struct ProcedureTasks {
+    /// Name of the procedure; empty where the container states none.
+    pub name: String,
+    /// Its tasks, with their offsets in the whole section.
+    pub tasks: Vec<Task>,
+    /// What ends them early.
+    pub error: Option<StreamError>,
+}
+
 impl Container {
     /// The tasks of the container's stream, one procedure after the other, as far as they can be followed, with the layout they are read by; `None` where
     /// the descriptor version is not known, or there is no stream.
     pub fn tasks(&self) -> Option<(&'static Layout, Vec<Task>, Option<StreamError>)> {
         let layout = self.layout()?;
         let parts = self.procedure_tasks()?;
-        let error = parts.iter().find_map(|(_, _, error)| error.clone());
-        Some((layout, parts.into_iter().flat_map(|(_, tasks, _)| tasks).collect(), error))
+        let error = parts.iter().find_map(|part| part.error);
+        Some((layout, parts.into_iter().flat_map(|part| part.tasks).collect(), error))
     }
 
-    /// As [`Container::tasks`], by procedure: its name, its tasks with their offsets in the whole section, and what ends them
-    /// early.
-    pub fn procedure_tasks(&self) -> Option<Vec<(String, Vec<Task>, Option<StreamError>)>> {
+    /// As [`Container::tasks`], by procedure.
+    pub fn procedure_tasks(&self) -> Option<Vec<ProcedureTasks>> {
         let layout = self.layout()?;
         let text = self.section(rows::TEXT.segment, rows::TEXT.section)?;
         let whole = |name: String, first: u32, part: std::ops::Range<usize>| {
             let start = part.start as u32;
             let (mut tasks, error) = decode_what_stands(layout, &text.data[part], first);
             tasks.iter_mut().for_each(|task| task.offset += start);
-            (name, tasks, error)
+            ProcedureTasks { name, tasks, error }
         };
         let runs: Vec<_> = self.run_states().collect();
         Some(match runs.as_slice() {
