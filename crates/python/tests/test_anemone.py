@@ -295,16 +295,24 @@ class Graphs(unittest.TestCase):
             program.run(q=good, k=good, v=good, w=good)
 
     def test_inputs_are_held_to_their_types(self):
-        text = """program(1.3)
-{
- func main<ios18>(tensor<int8, [2]> x) {
-  tensor<int8, [2]> y = add(x = x, y = x)[name = string("y")];
- } -> (y);
-}
-"""
+        def field(number, *parts):
+            body = b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
+            return bytes([number << 3 | 2, len(body)]) + body
+
+        def number(field_number, value):
+            return bytes([field_number << 3, value])
+
+        # y = x + x of two int8 numbers, as ONNX: element type 3.
+        def port(at, name):
+            extent = field(2, field(1, number(1, 2)))
+            return field(at, field(1, name), field(2, field(1, number(1, 3), extent)))
+
+        node = field(1, field(1, "x"), field(1, "x"), field(2, "y"), field(4, "Add"))
+        graph = field(7, node, field(2, "sum"), port(11, "x"), port(12, "y"))
+        model = number(1, 8) + graph + field(8, number(2, 17))
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "bytes.mil"
-            path.write_text(text)
+            path = pathlib.Path(folder) / "bytes.onnx"
+            path.write_bytes(model)
             program = anemone.load(path).compile("m1")
         self.assertEqual(program.run(x=np.array([100, -100], np.float32))["y"].tolist(), [-56, 56])
         for wrong in ([300, 0], [1.5, 0], [float("nan"), 0]):
