@@ -1,6 +1,6 @@
 //! The facade: one library over all crates, and the command line `ane`.
 //!
-//! [`Model::load`] reads any supported file, [`Model::read`] the same from memory, [`Model::compile`] makes a program of it, [`execute`] runs a program on the
+//! [`Model::load`] reads any supported file, [`Model::read`] the same from memory, [`Model::compile`] makes a program of it, [`execute()`] runs a program on the
 //! software engine. Only this crate does file I/O; refusals are [`Diagnostic`] values with a stable code.
 //!
 //! Without the feature `system` there are no command line, no cache and no memory maps: what is left works on bytes in memory,

@@ -2,7 +2,7 @@
 //!
 //! The plan is virtual: no unfolded matrix is written. It stages the source in fp32 with its padding, and splits it by stride phases, so
 //! that the outputs of a tap read consecutive elements from an offset of the tap's own. Output rows are as long as staged rows; columns
-//! beyond an output row's end are computed and never stored. Other kernels: 1x1 ([`pointwise`], [`nchwc`], [`gemv`]),
+//! beyond an output row's end are computed and never stored. Other kernels: 1x1 (`pointwise`, [`nchwc`], `gemv`),
 //! [`depthwise`], 3x3 ([`winograd`]), and fixed-point accumulators ([`exact`]).
 
 use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
@@ -79,7 +79,7 @@ pub fn convolve(
     registry::run(registry::Work { workers, query, finish, from, to });
 }
 
-/// Convolution to a single position: a matrix-vector product. Panels of coefficients are those of [`gemv`].
+/// Convolution to a single position: a matrix-vector product. Panels of coefficients are those of `gemv`.
 pub fn convolve_gemv<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,

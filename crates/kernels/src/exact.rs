@@ -21,7 +21,7 @@
 //! Models with a first stage go the careful way, in 64-bit floats and integers.
 //!
 //! Values come and go as fp32 that hold fp16 numbers. A signalling NaN has become a quiet one by then, which the array
-//! of [`Specials::Numbers`] reads as another number.
+//! of [`crate::params::Specials::Numbers`] reads as another number.
 
 pub mod bounds;
 mod columns;

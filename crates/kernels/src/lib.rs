@@ -8,7 +8,7 @@
 //! | [`params`] | accumulator, rounding, element types |
 //! | [`num`] | number formats, rounding, reference accumulators |
 //! | [`simd`] | vectors: conversion on the way, dispatch helpers |
-//! | [`line`] | rows of numbers between two roundings |
+//! | [`line`](mod@line) | rows of numbers between two roundings |
 //! | [`host`] | host intrinsics, the one file with `unsafe` |
 //! | [`par`] | partitioning of work over threads |
 //! | [`arena`] | scratch memory |

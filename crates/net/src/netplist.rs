@@ -1,5 +1,5 @@
 //! Writing a net as a netplist with its weight file. Operations that a unit of the schema computes become that unit; what the
-//! schema has no word for stands in keys of our own beside it ([`own`]), so that every net comes back as it was.
+//! schema has no word for stands in keys of our own beside it (`own`), so that every net comes back as it was.
 
 pub(crate) mod own;
 mod params;
@@ -60,7 +60,7 @@ pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
     write_as(net, Version::default())
 }
 
-/// As [`write`], in a version of the schema.
+/// As [`write()`], in a version of the schema.
 pub fn write_as(net: &Net, version: Version) -> Result<(Vec<u8>, Vec<u8>), Error> {
     // Outputs keep their names, so the units that make them have others.
     let titles: Vec<String> = net.outputs.iter().map(|&id| net.value(id).name.clone()).collect();

@@ -132,7 +132,7 @@ impl Kernels {
         self.height == BLOCK
     }
 
-    /// Coefficients and biases of every group for the exact array, in blocks of channels or in panels of [`gemv`].
+    /// Coefficients and biases of every group for the exact array, in blocks of channels or in panels of `gemv`.
     pub fn abreast(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
         let height = if staging.is_gemv() { gemv::PANEL } else { BLOCK };
         let groups = groups.into_iter().map(|(packed, biases)| Filter {

@@ -1,7 +1,7 @@
 //! GEMM micro-kernels: fp32 sums of fp16 products, under every fp32 convolution.
 //!
 //! An output channel's sum over its taps is taken for a run of outputs at a time. The operands lie in a staged source
-//! ([`crate::convolution`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
+//! ([`crate::conv`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
 //! convolution needs no unfolded copy of its source. Coefficients are widened a panel at a time ([`crate::filter`]).
 
 use crate::simd::outline;

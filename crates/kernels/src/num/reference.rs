@@ -1,4 +1,4 @@
-//! One sum of products as the arrays form it, term by term: the reference for [`super::packed`].
+//! One sum of products as the arrays form it, term by term: the reference for [`crate::exact`].
 //!
 //! Integers throughout. A product of two fp16 significands has 22 bits; in units of `2^-fraction_bits` it stays below
 //! 2^51, so 64 bits hold every partial sum of any task.

@@ -1,7 +1,7 @@
 //! Netplists: property lists that name inputs, units, outputs and weight files of a network.
 //!
 //! Values have the extents `[N, C, H, W]`, or `[N, C, D, H, W]` if any depth in the netplist is more than one, unless keys of
-//! our own ([`crate::netplist::own`]) state others.
+//! our own (`netplist::own`) state others.
 
 pub mod inline;
 mod own;
