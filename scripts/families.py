@@ -9,11 +9,16 @@ R, S = torch.randn, nn.Sequential
 
 
 class Fn(nn.Module):
+    """Parts and the function over them."""
+
     def __init__(self, f, **parts):
         super().__init__()
         self.f = f
         for k, v in parts.items():
-            setattr(self, k, v)
+            if isinstance(v, torch.Tensor) and not isinstance(v, nn.Parameter):
+                self.register_buffer(k, v)
+            else:
+                setattr(self, k, v)
 
     def forward(self, *a):
         return self.f(self, *a)

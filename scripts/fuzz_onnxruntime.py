@@ -166,7 +166,7 @@ class Draw:
         if op == "Resize":
             scales = self.numbers([1, 1, *self.pick([(2, 2), (1.5, 2), (3, 1)])], np.float32)
             mode = self.pick(["nearest", "linear"])
-            # Of a broken extent the standard has corners elsewhere than ONNX Runtime.
+            # The standard and ONNX Runtime place the corners of a broken extent apart.
             whole = all(n * s == int(n * s) for n, s in zip(shape, self.stored[scales]))
             way = self.pick(["half_pixel", "asymmetric", *(["align_corners"] if whole else [])])
             return make([x, "", scales], mode=mode, coordinate_transformation_mode=way)

@@ -176,7 +176,7 @@ fn sums(out: &Path) -> Result<(), String> {
 /// Sizes that `--record` keeps, one row a target, for `docs/install.md`.
 pub const RECORD: &str = "docs/data/release.tsv";
 
-/// What a release is for one target.
+/// Sizes of one target's release.
 pub struct Row {
     /// Target.
     pub triple: String,

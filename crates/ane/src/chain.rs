@@ -51,7 +51,7 @@ impl From<Program> for Chain {
     }
 }
 
-/// Where a network is cut into programs.
+/// Cuts that divide a network into programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Nowhere: one program.

@@ -115,9 +115,9 @@ impl AsRef<[u8]> for Opened {
     }
 }
 
-/// Releases memory of files as a compilation goes on, and tells of it.
+/// Releases memory of files as a compilation goes on, and passes its events to another log.
 pub struct Releasing<'a> {
-    /// Who else follows the compilation.
+    /// Log that receives the same events.
     pub log: &'a mut dyn Log,
     /// Bytes of weights that were packed since the last release.
     pending_bytes: u64,

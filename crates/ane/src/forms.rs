@@ -122,7 +122,7 @@ pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &st
     files_as(chain, chip, forms, (stem, source), &Dress::default())
 }
 
-/// What containers say beside their program, and whose reading their layout follows.
+/// Options of the containers that [`files_as`] writes: layout, convention and the version of the model's language.
 #[derive(Clone, Debug)]
 pub struct Dress {
     /// Layout of a compiler's version.
@@ -140,7 +140,7 @@ impl Default for Dress {
     }
 }
 
-/// As [`files`], with containers as told; the names are the stem and the source.
+/// As [`files`], with containers by `dress`; the names are the stem and the source.
 pub fn files_as(
     chain: &Chain,
     chip: &Chip,

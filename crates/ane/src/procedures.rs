@@ -17,7 +17,7 @@ pub fn several(path: &Path, choices: &Choices) -> Result<Vec<String>> {
     if choices.options.function.is_some() || path.is_dir() {
         return Ok(Vec::new());
     }
-    // What cannot be read is refused where the model is.
+    // The model's reader refuses a file that cannot be read.
     let names = netplist_procedures(&files::read(path)?).unwrap_or_default();
     Ok(if names.len() > 1 { names } else { Vec::new() })
 }

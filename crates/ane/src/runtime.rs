@@ -101,7 +101,7 @@ impl Compiler for ModelCompiler {
         let choices = Choices::default();
         let names = procedures::several(model, &choices).unwrap_or_default();
         match load(model).map_err(|d| d.render(false))? {
-            // Of a netplist with several procedures all are compiled.
+            // All procedures of a netplist count.
             Model::Net { .. } if !names.is_empty() => {
                 let nets = procedures::networks(model, &choices, &names).map_err(|d| d.render(false))?;
                 let named = |(net, _): &(Net, _)| [net.name.as_bytes(), &content(net)].concat();

@@ -174,9 +174,9 @@ pub struct Class {
     pub operations: &'static [&'static str],
     /// Bound of an element's error, in `fast`; `u` is [`ROUNDING`], `h` is [`LEAST`].
     pub fast: &'static str,
-    /// What the exact models add to it; `q` is 2^-16.
+    /// Addition of the exact models to it; `q` is 2^-16.
     pub exact: &'static str,
-    /// What it follows from.
+    /// Derivation: table, recipe or rounding.
     pub from: &'static str,
 }
 

@@ -91,7 +91,7 @@ passes! {
         "functions that converters spell out in parts become what they are";
     NORMS: 1 true "0cb-recognize-norms" Work::Net(rewrite::recognize_norms), "ours",
         "norms that converters spell out in parts become norms";
-    DECOMPOSE: 0 false "0d-decompose" Work::Net(rewrite::decompose), "ours",
+    DECOMPOSE: 0 false "0d-decompose" Work::Target(rewrite::decompose), "ours",
         "norms, choices and gathers become operations that layers are made of";
     SLICES: 1 true "0da-forward-slices" Work::Net(rewrite::forward_slices), "ours",
         "slices of concatenations are slices of their parts";

@@ -5,7 +5,7 @@ use anemone_net::{Net, OpKind, Unary, ValueId};
 /// Depth limit of a proof, in operations.
 pub(crate) const LONGEST_PROOF: usize = 8;
 
-/// What an operation's kind says of the signs of its results.
+/// Rule for the sign of an operation's results, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
     /// Never negative.

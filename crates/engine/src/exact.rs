@@ -82,7 +82,7 @@ impl Machine<'_> {
             all = self.finish_exact(rules, all)?;
             let mut map = vec![f16::ZERO; all.data.len()];
             num::round_row(&all.data, &mut map);
-            // Of the table alone: bias and scale round before it.
+            // The curve holds the table alone: bias and scale round before it.
             let table = (mode == nonlinear::LUT && idle && rules.ties == Ties::Away).then_some(&of_table);
             let curve = table.map(|record| Table::read(record)).transpose()?.and_then(|table| table.curve());
             Ok(ExactEpilogue::of(map, curve.as_ref()))

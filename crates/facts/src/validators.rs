@@ -144,6 +144,12 @@ pub struct LoadForm {
 /// The check of a thread record, whatever its tensor's form.
 pub const LOAD_THREAD: &str = "ZinComputeProgramValidateLCThread";
 
+/// Text for a tensor record that is too short: one of the strings in Apple's compiler, as public lists of strings by version have them;
+/// that [`LOAD_THREAD`] prints it is inferred from its words.
+pub const RECORD_TOO_SHORT: &str = "Error: thread argument buffer overrun.";
+/// Text for a record that is neither input nor output, known and inferred as [`RECORD_TOO_SHORT`].
+pub const UNKNOWN_DIRECTION: &str = "Error: thread argument is not supported.";
+
 /// Forms of a tensor at load.
 pub static LOAD_FORMS: &[LoadForm] = &[
     LoadForm {

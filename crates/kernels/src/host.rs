@@ -1,4 +1,4 @@
-//! What depends on the host's processor: its vectors, and intrinsics that need `unsafe` (fp16 conversion of whole rows, palette
+//! Processor of the host: its vectors, and intrinsics that need `unsafe` (fp16 conversion of whole rows, palette
 //! look-up, prefetch). The one file of the workspace that asks which processor it is built for, and of this crate that may say `unsafe`.
 
 use half::f16;

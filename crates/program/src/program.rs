@@ -128,9 +128,9 @@ impl Program {
     /// Changes kernel data; it is copied where others hold it too.
     pub fn edit_kernel<T>(&mut self, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut kernel = Vec::from(std::mem::take(&mut self.kernel));
-        let told = edit(&mut kernel);
+        let result = edit(&mut kernel);
         self.kernel = kernel.into();
-        told
+        result
     }
 
     /// Base address register of the task stream.

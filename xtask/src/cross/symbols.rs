@@ -53,7 +53,7 @@ fn missing(imports: &[(String, String)], offered: &BTreeSet<&str>) -> Vec<String
 fn offered<'a>(stub: &'a str, system: &str) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     let mut lists = stub.split('[');
-    // What stands before a list is its key; what stands in it ends with the bracket.
+    // A key comes before its list, which ends with the bracket.
     let mut key = lists.next().and_then(last_word).unwrap_or_default();
     let mut applies = false;
     for part in lists {

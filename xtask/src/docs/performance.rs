@@ -34,7 +34,7 @@ struct Host {
     title: String,
     /// Commits, days and loads of the series.
     made: String,
-    /// What a case is.
+    /// Name of a case: package or network.
     case: &'static str,
     /// Times by case and kind.
     cases: BTreeMap<String, Row>,

@@ -74,7 +74,7 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     Some(Subject::Program(Box::new(outline), notes))
 }
 
-/// Outline of a network that was read from a file: units of a netplist are told from operations.
+/// Outline of a network that was read from a file: the origin says whether its layers are a netplist's units.
 pub fn outline(path: &Path, net: &Net) -> Outline {
     let mut outline = Outline::of(net);
     let netplist = !path.is_dir() && files::read(path).is_ok_and(|b| read::sniff(&b) == Some(read::Format::Netplist));

@@ -18,28 +18,21 @@ pub(super) fn against_reference(
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
     let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
     let quotients = if model == Model::Fast { Vec::new() } else { rounded_quotients(net) };
-    // Integers with a zero among them, which nothing may be divided by.
-    let holds_zero = |data: &[f32]| data.contains(&0.0);
-    let mut zeros: Vec<String> = net
-        .inputs
-        .iter()
-        .zip(&tensors)
-        .filter_map(|(&id, tensor)| {
-            let integer = tensor.data.dtype().is_integer() && holds_zero(&tensor.data.to_f32());
-            integer.then(|| net.value(id).name.clone())
-        })
-        .collect();
-    // Integers with a negative one among them, which nothing may be raised to.
-    let holds_negative = |data: &[f32]| data.iter().any(|&x| x < 0.0);
-    let mut negatives: Vec<String> = net
-        .inputs
-        .iter()
-        .zip(&tensors)
-        .filter_map(|(&id, tensor)| {
-            let integer = tensor.data.dtype().is_integer() && holds_negative(&tensor.data.to_f32());
-            integer.then(|| net.value(id).name.clone())
-        })
-        .collect();
+    // Integers with a zero among them, which nothing may be divided by, and with a negative one, which nothing may be raised to.
+    let (mut zeros, mut negatives) = (Vec::new(), Vec::new());
+    let mut sort = |name: &str, data: &[f32]| {
+        if data.contains(&0.0) {
+            zeros.push(name.to_string());
+        }
+        if data.iter().any(|&x| x < 0.0) {
+            negatives.push(name.to_string());
+        }
+    };
+    for (&id, tensor) in net.inputs.iter().zip(&tensors) {
+        if tensor.data.dtype().is_integer() {
+            sort(&net.value(id).name, &tensor.data.to_f32());
+        }
+    }
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut overflow = Overflow::new(net, Limit::Half);
     let mut see = |name: &str, tensor: &Tensor| {
@@ -48,11 +41,8 @@ pub(super) fn against_reference(
         if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
         }
-        if tensor.data.dtype().is_integer() && holds_zero(&data) {
-            zeros.push(name.to_string());
-        }
-        if tensor.data.dtype().is_integer() && holds_negative(&data) {
-            negatives.push(name.to_string());
+        if tensor.data.dtype().is_integer() {
+            sort(name, &data);
         }
         if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
             let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// No run of these small files may take longer.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// What an emulator slows a program down by, at most.
+/// Largest slow-down by an emulator.
 const EMULATED: u32 = 6;
 
 /// Result of a command.

@@ -287,7 +287,7 @@ static ENDS: &[Case] = &[
         arguments: &["--reference"],
         gives: &[605_032_704.0, 4.0],
     },
-    // Division by zero: infinite for floats, told for integers.
+    // Division by zero: infinite for floats, a warning for integers.
     Case {
         told: "",
         inputs: &[("x", F, &[5.0, -7.0]), ("z", F, &[0.0, 2.0])],

@@ -230,7 +230,7 @@ fn network(seed: u64) -> (Net, Vec<Vec<f32>>) {
     draw.last = draw.image(shape);
     let steps = 2 + draw.below(4);
     for _ in 0..steps {
-        // What does not fit leaves operations that nothing reads; they are kept, as in models.
+        // A step that does not fit leaves operations that nothing reads; they are kept, as in models.
         if let Some(next) = draw.step() {
             draw.last = next;
         }

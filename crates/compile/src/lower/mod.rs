@@ -30,7 +30,8 @@ use crate::ir::*;
 use crate::lut::Knots;
 use crate::options::Options;
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId};
+use anemone_program::{BAR_COUNT, Program};
 use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -92,8 +93,8 @@ fn numbers_only(graph: &Graph) -> Result<()> {
 /// Quantity that programs have few of.
 pub const PORTS: &str = "number of inputs and outputs";
 
-/// Base registers that are left for ports: 0 is the stream, 1 the kernel, 3 the intermediate region.
-const MOST_PORTS: u64 = 28;
+/// Base registers that are left for ports.
+const MOST_PORTS: u64 = BAR_COUNT as u64 - Program::FIRST_PORT_BAR as u64;
 
 pub(crate) struct Lowerer<'a> {
     net: &'a Net,
@@ -254,7 +255,7 @@ impl Lowerer<'_> {
     fn numbers_alone(&self, op: &Op) -> Result<()> {
         // Choices, comparisons and powers are made of steps that tell NaN from numbers.
         let tells = match op.kind {
-            OpKind::Select | OpKind::Binary(anemone_net::Binary::Pow) => true,
+            OpKind::Select | OpKind::Binary(Binary::Pow) => true,
             OpKind::Binary(binary) => binary.is_comparison(),
             _ => false,
         };

@@ -129,7 +129,7 @@ fn runs(net: &Net, regions: &[Vec<usize>]) -> Option<Vec<Vec<usize>>> {
     let key = |node: usize| (nodes[node].0, nodes[node].1[0], node);
     let mut ready: BTreeSet<(bool, usize, usize)> = (0..nodes.len()).filter(|&n| waiting[n] == 0).map(key).collect();
     let (mut runs, mut done): (Vec<(bool, Vec<usize>)>, usize) = (Vec::new(), 0);
-    // What is no region comes first: as few runs as the dependencies allow.
+    // Operations outside of regions come first: as few runs as the dependencies allow.
     while let Some(next) = ready.pop_first() {
         let (alone, ops) = &nodes[next.2];
         done += 1;

@@ -5,10 +5,11 @@ use super::{Builder, norms, rewrite};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
+use anemone_facts::chips::Chip;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 
 /// Norms as means, differences and products; gathers as slices.
-pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,
@@ -35,7 +36,9 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
             OpKind::Gather { axis } if builder.shape(op.inputs[1]).is_empty() => builder.gather_one(op, *axis),
             OpKind::ArgReduce { greatest, last, axis, .. } => builder.arg_reduce(op, *greatest, *last, *axis)?,
             OpKind::Reduce { kind: ReduceKind::Prod, axes, .. } => builder.product_along(op, axes)?,
-            OpKind::Reduce { kind, axes, .. } if builder.is_blockwise(op, *kind, axes) => builder.blockwise(op, *kind),
+            OpKind::Reduce { kind, axes, .. } if builder.is_blockwise(op, *kind, axes, chip) => {
+                builder.blockwise(op, *kind)
+            }
             OpKind::GatherAlong { .. }
             | OpKind::GatherNd { .. }
             | OpKind::ScatterAlong { .. }
@@ -198,8 +201,7 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::*;
-    use super::*;
+    use super::super::cases::{becomes, decompose};
 
     #[test]
     fn a_batch_norm_is_an_affine() {

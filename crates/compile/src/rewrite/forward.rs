@@ -109,7 +109,7 @@ enum Part {
     Bias(Vec<f32>),
 }
 
-/// What a product's constant becomes; `None` where fp16 does not have it.
+/// Constant of a product after it absorbed an affine; `None` where fp16 does not have it.
 fn absorbed(net: &Net, reader: usize, f: Binary, values: &[f32]) -> Option<Part> {
     let op = &net.ops[reader];
     let weights = net.value(op.inputs[1]).data.as_ref()?;

@@ -4,6 +4,7 @@
 use super::scatter::wrapped;
 use super::{Builder, MOST_PIECES};
 use crate::error::{Error, Result};
+use anemone_facts::chips::Chip;
 use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
 
 /// Places along an axis that are one slice, each of them repeated.
@@ -176,10 +177,10 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// Returns true for a mean or maximum over blocks of the two last axes, both split: `[.., H, n, W, m]` over `n` and `m`.
-    pub(super) fn is_blockwise(&self, op: &Op, kind: ReduceKind, axes: &[usize]) -> bool {
-        /// Largest extent of a picture.
-        const MOST: usize = 16384;
+    /// Returns true for a mean or maximum over blocks of the two last axes, both split: `[.., H, n, W, m]` over `n` and `m`, of planes
+    /// that the chip has.
+    pub(super) fn is_blockwise(&self, op: &Op, kind: ReduceKind, axes: &[usize], chip: &Chip) -> bool {
+        let fits = |extent: usize, most: Option<u64>| most.is_none_or(|most| extent as u64 <= most);
         let shape = self.shape(op.inputs[0]);
         let rank = shape.len();
         matches!(kind, ReduceKind::Mean | ReduceKind::Max)
@@ -187,8 +188,8 @@ impl Builder<'_> {
             && *axes == [rank - 3, rank - 1]
             && shape[rank - 4] > 1
             && shape[rank - 2] > 1
-            && shape[rank - 4] * shape[rank - 3] <= MOST
-            && shape[rank - 2] * shape[rank - 1] <= MOST
+            && fits(shape[rank - 4] * shape[rank - 3], chip.hal.max_tensor_height)
+            && fits(shape[rank - 2] * shape[rank - 1], chip.hal.max_tensor_width)
     }
 
     /// The same as pooling whose windows lie side by side.
@@ -249,7 +250,6 @@ fn separate(shape: &[usize], indices: &[i32]) -> Option<Vec<Vec<i32>>> {
 #[cfg(test)]
 mod tests {
     use super::super::cases::*;
-    use super::super::decompose::decompose;
     use super::*;
 
     #[test]

@@ -154,4 +154,9 @@ mod cases {
         let after = text::parse(after, &[]).expect("the expected text parses");
         assert_eq!(text::print(&net).0, text::print(&after).0);
     }
+
+    /// [`super::decompose`] for the first chip.
+    pub fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+        super::decompose(net, &anemone_facts::chips::CHIPS[0], options, reasons)
+    }
 }

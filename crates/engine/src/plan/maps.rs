@@ -365,7 +365,7 @@ impl Machine<'_> {
         Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
     }
 
-    /// What the planar task at hand makes of so many sources.
+    /// Combination that the planar task computes from `inputs` sources.
     fn combination<N: Wide>(&self, inputs: usize, abs: bool) -> Option<Combination<N>> {
         let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
         let pre = self.half(PePreScale);

@@ -42,7 +42,7 @@ impl Step {
 /// Work of a task, by unit.
 pub(crate) enum Work {
     Neural(Box<Neural>),
-    /// Of the planar engine, with the kernel that was selected.
+    /// Planar engine, with the kernel that was selected.
     Planar(&'static planar::registry::Row),
     /// Not Apple's: a native layer in this project's own encoding.
     Own(Box<Own>),

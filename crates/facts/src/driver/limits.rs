@@ -16,6 +16,8 @@ named! {
         DEFAULT_PRIORITY = 5 "" "driver" "priority of the default class";
         DEFAULT_QOS = 21 "" "driver" "default class of service";
         REALTIME_QOS = 0 "" "driver" "class of service of real time";
+        REQUEST_PROCEDURE_SHIFT = 16 "bits" "driver-choice" "place of the procedure's number in a request's word of counts";
+        REQUEST_INTERMEDIATE_SHIFT = 24 "bits" "driver-choice" "place of the number of intermediate surfaces in it";
         QUEUES = 8 "queues" "driver" "hardware task queues";
         QUEUE_STRIDE_BYTES = 0x148 "bytes" "driver" "registers of a queue";
         MAX_NID = 255 "" "driver" "largest network identity; 0 is reserved";

@@ -62,7 +62,7 @@ pub const OUTPUT_SUFFIX: &str = "@output";
 /// The note of later dialects: owner, offset of its data, size, and two words.
 pub const NOTE_WORDS: [u32; 10] = [0x762e_7472, 0x6973_7265, 0x0000_6e6f, 0, 0x28, 0, 4, 0, 0x0001_0001, 0];
 
-/// What the banner's line with the module's version holds.
+/// Key of the banner's line with the module's version.
 pub const BANNER_MODULE_VERSION: &str = "ModuleVersion:";
 /// Line of the banner with the version of the language component that the source network states. The book says that the
 /// banner names it; its text is our own.

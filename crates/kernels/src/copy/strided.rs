@@ -34,7 +34,7 @@ pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
     joined
 }
 
-/// What the copy of such a box is: rows, a transposition in blocks, or elements one by one. `axes` are [`normalized`].
+/// Form in which a box is copied: rows, a transposition in blocks, or elements one by one. `axes` are [`normalized`].
 pub fn form(axes: &[CopyAxis]) -> &'static str {
     let Some((inner, outer)) = axes.split_last() else { return "one element" };
     match (inner.to, inner.from) {

@@ -98,7 +98,7 @@ impl InPlace<'_> {
 fn value<const AWAY: bool>(host: Longest, vectors: &CurveVectors, x: [f16; LONGEST]) -> [f16; LONGEST] {
     let x = host.widen(x);
     if AWAY {
-        // What was rounded toward zero has lost nothing but what the last digit now stands for.
+        // A number rounded toward zero keeps its lost digits as the sticky last digit.
         return host.round(host.away_from_ties(vectors.values::<AWAY>(host.admit(x))));
     }
     host.round(vectors.values::<AWAY>(x))

@@ -124,7 +124,7 @@ pub(super) fn arg_sort(x: View, axis: usize, descending: bool) -> Buffer {
     lines(x, axis, |at, first, step| {
         let mut order: Vec<usize> = (0..x.shape()[axis]).collect();
         order.sort_by(|&a, &b| {
-            // What is no number is greater than all numbers, as in PyTorch and NumPy.
+            // NaN is greater than all numbers, as in PyTorch and NumPy.
             let (a, b) = (at(a), at(b));
             let ordering = a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
             if descending { ordering.reverse() } else { ordering }

@@ -35,7 +35,7 @@ pub struct Span {
     pub end_ns: f64,
 }
 
-/// When each task runs; `None` as for [`super::of_program`].
+/// Begin and end of each task; `None` as for [`super::of_program`].
 pub fn timeline(program: &Program, chip: &Chip) -> Option<Vec<Span>> {
     let (rates, clock_hz) = (rates(chip.target)?, chip.hal.f_max_hz?);
     Some(spans(program.layout, &program.tasks().ok()?, rates, clock_hz as f64))
@@ -85,7 +85,7 @@ fn is_neural(layout: &Layout, task: &Task) -> bool {
 /// Bytes behind a base register, from the first to one past the last.
 type Range = (u32, u64, u64);
 
-/// What a task touches in memory, and in tile memory.
+/// Ranges that a task reads and writes in memory and in tile memory.
 struct Touched {
     reads: Vec<Range>,
     write: Option<Range>,

@@ -168,7 +168,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Where everything that procedures share lies in the address space.
+/// Addresses of everything that procedures share.
 struct Plan {
     subtype: u32,
     /// Whether any kernel stream is enabled.
@@ -279,7 +279,7 @@ impl Plan {
     }
 }
 
-/// What the numbers of sections follow from.
+/// Facts of a container that decide the numbers of its sections.
 struct Sections {
     /// Segments of the intermediate region.
     scratch: u64,

@@ -236,7 +236,7 @@ impl Container {
             let (segment, section) = kernel_names(first + all.len());
             let end = last.address.saturating_add(last.bytes).next_multiple_of(rows::PAGE);
             let next = self.sections().find(|s| s.segment == segment && s.name == section && s.address == end);
-            // Where another procedure's begins, this one's has ended.
+            // Kernel data of another procedure ends this one's.
             let Some(next) = next.filter(|s| !bases.contains(&s.address)) else { break };
             all.push(next);
         }

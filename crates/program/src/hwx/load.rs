@@ -2,7 +2,7 @@
 //! of its form. A record's kind is that of linear tensors in every sample; any other is read as tiled and compressed.
 
 use anemone_facts::formats::hwx::{self as rows, tensor};
-use anemone_facts::validators::{LOAD_FORMS, LOAD_THREAD, LoadForm};
+use anemone_facts::validators::{LOAD_FORMS, LOAD_THREAD, LoadForm, RECORD_TOO_SHORT, UNKNOWN_DIRECTION};
 
 use super::defs::{Container, TensorRecord, Thread};
 
@@ -27,7 +27,7 @@ fn form(thread: &Thread) -> &'static LoadForm {
 }
 
 impl Container {
-    /// What a load would refuse; nothing where it loads, as far as records go.
+    /// Findings that a load would refuse; none where it loads, as far as records go.
     pub fn load_findings(&self) -> Vec<LoadFinding> {
         validate(self)
     }
@@ -46,21 +46,19 @@ fn validate(container: &Container) -> Vec<LoadFinding> {
                 thread_says("the procedure has no name".into(), None);
             }
             if run.tasks() == 0 {
-                thread_says("the procedure has no task".into(), Some("Too many operations in the procedure"));
+                thread_says("the procedure has no task".into(), None);
             }
             procedures.push(run.name());
         } else if let Some(record) = thread.tensor() {
             if thread.words.len() < tensor::WORDS {
                 let (found, need) = (thread.words.len(), tensor::WORDS);
-                let text = "Error: thread argument buffer overrun.";
-                thread_says(format!("the tensor record has {found} words, needs {need}"), Some(text));
+                thread_says(format!("the tensor record has {found} words, needs {need}"), Some(RECORD_TOO_SHORT));
                 continue;
             }
             if !matches!(record.direction(), tensor::INPUT | tensor::OUTPUT) {
-                let text = "Error: thread argument is not supported.";
                 thread_says(
                     format!("direction {} is neither input (1) nor output (2)", record.direction()),
-                    Some(text),
+                    Some(UNKNOWN_DIRECTION),
                 );
             }
             findings.extend(tensor_findings(offset, thread, &record));
@@ -82,8 +80,8 @@ fn validate(container: &Container) -> Vec<LoadFinding> {
     findings
 }
 
-/// What the check of its form refuses of a tensor: of linear tensors the bytes that its strides need, of compressed ones, whose
-/// bytes depend on what they hold, only that there are some.
+/// Findings on one tensor by the check of its form: a linear tensor needs the bytes that its strides reach, a compressed one, whose
+/// bytes depend on its data, only some bytes.
 fn tensor_findings(offset: u64, thread: &Thread, record: &TensorRecord) -> Vec<LoadFinding> {
     let form = form(thread);
     let mut findings = Vec::new();

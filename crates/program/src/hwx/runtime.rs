@@ -48,7 +48,7 @@ pub struct ProcedureTasks {
     pub name: String,
     /// Its tasks, with their offsets in the whole section.
     pub tasks: Vec<Task>,
-    /// What ends them early.
+    /// Error that ends them early.
     pub error: Option<StreamError>,
 }
 

@@ -101,7 +101,7 @@ pub fn is_records(bytes: &[u8]) -> bool {
     let Some(records) = whole.then(|| read_records(bytes).ok()).flatten() else { return false };
     let registers = || places().map(|(register, _)| u64::from(register) * 4);
     let least = records.iter().map(|r| r.register).min().unwrap_or(0);
-    // The aperture is not told: it is one with which every record names a register.
+    // Records do not state their aperture: it is one with which every record names a register.
     registers().any(|first| {
         let Some(aperture) = least.checked_sub(first) else { return false };
         records.iter().all(|r| r.register.checked_sub(aperture).is_some_and(|d| registers().any(|known| known == d)))

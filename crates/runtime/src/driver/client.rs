@@ -1,6 +1,5 @@
 //! A user client: the dispatcher in front of the handlers.
 
-use super::request::admit::{INTERMEDIATE_SHIFT, PROCEDURE_SHIFT};
 use super::request::{Event, WakePort};
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
@@ -144,8 +143,10 @@ impl Submit<'_> {
         put64(&mut out, request::SEQUENCE, self.sequence);
         put32(&mut out, request::PRIORITY, self.priority);
         put32(&mut out, request::QOS, self.qos);
-        let (procedure, between) =
-            (u32::from(self.procedure) << PROCEDURE_SHIFT, (between as u32) << INTERMEDIATE_SHIFT);
+        let (procedure, between) = (
+            u32::from(self.procedure) << rows::REQUEST_PROCEDURE_SHIFT,
+            (between as u32) << rows::REQUEST_INTERMEDIATE_SHIFT,
+        );
         put32(&mut out, request::COUNTS, n_in as u32 | (n_out as u32) << 8 | procedure | between);
         put32(&mut out, request::CATEGORY, rows::IO_CATEGORY as u32);
         for (i, &surface) in self.inputs.iter().chain(self.outputs).chain(self.intermediates).enumerate() {

@@ -340,7 +340,7 @@ fn cache_survives_damage() {
     assert_eq!((cache.list().len(), cache.collect(), left.exists()), (1, 1, false));
 }
 
-/// What another process has open cannot be moved on every system: then the old entry stays, whole, and the error says so.
+/// Some systems cannot move an entry that another process has open: then the old one stays, whole, and the error says so.
 #[test]
 fn cache_entries_that_are_open_elsewhere_stay_whole() {
     let b = bench();

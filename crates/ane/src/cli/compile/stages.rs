@@ -11,7 +11,7 @@ pub(super) struct Stages {
     pub(super) below: PathBuf,
     /// Why the cache did not take a program.
     pub(super) unkept: Option<String>,
-    /// What a terminal shows meanwhile, and the text in front of the progress.
+    /// Progress bar of the terminal, and the text in front of the layer's number.
     pub(super) bar: (indicatif::ProgressBar, String),
 }
 

@@ -563,7 +563,7 @@ fn product_error(x: f32, y: f32, a: f32, b: f32) -> f32 {
     // An exact operand adds nothing, whatever it is multiplied by.
     let part = |x: f32, e: f32| if e == 0.0 { 0.0 } else { x.abs() * e };
     let error = part(x, b) + part(y, a) + part(a, b);
-    // Of NaN times an uncertain number nothing is known.
+    // NaN times an uncertain number can be anything.
     if error.is_nan() { f32::INFINITY } else { error }
 }
 

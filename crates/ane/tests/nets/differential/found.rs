@@ -210,7 +210,7 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0010004044]],
     ),
-    // What wraps in the model is infinite in fp16, and compared before anybody sees it.
+    // A number that wraps in the model is infinite in fp16; a comparison takes it before an output shows it.
     (
         302_026_258,
         "  input %x: u16[2, 3]

@@ -39,7 +39,7 @@ pub(crate) fn deduplicate_dequantizations(net: &mut Net, options: &Options, reas
     Ok(())
 }
 
-/// What the parts of a concatenation scale, and the constant by which they all do.
+/// Operands of a concatenation's parts before their scale, and the one constant that scales them all.
 fn standalone(net: &Net, at: usize, uses: &[usize], makers: &[Option<usize>]) -> Option<(Vec<ValueId>, ValueId)> {
     let op = &net.ops[at];
     if !matches!(op.kind, OpKind::Concat { .. }) || op.inputs.len() < 2 {

@@ -10,8 +10,8 @@ use anemone_facts::Field;
 use anemone_facts::formats::hwx as rows;
 use sha2::{Digest, Sha256};
 
-/// What stands before the engine's number in the name of a kernel symbol.
-const ENGINE_SUFFIX: &str = "_ne_";
+/// Text before the engine's number in the name of a kernel symbol.
+const ENGINE_MARK: &str = "_ne_";
 
 /// Enabled kernel streams of a task; none where the kernel base leads to a tensor, as in products of two tensors.
 pub(super) fn enabled<'a>(program: &'a Program, task: &'a Task) -> impl Iterator<Item = u32> + 'a {
@@ -51,7 +51,7 @@ pub(super) fn streams(program: &Program, tasks: &[Task]) -> Result<Vec<KernelStr
         let digits: String = hash.finalize().iter().map(|b| format!("{b:02X}")).collect();
         let coefficients = task.get(layout, Field::KernelMode) == Some(0);
         for (engine, base) in streams {
-            let suffix = if coefficients { format!("{ENGINE_SUFFIX}{engine}") } else { String::new() };
+            let suffix = if coefficients { format!("{ENGINE_MARK}{engine}") } else { String::new() };
             // A descriptor that leaves the base register out has nothing to relocate.
             let Some(word_offset) = word_offset(task, layout.row(Field::CoeffBase).map_or(0, |r| r.addr) + 4 * engine)
             else {
@@ -140,7 +140,7 @@ fn kernel_symbols<'a, 'p>(parts: &'a [Part<'p>], options: &Options) -> Vec<(&'a 
         let mut engine_of: Vec<(String, u32)> = Vec::new();
         for stream in part.streams.iter().filter(|s| seen.insert(s.base)) {
             let name = names.next().unwrap_or(&stream.name);
-            let split = name.rsplit_once(ENGINE_SUFFIX).and_then(|(s, n)| Some((s, n.parse().ok()?)));
+            let split = name.rsplit_once(ENGINE_MARK).and_then(|(s, n)| Some((s, n.parse().ok()?)));
             if let Some((stem, engine)) = split {
                 engine_of.push((stem.to_string(), engine));
             }
@@ -155,7 +155,7 @@ fn kernel_symbols<'a, 'p>(parts: &'a [Part<'p>], options: &Options) -> Vec<(&'a 
         for stem in stems {
             let used = |engine: u32| engine_of.iter().any(|(s, e)| s == stem && *e == engine);
             for engine in (0..anemone_facts::kernel::ENGINES as u32).filter(|&e| !used(e)) {
-                out.push((part, format!("{stem}{ENGINE_SUFFIX}{engine}"), 0, end));
+                out.push((part, format!("{stem}{ENGINE_MARK}{engine}"), 0, end));
             }
         }
     }

@@ -15,10 +15,6 @@ use anemone_program::{Direction, Program};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Place of the procedure number in the word of counts: behind those of inputs and outputs.
-pub(in crate::driver) const PROCEDURE_SHIFT: u32 = 16;
-/// Place of the number of intermediate surfaces, behind it.
-pub(in crate::driver) const INTERMEDIATE_SHIFT: u32 = 24;
 /// Events of a request at most: those it waits for, then those it signals.
 const EVENT_SLOTS: u32 = 12;
 
@@ -37,7 +33,7 @@ impl Client {
         self.check_priority(priority, qos)?;
         let (token, counts) = (u64_at(input, request::TOKEN), u32_at(input, request::COUNTS));
         let (n_in, n_out) = ((counts & 0xff) as usize, (counts >> 8 & 0xff) as usize);
-        let between = (counts >> INTERMEDIATE_SHIFT & 0xff) as usize;
+        let between = (counts >> rows::REQUEST_INTERMEDIATE_SHIFT & 0xff) as usize;
         if n_in + n_out + between > 256 || between > 1 {
             return Err(Code::BAD_ARGUMENT);
         }
@@ -55,7 +51,7 @@ impl Client {
         let sequence = u64_at(input, request::SEQUENCE) as u32;
         let (asynchronous, limit) = (wake.is_some(), self.timeout());
         let (doorbell, command) = (doorbell as u32, wire::PROCEDURE_CALL);
-        let procedure = counts >> PROCEDURE_SHIFT & 0xff;
+        let procedure = counts >> rows::REQUEST_PROCEDURE_SHIFT & 0xff;
         let plan = Plan { token, sequence, priority, doorbell, call, command, procedure, intermediate, waits, signals };
         let (id, gate) = self.admit(plan, &ids[..n_in], &ids[n_in..], wake)?;
         if asynchronous {
