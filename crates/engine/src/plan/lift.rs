@@ -89,20 +89,20 @@ impl Machine<'_> {
         })
     }
 
-    /// Copy from source to result of the task at hand; `None` unless both are fp16, in memory without interleave or in tile memory.
+    /// Copy from source to result of the task at hand; `None` unless both are fp16, in memory or in tile memory.
     fn as_move(&self, neural: &Neural, rule: NanRule) -> Option<Move> {
         let halves = |field| self.get(field) == format::FP16;
-        let (from, source) = match self.get(SrcType) {
-            residency::L2 => (Home::Tile, &crate::dma::SRC1_L2),
-            residency::DMA if halves(Src1MemFmt) && self.size(Src1Interleave) <= 1 => {
-                (Home::Bar(self.bar(RBase0, Rbe0).ok()?), &crate::dma::SRC1_DMA)
+        let (from, source, from_by) = match self.get(SrcType) {
+            residency::L2 => (Home::Tile, &crate::dma::SRC1_L2, 1),
+            residency::DMA if halves(Src1MemFmt) => {
+                (Home::Bar(self.bar(RBase0, Rbe0).ok()?), &crate::dma::SRC1_DMA, self.size(Src1Interleave).max(1))
             }
             _ => return None,
         };
-        let (to, result) = match self.get(ResType) {
-            residency::L2 => (Home::Tile, &crate::dma::RES_L2),
-            residency::DMA if halves(DstMemFmt) && self.size(DstInterleave) <= 1 && self.get(DstEn) == 1 => {
-                (Home::Bar(self.bar(WBase, Wbe).ok()?), &crate::dma::DST_DMA)
+        let (to, result, to_by) = match self.get(ResType) {
+            residency::L2 => (Home::Tile, &crate::dma::RES_L2, 1),
+            residency::DMA if halves(DstMemFmt) && self.get(DstEn) == 1 => {
+                (Home::Bar(self.bar(WBase, Wbe).ok()?), &crate::dma::DST_DMA, self.size(DstInterleave).max(1))
             }
             _ => return None,
         };
@@ -122,16 +122,73 @@ impl Machine<'_> {
             from_depth = 0;
         }
         let turned = self.get(NeTranspose) == 1;
-        let (to_channel, to_column) = if turned { (1, tc) } else { (tc, 1) };
-        let axis = |count: usize, to: usize, from: usize| CopyAxis { count, to, from };
         let ext = neural.output;
-        let axes = [
-            axis(self.depths().end as usize, to_depth, from_depth),
-            axis(ext.g, tg, fg),
-            axis(ext.c, to_channel, fc),
-            axis(ext.h, th, fh),
-            axis(ext.w, to_column, 1),
+        // Channels as stored are columns where the result is transposed.
+        let stored = if turned { ext.w } else { ext.c };
+        if !ext.c.is_multiple_of(from_by) || !stored.is_multiple_of(to_by) {
+            return None;
+        }
+        // An operand with interleave has sets of channels: a channel's column follows the set's others.
+        let read = [Interleaved { by: from_by, stride: fc }, Interleaved { by: 1, stride: from_by }];
+        let write = [Interleaved { by: to_by, stride: tc }, Interleaved { by: 1, stride: to_by }];
+        let [to_channel, to_column] = if turned { [write[1], write[0]] } else { write };
+        let mut axes = vec![
+            CopyAxis { count: self.depths().end as usize, to: to_depth, from: from_depth },
+            CopyAxis { count: ext.g, to: tg, from: fg },
+            CopyAxis { count: ext.h, to: th, from: fh },
         ];
+        axes.extend(interleaved_axes(ext.c, to_channel, read[0])?);
+        axes.extend(interleaved_axes(ext.w, to_column, read[1])?);
         Move::new(rule, (to, to_base), (from, from_base), &axes)
+    }
+}
+
+/// One axis of an operand: sets of `by` neighbours one element apart, and `stride` elements from set to set.
+#[derive(Clone, Copy)]
+struct Interleaved {
+    by: usize,
+    stride: usize,
+}
+
+/// Axes of a copy along one axis of both operands; `None` unless one interleave divides the other.
+fn interleaved_axes(count: usize, to: Interleaved, from: Interleaved) -> Option<[CopyAxis; 3]> {
+    let (most, least) = (to.by.max(from.by), to.by.min(from.by));
+    if !most.is_multiple_of(least) || !count.is_multiple_of(most) {
+        return None;
+    }
+    let axis = |count: usize, step: usize| CopyAxis { count, to: to.distance(step), from: from.distance(step) };
+    Some([axis(count / most, most), axis(most / least, least), axis(least, 1)])
+}
+
+impl Interleaved {
+    /// Distance of elements `step` apart along the axis; `step` divides the interleave, or is a multiple of it.
+    fn distance(self, step: usize) -> usize {
+        if step < self.by { step } else { step / self.by * self.stride }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every channel is read and written where its interleave puts it.
+    #[test]
+    fn axes_of_interleaved_channels_reach_every_channel() {
+        let place = |of: Interleaved, i: usize| i / of.by * of.stride + i % of.by;
+        for (to_by, from_by) in [(1, 1), (8, 1), (1, 4), (8, 2), (2, 8), (4, 4)] {
+            let [to, from] = [(to_by, 100), (from_by, 1000)].map(|(by, stride)| Interleaved { by, stride });
+            let axes = interleaved_axes(16, to, from).expect("one divides the other");
+            let mut places = vec![(0, 0)];
+            for axis in axes {
+                let steps =
+                    |&(t, f): &(usize, usize)| (0..axis.count).map(move |i| (t + i * axis.to, f + i * axis.from));
+                places = places.iter().flat_map(steps).collect();
+            }
+            let wanted: Vec<(usize, usize)> = (0..16).map(|i| (place(to, i), place(from, i))).collect();
+            assert_eq!(places, wanted, "{to_by} {from_by}");
+        }
+        let [of_two, of_three] = [2, 3].map(|by| Interleaved { by, stride: 50 });
+        assert!(interleaved_axes(12, of_two, of_three).is_none());
+        assert!(interleaved_axes(7, of_two, Interleaved { by: 1, stride: 7 }).is_none());
     }
 }
