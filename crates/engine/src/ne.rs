@@ -59,13 +59,13 @@ pub(crate) struct Convolution {
     /// True if every output channel reads channels of its own.
     pub(crate) unicast: bool,
     /// True if all groups use the first group's coefficients.
-    reuse: bool,
+    pub(crate) reuse: bool,
     /// `None` if they are read in every run.
     pub(crate) coefficients: Option<Packed>,
     /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
     pub(crate) sequence: bool,
     /// True if coefficients are read from a region other than the kernel section: they are results of other tasks, or inputs.
-    from_memory: bool,
+    pub(crate) from_memory: bool,
 }
 
 impl Convolution {

@@ -9,6 +9,7 @@ mod maps;
 mod moves;
 mod ops;
 mod pair;
+mod product;
 mod profile;
 mod resolution;
 mod schedule;
@@ -16,6 +17,7 @@ mod step;
 mod text;
 mod trace;
 
+pub(crate) use ops::Move;
 pub use profile::{Profile, StepTime};
 pub use resolution::Sums;
 use step::check_fields;
@@ -39,7 +41,7 @@ use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
 use bytes::Bytes;
 use common::Common;
-use ops::Op;
+use ops::{Kind, Op};
 use pair::put_in_blocks;
 use profile::Clock;
 use schedule::Schedule;
@@ -132,6 +134,7 @@ struct Pass {
 /// Passes in their order.
 const PASSES: &[Pass] = &[
     Pass { name: "moves", run: |common, ops| moves::run(ops, |home| common.is_own(home)) },
+    Pass { name: "products", run: |common, ops| product::run(ops, |home| common.is_own(home)) },
     Pass { name: "maps", run: |common, ops| maps::run(ops, |home| common.is_own(home)) },
 ];
 
@@ -356,7 +359,10 @@ impl Plan {
     /// Runs `runs` + 1 times, and times the steps of all runs but the first. Without steps if tasks are executed one by one.
     pub fn profile(&mut self, memory: &mut Memory, runs: usize) -> Result<Profile, Fault> {
         self.run(memory)?;
-        let macs = |op: &Op| self.steps.get(op.tasks.clone()).unwrap_or(&[]).iter().map(|s| s.fields.macs()).sum();
+        let macs = |op: &Op| match &op.kind {
+            Kind::Product(product) => product.macs(),
+            _ => self.steps.get(op.tasks.clone()).unwrap_or(&[]).iter().map(|s| s.fields.macs()).sum(),
+        };
         let mut profile = Profile::of(&self.ops, macs);
         for _ in 0..runs.max(1) {
             let mut clock = Clock::of_steps(self.ops.len());

@@ -3,6 +3,7 @@
 use super::access::Accesses;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
+use super::product::Product;
 use super::{Step, Work};
 use crate::machine::Machine;
 use crate::memory::Home;
@@ -11,10 +12,11 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
 
-/// Lifted form of a task that is a copy, an elementwise chain, or one after the other.
+/// Lifted form of a task that is a copy, an elementwise chain, one after the other, or a product of two operands.
 pub(super) enum Lifted {
     Move(Move),
     Map(Map),
+    Product(Box<Product>),
     /// A copy, then a chain in place on its result.
     Both(Move, Map),
 }
@@ -37,6 +39,7 @@ pub(super) fn lift(
             match of {
                 Lifted::Move(of) => ops.push(Op::moves(tasks.clone(), of)),
                 Lifted::Map(of) => ops.push(of.op(tasks.clone())),
+                Lifted::Product(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Both(first, then) => {
                     ops.push(Op::moves(tasks.clone(), first));
                     ops.push(then.op(tasks.clone()));
@@ -74,11 +77,14 @@ impl Step {
 }
 
 impl Machine<'_> {
-    /// Lifted form of the task at hand; `None` unless it is a copy or an elementwise chain.
+    /// Lifted form of the task at hand; `None` unless it is a copy, an elementwise chain or a product of two operands.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
         let Work::Neural(neural) = &step.work else { return self.as_map(step).map(Lifted::Map) };
         if let Some(rule) = self.copies(neural) {
             return self.as_move(neural, rule).map(Lifted::Move);
+        }
+        if let Some(product) = self.as_product(step) {
+            return Some(Lifted::Product(Box::new(product)));
         }
         let of = self.as_map(step).map(Lifted::Map);
         of.or_else(|| {

@@ -50,7 +50,7 @@ pub(crate) struct Map {
 
 impl MapOperand {
     /// Box that is accessed.
-    fn of(&self, ext: Extents) -> MemRef {
+    pub(super) fn of(&self, ext: Extents) -> MemRef {
         let counts = [ext.g, ext.c, ext.h].into_iter().zip(self.axes.strides);
         let axes: Vec<(u64, u64)> =
             counts.filter(|(_, stride)| *stride != 0).map(|(n, stride)| (n as u64, 2 * stride as u64)).collect();
@@ -303,7 +303,7 @@ impl Machine<'_> {
     }
 
     /// Destination operand for a result of these extents; `None` unless it is fp16, without interleave or overlap.
-    fn map_result(&self, ext: Extents) -> Option<MapOperand> {
+    pub(super) fn map_result(&self, ext: Extents) -> Option<MapOperand> {
         let halves = |field| self.get(field) == format::FP16;
         let (home, place) = match self.get(ResType) {
             residency::L2 => (Home::Tile, &RES_L2),
@@ -387,7 +387,7 @@ impl Machine<'_> {
         Some([0, factor].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
     }
 
-    fn first_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
+    pub(super) fn first_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
         let halves = self.get(InFmt) == format::FP16;
         match self.get(SrcType) {
             residency::L2 if halves => self.map_operand(Home::Tile, &SRC1_L2, flags),

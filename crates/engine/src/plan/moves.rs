@@ -69,7 +69,7 @@ fn composed(ops: &[Op], at: usize, i: usize, until: usize) -> Option<(&Move, Mov
 }
 
 /// `reader` after `writer` as one copy; `None` if it reads anything else, or no strided box of the writer's source.
-fn through(writer: &Move, reader: &Move) -> Option<Move> {
+pub(super) fn through(writer: &Move, reader: &Move) -> Option<Move> {
     if writer.to.0 != reader.from.0 {
         return None;
     }

@@ -2,6 +2,7 @@
 //! operands are the dependences.
 
 use super::maps::Map;
+use super::product::Product;
 use crate::memory::Home;
 use crate::operand::MemRef;
 use anemone_kernels::copy::{CopyAxis, NanRule, normalized};
@@ -26,6 +27,8 @@ pub(crate) enum Kind {
     Map(Box<Map>),
     /// A strided copy.
     Move(Move),
+    /// A product of two operands in memory.
+    Product(Box<Product>),
     /// Tasks as their units execute them, with a name for listings.
     Tasks(&'static str),
 }
@@ -130,6 +133,7 @@ impl Op {
     pub(crate) fn task_count(&self) -> usize {
         match &self.kind {
             Kind::Map(map) => map.tasks,
+            Kind::Product(product) => product.tasks,
             Kind::Move(_) | Kind::Tasks(_) => self.tasks.len(),
         }
     }
@@ -139,6 +143,7 @@ impl Op {
         match &self.kind {
             Kind::Move(_) => "copy",
             Kind::Map(map) => map.name(),
+            Kind::Product(_) => "product of two operands",
             Kind::Tasks(name) => name,
         }
     }
@@ -147,7 +152,7 @@ impl Op {
     pub(crate) fn as_move(&self) -> Option<&Move> {
         match &self.kind {
             Kind::Move(of) => Some(of),
-            Kind::Map(_) | Kind::Tasks(_) => None,
+            Kind::Map(_) | Kind::Product(_) | Kind::Tasks(_) => None,
         }
     }
 

@@ -2,13 +2,22 @@
 
 use super::maps::{Map, MapOperand};
 use super::ops::{Kind, Move, Op};
+use super::product::Product;
 use super::{Common, Step};
 use crate::fault::{Fault, FaultKind};
 use crate::machine::Chain;
 use crate::memory::{self, Home, Memory, Region};
+use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
+use anemone_kernels::conv::{Kernels, convolve};
 use anemone_kernels::copy;
+use anemone_kernels::cost;
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::exact::Weights;
 use anemone_kernels::map::{self, MOST_OPERANDS};
-use anemone_kernels::view::TensorView;
+use anemone_kernels::num::elementwise::admit_half;
+use anemone_kernels::view::{TensorView, TensorViewMut};
+use anemone_kernels::workers::chunks;
+use half::f16;
 
 /// Plan state that operations are executed with.
 pub(super) struct Schedule<'a> {
@@ -24,6 +33,7 @@ impl Schedule<'_> {
         let done = match &op.kind {
             Kind::Move(of) => self.copy(of, memory, l2),
             Kind::Map(of) => self.map(of, memory, l2),
+            Kind::Product(of) => self.product(of, memory, l2),
             Kind::Tasks(_) => return self.tasks(op, memory, l2, chain),
         };
         done.ok_or_else(|| self.outside(op, memory, l2))
@@ -50,6 +60,39 @@ impl Schedule<'_> {
         }
         let chain = map::Map { stages: &of.stages, operands: &operands };
         map::map(workers, chain, to, of.ext, of.to.axes.strides);
+        Some(())
+    }
+
+    /// Executes a product; `None` if a region lacks an operand.
+    fn product(&self, of: &Product, memory: &mut Memory, l2: &mut Region) -> Option<()> {
+        let workers = &self.common.workers;
+        let stored = if of.transposed { of.output.transposed() } else { of.output };
+        let operands = [
+            (of.coefficients.home, of.coefficients.range()),
+            (of.source.home, of.source.base..of.source.end(of.input)),
+        ];
+        let mut aside = workers.aside();
+        let target = (of.to.home, of.to.base..of.to.end(stored));
+        let ([coefficients, source], to) = memory::views(memory, l2, operands, target, &mut aside)?;
+        let admitted = of.admits.then(|| admitted(coefficients)).flatten();
+        let groups = of.coefficients.of(admitted.as_deref().unwrap_or(coefficients), of.output.c);
+        let source = TensorView { data: source, strides: of.source.axes.strides };
+        let target = TensorViewMut { data: to, strides: of.to.axes.strides, transposed: of.transposed };
+        let (taps, staging) = (of.coefficients.taps, &of.staging);
+        if let (Some(mac), Some(exactly)) = (self.common.mac, &of.exactly) {
+            let mut sets = vec![Sets::default(); groups.len()];
+            let nanos = cost::one_by_one(groups.len() * of.output.c * taps);
+            chunks(&mut sets, 1, nanos, |g, sets| {
+                sets.iter_mut().for_each(|(sets, _)| sets.push(Weights::of_rows(mac, &groups[g], taps)));
+            });
+            let (window, groups) = (&of.window, Groups::Sets(&sets));
+            let of_array = Exact { mac, window, channels: taps, unicast: false, staging, groups, exactly };
+            exact::convolve(workers, &of_array, source, target, of.output);
+        } else {
+            let kernels = Kernels::pack_rows(staging, of.transposed, of.output.c, &groups);
+            let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
+            convolve(workers, staging, &kernels, &finish, source, target, of.output);
+        }
         Some(())
     }
 
@@ -100,4 +143,10 @@ impl Schedule<'_> {
         }
         Ok(())
     }
+}
+
+/// The same numbers with infinities in place of NaN; `None` if there is none.
+fn admitted(from: &[f16]) -> Option<Vec<f16>> {
+    let most = from.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff));
+    (most > f16::INFINITY.to_bits()).then(|| from.iter().map(|x| admit_half(*x)).collect())
 }

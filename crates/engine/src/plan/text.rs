@@ -42,6 +42,9 @@ pub(super) fn selection(ops: &[Op], steps: &[Step], planar: &[Rejected]) -> Stri
         let (kernel, rejected) = match (&op.kind, steps.get(op.tasks.start)) {
             (Kind::Move(of), _) => (format!("strided copy: {}", copy::form(&of.axes)), Vec::new()),
             (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
+            (Kind::Product(_), _) => {
+                ("coefficients packed in every run, then as the registry says".to_string(), Vec::new())
+            }
             (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
             (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
                 neural.selection(fields.get(Field::NeTranspose) == 1)
@@ -94,6 +97,9 @@ impl fmt::Display for Op {
                         }
                     }
                 }
+            }
+            (Kind::Product(product), _) => {
+                write!(f, "{} ; {} tasks, the last is task {last}", self.class(), product.tasks)?;
             }
             (Kind::Tasks(name), true) => write!(f, "{name} ; task {}", self.tasks.start)?,
             (Kind::Tasks(name), false) => write!(f, "{name} ; tasks {} to {last}", self.tasks.start)?,

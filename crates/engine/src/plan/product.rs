@@ -1,0 +1,242 @@
+//! Products of two operands in memory, and pass `products`: coefficients are read where a copy took them from, and products of
+//! consecutive rows by one matrix become one product, which packs that matrix once.
+
+use super::maps::MapOperand;
+use super::moves::{self, through};
+use super::ops::{Kind, Move, Op};
+use super::{Step, Work};
+use crate::machine::Machine;
+use crate::memory::Home;
+use crate::ne::Operation;
+use crate::numerics::Parameters;
+use anemone_facts::Field::*;
+use anemone_kernels::conv::Im2col;
+use anemone_kernels::copy::NanRule;
+use anemone_kernels::epilogue::{Activation, ExactEpilogue};
+use anemone_kernels::filter::CoefficientRow;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::window::Window;
+use half::f16;
+use std::ops::Range;
+
+/// A pointwise convolution whose coefficients are fp16 numbers in memory: a matrix of coefficients, a row for each output channel, by
+/// the matrix of the source, whose rows are its channels.
+#[derive(Clone)]
+pub(crate) struct Product {
+    pub(crate) input: Extents,
+    /// Extents of the result before it is transposed.
+    pub(crate) output: Extents,
+    pub(crate) coefficients: CoefficientBox,
+    /// Coefficients as copies to a matrix without gaps, by group, row and tap; each has some of the rows.
+    parts: Vec<Move>,
+    pub(crate) source: MapOperand,
+    pub(crate) to: MapOperand,
+    pub(crate) transposed: bool,
+    pub(crate) window: Window,
+    pub(crate) staging: Im2col,
+    pub(crate) bias: f32,
+    pub(crate) scale: f32,
+    pub(crate) activation: Activation,
+    /// Epilogue of the exact models.
+    pub(crate) exactly: Option<ExactEpilogue>,
+    /// True if coefficients pass the rule of a copy that was dropped: NaN is then plus infinity.
+    pub(crate) admits: bool,
+    /// Number of tasks that it replaces.
+    pub(crate) tasks: usize,
+}
+
+/// Coefficients in memory, by group, row and tap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CoefficientBox {
+    pub(crate) home: Home,
+    /// Offset of the first coefficient of each row, in elements of the region: by group, or of one group for all.
+    pub(crate) rows: Vec<usize>,
+    /// Elements between the taps of a row.
+    pub(crate) stride: usize,
+    pub(crate) taps: usize,
+}
+
+impl CoefficientBox {
+    /// Range of elements from the first one that is read to the last.
+    pub(crate) fn range(&self) -> Range<usize> {
+        let first = self.rows.iter().copied().min().unwrap_or(0);
+        let last = self.rows.iter().copied().max().unwrap_or(0);
+        first..last + self.taps.saturating_sub(1) * self.stride + 1
+    }
+
+    /// The rows of each group of `rows` where `data`, the elements of [`CoefficientBox::range`], has them.
+    pub(crate) fn of<'a>(&self, data: &'a [f16], rows: usize) -> Vec<Vec<CoefficientRow<'a>>> {
+        let first = self.range().start;
+        let row = |&at: &usize| CoefficientRow { data: &data[at - first..], stride: self.stride };
+        self.rows.chunks(rows.max(1)).map(|group| group.iter().map(row).collect()).collect()
+    }
+}
+
+impl Product {
+    /// The product as an operation.
+    pub(super) fn op(self, tasks: Range<usize>) -> Op {
+        let stored = if self.transposed { self.output.transposed() } else { self.output };
+        let writes = vec![self.to.of(stored)];
+        let coefficients = self.parts.iter().map(Move::read);
+        let reads = coefficients.chain([self.source.of(self.input)]).collect();
+        Op { tasks, reads, writes, kind: Kind::Product(Box::new(self)), known: true }
+    }
+
+    /// Number of multiply-accumulates.
+    pub(crate) fn macs(&self) -> u64 {
+        (self.output.g * self.output.c * self.output.plane() * self.coefficients.taps) as u64
+    }
+
+    /// This product and `next`, whose rows follow, as one; `None` if they differ in anything but rows.
+    fn joined(&self, next: &Product) -> Option<Product> {
+        let (one, other) = (&self.coefficients, &next.coefficients);
+        let epilogue = |of: &Product| {
+            let plain =
+                matches!(of.activation, Activation::None) && matches!(of.exactly, None | Some(ExactEpilogue::Admit));
+            plain.then_some((of.bias.to_bits(), of.scale.to_bits(), of.exactly.is_some()))
+        };
+        let step = if self.transposed { 1 } else { self.to.axes.strides[1] };
+        let follows = next.to == MapOperand { base: self.to.base + self.output.c * step, ..self.to.clone() };
+        let alike = (self.input, &self.source, self.transposed, self.admits)
+            == (next.input, &next.source, next.transposed, next.admits)
+            && Extents { c: 0, ..self.output } == Extents { c: 0, ..next.output }
+            && (one.home, one.stride, one.taps) == (other.home, other.stride, other.taps)
+            && epilogue(self).is_some_and(|of| epilogue(next) == Some(of));
+        if !alike || !follows {
+            return None;
+        }
+        let groups = one.rows.chunks(self.output.c).zip(other.rows.chunks(next.output.c));
+        let rows: Vec<usize> = groups.flat_map(|(one, other)| [one, other].concat()).collect();
+        if rows.len() != one.rows.len() + other.rows.len() {
+            return None;
+        }
+        let output = Extents { c: self.output.c + next.output.c, ..self.output };
+        let coefficients = CoefficientBox { rows, ..one.clone() };
+        let parts = [self.parts.as_slice(), &next.parts].concat();
+        Some(Product { output, coefficients, parts, tasks: self.tasks + next.tasks, ..self.clone() })
+    }
+}
+
+/// Rows of a matrix of `rows` rows from copies of its parts; `None` if the taps of a row are not at equal distances, or a row is missing.
+fn resolved(parts: &[Move], rows: usize, taps: usize) -> Option<CoefficientBox> {
+    let home = parts.first()?.from.0;
+    let mut starts = vec![None; rows];
+    let mut stride = None;
+    for part in parts {
+        let step = match part.axes.last() {
+            Some(inner) if inner.to == 1 && inner.count.is_multiple_of(taps) => inner.from,
+            _ if taps == 1 => 1,
+            _ => return None,
+        };
+        if part.from.0 != home || *stride.get_or_insert(step) != step {
+            return None;
+        }
+        for (row, start) in starts.iter_mut().enumerate() {
+            *start = start.or_else(|| part.source_of(row * taps));
+        }
+    }
+    let rows = starts.into_iter().collect::<Option<Vec<usize>>>()?;
+    Some(CoefficientBox { home, rows, stride: stride?, taps })
+}
+
+/// Pass `products`. `own` returns true for regions that only the program's tasks access.
+pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    for j in 0..ops.len() {
+        while let Some(product) = through_copy(ops, j) {
+            ops[j] = product.op(ops[j].tasks.clone());
+        }
+    }
+    moves::drop_unread(ops, &own);
+    let mut j = 1;
+    while j < ops.len() {
+        match joined(&ops[j - 1], &ops[j]) {
+            Some(op) => {
+                ops[j - 1] = op;
+                ops.remove(j);
+            }
+            None => j += 1,
+        }
+    }
+}
+
+/// The product at `j` with a part of its coefficients read from the source of the copy that wrote it; `None` if there is no such part.
+fn through_copy(ops: &[Op], j: usize) -> Option<Product> {
+    let Kind::Product(of) = &ops[j].kind else { return None };
+    let exact = of.exactly.is_some();
+    let rule = if exact { NanRule::Infinity } else { NanRule::Quiet };
+    (0..of.parts.len()).find_map(|k| {
+        let part = &of.parts[k];
+        let read = part.read();
+        let i = ops[..j].iter().rposition(|op| op.may_write(&read))?;
+        let writer = ops[i].as_move().filter(|writer| writer.rule == rule)?;
+        let found = through(writer, part)?;
+        let source = found.read();
+        let kept = ops[i + 1..j].iter().all(|op| !op.may_write(&source)) && !writer.written().overlaps(&writer.read());
+        let mut product = of.as_ref().clone();
+        product.parts[k] = found;
+        product.admits = exact;
+        let (rows, taps) = (of.coefficients.rows.len(), of.coefficients.taps);
+        product.coefficients = resolved(&product.parts, rows, taps)?;
+        kept.then_some(product)
+    })
+}
+
+/// Two products, one after the other, as one operation; `None` if one depends on the other, or they do not join.
+fn joined(one: &Op, next: &Op) -> Option<Op> {
+    let (Kind::Product(first), Kind::Product(second)) = (&one.kind, &next.kind) else { return None };
+    let both = first.joined(second).or_else(|| second.joined(first))?;
+    let apart =
+        !next.reads.iter().any(|read| one.may_write(read)) && !one.reads.iter().any(|read| next.may_write(read));
+    apart.then(|| both.op(next.tasks.clone()))
+}
+
+impl Machine<'_> {
+    /// The task at hand as a product; `None` unless it is a pointwise convolution of one plane in depth, its operands are fp16 without
+    /// interleave, and its coefficients are plain fp16 numbers that other tasks or inputs leave in memory.
+    pub(super) fn as_product(&self, step: &Step) -> Option<Product> {
+        let Work::Neural(neural) = &step.work else { return None };
+        let Operation::Convolution(convolution) = &neural.operation else { return None };
+        let plain = [InputRelu, PostScaleMode, BiasMode].iter().all(|&field| self.get(field) == 0)
+            && self.depth_window().is_none()
+            && self.kernel_planes() == 1
+            && (self.depths(), self.source_depths()) == (0..1, 0..1);
+        let pointwise = convolution.staging.is_pointwise() && !convolution.unicast && !convolution.sequence;
+        let exact = self.model.rounding().is_some();
+        let known = if exact { neural.exactly.is_some() } else { !matches!(neural.activation, Activation::Unread) };
+        let one_model = exact == self.mac.is_some();
+        if !plain
+            || !pointwise
+            || !known
+            || !one_model
+            || convolution.coefficients.is_some()
+            || !convolution.from_memory
+        {
+            return None;
+        }
+        let transposed = self.get(NeTranspose) == 1;
+        let (input, output) = (neural.input, neural.output);
+        let stored = if transposed { output.transposed() } else { output };
+        let (source, to) = (self.first_source([false; 3])?, self.map_result(stored)?);
+        let groups = if convolution.reuse { 1 } else { output.g };
+        let taps = convolution.taps();
+        let parts = self.coefficient_parts(output.c, taps, groups)?;
+        let coefficients = resolved(&parts, groups * output.c, taps)?;
+        Some(Product {
+            input,
+            output,
+            coefficients,
+            parts,
+            source,
+            to,
+            transposed,
+            window: convolution.window.clone(),
+            staging: convolution.staging.clone(),
+            bias: self.added(),
+            scale: self.factor(),
+            activation: neural.activation.clone(),
+            exactly: neural.exactly.clone(),
+            admits: false,
+            tasks: 1,
+        })
+    }
+}
