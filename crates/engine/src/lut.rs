@@ -24,6 +24,9 @@ pub struct Table {
     symmetry: Symmetry,
 }
 
+/// The smallest fp16 number.
+const LEAST: f64 = 1.0 / (1 << 24) as f64;
+
 impl Table {
     /// Reads a record of [`RECORD_BYTES`] bytes.
     pub fn read(record: &[u8]) -> Result<Table, FaultKind> {
@@ -69,6 +72,15 @@ impl Table {
     /// Whether the function of the table's mode has a value there: roots and logarithms of negative numbers have none.
     pub fn is_defined(&self, x: f32) -> bool {
         x >= 0.0 || !matches!(self.mode, Mode::Sqrt | Mode::Rsqrt | Mode::Log2)
+    }
+
+    /// Returns true for a table that states infinities: tails or knots that are infinite, or limits that are neighbours and so a choice
+    /// of two results. Its infinities are no overflow.
+    pub(crate) fn states_infinity(&self) -> bool {
+        let ends = [self.y_low, self.y_high, self.left.1, self.right.1];
+        let chooses = self.x_high - self.x_low <= LEAST;
+        chooses && ends.into_iter().any(f64::is_infinite)
+            || ends[2..].iter().chain(&self.knots).any(|y| y.is_infinite())
     }
 
     fn positive(&self, x: f64) -> f64 {

@@ -196,6 +196,7 @@ struct Side {
     base_register: Field,
     enable: Field,
     format: Field,
+    interleave: Field,
     base: Field,
     strides: [Field; 3],
     broadcast: Option<[Field; 3]>,
@@ -208,6 +209,7 @@ const SIDES: [Side; 3] = [
         base_register: Field::RBase0,
         enable: Field::Rbe0,
         format: Field::Src1MemFmt,
+        interleave: Field::Src1Interleave,
         base: Field::Src1Base,
         strides: [Field::Src1GroupStride, Field::Src1PlaneStride, Field::Src1RowStride],
         broadcast: Some([Field::Src1BroadcastC, Field::Src1BroadcastH, Field::Src1BroadcastW]),
@@ -217,6 +219,7 @@ const SIDES: [Side; 3] = [
         base_register: Field::RBase1,
         enable: Field::Rbe1,
         format: Field::Src2MemFmt,
+        interleave: Field::Src2Interleave,
         base: Field::Src2Base,
         strides: [Field::Src2GroupStride, Field::Src2PlaneStride, Field::Src2RowStride],
         broadcast: Some([Field::Src2BroadcastC, Field::Src2BroadcastH, Field::Src2BroadcastW]),
@@ -226,6 +229,7 @@ const SIDES: [Side; 3] = [
         base_register: Field::WBase,
         enable: Field::Wbe,
         format: Field::DstMemFmt,
+        interleave: Field::DstInterleave,
         base: Field::DstBase,
         strides: [Field::DstGroupStride, Field::DstPlaneStride, Field::DstRowStride],
         broadcast: None,
@@ -235,7 +239,7 @@ const SIDES: [Side; 3] = [
 
 /// Memory that the tasks of a stream access, task by task: source 1, source 2, destination.
 ///
-/// Operands that are read or written with C and W exchanged are described as they lie in memory.
+/// Operands that are read or written with C and W exchanged, or with channels interleaved, are described as they lie in memory.
 pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
     let mut out = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
@@ -264,6 +268,11 @@ pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
             let obeyed = |field: &Field| (*field == Field::NeTranspose) == of_neural;
             if side.turned.iter().any(|field| obeyed(field) && get(*field) == 1) {
                 (shape.c, shape.w) = (shape.w, shape.c);
+            }
+            // Interleaved channels lie side by side in one row.
+            let by = get(side.interleave).max(1);
+            if let (true, Some(w)) = (shape.c.is_multiple_of(by), shape.w.checked_mul(by)) {
+                (shape.c, shape.w) = (shape.c / by, w);
             }
             let [batch_bytes, plane_bytes, row_bytes] = side.strides.map(|f| task.bytes(layout, f));
             out.push(Access {

@@ -70,3 +70,23 @@ fn saturations_and_nan_are_counted() {
     let saturated = |model| run(sum, &[1, 4], vec![10000.0; 4], model).trace.iter().map(|t| t.saturated).sum::<u64>();
     assert_eq!((saturated(Model::Fast), saturated(Model::Fixed)), (0, 1));
 }
+
+#[test]
+fn masks_of_the_lowering_are_no_saturations() {
+    let saturated = |statements: &str, data: [f32; 4]| {
+        let run = run(statements, &[1, 4], data.to_vec(), Model::Fast);
+        assert!(run.trace.iter().flat_map(|t| &t.outputs).any(|o| o.values.infinite > 0), "{statements}");
+        run.trace.iter().map(|t| t.saturated).sum::<u64>()
+    };
+    let gathered =
+        "%i: i32[1, 1] = arg_max(%x) last=false axis=1 keep_dims=true %y: f16[1, 1] = gather_along(%x, %i) axis=1";
+    assert_eq!(saturated(gathered, [3.0, -1.0, 13.0, 0.5]), 0);
+    assert_eq!(saturated("%y: f16[1, 4] = exp(%x)", [1.0, 20.0, 0.0, 30.0]), 2);
+    assert_eq!(
+        saturated(
+            "%m: f16[1, 4] = mul(%x, %x) %i: i32[1, 1] = arg_max(%x) last=false axis=1 keep_dims=true %y: f16[1, 1] = gather_along(%m, %i) axis=1",
+            [1.0, 400.0, 0.0, 3.0]
+        ),
+        1
+    );
+}

@@ -83,6 +83,16 @@ fn is_elementwise(layer: &Layer) -> bool {
         && layer.broadcast.iter().flatten().all(|on| !on)
 }
 
+/// Returns true for a layer that multiplies with zero.
+fn cancels(kind: &Kind) -> bool {
+    let zero = |a: &Affine| a.pre_scale == 0.0 || a.final_scale * a.scale == 0.0;
+    match kind {
+        Kind::Neuron { post_scale, .. } => *post_scale == 0.0,
+        Kind::Pool { affine, .. } | Kind::Planar { affine, .. } => zero(affine),
+        _ => false,
+    }
+}
+
 /// The value of a layer where its argument is `x`.
 fn value(graph: &Graph, writers: &Writers, region: &[usize], argument: &View4, at: usize, x: f64) -> f64 {
     let layer = &graph.layers[at];
@@ -162,7 +172,8 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => table.chooses(),
             _ => false,
         };
-        if layers.iter().any(chooses) {
+        // A factor of zero makes NaN of infinities; the ends of a table do not.
+        if layers.iter().any(chooses) || layers.iter().any(|&at| cancels(&graph.layers[at].kind)) {
             break;
         }
         // Factors, addends and ReLUs have slots of their own.

@@ -58,8 +58,12 @@ impl Table {
         held.then_some(table)
     }
 
-    /// `f(max(x, 0))` for this table's `f`.
+    /// `f(max(x, 0))` for this table's `f`. Roots and logarithms have no value below zero, where the array in `fast` says so: their
+    /// modes take no ReLU with them.
     pub fn after_relu(&self) -> Option<Table> {
+        if matches!(self.mode, Mode::Sqrt | Mode::Rsqrt | Mode::Log2) {
+            return None;
+        }
         let symmetry = self.symmetry().filter(|_| self.addend() == 0.0)?;
         let low = self.half(place::X_LOW);
         // At zero and below the first limit acts, so that negative arguments have the value of zero already.
@@ -69,7 +73,6 @@ impl Table {
         let at_zero = match (self.mode, symmetry) {
             (Mode::Centred, Symmetry::None) => place::KNOT + KNOTS / 2,
             (Mode::FromZero, Symmetry::Odd | Symmetry::None) => place::KNOT,
-            (Mode::Sqrt, Symmetry::NonNegative) => return Some(self.clone()),
             _ => return None,
         };
         if low >= 0.0 {

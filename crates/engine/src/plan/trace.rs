@@ -5,14 +5,17 @@ use super::Work;
 use super::resolution::Sums;
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
 use crate::fault::FaultKind;
+use crate::lut::Table;
 use crate::machine::Machine;
 use crate::memory::Region;
 use crate::numerics::Parameters;
 use anemone_facts::Field::{self, *};
-use anemone_facts::code::{class, kernel, neural, residency};
+use anemone_facts::code::{class, kernel, neural, nonlinear, residency};
+use anemone_facts::lut::RECORD_BYTES;
 use anemone_kernels::interleave::interleaved;
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Element;
+use half::f16;
 
 /// Magnitudes from here on have all of fp16's digits: 2^-14.
 const LEAST_NORMAL: f32 = 6.103_515_6e-5;
@@ -131,7 +134,7 @@ pub struct TaskTrace {
     pub moved: Moved,
     /// Multiply-accumulate operations of the arrays, padding included.
     pub macs: u64,
-    /// Infinite results, where all sources are finite.
+    /// Infinite results, where all sources are finite and the task does not state infinities itself.
     pub saturated: u64,
     /// Subnormal operands of the arrays all of whose products the model drops.
     pub denormals_flushed: u64,
@@ -303,10 +306,21 @@ impl Machine<'_> {
         if let (residency::CHAIN, Some(tensor)) = (place, self.chain.last()) {
             trace.outputs.push(in_chain(tensor));
         }
-        if trace.inputs.iter().all(|i| i.values.is_finite()) {
+        if trace.inputs.iter().all(|i| i.values.is_finite()) && !self.states_infinity()? {
             trace.saturated = trace.outputs.first().map_or(0, |o| o.values.infinite);
         }
         Ok(())
+    }
+
+    /// Returns true if infinities are what the task states, as masks and comparisons do: by its table, or by a factor beyond fp16, which no
+    /// network's own number is.
+    fn states_infinity(&self) -> Result<bool, FaultKind> {
+        if self.get(TaskClass) == class::NEURAL {
+            let table = self.get(NonlinearMode) == nonlinear::LUT;
+            return Ok(table && Table::read(self.table_record(RECORD_BYTES as u64)?)?.states_infinity());
+        }
+        let factor = f32::from_bits(self.get(PeFinalScale)) * self.half(PeScale);
+        Ok(factor.abs() > f16::MAX.to_f32() || self.half(PeBias).is_infinite())
     }
 
     /// Extents of source 1 and of the result as the task states them.

@@ -30,7 +30,7 @@ impl Case {
 }
 
 /// Numbers at limits: zeros, subnormal numbers, neighbours of powers of two, where whole numbers end, large ones.
-const SPECIAL: [f32; 34] = [
+pub const SPECIAL: [f32; 34] = [
     0.0,
     1.0,
     -1.0,
@@ -68,7 +68,7 @@ const SPECIAL: [f32; 34] = [
 ];
 /// Elements of a result.
 const MOST_ELEMENTS: usize = 4096;
-const BEYOND: [f32; 3] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+pub const BEYOND: [f32; 3] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
 const WHOLE: [i32; 16] = [0, 1, -1, 2, 3, -2, 5, 7, -7, 16, 100, -100, 127, -128, 255, 1000];
 
 /// Distribution of the elements.
