@@ -52,7 +52,7 @@ const RECIPES: &[Recipe] = &[
                 line: "    \"cube\" \"\" \"Cube\" &[], |_| Unary::Cube, |x, _| x * x * x, Some(|x, _| x * x * x);",
             },
             Edit {
-                file: "crates/compile/src/lower/elementwise.rs",
+                file: "crates/compile/src/lower/unary.rs",
                 behind: "            Unary::Ceil => self.ceil(1.0, from, to),",
                 line: "            Unary::Cube => {
                 let square = self.scratch(\"square\", &from.shape());

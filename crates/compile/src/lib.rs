@@ -23,10 +23,12 @@
 
 pub mod accuracy;
 pub mod check;
+mod compiler;
 mod emit;
 mod error;
 pub mod functions;
 mod fuse;
+pub mod here;
 mod ir;
 mod legalize;
 mod lower;
@@ -44,37 +46,8 @@ mod stream;
 mod target;
 mod tile;
 
-use anemone_facts::chips::Chip;
-use anemone_net::Net;
-use anemone_program::Program;
-
+pub use compiler::{compile, compile_until};
 pub use error::{Error, Refused, Result};
 pub use lower::PORTS;
 pub use options::{Activations, Compat, Convention, Disabled, Options};
 pub use remarks::{Log, Progress, Stage};
-
-/// Compiles a checked network for a chip.
-pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
-    target::gate(net, chip)?;
-    // Native layers for a chip whose registers are not known are written in the form of one whose are, and say so.
-    let carrier = target::carrier(net, chip);
-    let placed = pipeline::run(net, carrier, options, log, None)?;
-    let placed = placed.ok_or_else(|| Error::Net("compilation stopped before its end".into()))?;
-    // Every task reads inside its operands.
-    ir::reads(&placed.graph)?;
-    log.tasks(placed.graph.layers.iter().map(|layer| layer.name.clone()).collect());
-    let program = emit::emit(placed, carrier, options, log)?;
-    if std::ptr::eq(carrier, chip) { Ok(program) } else { emit::name_family(program, chip) }
-}
-
-/// As [`compile`], only so far as to a pass of [`pipeline::ALL`], for the log's sake.
-pub fn compile_until(
-    net: &Net,
-    chip: &'static Chip,
-    options: &Options,
-    log: &mut dyn Log,
-    pass: &'static pipeline::Pass,
-) -> Result<()> {
-    target::gate(net, chip)?;
-    pipeline::run(net, target::carrier(net, chip), options, log, Some(pass)).map(|_| ())
-}

@@ -4,7 +4,7 @@
 //! no second list of what is lowered exists. Operations on integers alone go to the host too, where they are exact.
 //! Segments alternate as seldom as the network's dependencies allow.
 
-use crate::compile;
+use crate::compiler::compile;
 use crate::error::{Error, Result};
 use crate::lower::PORTS;
 use crate::native::extract;

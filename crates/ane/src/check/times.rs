@@ -1,7 +1,7 @@
 //! Modelled time of each operation on the engine: that of the tasks that compute it, by name.
 
 use super::Answer;
-use anemone_compile::check::Here;
+use anemone_compile::here::Here;
 use anemone_net::outline::Outline;
 use std::collections::HashMap;
 

@@ -7,9 +7,10 @@ use crate::differential::{draw, source};
 use anemone::check::{self, Subject};
 use anemone::{Choices, Model};
 use anemone_compile::Options;
+use anemone_compile::check::Route;
 use anemone_compile::check::lint::Assumptions;
 use anemone_compile::check::own::REWRITES;
-use anemone_compile::check::{Here, Route};
+use anemone_compile::here::Here;
 use anemone_facts::chips;
 use anemone_net::outline::Outline;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
@@ -105,7 +106,7 @@ fn check_says_of_random_networks_what_compile_does() {
     let (mut seen, m1) = ([0, 0], &chips::CHIPS[0]);
     for seed in 0.. {
         let Some(case) = draw::draw(&mut source::Source::seeded(seed)) else { continue };
-        let here = anemone_compile::check::here(&case.net, m1, &mut ()).expect("programs are made for the M1");
+        let here = anemone_compile::here::here(&case.net, m1, &mut ()).expect("programs are made for the M1");
         let compiled = anemone_compile::compile(&case.net, m1, &Options::default(), &mut ());
         let compiled = compiled.map_err(|e| e.to_string()).map(|p| p.tasks().map_or(0, |tasks| tasks.len()));
         let text = contradiction(&here, &compiled);

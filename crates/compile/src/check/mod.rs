@@ -7,7 +7,6 @@ pub mod describe;
 pub mod estimate;
 pub mod exports;
 pub mod fix;
-pub mod here;
 pub mod layer;
 pub mod legal;
 pub mod lint;
@@ -18,7 +17,6 @@ pub mod strict;
 mod types;
 pub mod validate;
 
-pub use here::{Here, Refused, here};
 pub use layer::{Layer, Tensor};
 pub use legal::{Refusal, Route};
 pub use place::{Place, Verdict};

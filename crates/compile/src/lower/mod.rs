@@ -24,6 +24,7 @@ mod resample;
 mod runtime_product;
 mod select;
 mod strided;
+mod unary;
 
 use crate::error::{Error, Result};
 use crate::ir::*;

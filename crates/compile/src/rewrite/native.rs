@@ -36,20 +36,7 @@ impl Builder<'_> {
             Kind::SpaceToChannel => self.moved(x, &[n, c, h / fy, fy, w / fx, fx], &[0, 3, 5, 1, 2, 4], out),
             Kind::SpaceToBatch => self.moved(x, &[n, c, h / fy, fy, w / fx, fx], &[0, 3, 5, 1, 2, 4], out),
             Kind::BatchToSpace => self.moved(x, &[n / fx / fy, fy, fx, c, h, w], &[0, 3, 4, 1, 5, 2], out),
-            Kind::MinMaxNorm => {
-                let axes = vec![native.axis("Dimension")];
-                let mut short = shape.clone();
-                short[axes[0]] = 1;
-                let mut reduce = |kind| {
-                    let kind = OpKind::Reduce { kind, axes: axes.clone(), keep_dims: true };
-                    self.op("extreme", kind, &[x], short.clone())
-                };
-                let (least, most) = (reduce(ReduceKind::Min), reduce(ReduceKind::Max));
-                let above = self.op("above", OpKind::Binary(Binary::Sub), &[x, least], shape.clone());
-                let span = self.op("span", OpKind::Binary(Binary::Sub), &[most, least], short.clone());
-                let span = self.plus("guarded", span, native.real("Epsilon"), &short);
-                self.push(OpKind::Binary(Binary::Div), &[above, span], out);
-            }
+            Kind::MinMaxNorm => self.min_max_norm(x, native, out),
             Kind::Lrn => self.response(op, native, &shape),
             Kind::DynamicGoc => {
                 let mut x = x;
@@ -59,44 +46,9 @@ impl Builder<'_> {
                 let bias = op.inputs.last().copied().unwrap_or(x);
                 self.push(OpKind::Binary(Binary::Add), &[x, bias], out);
             }
-            Kind::CrossProduct => {
-                let mut turned = |id, first: usize| {
-                    let parts: Vec<ValueId> =
-                        [first, (first + 1) % 3, (first + 2) % 3].map(|at| self.part(id, &shape, 1, at, 1)).into();
-                    self.op("turned", OpKind::Concat { axis: 1 }, &parts, shape.clone())
-                };
-                let (a1, a2) = (turned(x, 1), turned(x, 2));
-                let (b1, b2) = (turned(op.inputs[1], 1), turned(op.inputs[1], 2));
-                let forth = self.op("forth", OpKind::Binary(Binary::Mul), &[a1, b2], shape.clone());
-                let back = self.op("back", OpKind::Binary(Binary::Mul), &[a2, b1], shape);
-                self.push(OpKind::Binary(Binary::Sub), &[forth, back], out);
-            }
-            Kind::CostVolume => {
-                let (reference, range) = (self.shape(op.inputs[1]), size("DisparityRange"));
-                self.few(op, range + 1)?;
-                let planes: Vec<ValueId> = (0..=range)
-                    .map(|d| {
-                        let beside = self.part(op.inputs[1], &reference, 3, d, w);
-                        let apart = self.op("apart", OpKind::Binary(Binary::Sub), &[x, beside], shape.clone());
-                        let cost = self.op("cost", OpKind::Unary(Unary::Abs), &[apart], shape.clone());
-                        let sum = OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![1], keep_dims: true };
-                        if c > 1 { self.op("summed", sum, &[cost], vec![n, 1, h, w]) } else { cost }
-                    })
-                    .collect();
-                self.push(OpKind::Concat { axis: 1 }, &planes, out);
-            }
-            Kind::Tile => {
-                let (mut x, mut shape) = (x, shape);
-                for (axis, name) in anemone_net::native::AXES.into_iter().enumerate() {
-                    let times = size(&format!("Tile{name}"));
-                    self.few(op, times)?;
-                    if times > 1 {
-                        shape[axis] *= times;
-                        x = self.op("repeated", OpKind::Concat { axis }, &vec![x; times], shape.clone());
-                    }
-                }
-                self.push(OpKind::Unary(Unary::Identity), &[x], out);
-            }
+            Kind::CrossProduct => self.cross_product([x, op.inputs[1]], out),
+            Kind::CostVolume => self.cost_volume(op, size("DisparityRange"))?,
+            Kind::Tile => self.tile(op, native)?,
             Kind::Flatten if native.word("FlattenType") == "NHWC" => {
                 let perm = vec![0, 2, 3, 1];
                 let last = self.op("channels_last", OpKind::Transpose { perm }, &[x], vec![n, h, w, c]);
@@ -118,31 +70,9 @@ impl Builder<'_> {
                 let product = self.op("product", product, &[x, z], vec![to[0], to[2], to[1], to[3]]);
                 self.push(OpKind::Transpose { perm: vec![0, 2, 1, 3] }, &[product], out);
             }
-            Kind::LayerNorm => {
-                let mut axes: Vec<usize> = native.list("Dimension").iter().map(|&a| a as usize).collect();
-                axes.sort_unstable();
-                let norm = OpKind::LayerNorm { axes, epsilon: native.real("Epsilon") };
-                match size("NumGroups") {
-                    0 | 1 => self.push(norm, &[x], out),
-                    groups => {
-                        let apart = vec![n * groups, c / groups, h, w];
-                        let grouped = self.op("grouped", OpKind::Reshape, &[x], apart.clone());
-                        let normal = self.op("normal", norm, &[grouped], apart);
-                        self.push(OpKind::Reshape, &[normal], out);
-                    }
-                }
-            }
+            Kind::LayerNorm => self.layer_norm(x, native, out),
             Kind::InstanceNorm => self.push(OpKind::InstanceNorm { epsilon: native.real("Epsilon") }, &[x], out),
-            Kind::L2Norm => {
-                let mut axes: Vec<usize> = native.list("Dimension").iter().map(|&a| a as usize).collect();
-                axes.sort_unstable();
-                let short: Vec<usize> = (0..4).map(|i| if axes.contains(&i) { 1 } else { shape[i] }).collect();
-                let sum = OpKind::Reduce { kind: ReduceKind::SumSquare, axes, keep_dims: true };
-                let sum = self.op("squares", sum, &[x], short.clone());
-                let epsilon = native.real("Epsilon");
-                let norm = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[sum], short);
-                self.push(OpKind::Binary(Binary::Mul), &[x, norm], out);
-            }
+            Kind::L2Norm => self.l2_norm(x, native, out),
             Kind::Pad => {
                 let pads = vec![(0, 0), (0, 0), (size("PadTop"), size("PadBot")), (size("PadLeft"), size("PadRight"))];
                 let kind = match native.word("PaddingMode") {
@@ -152,16 +82,7 @@ impl Builder<'_> {
                 };
                 self.push(kind, &[x], out);
             }
-            Kind::Resize | Kind::ResizeAs => {
-                let mode = if native.word("SamplingMethod") == "NearestNeighbor" {
-                    ResizeMode::Nearest
-                } else {
-                    ResizeMode::Linear
-                };
-                let coordinates =
-                    if native.flag("AlignCorners") { Coordinates::AlignCorners } else { Coordinates::HalfPixel };
-                self.push(OpKind::Resize { mode, coordinates }, &[x], out);
-            }
+            Kind::Resize | Kind::ResizeAs => self.resize(x, native, out),
             Kind::Shape => {
                 let extents = self.constant("extents", vec![1, 1, 1, 4], shape.iter().map(|&d| d as f32).collect());
                 self.push(OpKind::Unary(Unary::Identity), &[extents], out);
@@ -169,6 +90,112 @@ impl Builder<'_> {
             _ => self.ops.push(op.clone()),
         }
         Ok(())
+    }
+
+    /// `(x - min) / (max - min + epsilon)` along an axis.
+    fn min_max_norm(&mut self, x: ValueId, native: &Native, out: ValueId) {
+        let shape = self.shape(x);
+        let axes = vec![native.axis("Dimension")];
+        let mut short = shape.clone();
+        short[axes[0]] = 1;
+        let mut reduce = |kind| {
+            let kind = OpKind::Reduce { kind, axes: axes.clone(), keep_dims: true };
+            self.op("extreme", kind, &[x], short.clone())
+        };
+        let (least, most) = (reduce(ReduceKind::Min), reduce(ReduceKind::Max));
+        let above = self.op("above", OpKind::Binary(Binary::Sub), &[x, least], shape.clone());
+        let span = self.op("span", OpKind::Binary(Binary::Sub), &[most, least], short.clone());
+        let span = self.plus("guarded", span, native.real("Epsilon"), &short);
+        self.push(OpKind::Binary(Binary::Div), &[above, span], out);
+    }
+
+    /// `a x b` of vectors along the channels: `a1 b2 - a2 b1`, where channels are rotated by one and by two.
+    fn cross_product(&mut self, [x, y]: [ValueId; 2], out: ValueId) {
+        let shape = self.shape(x);
+        let mut turned = |id, first: usize| {
+            let parts: Vec<ValueId> =
+                [first, (first + 1) % 3, (first + 2) % 3].map(|at| self.part(id, &shape, 1, at, 1)).into();
+            self.op("turned", OpKind::Concat { axis: 1 }, &parts, shape.clone())
+        };
+        let (a1, a2) = (turned(x, 1), turned(x, 2));
+        let (b1, b2) = (turned(y, 1), turned(y, 2));
+        let forth = self.op("forth", OpKind::Binary(Binary::Mul), &[a1, b2], shape.clone());
+        let back = self.op("back", OpKind::Binary(Binary::Mul), &[a2, b1], shape);
+        self.push(OpKind::Binary(Binary::Sub), &[forth, back], out);
+    }
+
+    /// Sums over channels of the absolute difference to the reference, for every disparity up to `range`.
+    fn cost_volume(&mut self, op: &Op, range: usize) -> Result<()> {
+        let (x, out) = (op.inputs[0], op.outputs[0]);
+        let (shape, [n, c, h, w]) = (self.shape(x), self.four(x));
+        let reference = self.shape(op.inputs[1]);
+        self.few(op, range + 1)?;
+        let planes: Vec<ValueId> = (0..=range)
+            .map(|d| {
+                let beside = self.part(op.inputs[1], &reference, 3, d, w);
+                let apart = self.op("apart", OpKind::Binary(Binary::Sub), &[x, beside], shape.clone());
+                let cost = self.op("cost", OpKind::Unary(Unary::Abs), &[apart], shape.clone());
+                let sum = OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![1], keep_dims: true };
+                if c > 1 { self.op("summed", sum, &[cost], vec![n, 1, h, w]) } else { cost }
+            })
+            .collect();
+        self.push(OpKind::Concat { axis: 1 }, &planes, out);
+        Ok(())
+    }
+
+    /// Repeats along each axis.
+    fn tile(&mut self, op: &Op, native: &Native) -> Result<()> {
+        let (x, out) = (op.inputs[0], op.outputs[0]);
+        let shape = self.shape(x);
+        let (mut x, mut shape) = (x, shape);
+        for (axis, name) in anemone_net::native::AXES.into_iter().enumerate() {
+            let times = native.size(&format!("Tile{name}"));
+            self.few(op, times)?;
+            if times > 1 {
+                shape[axis] *= times;
+                x = self.op("repeated", OpKind::Concat { axis }, &vec![x; times], shape.clone());
+            }
+        }
+        self.push(OpKind::Unary(Unary::Identity), &[x], out);
+        Ok(())
+    }
+
+    /// Layer norm, of each group of channels where there are several.
+    fn layer_norm(&mut self, x: ValueId, native: &Native, out: ValueId) {
+        let [n, c, h, w] = self.four(x);
+        let mut axes: Vec<usize> = native.list("Dimension").iter().map(|&a| a as usize).collect();
+        axes.sort_unstable();
+        let norm = OpKind::LayerNorm { axes, epsilon: native.real("Epsilon") };
+        match native.size("NumGroups") {
+            0 | 1 => self.push(norm, &[x], out),
+            groups => {
+                let apart = vec![n * groups, c / groups, h, w];
+                let grouped = self.op("grouped", OpKind::Reshape, &[x], apart.clone());
+                let normal = self.op("normal", norm, &[grouped], apart);
+                self.push(OpKind::Reshape, &[normal], out);
+            }
+        }
+    }
+
+    /// `x / sqrt(sum of squares + epsilon)` over some axes.
+    fn l2_norm(&mut self, x: ValueId, native: &Native, out: ValueId) {
+        let shape = self.shape(x);
+        let mut axes: Vec<usize> = native.list("Dimension").iter().map(|&a| a as usize).collect();
+        axes.sort_unstable();
+        let short: Vec<usize> = (0..4).map(|i| if axes.contains(&i) { 1 } else { shape[i] }).collect();
+        let sum = OpKind::Reduce { kind: ReduceKind::SumSquare, axes, keep_dims: true };
+        let sum = self.op("squares", sum, &[x], short.clone());
+        let epsilon = native.real("Epsilon");
+        let norm = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[sum], short);
+        self.push(OpKind::Binary(Binary::Mul), &[x, norm], out);
+    }
+
+    /// Resampling to the result's extents.
+    fn resize(&mut self, x: ValueId, native: &Native, out: ValueId) {
+        let mode =
+            if native.word("SamplingMethod") == "NearestNeighbor" { ResizeMode::Nearest } else { ResizeMode::Linear };
+        let coordinates = if native.flag("AlignCorners") { Coordinates::AlignCorners } else { Coordinates::HalfPixel };
+        self.push(OpKind::Resize { mode, coordinates }, &[x], out);
     }
 
     /// Refuses a layer that would be joined of too many pieces.

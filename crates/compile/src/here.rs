@@ -1,7 +1,9 @@
 //! Result of compiling a network with this compiler. Where an operation is refused, the rest is compiled without it, so that
 //! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
 
-use crate::{Log, Options, Progress, Stage, compile};
+use crate::compiler::compile;
+use crate::options::Options;
+use crate::remarks::{Log, Progress, Stage};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, ValueId};
 use anemone_program::cost;

@@ -1,0 +1,121 @@
+//! Header of a task descriptor: order, base registers, flags of its operands, log events and estimated time.
+
+use super::{Emitter, Set, in_memory};
+use crate::ir::*;
+use crate::lut::Table;
+use crate::options::Convention;
+use anemone_facts::Field::*;
+use anemone_facts::code::*;
+use anemone_facts::lut;
+use anemone_program::Program;
+
+impl Emitter<'_> {
+    pub(super) fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
+        let (first, last) = (index == 0, index + 1 == count);
+        self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
+        let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
+        let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
+        let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
+        let estimate = if self.conventions().estimates_count_planes {
+            moving.max(planes / ESTIMATE_PLANES).max(self.computing())
+        } else {
+            moving
+        };
+        self.set(ExeCycles, estimate.min(0xffff) as u32)?;
+        let log_first = if first && self.conventions().first_task_logged { constant::LOG_FIRST } else { 0 };
+        self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
+        let begins = match self.options.convention {
+            Convention::Samples => constant::DEBUG_FIRST,
+            Convention::Book => constant::DEBUG_FIRST_BOOK,
+        };
+        let mut debug = if first { begins } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
+        debug |= match &self.layer.kind {
+            Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
+            Kind::Neuron { nonlinear: Nonlinear::Table(t), .. }
+            | Kind::SumChannels { nonlinear: Nonlinear::Table(t) }
+                if uses_mantissa(t) =>
+            {
+                constant::DEBUG_COMPUTE_MANTISSA
+            }
+            _ => constant::DEBUG_COMPUTE,
+        };
+        self.set(DebugLogEvents, debug)?;
+        let (opens, closes) = self.placed.residency.opens_and_closes(index);
+        self.set_all(&[(Spl, u32::from(opens)), (Tsr, u32::from(closes)), (Tse, u32::from(closes))])?;
+        let (source, result) = (self.layer.sources[0], self.layer.result);
+        let places = [self.source_place(0), self.second_place(), self.result_place()];
+        let crosses = places.map(|p| p.is_some_and(|p| p.crosses));
+        self.set_all(&[
+            (SrcLoc, u32::from(places[0].is_none())),
+            (DstLoc, u32::from(places[2].is_none())),
+            (Spc, u32::from(crosses[0] || crosses[1])),
+            (Dpc, u32::from(crosses[2])),
+        ])?;
+        self.overlap()?;
+        if in_memory(places[0]) {
+            self.set_all(&[(RBase0, self.address(&source).bar as u32), (Rbe0, 1)])?;
+        }
+        if let Some(second) = self.second_source().filter(|_| places[1].is_none()) {
+            let bar = self.address(&second).bar;
+            self.set_all(&[(RBase1, bar as u32), (Rbe1, 1)])?;
+        }
+        if in_memory(places[2]) {
+            self.set_all(&[(WBase, self.address(&result).bar as u32), (Wbe, 1)])?;
+        }
+        self.set_all(&[(TBase, Program::STREAM_BAR as u32), (Tbe, u32::from(!last))])?;
+        if let Kind::Product { .. } = self.layer.kind {
+            let bar = self.address(&self.layer.sources[1]).bar;
+            let staged = self.conventions().products_wait_for_staging && bar == Program::SCRATCH_BAR;
+            self.set_all(&[(KBase0, bar as u32), (Kbe0, 1), (Tde, u32::from(staged))])?;
+            let planes = self.layer.sources[1].buffer;
+            let writer = self.placed.graph.layers[..index].iter().rposition(|l| l.result.buffer == planes);
+            if let Some(writer) = writer.filter(|_| staged) {
+                // The word after the fixed ones.
+                self.task.header.push(0);
+                self.set(Dtid, writer as u32)?;
+            }
+        } else if kernel_bytes > 0 {
+            self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
+        }
+        Ok(())
+    }
+
+    /// Tasks of a chain overlap.
+    fn overlap(&mut self) -> Set {
+        let allocations = self.placed.residency.allocations();
+        let (first, second) = (allocations.chains(self.index), self.index > 0 && allocations.chains(self.index - 1));
+        let bits = [(OverlapFirst, first), (OverlapSecond, second), (DisallowAbort, first)];
+        bits.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))
+    }
+
+    /// Cost of a task without coefficients, in units of [`ExeCycles`].
+    fn computing(&self) -> u64 {
+        let elements = |least: u64, most: u64| {
+            let count =
+                |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * (v.width as u64).clamp(least, most);
+            self.layer.sources.iter().map(count).max().unwrap_or(0)
+        };
+        let (planar, rows, columns) = ESTIMATE_PLANAR;
+        match self.layer.kind {
+            Kind::Reduce { .. } | Kind::Deviation { .. } => {
+                let side = self.input().1 as u64;
+                elements(ESTIMATE_COLUMNS_LEAST, columns) * rows / side.clamp(1, rows) / planar
+            }
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
+            Kind::Neuron { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
+            _ => 0,
+        }
+    }
+}
+
+/// Bytes that DMA moves for a view: whole 64-byte granules per row.
+fn dma_bytes(view: &View4) -> u64 {
+    let rows: u64 = view.axes.iter().map(|a| a.extent as u64).product();
+    rows * (view.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN)
+}
+
+/// Tables that work on an argument's mantissa log fewer events.
+fn uses_mantissa(table: &Table) -> bool {
+    use lut::Mode::*;
+    matches!(table.mode, Sqrt | Rsqrt | Reciprocal | Log2)
+}

@@ -1,0 +1,144 @@
+//! Kernel section: coefficient streams and tables, and the DMA engines that load them.
+
+use super::Emitter;
+use crate::ir::*;
+use crate::memory::Placed;
+use crate::stream::pack::Packing;
+use anemone_facts::code::*;
+use anemone_facts::kernel::ENGINES;
+use anemone_facts::{Field::*, lut};
+use anemone_program::{FieldError, Run};
+use std::collections::HashMap;
+
+/// Bytes that the kernel section takes at most, but for tables of layers without coefficients.
+fn kernel_bytes(placed: &Placed) -> usize {
+    let of_layer = |layer: &Layer| match &layer.kind {
+        Kind::Conv { .. } => Packing::of(layer).total_bytes().next_multiple_of(ROW_ALIGN) as usize,
+        _ => 0,
+    };
+    placed.constants.len() + placed.graph.layers.iter().map(of_layer).sum::<usize>()
+}
+
+/// The kernel section as it grows; equal blocks are stored once.
+pub(super) struct Kernel {
+    bytes: Vec<u8>,
+    /// Offsets of blocks, by a cheap key: their length and the bytes in their middle.
+    blocks: HashMap<(usize, Vec<u8>), Vec<usize>>,
+}
+
+impl Kernel {
+    /// The section with the program's constants, and nothing else yet.
+    pub(super) fn of(placed: &Placed) -> Kernel {
+        let mut bytes = Vec::with_capacity(kernel_bytes(placed));
+        bytes.extend_from_slice(&placed.constants);
+        Kernel { bytes, blocks: HashMap::new() }
+    }
+
+    /// The section as the program stores it: never empty.
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        if self.bytes.is_empty() {
+            self.bytes.resize(constant::EMPTY_KERNEL_BYTES, 0);
+        }
+        self.bytes
+    }
+
+    /// Offset of a block of streams, which `put` appends, and its size.
+    pub(super) fn place<T>(&mut self, put: impl FnOnce(&mut Vec<u8>) -> T) -> (u64, u64, T) {
+        const TELLING_BYTES: usize = 64;
+        let before = self.bytes.len();
+        self.bytes.resize(before.next_multiple_of(ROW_ALIGN as usize), 0);
+        let start = self.bytes.len();
+        let told = put(&mut self.bytes);
+        let (known, block) = self.bytes.split_at(start);
+        let middle = block.len() / 2;
+        let key = (block.len(), block[middle..block.len().min(middle + TELLING_BYTES)].to_vec());
+        let (bytes, alike) = (block.len() as u64, self.blocks.entry(key).or_default());
+        if let Some(&at) = alike.iter().find(|&&at| known[at..].starts_with(block)) {
+            self.bytes.truncate(before);
+            return (at as u64, bytes, told);
+        }
+        alike.push(start);
+        (start as u64, bytes, told)
+    }
+}
+
+impl Emitter<'_> {
+    /// Kernel DMA: places the streams and points the engines at them. Returns the bytes they move.
+    pub(super) fn coefficients(
+        &mut self,
+        kernel: &mut Kernel,
+        packing: &Packing,
+    ) -> std::result::Result<u64, FieldError> {
+        if !self.is_neural() && !self.conventions().planar_streams_declared {
+            return Ok(0);
+        }
+        for i in 0..ENGINES as u32 {
+            self.task.set_at(self.layout, CoeffCacheHint, i, hint::NO_ALLOC)?;
+            self.task.set_bytes_at(self.layout, CoeffSize, i, constant::IDLE_STREAM_BYTES)?;
+        }
+        for i in 0..4 {
+            self.task.set_at(self.layout, ExtraCacheHint, i, hint::NO_ALLOC)?;
+            if self.conventions().extra_streams_sized {
+                self.task.set_bytes_at(self.layout, ExtraSize, i, constant::IDLE_STREAM_BYTES)?;
+            }
+        }
+        let (mut offset, bytes, sizes, apart) = match &self.layer.kind {
+            Kind::Conv { weights, bias, nonlinear, .. } => {
+                let bias = bias.as_ref().map(|b| b.as_slice());
+                let (offset, bytes, sizes) =
+                    kernel.place(|to| packing.put_streams(weights, bias, nonlinear.table(), to));
+                (offset, bytes, sizes, true)
+            }
+            // All engines read the same table.
+            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
+            | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
+                let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
+                if self.conventions().tables_per_engine {
+                    // Space for a table each, though one is enough.
+                    block.resize(block.len() * streams, 0);
+                }
+                let (offset, ..) = kernel.place(|to| to.extend(block));
+                // One table is loaded, for all engines.
+                (offset, lut::STREAM_BYTES as u64, vec![lut::STREAM_BYTES as u64; streams], false)
+            }
+            // The streams are in memory already: a plane each.
+            Kind::Product { .. } => {
+                let planes = self.layer.sources[1];
+                let base = self.address(&planes).offset_bytes;
+                self.set(KernelDmaMaster, 1)?;
+                for i in 0..planes.channels() {
+                    let at = base + i as u64 * planes.axes[1].stride_bytes;
+                    self.task.set_at(self.layout, CoeffEn, i as u32, 1)?;
+                    self.task.set_bytes_at(self.layout, CoeffBase, i as u32, at)?;
+                    self.task.set_bytes_at(self.layout, CoeffSize, i as u32, packing.stream_bytes())?;
+                }
+                return Ok(0);
+            }
+            _ => return Ok(0),
+        };
+        self.set(KernelDmaMaster, 1)?;
+        self.set(KernelDmaSparse, u32::from(packing.skips_zeros()))?;
+        self.set(SparseFmt, u32::from(packing.skips_zeros()))?;
+        for (i, size) in (0..).zip(sizes) {
+            self.task.set_at(self.layout, CoeffEn, i, 1)?;
+            self.task.set_bytes_at(self.layout, CoeffBase, i, offset)?;
+            self.task.set_bytes_at(self.layout, CoeffSize, i, size)?;
+            offset += if apart { size } else { 0 };
+        }
+        Ok(bytes)
+    }
+
+    /// Without coefficients, bases and sizes of the streams are not written.
+    pub(super) fn leave_out_streams(&mut self) {
+        let (Some(from), Some(to)) = (self.layout.row(CoeffBase), self.layout.row(ExtraEn)) else { return };
+        let Some(at) =
+            self.task.runs.iter().position(|r| (r.addr..r.addr + 4 * r.words.len() as u32).contains(&from.addr))
+        else {
+            return;
+        };
+        let run = &mut self.task.runs[at];
+        let rest = run.words.split_off((to.addr - run.addr) as usize / 4);
+        run.words.truncate((from.addr - run.addr) as usize / 4);
+        self.task.runs.insert(at + 1, Run::consecutive(to.addr, rest));
+    }
+}

@@ -1,0 +1,112 @@
+//! Operands: DMA channels of sources and result, and their places in tile memory.
+
+use super::{Emitter, Set, in_memory, zin421};
+use crate::ir::*;
+use crate::tile::copies;
+use anemone_facts::Field::{self, *};
+use anemone_facts::code::*;
+use anemone_program::Program;
+
+impl Emitter<'_> {
+    pub(super) fn sources(&mut self, hints: &zin421::Hints, index: usize) -> Set {
+        let first = self.layer.sources[0];
+        let place = self.source_place(0);
+        let streamed = place.is_none();
+        let [hint, reuse, no_reuse] = if streamed { hints.source(index, 0) } else { [hint::NO_ALLOC; 3] };
+        self.set_all(&[
+            (Src1En, u32::from(streamed)),
+            (Src1CacheHint, hint),
+            (Src1CacheHintReuse, reuse),
+            (Src1CacheHintNoReuse, no_reuse),
+        ])?;
+        self.set_size(Src1Interleave, self.layer.source_interleave)?;
+        if in_memory(place) {
+            let fields = [Src1Base, Src1RowStride, Src1PlaneStride, Src1DepthStride, Src1GroupStride];
+            self.set(DependencyMode, u32::from(hints.depends(index)))?;
+            self.strides(&first, self.layer.source_interleave, fields)?;
+            self.set_all(&[(Src1FmtMode, 1), (Src1Truncate, constant::TRUNCATE), (Src1MemFmt, format::FP16)])?;
+        }
+        let second = self.second_source();
+        let [hint, reuse, no_reuse] = match second {
+            Some(_) if self.second_place().is_none() => hints.source(index, 1),
+            _ => [hint::NO_ALLOC; 3],
+        };
+        self.set_all(&[(Src2CacheHint, hint), (Src2CacheHintReuse, reuse), (Src2CacheHintNoReuse, no_reuse)])?;
+        if let Some(second) = second.filter(|_| self.second_place().is_none()) {
+            let fields = [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride];
+            self.strides(&second, 1, fields)?;
+            self.set_all(&[(Src2Truncate, constant::TRUNCATE), (Src2MemFmt, format::FP16), (Src2Type, 1)])?;
+        }
+        let bit8 = self.is_neural() || self.conventions().planar_sources_flagged;
+        let from = match streamed {
+            true if self.placed.residency.keeps(index) => residency::DMA_KEEP,
+            true => residency::DMA,
+            false => residency::L2,
+        };
+        self.set_all(&[(SrcType, from), (Unk13840Bit8, u32::from(bit8))])
+    }
+
+    pub(super) fn destination(&mut self, hints: &zin421::Hints, index: usize) -> Set {
+        let result = self.layer.result;
+        self.set_size(DstInterleave, self.layer.interleave)?;
+        if in_memory(self.result_place()) {
+            let fields = [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride];
+            self.strides(&result, self.layer.interleave, fields)?;
+            self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
+            // 4.2.1 leaves the padding of planar results alone.
+            let zero_pad = u32::from(self.is_neural() || self.conventions().planar_results_padded);
+            self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
+        }
+        if self.result_place().is_some() {
+            return self.set_all(&[(DstCacheHint, hint::DST_EXTERNAL), (ResType, residency::L2)]);
+        }
+        let external = self.address(&result).bar != Program::SCRATCH_BAR;
+        let hint = if external { hint::DST_EXTERNAL } else { hint::DST_INTERMEDIATE };
+        if !self.is_neural() && self.layer.transpose {
+            return self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (ResType, residency::DMA_KEEP)]);
+        }
+        // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
+        // plain copies from memory.
+        let copied = copies(self.layer) && self.source_place(0).is_none();
+        let simple = if self.conventions().copies_bypass_buffer { !copied } else { !self.convolves() };
+        self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
+        if let Some((distance, kernel)) = hints.hazard(index) {
+            let by = if kernel { HazardKernel } else { HazardEn };
+            self.set_all(&[(by, 1), (HazardDistance, distance)])?;
+        }
+        self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
+    }
+
+    /// Base and strides of one DMA engine; axes of a single element get the stride a dense tensor would have.
+    fn strides(&mut self, view: &View4, interleave: usize, [base, row, plane, depth, group]: [Field; 5]) -> Set {
+        let address = self.address(view);
+        let [g, c, h] = view.axes;
+        let or =
+            |axis: Axis, dense: u64| if axis.extent == 1 && axis.stride_bytes == 0 { dense } else { axis.stride_bytes };
+        let row_bytes = or(h, ((view.width * interleave) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
+        let plane_bytes = or(c, row_bytes * h.extent as u64);
+        let sets = if self.conventions().depths_by_set { c.extent.div_ceil(interleave) } else { c.extent };
+        let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
+        // Folded rows lie further apart than the planes: a depth holds all of them.
+        let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
+        let whole_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
+        let merged = self.merged_rows(view).filter(|_| self.conventions().depths_by_set);
+        let depth_bytes = merged.unwrap_or(whole_bytes);
+        self.set_bytes(base, address.offset_bytes)?;
+        self.set_bytes(row, row_bytes)?;
+        self.set_bytes(plane, plane_bytes)?;
+        self.set_bytes(depth, depth_bytes)?;
+        // A single group needs no stride: 4.2.1 writes none, 9.509 that of a whole depth.
+        let idle = if self.conventions().single_groups_have_stride { whole_bytes } else { 0 };
+        self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
+    }
+
+    /// Distance of the rows of a port whose channels and rows a view has as its rows: the depth they stand for.
+    fn merged_rows(&self, view: &View4) -> Option<u64> {
+        let port = self.placed.graph.buffer(view.buffer).port.as_ref()?.nchw()?;
+        let whole = port.channels() > 1 && view.height() == port.channels() * port.height();
+        let alone = view.channels() == 1 && view.groups() == 1 && port.groups() == 1;
+        let row_bytes = (port.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+        (whole && alone).then_some(row_bytes)
+    }
+}

@@ -1,0 +1,127 @@
+//! Units: what the neural or the planar engine computes, with its scale, bias and activation.
+
+use super::{Emitter, Set};
+use crate::ir::*;
+use crate::stream::pack::Packing;
+use anemone_facts::Field::*;
+use anemone_facts::code::*;
+
+impl Emitter<'_> {
+    pub(super) fn neural(&mut self, packing: &Packing) -> Set {
+        let palette = packing.palette_bits();
+        self.set_all(&[
+            (Unkc804Bit20, 1),
+            (PalettizedEn, u32::from(palette.is_some())),
+            (PalettizedBits, palette.unwrap_or(constant::NO_PALETTE_BITS)),
+        ])?;
+        if self.conventions().format_of_kernels_stated {
+            self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
+        }
+        self.set_half(PostScale, 1.0)?;
+        let function = match &self.layer.kind {
+            Kind::Conv { bias, post_scale, nonlinear, .. } => {
+                self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
+                self.set(BiasMode, u32::from(bias.is_some()))?;
+                self.set_half(PostScale, *post_scale)?;
+                if nonlinear.addend() != 0.0 {
+                    self.set_half(AccBias, nonlinear.addend())?;
+                }
+                nonlinear
+            }
+            Kind::Neuron { add, post_scale, nonlinear } => {
+                self.set(KernelMode, kernel::UNITY)?;
+                self.set_half(PostScale, *post_scale)?;
+                let add = add + nonlinear.addend();
+                if add == 0.0 {
+                    self.set(NeOpMode, neural::BYPASS)?;
+                } else {
+                    self.set_half(AccBias, add)?;
+                    self.set(DpeCategory, 1)?;
+                }
+                nonlinear
+            }
+            Kind::SumChannels { nonlinear } => {
+                self.set_all(&[(KernelMode, kernel::UNITY), (DpeCategory, 1)])?;
+                nonlinear
+            }
+            Kind::Product { post_scale, .. } => {
+                self.set_half(PostScale, *post_scale)?;
+                self.set_all(&[
+                    (KernelFmt, format::FP16),
+                    (BinaryPoint, constant::BINARY_POINT_FP16),
+                    (RuntimeWeights, 1),
+                ])?;
+                &Nonlinear::None
+            }
+            _ => {
+                self.set_all(&[
+                    (NeOpMode, neural::MAX),
+                    (KernelMode, kernel::UNITY),
+                    (PaddingMode, padding::NEGATIVE),
+                ])?;
+                &Nonlinear::None
+            }
+        };
+        let mode = match function {
+            Nonlinear::None => nonlinear::NONE,
+            Nonlinear::Relu => nonlinear::RELU,
+            Nonlinear::Table(_) => nonlinear::LUT,
+        };
+        self.set(NonlinearMode, mode)
+    }
+
+    pub(super) fn planar(&mut self) -> Set {
+        if self.conventions().planar_palette_stated {
+            self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
+        }
+        let mean;
+        let (affine, relu) = match &self.layer.kind {
+            Kind::Planar { op, affine, relu } => {
+                let (op, operand) = match op {
+                    PlanarOp::Add => (planar::ADD, second::SOURCE),
+                    PlanarOp::Sub => (planar::ADD, second::NEGATED),
+                    PlanarOp::Mul => (planar::MUL, second::SOURCE),
+                    PlanarOp::Max => (planar::MAX, second::SOURCE),
+                    PlanarOp::Min => (planar::MIN, second::SOURCE),
+                };
+                self.set_all(&[(PeOp, op), (PeSecond, operand)])?;
+                (affine, *relu)
+            }
+            Kind::ChannelAffine { subtract } => {
+                let operand = if *subtract { second::NEGATED } else { second::SOURCE };
+                self.set_all(&[(PeOp, planar::ADD), (PeSecond, operand)])?;
+                (&Affine::UNIT, false)
+            }
+            Kind::Deviation { epsilon } => {
+                self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeFirst, first::NEGATED), (PeSecond, second::SOURCE)])?;
+                self.set(PeNonlinear, planar_nonlinear::RSQRT)?;
+                self.set_half(PeEpsilon, *epsilon)?;
+                let (_, h, w) = self.input();
+                mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
+                (&mean, false)
+            }
+            Kind::Pool { op, abs, affine, relu, .. } => {
+                self.pool_op(*op, *abs)?;
+                (affine, *relu)
+            }
+            Kind::Reduce { op, abs, affine, reciprocal } => {
+                self.pool_op(*op, *abs)?;
+                self.set(PeNonlinear, u32::from(*reciprocal))?;
+                (affine, false)
+            }
+            _ => return Ok(()),
+        };
+        self.set(PeReluEn, u32::from(relu))?;
+        self.set_half(PePreScale, affine.pre_scale)?;
+        self.set_half(PeScale, affine.scale)?;
+        self.set_half(PeBias, affine.bias)?;
+        self.set(PeFinalScale, affine.final_scale.to_bits())
+    }
+
+    fn pool_op(&mut self, op: PoolOp, abs: bool) -> Set {
+        if op == PoolOp::Max {
+            self.set_all(&[(PePool, pool::MAX), (PaddingMode, padding::NEGATIVE)])?;
+        }
+        self.set(PeCond, u32::from(abs))
+    }
+}
