@@ -132,19 +132,19 @@ fn raised_below_zero(net: &Net, negatives: &[String]) -> Option<Warning> {
     Some(warning("undefined", name, "a power of integers with a negative exponent has no integer value".into()))
 }
 
-/// Returns true if a value comes from windows or pads, where zeros are multiplied with elements.
+/// Returns true if a value comes from windows or pads, or is read by them: zeros are multiplied with its elements.
 fn spreads(net: &Net, name: &str) -> bool {
-    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
-    made.is_some_and(|op| {
-        matches!(
-            op.kind,
-            OpKind::Conv { .. }
-                | OpKind::ConvTranspose { .. }
-                | OpKind::Pad { .. }
-                | OpKind::PadEdge { .. }
-                | OpKind::Resize { .. }
-                | OpKind::Combine
-        )
+    let own = |id: &ValueId| net.value(*id).name == name;
+    net.ops.iter().filter(|op| op.inputs.iter().chain(&op.outputs).any(own)).any(|op| match op.kind {
+        OpKind::Conv { .. }
+        | OpKind::ConvTranspose { .. }
+        | OpKind::Pad { .. }
+        | OpKind::PadEdge { .. }
+        | OpKind::Resize { .. }
+        | OpKind::Combine => true,
+        // Constant places that differ from row to row become a product with zeros and ones.
+        OpKind::GatherAlong { .. } => op.inputs.get(1).is_some_and(|&id| net.value(id).data.is_some()),
+        _ => false,
     })
 }
 

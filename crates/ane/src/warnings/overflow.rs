@@ -1,7 +1,7 @@
 //! Whole numbers that leave their element type on the way: results wrap, and integers of 64 bits are held in 32.
 
 use super::{LARGEST_WHOLE, Warning, warning};
-use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
+use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
 use std::collections::HashMap;
 
 /// Limit of what is watched.
@@ -65,7 +65,17 @@ impl<'a> Overflow<'a> {
             Some(constant) => Some(constant.as_ref()),
             None => self.values.get(value(id).name.as_str()),
         });
-        let Some(operands) = operands.collect::<Option<Vec<&Tensor>>>() else { return };
+        let Some(mut operands) = operands.collect::<Option<Vec<&Tensor>>>() else { return };
+        // What is infinite on the way and then meets a zero has no value in fp16; an integer that wraps is zero there.
+        let without_zeros = match op.kind {
+            OpKind::Reduce { kind: ReduceKind::Prod, .. } if self.limit == Limit::Half => {
+                operands.first().map(|x| ones_for_zeros(x))
+            }
+            _ => None,
+        };
+        if let Some(x) = &without_zeros {
+            operands[0] = x;
+        }
         let most = eval::reaches(&op.kind, &operands, &self.net.value(op.outputs[0]).ty).unwrap_or(0.0);
         let beyond = match self.limit {
             Limit::Half => most > LARGEST_WHOLE,
@@ -96,6 +106,11 @@ impl<'a> Overflow<'a> {
         };
         Some(warning("inexact-integer", at, message))
     }
+}
+
+fn ones_for_zeros(x: &Tensor) -> Tensor {
+    let data = x.data.to_f32().into_iter().map(|x| if x == 0.0 { 1.0 } else { x }).collect();
+    Tensor { shape: x.shape.clone(), data: Data::F32(data) }
 }
 
 /// Returns true for arithmetic on integers that can leave the limit, with an operand computed at run time.

@@ -183,7 +183,9 @@ impl Builder<'_> {
         let fits = |extent: usize, most: Option<u64>| most.is_none_or(|most| extent as u64 <= most);
         let shape = self.shape(op.inputs[0]);
         let rank = shape.len();
-        matches!(kind, ReduceKind::Mean | ReduceKind::Max)
+        // A mean of integers drops its fraction, which a pooling does not.
+        let float = self.net.value(op.outputs[0]).ty.dtype.is_float();
+        (kind == ReduceKind::Max || kind == ReduceKind::Mean && float)
             && rank > 4
             && *axes == [rank - 3, rank - 1]
             && shape[rank - 4] > 1

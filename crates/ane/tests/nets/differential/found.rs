@@ -241,10 +241,50 @@ static FOUND: &[Found] = &[
 ",
         &[&[1.0, 32768.0, 40000.0]],
     ),
+    // Means over blocks of integers were a pooling, which keeps the fraction.
+    (
+        400_040_715,
+        "  input %x: i8[2, 4, 4, 4, 3]
+  %y: i8[2, 4, 1, 4, 1] = reduce_mean(%x) axes=[2, 4] keep_dims=true
+  output %y
+",
+        &[&[1.0, 0.0, 0.0, -7.0, 16.0, 0.0, 5.0]],
+    ),
+    // An infinity on the way times zero is no number, which a maximum or the place of a minimum hides.
+    (
+        400_014_693,
+        "  input %x: i32[1, 12, 4]
+  input %b: i32[1, 1, 4]
+  %p: i32[1, 1, 4] = reduce_prod(%x) axes=[1] keep_dims=true
+  %y: i32[1, 1, 4] = max(%p, %b)
+  output %y
+",
+        &[&[1000.0, 1000.0, 1000.0, 1000.0, 1000.0, 1000.0, 0.0], &[-128.0]],
+    ),
+    (
+        400_035_577,
+        "  input %x: i32[1, 4, 4, 5, 1]
+  %p: i32[1, 1, 4, 5, 1] = reduce_prod(%x) axes=[1] keep_dims=true
+  %y: i32[1, 4, 5, 1] = arg_min(%p) last=false axis=0 keep_dims=false
+  output %y
+",
+        &[&[1000.0, 1000.0, 1000.0, 1000.0, 1000.0, 1000.0, 0.0]],
+    ),
+    // What a resampling leaves out is multiplied by zero, and a comparison hides the result.
+    (
+        400_042_778,
+        "  input %x: f16[2, 1]
+  input %b: f16[1, 1]
+  %r: f16[1, 1] = resize(%x) mode=nearest coordinates=half_pixel
+  %y: bool[1, 1] = greater(%r, %b)
+  output %y
+",
+        &[&[NAN, 0.0], &[-INF]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
-const REFUSED: &[u64] = &[6_036_853, 1];
+const REFUSED: &[u64] = &[6_036_853, 1, 400_040_715];
 
 #[test]
 fn what_random_networks_found_stays_mended() {
