@@ -5,6 +5,7 @@ mod common;
 mod fan;
 mod foresee;
 mod lift;
+mod live;
 mod maps;
 mod moves;
 mod ops;

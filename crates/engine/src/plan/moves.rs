@@ -3,6 +3,7 @@
 //! Copying is idempotent: an element copied twice has the value of an element copied once. Only copies to memory that nobody outside
 //! the program sees are dropped: tile memory, and scratch memory that the program writes before it reads it.
 
+use super::live::LiveBytes;
 use super::ops::{Move, Op};
 use crate::memory::Home;
 use crate::operand::MemRef;
@@ -39,16 +40,25 @@ fn overwritten(ops: &[Op], at: usize) -> usize {
     ops[at + 1..].iter().position(writes).map_or(ops.len(), |n| at + 1 + n)
 }
 
-/// Indices of operations after `at` that may read its result, up to the one that overwrites it. Memory is reused: a read of what one
-/// operation in between wrote as a whole is none of the result, though the two lie in the same place.
+/// Indices of operations after `at` that may read its result, up to the one before which all of it is overwritten. Memory is reused: a read of
+/// what operations in between wrote is none of the result, though the two lie in the same place.
 pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_ {
-    let mut overwritten = false;
     let left = ops[at].writes.first();
+    let mut live = left.and_then(LiveBytes::of);
+    let mut overwritten = false;
     (at + 1..ops.len()).filter(move |&j| {
         let Some(left) = left.filter(|_| !overwritten) else { return false };
-        let since = |read: &MemRef| ops[at + 1..j].iter().any(|op| op.overwrites(read));
-        let reads = !ops[j].known || ops[j].reads.iter().any(|read| read.overlaps(left) && !since(read));
-        overwritten = ops[j].overwrites(left);
+        let op = &ops[j];
+        let since = |read: &MemRef| match &live {
+            Some(live) => !live.meets(read),
+            None => ops[at + 1..j].iter().any(|op| op.overwrites(read)),
+        };
+        let reads = !op.known || op.reads.iter().any(|read| read.overlaps(left) && !since(read));
+        overwritten = op.overwrites(left);
+        if let Some(live) = live.as_mut().filter(|_| op.known) {
+            op.writes.iter().filter(|written| written.overlaps(left)).for_each(|written| live.remove(written));
+            overwritten |= live.is_empty();
+        }
         reads
     })
 }

@@ -1,0 +1,111 @@
+//! Bytes of a result that no later operation has overwritten.
+
+use crate::operand::MemRef;
+
+/// Most rows of a box that are told apart.
+const MOST_ROWS: u64 = 1 << 16;
+
+/// A set of bytes of one region: ranges in ascending order, from first byte to one past the last.
+pub(super) struct LiveBytes(Vec<(u64, u64)>);
+
+impl LiveBytes {
+    /// All bytes of a box; `None` if it has too many rows, or is an upper bound.
+    pub(super) fn of(all: &MemRef) -> Option<LiveBytes> {
+        ranges(all).map(LiveBytes)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns false only if a box of the same region has none of the bytes.
+    pub(super) fn meets(&self, of: &MemRef) -> bool {
+        let Some(ranges) = ranges(of) else { return self.meets_range((of.base_bytes, of.end())) };
+        ranges.into_iter().any(|range| self.meets_range(range))
+    }
+
+    fn meets_range(&self, (start, end): (u64, u64)) -> bool {
+        let next = self.0.partition_point(|(_, to)| *to <= start);
+        self.0.get(next).is_some_and(|(from, _)| *from < end)
+    }
+
+    /// Removes the bytes of a box of the same region, if all of them are known to be written.
+    pub(super) fn remove(&mut self, of: &MemRef) {
+        let Some(gone) = ranges(of) else { return };
+        let mut rest = Vec::with_capacity(self.0.len());
+        let mut gone = gone.into_iter().peekable();
+        for &(mut start, end) in &self.0 {
+            while let Some(&(from, to)) = gone.peek() {
+                if to <= start {
+                    gone.next();
+                    continue;
+                }
+                if from >= end {
+                    break;
+                }
+                if from > start {
+                    rest.push((start, from));
+                }
+                start = to;
+                if to >= end {
+                    break;
+                }
+                gone.next();
+            }
+            if start < end {
+                rest.push((start, end));
+            }
+        }
+        self.0 = rest;
+    }
+}
+
+/// Rows of a box as ascending ranges; `None` if there are too many, or the box is an upper bound.
+fn ranges(of: &MemRef) -> Option<Vec<(u64, u64)>> {
+    let count = of.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
+    if !of.exact || count > MOST_ROWS {
+        return None;
+    }
+    let mut rows: Vec<u64> = of.rows().collect();
+    if !of.is_nested() {
+        rows.sort_unstable();
+    }
+    let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let end = row + of.row_bytes;
+        match ranges.last_mut() {
+            Some((_, last)) if row <= *last => *last = end.max(*last),
+            _ => ranges.push((row, end)),
+        }
+    }
+    ranges.retain(|(start, end)| start < end);
+    Some(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Home;
+
+    /// Against sets of single bytes.
+    #[test]
+    fn bytes_are_removed_one_by_one() {
+        let boxes: Vec<MemRef> = [0, 3, 10, 17]
+            .into_iter()
+            .flat_map(|base| [(1, 0), (3, 16), (4, 6), (2, 40)].map(|axis| MemRef::new(Home::Tile, base, &[axis], 5)))
+            .collect();
+        let bytes = |of: &MemRef| of.rows().flat_map(|row| row..row + of.row_bytes).collect::<Vec<_>>();
+        for whole in &boxes {
+            for gone in &boxes {
+                let mut live = LiveBytes::of(whole).expect("few rows");
+                live.remove(gone);
+                let left: Vec<u64> = bytes(whole).into_iter().filter(|byte| !bytes(gone).contains(byte)).collect();
+                assert_eq!(live.is_empty(), left.is_empty(), "{whole} without {gone}");
+                for read in &boxes {
+                    let wanted = bytes(read).iter().any(|byte| left.contains(byte));
+                    assert_eq!(live.meets(read), wanted, "{whole} without {gone}, {read}");
+                }
+            }
+        }
+    }
+}
