@@ -1,7 +1,7 @@
 //! The document of the driver's interface, from its rows.
 
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
-use anemone_facts::driver::selectors::{CONTROL, DIRECT, METHODS, Selector};
+use anemone_facts::driver::selectors::{CONTROL, DIRECT, HINT_METHODS, METHODS, Selector};
 use anemone_facts::driver::{Direction, Named, codes, commands, limits, properties};
 use std::fmt::Write;
 
@@ -24,9 +24,13 @@ pub fn text() -> String {
     ] {
         named(&mut out, title, rows);
     }
-    out.push_str("\n## Methods that are no selectors\n\n| method | second access check | here |\n|---|---|---|\n");
-    for (name, guarded, effect) in METHODS {
-        let _ = writeln!(out, "| ANE_{name} | {} | {effect} |", if *guarded { "yes" } else { "" });
+    out.push_str(
+        "\n## Methods that are no selectors\n\n| method | numbers | second access check | here |\n|---|---|---|---|\n",
+    );
+    for m in METHODS.iter().chain(HINT_METHODS) {
+        let prefix = if HINT_METHODS.contains(m) { "" } else { "ANE_" };
+        let guarded = if m.guarded { "yes" } else { "" };
+        let _ = writeln!(out, "| {prefix}{} | {} | {guarded} | {} |", m.name, m.numbers, m.effect);
     }
     out.push_str("\n## Entitlements\n\n| key | opens | checked by | holders |\n|---|---|---|---|\n");
     for e in ENTITLEMENTS {

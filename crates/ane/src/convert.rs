@@ -130,12 +130,9 @@ pub fn random_inputs(net: &Net, seed: u64) -> Vec<Tensor> {
     let input = |(i, &id): (usize, &anemone_net::ValueId)| {
         let ty = &net.value(id).ty;
         let state = net.states.iter().any(|s| s.input == id);
-        let values = crate::tensor::random(seed.wrapping_add(i as u64), ty.elements());
-        let values: Vec<f32> = match (state, ty.dtype.is_float()) {
-            (true, _) => vec![0.0; values.len()],
-            (false, true) => values,
-            // Indices of anything are likely to be few.
-            (false, false) => values.iter().map(|v| (v.abs() * 4.0).floor()).collect(),
+        let values = match state {
+            true => vec![0.0; ty.elements()],
+            false => crate::tensor::random_as(ty.dtype, seed.wrapping_add(i as u64), ty.elements()),
         };
         let data = if ty.dtype.is_float() { Data::F32(values) } else { Data::from_f32(ty.dtype, &values) };
         Tensor { shape: ty.shape.clone(), data }

@@ -383,7 +383,14 @@ fn places(port: &Port) -> impl Iterator<Item = u64> {
 pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Vec<u8>> {
     match form {
         Form::Hwx => container(program, around),
-        Form::Bin => Ok(raw::write_bin(program)),
+        Form::Bin => match lost_in_stream(program) {
+            Some(lost) => Err(Diagnostic::new(
+                Code::UnsupportedOp,
+                format!("a raw stream does not state its ports, and they do not follow from its tasks: {lost}"),
+            )
+            .help("write another form: hwx, anec, e5 or firmware")),
+            None => Ok(raw::write_bin(program)),
+        },
         Form::Anec => {
             let ordered = program.with_ports_in_order(PortOrder::OutputsFirst).map_err(refused)?;
             raw::write_anec_at(&ordered, around.anec_data.unwrap_or(anec::DATA)).map_err(refused)

@@ -162,6 +162,12 @@ impl Model {
                 }
                 Ok(Model::Container(Box::new(container)))
             }
+            Kind::Anec | Kind::Bin | Kind::E5 | Kind::Firmware if options.function.is_some() => {
+                let name = options.function.as_deref().unwrap_or_default();
+                let message =
+                    format!("no function is called `{name}`: this form has one, without a name to choose it by");
+                Err(Diagnostic::new(Code::Usage, message).at(path.display()).help("leave --function out"))
+            }
             Kind::Anec => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Bin => Ok(Model::Program(Box::new(raw::read_bin(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::E5 => Ok(Model::Descriptor(Box::new(Descriptor::read(&bytes).map_err(|e| malformed(path, e))?))),

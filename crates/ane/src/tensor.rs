@@ -194,6 +194,11 @@ pub fn npy_bytes(array: &Array) -> Vec<u8> {
     npy::write(&array.shape, &array.data)
 }
 
+/// The bytes of a `.npy` file with elements of a type; fp32 where one of them is no number of an integer type.
+pub fn npy_bytes_as(array: &Array, dtype: DType) -> Vec<u8> {
+    npy::write_as(&array.shape, &array.data, dtype)
+}
+
 /// Largest difference between what was computed and what was expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
@@ -286,6 +291,18 @@ pub fn random(seed: u64, count: usize) -> Vec<f32> {
             (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
         })
         .collect()
+}
+
+/// Elements of a type from a seed: floats from -1 to 1, integers from 0 to 3, as indices of anything are likely to be few, truth
+/// values.
+pub fn random_as(dtype: DType, seed: u64, count: usize) -> Vec<f32> {
+    let mut values = random(seed, count);
+    match dtype {
+        DType::Bool => values.iter_mut().for_each(|x| *x = f32::from(u8::from(*x > 0.0))),
+        _ if dtype.is_float() => {}
+        _ => values.iter_mut().for_each(|x| *x = (x.abs() * 4.0).floor()),
+    }
+    values
 }
 
 #[cfg(test)]

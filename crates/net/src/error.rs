@@ -84,6 +84,8 @@ pub enum Error {
     OutOfRange { place: String, key: String, found: i64, least: i64, most: i64 },
     #[error("{place}: no value is named `{name}`")]
     UnknownName { place: String, name: String },
+    #[error("no function is called `{name}`; the model has {known}")]
+    NoFunction { name: String, known: String },
     #[error("input `{input}`: the shape {found:?} is not one that the model takes: {takes}")]
     InputShape { input: String, found: Vec<usize>, takes: String },
     #[error("input `{input}`: axis {axis} has no extent; give one for `{name}`")]

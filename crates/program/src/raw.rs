@@ -196,6 +196,7 @@ struct Side {
     base_register: Field,
     enable: Field,
     format: Field,
+    /// Channels that stand side by side in memory.
     interleave: Field,
     base: Field,
     strides: [Field; 3],
@@ -294,6 +295,22 @@ pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
     Ok(out)
 }
 
+/// Extents and strides of a tensor in the order in which it lies: rows within planes, and all rows that fit into a plane, where
+/// tasks read a part. Strides of an axis of one are those of the axis within.
+fn as_in_memory(shape: &mut Nchw, strides: &mut Strides) {
+    if shape.c > 1 && shape.h > 1 && strides.plane_bytes < strides.row_bytes {
+        std::mem::swap(&mut shape.c, &mut shape.h);
+        std::mem::swap(&mut strides.plane_bytes, &mut strides.row_bytes);
+    }
+    if shape.h == 1 && shape.c > 1 {
+        strides.row_bytes = strides.plane_bytes;
+    }
+    if shape.h > 1 && shape.c > 1 && strides.row_bytes > 0 && strides.plane_bytes.is_multiple_of(strides.row_bytes) {
+        let rows = strides.plane_bytes / strides.row_bytes;
+        shape.h = shape.h.max(u32::try_from(rows).unwrap_or(shape.h));
+    }
+}
+
 /// Ports, inputs first, and the bytes of the intermediate region.
 fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
     let all = accesses(layout, tasks)?;
@@ -320,9 +337,11 @@ fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
             }
         }
         let mut strides = widest.strides;
+        as_in_memory(&mut shape, &mut strides);
         if strides.batch_bytes == 0 {
             strides.batch_bytes = strides.plane_bytes.saturating_mul(shape.c as u64);
         }
+        let tight = strides.tight_bytes(shape, widest.element.bytes());
         ports.push(Port {
             name: String::new(),
             direction: if written { Direction::Output } else { Direction::Input },
@@ -330,7 +349,7 @@ fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
             shape,
             strides,
             element: widest.element,
-            bytes: bytes(bar),
+            bytes: bytes(bar).max(tight.checked_next_multiple_of(BUFFER_GRANULE).unwrap_or(u64::MAX)),
         });
     }
     ports.sort_by_key(|p| p.direction == Direction::Output);

@@ -12,6 +12,7 @@ use anemone_runtime::driver::Config;
 use anemone_runtime::e5rt::Compiler;
 use anemone_runtime::os::{confine, socket};
 use clap::Args;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -88,10 +89,131 @@ pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
         print(&format!("{stat}\n"))?;
         return Ok(0);
     }
-    let rows = stat.as_object().into_iter().flatten().filter(|(name, _)| *name != "schema");
-    let lines: String = rows.map(|(name, value)| format!("{name:<18} {value}\n")).collect();
-    print(&lines)?;
+    print(&described(&stat))?;
     Ok(0)
+}
+
+/// Counters by subject: name in the document, what it says to people.
+const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "clients",
+        &[
+            ("connections", "connections to the broker"),
+            ("methods", "methods served"),
+            ("refused", "methods refused"),
+            ("control_clients", "control clients of the driver"),
+            ("direct_clients", "direct-path clients"),
+            ("persistent_clients", "clients that keep the device on"),
+            ("hints", "scheduling hints, by holder: hint and levels"),
+        ],
+    ),
+    (
+        "programs",
+        &[
+            ("programs", "resident programs"),
+            ("programs_by_engine", "of them on each engine"),
+            ("instances", "instances"),
+            ("attached", "loads that attached to a resident copy"),
+            ("depths", "requests at once, by instance"),
+            ("power_saving", "loads with aggressive power saving"),
+            ("wired", "instances that keep their memory when the engine is off"),
+            ("unwired", "programs that gave their memory back"),
+            ("purged", "models purged"),
+        ],
+    ),
+    (
+        "compiles",
+        &[
+            ("compiles", "compiles done"),
+            ("long_compiles", "of them long ones"),
+            ("compiles_waiting", "compiles that wait"),
+        ],
+    ),
+    (
+        "requests",
+        &[
+            ("pending", "wait or run now"),
+            ("completed", "completed"),
+            ("aborted", "aborted"),
+            ("preempted", "taken back for a more urgent one, and run again"),
+            ("chained", "chained: outputs stayed with the device as the next inputs"),
+            ("secure_phases", "secure phases"),
+            ("doorbells", "doorbells rung"),
+            ("doorbells_by_index", "of them by index"),
+            ("engine_requests_by_queue", "engine requests, one for each partition, by queue 0 to 7"),
+            ("interrupts", "interrupts"),
+            ("events", "events with a value"),
+            ("events_signalled", "events raised"),
+            ("modelled_ns", "modelled time, ns"),
+            ("modelled_counters", "modelled counters of all tasks"),
+        ],
+    ),
+    (
+        "memory",
+        &[
+            ("mappings", "mappings of the translation unit"),
+            ("mapping_ttl", "uses after which an idle mapping is old"),
+            ("mappings_evicted", "mappings evicted"),
+            ("translated_bytes", "bytes translated"),
+            ("translation_faults", "translation faults"),
+            ("last_fault", "the last one"),
+            ("managed_buffers", "buffers of the managed region"),
+            ("managed_bytes", "bytes of the managed region"),
+        ],
+    ),
+    (
+        "power",
+        &[
+            ("power", "state"),
+            ("power_changes", "changes of state"),
+            ("power_management", "off between requests"),
+            ("power_gating", "off when idle"),
+            ("gating_hysteresis_ms", "idle time before that, ms"),
+            ("throttling_percent", "share of the engine's time taken away, percent"),
+        ],
+    ),
+    (
+        "firmware and secure world",
+        &[
+            ("firmware_runs", "calls run"),
+            ("firmware_drops", "calls dropped"),
+            ("firmware_restarts", "restarts"),
+            ("methods_called", "methods called, by name"),
+            ("register_stores", "stores into registers"),
+            ("commands_sent", "raw commands"),
+            ("exclave_loaded", "loaded in the secure world"),
+            ("exclave_evaluated", "evaluated there"),
+            ("exclave_cycles", "times that it was emptied"),
+        ],
+    ),
+];
+
+/// The broker's counters for people, by subject; what no subject has comes last, under its own name.
+fn described(stat: &Value) -> String {
+    let value = |value: &Value| match value {
+        Value::Null => "none".to_string(),
+        Value::Bool(on) => if *on { "yes" } else { "no" }.into(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) if all.is_empty() => "none".into(),
+        Value::Array(all) => all.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
+        Value::Object(all) if all.is_empty() => "none".into(),
+        Value::Object(all) => all.iter().map(|(name, value)| format!("\n    {name}: {value}")).collect(),
+        number => number.to_string(),
+    };
+    let mut text = String::new();
+    for (subject, rows) in SUBJECTS {
+        text += &format!("{subject}\n");
+        for (name, label) in *rows {
+            let Some(found) = stat.get(name) else { continue };
+            text += format!("  {label:<62} {}", value(found)).trim_end();
+            text += "\n";
+        }
+    }
+    let known = |name: &str| name == "schema" || SUBJECTS.iter().any(|(_, rows)| rows.iter().any(|row| row.0 == name));
+    for (name, found) in stat.as_object().into_iter().flatten().filter(|(name, _)| !known(name)) {
+        text += &format!("{name:<64} {}\n", value(found));
+    }
+    text
 }
 
 /// Answers compile requests on standard input's socket until the broker is gone.

@@ -248,11 +248,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         if let Some(time) = &time {
             voice.note(format!("modelled: {time}"));
         }
-        if wanted.contains(&Form::Bin)
-            && let Some(lost) = programs.iter().find_map(forms::lost_in_stream)
-        {
-            voice.note(format!("a raw stream does not state its ports: {lost}; run another form"));
-        }
         if wanted.contains(&Form::E5) && !wanted.contains(&Form::Hwx) {
             voice.note("the containers that the descriptor names are not written: --emit hwx,e5");
         }

@@ -6,12 +6,12 @@ use anemone::reference::nearest;
 use anemone::runtime::ModelCompiler;
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
-use anemone_facts::driver::selectors::{self, CLIENTS, Client as Kind, METHODS, Selector};
+use anemone_facts::driver::selectors::{self, CLIENTS, Client as Kind, HINT_METHODS, METHODS, Method, Selector};
 use anemone_facts::driver::structures::{self as s, Place};
 use anemone_facts::driver::{codes, properties};
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::driver::client::{Arguments, Client, Create};
-use anemone_runtime::driver::methods::{Answer, HINT_METHODS};
+use anemone_runtime::driver::methods::Answer;
 use anemone_runtime::driver::task::{Identity, Task};
 use anemone_runtime::driver::{Config, Driver, Property};
 use anemone_runtime::e5rt::{CompileOptions, Compiler};
@@ -142,12 +142,13 @@ fn task(without: &[String]) -> Task {
 fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
     known_keys(&flags.without)?;
     let short = flags.name.strip_prefix("ANE_").unwrap_or(&flags.name);
-    let names = || METHODS.iter().map(|m| m.0).chain(HINT_METHODS);
-    if names().all(|name| name != short) {
+    let all = || METHODS.iter().chain(HINT_METHODS);
+    let Some(row) = all().find(|method| method.name == short) else {
         let message = format!("no method is called {}", flags.name);
-        return Err(Diagnostic::new(Code::Usage, message).help(nearest(short, names())));
-    }
-    let hints = HINT_METHODS.contains(&short);
+        return Err(Diagnostic::new(Code::Usage, message).help(nearest(short, all().map(|method| method.name))));
+    };
+    numbers_fit(row, &flags.numbers)?;
+    let hints = HINT_METHODS.contains(row);
     let (before, done, after) = match &flags.socket {
         Some(socket) => {
             let remote = Remote::connect(socket, Route::Broker).map_err(refused)?;
@@ -182,11 +183,24 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
         return print(&format!("{document}\n")).map(|()| 0);
     }
     let mut text = match done {
-        Answer::Number(n) => format!("{short}: {n:#x}\n"),
+        Answer::Number(n) => format!("{short}: {n}\n"),
         Answer::Lines(lines) => lines.iter().map(|line| format!("{line}\n")).collect(),
     };
     changed.iter().for_each(|(name, value)| text += &format!("  {name} = {value}\n"));
     print(&text).map(|()| 0)
+}
+
+/// Refuses too few or too many numbers for a method.
+fn numbers_fit(method: &Method, given: &[u64]) -> Result<()> {
+    let names: Vec<&str> = method.numbers.split_whitespace().collect();
+    let least = names.iter().filter(|name| !name.starts_with('[') && !name.ends_with("...")).count();
+    let open = names.iter().any(|name| name.ends_with("..."));
+    if given.len() >= least && (open || given.len() <= names.len()) {
+        return Ok(());
+    }
+    let wanted = if names.is_empty() { "no numbers".into() } else { names.join(" ") };
+    let message = format!("{} takes {wanted}; {} given", method.name, given.len());
+    Err(Diagnostic::new(Code::Usage, message).help(format!("{}: {}", method.name, method.effect)))
 }
 
 fn list(voice: Voice) -> Result<u8> {
@@ -208,8 +222,11 @@ fn list(voice: Voice) -> Result<u8> {
             ENTITLEMENTS.iter().map(|e| json!({ "key": e.key, "opens": e.opens, "kernel": e.kernel })).collect();
         let live: serde_json::Map<String, Value> = live.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
         let clients: Vec<&str> = CLIENTS.iter().map(|c| c.class).collect();
+        let method =
+            |m: &Method| json!({ "name": m.name, "numbers": m.numbers, "guarded": m.guarded, "effect": m.effect });
+        let methods: Vec<Value> = METHODS.iter().chain(HINT_METHODS).map(method).collect();
         let document = json!({
-            "schema": "anemone.driver/1", "clients": clients, "selectors": all, "properties": live, "entitlements": entitlements,
+            "schema": "anemone.driver/1", "clients": clients, "selectors": all, "methods": methods, "properties": live, "entitlements": entitlements,
         });
         return print(&format!("{document}\n")).map(|()| 0);
     }
@@ -221,9 +238,20 @@ fn list(voice: Voice) -> Result<u8> {
         text += &format!("client {} (type {})\n", client.class, client.kind);
         for s in selectors::of(client.client) {
             let (si, bi, so, bo) = (s.scalars_in, s.struct_in_bytes, s.scalars_out, s.struct_out_bytes);
-            text +=
-                &format!("  {:>2} {:40} {si} scalars {bi} bytes in, {so} scalars {bo} bytes out\n", s.index, s.name);
+            let side = |scalars: u32, bytes: u32| match (scalars, bytes) {
+                (0, 0) => "nothing".to_string(),
+                (0, bytes) => format!("{bytes} bytes"),
+                (1, 0) => "1 scalar".into(),
+                (scalars, 0) => format!("{scalars} scalars"),
+                (1, bytes) => format!("1 scalar and {bytes} bytes"),
+                (scalars, bytes) => format!("{scalars} scalars and {bytes} bytes"),
+            };
+            text += &format!("  {:>2} {:38} {} in, {} out\n", s.index, s.name, side(si, bi), side(so, bo));
         }
+    }
+    for method in METHODS.iter().chain(HINT_METHODS) {
+        let call = format!("{} {}", method.name, method.numbers);
+        text += &format!("method {:38} {}\n", call.trim_end(), method.effect);
     }
     live.iter().for_each(|(name, value)| text += &format!("property {name} = {value}\n"));
     ENTITLEMENTS.iter().for_each(|e| text += &format!("entitlement {}: {}\n", e.key, e.opens));
@@ -330,7 +358,7 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
         scalars_out.iter().enumerate().for_each(|(i, n)| text += &format!("  scalar {i} = {n:#x}\n"));
         for (place, (name, n)) in places.iter().zip(&fields) {
             let several = if place.count > 1 { format!(" and {} more", place.count - 1) } else { String::new() };
-            text += &format!("  {:#05x} {name} = {n:#x}{several}\n", place.at);
+            text += &format!("  {:#05x} {name} = {n:#x}{several}; {}\n", place.at, place.meaning);
         }
         print(&text)?;
     }

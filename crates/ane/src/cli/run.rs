@@ -12,11 +12,11 @@ use anemone::tensor::{self, Array, views};
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warnings::Warning};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
-use anemone_net::Net;
+use anemone_net::{DType, Net};
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
-use parts::{adapt, expectation_fits, hosts_told, once, segmented, traced, unknown};
+use parts::{adapt, expectation_fits, hosts_told, once, segmented, traced, unknown, write};
 use report::{Bound, Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -294,7 +294,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
     }
     if !failed {
-        write(&targets, &run.outputs)?;
+        write(&targets, &run.outputs, net.as_deref())?;
     } else if !targets.is_empty() {
         let why = if strict { "a warning about the numbers is given" } else { "an expectation is not met" };
         voice.note(format!("no output is written: {why}"));
@@ -358,7 +358,7 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
     let (reports, failed) = report(&outputs, &expected, voice)?;
     if !failed {
-        write(&targets, &outputs)?;
+        write(&targets, &outputs, Some(&net))?;
     }
     if voice.json {
         let warnings: Vec<_> = warnings.iter().map(Warning::json).collect();
@@ -370,17 +370,6 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
 
 /// Share of the largest expected value that fp32 sums in another order may lose.
 const REFERENCE_SHARE: f32 = 1e-4;
-
-fn write(targets: &[(String, PathBuf)], outputs: &[(String, Array)]) -> Result<()> {
-    let mut encoded = Vec::new();
-    for (name, path) in targets {
-        if let Some((_, array)) = outputs.iter().find(|(n, _)| n == name) {
-            encoded.push((path.as_path(), tensor::npy_bytes(array)));
-        }
-    }
-    let files: Vec<(&Path, &[u8])> = encoded.iter().map(|(path, bytes)| (*path, bytes.as_slice())).collect();
-    files::write_all(&files)
-}
 
 /// A tolerance compares: it is a number, and not below zero.
 fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
@@ -415,7 +404,9 @@ fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Resu
                 .help(format!("--input {}=FILE.npy", port.name)));
         }
         voice.note(format!("input {}: random, seed {}", port.name, flags.seed));
-        let data = tensor::random(flags.seed.wrapping_add(i as u64), s.elements() as usize);
+        let value = net.and_then(|net| net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == port.name));
+        let dtype = value.map_or(DType::F16, |value| value.ty.dtype);
+        let data = tensor::random_as(dtype, flags.seed.wrapping_add(i as u64), s.elements() as usize);
         all.push((port.name.clone(), Array { shape, data }));
     }
     Ok(all)

@@ -136,7 +136,14 @@ impl Flags {
         let lanes = (0..self.streams)
             .map(|_| Lane::new(&runtime, &library, function.unwrap_or(MAIN), held))
             .collect::<Result<_>>()?;
-        Ok(Session { runtime, device, lanes, times: self.times, perfetto: self.perfetto.clone() })
+        Ok(Session {
+            runtime,
+            device,
+            lanes,
+            times: self.times,
+            perfetto: self.perfetto.clone(),
+            overlap: self.quirk.contains(&Quirk::OverlappedStreams),
+        })
     }
 
     /// Runtime over the device that the flags ask for, and that device.
@@ -192,6 +199,8 @@ pub struct Session {
     lanes: Vec<Lane>,
     times: u32,
     perfetto: Option<PathBuf>,
+    /// Whether overlapped streams have the M1's defect.
+    overlap: bool,
 }
 
 /// A stream with an operation and buffers of its own.
@@ -265,8 +274,12 @@ impl Session {
             for (at, (_, event)) in events.iter().enumerate() {
                 event.wait(STREAM_TIME).map_err(|error| {
                     let mut diagnostic = refused(error);
-                    diagnostic.message = format!("stream {at} of {}: {}", self.lanes.len(), diagnostic.message);
-                    diagnostic
+                    let (stream, of) = (at + 1, self.lanes.len());
+                    diagnostic.message = format!("stream {stream} of {of}: {}", diagnostic.message);
+                    match self.overlap {
+                        true => diagnostic.help("--quirk overlapped-streams has the second of overlapped streams never complete, as on an M1; without it, all do"),
+                        false => diagnostic,
+                    }
                 })?;
             }
         }

@@ -3,7 +3,7 @@
 use super::Fact;
 use anemone_facts::driver::commands::COMMANDS;
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
-use anemone_facts::driver::selectors::{self, CLIENTS, CONTROL, DIRECT, METHODS};
+use anemone_facts::driver::selectors::{self, CLIENTS, CONTROL, DIRECT, HINT_METHODS, METHODS};
 use anemone_facts::driver::{Direction, Named, codes, limits, properties, structures};
 
 /// Names with and without their prefix.
@@ -51,13 +51,19 @@ pub(super) fn clients(facts: &mut Vec<Fact>) {
             });
         }
     }
-    for (name, guarded, effect) in METHODS {
-        let guard = if *guarded { "a second access check guards it" } else { "no second access check" };
+    for method in METHODS.iter().chain(HINT_METHODS) {
+        let of_hints = HINT_METHODS.contains(method);
+        let guard = if method.guarded { "a second access check guards it" } else { "no second access check" };
+        let numbers = if method.numbers.is_empty() { String::new() } else { format!(" {}", method.numbers) };
+        let name = if of_hints { method.name.into() } else { format!("ANE_{}", method.name) };
         facts.push(Fact {
-            kind: "method of the direct-path client",
-            name: format!("ANE_{name}"),
-            also: vec![name.to_string()],
-            lines: vec![effect.to_string(), format!("is no selector; {guard}: `ane driver method {name}` calls it")],
+            kind: if of_hints { "method of the hint client" } else { "method of the direct-path client" },
+            name,
+            also: vec![method.name.to_string()],
+            lines: vec![
+                method.effect.to_string(),
+                format!("is no selector; {guard}: `ane driver method {}{numbers}` calls it", method.name),
+            ],
             evidence: "C",
             source: "driver",
             ..Fact::default()
@@ -101,9 +107,13 @@ pub(super) fn structures(facts: &mut Vec<Fact>) {
         }
         let field = |p: &Place| {
             let several = if p.count > 1 { format!(" x {}", p.count) } else { String::new() };
-            format!("{:#05x} {} bytes{several} {} ({})", p.at, p.bytes, p.name, p.row.source)
+            let own = if p.row.source == "driver" { "" } else { "*" };
+            format!("{:#05x} {} bytes{several} {}{own}: {}", p.at, p.bytes, p.name, p.meaning)
         };
         lines.extend(places.iter().map(field));
+        if places.iter().any(|p| p.row.source != "driver") {
+            lines.push("*: a place that no source has, chosen here".into());
+        }
         facts.push(Fact {
             kind: "structure",
             name: name.into(),
@@ -115,15 +125,21 @@ pub(super) fn structures(facts: &mut Vec<Fact>) {
         });
     }
     let label = |&(at, name): &(usize, &str)| format!("{at:#04x} {name}");
-    facts.push(Fact {
-        kind: "structure",
-        name: "argument-block".into(),
-        also: vec!["IOExternalMethodArguments".into()],
-        lines: selectors::ARGUMENT_BLOCK.iter().map(label).collect(),
-        evidence: "C",
-        source: "driver",
-        ..Fact::default()
-    });
+    let record = format!("{} bytes, one for each selector", selectors::RECORD_BYTES);
+    for (name, also, first, rows) in [
+        ("argument-block", "IOExternalMethodArguments", None, selectors::ARGUMENT_BLOCK),
+        ("dispatch-record", "IOExternalMethodDispatch2022", Some(record), selectors::DISPATCH_RECORD),
+    ] {
+        facts.push(Fact {
+            kind: "structure",
+            name: name.into(),
+            also: vec![also.into()],
+            lines: first.into_iter().chain(rows.iter().map(label)).collect(),
+            evidence: "C",
+            source: "driver",
+            ..Fact::default()
+        });
+    }
 }
 
 pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
@@ -154,6 +170,37 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
     ] {
         facts.extend(rows.iter().map(|row| named(kind, row)));
     }
+    for (name, value, what) in [
+        ("ARCHITECTURE", properties::ARCHITECTURE, "name of the architecture, which programs are compiled for"),
+        (
+            "INTERNAL_BUILD",
+            properties::INTERNAL_BUILD,
+            "whether the build is internal: no, so the debug selectors are refused",
+        ),
+    ] {
+        facts.push(Fact {
+            kind: "property of the device",
+            name: name.into(),
+            lines: vec![format!("{value}: {what}")],
+            evidence: "C",
+            source: "driver",
+            ..Fact::default()
+        });
+    }
+    facts.push(Fact {
+        kind: "register of the firmware",
+        name: "S3_3_C15_C8_0".into(),
+        also: vec!["fabric-register".into()],
+        lines: vec![
+            "the posted-write window of a doorbell to the host: bit 39 clear is open, set is closed".into(),
+            "after the store and a barrier, bit 1 says that the store failed for good, bit 7 that it was rejected"
+                .into(),
+            "interrupts are off from the opening to the closing".into(),
+        ],
+        evidence: "C",
+        source: "driver",
+        ..Fact::default()
+    });
     for (name, what) in properties::SERVICES {
         facts.push(Fact {
             kind: "service of the registry",
@@ -165,12 +212,12 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
         });
     }
     for (bundle, class, provider) in properties::COMPONENTS {
-        let version = properties::COMPONENT_VERSION;
+        let version = &properties::COMPONENT_VERSION;
         facts.push(Fact {
             kind: "component of the driver",
             name: bundle.to_string(),
-            also: if class == bundle { Vec::new() } else { vec![class.to_string()] },
-            lines: vec![format!("class {class}, provider {provider}, version {version}")],
+            also: [class, version].iter().filter(|name| **name != bundle).map(|name| name.to_string()).collect(),
+            lines: vec![format!("class {class}, provider {provider}, version {version}; one version for all three")],
             evidence: "C",
             source: "driver",
             ..Fact::default()

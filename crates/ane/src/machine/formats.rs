@@ -18,6 +18,9 @@ fn of_code(kind: &'static str, row: &Code, source: &'static str, also: Vec<Strin
     }
 }
 
+/// Names that tables have elsewhere.
+const OTHER_NAMES: &[(&str, &str)] = &[(e5::ROOT, "E5Serializer"), (e5::ROOT, "dispatch-descriptor")];
+
 /// The dispatch descriptor: kinds of operations, tables, sections.
 pub(super) fn descriptor(facts: &mut Vec<Fact>) {
     let kinds: Vec<String> = e5::OP_TYPES.iter().map(|k| format!("{:>2} {}: {}", k.code, k.name, k.meaning)).collect();
@@ -31,7 +34,12 @@ pub(super) fn descriptor(facts: &mut Vec<Fact>) {
         ..Fact::default()
     });
     for row in e5::OP_TYPES {
-        facts.push(of_code("operation of a dispatch descriptor", row, "e5", vec![format!("{}OpT", row.name)]));
+        facts.push(of_code(
+            "operation of a dispatch descriptor",
+            row,
+            "e5",
+            vec![format!("{}OpT", row.name), format!("SerializeOpAttrs<{}OpT>", row.name)],
+        ));
     }
     for table in e5::TABLES {
         let field = |f: &e5::FieldRow| format!("{} [{}]: {}", f.name, f.evidence.letter(), f.meaning);
@@ -39,7 +47,10 @@ pub(super) fn descriptor(facts: &mut Vec<Fact>) {
         facts.push(Fact {
             kind: "table of a dispatch descriptor",
             name: table.name.into(),
-            also: vec![format!("Serialize{}", table.name)],
+            also: [format!("Serialize{}", table.name), format!("SerializeOp{}", table.name)]
+                .into_iter()
+                .chain(OTHER_NAMES.iter().filter(|(own, _)| *own == table.name).map(|(_, other)| other.to_string()))
+                .collect(),
             lines: std::iter::once(table.meaning.to_string()).chain(fields).collect(),
             evidence: if table.name == e5::ROOT { "B" } else { "C" },
             source: "e5",
@@ -207,6 +218,12 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
         evidence: "C",
         source: "td-image",
     };
+    let groups = v10::GROUPS
+        .iter()
+        .map(|g| format!("{:#06x} v10-{}: {} registers, {}", g.struct_base, g.name, g.registers, g.contents));
+    let lines = std::iter::once(format!("{:#x} bytes, seven groups of registers", v10::IMAGE_BYTES)).chain(groups);
+    let also = vec!["ZinAneTdHw_v10".into(), "v10".into(), "descriptor-image".into()];
+    facts.push(claimed("register image", "v10-image".into(), also, Vec::new(), lines.collect()));
     for g in &v10::GROUPS {
         let place = g.aperture.map_or("no aperture of its own".into(), |a| format!("registers from {a:#x}"));
         let lines = vec![
@@ -233,12 +250,15 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
         ));
     }
     for s in &v10::RELOCATIONS {
-        let lines = vec!["left symbolic when compiling; the loader writes a device address".into(), s.what.to_string()];
+        let lines = vec![
+            "left symbolic when compiling; the loader writes a device address".into(),
+            format!("{}, of {}", s.what, s.engine),
+        ];
         let name = format!("{:#x}", s.register);
         facts.push(claimed(
             "relocation register of descriptor version 10",
             name,
-            vec![s.what.into()],
+            vec![s.what.into(), s.engine.into(), format!("v10.{}", s.engine)],
             vec![u64::from(s.register)],
             lines,
         ));
@@ -247,7 +267,8 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
         format!("{} bits, signed, from bit {} of a register's word", v10::STRIDE_BITS, v10::STRIDE_BIT),
         "row, channel, depth and group stride of each DMA engine".into(),
     ];
-    facts.push(claimed("field of descriptor version 10", "v10-stride".into(), Vec::new(), Vec::new(), lines));
+    let also = ["Row", "Channel", "Depth", "Group"].map(|axis| format!("v10.{axis}Stride")).to_vec();
+    facts.push(claimed("field of descriptor version 10", "v10-stride".into(), also, Vec::new(), lines));
     let lines = vec![
         "register, bit offset and width of a field that the loader writes".into(),
         "its value is a device address, the number of a data set in on-chip memory, or a byte offset in a buffer"
@@ -265,6 +286,12 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
         Vec::new(),
         lines,
     ));
+    let names = CachePrimitive::ALL.map(|primitive| primitive.name());
+    let lines = vec![
+        "an engine for on-chip atomics, counters and waits, which version 10 does not have".into(),
+        format!("its setters ({}) are unsupported on this architecture", names.join(", ")),
+    ];
+    facts.push(claimed("engine of later descriptors", "compute-cache".into(), Vec::new(), Vec::new(), lines));
     for primitive in CachePrimitive::ALL {
         let lines = vec![
             "a primitive of the compute cache, which version 10 has no DMA engine for".into(),

@@ -108,6 +108,8 @@ fn secure_mode_and_the_driver_by_hand() {
     let made = ane!("driver", "method", "ANE_SetThrottlingPercentage", "50").fine();
     assert!(made.out.contains("throttling_percent = 50"), "{made:?}");
     ane!("driver", "method", "SetThrottlingPercentage", "100").refused(1, "ANE1004", &["BAD_ARGUMENT"]);
+    ane!("driver", "method", "SetThrottlingPercentage").refused(2, "ANE2004", &["takes PERCENT", "0 to 99"]);
+    ane!("driver", "method", "PowerOn", "3").refused(2, "ANE2004", &["takes no numbers"]);
     ane!("driver", "method", "SetThrotling", "1").refused(2, "ANE2004", &["SetThrottlingPercentage"]);
     ane!("driver", "method", "WriteANERegister", "1", "2").fine();
     ane!("driver", "method", "WriteANERegister", "1", "2", "--unprivileged").refused(1, "ANE1004", &["NOT_PRIVILEGED"]);
@@ -116,4 +118,26 @@ fn secure_mode_and_the_driver_by_hand() {
     ane!("driver", "method", "setClientHint", "1", "1", "--without", key).refused(1, "ANE1004", &["NOT_PRIVILEGED"]);
     let document = ane!("driver", "list", "--json").fine().json("anemone.driver/1");
     assert_eq!(document["selectors"].as_array().map(Vec::len), Some(26), "{document}");
+}
+
+#[test]
+fn names_of_the_chapters_are_explained() {
+    for (name, parts) in [
+        ("ZinAneTdHw_v10", &["0x02ec v10-l2: 14 registers"][..]),
+        ("TileDMADst", &["0x1442", "output tile write base"]),
+        ("KernelDMASrc", &["0x1554", "0x1560"]),
+        ("v10.ChannelStride", &["26 bits, signed, from bit 6"]),
+        ("compute-cache", &["unsupported on this architecture"]),
+        ("IOExternalMethodDispatch2022", &["40 bytes", "0x14 checkStructureOutputSize"]),
+        ("S3_3_C15_C8_0", &["bit 39", "bit 7"]),
+        ("9.511.3", &["AppleH11ANEInterface", "AppleANELoadBalancer"]),
+        ("ARCHITECTURE", &["h13g"]),
+        ("SerializeOpArgFrame", &["ArgFrame"]),
+        ("SerializeOpAttrs<QuantOpT>", &["Quant"]),
+        ("setClientHint", &["HINT [LEVELS]", "allow-set-client-hints"]),
+        ("request", &["TOKEN: program or instance", "SURFACES*: surfaces: inputs, then outputs"]),
+    ] {
+        let told = ane!("explain", name).fine().out;
+        assert!(parts.iter().all(|part| told.contains(part)), "{name}: {told}");
+    }
 }

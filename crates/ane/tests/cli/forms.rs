@@ -41,6 +41,86 @@ fn forms_are_converted_and_assembled() {
     ane!("compile", package, "-o", scratch.out("all/"), "--emit", "hwx,e5,anec,firmware").fine();
 }
 
+/// A convolution of one input, with weights from the places of their elements.
+fn convolution(input: &str, weights: [usize; 4], output: &str, stride: usize) -> String {
+    let count: usize = weights.iter().product();
+    let mut at = 0;
+    let mut part = |depth: usize| list(&weights[depth..], &mut at, count);
+    let values = part(0);
+    let weights = weights.map(|n| n.to_string()).join(", ");
+    format!(
+        "program(1.0)\n{{\n  func main<ios16>(tensor<fp16, [{input}]> x) {{
+    tensor<fp16, [{weights}]> w = const()[name = string(\"w\"), val = tensor<fp16, [{weights}]>({values})];
+    tensor<int32, [2]> st = const()[name = string(\"st\"), val = tensor<int32, [2]>([{}, {stride}])];
+    string pad = const()[name = string(\"pad\"), val = string(\"valid\")];
+    tensor<fp16, [{output}]> y = conv(x = x, weight = w, strides = st, pad_type = pad)[name = string(\"y\")];
+  }} -> (y);\n}}\n",
+        if input.starts_with("1, 1, 1,") { 1 } else { stride }
+    )
+}
+
+/// Values of extents as MIL text has them: sixteenths by place.
+fn list(extents: &[usize], at: &mut usize, count: usize) -> String {
+    let Some((&extent, rest)) = extents.split_first() else {
+        *at += 1;
+        return format!("{:?}", (*at * 7 % count) as f32 / 16.0 % 1.0 - 0.5);
+    };
+    format!("[{}]", (0..extent).map(|_| list(rest, at, count)).collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn raw_streams_run_as_the_container_or_are_refused() {
+    let scratch = Scratch::new();
+    // Five columns at a time are channels side by side.
+    let model = scratch.file("rows.mil", convolution("1, 1, 1, 400", [8, 1, 1, 10], "1, 8, 1, 79", 5));
+    let (hwx, bin, wanted) = (scratch.out("rows.hwx"), scratch.out("rows.bin"), scratch.out("rows.npy"));
+    ane!("compile", model, "-o", hwx).fine();
+    assert!(ane!("dump", hwx, "--part", "regs").fine().out.contains("Src1Interleave = 5"));
+    ane!("run", hwx, "-o", wanted).fine();
+    ane!("convert", hwx, "-o", bin).fine();
+    ane!("run", bin, "--expect", wanted, "--tolerance", "max=0").fine();
+    // A raw stream's descriptor has its container beside it.
+    ane!("convert", bin, "-o", scratch.out("again.e5")).fine();
+    ane!("run", scratch.out("again.e5"), "--expect", wanted, "--tolerance", "max=0").fine();
+    // Patches of four rows are read as another tensor.
+    let model = scratch.file("patches.mil", convolution("1, 3, 64, 64", [8, 3, 4, 4], "1, 8, 16, 16", 4));
+    let hwx = scratch.out("patches.hwx");
+    ane!("compile", model, "-o", hwx).fine();
+    let refused = ane!("convert", hwx, "-o", scratch.out("patches.bin"));
+    refused.refused(1, "ANE1001", &["does not state its ports", "[1, 3, 64, 64]", "anec"]);
+}
+
+#[test]
+fn a_function_that_is_not_there_is_named_with_those_that_are() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    ane!("run", package, "--function", "foo").refused(2, "ANE2002", &["no function is called `foo`", "main"]);
+    let hwx = compiled(&scratch);
+    ane!("run", hwx, "--function", "foo").refused(2, "ANE2002", &["foo", "main"]);
+    for form in ["bin", "anec", "anefw", "e5"] {
+        let made = scratch.out(&format!("f.{form}"));
+        ane!("convert", hwx, "-o", made).fine();
+        ane!("run", made, "--function", "foo").refused(2, "ANE2004", &["no function is called `foo`"]);
+    }
+}
+
+#[test]
+fn outputs_of_integers_are_integers_in_files() {
+    let scratch = Scratch::new();
+    let text = "program(1.0)\n{\n  func main<ios16>(tensor<fp16, [1, 3000]> x) {
+    int32 axis = const()[name = string(\"axis\"), val = int32(1)];
+    bool keep = const()[name = string(\"keep\"), val = bool(true)];
+    tensor<int32, [1, 1]> y = reduce_argmax(x = x, axis = axis, keep_dims = keep)[name = string(\"y\")];
+  } -> (y);\n}\n";
+    let (model, out) = (scratch.file("largest.mil", text), scratch.out("y.npy"));
+    let values: Vec<u8> = (0..3000).flat_map(|i| (if i == 2777 { 9f32 } else { 0.5 }).to_le_bytes()).collect();
+    let input = scratch.file("x.npy", npy("<f4", false, "(1, 3000)", &values));
+    ane!("run", model, "-i", input, "-o", out).fine();
+    let bytes = std::fs::read(&out).expect("the output");
+    assert!(String::from_utf8_lossy(&bytes).contains("'descr': '<i4'"), "{bytes:?}");
+    assert_eq!(bytes[bytes.len() - 4..], 2777i32.to_le_bytes());
+}
+
 #[test]
 fn loaded_images_are_written_verified_read_listed_and_compared() {
     let scratch = Scratch::new();

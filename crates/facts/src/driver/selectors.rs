@@ -137,6 +137,16 @@ pub fn record_bytes(selector: &Selector) -> [u8; RECORD_BYTES] {
     out
 }
 
+/// Byte offsets in a dispatch record.
+pub static DISPATCH_RECORD: &[(usize, &str)] = &[
+    (0x00, "function"),
+    (0x08, "checkScalarInputCount"),
+    (0x0c, "checkStructureInputSize"),
+    (0x10, "checkScalarOutputCount"),
+    (0x14, "checkStructureOutputSize"),
+    (0x18, "reserved: whether the call takes a wake port"),
+];
+
 /// Byte offsets in the argument block of a call, with the labels of the book. The public header of the same structure puts
 /// the scalar pointer at 0x20 and its count at 0x28.
 pub static ARGUMENT_BLOCK: &[(usize, &str)] = &[
@@ -151,39 +161,88 @@ pub static ARGUMENT_BLOCK: &[(usize, &str)] = &[
     (0x60, "structureOutputSize"),
 ];
 
-/// Methods of the direct-path client that are no selectors: name, whether the second access check guards it, its effect here.
-pub static METHODS: &[(&str, bool, &str)] = &[
-    ("PowerOn", false, "turns the base domain on; answers 1 where it is on"),
-    ("PowerOff", false, "turns everything off; busy while requests wait"),
-    ("IsPowered", false, "answers 1 while a domain is on"),
-    ("LoadFirmware", false, "unsupported: the firmware is loaded at the start"),
-    ("ForgetFirmware", false, "unsupported: the firmware is loaded at the start"),
-    ("SendCommand", true, "a raw command on the I/O channel: index, then the words of its body"),
-    ("SetPowerManagement", false, "0 keeps the device on between requests"),
-    ("SetDynamicPowerGating", false, "0 stops the idle gate"),
-    ("SetPowerGatingHysteresisTime", false, "idle time in ms after which everything is off"),
-    ("SetThrottlingPercentage", false, "share of the engine's time that is taken away, 0 to 99"),
-    ("SetDARTCacheTTL", false, "uses after which an idle mapping is old; 0 for no limit"),
-    ("FlushInactiveDARTMappings", false, "evicts old idle mappings of the caller's process; answers their number"),
-    ("UnmapDartBuffers", false, "clears the pages of the caller's process, or of one surface; answers their number"),
-    ("ReadANERegister", true, "answers a register"),
-    ("WriteANERegister", true, "stores into a register: address, value"),
-    ("FWSharedEventDoorbellRing", false, "raises a shared event to a value, 1 more without one"),
-    ("AddPersistentClient", false, "keeps the device on; answers the number of those who do"),
-    ("RemovePersistentClient", false, "takes that back"),
-    (
+/// A method that is no selector, called by name with numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Method {
+    /// Name, without its prefix.
+    pub name: &'static str,
+    /// True if the second access check guards it.
+    pub guarded: bool,
+    /// Numbers that it takes, by name; those in brackets may be left out.
+    pub numbers: &'static str,
+    /// Effect here.
+    pub effect: &'static str,
+}
+
+const fn method(name: &'static str, guarded: bool, numbers: &'static str, effect: &'static str) -> Method {
+    Method { name, guarded, numbers, effect }
+}
+
+/// Methods of the direct-path client that are no selectors.
+pub static METHODS: &[Method] = &[
+    method("PowerOn", false, "", "turns the base domain on; answers 1 where it is on"),
+    method("PowerOff", false, "", "turns everything off; busy while requests wait"),
+    method("IsPowered", false, "", "answers 1 while a domain is on"),
+    method("LoadFirmware", false, "", "unsupported: the firmware is loaded at the start"),
+    method("ForgetFirmware", false, "", "unsupported: the firmware is loaded at the start"),
+    method("SendCommand", true, "INDEX WORD...", "a raw command on the I/O channel: index, then the words of its body"),
+    method("SetPowerManagement", false, "ON", "0 keeps the device on between requests"),
+    method("SetDynamicPowerGating", false, "ON", "0 stops the idle gate"),
+    method("SetPowerGatingHysteresisTime", false, "MILLISECONDS", "idle time in ms after which everything is off"),
+    method("SetThrottlingPercentage", false, "PERCENT", "share of the engine's time that is taken away, 0 to 99"),
+    method("SetDARTCacheTTL", false, "USES", "uses after which an idle mapping is old; 0 for no limit"),
+    method(
+        "FlushInactiveDARTMappings",
+        false,
+        "",
+        "evicts old idle mappings of the caller's process; answers their number",
+    ),
+    method(
+        "UnmapDartBuffers",
+        false,
+        "[SURFACE]",
+        "clears the pages of the caller's process, or of one surface; answers their number",
+    ),
+    method("ReadANERegister", true, "ADDRESS", "answers a register"),
+    method("WriteANERegister", true, "ADDRESS VALUE", "stores into a register: address, value"),
+    method("FWSharedEventDoorbellRing", false, "EVENT [VALUE]", "raises a shared event to a value, 1 more without one"),
+    method("AddPersistentClient", false, "", "keeps the device on; answers the number of those who do"),
+    method("RemovePersistentClient", false, "", "takes that back"),
+    method(
         "MPMMemoryMapRequest",
         false,
+        "BYTES",
         "a buffer of the managed region, of this many bytes; answers its device address; needs com.apple.ane.memory",
     ),
-    ("MPMMemoryUnmapRequest", false, "gives one back by its device address; needs com.apple.ane.memory"),
-    ("ExclaveCycle", true, "ends everything of the secure world"),
-    ("ExclaveLoad", true, "loads into the secure world, by number"),
-    ("ExclaveEvaluate", true, "evaluates what is loaded there"),
-    ("ExclaveUnload", true, "unloads there"),
-    ("ExclaveReadPropertyValue", true, "answers a property of the secure world"),
-    ("ExclaveWritePropertyValue", true, "sets one: property, value"),
-    ("GetClientsInfo", false, "a line for each client"),
-    ("ShowSharedMemoryAllocations", false, "a line for each surface"),
-    ("ShowModelMemoryStatus", false, "a line for each resident program"),
+    method(
+        "MPMMemoryUnmapRequest",
+        false,
+        "ADDRESS",
+        "gives one back by its device address; needs com.apple.ane.memory",
+    ),
+    method("ExclaveCycle", true, "", "ends everything of the secure world"),
+    method("ExclaveLoad", true, "NUMBER", "loads into the secure world, by number"),
+    method("ExclaveEvaluate", true, "NUMBER", "evaluates what is loaded there"),
+    method("ExclaveUnload", true, "NUMBER", "unloads there"),
+    method("ExclaveReadPropertyValue", true, "PROPERTY", "answers a property of the secure world"),
+    method("ExclaveWritePropertyValue", true, "PROPERTY VALUE", "sets one: property, value"),
+    method("GetClientsInfo", false, "", "a line for each client"),
+    method("ShowSharedMemoryAllocations", false, "", "a line for each surface"),
+    method("ShowModelMemoryStatus", false, "", "a line for each resident program"),
+];
+
+/// Methods of the hint client.
+pub static HINT_METHODS: &[Method] = &[
+    method(
+        "setClientHint",
+        false,
+        "HINT [LEVELS]",
+        "a hint for the caller's process: 1 more urgent, 2 less, by so many levels; 0 takes it back; needs com.apple.private.ane.allow-set-client-hints",
+    ),
+    method(
+        "shareCoalitionHint",
+        false,
+        "HINT [LEVELS]",
+        "the same for all of the caller's team; needs com.apple.private.ane.allow-share-coalition-hints",
+    ),
 ];

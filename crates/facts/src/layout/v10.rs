@@ -92,17 +92,19 @@ pub struct Slot {
     pub register: u32,
     /// What is addressed.
     pub what: &'static str,
+    /// DMA engine, by the vendor's name.
+    pub engine: &'static str,
 }
 
 /// Address registers that are left symbolic when compiling.
 pub static RELOCATIONS: [Slot; 7] = [
-    Slot { register: 0x1344, what: "input tile read base" },
-    Slot { register: 0x134a, what: "second-operand read base" },
-    Slot { register: 0x1442, what: "output tile write base" },
-    Slot { register: 0x1554, what: "kernel bias stream" },
-    Slot { register: 0x1558, what: "kernel post-scale stream" },
-    Slot { register: 0x155c, what: "kernel palette-lookup stream" },
-    Slot { register: 0x1560, what: "kernel activation-lookup stream" },
+    Slot { register: 0x1344, what: "input tile read base", engine: "TileDMASrc1" },
+    Slot { register: 0x134a, what: "second-operand read base", engine: "TileDMASrc2" },
+    Slot { register: 0x1442, what: "output tile write base", engine: "TileDMADst" },
+    Slot { register: 0x1554, what: "kernel bias stream", engine: "KernelDMASrc" },
+    Slot { register: 0x1558, what: "kernel post-scale stream", engine: "KernelDMASrc" },
+    Slot { register: 0x155c, what: "kernel palette-lookup stream", engine: "KernelDMASrc" },
+    Slot { register: 0x1560, what: "kernel activation-lookup stream", engine: "KernelDMASrc" },
 ];
 
 /// Largest stride that a chip's DMA engines take, in either direction.

@@ -237,8 +237,7 @@ fn chosen_function<'a>(
     let only = program.functions.iter().next().filter(|_| program.functions.len() == 1 && options.function.is_none());
     let found = program.functions.get_key_value(wanted).or(only);
     let names = || program.functions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let (name, function) = found
-        .ok_or_else(|| Error::UnknownName { place: format!("functions ({})", names()), name: wanted.to_string() })?;
+    let (name, function) = found.ok_or_else(|| Error::NoFunction { name: wanted.to_string(), known: names() })?;
     if program.functions.len() > 1 && options.function.is_none() {
         notes.push(format!("the model has the functions {}; `{name}` is read", names()));
     }

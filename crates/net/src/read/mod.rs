@@ -100,7 +100,15 @@ pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Readin
         Some(Format::MlModel) => read_mlmodel(bytes, files, options),
         Some(Format::Netplist) => read_netplist(bytes, files, options),
         Some(Format::Mil) => read_mil(bytes, files, options),
-        Some(Format::Onnx) => read_onnx(bytes, files, options),
+        Some(Format::Onnx) => {
+            // A graph is one function, without a name that callers use.
+            match &options.function {
+                Some(name) if name != "main" => {
+                    Err(Error::NoFunction { name: name.clone(), known: "main alone".into() })
+                }
+                _ => read_onnx(bytes, files, options),
+            }
+        }
         None => Err(Error::Syntax {
             place: "model".to_string(),
             reason: "neither a Core ML or ONNX model, nor MIL text, nor a property list".to_string(),

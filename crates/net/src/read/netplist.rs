@@ -149,9 +149,10 @@ fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Re
     };
     let (name, entry) = match &options.function {
         // A procedure goes before a network of the same name.
-        Some(wanted) => entries.iter().rev().find(|(name, _)| name == wanted).cloned().ok_or_else(|| {
-            Error::UnknownName { place: format!("procedures and networks ({})", told()), name: wanted.clone() }
-        })?,
+        Some(wanted) => {
+            let found = entries.iter().rev().find(|(name, _)| name == wanted).cloned();
+            found.ok_or_else(|| Error::NoFunction { name: wanted.clone(), known: told() })?
+        }
         None => {
             let first = entries.first().cloned().ok_or_else(|| root.missing("Networks"))?;
             // Where networks have no lists, procedures do.

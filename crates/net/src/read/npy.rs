@@ -1,5 +1,6 @@
 //! Arrays of NumPy: the `.npy` format, versions 1 to 3.
 
+use crate::DType;
 use half::f16;
 
 /// First bytes of a `.npy` file.
@@ -118,11 +119,29 @@ impl<'a> Npy<'a> {
 
 /// The bytes of a file with fp32 elements, as `numpy.save` writes it.
 pub fn write(shape: &[usize], elements: &[f32]) -> Vec<u8> {
+    write_as(shape, elements, DType::F32)
+}
+
+/// As [`write`], with elements of a type. Where one is no number of an integer type, all are fp32, and so are those of the
+/// types of floats.
+pub fn write_as(shape: &[usize], elements: &[f32], dtype: DType) -> Vec<u8> {
+    let (descr, least, most) = match dtype {
+        DType::I8 => ("|i1", -128.0, 127.0),
+        DType::U8 => ("|u1", 0.0, 255.0),
+        DType::I16 => ("<i2", -32768.0, 32767.0),
+        DType::U16 => ("<u2", 0.0, 65535.0),
+        // The largest fp32 number below 2^31.
+        DType::I32 => ("<i4", -2147483648.0, 2147483520.0),
+        DType::Bool => ("|b1", 0.0, 1.0),
+        DType::F16 | DType::F32 => ("<f4", f32::NEG_INFINITY, f32::INFINITY),
+    };
+    let whole = |x: &f32| x.fract() == 0.0 && (least..=most).contains(x);
+    let descr = if elements.iter().all(whole) { descr } else { "<f4" };
     let extents: Vec<String> = shape.iter().map(usize::to_string).collect();
     // A tuple of one needs its comma.
     let comma = if shape.len() == 1 { "," } else { "" };
     let extents = format!("({}{comma})", extents.join(", "));
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {extents}, }}");
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {extents}, }}");
     // A header of one line that ends where elements are aligned.
     let (version, head): (u8, usize) = if header.len() + 64 < u16::MAX as usize { (1, 10) } else { (2, 12) };
     let length = (head + header.len() + 1).next_multiple_of(64) - head;
@@ -133,7 +152,16 @@ pub fn write(shape: &[usize], elements: &[f32]) -> Vec<u8> {
     out.extend_from_slice(header.as_bytes());
     out.resize(head + length - 1, b' ');
     out.push(b'\n');
-    elements.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
+    for &x in elements {
+        match descr {
+            "<f4" => out.extend_from_slice(&x.to_le_bytes()),
+            "<i4" => out.extend_from_slice(&(x as i32).to_le_bytes()),
+            "<i2" => out.extend_from_slice(&(x as i16).to_le_bytes()),
+            "<u2" => out.extend_from_slice(&(x as u16).to_le_bytes()),
+            "|i1" => out.extend_from_slice(&(x as i8).to_le_bytes()),
+            _ => out.push(x as u8),
+        }
+    }
     out
 }
 

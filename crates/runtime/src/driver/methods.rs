@@ -9,7 +9,7 @@ use crate::firmware::header::{Form, Header};
 use crate::firmware::{Channel, Outcome, power};
 use crate::words::{put32, u32_at};
 use anemone_facts::driver::limits as rows;
-use anemone_facts::driver::selectors::{Client as Kind, METHODS};
+use anemone_facts::driver::selectors::{Client as Kind, METHODS, Method};
 use anemone_facts::driver::structures::hinted;
 
 /// Result of a method.
@@ -20,9 +20,6 @@ pub enum Answer {
     /// Lines of text.
     Lines(Vec<String>),
 }
-
-/// Methods of the hint client: the key that each needs is the stamp's.
-pub const HINT_METHODS: [&str; 2] = ["setClientHint", "shareCoalitionHint"];
 
 type Answered = Result<Answer, Code>;
 
@@ -55,7 +52,7 @@ impl Client {
             return self.give_hint(name, numbers);
         }
         let name = name.strip_prefix("ANE_").unwrap_or(name);
-        let (name, guarded, _) = METHODS.iter().find(|(n, ..)| *n == name).copied().ok_or(Code::UNSUPPORTED)?;
+        let &Method { name, guarded, .. } = METHODS.iter().find(|m| m.name == name).ok_or(Code::UNSUPPORTED)?;
         if self.kind != Kind::Direct {
             return Err(Code::UNSUPPORTED);
         }

@@ -64,7 +64,7 @@ fn random_structures() {
         };
         client.call(s.index, a);
         if step % 50 == 0 {
-            let name = METHODS[r.below(METHODS.len() as u64) as usize].0;
+            let name = METHODS[r.below(METHODS.len() as u64) as usize].name;
             let _ = d.method(name, &[r.next()]);
         }
     }

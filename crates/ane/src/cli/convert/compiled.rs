@@ -17,7 +17,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         let message = format!("a {} is not text: it needs --output", form.name());
         return Err(Diagnostic::new(Code::Usage, message).help(format!("give -o FILE.{}", form.extension())));
     };
-    let (program, mut container, held) = compiled(&flags.file)?;
+    let (program, mut container, held, contained) = compiled(&flags.file)?;
     container.dialect = flags.compat.unwrap_or(container.dialect);
     if form != Form::E5
         && let Some(state) = held.first()
@@ -31,27 +31,39 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
     if container.output_path.is_empty() {
         container.output_path = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
     }
-    if form == Form::Bin
-        && let Some(lost) = anemone::forms::lost_in_stream(&program)
-    {
-        voice.note(format!("a raw stream does not state its ports: {lost}"));
-    }
     let states = if flags.state.is_empty() { held } else { flags.state };
     let around =
         Surroundings { container, states, anec_data: flags.anec_data, base: flags.base, ..Surroundings::default() };
-    let bytes = encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()))?;
-    files::write(&output, &bytes)?;
+    let encoded = |form| encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()));
+    let bytes = encoded(form)?;
+    // A descriptor names its container: one that is made of another form has it beside itself.
+    let beside = (form == Form::E5 && !contained).then(|| output.with_extension(Form::Hwx.extension()));
+    match &beside {
+        Some(path) => {
+            let container = encoded(Form::Hwx)?;
+            if std::fs::read(path).is_ok_and(|there| there != container) {
+                let message = format!("{} is there already, and the descriptor's container goes there", path.display());
+                return Err(Diagnostic::new(Code::Unwritable, message).help("choose another name"));
+            }
+            files::write_all(&[(&output, &bytes), (path, &container)])?;
+        }
+        None => files::write(&output, &bytes)?,
+    }
     if voice.json {
-        let file = json!({ "path": output.display().to_string(), "bytes": bytes.len() });
-        print(&format!("{}\n", json!({ "schema": "anemone.convert/1", "form": form.name(), "files": [file] })))?;
+        let mut written = vec![json!({ "path": output.display().to_string(), "bytes": bytes.len() })];
+        written.extend(beside.iter().map(|path| json!({ "path": path.display().to_string() })));
+        print(&format!("{}\n", json!({ "schema": "anemone.convert/1", "form": form.name(), "files": written })))?;
     } else {
         voice.note(format!("{}: {}, {} bytes", output.display(), form.name(), bytes.len()));
+        if let Some(path) = &beside {
+            voice.note(format!("{}: the container that it names", path.display()));
+        }
     }
     Ok(0)
 }
 
-/// The program of a compiled file, what its container says about its making, and its states.
-fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>)> {
+/// The program of a compiled file, what its container says about its making, its states, and whether it is a container.
+fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>, bool)> {
     let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
     match Model::load(file)? {
         Model::Net { .. } => Err(Diagnostic::new(Code::Usage, "the file is a model, not a compiled program")
@@ -59,14 +71,14 @@ fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>
             .help("compile it: ane compile MODEL -o FILE")),
         Model::Container(container) => {
             let program = container.program().map_err(|e| malformed(e.to_string()))?;
-            Ok((program, hwx::Options::of(&container), Vec::new()))
+            Ok((program, hwx::Options::of(&container), Vec::new(), true))
         }
-        Model::Program(program) => Ok((*program, hwx::Options::default(), Vec::new())),
+        Model::Program(program) => Ok((*program, hwx::Options::default(), Vec::new(), false)),
         Model::Package(package) => {
             let [entry] = package.programs.as_slice() else {
                 return Err(malformed(format!("{} programs, one is expected", package.programs.len())));
             };
-            Ok((entry.program().map_err(|e| malformed(e.to_string()))?, hwx::Options::default(), Vec::new()))
+            Ok((entry.program().map_err(|e| malformed(e.to_string()))?, hwx::Options::default(), Vec::new(), false))
         }
         Model::Descriptor(descriptor) => {
             let chain = Chain::beside(file, &descriptor)?;
@@ -79,7 +91,7 @@ fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>
                     .at(file.display())
                     .help("convert the containers that it was written with"));
             };
-            Ok((program.clone(), hwx::Options::default(), chain.states().to_vec()))
+            Ok((program.clone(), hwx::Options::default(), chain.states().to_vec(), true))
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::cli::{Voice, patch};
 use anemone::chain::Cut;
-use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, tensor};
+use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, files, tensor};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
-use anemone_net::Net;
+use anemone_net::{DType, Net};
 use anemone_program::Direction;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Puts an adapter's weights into the one program of a chain; returns the pieces of kernel data that they replace.
 pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
@@ -110,4 +110,20 @@ pub fn traced(
         Some((name, _)) => Err(Diagnostic::new(Code::Defect, format!("--trace: {name} differs from the driver's"))
             .help("the broker may compute with other arithmetic: `ane broker --numerics`")),
     }
+}
+
+/// Writes outputs: those of integers and truth values in the network's own element type, all others as fp32.
+pub fn write(targets: &[(String, PathBuf)], outputs: &[(String, Array)], net: Option<&Net>) -> Result<()> {
+    let dtype = |output: &str| {
+        let value = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == output));
+        value.map_or(DType::F32, |value| value.ty.dtype)
+    };
+    let mut encoded = Vec::new();
+    for (name, path) in targets {
+        if let Some((_, array)) = outputs.iter().find(|(n, _)| n == name) {
+            encoded.push((path.as_path(), tensor::npy_bytes_as(array, dtype(name))));
+        }
+    }
+    let files: Vec<(&Path, &[u8])> = encoded.iter().map(|(path, bytes)| (*path, bytes.as_slice())).collect();
+    files::write_all(&files)
 }
