@@ -360,6 +360,16 @@ pub fn lost_in_stream(program: &Program) -> Option<String> {
     if read.ports.len() != program.ports.len() {
         return Some(format!("{} ports would be read where the program has {}", read.ports.len(), program.ports.len()));
     }
+    // Without names, a port is known by its place.
+    for direction in [Direction::Input, Direction::Output] {
+        let own: Vec<u8> = program.ports_of(direction).map(|p| p.bar).collect();
+        if let Some(at) = read.ports_of(direction).zip(&own).position(|(p, bar)| p.bar != *bar) {
+            let place = program.ports.iter().filter(|p| p.direction == direction).nth(at);
+            let name = place.map_or("", |p| p.name.as_str());
+            let what = if direction == Direction::Input { "input" } else { "output" };
+            return Some(format!("{what} {at} is {name}, and another tensor would be read in its place"));
+        }
+    }
     program.ports.iter().find(|port| !same(port)).map(|port| {
         let found = read.ports.iter().find(|p| p.bar == port.bar).map_or(port.shape, |p| p.shape);
         let (s, f) = (port.shape, found);

@@ -298,6 +298,15 @@ pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
 /// Extents and strides of a tensor in the order in which it lies: rows within planes, and all rows that fit into a plane, where
 /// tasks read a part. Strides of an axis of one are those of the axis within.
 fn as_in_memory(shape: &mut Nchw, strides: &mut Strides) {
+    if shape.n > 1 && shape.c == 1 && strides.batch_bytes < strides.plane_bytes {
+        let (to, stride) = match shape.h {
+            1 => (&mut shape.h, &mut strides.row_bytes),
+            _ => (&mut shape.c, &mut strides.plane_bytes),
+        };
+        (*to, *stride) = (shape.n, strides.batch_bytes);
+        shape.n = 1;
+        strides.batch_bytes = 0;
+    }
     if shape.c > 1 && shape.h > 1 && strides.plane_bytes < strides.row_bytes {
         std::mem::swap(&mut shape.c, &mut shape.h);
         std::mem::swap(&mut strides.plane_bytes, &mut strides.row_bytes);

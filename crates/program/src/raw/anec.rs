@@ -128,6 +128,12 @@ pub fn write_anec_at(program: &Program, data_offset: usize) -> Result<Vec<u8>, E
     }
     for p in &program.ports {
         let s = p.shape;
+        // The header has no stride of batches: they follow each other.
+        let dense = p.strides.plane_bytes.saturating_mul(s.c as u64);
+        if s.n > 1 && p.strides.batch_bytes != dense {
+            let found = p.strides.batch_bytes;
+            return Err(Error::Port { bar: p.bar, what: "batch stride", found, limit: dense });
+        }
         let entry = [s.n as u64, s.c as u64, s.h as u64, s.w as u64, p.strides.plane_bytes, p.strides.row_bytes];
         for (i, value) in entry.into_iter().enumerate() {
             put(anec::NCHW + 48 * p.bar as usize + 8 * i, &value.to_le_bytes());
