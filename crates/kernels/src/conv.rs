@@ -12,7 +12,7 @@ use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::gemm::microkernel::{self, PANEL};
 use crate::tensor::Extents;
-use crate::view::{BLOCK, OutputTile, Strides, TensorView, TensorViewMut, partition};
+use crate::view::{BLOCK, OutputTile, Strides, TensorView, TensorViewMut, partition, partition_columns};
 use crate::workers::Workers;
 
 pub mod depthwise;
@@ -126,7 +126,16 @@ pub fn convolve_pointwise(
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let shares = if transposed {
         let columns = ext.w.div_ceil(threads).next_multiple_of(16);
-        partition(data, ext.transposed(), strides, ext.h, columns)
+        // Each share widens all coefficients, or packs all of the source.
+        let cost = |outputs: usize, channels: usize| {
+            (microkernel::computed(outputs) + WIDENING) * channels + PACKING * outputs
+        };
+        let (by_outputs, by_channels) = (cost(columns.min(ext.w), ext.c), cost(ext.w, ext.c.div_ceil(threads)));
+        if ext.h > 1 || threads == 1 || by_outputs <= by_channels {
+            partition(data, ext.transposed(), strides, ext.h, columns)
+        } else {
+            partition_columns(data, ext.transposed(), strides, &panel_starts(members, ext.c, threads))
+        }
     } else {
         split_rows(&mut ext, &mut [(&mut from.strides, 1), (&mut strides, 1)], threads);
         let rows = ext.h.div_ceil(threads);
@@ -145,6 +154,26 @@ pub fn convolve_pointwise(
     workers.each(shares, shared, |share, scratch| {
         workers.arch.dispatch(pointwise::Job { members, from, windows: None, columns, transposed, share, scratch });
     });
+}
+
+/// First channels of as many equal shares of all members' channels as there are threads; each begins a panel of its member.
+fn panel_starts(members: &[BatchMember], channels: usize, threads: usize) -> Vec<usize> {
+    let mut starts = vec![0];
+    for share in 1..threads {
+        let wanted = channels * share / threads;
+        let mut before = 0;
+        for member in members {
+            let end = before + member.kernels.channels();
+            if (before..end).contains(&wanted) {
+                let start = (before + (wanted - before).next_multiple_of(PANEL)).min(end);
+                if starts.last().is_none_or(|last| *last < start) && start < channels {
+                    starts.push(start);
+                }
+            }
+            before = end;
+        }
+    }
+    starts
 }
 
 /// Convolution by the NCHWc16 kernel. The source may be in blocks of channels, its rows without gaps.

@@ -183,13 +183,50 @@ pub fn partition(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, ch
             shares.extend((0..ext.h).step_by(rows).map(|first_row| {
                 let rows = rows.min(ext.h - first_row);
                 let lines = Vec::with_capacity(if rows_outside { rows } else { channels });
-                OutputTile { group, first_channel, first_row, rows, channels, lines, rows_outside, stride: inside.1 }
+                let (columns, stride) = (0..ext.w, inside.1);
+                OutputTile { group, first_channel, first_row, rows, columns, channels, lines, rows_outside, stride }
             }));
         }
         for (i, line) in parts(part, lines.1, lines.0).enumerate() {
             for (j, piece) in parts(line, inside.2 * inside.1, inside.0.div_ceil(inside.2)).enumerate() {
                 let (c, r) = if rows_outside { (j, i / lines.2) } else { (i / lines.2, j) };
                 shares[before + c * down + r].lines.push(piece);
+            }
+        }
+    }
+    shares
+}
+
+/// Cuts a result of single rows into shares of columns: one from each of `starts`, the first of which is 0. It must be [`nested`].
+pub fn partition_columns<'a>(
+    to: &'a mut [f16],
+    ext: Extents,
+    strides: Strides,
+    starts: &[usize],
+) -> Vec<OutputTile<'a>> {
+    let mut shares = Vec::new();
+    if ext.array().contains(&0) || ext.h != 1 {
+        return shares;
+    }
+    for (group, part) in parts(to, strides[0], ext.g).enumerate() {
+        let before = shares.len();
+        let ends = starts.iter().skip(1).copied().chain([ext.w]);
+        shares.extend(starts.iter().zip(ends).map(|(&start, end)| OutputTile {
+            group,
+            first_channel: 0,
+            first_row: 0,
+            rows: 1,
+            columns: start..end,
+            channels: ext.c,
+            lines: Vec::with_capacity(ext.c),
+            rows_outside: false,
+            stride: ext.w,
+        }));
+        for mut row in parts(part, strides[1], ext.c) {
+            for share in &mut shares[before..] {
+                let (piece, rest) = std::mem::take(&mut row).split_at_mut(share.columns.len());
+                share.lines.push(piece);
+                row = rest;
             }
         }
     }

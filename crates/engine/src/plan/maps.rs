@@ -20,6 +20,7 @@ use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
+use half::f16;
 
 /// Chains of a single stage with more elements than this are left to the kernels of their task.
 const SINGLE_STAGE_ELEMENTS: usize = 1 << 11;
@@ -69,7 +70,28 @@ impl MapOperand {
 
     /// Offset one past the last element.
     pub(crate) fn end(&self, ext: Extents) -> usize {
-        (self.of(ext).end() / 2) as usize
+        let row = if self.axes.one_column { 1 } else { ext.w };
+        let counts = [ext.g, ext.c, ext.h].into_iter().zip(self.axes.strides);
+        self.base + row + counts.map(|(n, stride)| n.saturating_sub(1) * stride).sum::<usize>()
+    }
+
+    /// Copies its elements to `to`, row by row without gaps, and returns their strides there; `None` if `data`, its region, lacks some.
+    pub(crate) fn gather(&self, data: &[f16], ext: Extents, to: &mut Vec<f16>) -> Option<Strides> {
+        let data = data.get(self.base..self.end(ext))?;
+        let row = if self.axes.one_column { 1 } else { ext.w };
+        let once = |axis: usize, n: usize| if self.axes.strides[axis] == 0 { 1 } else { n };
+        let [groups, channels, rows] = [once(0, ext.g), once(1, ext.c), once(2, ext.h)];
+        let [group, channel, next] = self.axes.strides;
+        to.clear();
+        to.reserve(groups * channels * rows * row);
+        for g in 0..groups {
+            for c in 0..channels {
+                let plane = &data[g * group + c * channel..];
+                (0..rows).for_each(|h| to.extend_from_slice(&plane[h * next..][..row]));
+            }
+        }
+        let stride = |axis: usize, elements: usize| if self.axes.strides[axis] == 0 { 0 } else { elements };
+        Some([stride(0, channels * rows * row), stride(1, rows * row), stride(2, row)])
     }
 }
 

@@ -1,6 +1,6 @@
 //! Executes operations on memory whose accesses are known to be in order.
 
-use super::maps::{Map, MapOperand};
+use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::product::Product;
 use super::{Common, Step};
@@ -16,7 +16,7 @@ use anemone_kernels::exact::Weights;
 use anemone_kernels::map::{self, MOST_OPERANDS};
 use anemone_kernels::num::elementwise::admit_half;
 use anemone_kernels::view::{TensorView, TensorViewMut};
-use anemone_kernels::workers::chunks;
+use anemone_kernels::workers::{Aside, chunks};
 use half::f16;
 
 /// Plan state that operations are executed with.
@@ -43,20 +43,34 @@ impl Schedule<'_> {
     fn map(&self, of: &Map, memory: &mut Memory, l2: &mut Region) -> Option<()> {
         let workers = &self.common.workers;
         let mut ranges = [const { (Home::Tile, 0..0) }; MOST_OPERANDS];
-        for ((range, source), in_place) in ranges.iter_mut().zip(&of.sources).zip(of.in_place()) {
-            if !in_place {
-                *range = (source.home, source.base..source.end(of.ext));
+        let target = (of.to.home, of.to.base..of.to.end(of.ext));
+        let mut gathered = workers.aside();
+        let mut strides = [None; MOST_OPERANDS];
+        for (i, (source, _)) in of.sources.iter().zip(of.in_place()).enumerate().filter(|(_, (_, in_place))| !in_place)
+        {
+            let range = source.base..source.end(of.ext);
+            let overlaps = source.home == target.0 && range.start < target.1.end && target.1.start < range.end;
+            if overlaps {
+                // Its elements alone: those between them may be many more.
+                let region = match source.home {
+                    Home::Bar(bar) => memory.region(bar)?,
+                    Home::Tile => &*l2,
+                };
+                strides[i] = Some(source.gather(region.halfwords(), of.ext, &mut gathered[i])?);
+            } else {
+                ranges[i] = (source.home, range);
             }
         }
-        let mut aside = workers.aside();
-        let target = (of.to.home, of.to.base..of.to.end(of.ext));
-        let (data, to) = memory::views(memory, l2, ranges, target, &mut aside)?;
+        let mut unused = Aside::default();
+        let (data, to) = memory::views(memory, l2, ranges, target, &mut unused)?;
         let mut operands = [None; MOST_OPERANDS];
-        for ((operand, data), (source, in_place)) in
-            operands.iter_mut().zip(data).zip(of.sources.iter().zip(of.in_place()))
+        for (i, (source, _)) in of.sources.iter().zip(of.in_place()).enumerate().filter(|(_, (_, in_place))| !in_place)
         {
-            let MapOperand { axes, .. } = source;
-            *operand = (!in_place).then_some((TensorView { data, strides: axes.strides }, axes.one_column));
+            let view = match strides[i] {
+                Some(strides) => TensorView { data: &gathered[i], strides },
+                None => TensorView { data: data[i], strides: source.axes.strides },
+            };
+            operands[i] = Some((view, source.axes.one_column));
         }
         let chain = map::Map { stages: &of.stages, operands: &operands };
         map::map(workers, chain, to, of.ext, of.to.axes.strides);

@@ -10,7 +10,7 @@ use crate::host::Rows;
 use crate::num;
 use crate::params::AccumulatorSpec;
 use crate::tensor::Extents;
-use crate::view::{OutputTile, Part, TensorView, TensorViewMut, copy_short, partition};
+use crate::view::{OutputTile, Part, TensorView, TensorViewMut, copy_short, partition, partition_columns};
 use crate::window::Window;
 use crate::workers::{Scratch, Workers, scratch_slice};
 use pulp::{Simd, WithSimd};
@@ -20,6 +20,9 @@ pub type Sets = (Vec<Weights>, Option<Vec<f32>>);
 
 /// Channels whose sums are taken together: a whole number of the blocks of [`Weights`].
 const CHANNELS: usize = 8 * HEIGHT;
+/// Outputs of a panel, and of a vector: shares of outputs are whole panels.
+const WIDTH: usize = 32;
+const VECTOR: usize = 16;
 /// Numbers of packed columns, and bounds of their outputs.
 const PACKED: usize = 1 << 19;
 const OUTPUTS: [usize; 2] = [256, 1024];
@@ -100,7 +103,19 @@ pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewM
         _ if of.unicast && !transposed => {
             partition(data, ext, strides, of.staging.share_rows, of.staging.share_channels)
         }
-        true => partition(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
+        true => {
+            let columns = ext.w.div_ceil(threads).next_multiple_of(WIDTH);
+            // What the longest share computes, packs and raises.
+            let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
+            let channels = ext.c.div_ceil(threads).next_multiple_of(HEIGHT);
+            let by_channels = cost(ext.w.next_multiple_of(VECTOR), channels);
+            if of.unicast || ext.h > 1 || threads == 1 || cost(columns.min(ext.w), ext.c) <= by_channels {
+                partition(data, ext.transposed(), strides, ext.h, columns)
+            } else {
+                let starts: Vec<usize> = (0..ext.c).step_by(channels).collect();
+                partition_columns(data, ext.transposed(), strides, &starts)
+            }
+        }
         false => partition(data, ext, strides, rows, channels),
     };
     let columns = if transposed { ext.c } else { ext.w };
@@ -217,7 +232,10 @@ impl WithSimd for Job<'_, '_> {
         let taps = of.channels * of.window.elements();
         let mut columns_kept: Box<Option<Columns>> = scratch.arena.take();
         let packed = columns_kept.get_or_insert_with(|| Columns::empty(of.mac));
-        let (first, channels) = if transposed { (0, columns) } else { (share.first_channel, share.channels()) };
+        let (first, channels) = match transposed {
+            true => (share.columns.start, share.columns.len()),
+            false => (share.first_channel, share.channels()),
+        };
         let at_once = if of.unicast { 1 } else { CHANNELS };
         let slides = !transposed && !of.unicast && of.window.elements() > 1;
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
@@ -250,7 +268,7 @@ impl WithSimd for Job<'_, '_> {
                 product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
                 if transposed {
                     let halves = of.exactly.rounded(simd, sums, halves);
-                    part.store(halves, outputs, share, true, c, count);
+                    part.store(halves, outputs, share, true, first + c, count);
                 } else {
                     let (place, rows) = (part.place(share, c), part.gapless());
                     of.exactly.store(simd, share, place, count, sums, outputs, rows, halves);

@@ -58,8 +58,17 @@ impl WithSimd for Job<'_, '_> {
             let mut before = 0;
             for member in self.members {
                 let Some((kernel, finish)) = member.of(self.share) else { return };
-                self.part(simd, kernel, finish, before, &part);
-                before += kernel.packed.channels();
+                let all = before..before + kernel.packed.channels();
+                let channels = if self.transposed {
+                    let stored = &self.share.columns;
+                    all.start.max(stored.start) - before..all.end.min(stored.end).max(before) - before
+                } else {
+                    self.share.first_channel..self.share.first_channel + self.share.channels()
+                };
+                if !channels.is_empty() {
+                    self.part(simd, kernel, finish, before, channels, &part);
+                }
+                before = all.end;
             }
         }
     }
@@ -81,9 +90,17 @@ impl Job<'_, '_> {
         );
     }
 
-    /// One member's channels, from what is packed of the source. Others make so many channels `before`.
+    /// Some of a member's channels, the first of a panel on, from what is packed of the source. Others make so many channels `before`.
     #[inline(always)]
-    fn part<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Epilogue, before: usize, part: &Part) {
+    fn part<S: Simd>(
+        &mut self,
+        simd: S,
+        kernel: &Filter,
+        finish: &Epilogue,
+        before: usize,
+        channels: Range<usize>,
+        part: &Part,
+    ) {
         let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
@@ -94,10 +111,7 @@ impl Job<'_, '_> {
         let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
-        let (first, channels) = match self.transposed {
-            true => (0, kernel.packed.channels()),
-            false => (self.share.first_channel, self.share.channels()),
-        };
+        let (first, channels) = (channels.start, channels.len());
         let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
         // Short rows are not worth being rounded on their own.
         let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
@@ -142,7 +156,7 @@ impl Job<'_, '_> {
                 }
             }
             if self.transposed {
-                part.store(halves, stride, self.share, true, before + block.start, block.len());
+                part.store(halves, stride, self.share, true, before + first + block.start, block.len());
             }
         }
     }

@@ -37,6 +37,24 @@ fn blocks_are_turned_to_channels() {
 }
 
 #[test]
+fn shares_of_columns_cover_a_result() {
+    let ext = Extents { g: 2, c: 5, h: 1, w: 9 };
+    let strides = [100, 11, 0];
+    let mut data = vec![f16::ZERO; reach(ext, strides)];
+    for mut share in partition_columns(&mut data, ext, strides, &[0, 4, 5]) {
+        for c in 0..share.channels() {
+            let (g, columns) = (share.group, share.columns.clone());
+            for (w, to) in columns.clone().zip(share.row(c, 0, columns.len())) {
+                *to = f16::from_f32((1 + w + 9 * (c + 5 * g)) as f32);
+            }
+        }
+    }
+    let source = TensorView { data: &data, strides };
+    let all = (0..2).flat_map(|g| (0..5).flat_map(move |c| source.row(g, c, 0, 9)));
+    assert_eq!(all.map(|x| x.to_f32()).collect::<Vec<_>>(), (1..=90).map(|n| n as f32).collect::<Vec<_>>());
+}
+
+#[test]
 fn shares_cover_a_result_in_either_order() {
     let ext = Extents { g: 2, c: 5, h: 4, w: 3 };
     for strides in [[100, 16, 4], [100, 4, 24]] {

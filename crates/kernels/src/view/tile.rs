@@ -2,12 +2,14 @@
 
 use super::*;
 
-/// An output tile: some rows of some channels of a result, written by one thread.
+/// An output tile: some rows of some channels of a result, or some columns of a result of single rows, written by one thread.
 pub struct OutputTile<'a> {
     pub group: usize,
     pub first_channel: usize,
     pub first_row: usize,
     pub rows: usize,
+    /// Columns as stored.
+    pub columns: Range<usize>,
     pub(super) channels: usize,
     /// By channel, from its first row on; or by row, from its first channel on.
     pub(super) lines: Vec<&'a mut [f16]>,
@@ -220,7 +222,7 @@ impl Part {
         count: usize,
     ) {
         if transposed {
-            let from = Transposed { data, stride, columns: self.columns.len(), first };
+            let from = Transposed { data, stride, columns: self.columns.len(), first: first - share.columns.start };
             let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
             return from.store(share, row, self.rows.len(), column, count);
         }
