@@ -253,9 +253,10 @@ mod tests {
         let mut seen = vec![scatter(), gather()];
         run(&mut seen, |_| false);
         assert_eq!(seen.len(), 2);
-        // Memory that is written again as a whole holds what was written last; of a part that is not known.
+        // Memory that is written again holds what was written last; byte 64 of it is not written again.
         let again = MemRef::new(Home::Tile, 10_000, &[(10, 100)], 50);
-        for (read, left) in [(again.clone(), 2), (MemRef::new(Home::Tile, 10_000, &[], 60), 3)] {
+        let part = |bytes| MemRef::new(Home::Tile, 10_000, &[], bytes);
+        for (read, left) in [(again.clone(), 2), (part(60), 2), (part(70), 3)] {
             let writes = task(Vec::new(), vec![again.clone()], true);
             let mut reused = vec![scatter(), writes, task(vec![read], Vec::new(), true)];
             run(&mut reused, own);
