@@ -41,9 +41,11 @@ def networks():
     yield from others(Output, image, tokens)
     yield from vision(image)
     from further import further
+    from rarer import rarer
     from wider import wider
     yield from further()
     yield from wider()
+    yield from rarer()
 
 
 def vision(image):

@@ -188,6 +188,13 @@ impl Chain {
         &self.name
     }
 
+    /// Puts large kernel data where its memory can go back to the system once a plan has packed it.
+    pub(crate) fn set_aside(&mut self) {
+        for program in &mut self.programs {
+            program.kernel = files::set_aside(&program.kernel);
+        }
+    }
+
     /// The programs.
     pub fn programs(&self) -> &[Program] {
         &self.programs

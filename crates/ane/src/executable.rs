@@ -37,13 +37,15 @@ impl Model {
         engine_only: bool,
     ) -> Result<Executable> {
         if let Model::Net { net, .. } = self {
-            let (chain, reasons) = match engine_only {
+            let (mut chain, reasons) = match engine_only {
                 true => (Chain::of_network(&net, program_of(&net, chip, options, &mut ())?), Vec::new()),
                 false => Chain::whole(&net, chip, options)?,
             };
+            chain.set_aside();
             return Ok(Executable { chain, net: Some(net), reasons });
         }
-        let (chain, net) = self.chain(path, chip, options)?;
+        let (mut chain, net) = self.chain(path, chip, options)?;
+        chain.set_aside();
         Ok(Executable { chain, net, reasons: Vec::new() })
     }
 }

@@ -1,6 +1,7 @@
 //! A program on the software engine: inputs bound, run, outputs taken.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::files;
 use crate::tensor::{Array, Elements, View, agreement, compare, views};
 use anemone_engine::{Memory, Options, Plan, Profile, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
@@ -81,7 +82,9 @@ impl Execution {
     /// Checks and plans.
     pub fn new(program: &Program, options: Options) -> Result<Self> {
         check(program)?;
-        let plan = Plan::new(program, options)?;
+        let mut pages = files::Pending::default();
+        let plan = Plan::observed(program, options, &mut |bytes| pages.add(bytes))?;
+        pages.release();
         let memory = plan.memory();
         Ok(Execution { ports: program.ports.clone(), plan, memory })
     }

@@ -106,6 +106,45 @@ pub fn release() {
     open.retain(|file| file.upgrade().inspect(|file| file.release()).is_some());
 }
 
+/// Bytes read of mapped files since the last [`release`], which comes again after so many.
+#[derive(Default)]
+pub struct Pending(usize);
+
+impl Pending {
+    /// Bytes between two releases.
+    const BYTES: usize = 32 << 20;
+
+    /// Counts bytes that were read and are not needed soon.
+    pub fn add(&mut self, bytes: usize) {
+        self.0 += bytes;
+        if self.0 >= Pending::BYTES {
+            self.release();
+        }
+    }
+
+    /// Releases what was counted, if anything was.
+    pub fn release(&mut self) {
+        if std::mem::take(&mut self.0) > 0 {
+            release();
+        }
+    }
+}
+
+/// Least bytes that are set aside.
+const ASIDE_BYTES: usize = 16 << 20;
+
+/// The same bytes in a file of their own, mapped and removed with its last holder, so that [`release`] gives their memory back. Few bytes,
+/// and those for which no file can be written, stay where they are.
+pub fn set_aside(bytes: &Bytes) -> Bytes {
+    if bytes.len() < ASIDE_BYTES {
+        return bytes.clone();
+    }
+    let Ok(file) = crate::os::unnamed(bytes) else { return bytes.clone() };
+    let file = Arc::new(file);
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&file));
+    Bytes::from_owner(Opened(file))
+}
+
 /// The bytes of an open file.
 struct Opened(Arc<FileBytes>);
 
@@ -120,16 +159,13 @@ pub struct Releasing<'a> {
     /// Log that receives the same events.
     pub log: &'a mut dyn Log,
     /// Bytes of weights that were packed since the last release.
-    pending_bytes: u64,
+    pending: Pending,
 }
 
 impl<'a> Releasing<'a> {
-    /// Bytes of packed weights between two releases.
-    const BYTES: u64 = 32 << 20;
-
     /// A log in front of another.
     pub fn new(log: &'a mut dyn Log) -> Releasing<'a> {
-        Releasing { log, pending_bytes: 0 }
+        Releasing { log, pending: Pending::default() }
     }
 }
 
@@ -148,11 +184,7 @@ impl Log for Releasing<'_> {
 
     fn progress(&mut self, progress: Progress) {
         self.log.progress(progress);
-        self.pending_bytes += progress.bytes;
-        if self.pending_bytes >= Self::BYTES {
-            self.pending_bytes = 0;
-            release();
-        }
+        self.pending.add(progress.bytes as usize);
     }
 }
 

@@ -2,13 +2,14 @@
 
 mod common;
 
+use anemone::{Array, Model, Session};
 use anemone_compile::compile;
 use anemone_engine::Plan;
 use anemone_facts::chips;
 use anemone_program::{Direction, Program, hwx};
 use common::nets::{convolutions, convolutions_net};
 use peak_alloc::PeakAlloc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[global_allocator]
 static ALLOCATIONS: PeakAlloc = PeakAlloc;
@@ -90,4 +91,25 @@ fn compiling_and_writing_take_little_more_than_the_weights_once() {
     assert!(share <= 1.3, "{share:.2} times the weights");
     let whole: Vec<u8> = pieces.concat();
     assert!(whole == hwx::from_program(&program, &hwx::Options::default()).expect("a container").write());
+}
+
+/// A session's plan holds packed coefficients; the kernel data that they come from lies in a file that is mapped.
+#[test]
+fn a_session_holds_the_weights_once() {
+    let _alone = alone();
+    let net = convolutions_net("chain", [512, 8], &[[512, 3, 1]; 4], &[], weight);
+    let path = std::path::Path::new("chain");
+    let input = net.value(net.inputs[0]).clone();
+    let model = Model::Net { net: Box::new(net), notes: Vec::new() };
+    let before = ALLOCATIONS.current_usage();
+    let executable = model.executable(path, &chips::CHIPS[0], &Default::default(), true).expect("compiles");
+    let needed = needed(&executable.chain.programs()[0]);
+    let session = Session::new(Arc::new(executable), Default::default(), None);
+    let data = vec![0.25; input.ty.elements()];
+    let first = session.run(&[(input.name.clone(), Array { shape: input.ty.shape.clone(), data: data.clone() })]);
+    let second = session.run(&[(input.name, Array { shape: input.ty.shape, data })]);
+    let held = ALLOCATIONS.current_usage() - before;
+    assert_eq!(first.expect("runs")[0].1.data, second.expect("runs again")[0].1.data);
+    println!("{held} bytes held for {needed} of weights and activations: {:.2}", held as f64 / needed as f64);
+    assert!(held as f64 <= 1.3 * needed as f64, "{held} bytes for {needed}");
 }

@@ -83,6 +83,11 @@ impl Constants<'_> {
         }
     }
 
+    /// Bytes of packed coefficients so far.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
     /// Returns true if kernel data behind `bar` is known at planning: no task writes it, and the program has some.
     pub(crate) fn holds(&self, bar: u8) -> bool {
         self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()

@@ -142,6 +142,12 @@ const PASSES: &[Pass] = &[
 impl Plan {
     /// Decodes and checks every task. Faults that depend on the memory bound come with [`Plan::run`].
     pub fn new(program: &Program, options: Options) -> Result<Plan, Fault> {
+        Plan::observed(program, options, &mut |_| {})
+    }
+
+    /// As [`Plan::new`]. `packed` gets the bytes of coefficients that each task had packed from kernel data, which is not looked at again
+    /// for it: its pages may go back to the system meanwhile.
+    pub fn observed(program: &Program, options: Options, packed: &mut dyn FnMut(usize)) -> Result<Plan, Fault> {
         let layout = program.layout;
         if !executes(layout) {
             let kind = FaultKind::Generation { generation: layout.generation };
@@ -168,7 +174,9 @@ impl Plan {
             let fields = Fields::of(layout, &task);
             let machine = common.machine(&mut nothing, &mut nowhere, &mut chain, &task, &fields);
             let machine = Machine { constants: Some(constants.bytes), ..machine };
+            let before = constants.kept_bytes();
             let work = machine.prepare(&mut constants).map_err(fault)?;
+            packed(constants.kept_bytes() - before);
             steps.push(Step { task, fields, work });
         }
         let scratch = (program.scratch_bytes > 0).then_some((Program::SCRATCH_BAR, program.scratch_bytes as usize));

@@ -24,7 +24,7 @@ mod none;
 #[cfg(not(all(feature = "system", any(unix, windows))))]
 use none as system;
 
-pub use system::{ACCELERATOR, FileBytes, cache_folder, open, runtime_folder, write_all};
+pub use system::{ACCELERATOR, FileBytes, cache_folder, open, runtime_folder, unnamed, write_all};
 
 /// A folder that a variable of the environment names; relative names are not.
 #[cfg(feature = "system")]

@@ -33,6 +33,11 @@ impl AsRef<[u8]> for FileBytes {
     }
 }
 
+/// Refused: no file is written.
+pub fn unnamed(_: &[u8]) -> std::io::Result<FileBytes> {
+    Err(std::io::Error::other(NO_FILES))
+}
+
 /// The bytes of a file.
 pub fn open(path: &Path) -> std::io::Result<FileBytes> {
     std::fs::read(path).map(FileBytes)

@@ -1,6 +1,6 @@
 //! Files that appear whole or not at all.
 
-use super::system::mode;
+use super::system::{FileBytes, mode};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,27 @@ fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     mode(builder.prefix(".ane-")).tempfile_in(folder)
+}
+
+/// The bytes in a file without a name, in the user's folder of caches or else that of temporary files. An error where the system keeps the
+/// name of a file that is mapped.
+pub fn unnamed(bytes: &[u8]) -> std::io::Result<FileBytes> {
+    let own = super::cache_folder().map(|folder| folder.join("anemone"));
+    let own = own.ok().filter(|folder| std::fs::create_dir_all(folder).is_ok());
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix(".ane-").tempfile_in(own.unwrap_or_else(std::env::temp_dir))?;
+    file.write_all(bytes)?;
+    let (kept, name) = file.into_parts();
+    drop(kept);
+    let mapped = FileBytes::open(&name)?;
+    // Removed while the map stands; what cannot be is removed behind it.
+    match std::fs::remove_file(&name) {
+        Ok(()) => Ok(mapped),
+        Err(error) => {
+            drop(mapped);
+            Err(error)
+        }
+    }
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {

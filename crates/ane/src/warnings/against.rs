@@ -166,7 +166,12 @@ fn drops(net: &Net, name: &str) -> bool {
                 | anemone_net::Unary::Clip { .. }
                 | anemone_net::Unary::Threshold { .. }
         ),
-        Binary(f) => matches!(f, anemone_net::Binary::Max | anemone_net::Binary::Min),
+        // A constant NaN is refused by the compiler, and the host keeps it.
+        Binary(f) => {
+            let constant = op.inputs.iter().filter_map(|&id| net.value(id).data.as_ref());
+            matches!(f, anemone_net::Binary::Max | anemone_net::Binary::Min)
+                && !constant.clone().any(|t| t.data.dtype().is_float() && t.data.to_f32().iter().any(|x| x.is_nan()))
+        }
         Pool { kind, .. } => kind == PoolKind::Max,
         Reduce { kind, .. } => matches!(kind, ReduceKind::Max | ReduceKind::Min),
         Gather { .. } | GatherAlong { .. } | ScatterAlong { .. } | ScatterNd { .. } => true,
