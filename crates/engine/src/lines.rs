@@ -32,9 +32,8 @@ impl Machine<'_> {
         let alike = [(Cout, Cin), (Wout, Win), (Hout, Hin)].iter().all(|&(out, of)| self.get(out) == self.get(of));
         // A source that is kept may be where the second one is read.
         let pairs_turned = form == Form::Affine && self.get(Src2Transpose) == 1;
-        let in_order = [Src1Transpose, ResultTranspose].iter().all(|&f| self.get(f) == 0)
-            && (self.get(Src2Transpose) == 0 || pairs_turned)
-            && (form == Form::One || self.get(SrcType) != residency::DMA_KEEP);
+        let in_order =
+            self.transposes_columns_alone(reduces) && (form == Form::One || self.get(SrcType) != residency::DMA_KEEP);
         let windowed = class == class::PLANAR_ONE && !self.pooling_window().is_trivial();
         if !alike || !in_order || windowed || ext.array().contains(&0) {
             return Ok(false);
@@ -60,11 +59,14 @@ impl Machine<'_> {
             None => None,
         };
         let result = if reduces { Extents { h: 1, w: 1, ..ext } } else { ext };
+        let result_transposed = self.get(ResultTranspose) == 1;
+        let result = if result_transposed { result.transposed() } else { result };
         let Some(direct) = self.direct(stored, result)? else { return Ok(false) };
         let flags = [FIRST, SECOND].map(|of| [of[0], of[1], of[2]].map(|f| self.get(f) == 1));
         let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
         let pre = self.half(PePreScale);
         let pre = (pre != 1.0 || abs).then(|| (N::admit(pre), abs));
+        let transposed = [Src1Transpose, Src2Transpose].map(|f| self.get(f) == 1);
         let (rules, workers) = (self.model.rounding(), self.workers);
         let Direct { from, to, .. } = &direct;
         let parts = [from.part(), b.as_ref().unwrap_or(from).part()];
@@ -72,15 +74,21 @@ impl Machine<'_> {
         let Some(([x, y], target)) = memory::views(self.memory, self.l2, parts, to.part(), &mut aside) else {
             return Ok(false);
         };
-        let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu, pairs_turned: bool| {
+        let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu, transposed: bool, pairs_turned: bool| {
             // Of turned pairs the channels are columns.
-            let source = TensorView { data, strides: span.repeated(h, c && !pairs_turned) };
+            let mut strides = span.repeated(h, c && !pairs_turned);
+            if transposed && !pairs_turned {
+                strides[1] = usize::from(!c);
+            }
+            let source = TensorView { data, strides };
             Operand { source, one_column: w, relu, pairs_turned, one_pair: c }
         };
         let (mut rows, mut strides) = (ext, to.strides);
         let second = b.as_ref().unwrap_or(from);
-        let mut operands =
-            [operand(x, from, flags[0], relus[0], false), operand(y, second, flags[1], relus[1], pairs_turned)];
+        let mut operands = [
+            operand(x, from, flags[0], relus[0], transposed[0], false),
+            operand(y, second, flags[1], relus[1], transposed[1], pairs_turned),
+        ];
         if reduces || !Elementwise::<2>::is_worth_joining(ext) {
             // As they are.
         } else if form != Form::Affine {
@@ -103,13 +111,24 @@ impl Machine<'_> {
         }
         let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns: rows.w };
         if let Some(fold) = &fold {
+            let channel = if result_transposed { 1 } else { to.strides[1] };
             for (i, result) in N::reduce(workers, &lines, fold, ext).into_iter().enumerate() {
-                target[i / ext.c * to.strides[0] + i % ext.c * to.strides[1]] = result;
+                target[i / ext.c * to.strides[0] + i % ext.c * channel] = result;
             }
         } else {
             N::elements(workers, &lines, target, rows, strides);
         }
         self.done(&direct, result);
         Ok(true)
+    }
+
+    /// Returns true if what the task transposes has one column: a source that is broadcast along columns, pairs of factors, or the result
+    /// of a reduction.
+    pub(crate) fn transposes_columns_alone(&self, reduces: bool) -> bool {
+        let set = |field| self.get(field) == 1;
+        let pairs = self.get(TaskClass) == class::PLANAR_AFFINE;
+        (!set(FIRST[3]) || set(FIRST[0]))
+            && (!set(SECOND[3]) || set(SECOND[0]) || pairs)
+            && (!set(ResultTranspose) || reduces)
     }
 }

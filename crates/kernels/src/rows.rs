@@ -53,7 +53,7 @@ impl Operand<'_> {
             // From the last on: what is spread lies where others stood.
             for row in (0..block.count).rev() {
                 let first = to[row];
-                to[row * block.columns..][..block.columns].fill(first);
+                spread(first, &mut to[row * block.columns..][..block.columns]);
             }
         }
     }
@@ -79,6 +79,25 @@ impl Operand<'_> {
             }
         }
         pairs
+    }
+}
+
+/// Fills a row that may be a few elements long, without a call.
+#[inline(always)]
+fn spread<N: Copy>(x: N, to: &mut [N]) {
+    match to.len() {
+        8.. => spread_by::<N, 8>(x, to),
+        4.. => spread_by::<N, 4>(x, to),
+        _ => to.iter_mut().for_each(|to| *to = x),
+    }
+}
+
+/// The last piece overlaps the one before.
+#[inline(always)]
+fn spread_by<N: Copy, const COUNT: usize>(x: N, to: &mut [N]) {
+    to.as_chunks_mut::<COUNT>().0.iter_mut().for_each(|to| *to = [x; COUNT]);
+    if let Some(last) = to.last_chunk_mut::<COUNT>() {
+        *last = [x; COUNT];
     }
 }
 

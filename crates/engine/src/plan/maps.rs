@@ -351,8 +351,7 @@ impl Machine<'_> {
         };
         let pairs_turned = inputs == 3 && self.get(Src2Transpose) == 1;
         let alike = [(Cout, Cin), (Wout, Win), (Hout, Hin)].iter().all(|&(out, of)| self.get(out) == self.get(of));
-        let in_order = [Src1Transpose, ResultTranspose].iter().all(|&f| self.get(f) == 0)
-            && (self.get(Src2Transpose) == 0 || pairs_turned);
+        let in_order = self.transposes_columns_alone(false);
         let abs = match self.get(PeCond) {
             condition::NONE => false,
             condition::ABS => true,
@@ -377,9 +376,9 @@ impl Machine<'_> {
             }
         };
         let flags = |of: [anemone_facts::Field; 4]| [of[0], of[1], of[2]].map(|f| self.get(f) == 1);
-        let mut sources = vec![self.first_source(flags(FIRST))?];
+        let mut sources = vec![self.exchanged(self.first_source(flags(FIRST))?, FIRST)];
         match inputs {
-            2 => sources.push(self.second_source(flags(SECOND))?),
+            2 => sources.push(self.exchanged(self.second_source(flags(SECOND))?, SECOND)),
             3 => sources.extend(self.pairs(flags(SECOND), pairs_turned)?),
             _ => {}
         }
@@ -407,6 +406,14 @@ impl Machine<'_> {
         let axes = OperandAxes { strides, one_column: true };
         let factor = if one_row { 0 } else { row };
         Some([0, factor].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
+    }
+
+    /// A source of one column whose channels are columns in memory, if the task transposes it.
+    fn exchanged(&self, mut of: MapOperand, [_, _, channels, transpose]: [anemone_facts::Field; 4]) -> MapOperand {
+        if self.get(transpose) == 1 {
+            of.axes.strides[1] = usize::from(self.get(channels) == 0);
+        }
+        of
     }
 
     pub(super) fn first_source(&self, flags: [bool; 3]) -> Option<MapOperand> {

@@ -1,7 +1,6 @@
 //! Kernel registry of the planar engine, one row each: the first row that accepts a task is selected when the task is planned.
 
 use crate::fault::FaultKind;
-use crate::lines::{FIRST, SECOND};
 use crate::machine::Machine;
 use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::*;
@@ -92,11 +91,8 @@ fn is_by_rows(machine: &Machine) -> Result<(), &'static str> {
     when(!windowed, "it has a window")?;
     when(keeps_extents(machine), "source and result have different extents")?;
     when(one || machine.get(SrcType) != residency::DMA_KEEP, "the first source is kept in tile memory")?;
-    let affine = machine.get(TaskClass) == class::PLANAR_AFFINE;
-    let transposed = [FIRST[3], ResultTranspose].iter().any(|&field| machine.get(field) == 1)
-        || machine.get(SECOND[3]) == 1 && !affine;
-    when(!transposed, "a source or the result is transposed")?;
     let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&machine.get(TaskClass));
+    when(machine.transposes_columns_alone(reduces), "a source or the result of several columns is transposed")?;
     when([condition::NONE, condition::ABS].contains(&machine.get(PeCond)), "it has a condition")?;
     let in_turn = !reduces || machine.fold().is_ok_and(|fold| fold.goes_on());
     when(in_turn, "its sum has adders of their own")?;
