@@ -165,7 +165,7 @@ fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::re
     let info = e5::Info { function: function.name.clone(), ..e5::Info::default() };
     let steps = first.steps(&images, &[]);
     let descriptor = e5::from_steps(&steps, first.inputs(), first.states(), &info).write();
-    Ok(Bundle { images, descriptor, function })
+    Ok(Bundle { images: images.into_iter().map(Into::into).collect(), descriptor, function })
 }
 
 /// A chain as a bundle.
@@ -180,5 +180,5 @@ pub fn bundle_of(chain: &Chain, net: Option<&Net>, chip: &Chip) -> std::result::
     let steps = chain.steps(&images, &hosts);
     let descriptor = e5::from_steps(&steps, chain.inputs(), chain.states(), &info).write();
     let function = Function { name: "main".into(), ports: ports(chain, net)?, further: Vec::new() };
-    Ok(Bundle { images, descriptor, function })
+    Ok(Bundle { images: images.into_iter().map(Into::into).collect(), descriptor, function })
 }

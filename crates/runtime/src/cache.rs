@@ -5,6 +5,9 @@
 //! over each image) and `seal` (SHA-256 over images, descriptor and function).
 
 use crate::error::{Error, Result};
+use crate::os::shared::FileBytes;
+pub use crate::words::hex;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -26,15 +29,6 @@ const MAX_IMAGES: usize = 1024;
 const HASH: &str = "model.anehash";
 const SEAL: &str = "seal";
 const EXPORT_MAGIC: &[u8; 8] = b"ANEBNDL1";
-
-/// Hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
-        let _ = write!(out, "{b:02x}");
-        out
-    })
-}
 
 /// A tensor of the function, as the network has it: dense, row after row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +59,7 @@ pub struct Function {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     /// Program images: one, or several in the order of their calls; none where all of it runs on the host.
-    pub images: Vec<Vec<u8>>,
+    pub images: Vec<Bytes>,
     /// Dispatch descriptor.
     pub descriptor: Vec<u8>,
     /// Function.
@@ -291,10 +285,10 @@ impl Cache {
     pub fn export(&self, key: &Key) -> Result<Vec<u8>> {
         let bundle = self.fetch(key).ok_or_else(|| Error::Unknown { what: "cache entry", name: key.0.clone() })?;
         let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
-        let none = Vec::new();
+        let none = Bytes::new();
         let (first, more) = bundle.images.split_first().unwrap_or((&none, &[]));
         let parts: [&[u8]; 4] = [key.0.as_bytes(), first, &bundle.descriptor, &json];
-        let parts = parts.into_iter().chain(more.iter().map(Vec::as_slice));
+        let parts = parts.into_iter().chain(more.iter().map(Bytes::as_ref));
         let mut out = EXPORT_MAGIC.to_vec();
         for part in parts {
             out.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -330,10 +324,11 @@ impl Cache {
         };
         let key = Key::parse(std::str::from_utf8(key).unwrap_or_default())?;
         let function = serde_json::from_slice(json).map_err(|_| corrupt("function"))?;
-        let mut images: Vec<Vec<u8>> = Some(image.to_vec()).filter(|i| !i.is_empty()).into_iter().collect();
+        let bytes = |image: &[u8]| Bytes::copy_from_slice(image);
+        let mut images: Vec<Bytes> = Some(bytes(image)).filter(|i| !i.is_empty()).into_iter().collect();
         while !rest.is_empty() {
             let (image, after) = take_part(rest).ok_or(corrupt("a part reaches past the end"))?;
-            images.push(image.to_vec());
+            images.push(bytes(image));
             rest = after;
         }
         Ok((key, Bundle { images, descriptor: descriptor.to_vec(), function }))
@@ -364,13 +359,13 @@ fn image_name(at: usize) -> String {
 }
 
 /// SHA-256 twice over each image.
-fn hashes_of(images: &[Vec<u8>]) -> Vec<u8> {
+fn hashes_of(images: &[Bytes]) -> Vec<u8> {
     images.iter().flat_map(|image| Sha256::digest(Sha256::digest(image))).collect()
 }
 
-fn seal_of(images: &[Vec<u8>], descriptor: &[u8], json: &[u8]) -> [u8; 32] {
+fn seal_of(images: &[Bytes], descriptor: &[u8], json: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for bytes in images.iter().map(Vec::as_slice).chain([descriptor, json]) {
+    for bytes in images.iter().map(Bytes::as_ref).chain([descriptor, json]) {
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     }
@@ -390,7 +385,16 @@ fn read_entry(folder: &Path, key: &Key) -> Result<Bundle> {
     if count > MAX_IMAGES {
         return Err(corrupt("it has too many images"));
     }
-    let images = (0..count).map(|at| read(&image_name(at))).collect::<Result<Vec<_>>>()?;
+    // Large images stay where they are: whoever reads the same entry shares their pages.
+    let image = |at: usize| {
+        let path = folder.join(image_name(at));
+        let bytes = path.metadata().map_err(|_| corrupt("a file is missing"))?.len();
+        if bytes > MAX_FILE_BYTES {
+            return Err(corrupt("a file is too large"));
+        }
+        FileBytes::open(&path).map(Bytes::from_owner).map_err(|_| corrupt("a file cannot be read"))
+    };
+    let images = (0..count).map(image).collect::<Result<Vec<_>>>()?;
     if read(SEAL)? != seal_of(&images, &descriptor, &json) {
         return Err(corrupt("the seal does not fit"));
     }

@@ -1,4 +1,4 @@
-//! Little-endian numbers at byte offsets of fixed-size structures.
+//! Little-endian numbers at byte offsets of fixed-size structures; bytes as digits.
 
 /// A number; 0 where the structure ends before it.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -25,4 +25,13 @@ pub(crate) fn put64(bytes: &mut [u8], at: usize, value: u64) {
     if let Some(slot) = bytes.get_mut(at..at + 8) {
         slot.copy_from_slice(&value.to_le_bytes());
     }
+}
+
+/// Hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
+        let _ = write!(out, "{b:02x}");
+        out
+    })
 }

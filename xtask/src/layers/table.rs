@@ -111,8 +111,9 @@ pub const CRATES: &[Crate] = &[
         name: "runtime",
         layers: &[
             &["clock", "error", "words"],
-            &["cache", "dart", "firmware"],
+            &["dart", "firmware"],
             &["os"],
+            &["cache"],
             &["driver"],
             &["e5rt"],
             &["broker"],

@@ -21,6 +21,7 @@ use crate::e5rt::device::InProcess;
 use crate::e5rt::{Compiler, Runtime};
 use crate::error::{Error, Result};
 use crate::os::socket::Listener;
+use bytes::Bytes;
 use policy::Policy;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -35,7 +36,7 @@ const MAX_KNOWN_BYTES: usize = 1 << 31;
 
 /// An image and the name of its function.
 struct KnownImage {
-    image: Vec<u8>,
+    image: Bytes,
     name: String,
 }
 

@@ -145,11 +145,10 @@ impl Session<'_> {
                     _ => (&self.broker.runtime, &self.broker.door),
                 };
                 let turn = door.enter(priority_of(*qos));
-                let library = runtime.compile(Path::new(path), options)?;
+                let (bundle, kept) = runtime.bundle(Path::new(path), options)?;
                 drop(turn);
-                let bundle = library.bundle();
-                self.broker.remember(bundle);
-                wire::answer(socket, &wire::compiled(bundle, library.was_kept()), &wire::tail(bundle), &[])
+                self.broker.remember(&bundle);
+                wire::answer(socket, &wire::compiled(&bundle, kept), &wire::tail(&bundle), &[])
             }
             Ask::Load { image, stats_mask, depth, power_saving, wired, qos } => {
                 let loaded = self.load(image, *stats_mask, *depth, *power_saving, *qos)?;

@@ -5,6 +5,7 @@ use crate::e5rt::CompileOptions;
 use crate::error::{Code, Error, Result};
 use crate::os::BorrowedDescriptor;
 use crate::os::socket::{self, Message, Stream};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Kinds of messages.
@@ -214,10 +215,9 @@ pub fn ask(socket: &Stream, ask: &Ask) -> Result<()> {
 /// Sends an answer, with bytes after the document.
 pub fn answer(socket: &Stream, answer: &Answer, tail: &[&[u8]], descriptors: &[BorrowedDescriptor<'_>]) -> Result<()> {
     let document = sent(answer);
-    let mut body = (document.len() as u64).to_le_bytes().to_vec();
-    body.extend_from_slice(&document);
-    tail.iter().for_each(|t| body.extend_from_slice(t));
-    socket::send(socket, kind::ANSWER, &body, descriptors)
+    let length = (document.len() as u64).to_le_bytes();
+    let parts: Vec<&[u8]> = [&length[..], &document].into_iter().chain(tail.iter().copied()).collect();
+    socket::send_parts(socket, kind::ANSWER, &parts, descriptors)
 }
 
 /// Sends a refusal.
@@ -259,7 +259,7 @@ pub fn compiled(bundle: &Bundle, kept: bool) -> Answer {
 
 /// Bytes that follow an [`Answer::Compiled`]: images, then the descriptor.
 pub fn tail(bundle: &Bundle) -> Vec<&[u8]> {
-    bundle.images.iter().chain([&bundle.descriptor]).map(Vec::as_slice).collect()
+    bundle.images.iter().map(|image| image.as_ref()).chain([bundle.descriptor.as_slice()]).collect()
 }
 
 /// The bundle of an answer.
@@ -277,7 +277,7 @@ pub fn read_bundle(answer: Answer, tail: &[u8]) -> Result<Bundle> {
     for bytes in image_bytes {
         // Their sum is the length of the tail.
         let Some((image, after)) = rest.split_at_checked(bytes as usize) else { return Err(broken) };
-        images.push(image.to_vec());
+        images.push(Bytes::copy_from_slice(image));
         rest = after;
     }
     Ok(Bundle { images, descriptor: rest.to_vec(), function })

@@ -15,7 +15,6 @@ pub(crate) struct Image {
     pub form: Form,
     /// By procedure number.
     pub procedures: Vec<Procedure>,
-    pub package: Arc<[u8]>,
     pub owner: Identity,
     pub intermediate: u64,
     /// Identity in the firmware, and the restart count it holds for.

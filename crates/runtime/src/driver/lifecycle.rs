@@ -26,6 +26,12 @@ pub(crate) const FIRST_INTERNAL: u32 = 0x8000_0000;
 /// Most bytes of a program image.
 const MAX_IMAGE_BYTES: u64 = 1 << 32;
 
+/// Programs in the form that the firmware takes.
+fn packaged<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<Vec<u8>, Code> {
+    let all: Vec<&Program> = programs.collect();
+    firmware::from_programs(&all).map(|package| package.write()).map_err(|_| Code::BAD_ARGUMENT)
+}
+
 impl Client {
     pub(crate) fn program_create(&self, input: &[u8]) -> Handled {
         let (at, length) = (u64_at(input, create::ARGUMENTS), u64_at(input, create::ARGUMENTS_BYTES));
@@ -42,9 +48,7 @@ impl Client {
         let file = self.task.fetch(image, bytes)?;
         let signed = self.driver.trust.check(&file)?;
         let (form, programs) = read_programs(signed).ok_or(Code::BAD_ARGUMENT)?;
-        let all: Vec<&Program> = programs.iter().collect();
-        let package = firmware::from_programs(&all).map_err(|_| Code::BAD_ARGUMENT)?;
-        let package: Arc<[u8]> = package.write().into();
+        let package = packaged(programs.iter())?;
         let arithmetic = self.driver.config.arithmetic;
         let resident = |program| Resident::new(Arc::new(program), Vec::new(), arithmetic).map(Arc::new);
         let residents = programs.into_iter().map(resident).collect::<Result<Vec<_>, Code>>()?;
@@ -81,7 +85,8 @@ impl Client {
         let (key, intermediate) = (self.driver.mint(&mut gate), self.driver.mint(&mut gate));
         let epoch = gate.firmware.epoch;
         let owner = self.task.identity.clone();
-        let made = Image { form, procedures, package, owner, intermediate, program: id, epoch, instances: 0 };
+        drop(package);
+        let made = Image { form, procedures, owner, intermediate, program: id, epoch, instances: 0 };
         gate.images.insert(key, made);
         gate.balancer.place(key);
         let created = self.instantiate(&mut gate, key, residents, process, mask)?;
@@ -409,7 +414,7 @@ impl Gate {
         if image.epoch == epoch {
             return Ok(image.program);
         }
-        let package = Arc::clone(&image.package);
+        let package = packaged(image.procedures.iter().map(|p| p.resident.program().as_ref()))?;
         let program = self.firmware.load(&package)?;
         if let Some(image) = self.images.get_mut(&key) {
             (image.program, image.epoch) = (program, epoch);

@@ -155,6 +155,12 @@ impl Runtime {
 
     /// The library of a model: from the cache by content, or compiled.
     pub fn compile(self: &Arc<Self>, model: &Path, options: &CompileOptions) -> Result<Library> {
+        let (bundle, kept) = self.bundle(model, options)?;
+        Library::new(Arc::clone(self), bundle, kept)
+    }
+
+    /// The bundle of a model, and whether it comes from the cache; its programs are not read.
+    pub fn bundle(&self, model: &Path, options: &CompileOptions) -> Result<(Bundle, bool)> {
         let key = self.key(model, options)?;
         let fetch = || self.cache.as_ref().and_then(|c| c.fetch(&key)).filter(|_| !options.force_recompilation);
         let begin = std::time::Instant::now();
@@ -185,7 +191,7 @@ impl Runtime {
         if let Some(trace) = &self.trace {
             trace.span(trace::Lane::Host, "COMPILE", begin);
         }
-        Library::new(Arc::clone(self), bundle, kept)
+        Ok((bundle, kept))
     }
 
     /// A library of a bundle.

@@ -152,6 +152,11 @@ pub mod socket {
         match *socket {}
     }
 
+    /// Sends a message of parts.
+    pub fn send_parts(socket: &Stream, _: u32, _: &[&[u8]], _: &[BorrowedDescriptor<'_>]) -> Result<()> {
+        match *socket {}
+    }
+
     /// Receives a message.
     pub fn receive(socket: &Stream, _: usize) -> Result<Option<Message>> {
         match *socket {}

@@ -184,7 +184,7 @@ pub fn bundle(net: &Net, program: &Program) -> Result<anemone_runtime::cache::Bu
     let inputs = net.inputs.iter().map(|&id| port(id, false));
     let ports = inputs.chain(net.outputs.iter().map(|&id| port(id, true))).collect::<Result<_, String>>()?;
     Ok(Bundle {
-        images: vec![image],
+        images: vec![image.into()],
         descriptor,
         function: Function { name: "main".into(), ports, ..Function::default() },
     })

@@ -37,6 +37,8 @@ pub struct Message {
 /// A connection.
 pub type Stream = UnixStream;
 
+/// Parts of a message that go to the kernel at once.
+const MAX_PARTS: usize = 64;
 /// Longest path of a socket: the kernel's field has 108 bytes, the last of them zero.
 pub const MAX_PATH_BYTES: usize = 107;
 
@@ -154,26 +156,31 @@ fn ended(what: &'static str) -> Error {
 
 /// Sends a message. Descriptors go with its first byte.
 pub fn send(socket: &Stream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-    if body.len() > MAX_MESSAGE_BYTES || descriptors.len() > MAX_DESCRIPTORS {
+    send_parts(socket, kind, &[body], descriptors)
+}
+
+/// As [`send`], of a body in parts, which are not copied.
+pub fn send_parts(socket: &Stream, kind: u32, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    if bytes > MAX_MESSAGE_BYTES || descriptors.len() > MAX_DESCRIPTORS {
         let limit = MAX_MESSAGE_BYTES as u64;
-        return Err(Error::Protocol { what: "message too large", found: body.len() as u64, limit });
+        return Err(Error::Protocol { what: "message too large", found: bytes as u64, limit });
     }
     let mut head = [0; HEAD_BYTES];
     head[..4].copy_from_slice(&kind.to_le_bytes());
-    head[4..].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&(bytes as u32).to_le_bytes());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
-    let total = HEAD_BYTES + body.len();
-    let mut sent = 0;
-    while sent < total {
-        let (a, b) = if sent < HEAD_BYTES { (&head[sent..], body) } else { (&[][..], &body[sent - HEAD_BYTES..]) };
-        let parts = [IoSlice::new(a), IoSlice::new(b)];
-        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+    let mut slices: Vec<IoSlice<'_>> = [&head[..]].iter().chain(parts).map(|part| IoSlice::new(part)).collect();
+    let (mut left, mut all) = (HEAD_BYTES + bytes, slices.as_mut_slice());
+    while left > 0 {
+        match sendmsg(socket, &all[..all.len().min(MAX_PARTS)], &mut ancillary, SendFlags::NOSIGNAL) {
             Ok(n) => {
-                sent += n;
+                left -= n;
+                IoSlice::advance_slices(&mut all, n);
                 ancillary.clear();
             }
             Err(Errno::INTR) => {}
@@ -335,7 +342,7 @@ pub fn digest_of(path: &str) -> Result<String> {
     }
     let mut hash = Sha256::new();
     std::io::copy(&mut file, &mut hash).map_err(fail("read"))?;
-    let digest = crate::cache::hex(&hash.finalize());
+    let digest = crate::words::hex(&hash.finalize());
     let mut all = digests();
     if all.len() >= MAX_DIGESTS {
         all.pop_first();
