@@ -173,9 +173,8 @@ class Draw:
             b = int(self.r.integers(0, n))
             e = int(self.r.integers(b + 1, n + 1))
             step = int(self.r.integers(1, 3))
-            if self.r.random() < 0.2:
+            if b > 0 and self.r.random() < 0.2:
                 b, e, step = e - 1, b - 1, -step
-                e = e if e >= 0 else -n - 1
             begin.append(b), end.append(e), stride.append(step)
         return lambda v: mb.slice_by_index(x=v[x], begin=begin, end=end, stride=stride, squeeze_mask=squeezed)
 

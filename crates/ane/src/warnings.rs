@@ -257,6 +257,9 @@ mod tests {
         assert_eq!(names(exp, Model::Fast, &[f32::NAN, 1.0], &[f32::NAN, 2.7]), [""; 0]);
         let read = names(exp, Model::Fixed, &[f32::NAN, 1.0], &[f32::INFINITY, 2.7]);
         assert_eq!(read, ["nan-as-infinity", "undefined"]);
+        // A constant NaN runs on the host, which keeps it.
+        let kept = "net \"n\" {\n  input %x: f16[2]\n  const %c: f16[2] = [nan, 1.0]\n  %y: f16[2] = max(%x, %c)\n  output %y\n}\n";
+        assert_eq!(names(kept, Model::Fast, &[1.0, 2.0], &[f32::NAN, 2.0]), [""; 0]);
         let whole = "net \"n\" {\n  input %x: i32[2]\n  %y: i32[2] = abs(%x)\n  output %y\n}\n";
         assert_eq!(names(whole, Model::Fast, &[1.0, -2047.0], &[1.0, 2047.0]), [""; 0]);
         assert_eq!(names(whole, Model::Fast, &[1.0, -2049.0], &[1.0, 2050.0]), ["inexact-integer"; 2]);

@@ -48,8 +48,8 @@ pub(super) fn against_reference(
             let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
             dropped = Some(warning("undefined", name, message.into()));
         }
-        if dropped.is_none() && spreads(net, name) && data.iter().any(|x| !x.is_finite()) {
-            let message = "infinite or NaN in fp32, where zeros stand for elements that a window does not have: \
+        if dropped.is_none() && spreads(net, name) && data.iter().any(|&x| !f16::from_f32(x).is_finite()) {
+            let message = "infinite or NaN in fp16, where zeros stand for elements that a window does not have: \
                            zero times infinity is NaN";
             dropped = Some(warning("undefined", name, message.into()));
         }

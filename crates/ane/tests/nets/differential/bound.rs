@@ -322,11 +322,14 @@ impl Step<'_> {
                 let x = self.operands[0].data.to_f32();
                 let out = self.out.data.to_f32();
                 let moved = self.moved(&own, &x)?;
-                let at = |((e, y), x): ((f32, f32), f32)| match row.outside_at(x) {
+                // A reciprocal has two signs where its operand may be zero.
+                let zero = |x: f32, e: f32| matches!(f, Inverse { .. }) && e > 0.0 && e >= x.abs();
+                let at = |(((e, y), x), own): (((f32, f32), f32), &f32)| match row.outside_at(x) {
                     Some(_) => f32::INFINITY,
+                    None if zero(x, *own) => f32::INFINITY,
                     None => e * (1.0 + row.relative) + row.relative * y.abs() + row.absolute,
                 };
-                moved.into_iter().zip(out).zip(x).map(at).collect()
+                moved.into_iter().zip(out).zip(x).zip(&own).map(at).collect()
             }
         })
     }

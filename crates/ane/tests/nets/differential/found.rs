@@ -281,6 +281,19 @@ static FOUND: &[Found] = &[
 ",
         &[&[NAN, 0.0], &[-INF]],
     ),
+    // So it is where the number is infinite in fp16 alone.
+    (
+        400_133_084,
+        "  input %x: f16[2, 2, 3]
+  input %b: f16[4, 2, 4]
+  const %g: f16[3] = [0.0, 0.0, 60000.0]
+  %n: f16[2, 2, 3] = layer_norm(%x, %g) axes=[2] epsilon=1e-5
+  %p: f16[4, 2, 4] = pad_edge(%n) pads=[[1, 1], [0, 0], [1, 0]] mode=replicate
+  %y: f16[4, 2, 4] = min(%p, %b)
+  output %y
+",
+        &[&[0.0, 0.0, 1.0, 1.0, 0.0, 0.5], &[0.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
