@@ -204,7 +204,9 @@ impl Machine<'_> {
             }
             _ => None,
         };
-        let last = last.filter(|((to, _), _)| self.has(&to.to));
+        // The third one may divide the same elements into other channels and groups.
+        let whole = |third: &Step| matches!(&third.work, Work::Neural(neural) if neural.input == other.output);
+        let last = last.filter(|((to, _), _)| third.is_some_and(whole) && self.has(&to.to));
         // What the fourth one adds to it.
         let sum = match (rest.get(1).filter(|_| count > 3), &last) {
             (Some(fourth), Some(((to, _), _))) => self.at(fourth).sum_with(&to.to)?,
