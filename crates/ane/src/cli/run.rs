@@ -3,8 +3,9 @@
 mod parts;
 mod plan;
 mod report;
+mod tables;
 
-use super::conventions::{CompatName, ConventionName};
+use super::conventions::{ActivationsName, CompatName, ConventionName};
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
@@ -105,6 +106,9 @@ pub struct Flags {
     /// Cut around scaled dot-product attention, as `ane compile --cut-attention`
     #[arg(long, conflicts_with_all = ["reference", "via", "by_layer"])]
     cut_attention: bool,
+    /// Functions beyond ReLU as tables or as steps, as `ane compile --activations`
+    #[arg(long, value_enum, default_value_t)]
+    activations: ActivationsName,
     /// Refuse a model that needs host segments: operations that the compiler has no way to the engine for
     #[arg(long)]
     engine_only: bool,
@@ -155,7 +159,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
-    let options = Options { compat, convention: flags.convention.convention(), ..Options::default() };
+    let activations = flags.activations.activations();
+    let options = Options { compat, convention: flags.convention.convention(), activations, ..Options::default() };
+    let compiler = options;
     let described = matches!(model, Model::Descriptor(_));
     let compiled = match &model {
         Model::Net { net, .. } if flags.cut_attention => {
@@ -167,12 +173,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     bar.finish_and_clear();
     let (mut chain, net) = compiled.map_err(in_file)?;
     let adapter = flags.adapter.as_deref().map(|path| adapt(&mut chain, path)).transpose()?.unwrap_or_default();
-    let several = chain.programs().len() != 1 || !chain.hosts().is_empty();
-    if several && (flags.trace.is_some() || flags.plan.profile.is_some()) {
-        let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
-        let message = format!("{programs} programs and {hosts} host segments: --trace and --profile take one program");
-        return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
-    }
+    parts::alone(&chain, flags.trace.is_some() || flags.plan.profile.is_some()).map_err(in_file)?;
     if described {
         hosts_told(&chain, voice);
     }
@@ -277,6 +278,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let labels = labels.as_deref().zip(flags.labels.as_deref());
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
     let (reports, missed) = report(&run.outputs, &expected, voice)?;
+    if missed {
+        tables::told(net.as_deref(), chip, &compiler, &inputs, &expected, options, voice);
+    }
     let failed = missed || strict;
     // The runtime counts no values, nor does a plan: a risk of zeros would be untrue.
     let traced = !flags.via.wanted() && options.trace;

@@ -415,3 +415,28 @@ fn a_random_operation_is_no_constant() {
     ane!("compile", model, "-o", scratch.out("x.hwx")).refused(1, "ANE1001", &["random numbers"]);
     scratch.nothing_written();
 }
+
+/// The table of hard swish is off by as much as small numbers are large.
+#[test]
+fn a_missed_expectation_names_the_tables() {
+    const CASE: Case = Case {
+        told: "",
+        inputs: &[("x", "fp16, [1, 4]", &[0.03, -0.02, 0.05, 0.04])],
+        body: &[
+            "tensor<fp16, [1, 4]> h = sigmoid_hard(x = x, alpha = fp16(0.16666666), beta = fp16(0.5))[name = string(\"h\")]",
+            "tensor<fp16, [1, 4]> y = mul(x = x, y = h)[name = string(\"y\")]",
+        ],
+        arguments: &["--reference"],
+        gives: &[],
+    };
+    let scratch = Scratch::new();
+    let mut all = arguments(&scratch, &CASE);
+    run(&all).fine();
+    let (expected, plain) = (scratch.path("y.npy"), all[1].clone());
+    all = vec!["run".into(), plain, "--input".into(), scratch.path("x.npy"), "--expect".into(), expected];
+    let missed = run(&all);
+    assert_eq!(missed.code, Some(1), "{missed:?}");
+    assert!(missed.err.contains("one table each") && missed.err.contains("(y)"), "{missed:?}");
+    assert!(missed.err.contains("--activations accurate meets the expectation"), "{missed:?}");
+    run(&[all, vec!["--activations".into(), "accurate".into()]].concat()).fine();
+}

@@ -285,3 +285,28 @@ impl Chain {
         }
     }
 }
+
+/// A convolution by groups reads the channels of a depthwise one as its own groups: no triple over one set of extents.
+#[test]
+fn groups_behind_a_depthwise_convolution_run_the_same() {
+    let kernel = |name: &str, shape: [usize; 4]| {
+        let count: usize = shape.iter().product();
+        let values: Vec<String> = (0..count).map(|i| format!("{}", ((i * 29 + 7) % 23) as f32 / 64.0 - 0.1)).collect();
+        format!("const %{name}: f16{shape:?} = [{}] ", values.join(", "))
+    };
+    let conv = |to: &str, from: &str, w: &str, c: usize, pad: usize, groups: usize| {
+        format!(
+            "%{to}: f16[1, {c}, 4, 4] = conv(%{from}, %{w}) strides=[1, 1] pads=[[{pad}, {pad}], [{pad}, {pad}]] dilations=[1, 1] groups={groups} "
+        )
+    };
+    let body = kernel("a", [192, 64, 1, 1])
+        + &kernel("b", [192, 1, 5, 5])
+        + &kernel("c", [192, 16, 1, 1])
+        + &conv("q", "x", "a", 192, 0, 1)
+        + &conv("d", "q", "b", 192, 2, 192)
+        + &conv("y", "d", "c", 192, 0, 12);
+    let net =
+        text::parse(&format!("net \"n\" {{ input %x: f16[1, 64, 4, 4] {body} output %y }}"), &[]).expect("a network");
+    let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    same_on_threads("groups", &program);
+}

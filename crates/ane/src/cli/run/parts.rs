@@ -23,6 +23,16 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(pieces)
 }
 
+/// Refuses what takes one program, where there are several or host segments.
+pub fn alone(chain: &Chain, asked: bool) -> Result<()> {
+    let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
+    if !asked || programs == 1 && hosts == 0 {
+        return Ok(());
+    }
+    let message = format!("{programs} programs and {hosts} host segments: --trace and --profile take one program");
+    Err(Diagnostic::new(Code::Usage, message).help("run its containers alone"))
+}
+
 /// Prints each host segment: its position, operations, inputs and outputs.
 pub fn hosts_told(chain: &Chain, voice: Voice) {
     for (before, part) in chain.hosts() {

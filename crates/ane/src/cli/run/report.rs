@@ -89,6 +89,38 @@ pub struct Expectations<'a> {
     pub tolerance: &'a dyn Fn(&str, &Array) -> Tolerance,
 }
 
+/// An output beside the expected one.
+struct Compared {
+    difference: Difference,
+    agreement: Agreement,
+    violated: Vec<String>,
+    within: bool,
+}
+
+fn compared(array: &Array, wanted: &Array, tolerance: &Tolerance) -> Compared {
+    let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
+    let agreement = tensor::agreement(&array.data, &wanted.data);
+    let mut violated: Vec<String> =
+        tolerance.bounds.iter().filter_map(|bound| bound.violated(&difference, &agreement)).collect();
+    if !tolerance.bounds.is_empty() && difference.max_abs.is_infinite() {
+        violated.push("elements that are no numbers differ".into());
+    }
+    let within = match tolerance.bounds.is_empty() {
+        true => difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most),
+        false => violated.is_empty(),
+    };
+    Compared { difference, agreement, violated, within }
+}
+
+/// Returns true if no output differs from the expected one by more than its tolerance.
+pub fn all_within(outputs: &[(String, Array)], expected: &Expectations) -> bool {
+    let within = |(name, array): &(String, Array)| {
+        let wanted = expected.outputs.iter().find(|(n, _)| n == name);
+        wanted.is_none_or(|(_, wanted)| compared(array, wanted, &(expected.tolerance)(name, wanted)).within)
+    };
+    outputs.iter().all(within)
+}
+
 /// Reports each output as JSON, and returns true if one differs from the expected one. Lines are printed unless JSON is.
 pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice) -> Result<(Vec<Value>, bool)> {
     let (mut reports, mut failed) = (Vec::new(), false);
@@ -97,17 +129,7 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
         let mut line = format!("{name} {:?}", array.shape);
         if let Some((_, wanted)) = expected.outputs.iter().find(|(n, _)| n == name) {
             let tolerance = (expected.tolerance)(name, wanted);
-            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
-            let agreement = tensor::agreement(&array.data, &wanted.data);
-            let mut violated: Vec<String> =
-                tolerance.bounds.iter().filter_map(|bound| bound.violated(&difference, &agreement)).collect();
-            if !tolerance.bounds.is_empty() && difference.max_abs.is_infinite() {
-                violated.push("elements that are no numbers differ".into());
-            }
-            let within = match tolerance.bounds.is_empty() {
-                true => difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most),
-                false => violated.is_empty(),
-            };
+            let Compared { difference, agreement, violated, within } = compared(array, wanted, &tolerance);
             failed |= !within;
             line += &match tolerance.bounds.is_empty() {
                 true => verdict(&difference, &agreement, &tolerance, array, wanted),

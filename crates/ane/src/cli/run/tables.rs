@@ -1,0 +1,85 @@
+//! Tables as the cause of an error: which functions became one table each, and what a run without such tables gives.
+
+use super::super::Voice;
+use super::report::{Expectations, all_within};
+use anemone::{Array, Chain};
+use anemone_compile::{Activations, Log, Options, Stage};
+use anemone_facts::chips::Chip;
+use anemone_net::Net;
+
+/// Functions that are named.
+const NAMED: usize = 4;
+
+/// Collects the remarks of the pass that puts tables in the place of functions.
+#[derive(Default)]
+struct Tables(Vec<String>);
+
+impl Log for Tables {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        if stage.name.ends_with("functions-into-tables") {
+            self.0.extend(stage.reasons.into_iter().filter(|reason| reason.contains("become one table")));
+        }
+    }
+}
+
+/// Says of a network that misses an expectation which of its functions are tables, and whether it meets the expectation without them.
+pub fn told(
+    net: Option<&Net>,
+    chip: &'static Chip,
+    options: &Options,
+    inputs: &[(String, Array)],
+    expected: &Expectations,
+    execution: anemone_engine::Options,
+    voice: Voice,
+) {
+    let execution = anemone_engine::Options { trace: false, ..execution };
+    let cause = net.and_then(|net| explained(net, chip, options, inputs, expected, execution));
+    cause.into_iter().for_each(|cause| voice.note(cause));
+}
+
+fn explained(
+    net: &Net,
+    chip: &'static Chip,
+    options: &Options,
+    inputs: &[(String, Array)],
+    expected: &Expectations,
+    execution: anemone_engine::Options,
+) -> Option<String> {
+    if options.activations == Activations::Accurate {
+        return None;
+    }
+    let mut tables = Tables::default();
+    let whole = anemone_compile::compile(net, chip, options, &mut tables).is_ok();
+    if whole && tables.0.is_empty() {
+        return None;
+    }
+    let precise = Options { activations: Activations::Accurate, ..*options };
+    let (chain, _) = Chain::whole(net, chip, &precise).ok()?;
+    let run = chain.execution(execution).ok()?.run(inputs).ok()?;
+    let mut outputs = run.outputs;
+    anemone::execute::own_extents(net, &mut outputs);
+    let within = all_within(&outputs, expected);
+    if tables.0.is_empty() && !within {
+        return None;
+    }
+    let names: Vec<&str> = tables.0.iter().filter_map(|reason| reason.split(':').next()).collect();
+    let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let errors = tables.0.iter().filter_map(|reason| reason.rsplit(' ').next()?.parse::<f64>().ok());
+    let cause = match names.len() {
+        0 => "functions are tables".to_string(),
+        n => {
+            let more = if n > NAMED { ", ..." } else { "" };
+            let largest = errors.fold(0.0, f64::max);
+            format!("{n} functions are one table each, off by {largest:.1e} at most ({first}{more})")
+        }
+    };
+    let with = match within {
+        true => format!("meets the expectation, in {} tasks", run.tasks),
+        false => "misses the expectation too".to_string(),
+    };
+    Some(format!("{cause}; --activations accurate {with}"))
+}
