@@ -112,6 +112,11 @@ pub const PER_THREAD: usize = 1 << 14;
 /// Calls `work` with every `size` elements and their number, on all threads if all that is read, which takes `nanos` on one thread,
 /// is worth sharing. Threads look for work where this is called from one of them (see [`on_all_threads`]).
 pub fn chunks<T: Send>(data: &mut [T], size: usize, nanos: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
+    chunks_by(data, size, nanos, &work);
+}
+
+/// Compiled once for a type of elements, whatever the work.
+fn chunks_by<T: Send>(data: &mut [T], size: usize, nanos: usize, work: &(dyn Fn(usize, &mut [T]) + Send + Sync)) {
     let size = size.max(1);
     let least = if rayon::current_thread_index().is_some() { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
     if nanos < least || data.len() <= size || !are_several() {

@@ -101,9 +101,12 @@ impl Workers {
     }
 
     /// Does the work of every item, on all threads where it is worth it.
-    pub fn each<T: Send>(&self, mut items: Vec<T>, shared: bool, work: impl Fn(&mut T, &mut Scratch) + Sync) {
-        // Code of its own, once: what the work is compiled to is large.
-        let work: &(dyn Fn(&mut T, &mut Scratch) + Sync) = &work;
+    pub fn each<T: Send>(&self, items: Vec<T>, shared: bool, work: impl Fn(&mut T, &mut Scratch) + Sync) {
+        self.each_by(items, shared, &work);
+    }
+
+    /// Compiled once for a type of items, whatever the work.
+    fn each_by<T: Send>(&self, mut items: Vec<T>, shared: bool, work: &(dyn Fn(&mut T, &mut Scratch) + Sync)) {
         let one = |item: &mut T| {
             let i = rayon::current_thread_index().unwrap_or(0) % self.scratch.len().max(1);
             match self.scratch.get(i).and_then(|s| s.lock().ok()) {

@@ -13,10 +13,12 @@ use crate::reduce::ElementwiseEpilogue;
 use crate::simd::{self, LaneMap};
 use crate::view::{OutputTile, TensorView};
 use crate::window::Window;
-use crate::workers::{Scratch, outline, scratch_slice, unroll};
-use half::f16;
+use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// Elements of the largest window that has code of its own.
+const ELEMENTS: usize = 5 * 5;
 
 /// What is made of a channel's windows.
 #[derive(Clone, Copy)]
@@ -62,40 +64,11 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let side = [self.window.k[0], self.window.s[0]];
-        match self.of {
-            WindowOp::Kernel(kernel, finish) => {
-                let of = Weighted { kernel, finish };
-                match side {
-                    [3, 1] => self.channels::<S, _, 3, 1>(simd, of),
-                    [3, _] => self.channels::<S, _, 3, 2>(simd, of),
-                    [_, 1] => self.channels::<S, _, 5, 1>(simd, of),
-                    _ => self.channels::<S, _, 5, 2>(simd, of),
-                }
-            }
-            WindowOp::Pool(true, ending) => self.pooled(simd, side, Most(ending)),
-            WindowOp::Pool(false, ending) => self.pooled(simd, side, Sum(ending)),
-        }
-    }
-}
-
-impl Job<'_, '_> {
-    #[inline(always)]
-    fn pooled<S: Simd>(self, simd: S, side: [usize; 2], of: impl Windows<2> + Windows<3>) {
-        match side {
-            [2, 1] => self.channels::<S, _, 2, 1>(simd, of),
-            [2, _] => self.channels::<S, _, 2, 2>(simd, of),
-            [_, 1] => self.channels::<S, _, 3, 1>(simd, of),
-            _ => self.channels::<S, _, 3, 2>(simd, of),
-        }
-    }
-
-    #[inline(always)]
-    fn channels<S: Simd, W: Windows<K>, const K: usize, const STRIDE: usize>(self, simd: S, of: W) {
-        let Job { window, from, columns, share, scratch, .. } = self;
-        let plane = Plane::of::<STRIDE>(window, [share.first_row, share.rows], columns, S::F32_LANES);
+        let Job { of, window, from, columns, share, scratch } = self;
+        let [side, stride] = [window.k[0], window.s[0]];
+        let plane = Plane::of(stride, window, [share.first_row, share.rows], columns, S::F32_LANES);
         let across = columns.next_multiple_of(S::F32_LANES);
-        let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
+        let [area, outputs] = [stride * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
         let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
@@ -103,24 +76,24 @@ impl Job<'_, '_> {
         let slack = plane.lead + plane.p + S::F32_LANES;
         let (staged, sums) = (scratch_slice(staged, at_once * area + slack), scratch_slice(sums, at_once * outputs));
         // What surrounds the source stays as it is.
-        staged.fill(W::OUTSIDE);
+        staged.fill(of.outside());
         let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
         for first in (0..channels).step_by(at_once) {
             let count = at_once.min(channels - first);
             let channel = share.first_channel + first;
             for (c, staged) in staged.chunks_exact_mut(area).take(count).enumerate() {
-                plane.stage::<S, STRIDE>(simd, from, share.group, channel + c, staged);
+                plane.stage(simd, stride, from, share.group, channel + c, staged);
             }
             for (c, sums) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
-                let staged = &staged[c * area..];
-                let weights = of.weights(channel + c);
                 let (width, phase) = (plane.width, plane.rows * plane.width);
-                let source = &staged[plane.lead..];
-                let (weights, rows, channel) = (&weights, share.rows, channel + c);
-                outline(simd, Bands::<W, K, STRIDE> { of, channel, rows, source, width, phase, weights, sums, across });
+                let (source, weights) = (&staged[c * area + plane.lead..], &of.weights(channel + c, side));
+                let bands = Bands { rows: share.rows, source, width, phase, weights, sums, across };
+                of.sum(simd, channel + c, [side, stride], bands);
             }
             let sums = &mut sums[..count * outputs];
-            of.settle(sums);
+            if let WindowOp::Pool(_, ending) = of {
+                ending.apply(sums);
+            }
             share.store(
                 [first, 0, 0],
                 count,
@@ -128,46 +101,83 @@ impl Job<'_, '_> {
                 outputs,
                 rows,
                 #[inline(always)]
-                |from, to, rows| of.store(simd, from, to, rows),
+                |from, to, rows| match of {
+                    WindowOp::Kernel(_, finish) => finish.rows(simd, from, to, rows),
+                    WindowOp::Pool(..) => simd::round_rows(simd, from, to, rows),
+                },
             );
         }
     }
 }
 
-/// How windows of sides `K` are summed up.
-trait Windows<const K: usize>: Copy {
-    /// What surrounds the source, and what a sum begins with.
-    const OUTSIDE: f32;
+impl WindowOp<'_> {
+    /// Value around the source: it changes no result.
+    fn outside(self) -> f32 {
+        match self {
+            WindowOp::Pool(true, _) => Largest::BEGIN,
+            WindowOp::Pool(false, _) | WindowOp::Kernel(..) => Sum::BEGIN,
+        }
+    }
 
-    /// Coefficients of a channel.
-    fn weights(self, channel: usize) -> [[f32; K]; K];
+    /// Coefficients of a channel's window, row by row.
+    fn weights(self, channel: usize, side: usize) -> [f32; ELEMENTS] {
+        let mut weights = [1.0; ELEMENTS];
+        if let WindowOp::Kernel(kernel, _) = self {
+            kernel.packed.widen_channel(channel, &mut weights[..side * side]);
+        }
+        weights
+    }
 
-    /// One more number.
-    fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s;
-
-    /// What comes between a channel's sums and their rounding, for vectors; and for all of them.
-    fn before<S: Simd>(self, simd: S, channel: usize) -> impl LaneMap<S>;
-    fn settle(self, sums: &mut [f32]);
-
-    /// Rounds.
-    fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows);
+    /// Reduces the windows of a channel, each kind, side and stride in code of its own.
+    #[inline(always)]
+    fn sum<S: Simd>(self, simd: S, channel: usize, side: [usize; 2], bands: Bands) {
+        match (self, side) {
+            (WindowOp::Kernel(kernel, finish), side) => {
+                let of = Weighted { bias: kernel.bias(channel), finish };
+                match side {
+                    [3, 1] => outline(simd, Windows::<_, 3, 1> { of, bands }),
+                    [3, _] => outline(simd, Windows::<_, 3, 2> { of, bands }),
+                    [_, 1] => outline(simd, Windows::<_, 5, 1> { of, bands }),
+                    _ => outline(simd, Windows::<_, 5, 2> { of, bands }),
+                }
+            }
+            (WindowOp::Pool(true, _), side) => pooled(simd, side, Largest, bands),
+            (WindowOp::Pool(false, _), side) => pooled(simd, side, Sum, bands),
+        }
+    }
 }
 
+#[inline(always)]
+fn pooled<S: Simd>(simd: S, side: [usize; 2], of: impl Reduction, bands: Bands) {
+    match side {
+        [2, 1] => outline(simd, Windows::<_, 2, 1> { of, bands }),
+        [2, _] => outline(simd, Windows::<_, 2, 2> { of, bands }),
+        [_, 1] => outline(simd, Windows::<_, 3, 1> { of, bands }),
+        _ => outline(simd, Windows::<_, 3, 2> { of, bands }),
+    }
+}
+
+/// How the elements of a window become one number.
+trait Reduction: Copy {
+    /// What a result begins with.
+    const BEGIN: f32;
+
+    /// One more element.
+    fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s;
+
+    /// Stages between results and their rounding, for vectors.
+    fn before<S: Simd>(self, simd: S) -> impl LaneMap<S>;
+}
+
+/// Weighted sum, and the epilogue of a convolution.
 #[derive(Clone, Copy)]
 struct Weighted<'a> {
-    kernel: &'a Filter,
+    bias: f32,
     finish: &'a Epilogue<'a>,
 }
 
-impl<const K: usize> Windows<K> for Weighted<'_> {
-    const OUTSIDE: f32 = 0.0;
-
-    #[inline(always)]
-    fn weights(self, channel: usize) -> [[f32; K]; K] {
-        let mut weights = [[0.0; K]; K];
-        self.kernel.packed.widen_channel(channel, weights.as_flattened_mut());
-        weights
-    }
+impl Reduction for Weighted<'_> {
+    const BEGIN: f32 = 0.0;
 
     #[inline(always)]
     fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s {
@@ -175,60 +185,42 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
     }
 
     #[inline(always)]
-    fn before<S: Simd>(self, simd: S, channel: usize) -> impl LaneMap<S> {
-        self.finish.before(simd, self.kernel.bias(channel))
-    }
-
-    #[inline(always)]
-    fn settle(self, _: &mut [f32]) {}
-
-    #[inline(always)]
-    fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
-        self.finish.rows(simd, from, to, rows);
+    fn before<S: Simd>(self, simd: S) -> impl LaneMap<S> {
+        self.finish.before(simd, self.bias)
     }
 }
 
+/// Maximum; NaN is skipped.
 #[derive(Clone, Copy)]
-struct Most<'a>(&'a ElementwiseEpilogue<f32>);
+struct Largest;
 
-#[derive(Clone, Copy)]
-struct Sum<'a>(&'a ElementwiseEpilogue<f32>);
+impl Reduction for Largest {
+    const BEGIN: f32 = f32::NEG_INFINITY;
 
-/// Pooling, by what a sum begins with and how it goes on.
-macro_rules! pooling {
-    ($name: ident, $outside: expr, |$simd: ident, $x: ident, $sum: ident| $add: expr) => {
-        impl<const K: usize> Windows<K> for $name<'_> {
-            const OUTSIDE: f32 = $outside;
+    #[inline(always)]
+    fn add<S: Simd>(simd: S, _: S::f32s, x: S::f32s, most: S::f32s) -> S::f32s {
+        simd.select_f32s(simd.greater_than_f32s(x, most), x, most)
+    }
 
-            #[inline(always)]
-            fn weights(self, _: usize) -> [[f32; K]; K] {
-                [[1.0; K]; K]
-            }
-
-            #[inline(always)]
-            fn add<S: Simd>($simd: S, _: S::f32s, $x: S::f32s, $sum: S::f32s) -> S::f32s {
-                $add
-            }
-
-            #[inline(always)]
-            fn before<S: Simd>(self, _: S, _: usize) -> impl LaneMap<S> {}
-
-            #[inline(always)]
-            fn settle(self, sums: &mut [f32]) {
-                self.0.apply(sums);
-            }
-
-            #[inline(always)]
-            fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
-                simd::round_rows(simd, from, to, rows);
-            }
-        }
-    };
+    #[inline(always)]
+    fn before<S: Simd>(self, _: S) -> impl LaneMap<S> {}
 }
 
-// NaN is skipped.
-pooling!(Most, f32::NEG_INFINITY, |simd, x, sum| simd.select_f32s(simd.greater_than_f32s(x, sum), x, sum));
-pooling!(Sum, 0.0, |simd, x, sum| simd.add_f32s(sum, x));
+/// Sum without weights.
+#[derive(Clone, Copy)]
+struct Sum;
+
+impl Reduction for Sum {
+    const BEGIN: f32 = 0.0;
+
+    #[inline(always)]
+    fn add<S: Simd>(simd: S, _: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.add_f32s(sum, x)
+    }
+
+    #[inline(always)]
+    fn before<S: Simd>(self, _: S) -> impl LaneMap<S> {}
+}
 
 /// How a channel is staged: planes of the columns that a stride takes apart.
 pub struct Plane {
@@ -245,23 +237,25 @@ pub struct Plane {
 }
 
 impl Plane {
-    pub fn of<const STRIDE: usize>(window: &Window, share_rows: [usize; 2], columns: usize, lanes: usize) -> Plane {
+    #[inline(always)]
+    pub fn of(stride: usize, window: &Window, share_rows: [usize; 2], columns: usize, lanes: usize) -> Plane {
         let Window { k, p, from, .. } = window;
         let (rows, inside, first) = window.met_rows(share_rows);
-        let across = ((columns - 1) * STRIDE + k[1]).saturating_sub(p[1]).min(from[1]);
+        let across = ((columns - 1) * stride + k[1]).saturating_sub(p[1]).min(from[1]);
         // The middle of a window that is padded evenly meets whole vectors.
-        let lead = if STRIDE == 1 { (lanes - p[1] % lanes) % lanes } else { 0 };
-        let (data, read) = (lead + (p[1] + across).div_ceil(STRIDE), lead + columns + (k[1] - 1) / STRIDE);
+        let lead = if stride == 1 { (lanes - p[1] % lanes) % lanes } else { 0 };
+        let (data, read) = (lead + (p[1] + across).div_ceil(stride), lead + columns + (k[1] - 1) / stride);
         // What lies behind the last column surrounds the source, and so does what lies before the first one of the next row.
-        let shared = if STRIDE == 1 { lead + p[1] } else { 0 };
+        let shared = if stride == 1 { lead + p[1] } else { 0 };
         let width = data.max(read.saturating_sub(shared)).next_multiple_of(lanes);
         Plane { rows, inside, first, across, width, lead, p: p[1] }
     }
 
     #[inline(always)]
-    pub fn stage<S: Simd, const STRIDE: usize>(
+    pub fn stage<S: Simd>(
         &self,
         simd: S,
+        stride: usize,
         from: TensorView,
         group: usize,
         channel: usize,
@@ -274,7 +268,7 @@ impl Plane {
         let met = from.from(group, channel, first);
         let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
         let begin = inside.start * width + lead;
-        if STRIDE == 1 {
+        if stride == 1 {
             return simd::widen_rows(simd, met, &mut to[begin + p..], read);
         }
         let (first, second) = to.split_at_mut(rows * width);
@@ -282,94 +276,94 @@ impl Plane {
     }
 }
 
-/// Sums of rows of outputs, and what comes between them and their rounding.
-struct Bands<'a, W, const K: usize, const STRIDE: usize> {
-    of: W,
-    channel: usize,
+/// Rows of a channel's outputs, and what they are reduced from.
+struct Bands<'a> {
     rows: usize,
     /// From the first staged row that is read.
     source: &'a [f32],
     /// Elements between staged rows, and between planes.
     width: usize,
     phase: usize,
-    weights: &'a [[f32; K]; K],
+    /// Coefficients of the window, row by row.
+    weights: &'a [f32; ELEMENTS],
     sums: &'a mut [f32],
     /// Elements between rows of sums, whole vectors.
     across: usize,
 }
 
-impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Bands<'_, W, K, STRIDE> {
+/// Windows of sides `K`, so far apart.
+struct Windows<'a, W, const K: usize, const STRIDE: usize> {
+    of: W,
+    bands: Bands<'a>,
+}
+
+impl<W: Reduction, const K: usize, const STRIDE: usize> WithSimd for Windows<'_, W, K, STRIDE> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let before = self.of.before(simd, self.channel);
+        let before = self.of.before(simd);
         // Without vectors, rows go one by one: the fallback needs no speed.
         if const { S::F32_LANES > 1 } {
-            while self.rows >= 4 {
+            while self.bands.rows >= 4 {
                 self.next::<S, 4>(simd, before);
             }
-            if self.rows >= 2 {
+            if self.bands.rows >= 2 {
                 self.next::<S, 2>(simd, before);
             }
         }
-        while self.rows >= 1 {
+        while self.bands.rows >= 1 {
             self.next::<S, 1>(simd, before);
         }
     }
 }
 
-impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE> {
+impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE> {
     /// The next `R` rows, all columns.
     #[inline(always)]
     fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>) {
         let mut at = 0;
         // Rows that are a stride apart share less of what is loaded, which leaves registers for more sums.
         if const { STRIDE > 1 && S::F32_LANES > 1 } {
-            while at + 2 * S::F32_LANES <= self.across {
+            while at + 2 * S::F32_LANES <= self.bands.across {
                 self.columns::<S, R, 2>(simd, before, at);
                 at += 2 * S::F32_LANES;
             }
         }
-        while at < self.across {
+        while at < self.bands.across {
             self.columns::<S, R, 1>(simd, before, at);
             at += S::F32_LANES;
         }
-        self.rows -= R;
-        self.source = &self.source[R * STRIDE * self.width..];
-        self.sums = &mut std::mem::take(&mut self.sums)[R * self.across..];
+        let bands = &mut self.bands;
+        bands.rows -= R;
+        bands.source = &bands.source[R * STRIDE * bands.width..];
+        bands.sums = &mut std::mem::take(&mut bands.sums)[R * bands.across..];
     }
 
     /// `R` rows of `N` vectors.
     #[inline(always)]
     fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl LaneMap<S>, at: usize) {
-        let Bands { source, width, phase, weights, across, .. } = *self;
-        let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
-        unroll!(for I in 0..(R - 1) * STRIDE + K => {
+        let Bands { source, width, phase, weights, across, .. } = self.bands;
+        let Some(weights) = weights.as_chunks::<K>().0.first_chunk::<K>() else { return };
+        let mut sums = [[simd.splat_f32s(W::BEGIN); N]; R];
+        for i in 0..(R - 1) * STRIDE + K {
             // A row of every plane, as far as it is read.
-            let lines = lines::<STRIDE>(source, phase, I * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
-            let mut kw = 0;
-            while kw < K {
+            let lines = lines::<STRIDE>(source, phase, i * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
+            for kw in 0..K {
                 let x = simd::load::<S, N>(&lines[kw % STRIDE][kw / STRIDE..]);
-                let mut row = 0;
-                while row < R {
+                for row in 0..R {
                     // Rows of outputs whose windows do not reach this line wrap around.
-                    if let Some(weights) = weights.get(I.wrapping_sub(row * STRIDE)) {
-                        let weight = simd.splat_f32s(weights[kw]);
-                        let mut n = 0;
-                        while n < N {
-                            sums[row][n] = W::add(simd, weight, x[n], sums[row][n]);
-                            n += 1;
-                        }
+                    let Some(weights) = weights.get(i.wrapping_sub(row * STRIDE)) else { continue };
+                    let weight = simd.splat_f32s(weights[kw]);
+                    for n in 0..N {
+                        sums[row][n] = W::add(simd, weight, x[n], sums[row][n]);
                     }
-                    row += 1;
                 }
-                kw += 1;
             }
-        });
+        }
         for row in 0..R {
             for n in 0..N {
-                let to = &mut self.sums[row * across + at + n * S::F32_LANES..][..S::F32_LANES];
+                let to = &mut self.bands.sums[row * across + at + n * S::F32_LANES..][..S::F32_LANES];
                 S::as_mut_simd_f32s(to).0[0] = before.of(simd, sums[row][n]);
             }
         }
@@ -393,6 +387,7 @@ mod tests {
     use crate::view::{dense, partition};
     use crate::window::some_windows;
     use crate::workers::{Workers, arches};
+    use half::f16;
 
     /// Maxima, and sums in the order of the taps, by every instruction set, in buffers that held NaN; kernels are tested with the
     /// other ways to compute a convolution.

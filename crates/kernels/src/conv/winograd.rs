@@ -180,7 +180,7 @@ impl WithSimd for Job<'_, '_> {
         for first in (0..down).step_by(at_once) {
             let count = at_once.min(down - first);
             let first_row = share.first_row / OUTPUT_TILE + first;
-            let plane = Plane::of::<OUTPUT_TILE>(&windows, [first_row, count], across, S::F32_LANES);
+            let plane = Plane::of(OUTPUT_TILE, &windows, [first_row, count], across, S::F32_LANES);
             transform_source(simd, from, share.group, &plane, [count, across], channels, staged, transformed, &source);
             for line in 0..lines {
                 let channel = line * HEIGHT;
@@ -244,7 +244,7 @@ fn transform_source<S: Simd>(
     for first in (0..channels).step_by(at_once) {
         let count = at_once.min(channels - first);
         for (c, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
-            plane.stage::<S, OUTPUT_TILE>(simd, from, group, first + c, staged);
+            plane.stage(simd, OUTPUT_TILE, from, group, first + c, staged);
         }
         for c in 0..count {
             let (staged, to) = (&staged[c * area..], &mut to[(first + c) * planes.stride..]);

@@ -263,12 +263,12 @@ impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for
                 let mut at = 0;
                 while at + ABREAST <= columns {
                     let sums = lane.outputs::<A, STRIDE, ABREAST>(simd, from, width, at);
-                    to.again().put(simd, finish, stages, sums, &places(first, at), [lane.at]);
+                    to.again().put(simd, finish, stages, &sums, &places(first, at), [lane.at]);
                     at += ABREAST;
                 }
                 while at < columns {
                     let sums = lane.outputs::<A, STRIDE, 1>(simd, from, width, at);
-                    to.again().put(simd, finish, stages, sums, &places(first, at), [lane.at]);
+                    to.again().put(simd, finish, stages, &sums, &places(first, at), [lane.at]);
                     at += 1;
                 }
             }

@@ -8,7 +8,7 @@ use crate::num;
 use crate::params::AccumulatorSpec;
 use crate::simd::{self, LaneMap, StoreFormat};
 use crate::view::BLOCK;
-use crate::workers::{LINE_BYTES, outline, unroll};
+use crate::workers::{LINE_BYTES, outline};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -103,33 +103,36 @@ impl StoreSink<'_> {
         }
     }
 
-    /// Puts vectors of sums where they belong: from places on, and from others on. Each has code of its own: what it is left as
-    /// would not stay in registers otherwise.
+    /// Puts vectors of sums where they belong: from places on, and from others on.
     #[inline(always)]
     pub(super) fn put<S: Simd, A: Accumulator, const T: usize, const G: usize>(
         self,
         simd: S,
         _: A,
         stages: impl LaneMap<S>,
-        sums: [[S::f32s; G]; T],
+        sums: &[[S::f32s; G]; T],
         places: &[u32; T],
         at: [usize; G],
     ) {
         match self {
             StoreSink::Halves(to) if const { simd::converts::<S>() } => {
-                unroll!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+                for t in 0..T {
+                    leave(simd, stages, &sums[t], places[t] as usize, at, to);
+                }
             }
             StoreSink::Wide(to) if const { simd::converts::<S>() && !A::EXACT } => {
-                unroll!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
-            }
-            StoreSink::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => unroll!(for I in 0..T => {
-                let mut g = 0;
-                while g < G {
-                    let to = &mut to[places[I] as usize + at[g]..][..S::F32_LANES];
-                    S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[I][g]);
-                    g += 1;
+                for t in 0..T {
+                    leave(simd, stages, &sums[t], places[t] as usize, at, to);
                 }
-            }),
+            }
+            StoreSink::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => {
+                for t in 0..T {
+                    for g in 0..G {
+                        let to = &mut to[places[t] as usize + at[g]..][..S::F32_LANES];
+                        S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[t][g]);
+                    }
+                }
+            }
             // Only hosts that convert vectors ask for converted results, and those never ask for sums of the model `fast`.
             _ => {}
         }
@@ -182,17 +185,15 @@ impl<S: Simd> Staged<S> for Elsewhere<'_> {
 fn leave<S: Simd, E: StoreFormat, const G: usize>(
     simd: S,
     stages: impl LaneMap<S>,
-    sums: [S::f32s; G],
+    sums: &[S::f32s; G],
     place: usize,
     at: [usize; G],
     to: &mut [E],
 ) {
-    let mut g = 0;
-    while g < G {
+    for g in 0..G {
         if let (Some(left), Some(to)) = (E::of(simd, stages, sums[g]), to[place + at[g]..].first_chunk_mut()) {
             *to = left;
         }
-        g += 1;
     }
 }
 
@@ -259,20 +260,22 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
     fn with_simd<S: Simd>(self, simd: S) {
         let Tile { source, taps, weights, finish, terms, soon, places, at, to } = self;
         let Some(places) = places.first_chunk() else { return };
-        let mut sums = [[simd.splat_f32s(0.0); G]; T];
         let mut biases = [simd.splat_f32s(0.0); G];
         for g in 0..G {
             biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
         }
         let operands = Operands::<T, IN_BLOCKS> { source, weights };
+        // Sums that are stored, in memory: those of the inner loop stay in registers.
+        let mut done;
         if const { A::EXACT } {
             let Some(mac) = finish.mac() else { return };
-            unroll!(for I in 0..T => { sums[I] = biases; });
+            done = [biases; T];
             // At once: runs end where their norms say.
             fetch(soon.bytes);
-            operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
+            operands.runs::<S, A, G>(simd, mac, taps, terms, &mut done);
         } else {
             let mut soon = soon;
+            let mut sums = [[simd.splat_f32s(0.0); G]; T];
             soon.fetch();
             // Apart from the others: where taps are few, a loop around their loop takes 2 % of the time.
             operands.add::<S, A, G>(simd, 0..taps.min(PIECE), &mut sums);
@@ -280,13 +283,14 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
                 soon.fetch();
                 operands.add::<S, A, G>(simd, from..taps.min(from + PIECE), &mut sums);
             }
+            done = [biases; T];
             for t in 0..T {
                 for g in 0..G {
-                    sums[t][g] = simd.add_f32s(sums[t][g], biases[g]);
+                    done[t][g] = simd.add_f32s(sums[t][g], biases[g]);
                 }
             }
         }
-        finish.with_after(simd, Ended::<S, A, T, G> { sums, finish, places, at, to });
+        finish.with_after(simd, Ended::<S, A, T, G> { sums: &done, finish, places, at, to });
     }
 }
 
@@ -297,9 +301,24 @@ struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
 }
 
 impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
-    /// Products of some taps; in blocks whole ones.
+    /// As [`Operands::add_by`]. Products and sums of the exact array are exact: without vectors, two steps take less time than one.
     #[inline(always)]
     fn add<S: Simd, A: Accumulator, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
+        if const { A::EXACT && S::F32_LANES == 1 } {
+            self.add_by::<S, false, G>(simd, taps, sums);
+        } else {
+            self.add_by::<S, true, G>(simd, taps, sums);
+        }
+    }
+
+    /// Products of some taps; in blocks whole ones. Multiplies and adds in one step, or in two.
+    #[inline(always)]
+    fn add_by<S: Simd, const FUSED: bool, const G: usize>(
+        &self,
+        simd: S,
+        taps: Range<usize>,
+        sums: &mut [[S::f32s; G]; T],
+    ) {
         let of = taps.start * BLOCK..taps.end * BLOCK;
         let [one, two] = self.weights;
         let (one, two) = (one[of.clone()].as_chunks::<BLOCK>().0, two[of.clone()].as_chunks::<BLOCK>().0);
@@ -312,18 +331,18 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
                     for t in 0..T {
                         operands[t] = x[t][tap];
                     }
-                    step::<S, A, T, G>(simd, &operands, [&one[tap], &two[tap]], sums);
+                    step::<S, FUSED, T, G>(simd, &operands, [&one[tap], &two[tap]], sums);
                 }
             }
         } else {
             for (x, (one, two)) in self.source[of].as_chunks::<BLOCK>().0.iter().zip(one.iter().zip(two)) {
                 let Some(x) = x.first_chunk() else { return };
-                step::<S, A, T, G>(simd, x, [one, two], sums);
+                step::<S, FUSED, T, G>(simd, x, [one, two], sums);
             }
         }
     }
 
-    /// As the exact array has it. `sums` come as a run begins, and leave as they are.
+    /// As the exact array has it. `sums` come as a run begins, and leave as they are; in memory, but for those of the inner loop.
     #[inline(always)]
     fn runs<S: Simd, A: Accumulator, const G: usize>(
         &self,
@@ -338,21 +357,27 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
         let mut from = 0;
         for (run, &end) in ends.iter().enumerate() {
             let end = end as usize;
-            self.add::<S, A, G>(simd, from..end, sums);
+            let mut own = [[simd.splat_f32s(0.0); G]; T];
+            for t in 0..T {
+                for g in 0..G {
+                    own[t][g] = sums[t][g];
+                }
+            }
+            self.add::<S, A, G>(simd, from..end, &mut own);
+            for t in 0..T {
+                for g in 0..G {
+                    sums[t][g] = own[t][g];
+                }
+            }
             from = end;
             if end == taps {
                 break;
             }
-            unroll!(for I in 0..T => {
-                let mut g = 0;
-                while g < G {
-                    let total = &mut totals[I * G + g];
-                    let more = bounds::of_run(simd, sums[I][g]);
-                    *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
-                    sums[I][g] = bounds::new_run(simd);
-                    g += 1;
-                }
-            });
+            for (sum, total) in sums.as_flattened_mut().iter_mut().zip(&mut *totals) {
+                let more = bounds::of_run(simd, *sum);
+                *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
+                *sum = bounds::new_run(simd);
+            }
         }
         for &tap in mixed {
             let tap = tap as usize;
@@ -363,33 +388,21 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
                 (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
             }
             let Some(x) = self.met(tap) else { return };
-            unroll!(for I in 0..T => {
-                let x = simd.splat_f32s(x[if IN_BLOCKS { I * BLOCK } else { I }]);
+            for t in 0..T {
+                let x = simd.splat_f32s(x[if IN_BLOCKS { t * BLOCK } else { t }]);
                 let magnitude = simd.abs_f32s(x);
-                let mut g = 0;
-                while g < G {
-                    let without = simd.mul_add_e_f32s(back[g], x, sums[I][g]);
+                for g in 0..G {
+                    let without = simd.mul_add_e_f32s(back[g], x, sums[t][g]);
                     let drops = simd.less_than_f32s(magnitude, keep[g]);
-                    sums[I][g] = simd.select_f32s(drops, without, sums[I][g]);
-                    g += 1;
+                    sums[t][g] = simd.select_f32s(drops, without, sums[t][g]);
                 }
-            });
-        }
-        unroll!(for I in 0..T => {
-            let mut g = 0;
-            while g < G {
-                sums[I][g] = bounds::of_run(simd, sums[I][g]);
-                g += 1;
             }
-        });
-        if ends.len() > 1 {
-            unroll!(for I in 0..T => {
-                let mut g = 0;
-                while g < G {
-                    sums[I][g] = simd.add_f32s(sums[I][g], totals[I * G + g]);
-                    g += 1;
-                }
-            });
+        }
+        for (sum, total) in sums.as_flattened_mut().iter_mut().zip(totals) {
+            *sum = bounds::of_run(simd, *sum);
+            if ends.len() > 1 {
+                *sum = simd.add_f32s(*sum, *total);
+            }
         }
     }
 
@@ -405,7 +418,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
 
 /// Sums of a tile, with biases.
 struct Ended<'a, S: Simd, A, const T: usize, const G: usize> {
-    sums: [[S::f32s; G]; T],
+    sums: &'a [[S::f32s; G]; T],
     finish: A,
     places: &'a [u32; T],
     at: [usize; VECTORS],
@@ -423,7 +436,7 @@ impl<S: Simd, A: Accumulator, const T: usize, const G: usize> Staged<S> for Ende
 
 /// One tap more.
 #[inline(always)]
-fn step<S: Simd, A: Accumulator, const T: usize, const G: usize>(
+fn step<S: Simd, const FUSED: bool, const T: usize, const G: usize>(
     simd: S,
     x: &[f32; T],
     weights: [&[f32; BLOCK]; VECTORS],
@@ -436,10 +449,9 @@ fn step<S: Simd, A: Accumulator, const T: usize, const G: usize>(
     for t in 0..T {
         let x = simd.splat_f32s(x[t]);
         for g in 0..G {
-            sums[t][g] = match A::EXACT {
-                // Rounds as the array does in one step or in two.
-                true => simd.mul_add_e_f32s(vectors[g], x, sums[t][g]),
-                false => simd.mul_add_f32s(vectors[g], x, sums[t][g]),
+            sums[t][g] = match FUSED {
+                true => simd.mul_add_f32s(vectors[g], x, sums[t][g]),
+                false => simd.mul_add_e_f32s(vectors[g], x, sums[t][g]),
             };
         }
     }

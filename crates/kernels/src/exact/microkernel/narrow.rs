@@ -129,8 +129,8 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
 ) {
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
         let mut acc = [[simd.splat_f32s(START); V]; R];
-        for (r, acc) in acc.iter_mut().enumerate() {
-            *acc = [simd.splat_f32s(ends.start(first + r)); V];
+        for r in 0..R {
+            acc[r] = [simd.splat_f32s(ends.start(first + r)); V];
         }
         for (w, x) in w.iter().zip(x) {
             let (w, x) = (some::<R>(w, first), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
@@ -154,9 +154,9 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
                 }
             }
         }
-        for (r, acc) in acc.into_iter().enumerate() {
-            for (v, acc) in acc.into_iter().enumerate() {
-                ends.vector(simd, first + r, vector + v, acc);
+        for r in 0..R {
+            for v in 0..V {
+                ends.vector(simd, first + r, vector + v, acc[r][v]);
             }
         }
     }
