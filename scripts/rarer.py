@@ -24,9 +24,7 @@ def from_timm():
     yield "convmixer", make("convmixer_768_32", depth=4, dim=64), (R(1, 3, 56, 56),)
     yield "sequencer2d", make("sequencer2d_s", layers=(1, 1, 1, 1), embed_dims=(32, 64, 64, 64), hidden_sizes=(8, 16, 16, 16)), (R(1, 3, 56, 56),)
     yield "volo", make("volo_d1_224", layers=(1, 1, 1, 1), img_size=224), (R(1, 3, 224, 224),)
-    yield "gcvit", make("gcvit_xxtiny", depths=(1, 1, 1, 1)), (R(1, 3, 224, 224),)
-    yield "hiera", make("hiera_tiny_224", stages=(1, 1, 1, 1), embed_dim=32), (R(1, 3, 224, 224),)
-    yield "nest", make("nest_tiny", depths=(1, 1, 2), embed_dims=(32, 64, 128)), (R(1, 3, 224, 224),)
+    yield "hiera_timm", make("hiera_tiny_224", stages=(1, 1, 1, 1), embed_dim=32), (R(1, 3, 224, 224),)
 
 
 def from_transformers():
@@ -74,15 +72,12 @@ def from_transformers():
     yield "diffllama", make("DiffLlamaForCausalLM", lambda: t.DiffLlamaConfig(**grouped), uncached), tokens(16)
     yield "olmoe", make("OlmoeForCausalLM", lambda: t.OlmoeConfig(**grouped, num_experts=4, num_experts_per_tok=2), uncached), tokens(16)
     yield "xglm", make("XGLMForCausalLM", lambda: t.XGLMConfig(vocab_size=99, d_model=64, num_layers=2, attention_heads=4, ffn_dim=128, max_position_embeddings=64), whole), tokens(16)
-    yield "recurrent_gemma", make("RecurrentGemmaForCausalLM", lambda: t.RecurrentGemmaConfig(vocab_size=99, hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128, lru_width=64, attention_window_size=16), whole), tokens(8)
     image = lambda size: (R(1, 3, size, size),)
     vit = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=64)
-    yield "segformer", make("SegformerForSemanticSegmentation", lambda: t.SegformerConfig(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 64, 96], decoder_hidden_size=32, num_labels=5)), image(64)
-    yield "glpn", make("GLPNForDepthEstimation", lambda: t.GLPNConfig(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 64, 96], decoder_hidden_size=16)), image(64)
+    yield "glpn", make("GLPNForDepthEstimation", lambda: t.GLPNConfig(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 64, 96], num_attention_heads=[1, 2, 4, 8], decoder_hidden_size=16)), image(64)
     yield "swin2sr", make("Swin2SRForImageSuperResolution", lambda: t.Swin2SRConfig(image_size=32, embed_dim=24, depths=[2, 2], num_heads=[2, 2], window_size=8, upscale=2)), image(32)
     yield "ijepa", make("IJepaModel", lambda: t.IJepaConfig(**vit)), image(64)
     yield "vitdet", make("VitDetModel", lambda: t.VitDetConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=64, pretrain_image_size=64, window_block_indices=[0], window_size=2)), image(64)
-    yield "imagegpt", make("ImageGPTModel", lambda: t.ImageGPTConfig(vocab_size=99, n_positions=16, n_embd=64, n_layer=2, n_head=4), whole), tokens(16)
     yield "rt_detr_encoder", lambda: Output(t.RTDetrResNetBackbone(t.RTDetrResNetConfig(hidden_sizes=[16, 32, 64, 96], depths=[1, 1, 1, 1], embedding_size=16, layer_type="basic")), lambda m, x: m(x, return_dict=False)[0][-1]), image(64)
     yield "patch_tsmixer", make("PatchTSMixerModel", lambda: t.PatchTSMixerConfig(context_length=32, patch_length=8, patch_stride=8, num_input_channels=3, d_model=16, num_layers=2)), (R(1, 32, 3),)
     yield "speech_to_text", lambda: Output(t.Speech2TextModel(t.Speech2TextConfig(vocab_size=99, d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128, input_feat_per_channel=20, max_source_positions=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (R(1, 32, 20),)
