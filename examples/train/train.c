@@ -32,6 +32,8 @@ static void fill(half *to, int count, uint32_t seed, float scale) {
 }
 
 static e5rt_execution_stream_operation *operation;
+static e5rt_buffer_object *buffers[7];
+static int bound;
 
 // A buffer on one port, or on an input and an output.
 static int bind(const char *input, const char *output, int elements, half **data) {
@@ -51,6 +53,7 @@ static int bind(const char *input, const char *output, int elements, half **data
     void *bytes = NULL;
     CHECK(e5rt_buffer_object_get_data_ptr(buffer, &bytes));
     *data = bytes;
+    buffers[bound++] = buffer;
     return 0;
 }
 
@@ -89,5 +92,12 @@ int main(int count, char **arguments) {
         CHECK(e5rt_execution_stream_reset(stream));
         if (step % 10 == 9 || step == 0) printf("step %3d  loss %.5f\n", step + 1, (double)*loss);
     }
+    CHECK(e5rt_execution_stream_release(&stream));
+    CHECK(e5rt_execution_stream_operation_release(&operation));
+    while (bound > 0) CHECK(e5rt_buffer_object_release(&buffers[--bound]));
+    CHECK(e5rt_precompiled_compute_op_create_options_release(&options));
+    CHECK(e5rt_program_function_release(&function));
+    CHECK(e5rt_program_library_release(&library));
+    CHECK(e5rt_e5_compiler_release(&compiler));
     return 0;
 }

@@ -195,7 +195,7 @@ pub fn files_as(
             }
             Form::Image | Form::Records => {
                 let several = several || programs.iter().any(|p| p.tasks().is_ok_and(|tasks| tasks.len() > 1));
-                let images = programs.iter().map(task_images).collect::<Result<Vec<_>>>()?;
+                let images = programs.iter().map(|p| task_images(p, &around(0))).collect::<Result<Vec<_>>>()?;
                 for (at, image) in images.iter().flatten().enumerate() {
                     let extension = form.extension();
                     let name = if several { format!("{stem}_{at}.{extension}") } else { format!("{stem}.{extension}") };
@@ -247,9 +247,15 @@ fn in_order(program: &Program, dialect: &Dialect) -> Result<Program> {
     }
 }
 
-/// Register images of a program's tasks.
-fn task_images(program: &Program) -> Result<Vec<image::Descriptor>> {
-    images::of_program(program).map_err(refused)
+/// Register images of a program's tasks; where the first page of a load is given, with the device addresses of that load.
+fn task_images(program: &Program, around: &Surroundings) -> Result<Vec<image::Descriptor>> {
+    let Some(base) = around.base else { return images::of_program(program).map_err(refused) };
+    let read = hwx::Container::read(&container(program, around)?).map_err(refused)?;
+    let loaded = hwx::Image::map(&read, base).map_err(refused)?;
+    let run = loaded.container.run_states().next().map(|(_, run)| run);
+    let address =
+        |register: u8| run.as_ref().map(|run| run.base(usize::from(register))).filter(|&address| address != 0);
+    images::of_program_at(program, &address).map_err(refused)
 }
 
 fn image_bytes(descriptor: &image::Descriptor, form: Form) -> Vec<u8> {
@@ -416,7 +422,7 @@ pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Ve
             let base = around.base.unwrap_or(anemone_facts::formats::hwx::VM_BASE);
             Ok(hwx::Image::map(&read, base).map_err(refused)?.sign())
         }
-        Form::Image | Form::Records => match task_images(program)?.as_slice() {
+        Form::Image | Form::Records => match task_images(program, around)?.as_slice() {
             [image] => Ok(image_bytes(image, form)),
             images => {
                 let message = format!("a register image holds one task; the program has {}", images.len());

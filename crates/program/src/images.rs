@@ -68,6 +68,24 @@ const ENGINES: [Engine; 3] = [
     },
 ];
 
+/// As [`of_program`], as one load has them: `address` gives the device address of a base register, which goes into the address slots.
+pub fn of_program_at(program: &Program, address: &dyn Fn(u8) -> Option<u64>) -> Result<Vec<Descriptor>, EmitError> {
+    let mut all = of_program(program)?;
+    let tasks = program.tasks()?;
+    for (at, (task, descriptor)) in tasks.iter().zip(&mut all).enumerate() {
+        for bar in descriptor.bars.clone() {
+            let engine = ENGINES.iter().find(|engine| engine.slot == bar.register);
+            let register = engine.and_then(|engine| task.get(program.layout, engine.base));
+            let value = register.and_then(|register| address(u8::try_from(register).ok()?));
+            if let Some(value) = value {
+                let fail = |error| EmitError::Field { task: at, error };
+                bar.apply(&mut descriptor.image, value).map_err(fail)?;
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// A descriptor for each task, in the order of the chain. Strides along an extent of one are left at their default, and so is
 /// everything that the rows of version 10 have no place for.
 pub fn of_program(program: &Program) -> Result<Vec<Descriptor>, EmitError> {

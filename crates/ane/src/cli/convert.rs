@@ -61,7 +61,8 @@ pub struct Flags {
     /// Byte offset of the data in an .anec file: 0x1000, or 0x800 for the first loaders
     #[arg(long, value_parser = data_offset, value_name = "BYTES", help_heading = "Programs")]
     anec_data: Option<usize>,
-    /// Address of the first page, for loaded images
+    /// Address of the first page, for loaded images; for image and records, whose address slots then hold the device addresses of
+    /// that load
     #[arg(long, value_parser = super::dump::address, value_name = "ADDRESS", help_heading = "Programs")]
     base: Option<u64>,
     /// A tensor held from call to call, for .e5: input port and output port

@@ -153,7 +153,7 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
         Some(socket) => {
             let remote = Remote::connect(socket, Route::Broker).map_err(refused)?;
             let before = remote.stat().map_err(refused)?;
-            let done = remote.method(hints, short, &flags.numbers).map_err(refused)?;
+            let done = remote.method(hints, short, &flags.numbers).map_err(|error| refused(error).help(row.effect))?;
             (before, done, remote.stat().map_err(refused)?)
         }
         None => {
@@ -163,7 +163,7 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
             let client =
                 driver.open(&Arc::new(task), if hints { 2 } else { 1 }).map_err(|code| failed("open", code))?;
             let before = driver.described();
-            let done = client.method(short, &flags.numbers).map_err(|code| failed(short, code))?;
+            let done = client.method(short, &flags.numbers).map_err(|code| failed(short, code).help(row.effect))?;
             (before, done, driver.described())
         }
     };

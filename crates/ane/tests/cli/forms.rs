@@ -172,6 +172,18 @@ fn programs_become_register_images_and_records() {
     // Forty-four bytes each, and few of them.
     assert!(bytes("a.records").len().is_multiple_of(44) && (3..=8).contains(&(bytes("a.records").len() / 44)));
     ane!("dump", records, "--image").fine();
+    // Address slots of one load: the device addresses of its ports.
+    let (container, loaded) = (scratch.out("a.hwx"), scratch.out("loaded.records"));
+    ane!("compile", relu, "-o", container).fine();
+    ane!("convert", container, "-o", loaded, "--base", "0x50000000").fine();
+    assert_eq!(bytes("loaded.records").len(), bytes("a.records").len() + 2 * 44);
+    let ports = ane!("dump", container, "--loaded", "0x50000000", "--part", "segments").fine().out;
+    let slots = ane!("dump", loaded, "--image").fine().out;
+    for slot in ["Src1AddrLo = ", "DstAddrLo = "] {
+        let (_, rest) = slots.split_once(slot).expect("a slot");
+        let address = rest.split_whitespace().next().expect("its address");
+        assert!(ports.contains(&format!("address = {address} ;")), "{slot}{address}: {ports}");
+    }
     for image in [&image, &records] {
         ane!("dump", image).refused(1, "ANE1001", &["version 10"]);
     }

@@ -254,25 +254,28 @@ impl Gate {
     }
 
     fn diagnostic(&self, name: &str) -> Answer {
-        let client = |(id, c): (&u64, &ClientEntry)| format!("{id} pid {} {:?} {:?}", c.pid, c.kind, c.state);
-        let surface = |(id, s): (&u32, &Surface)| format!("surface {id} {} bytes", s.shared.len());
-        let managed = |(iova, (_, bytes)): (&u64, &(u32, u64))| format!("managed {iova:#x} {bytes} bytes");
-        let procedures = |i: &Image| -> Vec<String> {
+        let word = |text: String| text.to_lowercase();
+        let client = |(id, c): (&u64, &ClientEntry)| {
+            let (kind, state) = (word(format!("{:?}", c.kind)), word(format!("{:?}", c.state)));
+            format!("client {id}: process {}, {kind}, {state}", c.pid)
+        };
+        let surface = |(id, s): (&u32, &Surface)| format!("surface {id}: {} bytes", s.shared.len());
+        let managed = |(iova, (_, bytes)): (&u64, &(u32, u64))| format!("managed buffer at {iova:#x}: {bytes} bytes");
+        let procedures = |(key, i): (&u64, &Image)| -> Vec<String> {
+            let engine = self.balancer.engine_of(*key).unwrap_or(0);
+            let form = word(format!("{:?}", i.form));
             let one = |p: &anemone_program::Program| {
+                let (name, kernel, scratch, n) = (&p.name, p.kernel.len(), p.scratch_bytes, i.instances);
+                let instances = if n == 1 { "1 instance".into() } else { format!("{n} instances") };
                 format!(
-                    "{} {:?} kernel {} bytes, scratch {} bytes, {} instances",
-                    p.name,
-                    i.form,
-                    p.kernel.len(),
-                    p.scratch_bytes,
-                    i.instances
+                    "{name}: {form} on engine {engine}, {kernel} bytes of kernel data, {scratch} of scratch, {instances}"
                 )
             };
             i.procedures.iter().map(|p| one(p.resident.program())).collect()
         };
         Answer::Lines(match name {
             "GetClientsInfo" => self.clients.iter().map(client).collect(),
-            "ShowModelMemoryStatus" => self.images.values().flat_map(procedures).collect(),
+            "ShowModelMemoryStatus" => self.images.iter().flat_map(procedures).collect(),
             _ => self.surfaces.iter().map(surface).chain(self.controls.managed.iter().map(managed)).collect(),
         })
     }
