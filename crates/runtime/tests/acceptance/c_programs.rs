@@ -45,7 +45,7 @@ fn c01_the_other_representation() {
     assert_eq!(client.create(create(&signer.sign(&package[..200]))).err(), Some(Code::BAD_ARGUMENT));
     let d = direct(&driver, &task(1));
     let status = d.method("ShowModelMemoryStatus", &[]).expect("lines");
-    assert!(format!("{status:?}").contains("Operations"));
+    assert!(format!("{status:?}").contains("operations on engine 0"));
 }
 
 #[test]
