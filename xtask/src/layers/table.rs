@@ -175,7 +175,5 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/net/src/read/onnx/shape.rs", ARMS),
     ("crates/net/src/read/onnx/shape.rs#translate", ARMS),
     ("crates/net/src/read/onnx/spatial.rs", ARMS),
-    ("crates/net/src/tensor/stored.rs", OLD),
-    ("xtask/src/docs.rs", OLD),
     ("xtask/src/agreement/cases.rs#of_definition", "one arm for each parameter of a recorded case"),
 ];
