@@ -13,11 +13,45 @@ struct Recipe {
     shown_by: &'static [(&'static [&'static str], Option<&'static str>)],
 }
 
-/// A line put behind the first one that contains a text.
+/// A change of a file.
 struct Edit {
     file: &'static str,
-    behind: &'static str,
-    line: &'static str,
+    change: Change,
+}
+
+/// What is changed.
+enum Change {
+    /// A line is put behind the first one that contains a text.
+    Add { behind: &'static str, line: &'static str },
+    /// A text is replaced.
+    Replace { from: &'static str, to: &'static str },
+    /// The end of every row with a text in quotes is replaced.
+    Rows { from: &'static str, to: &'static str },
+    /// The file is new.
+    New { text: &'static str },
+}
+
+impl Change {
+    /// The file's text after it.
+    fn applied(&self, text: &str) -> Result<String, String> {
+        match *self {
+            Change::Add { behind, line } => {
+                let at = text.find(behind).ok_or_else(|| format!("no line has {behind:?}"))?;
+                let end = at + text[at..].find('\n').unwrap_or(text.len() - at);
+                Ok(format!("{}\n{line}{}", &text[..end], &text[end..]))
+            }
+            Change::Replace { from, .. } if !text.contains(from) => Err(format!("no {from:?}")),
+            Change::Replace { from, to } => Ok(text.replace(from, to)),
+            Change::Rows { from, to } => {
+                let row = |line: &str| match line.strip_suffix(from).filter(|row| row.contains('"')) {
+                    Some(row) => format!("{row}{to}\n"),
+                    None => format!("{line}\n"),
+                };
+                Ok(text.lines().map(row).collect())
+            }
+            Change::New { text } => Ok(text.to_string()),
+        }
+    }
 }
 
 const RECIPES: &[Recipe] = &[
@@ -26,18 +60,21 @@ const RECIPES: &[Recipe] = &[
         edits: &[
             Edit {
                 file: "crates/facts/src/fields.rs",
-                behind: "fields! {",
-                line: "    RecipeField: Uint, \"\", \"a field that a recipe adds\";",
+                change: Change::Add {
+                    behind: "fields! {",
+                    line: "    RecipeField: Uint, \"\", \"a field that a recipe adds\";",
+                },
             },
             Edit {
                 file: "crates/facts/src/layout/h13.rs",
-                behind: "18..=22 KBase3",
-                line: "                24..=27 RecipeField Claimed \"regmap\",",
+                change: Change::Add {
+                    behind: "18..=22 KBase3",
+                    line: "                24..=27 RecipeField Claimed \"regmap\",",
+                },
             },
             Edit {
                 file: "crates/engine/src/honours.rs",
-                behind: "    match field {",
-                line: "        RecipeField => NoEffect,",
+                change: Change::Add { behind: "    match field {", line: "        RecipeField => NoEffect," },
             },
         ],
         shown_by: &[(&["check", "--package", "anemone-facts", "--package", "anemone-engine"], None)],
@@ -45,25 +82,34 @@ const RECIPES: &[Recipe] = &[
     Recipe {
         section: "### An operation",
         edits: &[
-            Edit { file: "crates/net/src/ops/unary.rs", behind: "    Atanh,", line: "    Cube," },
             Edit {
                 file: "crates/net/src/ops/unary.rs",
-                behind: "\"atanh\" \"atanh\" \"Atanh\"",
-                line: "    \"cube\" \"\" \"Cube\" &[], |_| Unary::Cube, |x, _| x * x * x, Some(|x, _| x * x * x);",
+                change: Change::Add { behind: "    Atanh,", line: "    Cube," },
+            },
+            Edit {
+                file: "crates/net/src/ops/unary.rs",
+                change: Change::Add {
+                    behind: "\"atanh\" \"atanh\" \"Atanh\"",
+                    line: "    \"cube\" \"\" \"Cube\" &[], |_| Unary::Cube, |x, _| x * x * x, Some(|x, _| x * x * x);",
+                },
             },
             Edit {
                 file: "crates/compile/src/lower/unary.rs",
-                behind: "            Unary::Ceil => self.ceil(1.0, from, to),",
-                line: "            Unary::Cube => {
+                change: Change::Add {
+                    behind: "            Unary::Ceil => self.ceil(1.0, from, to),",
+                    line: "            Unary::Cube => {
                 let square = self.scratch(\"square\", &from.shape());
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, from, from, &square)?;
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, &square, from, to)
             }",
+                },
             },
             Edit {
                 file: "crates/ane/tests/nets/ops.rs",
-                behind: "        Unary::Threshold { alpha: 0.5 },",
-                line: "        Unary::Cube,",
+                change: Change::Add {
+                    behind: "        Unary::Threshold { alpha: 0.5 },",
+                    line: "        Unary::Cube,",
+                },
             },
         ],
         shown_by: &[
@@ -76,19 +122,24 @@ const RECIPES: &[Recipe] = &[
         edits: &[
             Edit {
                 file: "crates/compile/src/rewrite/dead.rs",
-                behind: "use anemone_net::Net;",
-                line: "
+                change: Change::Add {
+                    behind: "use anemone_net::Net;",
+                    line: "
 /// Says how many operations there are.
 pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     reasons.say(|| format!(\"{} operations\", net.ops.len()));
     Ok(())
 }",
+                },
             },
             Edit {
                 file: "crates/compile/src/pipeline.rs",
-                behind: "        \"operations whose results nobody reads disappear\";",
-                line: "    COUNT: 1 true \"0g-count-operations\" Work::Net(rewrite::dead::count_operations), \"ours\",
+                change: Change::Add {
+                    behind: "        \"operations whose results nobody reads disappear\";",
+                    line:
+                        "    COUNT: 1 true \"0g-count-operations\" Work::Net(rewrite::dead::count_operations), \"ours\",
         \"says how many operations there are\";",
+                },
             },
         ],
         shown_by: &[(&["check", "--package", "anemone-compile"], None)],
@@ -98,22 +149,65 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
         edits: &[
             Edit {
                 file: "crates/kernels/src/conv/registry.rs",
-                behind: "pub static ROWS: &[Row] = &[",
-                line: "    Row {
+                change: Change::Add {
+                    behind: "pub static ROWS: &[Row] = &[",
+                    line: "    Row {
         name: \"recipe\",
         accepts: |q| when(q.ext.plane() == 0, \"the result has elements\"),
         run: super::direct::convolve_nothing,
     },",
+                },
             },
             Edit {
                 file: "crates/kernels/src/conv/direct.rs",
-                behind: "use pulp::{Simd, WithSimd};",
-                line: "
+                change: Change::Add {
+                    behind: "use pulp::{Simd, WithSimd};",
+                    line: "
 /// A result without elements: nothing is stored.
 pub(super) fn convolve_nothing(_: super::registry::Work) {}",
+                },
             },
         ],
         shown_by: &[(&["check", "--package", "anemone-kernels"], None)],
+    },
+    Recipe {
+        section: "### A chip",
+        edits: &[
+            Edit {
+                file: "crates/facts/src/chips.rs",
+                change: Change::Add {
+                    behind: "    \"h19\" \"A18\" 6 11 24",
+                    line: "    \"h99\" \"A18\" 6 14 36 \"\" \"\" None;",
+                },
+            },
+            Edit {
+                file: "crates/facts/src/hal.rs",
+                change: Change::Replace { from: "TARGETS: usize = 30", to: "TARGETS: usize = 31" },
+            },
+            Edit { file: "crates/facts/src/hal.rs", change: Change::Rows { from: "];", to: ", _; 1];" } },
+            Edit {
+                file: "crates/facts/src/silicon.rs",
+                change: Change::Add {
+                    behind: "    \"a20\" [\"a20-pro\"]",
+                    line: "    \"recipe-silicon\" [] \"Recipe silicon\" \"\" \"h99\" Inferred \"a recipe\";",
+                },
+            },
+        ],
+        shown_by: &[(&["test", "--package", "anemone-facts", "--lib"], Some("0 failed"))],
+    },
+    Recipe {
+        section: "### A test case",
+        edits: &[Edit {
+            file: "crates/ane/tests/snapshots/recipe.txt",
+            change: Change::New {
+                text: "net \"recipe\" {\n  input %a: f16[1, 3, 4, 4]\n  %y: f16[1, 3, 4, 4] = relu(%a)\n  output %y\n}\n",
+            },
+        }],
+        // The test finds the file, and asks for its sections.
+        shown_by: &[(
+            &["test", "--profile", "quick", "--workspace", "--test", "nets", "snapshots"],
+            Some("recipe, line 6"),
+        )],
     },
 ];
 
@@ -135,14 +229,20 @@ fn follow(recipe: &Recipe, guide: &str, copy: &Path) -> Result<(), String> {
     let section = section.split("\n### ").next().unwrap_or(section);
     fresh(copy)?;
     for edit in recipe.edits {
-        if !section.contains(edit.file) {
-            return Err(format!("the section does not name {}", edit.file));
+        // The name of a new file is whoever's adds it.
+        let named = match edit.change {
+            Change::New { .. } => edit.file.rsplit_once('/').map_or(edit.file, |(folder, _)| folder),
+            _ => edit.file,
+        };
+        if !section.contains(named) {
+            return Err(format!("the section does not name {named}"));
         }
         let path = copy.join(edit.file);
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", edit.file))?;
-        let at = text.find(edit.behind).ok_or_else(|| format!("{}: no line has {:?}", edit.file, edit.behind))?;
-        let end = at + text[at..].find('\n').unwrap_or(text.len() - at);
-        let edited = format!("{}\n{}{}", &text[..end], edit.line, &text[end..]);
+        let text = match edit.change {
+            Change::New { .. } => String::new(),
+            _ => std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", edit.file))?,
+        };
+        let edited = edit.change.applied(&text).map_err(|e| format!("{}: {e}", edit.file))?;
         std::fs::write(&path, edited).map_err(|e| format!("{}: {e}", edit.file))?;
     }
     for (arguments, wanted) in recipe.shown_by {
