@@ -93,6 +93,20 @@ impl Constants<'_> {
         self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
     }
 
+    /// Reason why coefficients behind `bar` are not known at planning, where [`Constants::holds`] is false.
+    pub(crate) fn unknown(&self, bar: u8) -> &'static str {
+        match bar {
+            Program::KERNEL_BAR if self.bytes.is_empty() => "the program has no kernel section",
+            Program::KERNEL_BAR => "a task writes the kernel section",
+            _ => "they are results of other tasks, or inputs",
+        }
+    }
+
+    /// Reason why [`Constants::packed`] keeps no more coefficients.
+    pub(crate) fn full(&self) -> &'static str {
+        if self.keeps { "distinct packed coefficients are at their ceiling" } else { "a traced run packs for itself" }
+    }
+
     /// Packed coefficients, made once for each key. `None` above the ceiling: the task then unpacks them in every run.
     pub(crate) fn packed(
         &mut self,

@@ -53,6 +53,14 @@ pub(crate) struct Direct {
     also: Option<Span>,
 }
 
+/// Operands of a task that goes from memory to memory; `kept` is where its source is in tile memory afterwards.
+struct Spans {
+    from: Span,
+    kept: Option<Span>,
+    to: Span,
+    also: Option<Span>,
+}
+
 impl Direct {
     /// Returns true if the result has one destination.
     pub(crate) fn goes_once(&self) -> bool {
@@ -61,43 +69,60 @@ impl Direct {
 }
 
 impl Machine<'_> {
+    /// Tests whether source 1 and the result lie row by row, by the task's fields; the error is the reason why not. Extents are those
+    /// of what is stored.
+    pub(crate) fn lies_in_rows(&self, input: Extents, output: Extents) -> Result<(), &'static str> {
+        let (source, result) = (self.get(SrcType), self.get(ResType));
+        let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
+        if ![source, result].iter().all(|kind| kinds.contains(kind)) {
+            return Err("the task before hands its result on, or this one does");
+        }
+        if [input, output].iter().any(|e| e.array().contains(&0)) {
+            return Err("an operand has no elements");
+        }
+        let halves = |field| self.get(field) == format::FP16;
+        let fetched = source == residency::L2 || halves(Src1MemFmt);
+        let sent = result == residency::L2 || halves(DstMemFmt);
+        if !(halves(InFmt) && halves(OutFmt) && fetched && sent) {
+            return Err("an operand is not of fp16 elements");
+        }
+        let fetched = source == residency::L2 || self.size(Src1Interleave) <= 1;
+        let sent = result == residency::L2 || self.size(DstInterleave) <= 1;
+        if !(fetched && sent) {
+            return Err("channels of an operand are interleaved");
+        }
+        let Some(spans) = self.spans(input, output) else { return Err("a row begins at an odd byte") };
+        if nested(output, spans.to.strides) { Ok(()) } else { Err("rows of the result overlap") }
+    }
+
+    /// Operands of a task whose source and result lie in rows; `None` where a distance is not a whole number of elements.
+    fn spans(&self, input: Extents, output: Extents) -> Option<Spans> {
+        let (read, write) = (Home::Bar(self.get(RBase0) as u8), Home::Bar(self.get(WBase) as u8));
+        let (from, kept) = match self.get(SrcType) {
+            residency::L2 => (self.span(&SRC1_L2, Home::Tile, input)?, None),
+            residency::DMA => (self.span(&SRC1_DMA, read, input)?, None),
+            _ => (self.span(&SRC1_DMA, read, input)?, Some(self.span(&SRC1_L2, Home::Tile, input)?)),
+        };
+        let (to, also) = match self.get(ResType) {
+            residency::L2 => (self.span(&RES_L2, Home::Tile, output)?, None),
+            residency::DMA => (self.span(&DST_DMA, write, output)?, None),
+            _ => (self.span(&RES_L2, Home::Tile, output)?, Some(self.span(&DST_DMA, write, output)?)),
+        };
+        Some(Spans { from, kept, to, also })
+    }
+
     /// Source 1 and the result in place, if both lie row by row and neither needs to be rearranged. Their rows are
     /// checked, and the result's count as written. Extents are those of what is stored. A source that the task keeps in
     /// tile memory is there afterwards; [`Machine::done`] does the like for a result.
     pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {
         let (source, result) = (self.get(SrcType), self.get(ResType));
-        let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
-        let plain = kinds.contains(&source)
-            && kinds.contains(&result)
-            && [InFmt, OutFmt].iter().all(|&f| self.get(f) == format::FP16)
-            && [input, output].iter().all(|e| !e.array().contains(&0));
         let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
-        let fetched = source == residency::L2
-            || bound(RBase0, Rbe0) && self.size(Src1Interleave) <= 1 && self.get(Src1MemFmt) == format::FP16;
-        let sent = result == residency::L2
-            || bound(WBase, Wbe)
-                && self.size(DstInterleave) <= 1
-                && self.get(DstEn) == 1
-                && self.get(DstMemFmt) == format::FP16;
-        if !plain || !fetched || !sent {
+        let fetched = source == residency::L2 || bound(RBase0, Rbe0);
+        let sent = result == residency::L2 || bound(WBase, Wbe) && self.get(DstEn) == 1;
+        if self.lies_in_rows(input, output).is_err() || !fetched || !sent {
             return Ok(None);
         }
-        let (read, write) = (Home::Bar(self.get(RBase0) as u8), Home::Bar(self.get(WBase) as u8));
-        let (from, kept) = match source {
-            residency::L2 => (self.span(&SRC1_L2, Home::Tile, input), None),
-            residency::DMA => (self.span(&SRC1_DMA, read, input), None),
-            _ => (self.span(&SRC1_DMA, read, input), Some(self.span(&SRC1_L2, Home::Tile, input))),
-        };
-        let (to, also) = match result {
-            residency::L2 => (self.span(&RES_L2, Home::Tile, output), None),
-            residency::DMA => (self.span(&DST_DMA, write, output), None),
-            _ => (self.span(&RES_L2, Home::Tile, output), Some(self.span(&DST_DMA, write, output))),
-        };
-        let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
-        if matches!(kept, Some(None)) || matches!(also, Some(None)) || !nested(output, to.strides) {
-            return Ok(None);
-        }
-        let (kept, also) = (kept.flatten(), also.flatten());
+        let Some(Spans { from, kept, to, also }) = self.spans(input, output) else { return Ok(None) };
         self.check_read(if source == residency::L2 { &SRC1_L2 } else { &SRC1_DMA }, from.home, input)?;
         if let Some(kept) = kept {
             self.check_written(&SRC1_L2, Home::Tile, input)?;

@@ -62,6 +62,8 @@ pub(crate) struct Convolution {
     pub(crate) reuse: bool,
     /// `None` if they are read in every run.
     pub(crate) coefficients: Option<Packed>,
+    /// Reason why they are read in every run.
+    pub(crate) unknown: &'static str,
     /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
     pub(crate) sequence: bool,
     /// True if coefficients are read from a region other than the kernel section: they are results of other tasks, or inputs.
@@ -193,21 +195,15 @@ impl Machine<'_> {
 
     /// Executes the task memory to memory, without an intermediate tensor. Returns false if it does not allow that.
     fn compute_in_place(&mut self, neural: &Neural) -> Result<bool, FaultKind> {
+        if self.in_place(neural).is_err() {
+            return Ok(false);
+        }
         let convolution = match &neural.operation {
             Operation::Convolution(convolution) => Some(convolution),
-            Operation::Copy => None,
-            _ => return Ok(false),
+            _ => None,
         };
-        let rearranged = self.depth_window().is_some() || self.get(PostScaleMode) == 1;
-        if self.get(InputRelu) == 1 || rearranged {
-            return Ok(false);
-        }
-        let exact = self.model.rounding().is_some();
-        if exact && (neural.exactly.is_none() || convolution.is_none() && self.crop_gain_log2().is_some()) {
-            return Ok(false);
-        }
-        let turned = self.get(NeTranspose) == 1;
-        let stored = if turned { neural.output.transposed() } else { neural.output };
+        let (exact, turned) = (self.model.rounding().is_some(), self.get(NeTranspose) == 1);
+        let stored = self.stored_result(neural);
         let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let activation = if exact { Activation::None } else { self.activation_of(neural)? };
@@ -334,19 +330,21 @@ impl Machine<'_> {
         let threads = self.workers.threads_for(self.fields.nanos(self.mac.is_some()));
         // The exact array and factors of channels go by columns as well as by rows.
         let sequence = self.mac.is_none() && self.get(PostScaleMode) == 0 && flat::is_sequence(&window);
-        let from_memory = self.bar(KBase0, Kbe0)? != Program::KERNEL_BAR;
+        let bar = self.bar(KBase0, Kbe0)?;
+        let from_memory = bar != Program::KERNEL_BAR;
         let (window, planned) =
             if sequence { (flat::along_columns(&window), flat::one_row(output)) } else { (window, output) };
         let staging = Im2col::new(window.clone(), per_output, unicast, planned, threads)?;
+        let (coefficients, unknown) = (None, constants.unknown(bar));
         let mut convolution =
-            Convolution { window, staging, per_output, unicast, reuse, coefficients: None, sequence, from_memory };
-        if constants.holds(self.bar(KBase0, Kbe0)?) {
+            Convolution { window, staging, per_output, unicast, reuse, coefficients, unknown, sequence, from_memory };
+        if constants.holds(bar) {
             let key = self.packing_key(&convolution, input.g, output.c);
             let mut packed = constants.packed(key, || self.pack(&convolution, input.g, output.c))?;
             if let Some(Packed::Fast(kernels)) = &mut packed {
                 kernels.read_from(&convolution.staging);
             }
-            convolution.coefficients = packed;
+            (convolution.coefficients, convolution.unknown) = (packed, constants.full());
         }
         Ok(convolution)
     }

@@ -255,11 +255,14 @@ impl Plan {
 
     /// Kernel selected for every operation, one line each, with the reasons why others were rejected.
     pub fn selection(&self) -> String {
-        let planar = self.each_task(|machine, step| match &step.work {
+        let rejected = self.each_task(|machine, step| match &step.work {
             Work::Planar(_) => machine.planar_kernel().1,
+            Work::Neural(neural) => {
+                machine.in_place(neural).err().map(|why| ("memory to memory", why)).into_iter().collect()
+            }
             _ => Vec::new(),
         });
-        text::selection(&self.ops, &self.steps, &planar)
+        text::selection(&self.ops, &self.steps, &rejected)
     }
 
     /// Text of the operations before the first pass, and after each one.

@@ -35,6 +35,8 @@ fn loudness() {
     assert!(usual.err.contains("image: random, seed 0") && !usual.err.contains("opset"), "{usual:?}");
     let verbose = ane!("run", package, "-v").fine();
     assert!(verbose.err.contains("opset ") && verbose.err.contains("tasks executed"), "{verbose:?}");
+    // The kernel of every operation.
+    assert!(verbose.err.contains("0: task 0, ") && !usual.err.contains("0: task 0, "), "{verbose:?}");
     let quiet = ane!("run", package, "-q").fine();
     assert!(
         quiet.err.is_empty() && usual.out.starts_with(&quiet.out) && quiet.out.len() < usual.out.len(),

@@ -159,6 +159,39 @@ fn operations_name_their_kernels_and_why_not_others() {
     assert!(rows > 0 && reasons == rows, "{reasons} of {rows}");
 }
 
+/// Coefficients that every run packs, and sums of the exact array, are selected with the reason against what is faster.
+#[test]
+fn run_time_packing_and_the_exact_array_give_their_reasons() {
+    let product = r#"net "main" {
+  input %a: f16[1, 2, 8, 16]
+  input %b: f16[1, 2, 16, 8]
+  %y: f16[1, 2, 8, 8] = matmul(%a, %b) transpose_x=false transpose_y=false
+  output %y
+}
+"#;
+    let convolution = r#"net "main" {
+  input %x: f16[1, 2, 6, 6]
+  const %w: f16[2, 2, 2, 1] = [1.0, 0.5, 0.0, 2.0, 1.0, -0.5, 0.25, 3.0]
+  %y: f16[1, 2, 5, 6] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+  output %y
+}
+"#;
+    for (source, model, wanted) in [
+        (product, Model::Fast, "(not coefficients packed at planning: they are results of other tasks, or inputs"),
+        (
+            convolution,
+            Model::Fixed,
+            "exact array (not blocks of channels: it is not fused, and not a matrix by a vector)",
+        ),
+    ] {
+        let net = text::parse(source, &[]).expect("a network");
+        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
+        let plan = Plan::new(&program, EngineOptions { model, ..EngineOptions::default() }).expect("a plan");
+        let selection = plan.selection();
+        assert!(selection.contains(wanted), "{selection}");
+    }
+}
+
 /// A network of layers one after another, most of which move elements.
 struct Chain {
     draw: Draw,

@@ -1,9 +1,13 @@
 //! Kernel selected for a task of the neural engine, and reasons why others were rejected.
 
 use super::{Neural, Operation, flat};
+use crate::machine::Machine;
+use crate::numerics::Parameters;
 use crate::packed::Packed;
+use anemone_facts::Field::*;
 use anemone_kernels::conv::Kernels;
 use anemone_kernels::conv::registry::{Query, select};
+use anemone_kernels::tensor::Extents;
 
 impl Neural {
     /// The kernel's name, and for each kernel before it in the registry why it does not do the task. `transposed` is whether the
@@ -25,11 +29,47 @@ impl Neural {
             (format!("{}{rows}", row.name), rejected)
         };
         match &convolution.coefficients {
-            None => only("coefficients packed in every run, then as the registry says"),
+            None => {
+                let name = "coefficients packed in every run, then as the registry says".to_string();
+                (name, vec![("coefficients packed at planning", convolution.unknown)])
+            }
             Some(Packed::Fast(kernels)) => of(kernels),
-            Some(Packed::Exact(_)) => only("exact array"),
+            Some(Packed::Exact(_)) => {
+                let bounded = self.exactly.as_ref().is_some_and(|exactly| exactly.bounds().is_some());
+                let why = match bounded {
+                    true => "it is not fused, and not a matrix by a vector",
+                    false => "its epilogue is more than two bounds",
+                };
+                ("exact array".to_string(), vec![("blocks of channels", why)])
+            }
             Some(Packed::ExactBlocks(_)) => only("exact array, blocks of channels"),
             Some(Packed::Scaled(_)) => only("tap by tap, with factors of channels"),
         }
+    }
+}
+
+impl Machine<'_> {
+    /// Tests whether the task goes from memory to memory, by its fields; the error is the reason why it goes through tensors.
+    pub(crate) fn in_place(&self, neural: &Neural) -> Result<(), &'static str> {
+        let copies = match &neural.operation {
+            Operation::Convolution(_) => false,
+            Operation::Copy => true,
+            _ => return Err("it reduces channels without coefficients"),
+        };
+        let exact = self.model.rounding().is_some();
+        let stages = exact && neural.exactly.is_none();
+        match () {
+            () if self.get(InputRelu) == 1 => Err("a ReLU comes before it"),
+            () if self.depth_window().is_some() => Err("its window has depth"),
+            () if self.get(PostScaleMode) == 1 => Err("channels have factors of their own"),
+            () if stages => Err("its epilogue is not known at planning"),
+            () if exact && copies && self.crop_gain_log2().is_some() => Err("it crops with a gain"),
+            () => self.lies_in_rows(neural.input, self.stored_result(neural)),
+        }
+    }
+
+    /// Extents of the result as it is stored.
+    pub(super) fn stored_result(&self, neural: &Neural) -> Extents {
+        if self.get(NeTranspose) == 1 { neural.output.transposed() } else { neural.output }
     }
 }

@@ -55,7 +55,8 @@ impl Machine<'_> {
             && self.depths() == (0..1)
             && [residency::DMA, residency::L2].contains(&self.get(SrcType));
         let suits = convolution.staging.is_pointwise() && !kernels.are_blocks() && neural.output.w > 1;
-        if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits {
+        let in_place = self.in_place(neural).is_ok();
+        if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits || !in_place {
             return None;
         }
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &neural.activation };

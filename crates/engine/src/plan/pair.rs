@@ -162,7 +162,11 @@ impl Machine<'_> {
             residency::L2 => self.get(OutFmt) == format::FP16,
             _ => self.get(DstMemFmt) == format::FP16 && self.size(DstInterleave) <= 1,
         };
-        !set && halves && self.depth_window().is_none() && self.depths() == (0..1)
+        let in_place = match work {
+            Work::Neural(neural) => self.in_place(neural).is_ok(),
+            _ => true,
+        };
+        !set && halves && in_place && self.depth_window().is_none() && self.depths() == (0..1)
     }
 
     /// The task at hand and the next ones, as many as [`Machine::together`] says, at once. Returns how many were done: none where

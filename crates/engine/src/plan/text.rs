@@ -35,10 +35,11 @@ pub(super) fn listing(ops: &[Op], tasks: usize) -> String {
 }
 
 /// A line for each operation: the kernel that executes it, and why those before it in the registry do not.
-/// `planar` has these reasons for tasks of the planar engine.
-pub(super) fn selection(ops: &[Op], steps: &[Step], planar: &[Rejected]) -> String {
+/// `rejected` has reasons that the fields of each task give.
+pub(super) fn selection(ops: &[Op], steps: &[Step], rejected: &[Rejected]) -> String {
     let mut text = String::new();
     for (i, op) in ops.iter().enumerate() {
+        let by_fields = rejected.get(op.tasks.start).cloned().unwrap_or_default();
         let (kernel, rejected) = match (&op.kind, steps.get(op.tasks.start)) {
             (Kind::Move(of), _) => (format!("strided copy: {}", copy::form(&of.axes)), Vec::new()),
             (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
@@ -47,11 +48,11 @@ pub(super) fn selection(ops: &[Op], steps: &[Step], planar: &[Rejected]) -> Stri
             }
             (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
             (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
-                neural.selection(fields.get(Field::NeTranspose) == 1)
+                let (kernel, mut rejected) = neural.selection(fields.get(Field::NeTranspose) == 1);
+                rejected.splice(0..0, by_fields);
+                (kernel, rejected)
             }
-            (Kind::Tasks(_), Some(Step { work: Work::Planar(kernel), .. })) => {
-                (kernel.name.to_string(), planar.get(op.tasks.start).cloned().unwrap_or_default())
-            }
+            (Kind::Tasks(_), Some(Step { work: Work::Planar(kernel), .. })) => (kernel.name.to_string(), by_fields),
             (Kind::Tasks(_), _) => ("its unit".to_string(), Vec::new()),
         };
         text += &format!("{i}: task {}, {}: {kernel}", op.tasks.start, op.class());

@@ -58,6 +58,8 @@ impl Flags {
         }
         if logs_selection() {
             voice.note(selection(chain, options)?.trim_end());
+        } else if voice.verbose {
+            voice.detail(selection(chain, options)?.trim_end());
         }
         match (self.profile, chain.programs()) {
             (Some(runs), [program, ..]) => {
