@@ -12,7 +12,7 @@ pub struct Fault {
     pub task: Option<usize>,
     /// Byte offset of its descriptor in the stream.
     pub offset: u32,
-    /// What happened.
+    /// Cause.
     pub kind: FaultKind,
 }
 
@@ -26,7 +26,7 @@ impl From<SizeError> for FaultKind {
     }
 }
 
-/// What happened.
+/// Cause of a fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FaultKind {
     /// The stream is not a chain of descriptors.
@@ -55,7 +55,7 @@ pub enum FaultKind {
         field: Field,
         /// Raw value found.
         value: u32,
-        /// What the engine can do instead.
+        /// Alternative that the engine executes.
         reason: &'static str,
     },
     /// Fields contradict each other.
@@ -65,7 +65,7 @@ pub enum FaultKind {
         field: Field,
         /// Raw value found.
         value: u32,
-        /// What was expected.
+        /// Expectation that does not hold.
         reason: String,
     },
     /// A base register in use has no memory behind it.
@@ -130,7 +130,7 @@ pub enum FaultKind {
         halfword: usize,
         /// Value found.
         value: u16,
-        /// What is wrong with it.
+        /// Reason.
         reason: &'static str,
     },
     /// A tensor is too large to hold.

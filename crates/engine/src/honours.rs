@@ -1,4 +1,4 @@
-//! What the engine does with each field: obey it, know it to be without effect on results, or accept one value only.
+//! Treatment of each field by the engine: obeyed, without effect on results, or accepted with certain values only.
 //!
 //! A field that is set outside this table is a fault, so a program is never executed on a half-understood word.
 

@@ -1,10 +1,10 @@
-//! What the machine would do: executes a program from its register words and memory alone.
+//! Execution of a program from its register words and memory alone.
 //!
 //! This crate may use `facts` and `program`. It never sees the network or the compiler: the two agree only through
 //! bytes and rows. It does not panic on any program; a set field that it does not obey is a named [`Fault`], and so is
 //! every access outside a region.
 //!
-//! What a host does with numbers is in `anemone-kernels`, which knows no program; [`numerics`] makes its parameters of the facts' rows.
+//! Arithmetic of the host is in `anemone-kernels`, which knows no program; [`numerics`] makes its parameters of the facts' rows.
 //!
 //! Dependencies: `half` for fp16, `bytemuck` views memory as halfwords without `unsafe`, `thiserror` words the faults.
 //!

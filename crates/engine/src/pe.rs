@@ -149,7 +149,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What is made of the elements of two sources; of one source, nothing.
+    /// Operation on the elements of two sources; one source is left unchanged.
     pub(crate) fn operation<N: Wide>(&self, alone: bool) -> Result<Operation<N>, FaultKind> {
         let one = N::admit(1.0);
         if alone {
@@ -204,7 +204,7 @@ impl Machine<'_> {
         Ok(Tensor { ext: Extents { h: 1, w: 1, ..x.ext }, data })
     }
 
-    /// What makes one number of many.
+    /// Reduction of many numbers to one.
     pub(crate) fn fold(&self) -> Result<Fold, FaultKind> {
         match self.get(PePool) {
             pool::SUM => Ok(Fold::Sum(self.model.adders())),
@@ -257,7 +257,7 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// What follows a task's operation.
+    /// Stages behind a task's operation.
     pub(crate) fn ending<N: Wide>(&self) -> Result<ElementwiseEpilogue<N>, FaultKind> {
         let function: Option<fn(N) -> N> = match self.get(PeNonlinear) {
             planar_nonlinear::NONE => None,

@@ -135,13 +135,13 @@ struct By<S, O, A, E> {
 }
 
 impl<S: Simd, O: OfTwo<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
-    /// Of a vector's numbers from each.
+    /// Result for one vector of each operand.
     #[inline(always)]
     fn vector(&self, x: &[f16], y: &[f16]) -> Option<[f16; LONGEST]> {
         self.of(*x.first_chunk()?, *y.first_chunk()?)
     }
 
-    /// Of half as many.
+    /// Result for half a vector of each operand.
     #[inline(always)]
     fn half(&self, x: &[f16], y: &[f16]) -> Option<[f16; HALF]> {
         let (x, y) = (x.first_chunk::<HALF>()?, y.first_chunk::<HALF>()?);

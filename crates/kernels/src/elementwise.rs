@@ -111,7 +111,7 @@ impl WithSimd for Combine<'_, '_> {
     }
 }
 
-/// What follows the operation. `row` is used up.
+/// Applies the stages behind the operation. `row` is used up.
 #[inline(always)]
 fn finish(ending: &ElementwiseEpilogue<f32>, rules: Option<&Rounding>, row: &mut [f32], to: &mut [f16]) {
     ending.apply(row);
@@ -205,7 +205,7 @@ mod tests {
     use crate::view::reach;
     use crate::workers::arches;
 
-    /// Of every width, by every host, from elsewhere or in place of one of them, and nothing beside the rows.
+    /// Rows of every width, on every host, from elsewhere or in place of one operand; nothing beside the rows changes.
     #[test]
     fn rows_of_two_sources_are_combined_where_they_are() {
         for (arch, columns) in arches().into_iter().flat_map(|arch| (1..=40).map(move |columns| (arch, columns))) {

@@ -58,7 +58,7 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x >= high { high } else { x }
 }
 
-/// What [`Epilogue::stages`] does, for vectors: a channel's bias, and what follows it.
+/// [`Epilogue::stages`] on vectors: a channel's bias and the stages behind it.
 #[derive(Clone, Copy)]
 struct Biased<V, A> {
     /// [`without_effect`] where there is none.
@@ -214,7 +214,7 @@ impl Epilogue<'_> {
         Biased { bias: simd.splat_f32s(without_effect(bias)), after: self.after(simd) }
     }
 
-    /// What follows a channel's bias.
+    /// Stages behind a channel's bias.
     #[inline(always)]
     fn after<S: Simd>(&self, simd: S) -> Stages<S::f32s> {
         let splat = |x: f32| simd.splat_f32s(x);
@@ -294,7 +294,7 @@ pub trait Staged<S: Simd> {
     fn with(self, simd: S, stages: impl LaneMap<S>);
 }
 
-/// What is made of a copied element.
+/// Epilogue of a copied element.
 pub enum CopyEpilogue<'a> {
     Fast(&'a Epilogue<'a>),
     Exact(&'a ExactEpilogue),

@@ -128,7 +128,7 @@ impl Weights {
         self.packed.channels()
     }
 
-    /// What they take.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.packed.bytes() + size_of_val(&*self.dropping) + size_of_val(&*self.norms)
     }

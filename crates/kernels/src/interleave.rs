@@ -44,7 +44,7 @@ pub fn interlace(from: &Tensor, by: usize) -> Tensor {
     Tensor { ext: interleaved(ext, by), data }
 }
 
-/// Where the first of the rows begins that packed row `i` holds.
+/// Start of the first of the rows that packed row `i` holds.
 fn first(ext: Extents, by: usize, i: usize) -> usize {
     let (set, h) = (i / ext.h.max(1), i % ext.h.max(1));
     set * by * ext.plane() + h * ext.w

@@ -32,7 +32,7 @@ const LEAST_ROW: usize = 32;
 const STRETCH: usize = 128;
 /// Shorter ones are not worth a look.
 const LEAST_STRETCH: usize = 4;
-/// What the exponents' zeros differ by, as a factor.
+/// Difference of the exponents' biases, as a factor.
 const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
 
 /// Rounds a row of results into memory.
@@ -114,7 +114,7 @@ pub fn widen_row(from: &[f16], to: &mut [f32]) {
     }
 }
 
-/// What a row of fp16 numbers is after fp32 and back: the same, but for NaN, which becomes a quiet one.
+/// Copies a row of fp16 numbers as through fp32 and back: unchanged, but a NaN becomes quiet.
 #[inline(always)]
 pub fn copy_row(from: &[f16], to: &mut [f16]) {
     for (to, from) in to.iter_mut().zip(from) {
@@ -129,7 +129,7 @@ pub fn copied(x: f16) -> f16 {
     f16::from_bits(bits | if bits & 0x7fff > 0x7c00 { 0x200 } else { 0 })
 }
 
-/// What lies between two numbers, neither of them negative, stays; NaN becomes a quiet one. In integers: numbers without
+/// Clamps a row between two numbers, neither of them negative; NaN becomes quiet. In integers: numbers without
 /// a sign are in the order of their bits, and all others are below.
 #[inline(always)]
 pub fn clamp_row(from: &[f16], low: f16, high: f16, to: &mut [f16]) {
@@ -179,7 +179,7 @@ pub fn through_f16(x: f32) -> f32 {
     round(x).to_f32()
 }
 
-/// What the exponents' zeros differ by, in fp32's place.
+/// Difference of the exponents' biases, at the place of fp32's exponent.
 const REBIAS: u32 = (127 - 15) << 23;
 /// fp32 patterns: the smallest normal number of fp16, and infinity.
 const LEAST_NORMAL: u32 = REBIAS + (1 << 23);

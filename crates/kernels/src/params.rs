@@ -1,6 +1,6 @@
 //! Parameters of arithmetic, as plain data.
 
-/// What becomes of a value halfway between two representable ones.
+/// Rounding of a value halfway between two representable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ties {
     /// To the one with an even last digit.

@@ -15,10 +15,10 @@ pub fn prepare<N: Wide>(row: &mut [N], pre: N, abs: bool) {
     }
 }
 
-/// What is made of the elements of two sources.
+/// Elementwise operation on two sources.
 pub struct Operation<N> {
     pub op: BinaryOp,
-    /// What each source is multiplied by.
+    /// Factors of the two sources.
     pub first: N,
     pub sign: N,
 }
@@ -49,7 +49,7 @@ impl<N: Wide> Operation<N> {
     }
 }
 
-/// What makes one number of many.
+/// Reduction of many numbers to one.
 pub enum Fold {
     /// The sum, by the rules of the adders where there are any.
     Sum(Option<&'static AccumulatorSpec>),
@@ -65,7 +65,7 @@ impl Fold {
     }
 }
 
-/// What several folds have so far.
+/// Partial results of several reductions.
 pub enum Folding<N: Line, const P: usize> {
     Sums([N::Sum; P]),
     Largest([N; P]),

@@ -21,7 +21,7 @@ const FOLDED_AT_ONCE: usize = 1 << 15;
 /// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
 const SIDE_BY_SIDE: usize = 8;
 
-/// What is made of the rows.
+/// Form of a row operation.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Form {
     One,
@@ -36,7 +36,7 @@ pub struct Operand<'a> {
     /// Whether one element stands for a row.
     pub one_column: bool,
     pub relu: bool,
-    /// Of pairs of a channel: whether channels are its columns, and whether one pair stands for all of them.
+    /// For pairs of a channel: whether channels are its columns, and whether one pair stands for all of them.
     pub pairs_turned: bool,
     pub one_pair: bool,
 }
@@ -105,7 +105,7 @@ fn spread_by<N: Copy, const COUNT: usize>(x: N, to: &mut [N]) {
 pub struct RowKernel<'a, N> {
     pub form: Form,
     pub operands: [Operand<'a>; 2],
-    /// What source 1 is multiplied by, where that or its sign changes anything.
+    /// Factor of source 1, and whether its magnitude is taken, if either changes anything.
     pub pre: Option<(N, bool)>,
     pub operation: Operation<N>,
     pub ending: &'a ElementwiseEpilogue<N>,
@@ -128,7 +128,7 @@ pub struct Buffers<N> {
     halves: Vec<f16>,
 }
 
-/// Those of planes that are worked on together.
+/// Rows of planes that are worked on together.
 pub type PlaneBuffers<N> = [Buffers<N>; SIDE_BY_SIDE];
 
 /// As much of them as rows need.
@@ -284,7 +284,7 @@ impl<N: RowNumber> WithSimd for Elements<'_, '_, N> {
     }
 }
 
-/// What a tensor's elements are once they are rounded by the model's rules, in fp32.
+/// Elements of a tensor rounded by the model's rules, in fp32.
 fn settled<N: Line>(workers: &Workers, rules: &Rounding, from: &[N]) -> Vec<f32> {
     let mut data = vec![0.0; from.len()];
     chunks(&mut data, PER_THREAD, cost::one_by_one(from.len()), |i, to| {

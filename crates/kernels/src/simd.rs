@@ -119,7 +119,7 @@ pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32])
     }
 }
 
-/// What two numbers may be to each other.
+/// Relation of two numbers.
 #[derive(Clone, Copy)]
 pub enum Relation {
     /// They have bits in common.
@@ -194,7 +194,7 @@ pub fn widened<S: Simd>(simd: S, x: [f16; LONGEST]) -> Option<S::f32s> {
     Some(cast(longest::of(simd)?.widen(x)))
 }
 
-/// What is done to a vector before it is rounded, or after it was widened.
+/// Stage applied to a vector before it is rounded, or after it was widened.
 pub trait LaneMap<S: Simd>: Copy {
     fn of(self, simd: S, x: S::f32s) -> S::f32s;
 }
@@ -310,7 +310,7 @@ pub fn load<S: Simd, const N: usize>(row: &[f32]) -> [S::f32s; N] {
     vectors
 }
 
-/// What is done to vectors, in place.
+/// Applies a stage to a row, in place.
 #[inline(always)]
 pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
     let (vectors, rest) = S::as_mut_simd_f32s(row);
@@ -327,9 +327,9 @@ pub const fn converts<S: Simd>() -> bool {
     host::IS_X86 && S::F32_LANES == LONGEST
 }
 
-/// What a vector of sums is left as.
+/// Format that a vector of sums is stored in.
 pub trait StoreFormat: Copy {
-    /// What `before` makes of it, where [`converts`].
+    /// The vector after `before`, converted; `None` unless [`converts`].
     fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
 }
 

@@ -29,7 +29,7 @@ impl Window {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
     }
 
-    /// Of the rows that windows of some outputs' rows meet, with those that surround the source: how many, which of them lie inside,
+    /// Rows that windows of some rows of outputs read, with those around the source: how many, which of them lie inside,
     /// and which of the source the first of these is.
     pub fn met_rows(&self, [first_row, rows]: [usize; 2]) -> (usize, Range<usize>, usize) {
         let (met, top) = (rows.saturating_sub(1) * self.s[0] + self.k[0], first_row * self.s[0]);
@@ -38,7 +38,7 @@ impl Window {
         (met, begin..end, (top + begin).saturating_sub(self.p[0]))
     }
 
-    /// What outputs of a part, from one on, meet under a tap of channel `first_channel` on: zero outside of the source.
+    /// Operands of a part's outputs, from one on, under a tap of channel `first_channel` on: zero outside of the source.
     #[inline(always)]
     pub fn taken(
         &self,

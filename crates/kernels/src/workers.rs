@@ -95,7 +95,7 @@ impl Workers {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What one task leaves for the next in blocks of channels.
+    /// Results that one task leaves for the next, in blocks of channels.
     pub fn blocks(&self) -> MutexGuard<'_, Vec<f16>> {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What own tasks compute, slice by slice.
+//! Results of own tasks, slice by slice.
 
 use super::{Operand, Own, Row, odd};
 use crate::fault::FaultKind;

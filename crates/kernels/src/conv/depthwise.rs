@@ -20,7 +20,7 @@ use std::ops::Range;
 /// Elements of the largest window that has code of its own.
 const ELEMENTS: usize = 5 * 5;
 
-/// What is made of a channel's windows.
+/// Reduction of a channel's windows.
 #[derive(Clone, Copy)]
 pub enum WindowOp<'a> {
     /// Sums of a convolution, and what follows them.
@@ -159,7 +159,7 @@ fn pooled<S: Simd>(simd: S, side: [usize; 2], of: impl Reduction, bands: Bands) 
 
 /// How the elements of a window become one number.
 trait Reduction: Copy {
-    /// What a result begins with.
+    /// Initial value of a result.
     const BEGIN: f32;
 
     /// One more element.

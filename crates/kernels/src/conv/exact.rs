@@ -38,7 +38,7 @@ pub enum Groups<'a> {
     Blocks(&'a Kernels),
 }
 
-/// Where a channel that reads its own has its coefficients.
+/// Coefficients of a channel that reads channels of its own.
 #[derive(Clone, Copy)]
 enum OwnRow<'a> {
     Set(&'a Weights),
@@ -279,7 +279,7 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
-/// What windows take of a source where it lies.
+/// Operands that windows read from a source in place.
 struct Lying<'a> {
     window: &'a Window,
     from: TensorView<'a>,

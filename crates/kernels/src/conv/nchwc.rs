@@ -40,7 +40,7 @@ pub fn suits(channels: usize) -> bool {
     3 * channels.next_multiple_of(BLOCK) <= 4 * channels
 }
 
-/// What is read: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without
+/// Operand in memory: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without
 /// gaps; and how windows meet it, which have one tap in blocks.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
@@ -86,7 +86,7 @@ impl Tiles {
         self.outputs.div_ceil(self.each)
     }
 
-    /// Where a tile begins, and how many outputs it has.
+    /// First output of a tile, and number of its outputs.
     fn outputs(&self, tile: usize) -> [usize; 2] {
         let first = tile * self.each;
         [first, self.each.min(self.outputs - first)]
@@ -103,7 +103,7 @@ impl Tiles {
         }
     }
 
-    /// Where what an output meets under a tap lies.
+    /// Position of the operand that an output meets under a tap.
     fn place(&self, tap: usize, output: usize) -> usize {
         let (tile, output) = (output / self.each, output % self.each);
         let within = match self.in_blocks {
@@ -291,7 +291,7 @@ struct Blocks<'a, A> {
     /// The first channel, and how many blocks.
     first: usize,
     blocks: usize,
-    /// Where each output of a block goes; and how far apart blocks go.
+    /// Destination of each output of a block, and distance between blocks.
     places: &'a [u32],
     stride: usize,
 }
@@ -341,7 +341,7 @@ pub struct Job<'a, 'b, A> {
     pub finish: A,
     pub from: Operand<'a>,
     pub columns: usize,
-    /// What is added to the results, where the host rounds vectors by itself.
+    /// Residual added to the results, on hosts that round vectors in registers.
     pub residual: Option<ResidualAdd<'a>>,
     pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,

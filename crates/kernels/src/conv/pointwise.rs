@@ -32,7 +32,7 @@ pub struct Job<'a, 'b> {
     /// Each makes the next channels of a result; several where it is turned.
     pub members: &'a [BatchMember<'a>],
     pub from: TensorView<'a>,
-    /// Where windows have more than one tap a channel: how the source is staged, and where each tap's numbers begin there. There is
+    /// For windows of several taps a channel: plan of the staged source, and offset of each tap's numbers there. There is
     /// one member then.
     pub windows: Option<(&'a Im2col, &'a [u32])>,
     /// Columns of the result as stored.
@@ -282,7 +282,7 @@ impl Product<'_> {
         }
     }
 
-    /// Of a channel.
+    /// Bias of a channel.
     fn bias(&self, channel: usize) -> f32 {
         self.kernel.bias(self.first + channel)
     }

@@ -47,7 +47,7 @@ const ELSEWHERE: usize = 1 << 12;
 /// Numbers of the longest vectors.
 const LONGEST: usize = 16;
 
-/// What work takes, in multiply-additions of the longest vectors: to transform a line of kernels, a vector of squares of a source,
+/// Cost of work in multiply-additions of the longest vectors: to transform a line of kernels, a vector of squares of a source,
 /// and one of a result; and the least that sums of a few squares take, for each transformed number of a channel.
 const KERNELS: usize = 60;
 const SQUARES: usize = 80;
@@ -287,7 +287,7 @@ fn spread_out(wide: &mut [f32], taps: usize, height: usize) {
     }
 }
 
-/// Where a line has one of its output channels.
+/// Position of an output channel in a line.
 #[inline(always)]
 const fn place_of(channel: usize) -> usize {
     channel / PANEL * HALF + channel % PANEL

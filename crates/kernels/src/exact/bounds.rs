@@ -52,7 +52,7 @@ pub struct OperandStats {
 /// Run schedule of a tile: what its sums need beside operands.
 #[derive(Default)]
 pub struct RunSchedule<'a> {
-    /// Where runs end, in taps: a sum moves on then.
+    /// Ends of runs, in taps: a sum moves on there.
     pub ends: &'a [u32],
     /// Taps of which some products are dropped that do not round to zero anyway.
     pub mixed: &'a [u32],
@@ -334,14 +334,14 @@ pub fn keep_from<S: Simd>(simd: S, mac: &AccumulatorSpec, w: S::f32s) -> S::f32s
     Reading::new(mac).keep_each(simd, w)
 }
 
-/// What a run adds to a sum.
+/// Contribution of a run to its sum.
 #[inline(always)]
 pub fn of_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
     // Exact: both are multiples of 2^-16, and less than 64 apart.
     simd.sub_f32s(acc, simd.splat_f32s(START))
 }
 
-/// What a run begins with.
+/// Initial value of a run.
 #[inline(always)]
 pub fn new_run<S: Simd>(simd: S) -> S::f32s {
     simd.splat_f32s(START)
@@ -358,7 +358,7 @@ impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
     }
 }
 
-/// What a single output meets: operands raised, in place of coefficients, and with each the least coefficient that counts; and norms
+/// Prepares the operands of a single output: they are raised, in place of coefficients, and with each the least coefficient that counts; and norms
 /// of [`SEGMENT`] taps each.
 #[inline(always)]
 pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], norms: &mut [f32]) {
@@ -375,14 +375,14 @@ pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], no
 /// How far sums of runs go, one for every [`SEGMENT`] taps.
 #[derive(Clone, Copy, Default)]
 pub struct RangeBound {
-    /// What the next run begins with; the longest one; and all of them.
+    /// Initial magnitude of the next run, bound of the longest run, and bound of all of them.
     begin: f32,
     most: f32,
     all: f32,
 }
 
 impl RangeBound {
-    /// What sums begin with. Makes beginnings of biases.
+    /// Bound of initial sums. Turns biases into initial values.
     pub fn of(biases: &mut [f32]) -> RangeBound {
         let begin = begin(biases, 0.0);
         RangeBound { begin, most: begin, all: begin }

@@ -88,7 +88,7 @@ impl Columns {
     }
 }
 
-/// Where columns come from.
+/// Source of columns.
 pub trait Operands {
     /// A tap's numbers from a column on.
     fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]);

@@ -1,4 +1,4 @@
-//! What a model makes of operands, and which of their products it drops.
+//! Operands as a model decodes them, and products that it drops.
 
 use crate::num::reference::LEAST_EXPONENT;
 use crate::params::{AccumulatorSpec, Specials};
@@ -8,7 +8,7 @@ use pulp::Simd;
 /// Exponents of fp32, in their place, that infinities and NaN have.
 const SPECIAL: u32 = 0xff << 23;
 
-/// What a model makes of operands.
+/// Decoding of operands by a model.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
     /// Exponent 31 makes a number.
@@ -140,7 +140,7 @@ pub fn decode(mac: &AccumulatorSpec, row: &mut [f32]) -> f32 {
     Reading::new(mac).row(row)
 }
 
-/// Of the largest magnitude; they are ordered as numbers are.
+/// Key of the largest magnitude; keys are ordered as the numbers are.
 #[inline(always)]
 fn largest_bits(row: &[f32]) -> u32 {
     row.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & !(1 << 31)))
@@ -152,7 +152,7 @@ mod tests {
     use crate::params::samples::FIXED;
     use pulp::Scalar;
 
-    /// Of every number that a coefficient can be, raised or not.
+    /// Holds for every number that a coefficient can be, raised or not.
     #[test]
     fn vectors_keep_what_single_numbers_do() {
         let reading = Reading::new(&FIXED);

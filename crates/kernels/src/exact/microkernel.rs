@@ -140,7 +140,7 @@ pub(super) struct Pair<'a> {
     pub(super) reading: Reading,
     pub(super) taps: usize,
     pub(super) height: usize,
-    /// Of some taps, from `first` on.
+    /// Raised weights of some taps, from `first` on.
     raised: &'a [f32],
     first: usize,
     dropping: &'a [u32],
@@ -151,13 +151,13 @@ pub(super) struct Pair<'a> {
     pub(super) bias: &'a Biases,
 }
 
-/// What the sums of a block begin with.
+/// Initial sums of a block.
 #[derive(Clone, Copy)]
 pub(super) struct Biases {
     pub(super) all: [f64; HEIGHT],
     /// Their largest magnitude.
     most: f32,
-    /// Where a run is all of a sum, and they are small enough.
+    /// Sums that are one run each, and small enough.
     starts: [f32; HEIGHT],
 }
 
@@ -315,9 +315,9 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Where the sums of a run go.
+/// Destination of a run's sums.
 trait Ends {
-    /// What a row's sums begin with.
+    /// Initial value of a row's sums.
     fn start(&self, row: usize) -> f32;
 
     /// Takes a vector of a row's sums.
@@ -391,7 +391,7 @@ impl Ends for Outputs<'_, '_> {
 struct OneRun<'a, 'b, E> {
     pair: &'a Pair<'b>,
     taps: Range<usize>,
-    /// Those of the panel that are wanted.
+    /// Columns of the panel that are wanted.
     columns: usize,
     ends: E,
     lists: &'a mut Lists,
@@ -424,7 +424,7 @@ pub(super) fn start(bias: f64) -> u32 {
     if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
 }
 
-/// What a run, or some taps of it, must take back: products are added as they come, and those that are dropped subtracted. Taps
+/// Products that a run, or some of its taps, takes back: products are added as they come, and those that are dropped subtracted. Taps
 /// are counted from the first.
 pub(super) struct Lists {
     /// Under these, some products are dropped that do not round to zero anyway.

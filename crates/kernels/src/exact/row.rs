@@ -8,7 +8,7 @@ use crate::params::{AccumulatorSpec, Ties};
 use crate::simd::outline;
 use pulp::{Simd, WithSimd};
 
-/// Of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
+/// Limits of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
 const ALONE_VECTORS: usize = 4;
 const ALONE: usize = 16;
 
@@ -84,7 +84,7 @@ impl SingleRow<'_> {
     }
 }
 
-/// Where no product reaches [`RUN_LIMIT`], and no sum if there is `ONE` run, and whole vectors may be read: a function of its
+/// Sums of which no product reaches [`RUN_LIMIT`], and no sum if there is `ONE` run, with whole vectors readable: a function of its
 /// own, as `kernel::OneRun` has.
 struct InRuns<'a, const ONE: bool>(SingleRow<'a>);
 

@@ -41,7 +41,7 @@ const fn vectors_of<S: Simd>(channels: usize) -> usize {
 /// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
 pub const SLACK: usize = 128;
 
-/// Where each tap's numbers begin in a source.
+/// Offset of each tap's numbers in a source.
 pub trait Places: Copy {
     fn places<S: Simd>(self) -> impl Iterator<Item = usize>;
 }
@@ -195,13 +195,13 @@ pub fn columns_of<S: Simd>(outputs: usize) -> usize {
     if rest == 1 || COLUMN_COST * rest <= S::F32_LANES { rest } else { 0 }
 }
 
-/// What so many outputs take, in outputs of whole vectors: the last ones may go one by one.
+/// Cost of so many outputs, in outputs of whole vectors: the last ones may go one by one.
 pub fn computed(outputs: usize) -> usize {
     let rest = outputs % LONGEST;
     outputs - rest + (COLUMN_COST * rest).min(LONGEST)
 }
 
-/// What a column takes, of what a vector of columns takes, by its numbers: what vectors read beyond a panel is lost.
+/// Cost of one column in numbers of a vector of columns: numbers that vectors read beyond a panel are lost.
 const COLUMN_COST: usize = 5;
 
 impl<const P: usize> WithSimd for TailKernel<'_, P> {

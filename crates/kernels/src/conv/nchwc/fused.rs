@@ -152,7 +152,7 @@ fn runs<S: Simd>(
     ends
 }
 
-/// What some rows of windows read: staged rows, with what surrounds the source.
+/// Staged rows that some rows of windows read, with the halo around the source.
 struct Ground {
     rows: usize,
     /// Columns of a staged row, and those before the source's.
@@ -180,7 +180,7 @@ impl Ground {
         }
     }
 
-    /// Where each output of what is staged goes, so many to a row.
+    /// Destination of each staged output, so many to a row.
     fn places(&self, across: usize, places: &mut [u32]) {
         let rows = places.chunks_mut(across).enumerate();
         rows.for_each(|(row, places)| {
@@ -200,7 +200,7 @@ struct Windows<'a, A> {
     /// Tap by tap, and biases behind.
     weights: &'a [f32],
     finish: A,
-    /// Of the exact array: taps behind which a run is at its end, one bit each.
+    /// Taps behind which a run of the exact array ends, one bit each.
     ends: u32,
     to: StoreSink<'a>,
 }
@@ -225,7 +225,7 @@ impl<'a, A> Windows<'a, A> {
     }
 }
 
-/// Those of sides `K`, so far apart.
+/// Windows of sides `K` at this stride.
 struct Sized<'a, A, const K: usize, const STRIDE: usize>(Windows<'a, A>);
 
 /// Outputs of a row that are computed together.

@@ -80,13 +80,13 @@ pub(super) struct TileSums<'a, A> {
     pub(super) finish: A,
     pub(super) terms: RunSchedule<'a>,
     pub(super) soon: PrefetchCursor<'a>,
-    /// Where each output of a block goes; and how far apart blocks go.
+    /// Destination of each output of a block, and distance between blocks.
     pub(super) places: &'a [u32],
     pub(super) stride: usize,
     pub(super) to: StoreSink<'a>,
 }
 
-/// Where a tile is stored, and in which format. Instruction sets that cannot round in registers store sums, rounded later in bulk.
+/// Destination of a tile, and its format. Instruction sets that cannot round in registers store sums, rounded later in bulk.
 pub(super) enum StoreSink<'a> {
     Halves(&'a mut [f16]),
     Wide(&'a mut [f32]),
@@ -294,7 +294,7 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
     }
 }
 
-/// What a tile's outputs meet, and what it meets.
+/// Operands and weights of a tile's outputs.
 struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
     source: &'a [f32],
     weights: [&'a [f32]; VECTORS],
