@@ -45,7 +45,7 @@ pub(super) fn against_reference(
             sort(name, &data);
         }
         if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
-            let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
+            let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number, and which is no integer";
             dropped = Some(warning("undefined", name, message.into()));
         }
         if dropped.is_none() && spreads(net, name) && data.iter().any(|&x| !f16::from_f32(x).is_finite()) {
@@ -148,11 +148,16 @@ fn spreads(net: &Net, name: &str) -> bool {
     })
 }
 
-/// Returns true if a value comes from an operation that drops NaN, or is read by one whose results are places.
+/// Returns true if a value comes from an operation that drops NaN, or is read by one whose results are places or integers.
 fn drops(net: &Net, name: &str) -> bool {
     use OpKind::*;
     let placed = |op: &anemone_net::Op| {
-        matches!(op.kind, ArgReduce { .. } | ArgSort { .. }) && op.inputs.iter().any(|&id| net.value(id).name == name)
+        let converts = matches!(op.kind, Cast) && {
+            let dtype = net.value(op.outputs[0]).ty.dtype;
+            dtype.is_integer() && dtype != DType::Bool
+        };
+        (converts || matches!(op.kind, ArgReduce { .. } | ArgSort { .. }))
+            && op.inputs.iter().any(|&id| net.value(id).name == name)
     };
     if net.ops.iter().any(placed) {
         return true;

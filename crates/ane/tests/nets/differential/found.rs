@@ -294,6 +294,18 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, 0.0, 1.0, 1.0, 0.0, 0.5], &[0.0]],
     ),
+    // No integer is NaN: the evaluator has zero, fp16 keeps it.
+    (
+        400_262_922,
+        "  input %x: f16[5, 2, 1]
+  input %b: u8[6, 3, 1]
+  %c: u8[5, 2, 1] = cast(%x)
+  %p: u8[6, 3, 1] = pad_edge(%c) pads=[[1, 0], [1, 0], [0, 0]] mode=replicate
+  %y: u8[6, 3, 1] = min(%p, %b)
+  output %y
+",
+        &[&[0.0, INF, 0.0, -INF, -INF, 0.0, NAN, NAN, 0.0, 0.0], &[0.0, 1.0, 0.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
