@@ -2,6 +2,7 @@
 
 mod access;
 mod common;
+mod commute;
 mod fan;
 mod foresee;
 mod lift;
@@ -137,6 +138,8 @@ const PASSES: &[Pass] = &[
     Pass { name: "moves", run: |common, ops| moves::run(ops, |home| common.is_own(home)) },
     Pass { name: "products", run: |common, ops| product::run(ops, |home| common.is_own(home)) },
     Pass { name: "maps", run: |common, ops| maps::run(ops, |home| common.is_own(home)) },
+    Pass { name: "commute", run: |common, ops| commute::run(ops, |home| common.is_own(home)) },
+    Pass { name: "join", run: |_, ops| maps::join(ops) },
 ];
 
 impl Plan {

@@ -47,8 +47,18 @@ impl Operand<'_> {
         let columns = if self.one_column { 1 } else { block.columns };
         let n = block.count * columns;
         let (from, from_stride) = block.of_source(self.source);
-        let rows = Rows { count: block.count, columns, from_stride, to_stride: columns };
-        N::admit_rows(simd, from, rows, self.relu, wide, &mut to[..n]);
+        if self.one_column {
+            // Single elements are converted together.
+            for first in (0..block.count).step_by(STRETCH) {
+                let count = STRETCH.min(block.count - first);
+                let mut few = [f16::ZERO; STRETCH];
+                few[..count].iter_mut().enumerate().for_each(|(i, x)| *x = from[(first + i) * from_stride]);
+                N::admit_rows(simd, &few, Rows::one(count), self.relu, wide, &mut to[first..first + count]);
+            }
+        } else {
+            let rows = Rows { count: block.count, columns, from_stride, to_stride: columns };
+            N::admit_rows(simd, from, rows, self.relu, wide, &mut to[..n]);
+        }
         if self.one_column {
             // From the last on: what is spread lies where others stood.
             for row in (0..block.count).rev() {

@@ -46,7 +46,7 @@ pub(crate) struct Map {
     /// Number of tasks that it replaces.
     pub(crate) tasks: usize,
     /// True if it reads other memory than its tasks do, so that they cannot replace it.
-    rewired: bool,
+    pub(super) rewired: bool,
 }
 
 impl MapOperand {
@@ -141,7 +141,7 @@ impl Map {
     }
 
     /// Returns true if stages compute by the rules of an exact model.
-    fn is_exact(&self) -> bool {
+    pub(super) fn is_exact(&self) -> bool {
         self.stages.iter().any(|stage| matches!(stage.kind, MapKind::Convert(_) | MapKind::CombineExactly(_)))
     }
 
@@ -231,6 +231,11 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
         }
         j += 1;
     }
+}
+
+/// Pass `join`: axes of chains are joined to long rows, and chains of one stage go back to the kernels of their tasks where those are as
+/// fast.
+pub(super) fn join(ops: &mut [Op]) {
     for op in ops {
         let Kind::Map(map) = &op.kind else { continue };
         let elements = map.ext.g * map.ext.c * map.ext.plane();

@@ -18,6 +18,9 @@ pub struct CopyAxis {
 /// Shorter rows are copied element by element.
 const SHORT: usize = 8;
 
+/// Rows of the result so many elements apart are in pages of their own: short ones are written one after the other, wherever they are read.
+const FAR: usize = 1 << 10;
+
 /// Axes in the order of distances in the result, neighbours joined where both sides go on alike.
 pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
     let mut axes: Vec<CopyAxis> = axes.iter().copied().filter(|axis| axis.count != 1).collect();
@@ -115,7 +118,7 @@ fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], fix: impl Fn(f16) -> f1
     // The axis that is contiguous where it is read.
     let read = outer.iter().position(|axis| axis.from == 1);
     match read {
-        Some(at) if inner.to == 1 && inner.from > 1 => {
+        Some(at) if inner.to == 1 && inner.from > 1 && (inner.count >= SHORT || outer[at].to < FAR) => {
             let rows = outer[at];
             let others: Vec<CopyAxis> = outer.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, a)| *a).collect();
             each(
