@@ -149,11 +149,15 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
     };
     numbers_fit(row, &flags.numbers)?;
     let hints = HINT_METHODS.contains(row);
+    let help = match row.guarded {
+        true => format!("{}; the second access check guards it: `privileged = true` in a policy", row.effect),
+        false => row.effect.to_string(),
+    };
     let (before, done, after) = match &flags.socket {
         Some(socket) => {
             let remote = Remote::connect(socket, Route::Broker).map_err(refused)?;
             let before = remote.stat().map_err(refused)?;
-            let done = remote.method(hints, short, &flags.numbers).map_err(|error| refused(error).help(row.effect))?;
+            let done = remote.method(hints, short, &flags.numbers).map_err(|error| refused(error).help(&help))?;
             (before, done, remote.stat().map_err(refused)?)
         }
         None => {
@@ -163,7 +167,7 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
             let client =
                 driver.open(&Arc::new(task), if hints { 2 } else { 1 }).map_err(|code| failed("open", code))?;
             let before = driver.described();
-            let done = client.method(short, &flags.numbers).map_err(|code| failed(short, code).help(row.effect))?;
+            let done = client.method(short, &flags.numbers).map_err(|code| failed(short, code).help(&help))?;
             (before, done, driver.described())
         }
     };

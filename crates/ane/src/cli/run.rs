@@ -282,8 +282,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         tables::told(net.as_deref(), chip, &compiler, &inputs, &expected, options, voice);
     }
     let failed = missed || strict;
-    // The runtime counts no values, nor does a plan: a risk of zeros would be untrue.
-    let traced = !flags.via.wanted() && options.trace;
+    // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.
+    let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
     let risk = traced.then(|| Risk::of(&run.trace));
     if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
         print(&format!("{risk}\n"))?;

@@ -187,6 +187,42 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
             ..Fact::default()
         });
     }
+    for (name, also, lines) in [
+        (
+            "doorbell",
+            "doorbell-index",
+            [
+                "a store of 1 << index into the engine's aperture, which tells the firmware of a posted command",
+                "the index is a request's scalar, below 32; control 2, direct 2 and direct 4 ring",
+            ],
+        ),
+        (
+            "wake-port",
+            "asyncWakePort",
+            [
+                "where the reply of an asynchronous request arrives, as a message; nothing is polled",
+                "selector 2 of both clients takes one",
+            ],
+        ),
+        (
+            "broker",
+            "aned",
+            [
+                "the one process that opens the device; programs reach the engine through it, each by its own entitlements",
+                "`ane broker` serves, `ane stat` prints its counters",
+            ],
+        ),
+    ] {
+        facts.push(Fact {
+            kind: "word of the driver",
+            name: name.into(),
+            also: vec![also.into()],
+            lines: lines.map(String::from).to_vec(),
+            evidence: "C",
+            source: "driver",
+            ..Fact::default()
+        });
+    }
     facts.push(Fact {
         kind: "register of the firmware",
         name: "S3_3_C15_C8_0".into(),

@@ -57,6 +57,18 @@ pub(super) fn descriptor(facts: &mut Vec<Fact>) {
             ..Fact::default()
         });
     }
+    facts.push(Fact {
+        kind: "file of a compiled program",
+        name: "anehash".into(),
+        also: vec!["model.anehash".into()],
+        lines: vec![
+            "SHA-256 twice over a container, by which a dispatch descriptor knows it".into(),
+            "the folder of a cached program has it beside descriptor and container".into(),
+        ],
+        evidence: "C",
+        source: "e5",
+        ..Fact::default()
+    });
     for name in [e5::ARG_FRAME, e5::OP_ATTRS] {
         let of =
             if name == e5::ARG_FRAME { "operands and their layouts" } else { "attributes, a FlatBuffer of its own" };
@@ -82,6 +94,7 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
         facts.push(Fact {
             kind: "magic",
             name: name.into(),
+            also: vec![format!("{magic:x}")],
             numbers: vec![u64::from(magic)],
             lines: vec![format!("{magic:#x}: {what}")],
             evidence: if magic == hwx::MAGIC { "B" } else { "C" },

@@ -134,6 +134,9 @@ fn names_of_the_chapters_are_explained() {
         ("ARCHITECTURE", &["h13g"]),
         ("SerializeOpArgFrame", &["ArgFrame"]),
         ("SerializeOpAttrs<QuantOpT>", &["Quant"]),
+        ("doorbell", &["below 32", "control 2, direct 2 and direct 4"]),
+        ("anehash", &["SHA-256"]),
+        ("beefface", &["hwx-magic"]),
         ("setClientHint", &["HINT [LEVELS]", "allow-set-client-hints"]),
         ("request", &["TOKEN: program or instance", "SURFACES*: surfaces: inputs, then outputs"]),
     ] {
