@@ -448,25 +448,6 @@ pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     simd.vectorize(work);
 }
 
-/// Unrolls a loop of at most 14 rounds, which the compiler would leave rolled, with the round as a constant.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! unroll {
-    (for $i: ident in 0..$count: expr => $work: block) => {
-        $crate::simd::unroll!($i $count; $work; 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
-    };
-    ($i: ident $count: expr; $work: block; $($n: literal)*) => {{
-        const { assert!($count <= 14) };
-        $({
-            const $i: usize = $n;
-            // Constant conditions: code of rounds beyond the count is never generated.
-            if const { $i < $count } $work
-        })*
-    }};
-}
-#[doc(inline)]
-pub use unroll;
-
 /// Every instruction set that this host has.
 pub fn arches() -> Vec<Arch> {
     crate::isa::available().into_iter().map(|(_, arch)| arch).collect()

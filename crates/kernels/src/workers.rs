@@ -11,8 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::arena::Arena;
 pub use crate::arena::{LINE_BYTES, scratch_slice};
 pub use crate::par::{PER_THREAD, are_several, awake, chunks, on_all_threads};
-pub use crate::simd::arches;
-pub use crate::simd::{outline, unroll};
+pub use crate::simd::{arches, outline};
 
 /// Copies of what a task reads where it writes.
 pub type Aside = [Vec<f16>; 6];
