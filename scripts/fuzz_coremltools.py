@@ -48,6 +48,8 @@ KNOWN = {
     "floor_div": (lambda d, w: not d.tame(), "NumPy has NaN for an infinite dividend; the documentation says floor(x / y)"),
     "real_div": (lambda d, w: np.issubdtype(w.dtype, np.integer), "integers divided by zero; a run warns of it"),
     "reduce_log_sum_exp": (lambda d, w: not d.tame(), "the greatest element is subtracted there, and infinity less infinity is NaN"),
+    "cast": (lambda d, w: not d.tame(), "an infinity or NaN as an integer; a run warns of it"),
+    "cumsum": (lambda d, w: not d.tame(), "small numbers beside large ones that cancel: the order of the sums"),
     "scatter_along_axis": (lambda d, w: True, "the mode is not looked at there: every mode updates"),
 }
 

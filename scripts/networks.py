@@ -764,5 +764,8 @@ if __name__ == "__main__":
     else:
         rows = measure(folder, given["--ane"], rest)
         if given["--write"]:
+            # Sections behind the table are those of other scripts.
+            page = open(given["--write"]).read() if os.path.exists(given["--write"]) else ""
+            later = page[page.index("\n## "):] if "\n## " in page else ""
             with open(given["--write"], "w") as file:
-                file.write(table(rows))
+                file.write(table(rows) + later)

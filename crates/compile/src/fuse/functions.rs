@@ -25,6 +25,9 @@ const SMALL_ERROR: f64 = 2e-3;
 /// Most that the errors of a network's tables add up to under [`Activations::Auto`]: at worst each layer hands the errors before it
 /// on as they are, and a network is admitted four times what one rounding rule costs, here four times the tolerance of one table.
 const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
+/// The same for functions that are zero at zero, as hard swish: around it a table is off by as much as small numbers are large, so that
+/// their sum is held to four times 2e-3, which a network is admitted of its values.
+const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
 /// Greatest error under [`Activations::Auto`] behind a product, where the network has only one function above [`SMALL_ERROR`].
 const ONCE_ERROR: f64 = 4e-3;
 
@@ -38,6 +41,8 @@ struct Region {
     argument: View4,
     table: Table,
     error: f64,
+    /// True if its value at zero is zero.
+    is_zero_at_zero: bool,
 }
 
 /// Writers of each buffer by position.
@@ -188,7 +193,8 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
             let fitted =
                 known.entry(text).or_insert_with(|| Table::fitted("fitted", &f).filter(|(_, e)| *e <= MOST_ERROR));
             if let Some((table, error)) = fitted.clone() {
-                found.push(Region { end, layers: layers.clone(), argument: *argument, table, error });
+                let is_zero_at_zero = f(0.0) == 0.0;
+                found.push(Region { end, layers: layers.clone(), argument: *argument, table, error, is_zero_at_zero });
             }
         }
         // The operand that is made last is opened first.
@@ -237,13 +243,15 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     }
     // A table that is not so close is taken where it is the network's only one.
     let alone = regions.iter().filter(|r| r.error > SMALL_ERROR).count() == 1;
-    let small = small_error(regions.iter().map(|r| r.error).collect());
+    let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
+        small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.error).collect(), total)
+    });
     for found in regions {
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
             Activations::Accurate => ROUNDING,
             Activations::Auto if alone && behind_product(graph, &writers, &found) => ONCE_ERROR,
-            Activations::Auto => small,
+            Activations::Auto => small[usize::from(found.is_zero_at_zero)],
         };
         let taken = found.error <= most;
         reasons.say(|| {
@@ -262,14 +270,14 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     drop_unread(graph);
 }
 
-/// Greatest error of a table that is taken: at most [`SMALL_ERROR`], and such that all up to it add up to at most [`TOTAL_ERROR`].
+/// Greatest error of a table that is taken: at most [`SMALL_ERROR`], and such that all up to it add up to at most `total`.
 /// Tables below [`ROUNDING`] are always taken and not counted.
-fn small_error(mut errors: Vec<f64>) -> f64 {
+fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
     errors.retain(|error| (ROUNDING..=SMALL_ERROR).contains(error));
     errors.sort_by(f64::total_cmp);
     let mut most = SMALL_ERROR;
     while let Some(&last) = errors.last()
-        && errors.iter().sum::<f64>() > TOTAL_ERROR
+        && errors.iter().sum::<f64>() > total
     {
         // Tables of one function stand or fall together.
         errors.retain(|&error| error < last);
@@ -311,6 +319,7 @@ mod tests {
 
     #[test]
     fn errors_of_many_tables_add_up() {
+        let small_error = |errors| small_error(errors, TOTAL_ERROR);
         assert_eq!(small_error(vec![1e-3; 47]), SMALL_ERROR);
         assert_eq!(small_error(vec![1e-3; 49]), ROUNDING);
         // The few of the greater error go first.
