@@ -7,19 +7,17 @@
 //! The form that skips zeros stores masks and values instead of the rows. Each group starts on a 64-byte boundary. See
 //! `docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and `book-streams`.
 
+mod parts;
 mod zero_skip;
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::Home;
-use crate::plan::Move;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip as skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::weights::PALETTE_WIDTHS;
 use anemone_kernels::conv::Coefficients;
-use anemone_kernels::copy::{CopyAxis, NanRule};
 use anemone_kernels::cost;
 use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::num;
@@ -363,54 +361,6 @@ impl Machine<'_> {
         }
         let whole = |row: &CoefficientRow| row.data.len() > form.taps.saturating_sub(1) * row.stride;
         Ok(rows.iter().all(whole).then_some(rows))
-    }
-
-    /// Plain fp16 coefficients of `groups` groups as copies from the region that holds them to a matrix without gaps, by group, row and tap:
-    /// whole passes, and a last one in which not all engines have channels. `None` for other coefficients, and where the engines'
-    /// streams are not at equal distances.
-    pub(crate) fn coefficient_parts(&self, outputs: usize, taps: usize, groups: usize) -> Option<Vec<Move>> {
-        let form = self.form(outputs, taps).ok()?;
-        let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
-        if !plain || cfg!(target_endian = "big") {
-            return None;
-        }
-        let home = Home::Bar(self.bar(KBase0, Kbe0).ok()?);
-        let lanes = form.lanes;
-        let (whole, rest) = (outputs / form.per_pass(), outputs % form.per_pass());
-        let engines = (0..form.engines).filter(|&e| form.passes(e) > 0);
-        let streams = engines.map(|e| form.streams[e]).collect::<Option<Vec<_>>>()?;
-        let group_bytes = (form.pass_bytes() * form.passes(0) as u64).next_multiple_of(ALIGN_BYTES);
-        let end =
-            |e: usize| form.head_bytes + group_bytes * (groups as u64 - 1) + form.pass_bytes() * form.passes(e) as u64;
-        let first = streams.first()?[0];
-        let apart = streams.get(1).map_or(0, |[base, _]| base.wrapping_sub(first));
-        let regular = streams
-            .iter()
-            .enumerate()
-            .all(|(e, [base, size])| *base == first.wrapping_add(e as u64 * apart) && end(e) <= *size && base % 2 == 0);
-        if !regular || apart > i64::MAX as u64 || rest % lanes != 0 {
-            return None;
-        }
-        let elements = |bytes: u64| (bytes / 2) as usize;
-        let part = |pass: usize, passes: usize, engines: usize| {
-            let axes = [
-                CopyAxis { count: groups, to: outputs * taps, from: elements(group_bytes) },
-                CopyAxis { count: passes, to: form.per_pass() * taps, from: lanes * taps },
-                CopyAxis { count: engines, to: lanes * taps, from: elements(apart) },
-                CopyAxis { count: lanes, to: taps, from: 1 },
-                CopyAxis { count: taps, to: 1, from: lanes },
-            ];
-            let from = elements(first + form.head_bytes) + pass * lanes * taps;
-            Move::new(NanRule::Quiet, (home, pass * form.per_pass() * taps), (home, from), &axes)
-        };
-        let mut parts = Vec::new();
-        if whole > 0 {
-            parts.push(part(0, whole, form.engines)?);
-        }
-        if rest > 0 {
-            parts.push(part(whole, 1, rest / lanes)?);
-        }
-        Some(parts)
     }
 
     /// Rows of coefficients where they lie, by group; `None` unless they are plain fp16 numbers. Those of many small groups, as attention

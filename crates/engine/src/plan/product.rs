@@ -142,8 +142,16 @@ fn resolved(parts: &[Move], rows: usize, taps: usize) -> Option<CoefficientBox> 
 /// Pass `products`. `own` returns true for regions that only the program's tasks access.
 pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     for j in 0..ops.len() {
+        let before = ops[j].clone();
         while let Some(product) = through_copy(ops, j) {
             ops[j] = product.op(ops[j].tasks.clone());
+        }
+        if let (Kind::Product(from), Kind::Product(of)) = (&before.kind, &ops[j].kind)
+            && of.admits
+            && from.parts.iter().zip(&of.parts).any(|(from, of)| from == of)
+        {
+            // What passes no copy keeps its NaN: the exact array may read one as another number.
+            ops[j] = before;
         }
     }
     moves::drop_unread(ops, &own);
@@ -238,5 +246,29 @@ impl Machine<'_> {
             admits: false,
             tasks: 1,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_kernels::copy::CopyAxis;
+
+    fn part(first_row: usize, from: usize, axes: &[(usize, usize, usize)]) -> Move {
+        let axes: Vec<CopyAxis> = axes.iter().map(|&(count, to, from)| CopyAxis { count, to, from }).collect();
+        Move::new(NanRule::Quiet, (Home::Tile, 3 * first_row), (Home::Bar(2), from), &axes).expect("a part")
+    }
+
+    /// Rows of three taps: four of them by pairs of lanes, and one behind them.
+    #[test]
+    fn rows_are_found_in_the_parts_that_have_them() {
+        let pairs = part(0, 100, &[(2, 6, 50), (2, 3, 1), (3, 1, 2)]);
+        let found = resolved(&[pairs.clone(), part(4, 300, &[(3, 1, 2)])], 5, 3).expect("rows");
+        assert_eq!((found.rows.as_slice(), found.stride), ([100, 101, 150, 151, 300].as_slice(), 2));
+        assert_eq!(found.range(), 100..305);
+        // A row is missing; its taps are further apart; or they are at two distances.
+        assert_eq!(resolved(&[pairs.clone()], 5, 3), None);
+        assert_eq!(resolved(&[pairs, part(4, 300, &[(3, 1, 5)])], 5, 3), None);
+        assert_eq!(resolved(&[part(0, 0, &[(2, 2, 9), (2, 1, 4)])], 1, 4), None);
     }
 }
