@@ -11,7 +11,7 @@ use anemone_facts::code::{class, condition, planar, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes, part_of_row};
 use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::TensorView;
+use anemone_kernels::view::{Strides, TensorView};
 
 /// Broadcast flags and exchange of each source.
 pub(crate) const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
@@ -89,25 +89,8 @@ impl Machine<'_> {
             operand(x, from, flags[0], relus[0], transposed[0], false),
             operand(y, second, flags[1], relus[1], transposed[1], pairs_turned),
         ];
-        if reduces || !Elementwise::<2>::is_worth_joining(ext) {
-            // As they are.
-        } else if form != Form::Affine {
-            // Short rows that follow each other are long ones.
-            let axes = operands.each_ref().map(|o| OperandAxes { strides: o.source.strides, one_column: o.one_column });
-            let joined = Elementwise { ext, to: strides, operands: axes }.joined();
-            (rows, strides) = (joined.ext, joined.to);
-            for (operand, axes) in operands.iter_mut().zip(joined.operands) {
-                (operand.source.strides, operand.one_column) = (axes.strides, axes.one_column);
-            }
-        } else if !reduces
-            && !operands[0].one_column
-            && [strides, operands[0].source.strides].iter().all(|s| s[2] == ext.w)
-        {
-            // Planes without gaps.
-            let plane = ext.h * ext.w;
-            let part = part_of_row(plane).unwrap_or(plane);
-            (rows.h, rows.w) = (plane / part, part);
-            (strides[2], operands[0].source.strides[2]) = (part, part);
+        if !reduces && Elementwise::<2>::is_worth_joining(ext) {
+            (rows, strides) = joined(form, ext, strides, &mut operands);
         }
         let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns: rows.w };
         if let Some(fold) = &fold {
@@ -131,4 +114,24 @@ impl Machine<'_> {
             && (!set(SECOND[3]) || set(SECOND[0]) || pairs)
             && (!set(ResultTranspose) || reduces)
     }
+}
+
+/// Extents and strides of the result with long rows in place of short ones that follow each other, in operands too.
+fn joined(form: Form, ext: Extents, to: Strides, operands: &mut [Operand; 2]) -> (Extents, Strides) {
+    let (mut rows, mut strides) = (ext, to);
+    if form != Form::Affine {
+        let axes = operands.each_ref().map(|o| OperandAxes { strides: o.source.strides, one_column: o.one_column });
+        let joined = Elementwise { ext, to, operands: axes }.joined();
+        (rows, strides) = (joined.ext, joined.to);
+        for (operand, axes) in operands.iter_mut().zip(joined.operands) {
+            (operand.source.strides, operand.one_column) = (axes.strides, axes.one_column);
+        }
+    } else if !operands[0].one_column && [to, operands[0].source.strides].iter().all(|s| s[2] == ext.w) {
+        // Planes without gaps.
+        let plane = ext.h * ext.w;
+        let part = part_of_row(plane).unwrap_or(plane);
+        (rows.h, rows.w) = (plane / part, part);
+        (strides[2], operands[0].source.strides[2]) = (part, part);
+    }
+    (rows, strides)
 }

@@ -19,7 +19,6 @@ mod step;
 mod text;
 mod trace;
 
-pub(crate) use ops::Move;
 pub use profile::{Profile, StepTime};
 pub use resolution::Sums;
 use step::check_fields;

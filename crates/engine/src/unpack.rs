@@ -10,6 +10,8 @@
 mod parts;
 mod zero_skip;
 
+pub(crate) use parts::StreamPart;
+
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use anemone_facts::Field::{self, *};

@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::memory::Home;
 use crate::ne::Operation;
 use crate::numerics::Parameters;
+use crate::unpack::StreamPart;
 use anemone_facts::Field::*;
 use anemone_kernels::conv::Im2col;
 use anemone_kernels::copy::NanRule;
@@ -18,6 +19,9 @@ use anemone_kernels::tensor::Extents;
 use anemone_kernels::window::Window;
 use half::f16;
 use std::ops::Range;
+
+/// Most rows of a product, over all groups: a damaged program may state any number.
+const MOST_ROWS: usize = 1 << 20;
 
 /// A pointwise convolution whose coefficients are fp16 numbers in memory: a matrix of coefficients, a row for each output channel, by
 /// the matrix of the source, whose rows are its channels.
@@ -227,7 +231,12 @@ impl Machine<'_> {
         let (source, to) = (self.first_source([false; 3])?, self.map_result(stored)?);
         let groups = if convolution.reuse { 1 } else { output.g };
         let taps = convolution.taps();
-        let parts = self.coefficient_parts(output.c, taps, groups)?;
+        if groups * output.c > MOST_ROWS {
+            return None;
+        }
+        let (home, parts) = self.coefficient_parts(output.c, taps, groups)?;
+        let copy = |part: StreamPart| Move::new(NanRule::Quiet, (home, part.to), (home, part.from), &part.axes);
+        let parts = parts.into_iter().map(copy).collect::<Option<Vec<Move>>>()?;
         let coefficients = resolved(&parts, groups * output.c, taps)?;
         Some(Product {
             input,

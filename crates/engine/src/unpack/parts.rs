@@ -3,16 +3,26 @@
 use super::Store;
 use crate::machine::Machine;
 use crate::memory::Home;
-use crate::plan::Move;
 use anemone_facts::Field::*;
 use anemone_facts::kernel::ALIGN_BYTES;
-use anemone_kernels::copy::{CopyAxis, NanRule};
+use anemone_kernels::copy::CopyAxis;
+
+/// A part of a matrix without gaps, by group, row and tap, and where a region has it: first elements, and axes.
+pub(crate) struct StreamPart {
+    pub(crate) to: usize,
+    pub(crate) from: usize,
+    pub(crate) axes: [CopyAxis; 5],
+}
 
 impl Machine<'_> {
-    /// Plain fp16 coefficients of `groups` groups as copies from the region that holds them to a matrix without gaps, by group, row and tap:
-    /// whole passes, and a last one in which not all engines have channels. `None` for other coefficients, and where the engines'
-    /// streams are not at equal distances.
-    pub(crate) fn coefficient_parts(&self, outputs: usize, taps: usize, groups: usize) -> Option<Vec<Move>> {
+    /// Plain fp16 coefficients of `groups` groups, and the region that holds them: whole passes, and a last one in which not all engines
+    /// have channels. `None` for other coefficients, and where the engines' streams are not at equal distances.
+    pub(crate) fn coefficient_parts(
+        &self,
+        outputs: usize,
+        taps: usize,
+        groups: usize,
+    ) -> Option<(Home, Vec<StreamPart>)> {
         let form = self.form(outputs, taps).ok()?;
         let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
         if !plain || cfg!(target_endian = "big") {
@@ -45,15 +55,15 @@ impl Machine<'_> {
                 CopyAxis { count: taps, to: 1, from: lanes },
             ];
             let from = elements(first + form.head_bytes) + pass * lanes * taps;
-            Move::new(NanRule::Quiet, (home, pass * form.per_pass() * taps), (home, from), &axes)
+            StreamPart { to: pass * form.per_pass() * taps, from, axes }
         };
         let mut parts = Vec::new();
         if whole > 0 {
-            parts.push(part(0, whole, form.engines)?);
+            parts.push(part(0, whole, form.engines));
         }
         if rest > 0 {
-            parts.push(part(whole, 1, rest / lanes)?);
+            parts.push(part(whole, 1, rest / lanes));
         }
-        Some(parts)
+        Some((home, parts))
     }
 }
