@@ -211,17 +211,22 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
     },
 ];
 
-/// Follows every recipe, each on a fresh copy in `target/recipes`.
-pub fn run(_: &[String]) -> Outcome {
+/// Follows every recipe, or those whose sections contain one of the words given, each on a fresh copy in `target/recipes`.
+pub fn run(words: &[String]) -> Outcome {
     let guide = repo::read("CONTRIBUTING.md").map_err(|e| vec![e])?;
     let copy = repo::root().join("target/recipes");
     let mut findings = Vec::new();
-    for recipe in RECIPES {
+    let asked = |recipe: &&Recipe| words.is_empty() || words.iter().any(|word| recipe.section.contains(word.as_str()));
+    let recipes: Vec<&Recipe> = RECIPES.iter().filter(asked).collect();
+    if recipes.is_empty() {
+        return Err(vec![format!("no recipe has {}", words.join(" or "))]);
+    }
+    for recipe in &recipes {
         if let Err(finding) = follow(recipe, &guide, &copy) {
             findings.push(format!("{}: {finding}", recipe.section.trim_start_matches('#').trim()));
         }
     }
-    conclude(findings, format!("{} recipes do what they say", RECIPES.len()))
+    conclude(findings, format!("{} recipes do what they say", recipes.len()))
 }
 
 fn follow(recipe: &Recipe, guide: &str, copy: &Path) -> Result<(), String> {
