@@ -54,7 +54,7 @@ pub(crate) struct Direct {
 }
 
 /// Operands of a task that goes from memory to memory; `kept` is where its source is in tile memory afterwards.
-struct Spans {
+pub(crate) struct Spans {
     from: Span,
     kept: Option<Span>,
     to: Span,
@@ -69,9 +69,9 @@ impl Direct {
 }
 
 impl Machine<'_> {
-    /// Tests whether source 1 and the result lie row by row, by the task's fields; the error is the reason why not. Extents are those
-    /// of what is stored.
-    pub(crate) fn lies_in_rows(&self, input: Extents, output: Extents) -> Result<(), &'static str> {
+    /// Source 1 and the result where they lie row by row, by the task's fields; the error is the reason why they do not. Extents are
+    /// those of what is stored.
+    pub(crate) fn in_rows(&self, input: Extents, output: Extents) -> Result<Spans, &'static str> {
         let (source, result) = (self.get(SrcType), self.get(ResType));
         let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
         if ![source, result].iter().all(|kind| kinds.contains(kind)) {
@@ -92,7 +92,7 @@ impl Machine<'_> {
             return Err("channels of an operand are interleaved");
         }
         let Some(spans) = self.spans(input, output) else { return Err("a row begins at an odd byte") };
-        if nested(output, spans.to.strides) { Ok(()) } else { Err("rows of the result overlap") }
+        if nested(output, spans.to.strides) { Ok(spans) } else { Err("rows of the result overlap") }
     }
 
     /// Operands of a task whose source and result lie in rows; `None` where a distance is not a whole number of elements.
@@ -119,10 +119,10 @@ impl Machine<'_> {
         let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
         let fetched = source == residency::L2 || bound(RBase0, Rbe0);
         let sent = result == residency::L2 || bound(WBase, Wbe) && self.get(DstEn) == 1;
-        if self.lies_in_rows(input, output).is_err() || !fetched || !sent {
+        let Ok(Spans { from, kept, to, also }) = self.in_rows(input, output) else { return Ok(None) };
+        if !fetched || !sent {
             return Ok(None);
         }
-        let Some(Spans { from, kept, to, also }) = self.spans(input, output) else { return Ok(None) };
         self.check_read(if source == residency::L2 { &SRC1_L2 } else { &SRC1_DMA }, from.home, input)?;
         if let Some(kept) = kept {
             self.check_written(&SRC1_L2, Home::Tile, input)?;

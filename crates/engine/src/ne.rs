@@ -195,7 +195,7 @@ impl Machine<'_> {
 
     /// Executes the task memory to memory, without an intermediate tensor. Returns false if it does not allow that.
     fn compute_in_place(&mut self, neural: &Neural) -> Result<bool, FaultKind> {
-        if self.in_place(neural).is_err() {
+        if self.computes_in_place(neural).is_err() {
             return Ok(false);
         }
         let convolution = match &neural.operation {

@@ -51,6 +51,12 @@ impl Neural {
 impl Machine<'_> {
     /// Tests whether the task goes from memory to memory, by its fields; the error is the reason why it goes through tensors.
     pub(crate) fn in_place(&self, neural: &Neural) -> Result<(), &'static str> {
+        self.computes_in_place(neural)?;
+        self.in_rows(neural.input, self.stored_result(neural)).map(|_| ())
+    }
+
+    /// As [`Machine::in_place`], of the computation alone: its operands may lie anyhow.
+    pub(super) fn computes_in_place(&self, neural: &Neural) -> Result<(), &'static str> {
         let copies = match &neural.operation {
             Operation::Convolution(_) => false,
             Operation::Copy => true,
@@ -64,7 +70,7 @@ impl Machine<'_> {
             () if self.get(PostScaleMode) == 1 => Err("channels have factors of their own"),
             () if stages => Err("its epilogue is not known at planning"),
             () if exact && copies && self.crop_gain_log2().is_some() => Err("it crops with a gain"),
-            () => self.lies_in_rows(neural.input, self.stored_result(neural)),
+            () => Ok(()),
         }
     }
 
