@@ -50,6 +50,9 @@ KNOWN = {
     "reduce_log_sum_exp": (lambda d, w: not d.tame(), "the greatest element is subtracted there, and infinity less infinity is NaN"),
     "cast": (lambda d, w: not d.tame(), "an infinity or NaN as an integer; a run warns of it"),
     "cumsum": (lambda d, w: not d.tame(), "small numbers beside large ones that cancel: the order of the sums"),
+    "layer_norm": (lambda d, w: d.special, "numbers that cancel: the order of the sums"),
+    "reduce_log_sum": (lambda d, w: True, "sums that cancel: their order"),
+    "prelu": (lambda d, w: d.special, "zero times an infinite alpha is added there; the documentation says x where x >= 0"),
     "scatter_along_axis": (lambda d, w: True, "the mode is not looked at there: every mode updates"),
 }
 
