@@ -87,7 +87,13 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
             .kmem_cap_dense
             .filter(|_| options.conventions().splits_to_stay)
             .map_or_else(Vec::new, |cap| split_product(&layer, cap));
-        let pieces = if stay.len() > 1 { stay } else { split_kernel(layer, cap) };
+        let passes = chip
+            .hal
+            .kmem_cap_dense
+            .filter(|_| options.conventions().passes_fit_kernel_memory && stay.is_empty())
+            .map_or_else(Vec::new, |cap| split_passes(&layer, cap));
+        let pieces = [stay, passes].into_iter().find(|pieces| pieces.len() > 1);
+        let pieces = pieces.unwrap_or_else(|| split_kernel(layer, cap));
         if pieces.len() > 1 {
             reasons.say(|| format!("{name} split into {}: coefficients beyond what kernel memory keeps", pieces.len()));
         }
@@ -112,6 +118,27 @@ fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     if !layer.transpose {
         pieces.reverse();
     }
+    pieces
+}
+
+/// Splits a convolution of which not one pass of sixteen engines fits kernel memory: into as many outputs as fit in one pass, an
+/// even number an engine, the last piece first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, and `c512_n512`).
+fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
+    let Kind::Conv { connect: Connect::Dense, bias, .. } = &layer.kind else { return vec![] };
+    let packing = Packing::of(layer);
+    let outputs = outputs(layer);
+    let whole = outputs.is_multiple_of(ENGINES) && layer.sources[0].groups() == 1 && !layer.transpose;
+    if !whole || packing.skips_zeros() || packing.palette_bits().is_some() {
+        return vec![];
+    }
+    let each = packing.plane_bytes() / packing.lanes as u64 + if bias.is_some() { ELEMENT_BYTES } else { 0 };
+    let lanes = (cap / each.max(1)) as usize / 2 * 2;
+    let full = LANES.min(outputs / ENGINES);
+    if lanes == 0 || lanes >= full {
+        return vec![];
+    }
+    let mut pieces = pieces(layer, lanes * ENGINES);
+    pieces.reverse();
     pieces
 }
 

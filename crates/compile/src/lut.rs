@@ -259,6 +259,14 @@ impl Table {
         Table::odd("tanh", 3, 5.0, 1.0, knots.of(3, f64::tanh))
     }
 
+    /// Hyperbolic tangent as Apple's compiler of 2026 has it (`docs/evidence.md`, key `h13-oracles`): 1 from the last knot on, and
+    /// no limit below zero.
+    pub fn tanh_to_four() -> Table {
+        let mut table = Table::odd("tanh", 3, 4.0, 1.0, f64::tanh);
+        table.halfwords[place::X_LOW] = 0;
+        table
+    }
+
     /// `erf(x)`, with knots as asked for.
     pub fn erf(knots: Knots) -> Table {
         Table::odd("erf", 3, 4.0, 1.0, knots.of(3, libm::erf))

@@ -91,9 +91,11 @@ conventions! {
     gains_stay_tasks: true true false, "A gain that no convolution takes in later stays a task of its own.";
     layer_norm_on_device: true true false, "A layer norm over trailing axes is one lowering with deviation tasks; else it is decomposed.";
     splits_to_stay: true true false, "Products are split so that each piece of the coefficients stays in kernel memory.";
+    passes_fit_kernel_memory: false true false, "A convolution is split so that one pass over the outputs of a piece fits kernel memory.";
     reductions_join_unit_axes: true true false, "Axes of one element do not separate the axes of a reduction.";
     reductions_by_group: true true false, "Two leading axes are reduced as groups and channels of one task.";
     sums_transposed: true true false, "Sums over a leading axis are computed transposed.";
+    sums_of_rows_turned_back: false true false, "A sum over rows is turned back by a copy of its own.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";

@@ -266,7 +266,10 @@ impl Machine<'_> {
 
     /// Form of a task's streams, and where they lie.
     pub(crate) fn form(&self, outputs: usize, taps: usize) -> Result<Form, FaultKind> {
-        let (engines, lanes) = self.engines_and_lanes()?;
+        let (engines, held) = self.engines_and_lanes()?;
+        // A single pass that is partly filled is as wide as its channels (`h13-kernel`).
+        let partly = outputs < engines * held && outputs.is_multiple_of(engines) && outputs > 0;
+        let lanes = if partly { outputs / engines } else { held };
         self.require(KernelDmaMaster, 1, "coefficients are streamed")?;
         self.require(KernelDmaSparse, self.get(SparseFmt), "the kernel DMA and the engines agree on skipped zeros")?;
         if lanes > 1 && !outputs.is_multiple_of(engines * lanes) {

@@ -203,6 +203,9 @@ pub const ESTIMATE_PLANES: u64 = 224;
 pub const ESTIMATE_PLANAR: (u64, u64, u64) = (49_152, 4, 256);
 /// Columns that the planar engine takes at least to reduce a row: samples leave 24 to 48.
 pub const ESTIMATE_COLUMNS_LEAST: u64 = 32;
+/// Multiply-accumulates of one engine in the same half microsecond, as a fraction: 365,714. Samples leave 364,974 to 365,985
+/// (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_MACS: (u64, u64) = (2_560_000, 7);
 /// Elements that the neural engine takes in that time without coefficients.
 pub const ESTIMATE_NEURAL: u64 = 32_768;
 

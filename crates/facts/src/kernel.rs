@@ -5,6 +5,9 @@
 pub const ENGINES: usize = 16;
 /// Every stream, every group within a stream, and what follows a table or a palette starts on this boundary.
 pub const ALIGN_BYTES: u64 = 64;
+/// Bytes of coefficients that one pass of an engine takes at most (`kmem_cap_dense` of every chip): where a pass of all lanes
+/// has more, the convolution is cut into single passes of fewer (`h13-kernel`).
+pub const PASS_BYTES: u64 = 64 << 10;
 
 /// The form that skips zeros.
 pub mod zero_skip {

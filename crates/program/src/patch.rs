@@ -133,14 +133,18 @@ impl Kernel {
         let groups = if get(Field::GroupKernelReuse) == 1 { 1 } else { size(Field::NumGroups) };
         let per_output = if get(Field::UnicastEn) == 1 { size(Field::UnicastCin) } else { size(Field::Cin) };
         let outputs = size(Field::Cout) * groups;
+        let (engines, held) = (1usize << get(Field::ActiveNe).min(16), 1usize << get(Field::OcgSize).min(16));
+        // A single pass that is partly filled is as wide as its channels.
+        let each = size(Field::Cout);
+        let partly = each < engines * held && each.is_multiple_of(engines) && each > 0;
         Ok(Kernel {
             task: index,
             weights: coefficients.then_some([outputs, per_output, size(Field::Kh), size(Field::Kw)]),
             bias: coefficients && get(Field::BiasMode) == 1,
             table: get(Field::NonlinearMode) == nonlinear::LUT,
             streams: (0..count).map(stream).collect(),
-            engines: 1 << get(Field::ActiveNe).min(16),
-            lanes: 1 << get(Field::OcgSize).min(16),
+            engines,
+            lanes: if partly { each / engines } else { held },
             groups,
         })
     }

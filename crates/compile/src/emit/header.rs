@@ -88,7 +88,7 @@ impl Emitter<'_> {
         bits.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))
     }
 
-    /// Cost of a task without coefficients, in units of [`ExeCycles`].
+    /// Cost of a task's computation, in units of [`ExeCycles`].
     fn computing(&self) -> u64 {
         let elements = |least: u64, most: u64| {
             let count =
@@ -103,6 +103,13 @@ impl Emitter<'_> {
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
             Kind::Neuron { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
+            Kind::Conv { ref weights, .. } => {
+                let r = &self.layer.result;
+                let outputs = if self.layer.transpose { r.width } else { r.channels() };
+                let positions = r.groups() * r.channels() * r.height() * r.width / outputs.max(1);
+                let macs = weights.values.len() * positions / r.groups().max(1) / engines_for(outputs);
+                macs as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
+            }
             _ => 0,
         }
     }

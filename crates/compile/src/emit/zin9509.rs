@@ -157,7 +157,10 @@ impl Emitter<'_> {
         self.set_all(&[
             (SrcAliasConvRslt, u32::from(neural)),
             (SrcAliasPlanarRslt, u32::from(planar)),
-            (SrcAliasConvSrc, u32::from(alone || other && before_neural || brought == Some(true))),
+            (
+                SrcAliasConvSrc,
+                u32::from(alone || other && before_neural || brought == Some(true) && !self.layer.convolves()),
+            ),
             (SrcAliasPlanarSrc, u32::from(alone && other && !before_neural)),
             (ResAliasConvSrc, u32::from(alone)),
             (ResAliasConvRslt, u32::from(alone)),

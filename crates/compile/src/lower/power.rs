@@ -1,7 +1,7 @@
 //! Powers. A constant whole exponent is a chain of products, right for every base; integers to other exponents are products
 //! chosen by the exponent's digits; everything else is `exp2(y log2 |x|)` with the sign that the base and the exponent give.
 //!
-//! Apple's recipe is `exp2(y log2 x)` alone. The device's logarithm of a negative number is zero, so every power of a
+//! Apple's recipe, which its dialects have here too, is `exp2(y log2 x)` alone. The device's logarithm of a negative number is zero, so every power of a
 //! negative base is 1 there (docs/numerics.md, section tables). A power without a value is NaN here, and what the device reads NaN
 //! as, plus infinity, where the arithmetic has no NaN.
 
@@ -259,10 +259,18 @@ impl Lowerer<'_> {
         if bounds.is_empty() { self.fill(1.0, to) } else { Ok(()) }
     }
 
-    /// `exp2(y log2 |x|)` with a sign: of an odd exponent's negative base minus, of a broken one's none.
+    /// `exp2(y log2 |x|)` with a sign: of an odd exponent's negative base minus, of a broken one's none. Under Apple's conventions
+    /// `exp2(y log2 x)` alone.
     fn power_general(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, base, exponent) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
+        if !self.options.conventions().functions_fitted {
+            // Apple's recipe, with what its tables make of a base below zero.
+            let log = self.tabled("log2", Table::log2(), 0.0, 1.0, &base)?;
+            let product = self.scratch("product", &to.shape());
+            self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
+            return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
+        }
         let magnitude = self.affined("magnitude", plain, true, &base)?;
         let log = self.tabled("log2", Table::log2_of_all(), 0.0, 1.0, &magnitude)?;
         let [product, defined] = ["product", "defined"].map(|name| self.scratch(name, &to.shape()));

@@ -281,7 +281,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Sums one leading axis on the planar engine: a copy puts it into the columns, the sum turns back on the way out.
+    /// Sums one leading axis on the planar engine: a copy puts it into the columns, the sum turns back on the way out,
+    /// or by a copy of its own as 9.509 does it for rows (`reduce_probe_sum_ax2_1x128x16x16`).
     /// `false` where the copy is too large to stay in tile memory.
     fn reduce_turned(&mut self, affine: Affine, abs: bool, axis: usize, from: &View, to: &View) -> Result<bool> {
         let last = from.lead.len();
@@ -302,6 +303,16 @@ impl Lowerer<'_> {
         let (lead, bytes) = dense_axes(&shape);
         let turned =
             View { buffer: BufferId(self.graph.buffers.len() as u32), offset_bytes: 0, lead, width: shape[last] };
+        let planes = axis.checked_sub(1).is_some_and(|planes| from.lead[planes].extent > 1);
+        if self.options.conventions().sums_of_rows_turned_back && axis + 1 == last && planes && from.width > 1 {
+            let turned = View { buffer: self.scratch_of("turned", bytes), ..turned };
+            self.copy_transposed(from, &turned, axis)?;
+            shape[last] = 1;
+            let sum = self.scratch("sum", &shape);
+            self.reduce_columns(PoolOp::Sum, affine, abs, false, &[last], &turned, &sum)?;
+            self.copy_transposed(&sum, to, axis)?;
+            return Ok(true);
+        }
         let parts = self.merged_blocks(&[&rest(&turned), &rest(to)])?;
         let [pair] = parts.as_slice() else { return Ok(false) };
         if pair[0].axes[..2].iter().any(|a| a.extent != 1) {

@@ -40,6 +40,7 @@ impl Lowerer<'_> {
         match f {
             _ if conventions.functions_fitted => None,
             Unary::Sigmoid => Some(Table::sigmoid_plain),
+            Unary::Tanh if conventions.tables_of_two_steps => Some(Table::tanh_to_four),
             Unary::Silu if conventions.tables_of_two_steps => Some(Table::silu),
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) if conventions.tables_of_two_steps => Some(Table::gelu),
             _ => None,

@@ -5,7 +5,7 @@
 
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
+use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, PASS_BYTES, zero_skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use anemone_net::stored::pack;
@@ -19,7 +19,7 @@ const FP16_BITS: usize = 16;
 pub struct Packing {
     /// Active engines; a power of two.
     pub engines: usize,
-    /// Output channels per engine at a time; a power of two.
+    /// Output channels per engine at a time: a power of two, or all of a single pass that is partly filled.
     pub lanes: usize,
     /// Output channels of one group.
     outputs: usize,
@@ -95,6 +95,18 @@ impl Packing {
             }
         }
         let taps = weights.values.len() / (outputs * groups).max(1);
+        // A single pass that is partly filled, where one of all lanes would not fit kernel memory, is as wide as its channels
+        // (`docs/evidence.md`, key `h13-kernel`).
+        let held = outputs / engines;
+        let plane = |lanes: usize| (2 * lanes * taps) as u64;
+        let single = *connect == Connect::Dense && outputs.is_multiple_of(engines) && held < cap;
+        if single
+            && !held.is_power_of_two()
+            && plane(held.next_power_of_two()) > PASS_BYTES
+            && plane(held) <= PASS_BYTES
+        {
+            lanes = held;
+        }
         let places = zero_skip::order(window.kernel, window.stride);
         let empty = places.iter().filter(|place| place.is_none()).count();
         let (skips, bits, palette_bytes) = match form {

@@ -62,6 +62,10 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) 
         _ if height == 1 && !small_source(layer, chip) => units,
         _ if copies(layer) && height < COPY_ROWS => units,
         Kind::Conv { window, .. } if small_source(layer, chip) => spread(units, window.stride[0] as u64, NEURAL_BANKS),
+        // The rows that a kernel slides over are read with the four of a work unit.
+        Kind::Conv { window, .. } if window.kernel[0] > 1 && fitting_rows(layer) == 2 => {
+            spread(units, window.stride[0] as u64, NEURAL_BANKS)
+        }
         Kind::Conv { window, .. } => apart_in_unit(layer, units, window.stride[0] as u64),
         _ => spread(units, 1, NEURAL_BANKS),
     };

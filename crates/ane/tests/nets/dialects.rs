@@ -1,0 +1,82 @@
+//! Apple's ways with one operation, executed: as many tasks as its compiler of 2026 makes, and the results of our own way.
+
+use anemone::{Array, execute};
+use anemone_compile::{Compat, Options, compile};
+use anemone_facts::chips::CHIPS;
+use anemone_net::{Data, Tensor, check, text};
+use half::f16;
+use std::sync::Arc;
+
+/// Tasks and result of a network of one output, whose constants are blobs in their order, in each dialect.
+fn both(source: &str, blobs: &[Arc<Tensor>], inputs: &[(String, Array)]) -> [(usize, Vec<f32>); 2] {
+    let net = text::parse(source, blobs).expect("the network is well formed");
+    check::check(&net).expect("the network is valid");
+    [Compat::Own, Compat::Zin9509].map(|compat| {
+        let options = Options { compat, ..Options::default() };
+        let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+        let run = execute(&program, inputs, Default::default()).expect("it runs");
+        (program.tasks().expect("tasks").len(), run.outputs[0].1.data.clone())
+    })
+}
+
+fn array(name: &str, shape: &[usize], value: impl Fn(usize) -> f32) -> (String, Array) {
+    let count = shape.iter().product();
+    (name.into(), Array { shape: shape.to_vec(), data: (0..count).map(value).collect() })
+}
+
+/// Whole numbers from -2 to 2, which sum exactly.
+fn small(i: usize) -> f32 {
+    (i * 7 % 5) as f32 - 2.0
+}
+
+#[test]
+fn convolutions_whose_passes_exceed_kernel_memory_are_cut_into_single_passes() {
+    // 14 of 16 channels an engine have coefficients that fit: 224 outputs are one pass that is partly filled.
+    let blob = |shape: &[usize], value: fn(usize) -> f32| {
+        let count = shape.iter().product();
+        let data = Data::F16((0..count).map(|i| f16::from_f32(value(i))).collect());
+        Arc::new(Tensor { shape: shape.to_vec(), data })
+    };
+    let weights = blob(&[256, 256, 3, 3], |i| if i % 11 == 0 { small(i / 11) } else { 0.0 });
+    let source = "net \"n\" {\n  input %x: f16[1, 256, 12, 12]\n  const %w: f16[256, 256, 3, 3] = blob 0\n  \
+                  %y: f16[1, 256, 12, 12] = conv(%x, %w) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1\n  \
+                  output %y\n}\n";
+    let [own, apples] = both(source, &[weights], &[array("x", &[1, 256, 12, 12], small)]);
+    assert_eq!(apples.0, 2, "tasks of 32 and 224 outputs");
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn sums_over_rows_are_turned_there_and_back() {
+    for shape in [[1, 32, 4, 4], [1, 128, 16, 16]] {
+        let [_, c, h, w] = shape;
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, {c}, {h}, {w}]\n  \
+             %y: f16[1, {c}, 1, {w}] = reduce_sum(%x) axes=[2] keep_dims=true\n  output %y\n}}\n"
+        );
+        let [own, apples] = both(&source, &[], &[array("x", &shape, small)]);
+        assert_eq!(apples.0, 3, "{shape:?}");
+        assert_eq!(own.1, apples.1, "{shape:?}");
+    }
+}
+
+#[test]
+fn powers_are_three_tasks_and_saturate_as_the_tables_do() {
+    let source = "net \"n\" {\n  input %x: f16[1, 64, 1, 1]\n  input %z: f16[1, 64, 1, 1]\n  \
+                  %y: f16[1, 64, 1, 1] = pow(%x, %z)\n  output %y\n}\n";
+    let inputs =
+        [array("x", &[1, 64, 1, 1], |i| 0.25 + i as f32 / 16.0), array("z", &[1, 64, 1, 1], |i| small(i) / 2.0)];
+    let [own, apples] = both(source, &[], &inputs);
+    assert_eq!(apples.0, 3);
+    assert!(own.0 > 3, "our way defines what Apple's tables do not");
+    for (own, apples) in own.1.iter().zip(&apples.1) {
+        assert!((own - apples).abs() <= 2e-3 * own.abs(), "{own} and {apples}");
+    }
+}
+
+#[test]
+fn the_hyperbolic_tangent_is_one_from_four_on() {
+    let source = "net \"n\" {\n  input %x: f16[1, 4, 1, 1]\n  %y: f16[1, 4, 1, 1] = tanh(%x)\n  output %y\n}\n";
+    let [_, apples] = both(source, &[], &[array("x", &[1, 4, 1, 1], |i| [-4.5, 0.0, 0.5, 4.0][i])]);
+    assert_eq!(apples.1, [-1.0, 0.0, f16::from_f32(0.5f32.tanh()).to_f32(), 1.0]);
+}
