@@ -121,20 +121,22 @@ fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     pieces
 }
 
-/// Splits a convolution of which not one pass of sixteen engines fits kernel memory: into as many outputs as fit in one pass, an
-/// even number an engine, the last piece first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, and `c512_n512`).
+/// Splits a convolution whose coefficients do not stay in kernel memory: into as many outputs an engine as do, in whole passes, or an
+/// even number in a single one; the last piece first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, `k3_c512_n512`,
+/// `k1_c1024_n1024`). A small result is not split (`k3_c256_n256_s8`, valid).
 fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
     let Kind::Conv { connect: Connect::Dense, bias, .. } = &layer.kind else { return vec![] };
     let packing = Packing::of(layer);
     let outputs = outputs(layer);
     let whole = outputs.is_multiple_of(ENGINES) && layer.sources[0].groups() == 1 && !layer.transpose;
-    if !whole || packing.skips_zeros() || packing.palette_bits().is_some() {
+    let small = layer.result.height().max(layer.result.width) <= SMALL_SIDE;
+    if !whole || small || packing.skips_zeros() || packing.palette_bits().is_some() {
         return vec![];
     }
     let each = packing.plane_bytes() / packing.lanes as u64 + if bias.is_some() { ELEMENT_BYTES } else { 0 };
-    let lanes = (cap / each.max(1)) as usize / 2 * 2;
-    let full = LANES.min(outputs / ENGINES);
-    if lanes == 0 || lanes >= full {
+    let kept = (cap / each.max(1)) as usize;
+    let lanes = if kept >= LANES { kept / LANES * LANES } else { kept / 2 * 2 };
+    if lanes == 0 || kept >= outputs / ENGINES {
         return vec![];
     }
     let mut pieces = pieces(layer, lanes * ENGINES);
