@@ -14,7 +14,7 @@ use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::legal::Quantity as Q;
-use anemone_facts::staging::{LANES, STREAMED_COLUMNS};
+use anemone_facts::staging::{LANES, SMALL_SIDE, STREAMED_COLUMNS};
 use std::sync::Arc;
 
 /// A graph in which every layer is one task that the chip's fields and memories hold.

@@ -4,6 +4,7 @@ use super::{Emitter, Set, in_memory};
 use crate::ir::*;
 use crate::lut::Table;
 use crate::options::Convention;
+use crate::stream::pack::engines_for;
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
 use anemone_facts::lut;
