@@ -188,6 +188,18 @@ const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
+/// A name of joined words, apart: `IdleArmed` is "idle armed".
+fn in_words(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}
+
 /// The broker's counters for people, by subject; what no subject has comes last, under its own name.
 fn described(stat: &Value) -> String {
     let value = |value: &Value| match value {
@@ -205,7 +217,9 @@ fn described(stat: &Value) -> String {
         text += &format!("{subject}\n");
         for (name, label) in *rows {
             let Some(found) = stat.get(name) else { continue };
-            text += format!("  {label:<62} {}", value(found)).trim_end();
+            let told = value(found);
+            let told = if *name == "power" { in_words(&told) } else { told };
+            text += format!("  {label:<62} {told}").trim_end();
             text += "\n";
         }
     }

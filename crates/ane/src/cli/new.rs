@@ -49,8 +49,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let plist = native::with_weights(plist, &title);
     let mut written = vec![(path.as_path(), plist.as_slice())];
     if !weights.is_empty() {
-        if beside.exists() {
-            let message = format!("{} is there already, and the netplist needs its own", beside.display());
+        if std::fs::read(&beside).is_ok_and(|there| there != weights) {
+            let message =
+                format!("{} is there already with other values, and the netplist needs its own", beside.display());
             return Err(Diagnostic::new(Code::Unwritable, message).help("choose another folder"));
         }
         written.push((&beside, &weights));

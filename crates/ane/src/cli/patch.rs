@@ -68,6 +68,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         if !kernels.is_empty() {
             return stored::run(&flags, &container, &kernels, voice);
         }
+        let generation = container.layout().map_or("", |layout| layout.generation);
+        let message = format!("no coefficients of a task lie in this program for {generation}: nothing can be changed");
+        return Err(Diagnostic::new(Code::Usage, message).at(flags.file.display()));
     }
     let target = target(&flags)?;
     let found = kernels(&target.program).map_err(|e| malformed(&flags.file, e))?;

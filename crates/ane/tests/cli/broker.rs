@@ -104,6 +104,22 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
+fn counters_are_told_by_subject() {
+    let daemon = Daemon::start(folder());
+    daemon.run("broker");
+    let out = ane().args(["stat", "--socket"]).arg(daemon.socket()).output().expect("runs");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    for part in ["requests\n", "modelled time, ns", "resident programs", "idle time before that, ms", "idle armed"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Every counter has a subject: none is left under the name that programs read.
+    let stat: serde_json::Value = serde_json::from_slice(&daemon.stat().stdout).expect("JSON");
+    let left = |name: &&String| text.lines().any(|line| line.split_whitespace().next() == Some(name.as_str()));
+    let names = stat.as_object().expect("counters").keys().filter(|name| name.contains('_'));
+    assert_eq!(names.filter(left).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
 fn every_route_gives_the_same() {
     let daemon = Daemon::start(folder());
     let expected = plain();
