@@ -322,7 +322,7 @@ fn selectors_from_two_threads_leave_nothing_behind() {
                         control.status(status::PROGRAMS);
                     }
                     // Every other program goes with its connection.
-                    if token % 2 == 0 {
+                    if token.is_multiple_of(2) {
                         control.call(6, &[], &of_token(destroy::BYTES, destroy::TOKEN, token), 0, 0);
                     }
                     drop(control);

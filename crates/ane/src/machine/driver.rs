@@ -237,6 +237,11 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
         source: "driver",
         ..Fact::default()
     });
+    components_and_commands(facts);
+}
+
+/// Services, components and mailbox commands.
+fn components_and_commands(facts: &mut Vec<Fact>) {
     for (name, what) in properties::SERVICES {
         facts.push(Fact {
             kind: "service of the registry",

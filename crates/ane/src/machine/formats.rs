@@ -99,7 +99,6 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
             lines: vec![format!("{magic:#x}: {what}")],
             evidence: if magic == hwx::MAGIC { "B" } else { "C" },
             source: if magic == hwx::MAGIC { "hwx" } else { "firmware" },
-            ..Fact::default()
         });
     }
     for row in hwx::COMMANDS {

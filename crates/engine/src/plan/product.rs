@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((found.rows.as_slice(), found.stride), ([100, 101, 150, 151, 300].as_slice(), 2));
         assert_eq!(found.range(), 100..305);
         // A row is missing; its taps are further apart; or they are at two distances.
-        assert_eq!(resolved(&[pairs.clone()], 5, 3), None);
+        assert_eq!(resolved(std::slice::from_ref(&pairs), 5, 3), None);
         assert_eq!(resolved(&[pairs, part(4, 300, &[(3, 1, 5)])], 5, 3), None);
         assert_eq!(resolved(&[part(0, 0, &[(2, 2, 9), (2, 1, 4)])], 1, 4), None);
     }

@@ -44,7 +44,8 @@ pub(super) fn selection(ops: &[Op], steps: &[Step], rejected: &[Rejected]) -> St
             (Kind::Move(of), _) => (format!("strided copy: {}", copy::form(&of.axes)), Vec::new()),
             (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
             (Kind::Product(_), _) => {
-                ("coefficients packed in every run, then as the registry says".to_string(), Vec::new())
+                let kernel = "coefficients packed in every run, then as the registry says".to_string();
+                (kernel, vec![("coefficients packed at planning", "they are results of other tasks, or inputs")])
             }
             (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
             (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
