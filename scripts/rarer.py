@@ -2,6 +2,7 @@
 import torch
 
 from families import R
+from wider import Part, first
 
 
 def from_timm():
@@ -30,17 +31,6 @@ def from_timm():
 def from_transformers():
     import transformers as t
 
-    class Output(torch.nn.Module):
-        def __init__(self, model, run):
-            super().__init__()
-            self.model, self.run = model, run
-
-        def forward(self, *inputs):
-            return self.run(self.model, *inputs)
-
-    def first(model, *inputs):
-        return model(*inputs, return_dict=False)[0]
-
     def uncached(model, ids):
         later = torch.full((1, 1, ids.shape[1], ids.shape[1]), -1e4).triu(1)
         return model(input_ids=ids, attention_mask=later, use_cache=False, return_dict=False)[0]
@@ -50,7 +40,7 @@ def from_transformers():
 
     def make(kind, config, run=first):
         eager = dict(attn_implementation="eager")
-        return lambda: Output(getattr(t, kind)._from_config(config(), **eager), run)
+        return lambda: Part(getattr(t, kind)._from_config(config(), **eager), run)
 
     tokens = lambda count: (torch.randint(3, 99, (1, count)),)
     small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
@@ -78,14 +68,14 @@ def from_transformers():
     yield "swin2sr", make("Swin2SRForImageSuperResolution", lambda: t.Swin2SRConfig(image_size=32, embed_dim=24, depths=[2, 2], num_heads=[2, 2], window_size=8, upscale=2)), image(32)
     yield "ijepa", make("IJepaModel", lambda: t.IJepaConfig(**vit)), image(64)
     yield "vitdet", make("VitDetModel", lambda: t.VitDetConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=64, pretrain_image_size=64, window_block_indices=[0], window_size=2)), image(64)
-    yield "rt_detr_encoder", lambda: Output(t.RTDetrResNetBackbone(t.RTDetrResNetConfig(hidden_sizes=[16, 32, 64, 96], depths=[1, 1, 1, 1], embedding_size=16, layer_type="basic")), lambda m, x: m(x, return_dict=False)[0][-1]), image(64)
+    yield "rt_detr_encoder", lambda: Part(t.RTDetrResNetBackbone(t.RTDetrResNetConfig(hidden_sizes=[16, 32, 64, 96], depths=[1, 1, 1, 1], embedding_size=16, layer_type="basic")), lambda m, x: m(x, return_dict=False)[0][-1]), image(64)
     yield "patch_tsmixer", make("PatchTSMixerModel", lambda: t.PatchTSMixerConfig(context_length=32, patch_length=8, patch_stride=8, num_input_channels=3, d_model=16, num_layers=2)), (R(1, 32, 3),)
-    yield "speech_to_text", lambda: Output(t.Speech2TextModel(t.Speech2TextConfig(vocab_size=99, d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128, input_feat_per_channel=20, max_source_positions=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (R(1, 32, 20),)
+    yield "speech_to_text", lambda: Part(t.Speech2TextModel(t.Speech2TextConfig(vocab_size=99, d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128, input_feat_per_channel=20, max_source_positions=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (R(1, 32, 20),)
     yield "wav2vec2_conformer", make("Wav2Vec2ConformerModel", lambda: t.Wav2Vec2ConformerConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, conv_dim=(32,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)), (R(1, 4000),)
-    yield "univnet", lambda: Output(t.UnivNetModel(t.UnivNetConfig(model_in_channels=16, model_hidden_channels=8, num_mel_bins=20, kernel_predictor_hidden_channels=16)), lambda m, x, z: m(x, z, return_dict=False)[0]), (R(1, 12, 20), R(1, 12, 16))
+    yield "univnet", lambda: Part(t.UnivNetModel(t.UnivNetConfig(model_in_channels=16, model_hidden_channels=8, num_mel_bins=20, kernel_predictor_hidden_channels=16)), lambda m, x, z: m(x, z, return_dict=False)[0]), (R(1, 12, 20), R(1, 12, 16))
     yield "dac", make("DacModel", lambda: t.DacConfig(encoder_hidden_size=8, downsampling_ratios=[2, 4], decoder_hidden_size=64, upsampling_ratios=[4, 2], n_codebooks=2, codebook_size=32, codebook_dim=4, hidden_size=32), lambda m, x: m.decoder(m.encoder(x))), (R(1, 1, 512),)
-    yield "decision_transformer", lambda: Output(t.DecisionTransformerModel(t.DecisionTransformerConfig(state_dim=6, act_dim=3, hidden_size=64, n_layer=2, n_head=4, max_ep_len=40)), lambda m, s, a, r, g: m(s, a, r, g, torch.arange(5)[None], torch.ones(1, 5), return_dict=False)[1]), (R(1, 5, 6), R(1, 5, 3), R(1, 5, 1), R(1, 5, 1))
-    yield "fastspeech2_conformer", lambda: Output(t.FastSpeech2ConformerModel(t.FastSpeech2ConformerConfig(hidden_size=64, vocab_size=40, num_mel_bins=20, encoder_layers=1, decoder_layers=1, encoder_linear_units=64, decoder_linear_units=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (torch.randint(1, 40, (1, 12)),)
+    yield "decision_transformer", lambda: Part(t.DecisionTransformerModel(t.DecisionTransformerConfig(state_dim=6, act_dim=3, hidden_size=64, n_layer=2, n_head=4, max_ep_len=40)), lambda m, s, a, r, g: m(s, a, r, g, torch.arange(5)[None], torch.ones(1, 5), return_dict=False)[1]), (R(1, 5, 6), R(1, 5, 3), R(1, 5, 1), R(1, 5, 1))
+    yield "fastspeech2_conformer", lambda: Part(t.FastSpeech2ConformerModel(t.FastSpeech2ConformerConfig(hidden_size=64, vocab_size=40, num_mel_bins=20, encoder_layers=1, decoder_layers=1, encoder_linear_units=64, decoder_linear_units=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (torch.randint(1, 40, (1, 12)),)
 
 
 def rarer():

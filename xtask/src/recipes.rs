@@ -19,7 +19,7 @@ struct Edit {
     change: Change,
 }
 
-/// What is changed.
+/// Kind of an edit.
 enum Change {
     /// A line is put behind the first one that contains a text.
     Add { behind: &'static str, line: &'static str },

@@ -16,6 +16,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 /// Key of an exact epilogue: non-linearity code, bits of bias and of scale, bytes of the table record.
 type Stages = (u32, u32, u32, Vec<u8>);
 
+/// Reason why coefficients outside of the kernel section are not known at planning.
+pub(crate) const FROM_TASKS: &str = "they are results of other tasks, or inputs";
+
 /// Entry limit of each process-wide cache. Expanding a function over all fp16 numbers takes as long as a small program runs.
 const MOST_KEPT: usize = 128;
 type Kept<K, V> = LazyLock<Mutex<HashMap<K, V>>>;
@@ -98,7 +101,7 @@ impl Constants<'_> {
         match bar {
             Program::KERNEL_BAR if self.bytes.is_empty() => "the program has no kernel section",
             Program::KERNEL_BAR => "a task writes the kernel section",
-            _ => "they are results of other tasks, or inputs",
+            _ => FROM_TASKS,
         }
     }
 

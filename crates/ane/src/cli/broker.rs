@@ -217,9 +217,9 @@ fn described(stat: &Value) -> String {
         text += &format!("{subject}\n");
         for (name, label) in *rows {
             let Some(found) = stat.get(name) else { continue };
-            let told = value(found);
-            let told = if *name == "power" { in_words(&told) } else { told };
-            text += format!("  {label:<62} {told}").trim_end();
+            let shown = value(found);
+            let shown = if *name == "power" { in_words(&shown) } else { shown };
+            text += format!("  {label:<62} {shown}").trim_end();
             text += "\n";
         }
     }

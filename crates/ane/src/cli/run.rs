@@ -279,7 +279,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
     let (reports, missed) = report(&run.outputs, &expected, voice)?;
     if missed {
-        tables::told(net.as_deref(), chip, &compiler, &inputs, &expected, options, voice);
+        tables::name_cause(net.as_deref(), chip, &compiler, &inputs, &expected, options, voice);
     }
     let failed = missed || strict;
     // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.

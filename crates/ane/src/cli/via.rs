@@ -199,7 +199,7 @@ pub struct Session {
     lanes: Vec<Lane>,
     times: u32,
     perfetto: Option<PathBuf>,
-    /// Whether overlapped streams have the M1's defect.
+    /// True if overlapped streams have the M1's defect.
     overlap: bool,
 }
 

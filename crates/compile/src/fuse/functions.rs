@@ -25,8 +25,8 @@ const SMALL_ERROR: f64 = 2e-3;
 /// Most that the errors of a network's tables add up to under [`Activations::Auto`]: at worst each layer hands the errors before it
 /// on as they are, and a network is admitted four times what one rounding rule costs, here four times the tolerance of one table.
 const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
-/// The same for functions that are zero at zero, as hard swish: around it a table is off by as much as small numbers are large, so that
-/// their sum is held to four times 2e-3, which a network is admitted of its values.
+/// The same for functions that are zero at zero, as hard swish. Near zero a table's error reaches the size of the values themselves, so
+/// the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
 const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
 /// Greatest error under [`Activations::Auto`] behind a product, where the network has only one function above [`SMALL_ERROR`].
 const ONCE_ERROR: f64 = 4e-3;

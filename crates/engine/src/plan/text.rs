@@ -2,6 +2,7 @@
 
 use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
+use crate::constants::FROM_TASKS;
 use crate::memory::Home;
 use anemone_facts::Field;
 use anemone_kernels::copy::{self, CopyAxis};
@@ -45,7 +46,7 @@ pub(super) fn selection(ops: &[Op], steps: &[Step], rejected: &[Rejected]) -> St
             (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
             (Kind::Product(_), _) => {
                 let kernel = "coefficients packed in every run, then as the registry says".to_string();
-                (kernel, vec![("coefficients packed at planning", "they are results of other tasks, or inputs")])
+                (kernel, vec![("coefficients packed at planning", FROM_TASKS)])
             }
             (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
             (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {

@@ -27,7 +27,7 @@ impl Log for Tables {
 }
 
 /// Says of a network that misses an expectation which of its functions are tables, and whether it meets the expectation without them.
-pub fn told(
+pub fn name_cause(
     net: Option<&Net>,
     chip: &'static Chip,
     options: &Options,
