@@ -2,7 +2,8 @@
 //!
 //! A path is a link's target, a word in backticks with a slash in it or ending in `.md`, or a word of a fenced block
 //! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` count from the crate's source.
-//! `NAME` stands for any name; the default of a test folder lies outside. Every page below `docs` is a chapter of the site: it stands in
+//! `NAME` stands for any name; the default of a test folder lies outside, and what a build writes below `target/`
+//! is not there on a fresh clone. Every page below `docs` is a chapter of the site: it stands in
 //! `docs/SUMMARY.md`.
 
 use crate::{Outcome, conclude, evidence, layers, repo};
@@ -86,7 +87,7 @@ fn is_path(span: &str, in_crate: bool) -> bool {
     let plain = span.chars().all(|c| c.is_alphanumeric() || "./_-".contains(c));
     let stands_for_any = |part: &str| part.len() > 2 && part.chars().all(|c| c.is_ascii_uppercase());
     let placeholder = span.split(['/', '.']).any(stands_for_any) && !span.ends_with(".md");
-    let outside = ["../shared", "/", "./"].iter().any(|p| span.starts_with(p));
+    let outside = ["../shared", "/", "./", "target/"].iter().any(|p| span.starts_with(p));
     let looks = span.contains('/') || span.ends_with(".md") || (in_crate && span.ends_with(".rs"));
     plain && looks && !placeholder && !outside
 }
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn paths_are_told_from_other_words() {
-        let text = "See `crates/net/src`, `a/b.rs`, [text](docs/x.md#y), `README.md`, `x16`, `../shared/golden`,\n\
+        let text = "See `crates/net/src`, `a/b.rs`, [text](docs/x.md#y), `README.md`, `x16`, `../shared/golden`, `target/quick/ane`,\n\
                     `crates/NAME/src`, `a = b/c`, [web](https://x.y/z), `Src1Base`.\n\
                     ```\ncargo run examples/digits/x.npy out/y\n```\n";
         assert_eq!(paths(text), ["crates/net/src", "a/b.rs", "README.md", "docs/x.md", "examples/digits/x.npy"]);
