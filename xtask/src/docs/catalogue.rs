@@ -33,8 +33,9 @@ pub fn refusals(layouts: &[&Layout]) -> String {
 pub fn lint() -> String {
     let mut out = format!(
         "# Rules for the design of models\n\n{OPEN}\n\n\
-         `ane check` names these codes, `ane explain CODE` tells one of them. Each rule says how it is known; sources are \
-         explained under [lint](../evidence.md#lint).\n"
+         These are the rules behind the findings of `ane check`: each has a code, the condition, the reason and a fix. \
+         `ane explain CODE` prints one. The column *known* says how well a rule is established; [evidence](../evidence.md#lint) explains \
+         the sources.\n"
     );
     let parts = [
         (Severity::Rejected, "E: rejected"),
@@ -69,8 +70,9 @@ fn reach(reach: Reach) -> &'static str {
 pub fn operations() -> String {
     let mut out = format!(
         "# Operations\n\n{OPEN}\n\n\
-         {} operations by family of chips: native (runs on the engine), bridge (a decomposition or a software route), gated \
-         (native on a later family), none. See [op-matrix](../evidence.md#op-matrix). `ane ops OP` tells one of them.\n\n\
+         This table says for {} MIL operations whether the engine of each chip family has them: `native` (a layer of the engine), \
+         `bridge` (a decomposition or a software route), `gated` (native on a later family only) or `none`. `ane ops OP` prints one \
+         row; [evidence](../evidence.md#op-matrix) has the sources.\n\n\
          | operation | H13 (M1, A14) | H14 (M2, A15) | H15 (M3, A16) | later | floor | layers | instead | note |\n|---|---|---|---|---|---|---|---|---|\n",
         OPS.len()
     );
@@ -99,7 +101,8 @@ pub fn operations() -> String {
 pub fn validators() -> String {
     let mut out = format!(
         "# Validators\n\n{OPEN}\n\n\
-         The compiler exports {} validators of layers and {} others. See [validators](../evidence.md#validators).\n\n\
+         Apple's compiler exports {} functions that validate one kind of layer, and {} others. This page lists what each of them checks; \
+         `ane validate` and the C library call them by name. [Evidence](../evidence.md#validators) has the sources.\n\n\
          | export | operands | capability | checks |\n|---|---|---|---|\n",
         VALIDATORS.len(),
         OTHERS.len()

@@ -80,15 +80,16 @@ pub(super) fn registers(layout: &'static Layout) -> String {
     let _ = write!(
         out,
         "# Registers of {name}\n\n{OPEN}\n\n\
-         Task descriptor version {version}, {} header words, on {:#x}-byte boundaries. {form}\n\n\
-         {rows} fields are known: {x} with evidence X, {b} with B, {c} with C{of_own} (see [evidence](../evidence.md)). They \
-         stand in {known} of {words} words and claim {bits} bits. {engine} What share of the bits that real descriptors \
-         set has no field: [coverage](coverage.md), and `ane dump --coverage` for any file.\n\n\
-         - **address**: byte offset in the header, or byte address of the register. `x16` marks an array of words, 4 \
+         This page lists every known field of the task descriptors of generation {name}: {rows} fields, {x} of them with evidence \
+         X, {b} with B, {c} with C{of_own} ([evidence](../evidence.md)). They lie in {known} of {words} words and take {bits} \
+         bits. {engine} [Coverage](coverage.md) gives the share of set bits that they explain.\n\n\
+         Descriptors have version {version}, {} header words, and begin on {:#x}-byte boundaries. {form}\n\n\
+         - **address**: byte offset in the header, or byte address of the register. `x16` marks an array of 16 words, 4 \
          bytes apart.\n\
-         - **coding**: `uint` a number; `flag` one bit; `<< n` a byte quantity that stands in place, its low n bits \
-         are zero; `log2` a base-2 logarithm; `fp16` and `fp32` IEEE bit patterns; else the names of the values.\n\
-         - **ev**: X executed, B bytes, C claimed, O our own. **source**: key in [evidence](../evidence.md).\n",
+         - **coding**: `uint` is a number; `flag` is one bit; `<< n` is a number of bytes without its low n bits, which are \
+         zero; `log2` is a base-2 logarithm; `fp16` and `fp32` are IEEE bit patterns; otherwise the names of the values.\n\
+         - **ev**: evidence, which is X (executed), B (bytes), C (claimed) or O (own). **source**: section of \
+         [evidence](../evidence.md).\n",
         layout.header_words, layout.align_bytes
     );
     out.push_str(if executes(layout) {
@@ -164,9 +165,9 @@ fn table<'a>(out: &mut String, layout: &Layout, rows: impl Iterator<Item = &'a R
 pub(super) fn versions() -> String {
     let mut out = format!(
         "# Descriptor versions\n\n{OPEN}\n\n\
-         A container's CPU subtype gives the version of its task descriptors. Versions with a linked layout are read and \
-         written by field; of `by address` the stream is read and every register is called by its address; of the \
-         others the stream is listed as bytes.\n\n\
+         The CPU subtype of a container determines the version of its task descriptors. Versions with a linked layout are read and \
+         written by field. For `by address`, tasks are read and registers have their address as name. For `bytes`, the stream \
+         is listed as bytes.\n\n\
          | subtype | version | targets | silicon | layout | ev | source |\n|---|---|---|---|---|---|---|\n"
     );
     for row in SUBTYPES {
@@ -213,11 +214,14 @@ pub(super) fn versions() -> String {
 }
 
 pub(super) fn coverage(layouts: &[&'static Layout]) -> String {
+    let set: u64 = SAMPLED.iter().map(|s| s.set_bits).sum();
+    let unexplained: u64 = SAMPLED.iter().map(|s| s.unexplained_bits).sum();
     let mut out = format!(
         "# Coverage\n\n{OPEN}\n\n\
-         What is known of each generation's task descriptors, and how much of what real descriptors say that explains. \
-         `ane dump FILE --coverage` prints the same counts of any compiled file, with the words that hold unexplained bits.\n\n\
-         ## Known\n\n| generation | version | fields | X | B | C | O | words with a field | bits claimed |\n|---|---|---|---|---|---|---|---|---|\n"
+         This page counts the known fields of each generation's task descriptors, and the share of the bits in descriptors of \
+         Apple's compilers that those fields explain: of {set} set bits in the samples below, {unexplained} belong to no field. \
+         `ane dump FILE --coverage` prints the same counts for any compiled file, with the words that hold unexplained bits.\n\n\
+         ## Fields by generation\n\nX, B, C and O count fields by their [evidence](../evidence.md).\n\n| generation | version | fields | X | B | C | O | words with a field | bits claimed |\n|---|---|---|---|---|---|---|---|---|\n"
     );
     for layout in layouts {
         let (words, known, bits) = claimed(layout);
@@ -229,9 +233,9 @@ pub(super) fn coverage(layouts: &[&'static Layout]) -> String {
         );
     }
     out.push_str(
-        "\n## Seen\n\nSets of samples, counted by the tests of `program` (`cargo test -p anemone-program --test program generations`). \
-         **unnamed**: set bits of fields whose place is known and whose meaning is not. **unexplained**: set bits without a \
-         field.\n\n\
+        "\n## Samples explained\n\nA row is a set of sample files. `cargo test -p anemone-program --test program generations` counts them again. \
+         **unnamed** counts set bits of fields whose place is known but not their meaning; **unexplained** counts set bits \
+         that belong to no field.\n\n\
          | generation | samples | files | tasks | fields seen | set bits | unnamed | unexplained | source |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
