@@ -98,6 +98,22 @@ fn cancels(kind: &Kind) -> bool {
     }
 }
 
+/// Returns true for a layer that chooses among its operands, constants and their negatives, and rounds nothing.
+fn is_exact(kind: &Kind) -> bool {
+    let plain = |a: &Affine| a.pre_scale.abs() == 1.0 && (a.final_scale * a.scale).abs() == 1.0 && a.bias == 0.0;
+    match kind {
+        Kind::Neuron { add, post_scale, nonlinear } => {
+            let chosen = match nonlinear {
+                Nonlinear::None | Nonlinear::Relu => true,
+                Nonlinear::Table(table) => table.is_clip(),
+            };
+            chosen && *add == 0.0 && post_scale.abs() == 1.0
+        }
+        Kind::Planar { op: PlanarOp::Max | PlanarOp::Min, affine, .. } | Kind::Pool { affine, .. } => plain(affine),
+        _ => false,
+    }
+}
+
 /// The value of a layer where its argument is `x`.
 fn value(graph: &Graph, writers: &Writers, region: &[usize], argument: &View4, at: usize, x: f64) -> f64 {
     let layer = &graph.layers[at];
@@ -190,8 +206,13 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
         {
             let f = |x: f64| value(graph, writers, &layers, argument, end, x);
             let text = text(graph, writers, &layers, argument);
-            let fitted =
-                known.entry(text).or_insert_with(|| Table::fitted("fitted", &f).filter(|(_, e)| *e <= MOST_ERROR));
+            // What rounds nothing stays exact.
+            let exact = layers.iter().all(|&at| is_exact(&graph.layers[at].kind));
+            let clip = || Table::clip_of(&f).filter(|_| exact).map(|table| (table, 0.0));
+            let most = if exact { 0.0 } else { MOST_ERROR };
+            let fitted = known
+                .entry(text)
+                .or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f).filter(|(_, e)| *e <= most)));
             if let Some((table, error)) = fitted.clone() {
                 let is_zero_at_zero = f(0.0) == 0.0;
                 found.push(Region { end, layers: layers.clone(), argument: *argument, table, error, is_zero_at_zero });

@@ -23,6 +23,12 @@ impl Table {
                 && self.half(place::RIGHT) == 0.0
     }
 
+    /// Returns true for a table of [`Table::clip`].
+    pub fn is_clip(&self) -> bool {
+        let [low, high] = [place::Y_LOW, place::Y_HIGH].map(|at| self.half(at) as f32);
+        *self == Table::clip(low, high)
+    }
+
     /// Returns true for modes that index the knots by the argument itself, so that knots are values of the function.
     fn is_direct(&self) -> bool {
         matches!(self.mode, Mode::FromZero | Mode::Centred | Mode::ToZero)

@@ -102,6 +102,14 @@ impl Table {
         best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
     }
 
+    /// The clip that a function is at every fp16 number; `None` where it is another function.
+    pub fn clip_of(f: &dyn Fn(f64) -> f64) -> Option<Table> {
+        let [low, high] = [f64::NEG_INFINITY, f64::INFINITY].map(f);
+        let table = Table::clip(low as f32, high as f32);
+        let mut arguments = (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f64()).filter(|x| !x.is_nan());
+        (low <= high && arguments.all(|x| table.value(x) == f(x))).then_some(table)
+    }
+
     /// Fits a table whose knots are `2^-shift` apart. Where the function is curved, each knot is moved off the function by half of the
     /// largest error of a chord between two knots, which halves the largest error of the table.
     fn with_knots(
@@ -209,6 +217,15 @@ mod tests {
             assert!(error <= most, "{name}: {error}");
         }
         assert!(Table::fitted("square", &|x| x * x).is_none() && Table::fitted("log", &f64::ln).is_none());
+    }
+
+    #[test]
+    fn clips_of_clips_are_clips() {
+        let low = -0.999_511_718_75;
+        assert_eq!(Table::clip_of(&|x| x.min(low).min(0.0)), Some(Table::clip(-INF, low as f32)));
+        assert_eq!(Table::clip_of(&|x| x.max(-1.0).min(6.0).max(0.5)), Some(Table::clip(0.5, 6.0)));
+        assert_eq!(Table::clip_of(&f64::abs), None);
+        assert_eq!(Table::clip_of(&|x| 0.5 * x), None);
     }
 
     #[test]

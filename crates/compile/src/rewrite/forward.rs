@@ -6,7 +6,7 @@ use super::{Builder, Names, stays_finite, stays_normal};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{Binary, Data, Net, Op, OpKind, PoolKind, Tensor, Unary, ValueId, compress};
+use anemone_net::{Binary, Data, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, compress};
 use std::collections::{HashMap, HashSet};
 
 /// `linear(x * g + b, w, c)` becomes `linear(x, w * g, w · b + c)`, where nothing but products reads the affine. Compressed weights
@@ -49,14 +49,20 @@ pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks)
     Ok(())
 }
 
-/// Returns true for a value that has been rounded to fp16 on its way: no input of the network, and nothing that only moves or chooses
-/// elements of inputs.
+/// Returns true for a value that has been rounded to fp16 on its way: no input of the network, nothing that only moves or chooses
+/// elements of inputs, and no whole number from comparisons, as the position of a maximum is.
 fn is_rounded(net: &Net, x: ValueId) -> bool {
     let made: HashMap<ValueId, &Op> = net.ops.iter().map(|op| (op.outputs[0], op)).collect();
     let mut pending = vec![x];
     while let Some(id) = pending.pop() {
         let Some(op) = made.get(&id) else { continue };
         match op.kind {
+            OpKind::Binary(f) if f.is_comparison() => {}
+            OpKind::ArgReduce { .. } | OpKind::Unary(Unary::Sign | Unary::Ceil | Unary::Floor | Unary::Round) => {}
+            // A number or zero, by a truth value.
+            OpKind::Binary(Binary::Mul) if op.inputs.iter().any(|id| is_truth(&made, *id)) => {
+                pending.extend(&op.inputs)
+            }
             OpKind::Reshape
             | OpKind::Broadcast
             | OpKind::Transpose { .. }
@@ -69,6 +75,7 @@ fn is_rounded(net: &Net, x: ValueId) -> bool {
             | OpKind::PadEdge { .. }
             | OpKind::Cast
             | OpKind::Pool { kind: PoolKind::Max, .. }
+            | OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, .. }
             | OpKind::Binary(Binary::Max | Binary::Min)
             | OpKind::Unary(
                 Unary::Identity | Unary::Relu | Unary::Relu6 | Unary::Abs | Unary::Neg | Unary::Clip { .. },
@@ -79,6 +86,11 @@ fn is_rounded(net: &Net, x: ValueId) -> bool {
         }
     }
     false
+}
+
+/// Returns true for the result of a comparison.
+fn is_truth(made: &HashMap<ValueId, &Op>, id: ValueId) -> bool {
+    made.get(&id).is_some_and(|op| matches!(op.kind, OpKind::Binary(f) if f.is_comparison()))
 }
 
 /// A constant per column, added to or multiplied with a live operand of the same extents.

@@ -306,6 +306,29 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, INF, 0.0, -INF, -INF, 0.0, NAN, NAN, 0.0, 0.0], &[0.0, 1.0, 0.0]],
     ),
+    // One clip after another became a fitted table, whose corner is a rounding off.
+    (
+        400_446_006,
+        "  input %x: f16[1]
+  const %i: i32[2] = [0, 0]
+  const %u: f16[2] = [-0.9995117, 0.0]
+  %y: f16[1] = scatter_along(%x, %i, %u) axis=0 mode=min
+  output %y
+",
+        &[&[-0.999_511_7]],
+    ),
+    // Positions are exact: an addend to them that moves into a product's bias is rounded at the size of the weights.
+    (
+        500_099_149,
+        "  input %x: f16[2, 5]
+  %i: i32[1, 5] = arg_min(%x) last=true axis=0 keep_dims=true
+  %f: f16[1, 5] = cast(%i)
+  const %w: f16[5, 1] = [1.0, 65504.0, 0.0, 0.0, 0.0]
+  %y: f16[1, 1] = matmul(%f, %w) transpose_x=false transpose_y=false
+  output %y
+",
+        &[&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
