@@ -1,5 +1,9 @@
 //! Result types from operand types: what [`crate::check`] holds graphs to and frontends compute types with.
 
+mod spatial;
+
+pub(crate) use spatial::windows;
+
 use crate::error::Error;
 use crate::graph::{DType, MAX_ELEMENTS, MAX_RANK, TensorType};
 use crate::ops::{Binary, EdgeMode, OpKind, ScatterMode, Unary};
@@ -69,23 +73,6 @@ pub(crate) fn broadcast(kind: &'static str, x: &[usize], y: &[usize]) -> Result<
             _ => Err(Error::Broadcast { kind, x: x.to_vec(), y: y.to_vec() }),
         })
         .collect()
-}
-
-/// Number of pooling windows along one axis, or `None` where not even one fits.
-pub(crate) fn windows(
-    extent: usize,
-    window: usize,
-    stride: usize,
-    pads: (usize, usize),
-    ceil_mode: bool,
-) -> Option<usize> {
-    let span = extent.checked_add(pads.0)?.checked_add(pads.1)?.checked_sub(window)?;
-    let mut count = if ceil_mode { span.div_ceil(stride) } else { span / stride } + 1;
-    // A window that would start in the padding after the input has no element of its own.
-    if ceil_mode && (count - 1).checked_mul(stride)? >= extent + pads.0 {
-        count -= 1;
-    }
-    Some(count)
 }
 
 struct Infer<'a> {
@@ -275,108 +262,6 @@ impl Infer<'_> {
         Ok(())
     }
 
-    /// Checks the lists of a windowed operation, all of which have one entry per spatial axis; gives the spatial rank.
-    fn spatial(&self, lists: &[(&'static str, &[usize])], pads: &[(usize, usize)]) -> Result<usize, Error> {
-        let spatial = self.rank(0, 3, 5)? - 2;
-        self.length("pads", pads.len(), spatial)?;
-        for &(what, list) in lists {
-            self.length(what, list.len(), spatial)?;
-            for &entry in list {
-                self.between(what, entry, 1, MAX_ELEMENTS)?;
-            }
-        }
-        for &(before, after) in pads {
-            self.between("pads", before, 0, MAX_ELEMENTS)?;
-            self.between("pads", after, 0, MAX_ELEMENTS)?;
-        }
-        Ok(spatial)
-    }
-
-    fn bias(&self, channels: usize) -> Result<(), Error> {
-        if self.inputs.len() > 2 {
-            self.rank(2, 1, 1)?;
-            self.extent(2, 0, channels)?;
-            self.number(2)?;
-        }
-        Ok(())
-    }
-
-    fn conv(
-        &self,
-        strides: &[usize],
-        pads: &[(usize, usize)],
-        dilations: &[usize],
-        groups: usize,
-    ) -> Result<Vec<usize>, Error> {
-        let spatial = self.spatial(&[("strides", strides), ("dilations", dilations)], pads)?;
-        let (x, w) = (self.inputs[0], self.inputs[1]);
-        self.rank(1, spatial + 2, spatial + 2)?;
-        self.number(0)?;
-        self.number(1)?;
-        self.between("groups", groups, 1, x.shape[1])?;
-        self.extent(0, 1, w.shape[1].saturating_mul(groups))?;
-        if w.shape[0] % groups != 0 {
-            return Err(self.multiple(1, 0, groups));
-        }
-        self.bias(w.shape[0])?;
-        let mut shape = vec![x.shape[0], w.shape[0]];
-        for i in 0..spatial {
-            let window = dilated(w.shape[i + 2], dilations[i]);
-            let count = windows(x.shape[i + 2], window, strides[i], pads[i], false);
-            shape.push(count.ok_or_else(|| self.no_window(i + 2, window, x.shape[i + 2], pads[i]))?);
-        }
-        Ok(shape)
-    }
-
-    fn conv_transpose(
-        &self,
-        strides: &[usize],
-        pads: &[(usize, usize)],
-        output_pads: &[usize],
-        dilations: &[usize],
-        groups: usize,
-    ) -> Result<Vec<usize>, Error> {
-        let spatial = self.spatial(&[("strides", strides), ("dilations", dilations)], pads)?;
-        let (x, w) = (self.inputs[0], self.inputs[1]);
-        self.length("output_pads", output_pads.len(), spatial)?;
-        self.rank(1, spatial + 2, spatial + 2)?;
-        self.number(0)?;
-        self.number(1)?;
-        self.between("groups", groups, 1, x.shape[1])?;
-        self.extent(1, 0, x.shape[1])?;
-        if x.shape[1] % groups != 0 {
-            return Err(self.multiple(0, 1, groups));
-        }
-        let channels = w.shape[1].saturating_mul(groups);
-        self.bias(channels)?;
-        let mut shape = vec![x.shape[0], channels];
-        for i in 0..spatial {
-            self.between("output_pads", output_pads[i], 0, MAX_ELEMENTS)?;
-            let window = dilated(w.shape[i + 2], dilations[i]);
-            let full = (x.shape[i + 2] - 1).saturating_mul(strides[i]).saturating_add(window);
-            let full = full.saturating_add(output_pads[i]);
-            let cut = pads[i].0 + pads[i].1;
-            let count = full.checked_sub(cut).filter(|&n| n > 0);
-            shape.push(count.ok_or(Error::Window {
-                kind: self.name,
-                axis: i + 2,
-                window: cut as u64,
-                extent: full as u64,
-            })?);
-        }
-        Ok(shape)
-    }
-
-    fn multiple(&self, operand: usize, axis: usize, of: usize) -> Error {
-        let found = self.inputs[operand].shape[axis];
-        Error::Extent { kind: self.name, operand, axis, found, expected: found.next_multiple_of(of) }
-    }
-
-    fn no_window(&self, axis: usize, window: usize, extent: usize, pads: (usize, usize)) -> Error {
-        let extent = (extent as u64).saturating_add(pads.0 as u64).saturating_add(pads.1 as u64);
-        Error::Window { kind: self.name, axis, window: window as u64, extent }
-    }
-
     fn matmul(&self, transpose_x: bool, transpose_y: bool) -> Result<Vec<usize>, Error> {
         let (x, y) = (self.inputs[0], self.inputs[1]);
         let (rx, ry) = (self.rank(0, 2, MAX_RANK)?, self.rank(1, 2, MAX_RANK)?);
@@ -435,28 +320,6 @@ impl Infer<'_> {
         self.alike(2, 1)?;
         let shape = broadcast(self.name, &x.shape, &y.shape)?;
         Ok(TensorType { dtype: x.dtype, shape: broadcast(self.name, &condition.shape, &shape)? })
-    }
-
-    fn pool(
-        &self,
-        kernel: &[usize],
-        strides: &[usize],
-        pads: &[(usize, usize)],
-        ceil_mode: bool,
-    ) -> Result<Vec<usize>, Error> {
-        let x = self.inputs[0];
-        let spatial = self.spatial(&[("kernel", kernel), ("strides", strides)], pads)?;
-        self.number(0)?;
-        let mut shape = x.shape[..2].to_vec();
-        for i in 0..spatial {
-            // A window wholly inside the padding would have no element to choose from.
-            self.between("pads", pads[i].0, 0, kernel[i] - 1)?;
-            self.between("pads", pads[i].1, 0, kernel[i] - 1)?;
-            let count = windows(x.shape[i + 2], kernel[i], strides[i], pads[i], ceil_mode);
-            let count = count.filter(|&n| n > 0);
-            shape.push(count.ok_or_else(|| self.no_window(i + 2, kernel[i], x.shape[i + 2], pads[i]))?);
-        }
-        Ok(shape)
     }
 
     fn reduce(&self, axes: &[usize], keep_dims: bool) -> Result<Vec<usize>, Error> {
@@ -601,11 +464,6 @@ impl Infer<'_> {
             })
             .collect()
     }
-}
-
-/// Extent of a dilated window, saturating.
-fn dilated(extent: usize, dilation: usize) -> usize {
-    (extent - 1).saturating_mul(dilation).saturating_add(1)
 }
 
 #[cfg(test)]

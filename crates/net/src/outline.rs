@@ -5,7 +5,7 @@
 
 use crate::graph::{Net, TensorType, ValueId};
 use crate::mil::proto::name_of;
-use crate::native::Param;
+use crate::native::{Native, Param};
 use crate::ops::{Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ResizeMode, Unary};
 use std::collections::{HashMap, HashSet};
 
@@ -287,155 +287,127 @@ fn text(value: &str) -> Argument {
     Argument::Constant(OutlineConstant { ty, inline: true, numbers: None, text, compressed: None })
 }
 
+/// Constant parameters of an operation by name, in order.
+type Parameters = Vec<(String, Argument)>;
+
+fn integers(name: &str, values: &[usize]) -> (String, Argument) {
+    (name.to_string(), numbers(values.iter().map(|&v| v as f64), "int32"))
+}
+
+fn flat(pads: &[(usize, usize)]) -> Vec<usize> {
+    pads.iter().flat_map(|&(a, b)| [a, b]).collect()
+}
+
 /// MIL's name of a graph operation, and its parameters.
-fn spelled(kind: &OpKind) -> (&'static str, Vec<(String, Argument)>) {
-    let mut parameters: Vec<(String, Argument)> = Vec::new();
-    let mut integers = |name: &str, values: &[usize]| {
-        parameters.push((name.to_string(), numbers(values.iter().map(|&v| v as f64), "int32")));
+fn spelled(kind: &OpKind) -> (&'static str, Parameters) {
+    let axis = |axis: usize| vec![integers("axis", &[axis])];
+    let switches =
+        |x: bool, y: bool| vec![integers("transpose_x", &[usize::from(x)]), integers("transpose_y", &[usize::from(y)])];
+    let convolved = |strides: &[usize], pads: &[(usize, usize)], dilations: &[usize], groups: usize| {
+        let [strides, pads] = [integers("strides", strides), integers("pad", &flat(pads))];
+        vec![strides, pads, integers("dilations", dilations), integers("groups", &[groups])]
     };
-    let pairs = |pads: &[(usize, usize)]| pads.iter().flat_map(|&(a, b)| [a, b]).collect::<Vec<usize>>();
-    let name = match kind {
-        OpKind::Conv { strides, pads, dilations, groups } => {
-            integers("strides", strides);
-            integers("pad", &pairs(pads));
-            integers("dilations", dilations);
-            integers("groups", &[*groups]);
-            "conv"
-        }
+    match kind {
+        OpKind::Conv { strides, pads, dilations, groups } => ("conv", convolved(strides, pads, dilations, *groups)),
         OpKind::ConvTranspose { strides, pads, dilations, groups, .. } => {
-            integers("strides", strides);
-            integers("pad", &pairs(pads));
-            integers("dilations", dilations);
-            integers("groups", &[*groups]);
-            "conv_transpose"
+            ("conv_transpose", convolved(strides, pads, dilations, *groups))
         }
-        OpKind::MatMul { transpose_x, transpose_y } => {
-            integers("transpose_x", &[usize::from(*transpose_x)]);
-            integers("transpose_y", &[usize::from(*transpose_y)]);
-            "matmul"
+        OpKind::MatMul { transpose_x, transpose_y } => ("matmul", switches(*transpose_x, *transpose_y)),
+        OpKind::Combine => ("matmul", switches(false, true)),
+        OpKind::Unary(unary) => spelled_unary(unary),
+        OpKind::Binary(binary) => (spelled_binary(binary.name()), Vec::new()),
+        OpKind::Pool { kind: pool, kernel, strides, pads, .. } => {
+            let name = match pool {
+                PoolKind::Max => "max_pool",
+                PoolKind::Average { .. } => "avg_pool",
+                PoolKind::L2 => "l2_pool",
+            };
+            let [kernel, strides] = [integers("kernel_sizes", kernel), integers("strides", strides)];
+            (name, vec![kernel, strides, integers("pad", &flat(pads))])
         }
-        OpKind::Combine => {
-            integers("transpose_x", &[0]);
-            integers("transpose_y", &[1]);
-            "matmul"
+        OpKind::Reduce { kind: reduce, axes, .. } => {
+            let name = match reduce.name() {
+                "reduce_l1" => "reduce_l1_norm",
+                "reduce_l2" => "reduce_l2_norm",
+                name => name,
+            };
+            (name, vec![integers("axes", axes)])
         }
-        OpKind::Unary(Unary::Neg) => "mul",
-        OpKind::Unary(Unary::Log2) => "log",
-        OpKind::Unary(Unary::Gelu(mode)) => {
+        OpKind::Softmax { axis: of } => ("softmax", axis(*of)),
+        OpKind::Concat { axis: of } => ("concat", axis(*of)),
+        OpKind::Broadcast => ("tile", Vec::new()),
+        OpKind::Transpose { perm } => ("transpose", vec![integers("perm", perm)]),
+        OpKind::Slice { begin, end, stride } => {
+            let [begin, end] = [integers("begin", begin), integers("end", end)];
+            ("slice_by_index", vec![begin, end, integers("stride", stride)])
+        }
+        OpKind::Gather { axis: of } => ("gather", axis(*of)),
+        OpKind::GatherAlong { axis: of } => ("gather_along_axis", axis(*of)),
+        OpKind::GatherNd { .. } => ("gather_nd", Vec::new()),
+        OpKind::ScatterAlong { axis: of, .. } => ("scatter_along_axis", axis(*of)),
+        OpKind::ScatterNd { .. } => ("scatter_nd", Vec::new()),
+        OpKind::ArgReduce { greatest, axis: of, .. } => {
+            (if *greatest { "reduce_argmax" } else { "reduce_argmin" }, axis(*of))
+        }
+        OpKind::ArgSort { axis: of, .. } => ("argsort", axis(*of)),
+        OpKind::Sample { .. } => ("resample", Vec::new()),
+        OpKind::LayerNorm { axes, .. } => ("layer_norm", vec![integers("axes", axes)]),
+        OpKind::Pad { pads, .. } => ("pad", padded(pads, "constant")),
+        OpKind::PadEdge { pads, mode: EdgeMode::Reflect } => ("pad", padded(pads, "reflect")),
+        OpKind::PadEdge { pads, .. } => ("pad", padded(pads, "replicate")),
+        OpKind::Resize { mode: ResizeMode::Nearest, .. } => ("resize_nearest_neighbor", Vec::new()),
+        OpKind::Resize { mode: ResizeMode::Linear, coordinates } => {
+            let aligned = usize::from(*coordinates == Coordinates::AlignCorners);
+            ("resize_bilinear", vec![integers("align_corners", &[aligned])])
+        }
+        OpKind::Native(native) => (native.schema().tag, native_parameters(native)),
+        kind => (kind.name(), Vec::new()),
+    }
+}
+
+fn spelled_unary(unary: &Unary) -> (&'static str, Parameters) {
+    match unary {
+        Unary::Neg => ("mul", Vec::new()),
+        Unary::Log2 => ("log", Vec::new()),
+        Unary::Gelu(mode) => {
             let mode = match mode {
                 GeluMode::Exact => "EXACT",
                 GeluMode::Tanh => "TANH_APPROXIMATION",
                 GeluMode::Sigmoid => "SIGMOID_APPROXIMATION",
             };
-            parameters.push(("mode".into(), text(mode)));
-            "gelu"
+            ("gelu", vec![("mode".into(), text(mode))])
         }
-        OpKind::Unary(Unary::Clip { min, max }) => {
-            parameters.push(("alpha".into(), numbers([f64::from(*min)], "fp16")));
-            parameters.push(("beta".into(), numbers([f64::from(*max)], "fp16")));
-            "clip"
+        Unary::Clip { min, max } => {
+            let bound = |name: &str, bound: f32| (name.to_string(), numbers([f64::from(bound)], "fp16"));
+            ("clip", vec![bound("alpha", *min), bound("beta", *max)])
         }
-        OpKind::Unary(unary) => unary.name(),
-        OpKind::Binary(binary) => match binary.name() {
-            "div" => "real_div",
-            "max" => "maximum",
-            "min" => "minimum",
-            name => name,
-        },
-        OpKind::Pool { kind: pool, kernel, strides, pads, .. } => {
-            integers("kernel_sizes", kernel);
-            integers("strides", strides);
-            integers("pad", &pairs(pads));
-            match pool {
-                PoolKind::Max => "max_pool",
-                PoolKind::Average { .. } => "avg_pool",
-                PoolKind::L2 => "l2_pool",
-            }
-        }
-        OpKind::Reduce { kind: reduce, axes, .. } => {
-            integers("axes", axes);
-            match reduce.name() {
-                "reduce_l1" => "reduce_l1_norm",
-                "reduce_l2" => "reduce_l2_norm",
-                name => name,
-            }
-        }
-        OpKind::Softmax { axis } => {
-            integers("axis", &[*axis]);
-            "softmax"
-        }
-        OpKind::Concat { axis } => {
-            integers("axis", &[*axis]);
-            "concat"
-        }
-        OpKind::Broadcast => "tile",
-        OpKind::Transpose { perm } => {
-            integers("perm", perm);
-            "transpose"
-        }
-        OpKind::Slice { begin, end, stride } => {
-            integers("begin", begin);
-            integers("end", end);
-            integers("stride", stride);
-            "slice_by_index"
-        }
-        OpKind::Gather { axis } => {
-            integers("axis", &[*axis]);
-            "gather"
-        }
-        OpKind::GatherAlong { axis } => {
-            integers("axis", &[*axis]);
-            "gather_along_axis"
-        }
-        OpKind::GatherNd { .. } => "gather_nd",
-        OpKind::ScatterAlong { axis, .. } => {
-            integers("axis", &[*axis]);
-            "scatter_along_axis"
-        }
-        OpKind::ScatterNd { .. } => "scatter_nd",
-        OpKind::ArgReduce { greatest, axis, .. } => {
-            integers("axis", &[*axis]);
-            if *greatest { "reduce_argmax" } else { "reduce_argmin" }
-        }
-        OpKind::ArgSort { axis, .. } => {
-            integers("axis", &[*axis]);
-            "argsort"
-        }
-        OpKind::Sample { .. } => "resample",
-        OpKind::LayerNorm { axes, .. } => {
-            integers("axes", axes);
-            "layer_norm"
-        }
-        OpKind::Pad { pads, .. } => {
-            integers("pad", &pairs(pads));
-            parameters.push(("mode".into(), text("constant")));
-            "pad"
-        }
-        OpKind::PadEdge { pads, mode } => {
-            integers("pad", &pairs(pads));
-            let mode = if *mode == EdgeMode::Reflect { "reflect" } else { "replicate" };
-            parameters.push(("mode".into(), text(mode)));
-            "pad"
-        }
-        OpKind::Resize { mode: ResizeMode::Nearest, .. } => "resize_nearest_neighbor",
-        OpKind::Resize { mode: ResizeMode::Linear, coordinates } => {
-            integers("align_corners", &[usize::from(*coordinates == Coordinates::AlignCorners)]);
-            "resize_bilinear"
-        }
-        OpKind::Native(native) => {
-            for (key, value) in native.params() {
-                let argument = match value {
-                    Param::Flag(flag) => numbers([f64::from(u8::from(*flag))], "bool"),
-                    Param::Integer(value) => numbers([*value as f64], "int32"),
-                    Param::Real(value) => numbers([f64::from(*value)], "fp16"),
-                    Param::Word(word) => text(word),
-                    Param::List(list) => numbers(list.iter().map(|&v| v as f64), "int32"),
-                };
-                parameters.push((key.name.to_string(), argument));
-            }
-            native.schema().tag
-        }
-        kind => kind.name(),
-    };
-    (name, parameters)
+        unary => (unary.name(), Vec::new()),
+    }
+}
+
+fn spelled_binary(name: &'static str) -> &'static str {
+    match name {
+        "div" => "real_div",
+        "max" => "maximum",
+        "min" => "minimum",
+        name => name,
+    }
+}
+
+fn padded(pads: &[(usize, usize)], mode: &str) -> Parameters {
+    vec![integers("pad", &flat(pads)), ("mode".into(), text(mode))]
+}
+
+fn native_parameters(native: &Native) -> Parameters {
+    let parameters = native.params().map(|(key, value)| {
+        let argument = match value {
+            Param::Flag(flag) => numbers([f64::from(u8::from(*flag))], "bool"),
+            Param::Integer(value) => numbers([*value as f64], "int32"),
+            Param::Real(value) => numbers([f64::from(*value)], "fp16"),
+            Param::Word(word) => text(word),
+            Param::List(list) => numbers(list.iter().map(|&v| v as f64), "int32"),
+        };
+        (key.name.to_string(), argument)
+    });
+    parameters.collect()
 }

@@ -172,35 +172,12 @@ fn shape(value: &Value) -> Option<Vec<usize>> {
 pub fn of_definition(definition: &Value) -> Option<Outline> {
     let op = definition["op"].as_str()?;
     let parameters = &definition["params"];
-    let inputs: Vec<(String, OutlineType)> = definition["inputs"]
-        .as_array()?
-        .iter()
-        .enumerate()
-        .map(|(i, input)| Some((format!("x{i}"), ty(element(input["dtype"].as_str()?), &shape(&input["shape"])?))))
-        .collect::<Option<_>>()?;
-    // The converter puts casts around fp32 inputs.
-    let inputs: Vec<(String, OutlineType)> = inputs
-        .into_iter()
-        .map(|(name, t)| {
-            (name, if t.element == "fp32" && op != "cast" { OutlineType { element: "fp16", ..t } } else { t })
-        })
-        .collect();
-    let input = |i: usize| inputs.get(i).map(|(name, t)| live(name, t.clone()));
+    let inputs = inputs(definition, op)?;
     let first = inputs.first()?.1.clone();
     let extents = first.extents();
-    let names: &[&str] = match op {
-        "scaled_dot_product_attention" => &["query", "key", "value", "attn_mask"],
-        "concat" | "stack" => &["values", "values"],
-        "select" => &["cond", "a", "b"],
-        "resample" => &["x", "coordinates"],
-        "gather" | "gather_along_axis" | "gather_nd" => &["x", "indices"],
-        "conv" => &["x", "weight"],
-        "scatter" | "scatter_along_axis" => &["data", "indices", "updates"],
-        "slice_by_size" => &["x", "begin"],
-        _ => &["x", "y"],
-    };
+    let operands = operand_names(op).iter().zip(&inputs);
     let mut arguments: Vec<(&str, Argument)> =
-        names.iter().enumerate().filter_map(|(i, name)| Some((*name, input(i)?))).collect();
+        operands.map(|(name, (input, t))| (*name, live(input, t.clone()))).collect();
     let mut output = first.clone();
     for (key, value) in parameters.as_object().into_iter().flatten() {
         match (key.as_str(), value) {
@@ -208,53 +185,15 @@ pub fn of_definition(definition: &Value) -> Option<Outline> {
                 let shape = shape(value)?;
                 let strides = list(&parameters["strides"]);
                 output = convolved(op, &extents, &shape, parameters["pad_type"].as_str(), strides.as_deref());
-                arguments.push(("weight", weight(&shape)));
             }
-            ("kernel", value) => arguments.push(("kernel_sizes", numbers(&list(value)?, "int32"))),
-            ("strides", value) => arguments.push(("strides", numbers(&list(value)?, "int32"))),
-            ("dilations", value) => arguments.push(("dilations", numbers(&list(value)?, "int32"))),
-            ("groups", value) => arguments.push(("groups", numbers(&[value.as_f64()?], "int32"))),
-            ("k", value) => arguments.push(("k", numbers(&[value.as_f64()?], "int32"))),
-            ("axis", value) => {
-                arguments.push(("axis", numbers(&[value.as_f64()?], "int32")));
-                if op.starts_with("reduce_arg") || op == "argsort" {
-                    output.element = "int32";
-                }
-            }
-            ("axes", value) => arguments.push(("axes", numbers(&list(value)?, "int32"))),
-            ("block_shape", value) => arguments.push(("block_shape", numbers(&list(value)?, "int32"))),
-            ("block_size" | "upscale_factor" | "downscale_factor", value) => {
-                arguments.push(("block_size", numbers(&[value.as_f64()?], "int32")));
-            }
-            ("pad_type" | "mode", Value::String(text)) => {
-                arguments.push((if key == "mode" { "mode" } else { "pad_type" }, word(text)));
-            }
+            ("axis", _) if op.starts_with("reduce_arg") || op == "argsort" => output.element = "int32",
             ("to", Value::String(text)) => output.element = element(text),
-            ("indices", Value::String(_)) => arguments.push(("indices", numbers(&[0.0; 4], "int32"))),
-            ("box_indices", Value::String(text)) => {
-                arguments.push(("box_indices", numbers(&[0.0, 0.0], element(text))))
-            }
-            // Said of the case, or an operand that stands among the inputs.
-            ("note", _) => {}
-            (_, Value::String(text)) if text.starts_with("input ") => {}
-            ("boxes", _) => arguments.push(("boxes", weight(&[4, 4]))),
-            ("weight_ih" | "weight_hh", value) => arguments.push((key, weight(&shape(value)?))),
-            ("bias", value) => arguments.push(("bias", weight(&shape(value)?))),
-            (_, Value::String(text)) => match text.strip_prefix("const ").map(str::parse) {
-                Some(number) => arguments.push((key, numbers(&[number.ok()?], first.element))),
-                None => arguments.push((key, word(text))),
-            },
-            (_, Value::Bool(flag)) => arguments.push((key, numbers(&[f64::from(u8::from(*flag))], "bool"))),
-            (_, value) if value.is_number() => {
-                let element = if value.is_f64() { first.element } else { "int32" };
-                arguments.push((key, numbers(&[value.as_f64()?], element)));
-            }
-            (_, value) => {
-                let values = list(value)?;
-                let element = if values.iter().any(|v| v.fract() != 0.0) { "fp32" } else { "int32" };
-                arguments.push((key, numbers(&values, element)));
-            }
+            _ => {}
         }
+        if states_no_argument(key, value) {
+            continue;
+        }
+        arguments.push(argument(key, value, first.element)?);
     }
     output.shape = resulting(op, &extents, parameters).unwrap_or(output.extents()).into_iter().map(Some).collect();
     if op == "crop_resize" && !arguments.iter().any(|(n, _)| *n == "box_indices") {
@@ -269,6 +208,75 @@ pub fn of_definition(definition: &Value) -> Option<Outline> {
         }
     }
     Some(program(op, arguments, output))
+}
+
+/// Inputs of a case by name. The converter puts casts around fp32 inputs.
+fn inputs(definition: &Value, op: &str) -> Option<Vec<(String, OutlineType)>> {
+    let inputs = definition["inputs"].as_array()?.iter().enumerate().map(|(i, input)| {
+        let t = ty(element(input["dtype"].as_str()?), &shape(&input["shape"])?);
+        let t = if t.element == "fp32" && op != "cast" { OutlineType { element: "fp16", ..t } } else { t };
+        Some((format!("x{i}"), t))
+    });
+    inputs.collect()
+}
+
+fn operand_names(op: &str) -> &'static [&'static str] {
+    match op {
+        "scaled_dot_product_attention" => &["query", "key", "value", "attn_mask"],
+        "concat" | "stack" => &["values", "values"],
+        "select" => &["cond", "a", "b"],
+        "resample" => &["x", "coordinates"],
+        "gather" | "gather_along_axis" | "gather_nd" => &["x", "indices"],
+        "conv" => &["x", "weight"],
+        "scatter" | "scatter_along_axis" => &["data", "indices", "updates"],
+        "slice_by_size" => &["x", "begin"],
+        _ => &["x", "y"],
+    }
+}
+
+/// Returns true for what is said of the case, of its result, or of an operand that stands among the inputs.
+fn states_no_argument(key: &str, value: &Value) -> bool {
+    let integers = ["kernel", "strides", "dilations", "axes", "block_shape", "groups", "k", "axis"];
+    let factors = ["block_size", "upscale_factor", "downscale_factor"];
+    let named = matches!(key, "pad_type" | "mode" | "indices" | "box_indices")
+        || integers.contains(&key)
+        || factors.contains(&key);
+    match value {
+        Value::String(text) => key == "to" || key == "note" || !named && text.starts_with("input "),
+        _ => key == "note",
+    }
+}
+
+/// Argument that a parameter of a case states; `element` is the type of the first operand.
+fn argument<'k>(key: &'k str, value: &Value, element: &'static str) -> Option<(&'k str, Argument)> {
+    let integer = |value: &Value| Some(numbers(&[value.as_f64()?], "int32"));
+    let integers = |value: &Value| Some(numbers(&list(value)?, "int32"));
+    Some(match (key, value) {
+        ("weight", value) if value.is_array() => ("weight", weight(&shape(value)?)),
+        ("kernel", value) => ("kernel_sizes", integers(value)?),
+        ("strides" | "dilations" | "axes" | "block_shape", value) => (key, integers(value)?),
+        ("groups" | "k" | "axis", value) => (key, integer(value)?),
+        ("block_size" | "upscale_factor" | "downscale_factor", value) => ("block_size", integer(value)?),
+        ("pad_type" | "mode", Value::String(text)) => (key, word(text)),
+        ("indices", Value::String(_)) => ("indices", numbers(&[0.0; 4], "int32")),
+        ("box_indices", Value::String(text)) => ("box_indices", numbers(&[0.0, 0.0], self::element(text))),
+        ("boxes", _) => ("boxes", weight(&[4, 4])),
+        ("weight_ih" | "weight_hh" | "bias", value) => (key, weight(&shape(value)?)),
+        (_, Value::String(text)) => match text.strip_prefix("const ").map(str::parse) {
+            Some(number) => (key, numbers(&[number.ok()?], element)),
+            None => (key, word(text)),
+        },
+        (_, Value::Bool(flag)) => (key, numbers(&[f64::from(u8::from(*flag))], "bool")),
+        (_, value) if value.is_number() => {
+            let element = if value.is_f64() { element } else { "int32" };
+            (key, numbers(&[value.as_f64()?], element))
+        }
+        (_, value) => {
+            let values = list(value)?;
+            let element = if values.iter().any(|v| v.fract() != 0.0) { "fp32" } else { "int32" };
+            (key, numbers(&values, element))
+        }
+    })
 }
 
 /// The program of a case between layers that the engine surely has, as the records of whole networks put it: two layers with ReLU

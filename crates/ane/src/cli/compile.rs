@@ -1,25 +1,25 @@
 //! `ane compile`: a model becomes a container.
 
+mod emit;
 mod procedures;
+mod report;
 mod stages;
 
 use super::conventions::{ActivationsName, CompatName, ConventionName};
-use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
+use super::{FIRST, ModelFlags, Voice, chip, target};
 use anemone::chain::{Chain, Cut};
 use anemone::compile::compile_until;
-use anemone::forms::{self, Form};
-use anemone::{Code, Diagnostic, Model, Result, files, overview, runtime};
+use anemone::forms::Form;
+use anemone::{Code, Diagnostic, Model, Result, files, runtime};
 use anemone_compile::{Compat, Options, pipeline};
-use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
-use anemone_program::{Program, cost, hwx};
+use anemone_program::Program;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use procedures::Procedures;
-use serde_json::json;
 use stages::Stages;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -105,19 +105,69 @@ fn pass() -> impl TypedValueParser<Value = &'static pipeline::Pass> {
         .try_map(|name| pipeline::by_name(&name).ok_or("no such pass"))
 }
 
+/// A model that is read, and what Apple's compiler refuses of it.
+struct Request {
+    model: Model,
+    /// Procedures of a netplist that has several.
+    procedures: Vec<String>,
+    chip: &'static Chip,
+    /// Output path; `None` where no program is written.
+    output: Option<PathBuf>,
+    forms: Vec<Form>,
+    /// Refusal that host segments may lift: it holds if there are none.
+    refused: Option<Diagnostic>,
+}
+
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let Request { model, procedures, chip, output, forms, refused } = read(&flags, voice)?;
+    let options = options(&flags)?;
+    if !procedures.is_empty() && flags.stop_after.is_none() {
+        let Some(output) = &output else { return Ok(0) };
+        let all = Procedures { names: &procedures, chip, forms: &forms, output };
+        return procedures::compile(&flags, &all, &options, voice);
+    }
+    let text = format!("compiling for {}", chip.target);
+    let bar = voice.progress(text.clone());
+    let kept = flags.dump_ir.is_some().then(Vec::new);
+    let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
+    let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
+    let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &forms, &mut stages));
+    bar.finish_and_clear();
+    // Stages are worth most when compilation fails.
+    if let Some(folder) = &flags.dump_ir {
+        stages.write(folder)?;
+    }
+    if let (Some(stopped), Some(pass)) = (stopped, flags.stop_after) {
+        stopped.map_err(|d| d.or_at(flags.model.display()))?;
+        voice.note(format!("stopped after {}: no program is written", pass.name));
+        return Ok(0);
+    }
+    let (Some(compiled), Some(output)) = (compiled, output) else { return Ok(0) };
+    let (chain, reasons) = compiled.map_err(|d| d.or_at(flags.model.display()))?;
+    if let Some(refused) = refused.filter(|_| chain.hosts().is_empty()) {
+        return Err(refused);
+    }
+    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
+    stages.unkept.iter().for_each(|why| voice.note(super::places::not_kept(why)));
+    let written = emit::write(&flags, &chain, chip, &forms, &output, &options)?;
+    report::tell(&flags, &chain, chip, &forms, &written, voice)?;
+    Ok(0)
+}
+
+/// Reads the model, and refuses what Apple's compiler or the book refuses where that is asked for.
+fn read(flags: &Flags, voice: Voice) -> Result<Request> {
     // A name that is not known is told before the model is read.
     if flags.target != FIRST {
         chip(&flags.target)?;
     }
     let choices = flags.choices.choices()?;
-    let several = anemone::procedures::several(&flags.model, &choices)?;
+    let procedures = anemone::procedures::several(&flags.model, &choices)?;
     let model = Model::load_with(&flags.model, &choices)?;
     let chip = target(&flags.target, &model)?;
-    let beside = flags.stop_after.is_none().then(|| beside(&flags));
-    let output = flags.output.as_ref().or(beside.as_ref());
-    let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
-    let may_host = !flags.engine_only && wanted.contains(&Form::E5);
+    let beside = flags.stop_after.is_none().then(|| emit::beside(flags));
+    let output = flags.output.clone().or(beside);
+    let forms = output.as_ref().map(|output| emit::forms(flags, output)).unwrap_or_default();
+    let may_host = !flags.engine_only && forms.contains(&Form::E5);
     let refused = match flags.force {
         true => anemone::check::AppleRefusals::default(),
         false => anemone::check::refused(&flags.model, &choices, chip, flags.strict)?,
@@ -136,9 +186,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
-    let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
+    Ok(Request { model, procedures, chip, output, forms, refused })
+}
+
+/// Options of the compiler, by the flags.
+fn options(flags: &Flags) -> Result<Options> {
     let mut options = Options {
-        compat,
+        compat: flags.compat.map_or_else(Compat::default, CompatName::compat),
         convention: flags.convention.convention(),
         activations: flags.activations.activations(),
         pass_limit: flags.pass_limit,
@@ -150,135 +204,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             |name| Diagnostic::new(Code::Usage, format!("{name} cannot be left out: `ane passes` says which can"));
         pass.disable(&mut options).map_err(refused)?;
     }
-    if !several.is_empty() && flags.stop_after.is_none() {
-        let Some(output) = output else { return Ok(0) };
-        let all = Procedures { names: &several, chip, forms: &wanted, output };
-        return procedures::compile(&flags, &all, &options, voice);
-    }
-    let text = format!("compiling for {}", chip.target);
-    let bar = voice.progress(text.clone());
-    let kept = flags.dump_ir.is_some().then(Vec::new);
-    let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
-    let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
-    let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &wanted, &mut stages));
-    bar.finish_and_clear();
-    // Stages are worth most when compilation fails.
-    if let Some(folder) = &flags.dump_ir {
-        stages.write(folder)?;
-    }
-    if let (Some(stopped), Some(pass)) = (stopped, flags.stop_after) {
-        stopped.map_err(|d| d.or_at(flags.model.display()))?;
-        voice.note(format!("stopped after {}: no program is written", pass.name));
-        return Ok(0);
-    }
-    let (Some(compiled), Some(output)) = (compiled, output) else { return Ok(0) };
-    let (chain, reasons) = compiled.map_err(|d| d.or_at(flags.model.display()))?;
-    if let Some(refused) = refused.filter(|_| chain.hosts().is_empty()) {
-        return Err(refused);
-    }
-    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
-    stages.unkept.iter().for_each(|why| voice.note(super::places::not_kept(why)));
-    let name = name_of(&flags.model);
-    let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
-    let component = if flags.model.is_dir() { None } else { anemone_net::mil::component(&files::read(&flags.model)?) };
-    let dress = forms::Dress { dialect, convention: options.convention, component: component.unwrap_or_default() };
-    let encoded = forms::files_as(&chain, chip, &wanted, (&stem, &name), &dress)?;
-    let programs = chain.programs();
-    let defect = |e: anemone_program::StreamError| Diagnostic::new(Code::Defect, e.to_string());
-    // As the words say it: how many tasks, whose coefficients are indices, and whose are without their zeros.
-    let [mut tasks, mut palettes, mut zero_skipping] = [0; 3];
-    for program in programs {
-        let found = program.tasks().map_err(defect)?;
-        let with = |field| found.iter().filter(|task| task.get(program.layout, field) == Some(1)).count();
-        tasks += found.len();
-        palettes += with(Field::PalettizedEn);
-        zero_skipping += with(Field::SparseFmt);
-    }
-    let total = |of: fn(&Program) -> u64| programs.iter().map(of).sum::<u64>();
-    let stream_bytes = total(|p| p.stream.len() as u64);
-    let kernel_bytes = total(|p| p.kernel.len() as u64);
-    let scratch_bytes = total(|p| p.scratch_bytes);
-    let (paths, made) = destinations(output, &encoded)?;
-    let parts: Vec<Vec<&[u8]>> = encoded.iter().map(forms::File::parts).collect();
-    let files: Vec<(&Path, &[&[u8]])> = paths.iter().zip(&parts).map(|(path, p)| (path.as_path(), &p[..])).collect();
-    files::write_pieces(&files).inspect_err(|_| {
-        if made {
-            let _ = std::fs::remove_dir(output);
-        }
-    })?;
-    if let (true, Some(first)) = (flags.sidecar, paths.first()) {
-        let document =
-            json!({ "schema": "anemone.layout/1", "programs": programs.iter().map(layout).collect::<Vec<_>>() });
-        files::write(&first.with_extension("layout.json"), format!("{document:#}\n").as_bytes())?;
-    }
-    let time = cost::Cost::sum(programs.iter().filter_map(|program| cost::of_program(program, chip)));
-    let written: Vec<_> = paths
-        .iter()
-        .zip(&encoded)
-        .map(|(path, f)| json!({ "path": path.display().to_string(), "bytes": f.len() }))
-        .collect();
-    if voice.json {
-        let document = json!({
-            "schema": "anemone.compile/1",
-            "chip": chip.target,
-            "tasks": tasks,
-            "palette_tasks": palettes,
-            "zero_skipping_tasks": zero_skipping,
-            "segments": programs.len(),
-            "host_segments": chain.hosts().len(),
-            "stream_bytes": stream_bytes,
-            "kernel_bytes": kernel_bytes,
-            "scratch_bytes": scratch_bytes,
-            "modelled": time.as_ref().map(trace::time),
-            "files": written,
-        });
-        print(&format!("{document}\n"))?;
-    } else {
-        let count = programs.len();
-        let tasks = overview::counted(tasks);
-        let whole = if count > 1 { format!("{tasks} in {count} segments") } else { tasks };
-        let whole = match chain.hosts().len() {
-            0 => whole,
-            n => format!("{whole} and {n} host segments"),
-        };
-        for path in &paths {
-            voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
-        }
-        if let Some(time) = &time {
-            voice.note(format!("modelled: {time}"));
-        }
-        if wanted.contains(&Form::E5) && !wanted.contains(&Form::Hwx) {
-            voice.note("the containers that the descriptor names are not written: --emit hwx,e5");
-        }
-        voice.detail(format!(
-            "{} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes",
-            programs.len()
-        ));
-        if let Ok(folder) = super::places::cache_folder(flags.cache.clone()) {
-            voice.detail(format!("programs are kept in {} (`ane cache`, --no-cache)", folder.display()));
-        }
-        voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
-    }
-    Ok(0)
-}
-
-/// The resolved layout of a program's ports.
-fn layout(program: &Program) -> serde_json::Value {
-    let port = |p: &anemone_program::Port| {
-        let (s, d) = (p.shape, p.strides);
-        json!({
-            "name": p.name,
-            "direction": format!("{:?}", p.direction).to_lowercase(),
-            "element": format!("{:?}", p.element).to_lowercase(),
-            "shape": [s.n, s.c, s.h, s.w],
-            "strides": [d.batch_bytes, d.plane_bytes, d.row_bytes, p.element.bytes()],
-            "bytes": p.bytes,
-            "base_register": p.bar,
-        })
-    };
-    let ports: Vec<_> = program.ports.iter().map(port).collect();
-    json!({ "name": program.name, "ports": ports, "scratch_bytes": program.scratch_bytes, "kernel_bytes": program.kernel.len() })
+    Ok(options)
 }
 
 /// The programs that the forms hold, of a network.
@@ -339,56 +265,4 @@ fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, sta
         stages.unkept = store.store(&key, &bundle).err().map(|error| error.to_string()).or(stages.unkept.take());
     }
     Ok(compiled.program)
-}
-
-/// Default output path: beside the model, under its name; for several forms, the model's folder.
-fn beside(flags: &Flags) -> PathBuf {
-    let whole = std::fs::canonicalize(&flags.model).unwrap_or_else(|_| flags.model.clone());
-    match flags.emit.as_slice() {
-        [] => whole.with_extension(Form::Hwx.extension()),
-        [form] => whole.with_extension(form.extension()),
-        _ => whole.parent().map_or(PathBuf::from("."), Path::to_path_buf),
-    }
-}
-
-/// The model's own name, also where its path ends in dots.
-fn name_of(model: &Path) -> String {
-    let whole = std::fs::canonicalize(model).unwrap_or_default();
-    let name = model.file_name().or(whole.file_name());
-    name.map_or("model".into(), |n| n.to_string_lossy().into_owned())
-}
-
-/// The forms asked for, each once.
-fn forms(flags: &Flags, output: &Path) -> Vec<Form> {
-    let mut forms = Vec::new();
-    for &form in &flags.emit {
-        if !forms.contains(&form) {
-            forms.push(form);
-        }
-    }
-    if forms.is_empty() {
-        let extension = output.extension().and_then(|e| e.to_str()).unwrap_or_default();
-        forms.push(Form::of_extension(extension).unwrap_or(Form::Hwx));
-    }
-    forms
-}
-
-/// Output path of each form, and true if the folder was made here. Files are named after the model unless one is named.
-fn destinations(output: &Path, made_files: &[forms::File]) -> Result<(Vec<PathBuf>, bool)> {
-    let text = output.as_os_str().to_string_lossy();
-    let folder = output.is_dir() || text.ends_with('/') || made_files.len() > 1;
-    if !folder {
-        // A name without an ending gets that of its form; a device has none.
-        let bare = output.extension().is_none() && (output.is_file() || !output.exists());
-        let form = made_files.first().filter(|_| bare).map(|file| file.form.extension());
-        return Ok((vec![form.map_or(output.to_path_buf(), |extension| output.with_extension(extension))], false));
-    }
-    let made = !output.exists();
-    make_folder(output)?;
-    Ok((made_files.iter().map(|f| output.join(&f.name)).collect(), made))
-}
-
-fn make_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path)
-        .map_err(|e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(path.display()))
 }

@@ -1,26 +1,24 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
+mod arrays;
+mod outcome;
 mod parts;
 mod plan;
 mod report;
+mod stages;
 mod tables;
 
 use super::conventions::{ActivationsName, CompatName, ConventionName};
-use super::trace::{self, Risk};
-use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
-use anemone::execute::{own_extents, state_at_start};
-use anemone::tensor::{self, Array, views};
-use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warnings::Warning};
-use anemone_compile::{Compat, Options};
-use anemone_facts::numerics;
-use anemone_net::{DType, Net};
-use anemone_program::{Direction, cost};
+use super::{ModelFlags, Voice, print, reference};
+use anemone::tensor::{self, Array};
+use anemone::{Code, Diagnostic, Model, Result, files, warnings::Warning};
+use anemone_net::Net;
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
-use parts::{adapt, expectation_fits, hosts_told, once, segmented, traced, unknown, write};
-use report::{Bound, Expectations, Tolerance, report, summary};
+use parts::write;
+use report::{Bound, Expectations, Tolerance, report};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -138,191 +136,25 @@ impl Numerics {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    // A name that is not known is told before the model is read.
-    if flags.target != FIRST {
-        chip(&flags.target)?;
-    }
-    let model = Model::load_with(&flags.model, &flags.choices.choices()?)?;
-    let chip = target(&flags.target, &model)?;
-    if let Model::Net { net, notes } = &model {
-        voice.reader_notes(notes);
-        super::by_the_book(flags.convention, &flags.model, net, chip)?;
-        if flags.strict
-            && let Some(refused) = anemone::check::refused(&flags.model, &flags.choices.choices()?, chip, true)?.first
-        {
-            return Err(refused);
-        }
-    }
+    let (model, chip) = stages::read(&flags, voice)?;
     if flags.reference {
         return by_reference(&flags, model, voice);
     }
-    let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
-    let bar = voice.progress(format!("compiling for {}", chip.target));
-    let in_file = |d: Diagnostic| d.or_at(flags.model.display());
-    let activations = flags.activations.activations();
-    let options = Options { compat, convention: flags.convention.convention(), activations, ..Options::default() };
-    let compiler = options;
-    let described = matches!(model, Model::Descriptor(_));
-    let compiled = match &model {
-        Model::Net { net, .. } if flags.cut_attention => {
-            parts::around_attention(net, chip, &options).map(|chain| (chain, Some(net.clone())))
-        }
-        Model::Net { .. } if !flags.engine_only => segmented(model, chip, &options, voice),
-        _ => model.chain(&flags.model, chip, &options),
-    };
-    bar.finish_and_clear();
-    let (mut chain, net) = compiled.map_err(in_file)?;
-    let adapter = flags.adapter.as_deref().map(|path| adapt(&mut chain, path)).transpose()?.unwrap_or_default();
-    parts::alone(&chain, flags.trace.is_some() || flags.plan.profile.is_some()).map_err(in_file)?;
-    if described {
-        hosts_told(&chain, voice);
-    }
-    chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
-    let mut inputs = inputs(&flags, &chain, net.as_deref(), voice)?;
-    let mut layers = 0;
-    if let Some(given) = &flags.by_layer {
-        if voice.json && !flags.expect.is_empty() {
-            let message = "--json gives one document: --by-layer, or --expect";
-            return Err(Diagnostic::new(Code::Usage, message));
-        }
-        let Some(net) = &net else {
-            let message = "--by-layer compares with a network; this file is a compiled program";
-            return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
-        };
-        let model = match flags.numerics {
-            Numerics::Fast => numerics::Model::Fast,
-            Numerics::Exact => chain.exact_model()?,
-        };
-        let execution = anemone_engine::Options { lenient: flags.lenient, model, ..Default::default() };
-        layers = super::by_layer::run(net, chip, &options, &inputs, given.as_deref(), execution, voice)?;
-        if flags.expect.is_empty() {
-            return Ok(layers);
-        }
-    }
-    let expected = named(&flags.expect, &chain, Direction::Output, "--expect")?;
-    for (name, wanted) in &expected {
-        expectation_fits(name, wanted, &chain, net.as_deref())?;
-    }
-    let targets = destinations(&flags.output, &chain)?;
-    if let Some(path) = flags.trace.as_deref().filter(|path| targets.iter().any(|(_, target)| target == path)) {
-        let message = format!("--trace: {} is also the file of an output", path.display());
-        return Err(Diagnostic::new(Code::Usage, message));
-    }
-    let labels = flags.labels.as_deref().map(files::read).transpose()?;
-    let model = match flags.numerics {
-        Numerics::Fast => numerics::Model::Fast,
-        Numerics::Exact => chain.exact_model()?,
-    };
-    let options = flags.plan.options(anemone_engine::Options { lenient: flags.lenient, model, ..Default::default() });
-    if let Some(code) = flags.plan.look(&chain, options, &inputs, voice).map_err(in_file)? {
+    let prepared = stages::prepare(&flags, model, chip, voice)?;
+    let mut inputs = arrays::inputs(&flags, &prepared.chain, prepared.net.as_deref(), voice)?;
+    let layers = stages::compare_layers(&flags, &prepared, &inputs, voice)?;
+    if let (Some(code), true) = (layers, flags.expect.is_empty()) {
         return Ok(code);
     }
-    let bar = voice.progress("executing".into());
-    if flags.repeat > 1 && net.is_none() && !described {
-        voice.note(
-            "only a dispatch descriptor (.e5) says which ports are states: every run begins with the same inputs",
-        );
+    let wanted = arrays::Wanted::of(&flags, &prepared.chain, prepared.net.as_deref())?;
+    let options = flags.plan.options(prepared.execution(&flags)?);
+    let looked = flags.plan.look(&prepared.chain, options, &inputs, voice);
+    if let Some(code) = looked.map_err(|d| d.or_at(flags.model.display()))? {
+        return Ok(code);
     }
-    let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
-    let request = super::via::Request {
-        model: &flags.model,
-        target: chip.target,
-        arithmetic: flags.numerics.arithmetic(),
-        engine_only: flags.engine_only,
-        function: flags.choices.function.as_deref(),
-        adapter: &adapter,
-    };
-    let session = flags.via.wanted().then(|| flags.via.open(&request, chain.states(), voice)).transpose();
-    let session = session.map_err(in_file)?;
-    let mut steps = Vec::new();
-    let mut run = loop {
-        let run = match &mut execution {
-            None => session.as_ref().map_or_else(|| Ok(Run::default()), |session| session.run(&inputs)),
-            Some(execution) => execution.run(&inputs),
-        };
-        let run = run.map_err(in_file)?;
-        steps.push(run.outputs.iter().map(|(name, array)| (name.clone(), summary(array))).collect::<Vec<_>>());
-        if steps.len() == flags.repeat as usize {
-            break run;
-        }
-        chain.hand_over(&run.outputs, &mut inputs);
-    };
-    bar.finish_and_clear();
-    if let Some(session) = &session {
-        session.told(voice);
-    }
-    // The last one is told below, with what is expected of it.
-    if !voice.json {
-        for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
-            for (name, text) in step {
-                print(&format!("run {}: {name}{text}\n", i + 1))?;
-            }
-        }
-    }
-    if flags.via.wanted() {
-        // The driver tells of requests, not of tasks: a run has all of each program's.
-        run.tasks = chain.programs().iter().filter_map(|program| program.tasks().ok()).map(|tasks| tasks.len()).sum();
-        if flags.trace.is_some() {
-            run.trace = traced(&chain, options, &inputs, &run).map_err(in_file)?;
-        }
-    }
-    run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
-    if let Some(net) = &net {
-        own_extents(net, &mut run.outputs);
-    }
-    let warnings =
-        net.as_deref().map_or_else(Vec::new, |net| warnings::of_run(net, model, &views(&inputs), &run.outputs));
-    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
-    let strict = flags.strict_numerics && !warnings.is_empty();
-    let tolerance = |name: &str, wanted: &Array| tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data);
-    let labels = labels.as_deref().zip(flags.labels.as_deref());
-    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
-    let (reports, missed) = report(&run.outputs, &expected, voice)?;
-    if missed {
-        tables::name_cause(net.as_deref(), chip, &compiler, &inputs, &expected, options, voice);
-    }
-    let failed = missed || strict;
-    // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.
-    let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
-    let risk = traced.then(|| Risk::of(&run.trace));
-    if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
-        print(&format!("{risk}\n"))?;
-    }
-    let costs = chain.programs().iter().map(|program| cost::of_program(program, chip));
-    let time = costs.collect::<Option<Vec<_>>>().and_then(cost::Cost::sum);
-    if let Some(time) = time.as_ref().filter(|_| !voice.json && !voice.quiet) {
-        print(&format!("modelled: {time}\n"))?;
-    }
-    if let Some(path) = &flags.trace {
-        let document = trace::document(&chain.programs()[0], chip.target, model, &run.trace);
-        files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
-    }
-    if !failed {
-        write(&targets, &run.outputs, net.as_deref())?;
-    } else if !targets.is_empty() {
-        let why = if strict { "a warning about the numbers is given" } else { "an expectation is not met" };
-        voice.note(format!("no output is written: {why}"));
-    }
-    if voice.json {
-        let document = json!({
-            "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
-            "programs": chain.programs().len(), "host_segments": chain.hosts().len(),
-            "modelled": time.as_ref().map(trace::time),
-            "risk": risk.as_ref().map(Risk::json), "runs": flags.repeat, "outputs": reports,
-            "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
-        });
-        print(&format!("{document}\n"))?;
-    }
-    if flags.via.wanted() {
-        voice.detail(format!(
-            "{} programs and {} host segments dispatched",
-            chain.programs().len(),
-            chain.hosts().len()
-        ));
-    } else {
-        voice.detail(format!("{} tasks executed", run.tasks));
-    }
-    Ok(u8::from(failed).max(layers))
+    let run = stages::execute(&flags, &prepared, options, &mut inputs, voice)?;
+    let failed = outcome::conclude(&flags, &prepared, &wanted, options, &inputs, run, voice)?;
+    Ok(u8::from(failed).max(layers.unwrap_or(0)))
 }
 
 /// The network itself, evaluated and compared.
@@ -381,92 +213,6 @@ fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
         Ok(x) if x >= 0.0 => Ok(x),
         _ => Err("a number of at least 0 is expected".into()),
     }
-}
-
-/// Input arrays by port name: given, or random; states are zeros.
-fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
-    let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
-    if let Some(net) = net {
-        tensor::all_fit(net, &views(&all))?;
-    }
-    for (i, port) in chain.ports(Direction::Input).enumerate() {
-        if all.iter().any(|(n, _)| *n == port.name) {
-            continue;
-        }
-        let s = port.shape;
-        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
-        if let Some(zeros) = net.and_then(|net| state_at_start(net, port)) {
-            all.push((port.name.clone(), zeros));
-            continue;
-        }
-        if chain.states().iter().any(|state| state.input == port.name) {
-            all.push((port.name.clone(), Array { shape, data: vec![0.0; s.elements() as usize] }));
-            continue;
-        }
-        if !flags.input.is_empty() {
-            return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
-                .help(format!("--input {}=FILE.npy", port.name)));
-        }
-        voice.note(format!("input {}: random, seed {}", port.name, flags.seed));
-        let value = net.and_then(|net| net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == port.name));
-        let dtype = value.map_or(DType::F16, |value| value.ty.dtype);
-        let data = tensor::random_as(dtype, flags.seed.wrapping_add(i as u64), s.elements() as usize);
-        all.push((port.name.clone(), Array { shape, data }));
-    }
-    Ok(all)
-}
-
-/// `NAME=FILE`, or a file alone for the only port that is no state.
-fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
-    let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
-    if let Some((name, path)) = text.split_once('=')
-        && !Path::new(text).exists()
-    {
-        return match names.iter().find(|n| **n == name) {
-            Some(n) => Ok((n.to_string(), path.into())),
-            None => Err(unknown(flag, name, &names)),
-        };
-    }
-    let state = |name: &str| match direction {
-        Direction::Input => chain.states().iter().any(|s| s.input == name),
-        Direction::Output => chain.states().iter().any(|s| s.output == name),
-    };
-    let plain: Vec<&str> = names.iter().copied().filter(|name| !state(name)).collect();
-    match plain.as_slice() {
-        [name] => Ok((name.to_string(), text.into())),
-        _ => Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))
-            .help(format!("{flag} NAME={text}"))),
-    }
-}
-
-fn named(flags: &[String], chain: &Chain, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
-    let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
-    let mut all = Vec::new();
-    for text in flags {
-        if !text.ends_with(".npz") {
-            let (name, path) = split(text, chain, direction, flag)?;
-            all.push((name, tensor::read_npy(&path)?));
-            continue;
-        }
-        for (name, array) in tensor::read_npz(Path::new(text))? {
-            if !names.contains(&name.as_str()) {
-                return Err(unknown(flag, &name, &names).at(text));
-            }
-            all.push((name, array));
-        }
-    }
-    once(all.iter().map(|(n, _)| n.as_str()), flag)?;
-    Ok(all)
-}
-
-fn destinations(flags: &[String], chain: &Chain) -> Result<Vec<(String, PathBuf)>> {
-    let all = flags
-        .iter()
-        .map(|text| split(text, chain, Direction::Output, "--output"))
-        .collect::<Result<Vec<(String, PathBuf)>>>()?;
-    once(all.iter().map(|(n, _)| n.as_str()), "--output")?;
-    once(all.iter().filter_map(|(_, path)| path.to_str()), "--output")?;
-    Ok(all)
 }
 
 /// Returns true for an output of integers or truth values: another number is another answer.

@@ -10,6 +10,14 @@ use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, PI, TAU};
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
 const LAST_PLACE_OF_ONE: f32 = 1.0 / 1024.0;
 
+fn scaled(scale: f32) -> Affine {
+    Affine { scale, ..Affine::UNIT }
+}
+
+fn biased(bias: f32) -> Affine {
+    Affine { bias, ..Affine::UNIT }
+}
+
 impl Lowerer<'_> {
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
         let f = if self.net.value(out).ty.dtype.is_integer() { of_integers(f) } else { f };
@@ -49,8 +57,6 @@ impl Lowerer<'_> {
 
     /// The function of a view, written to a view of the same extents.
     pub(super) fn unary_into(&mut self, f: Unary, from: &View, to: &View) -> Result<()> {
-        let scaled = |scale: f32| Affine { scale, ..Affine::UNIT };
-        let biased = |bias: f32| Affine { bias, ..Affine::UNIT };
         match f {
             Unary::Identity => self.copy(from, to),
             Unary::Relu => {
@@ -93,72 +99,81 @@ impl Lowerer<'_> {
             // The tanh form differs from the exact one by less than the table does.
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) => self.gated(Table::gauss_half(self.knots), 1.0, from, to),
             Unary::Log { epsilon } => self.natural_logarithm(self.logarithm(), epsilon, from, to),
-            Unary::Elu { alpha } => {
-                let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
-                let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &low)?;
-                let left = self.affined("left", Affine { scale: alpha, bias: -alpha, ..Affine::UNIT }, false, &exp)?;
-                let right = self.scratch("right", &from.shape());
-                self.unary_into(Unary::Relu, from, &right)?;
-                self.planar_two(PlanarOp::Add, Affine::UNIT, &left, &right, to)
-            }
-            Unary::Softplus => {
-                // relu(x) + ln(1 + e^-|x|): no overflow.
-                let negative = self.affined("negative", Affine { scale: -1.0, ..Affine::UNIT }, true, from)?;
-                let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &negative)?;
-                let log2 = self.tabled("log2", self.logarithm(), 1.0, 1.0, &exp)?;
-                let log = self.affined("log", scaled(LN_2), false, &log2)?;
-                let right = self.scratch("right", &from.shape());
-                self.unary_into(Unary::Relu, from, &right)?;
-                self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &right, to)
-            }
+            Unary::Elu { alpha } => self.elu(alpha, from, to),
+            Unary::Softplus => self.softplus(from, to),
             Unary::Softsign => {
                 let denominator = self.affined("denominator", biased(1.0), true, from)?;
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &denominator)?;
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &inverse, to)
             }
-            Unary::Atan if self.options.conventions().tables_of_two_steps => {
-                let mut sum = self.tabled("part", Table::atan_part(0), 0.0, 1.0, from)?;
-                for part in 1..Table::ATAN_PARTS {
-                    let next = self.tabled("part", Table::atan_part(part), 0.0, 1.0, from)?;
-                    let last = part + 1 == Table::ATAN_PARTS;
-                    let target = if last { to.clone() } else { self.scratch("sum", &from.shape()) };
-                    self.planar_two(PlanarOp::Add, Affine::UNIT, &sum, &next, &target)?;
-                    sum = target;
-                }
-                Ok(())
-            }
-            Unary::Atan => {
-                let low = self.tabled("low", Table::atan(0), 0.0, 1.0, from)?;
-                let high = self.tabled("high", Table::atan(1), 0.0, 1.0, from)?;
-                self.planar_two(PlanarOp::Add, Affine::UNIT, &low, &high, to)
-            }
+            Unary::Atan => self.arc_tangent(from, to),
             Unary::Ceil => self.ceil(1.0, from, to),
             Unary::Floor => self.ceil(-1.0, from, to),
-            Unary::Round => {
-                // To nearest even, whatever way the planar engine itself rounds: above one half goes up, and one half goes
-                // up where the whole part is odd, for which a last place is added to the fraction.
-                let size = self.affined("size", Affine::UNIT, true, from)?;
-                let whole = self.tabled("whole", Table::truncate(), 0.0, 1.0, &size)?;
-                let half = self.affined("half", scaled(0.5), false, &whole)?;
-                let even = self.tabled("even", Table::truncate(), 0.0, 1.0, &half)?;
-                let [fraction, odd, raised, sum] =
-                    ["fraction", "odd", "raised", "sum"].map(|name| self.scratch(name, &from.shape()));
-                self.planar_two(PlanarOp::Sub, Affine::UNIT, &size, &whole, &fraction)?;
-                self.planar_two(PlanarOp::Sub, Affine::UNIT, &half, &even, &odd)?;
-                let last_place = Affine { pre_scale: LAST_PLACE_OF_ONE, ..Affine::UNIT };
-                // Infinities have no fraction: the ReLU makes zero of NaN.
-                self.rectified(PlanarOp::Add, last_place, &odd, &fraction, &raised)?;
-                let up = self.tabled("up", Table::positive(), -0.5, 1.0, &raised)?;
-                self.planar_two(PlanarOp::Add, Affine::UNIT, &whole, &up, &sum)?;
-                let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
-                self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
-            }
+            Unary::Round => self.round(from, to),
             Unary::Sin => self.sine(0.0, from, to),
             Unary::Cos => self.sine(0.5, from, to),
             Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh | Unary::Atanh => {
                 Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host"))
             }
         }
+    }
+
+    fn elu(&mut self, alpha: f32, from: &View, to: &View) -> Result<()> {
+        let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
+        let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &low)?;
+        let left = self.affined("left", Affine { scale: alpha, bias: -alpha, ..Affine::UNIT }, false, &exp)?;
+        let right = self.scratch("right", &from.shape());
+        self.unary_into(Unary::Relu, from, &right)?;
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &left, &right, to)
+    }
+
+    /// `relu(x) + ln(1 + e^-|x|)`: no overflow.
+    fn softplus(&mut self, from: &View, to: &View) -> Result<()> {
+        let negative = self.affined("negative", Affine { scale: -1.0, ..Affine::UNIT }, true, from)?;
+        let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &negative)?;
+        let log2 = self.tabled("log2", self.logarithm(), 1.0, 1.0, &exp)?;
+        let log = self.affined("log", scaled(LN_2), false, &log2)?;
+        let right = self.scratch("right", &from.shape());
+        self.unary_into(Unary::Relu, from, &right)?;
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &right, to)
+    }
+
+    /// The sum of tables that divide the argument between them.
+    fn arc_tangent(&mut self, from: &View, to: &View) -> Result<()> {
+        if !self.options.conventions().tables_of_two_steps {
+            let low = self.tabled("low", Table::atan(0), 0.0, 1.0, from)?;
+            let high = self.tabled("high", Table::atan(1), 0.0, 1.0, from)?;
+            return self.planar_two(PlanarOp::Add, Affine::UNIT, &low, &high, to);
+        }
+        let mut sum = self.tabled("part", Table::atan_part(0), 0.0, 1.0, from)?;
+        for part in 1..Table::ATAN_PARTS {
+            let next = self.tabled("part", Table::atan_part(part), 0.0, 1.0, from)?;
+            let last = part + 1 == Table::ATAN_PARTS;
+            let target = if last { to.clone() } else { self.scratch("sum", &from.shape()) };
+            self.planar_two(PlanarOp::Add, Affine::UNIT, &sum, &next, &target)?;
+            sum = target;
+        }
+        Ok(())
+    }
+
+    /// To nearest even, whatever way the planar engine itself rounds: above one half goes up, and one half goes up where the whole part
+    /// is odd, for which a last place is added to the fraction.
+    fn round(&mut self, from: &View, to: &View) -> Result<()> {
+        let size = self.affined("size", Affine::UNIT, true, from)?;
+        let whole = self.tabled("whole", Table::truncate(), 0.0, 1.0, &size)?;
+        let half = self.affined("half", scaled(0.5), false, &whole)?;
+        let even = self.tabled("even", Table::truncate(), 0.0, 1.0, &half)?;
+        let [fraction, odd, raised, sum] =
+            ["fraction", "odd", "raised", "sum"].map(|name| self.scratch(name, &from.shape()));
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, &size, &whole, &fraction)?;
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, &half, &even, &odd)?;
+        let last_place = Affine { pre_scale: LAST_PLACE_OF_ONE, ..Affine::UNIT };
+        // Infinities have no fraction: the ReLU makes zero of NaN.
+        self.rectified(PlanarOp::Add, last_place, &odd, &fraction, &raised)?;
+        let up = self.tabled("up", Table::positive(), -0.5, 1.0, &raised)?;
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &whole, &up, &sum)?;
+        let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
+        self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
     }
 
     /// The sine of an argument and so many half turns more. Whole turns are taken off: their number is `trunc(2t) - trunc(t)`

@@ -1,7 +1,8 @@
 //! Netplists of several procedures: one container with an entry point for each.
 
 use super::super::{Voice, print};
-use super::{CompatName, Flags, Stages, destinations, name_of};
+use super::emit::{destinations, name_of};
+use super::{CompatName, Flags, Stages};
 use anemone::forms::{self, Form};
 use anemone::{Code, Diagnostic, Result, files, procedures};
 use anemone_compile::Options;

@@ -1,6 +1,6 @@
 //! Stages of a compilation, kept for `--dump-ir`.
 
-use super::make_folder;
+use super::emit::make_folder;
 use anemone::{Result, files};
 use anemone_compile::{Log, Progress, Stage};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Parts of a chain that a run tells of, changes or is held to: host segments, adapter weights, extents of expectations.
+//! Parts of a chain that a run tells of or changes: host segments, adapter weights, records of tasks, written outputs.
 
 use crate::cli::{Voice, patch};
 use anemone::chain::Cut;
@@ -6,7 +6,6 @@ use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, files, tensor}
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_net::{DType, Net};
-use anemone_program::Direction;
 use std::path::{Path, PathBuf};
 
 /// Puts an adapter's weights into the one program of a chain; returns the pieces of kernel data that they replace.
@@ -45,24 +44,6 @@ pub fn hosts_told(chain: &Chain, voice: Voice) {
     }
 }
 
-/// Refuses an expectation with other extents than the output before anything runs.
-pub fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
-    let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
-    let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
-    let s = port.shape;
-    let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
-    if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
-        return Ok(());
-    }
-    let message = format!(
-        "output {name} has {} elements {shape:?}, {} expected {:?}",
-        s.elements(),
-        wanted.data.len(),
-        wanted.shape
-    );
-    Err(Diagnostic::new(Code::BadTensor, message))
-}
-
 /// A network as programs and host segments; what is on the host, and why, is said.
 pub fn segmented(
     model: Model,
@@ -83,24 +64,6 @@ pub fn segmented(
 pub fn around_attention(net: &Net, chip: &'static Chip, options: &Options) -> Result<Chain> {
     let compile = |part: &Net| anemone::compile::program_of(part, chip, options, &mut ());
     Chain::of_net(net, Cut::Attention, compile)
-}
-
-/// Refuses a name given twice.
-pub fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
-    let mut seen = Vec::new();
-    for name in names {
-        if seen.contains(&name) {
-            return Err(Diagnostic::new(Code::Usage, format!("{flag}: {name} is given twice")));
-        }
-        seen.push(name);
-    }
-    Ok(())
-}
-
-/// A name that no port of the program has.
-pub fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
-    Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
-        .help(format!("it has: {}", names.join(", ")))
 }
 
 /// Record of the tasks of a run through the driver: the same engine in this process, on the same inputs, to the same bits.

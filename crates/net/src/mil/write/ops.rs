@@ -1,6 +1,6 @@
 //! Translation of each operation of the net to MIL calls.
 
-use super::{Arg, Writer, flag, float, integers, sizes, text, value_type};
+use super::{Arg, Value, Writer, flag, float, integers, sizes, text, value_type};
 use crate::error::Error;
 use crate::graph::{DType, Op, TensorType, ValueId};
 use crate::mil::proto::name_of;
@@ -11,244 +11,193 @@ use crate::ops::{
 
 type Arguments<'n> = Vec<(&'n str, Arg)>;
 
+/// Operands of the operations that scatter.
+const SCATTERED: &[&str] = &["data", "indices", "updates"];
+
+/// A call of a MIL operation: its name, and its arguments in order.
+struct Call<'n> {
+    name: &'n str,
+    arguments: Arguments<'n>,
+}
+
+impl<'n> Call<'n> {
+    fn value(mut self, key: &'n str, value: Value) -> Self {
+        self.arguments.push((key, Arg::Value(value)));
+        self
+    }
+
+    fn sizes(self, key: &'n str, values: &[usize]) -> Self {
+        self.value(key, sizes(values))
+    }
+
+    fn integer(self, key: &'n str, value: usize) -> Self {
+        self.value(key, integers(&[value as i32], true))
+    }
+
+    fn flag(self, key: &'n str, value: bool) -> Self {
+        self.value(key, flag(value))
+    }
+
+    fn text(self, key: &'n str, value: &str) -> Self {
+        self.value(key, text(value))
+    }
+
+    /// The operands of a product that are transposed.
+    fn transposed(self, x: bool, y: bool) -> Self {
+        self.flag("transpose_x", x).flag("transpose_y", y)
+    }
+
+    /// Strides and padding of a window.
+    fn windows(self, strides: &[usize], pads: &[(usize, usize)]) -> Self {
+        self.sizes("strides", strides).text("pad_type", "custom").sizes("pad", &flat(pads))
+    }
+
+    fn convolved(self, strides: &[usize], pads: &[(usize, usize)], dilations: &[usize], groups: usize) -> Self {
+        self.windows(strides, pads).sizes("dilations", dilations).integer("groups", groups)
+    }
+
+    /// An average's treatment of padding.
+    fn averaged(self, kind: PoolKind) -> Self {
+        match kind {
+            PoolKind::Average { exclude_padding } => self.flag("exclude_padding_from_average", exclude_padding),
+            PoolKind::Max | PoolKind::L2 => self,
+        }
+    }
+
+    fn epsilon(self, epsilon: f32, x_type: DType) -> Self {
+        self.value("epsilon", float(epsilon, x_type))
+    }
+
+    fn padded(self, pads: &[(usize, usize)], mode: &str, fill: Value) -> Self {
+        self.sizes("pad", &flat(pads)).text("mode", mode).value("constant_val", fill)
+    }
+
+    /// How a tensor is sampled between its elements and outside of them.
+    fn sampled(self, mode: ResizeMode, outside: Outside, x_type: DType) -> Self {
+        let (padding, value) = match outside {
+            Outside::Value(value) => ("constant", value),
+            Outside::Border => ("border", 0.0),
+            Outside::Reflect => ("reflection", 0.0),
+            Outside::Symmetric => ("symmetric", 0.0),
+        };
+        self.text("sampling_mode", if mode == ResizeMode::Linear { "bilinear" } else { "nearest" })
+            .text("padding_mode", padding)
+            .value("padding_value", float(value, x_type))
+            .text("coordinates_mode", "unnormalized")
+            .flag("align_corners", true)
+    }
+
+    fn resized(self, shape: &[usize], mode: ResizeMode, coordinates: Coordinates) -> Self {
+        let sampling = match coordinates {
+            Coordinates::Asymmetric => "DEFAULT",
+            Coordinates::HalfPixel => "UNALIGN_CORNERS",
+            Coordinates::AlignCorners => "STRICT_ALIGN_CORNERS",
+        };
+        self.sizes("shape", shape)
+            .integer("resized_dims", shape.len())
+            .text("interpolation_mode", if mode == ResizeMode::Linear { "LINEAR" } else { "NEAREST_NEIGHBOR" })
+            .text("sampling_mode", sampling)
+    }
+}
+
 impl Writer<'_> {
     pub(super) fn op(&mut self, op: &Op) -> Result<(), Error> {
         let out = op.outputs[0];
         let operands: Vec<Arg> = op.inputs.iter().map(|&id| self.use_of(id)).collect();
-        let mut operands = operands.into_iter();
-        let mut next = |name: &'static str| operands.next().map(|arg| (name, arg));
-        let ty = |w: &Self, i: usize| op.inputs.get(i).map_or(DType::F32, |&id| w.net.value(id).ty.dtype);
-        let x_type = ty(self, 0);
-        let shape = self.net.value(out).ty.shape.clone();
-        let number = |v: f32| Arg::Value(float(v, x_type));
-        let (name, arguments): (&str, Arguments) = match &op.kind {
+        let x_type = op.inputs.first().map_or(DType::F32, |&id| self.net.value(id).ty.dtype);
+        let TensorType { dtype, shape } = self.net.value(out).ty.clone();
+        // Operands by their names, in order; those left out are the last.
+        let call = move |name, operand_names: &[&'static str]| {
+            let arguments = operand_names.iter().copied().zip(operands).collect();
+            Call { name, arguments }
+        };
+        let call = match &op.kind {
             OpKind::Conv { strides, pads, dilations, groups } => {
-                let mut list: Arguments = [next("x"), next("weight"), next("bias")].into_iter().flatten().collect();
-                list.extend([
-                    ("strides", Arg::Value(sizes(strides))),
-                    ("pad_type", Arg::Value(text("custom"))),
-                    ("pad", Arg::Value(sizes(&flat(pads)))),
-                    ("dilations", Arg::Value(sizes(dilations))),
-                    ("groups", Arg::Value(integers(&[*groups as i32], true))),
-                ]);
-                ("conv", list)
+                call("conv", &["x", "weight", "bias"]).convolved(strides, pads, dilations, *groups)
             }
             OpKind::ConvTranspose { strides, pads, dilations, groups, output_pads } => {
-                let mut list: Arguments = [next("x"), next("weight"), next("bias")].into_iter().flatten().collect();
-                list.extend([
-                    ("strides", Arg::Value(sizes(strides))),
-                    ("pad_type", Arg::Value(text("custom"))),
-                    ("pad", Arg::Value(sizes(&flat(pads)))),
-                    ("dilations", Arg::Value(sizes(dilations))),
-                    ("groups", Arg::Value(integers(&[*groups as i32], true))),
-                ]);
-                if output_pads.iter().any(|&p| p != 0) {
-                    list.push(("output_shape", Arg::Value(sizes(&shape))));
-                }
-                ("conv_transpose", list)
+                let plain = call("conv_transpose", &["x", "weight", "bias"]);
+                let plain = plain.convolved(strides, pads, dilations, *groups);
+                if output_pads.iter().all(|&p| p == 0) { plain } else { plain.sizes("output_shape", &shape) }
             }
-            OpKind::MatMul { transpose_x, transpose_y } => {
-                let mut list: Arguments = [next("x"), next("y")].into_iter().flatten().collect();
-                list.push(("transpose_x", Arg::Value(flag(*transpose_x))));
-                list.push(("transpose_y", Arg::Value(flag(*transpose_y))));
-                ("matmul", list)
-            }
-            OpKind::Combine => {
-                let mut list: Arguments = [next("x"), next("y")].into_iter().flatten().collect();
-                list.push(("transpose_x", Arg::Value(flag(false))));
-                list.push(("transpose_y", Arg::Value(flag(true))));
-                ("matmul", list)
-            }
-            OpKind::Linear => ("linear", [next("x"), next("weight"), next("bias")].into_iter().flatten().collect()),
+            OpKind::MatMul { transpose_x: x, transpose_y: y } => call("matmul", &["x", "y"]).transposed(*x, *y),
+            OpKind::Combine => call("matmul", &["x", "y"]).transposed(false, true),
+            OpKind::Linear => call("linear", &["x", "weight", "bias"]),
             OpKind::Unary(unary) => return self.unary(op, unary),
-            OpKind::Binary(binary) => {
-                if let (Binary::Equal, DType::Bool) = (binary, x_type) {
-                    return self.same_truth(op);
-                }
-                if binary.is_of_bits() {
-                    return Err(self.unsupported(&op.kind, out, "the format has no operation on bits of integers"));
-                }
-                (binary_name(*binary, x_type), [next("x"), next("y")].into_iter().flatten().collect())
+            OpKind::Binary(Binary::Equal) if x_type == DType::Bool => return self.same_truth(op),
+            OpKind::Binary(binary) if binary.is_of_bits() => {
+                return Err(self.unsupported(&op.kind, out, "the format has no operation on bits of integers"));
             }
-            OpKind::Select => ("select", [next("cond"), next("a"), next("b")].into_iter().flatten().collect()),
+            OpKind::Binary(binary) => call(binary_name(*binary, x_type), &["x", "y"]),
+            OpKind::Select => call("select", &["cond", "a", "b"]),
             OpKind::Pool { kind, kernel, strides, pads, ceil_mode } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.extend([
-                    ("kernel_sizes", Arg::Value(sizes(kernel))),
-                    ("strides", Arg::Value(sizes(strides))),
-                    ("pad_type", Arg::Value(text("custom"))),
-                    ("pad", Arg::Value(sizes(&flat(pads)))),
-                    ("ceil_mode", Arg::Value(flag(*ceil_mode))),
-                ]);
-                match kind {
-                    PoolKind::Max => ("max_pool", list),
-                    PoolKind::L2 => ("l2_pool", list),
-                    PoolKind::Average { exclude_padding } => {
-                        list.push(("exclude_padding_from_average", Arg::Value(flag(*exclude_padding))));
-                        ("avg_pool", list)
-                    }
-                }
+                let pool = call(pool_name(*kind), &["x"]).sizes("kernel_sizes", kernel).windows(strides, pads);
+                pool.flag("ceil_mode", *ceil_mode).averaged(*kind)
             }
             OpKind::Reduce { kind, axes, keep_dims } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("axes", Arg::Value(sizes(axes))));
-                list.push(("keep_dims", Arg::Value(flag(*keep_dims))));
-                let name = match kind {
-                    ReduceKind::L1 => "reduce_l1_norm",
-                    ReduceKind::L2 => "reduce_l2_norm",
-                    other => other.name(),
-                };
-                (name, list)
+                call(reduction_name(*kind), &["x"]).sizes("axes", axes).flag("keep_dims", *keep_dims)
             }
-            OpKind::ArgReduce { greatest, axis, keep_dims, last } => {
-                if *last {
-                    return Err(self.unsupported(&op.kind, out, "the last of equal elements"));
-                }
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("axis", Arg::Value(integers(&[*axis as i32], true))));
-                list.push(("keep_dims", Arg::Value(flag(*keep_dims))));
-                (if *greatest { "reduce_argmax" } else { "reduce_argmin" }, list)
+            OpKind::ArgReduce { last: true, .. } => {
+                return Err(self.unsupported(&op.kind, out, "the last of equal elements"));
+            }
+            OpKind::ArgReduce { greatest, axis, keep_dims, last: false } => {
+                let name = if *greatest { "reduce_argmax" } else { "reduce_argmin" };
+                call(name, &["x"]).integer("axis", *axis).flag("keep_dims", *keep_dims)
             }
             OpKind::ArgSort { axis, descending } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("axis", Arg::Value(integers(&[*axis as i32], true))));
-                list.push(("ascending", Arg::Value(flag(!descending))));
-                ("argsort", list)
+                call("argsort", &["x"]).integer("axis", *axis).flag("ascending", !descending)
             }
-            OpKind::Softmax { axis } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("axis", Arg::Value(integers(&[*axis as i32], true))));
-                ("softmax", list)
-            }
+            OpKind::Softmax { axis } => call("softmax", &["x"]).integer("axis", *axis),
             OpKind::Concat { axis } => {
                 let names = op.inputs.iter().map(|&id| self.output(id)).collect();
-                let list = vec![
-                    ("values", Arg::Names(names)),
-                    ("axis", Arg::Value(integers(&[*axis as i32], true))),
-                    ("interleave", Arg::Value(flag(false))),
-                ];
-                ("concat", list)
+                let joined = Call { name: "concat", arguments: vec![("values", Arg::Names(names))] };
+                joined.integer("axis", *axis).flag("interleave", false)
             }
-            OpKind::Reshape => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("shape", Arg::Value(sizes(&shape))));
-                ("reshape", list)
-            }
+            OpKind::Reshape => call("reshape", &["x"]).sizes("shape", &shape),
             OpKind::Broadcast => return self.broadcast(op),
-            OpKind::Transpose { perm } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("perm", Arg::Value(sizes(perm))));
-                ("transpose", list)
-            }
+            OpKind::Transpose { perm } => call("transpose", &["x"]).sizes("perm", perm),
             OpKind::Slice { begin, end, stride } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("begin", Arg::Value(sizes(begin))));
-                list.push(("end", Arg::Value(sizes(end))));
-                list.push(("stride", Arg::Value(sizes(stride))));
-                ("slice_by_index", list)
+                call("slice_by_index", &["x"]).sizes("begin", begin).sizes("end", end).sizes("stride", stride)
             }
-            OpKind::Gather { axis } | OpKind::GatherAlong { axis } => {
-                let mut list: Arguments = [next("x"), next("indices")].into_iter().flatten().collect();
-                list.push(("axis", Arg::Value(integers(&[*axis as i32], true))));
-                list.push(("validate_indices", Arg::Value(flag(false))));
-                (if matches!(op.kind, OpKind::Gather { .. }) { "gather" } else { "gather_along_axis" }, list)
+            OpKind::Gather { axis } => indexed(call("gather", &["x", "indices"]).integer("axis", *axis)),
+            OpKind::GatherAlong { axis } => {
+                indexed(call("gather_along_axis", &["x", "indices"]).integer("axis", *axis))
             }
             OpKind::GatherNd { batch_dims } => {
-                let mut list: Arguments = [next("x"), next("indices")].into_iter().flatten().collect();
-                list.push(("batch_dims", Arg::Value(integers(&[*batch_dims as i32], true))));
-                list.push(("validate_indices", Arg::Value(flag(false))));
-                ("gather_nd", list)
+                indexed(call("gather_nd", &["x", "indices"]).integer("batch_dims", *batch_dims))
             }
             OpKind::ScatterAlong { axis, mode } => {
-                let mut list: Arguments =
-                    [next("data"), next("indices"), next("updates")].into_iter().flatten().collect();
-                list.push(("axis", Arg::Value(integers(&[*axis as i32], true))));
-                list.push(("mode", Arg::Value(text(mode_name(*mode)))));
-                list.push(("validate_indices", Arg::Value(flag(false))));
-                ("scatter_along_axis", list)
+                indexed(call("scatter_along_axis", SCATTERED).integer("axis", *axis).text("mode", mode_name(*mode)))
             }
-            OpKind::ScatterNd { mode } => {
-                let mut list: Arguments =
-                    [next("data"), next("indices"), next("updates")].into_iter().flatten().collect();
-                list.push(("mode", Arg::Value(text(mode_name(*mode)))));
-                list.push(("validate_indices", Arg::Value(flag(false))));
-                ("scatter_nd", list)
-            }
+            OpKind::ScatterNd { mode } => indexed(call("scatter_nd", SCATTERED).text("mode", mode_name(*mode))),
             OpKind::Sample { mode, outside } => {
-                let mut list: Arguments = [next("x"), next("coordinates")].into_iter().flatten().collect();
-                let (padding, value) = match outside {
-                    Outside::Value(value) => ("constant", *value),
-                    Outside::Border => ("border", 0.0),
-                    Outside::Reflect => ("reflection", 0.0),
-                    Outside::Symmetric => ("symmetric", 0.0),
-                };
-                let mode = if *mode == ResizeMode::Linear { "bilinear" } else { "nearest" };
-                list.push(("sampling_mode", Arg::Value(text(mode))));
-                list.push(("padding_mode", Arg::Value(text(padding))));
-                list.push(("padding_value", number(value)));
-                list.push(("coordinates_mode", Arg::Value(text("unnormalized"))));
-                list.push(("align_corners", Arg::Value(flag(true))));
-                ("resample", list)
+                call("resample", &["x", "coordinates"]).sampled(*mode, *outside, x_type)
             }
             OpKind::BatchNorm { epsilon } => {
-                let names = ["x", "mean", "variance", "gamma", "beta"];
-                let mut list: Arguments = names.into_iter().filter_map(next).collect();
-                list.push(("epsilon", number(*epsilon)));
-                ("batch_norm", list)
+                call("batch_norm", &["x", "mean", "variance", "gamma", "beta"]).epsilon(*epsilon, x_type)
             }
             OpKind::InstanceNorm { epsilon } => {
-                let mut list: Arguments = ["x", "gamma", "beta"].into_iter().filter_map(next).collect();
-                list.push(("epsilon", number(*epsilon)));
-                ("instance_norm", list)
+                call("instance_norm", &["x", "gamma", "beta"]).epsilon(*epsilon, x_type)
             }
             OpKind::LayerNorm { axes, epsilon } => {
-                let mut list: Arguments = ["x", "gamma", "beta"].into_iter().filter_map(next).collect();
-                list.push(("axes", Arg::Value(sizes(axes))));
-                list.push(("epsilon", number(*epsilon)));
-                ("layer_norm", list)
+                call("layer_norm", &["x", "gamma", "beta"]).sizes("axes", axes).epsilon(*epsilon, x_type)
             }
             OpKind::Pad { pads, value } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("pad", Arg::Value(sizes(&flat(pads)))));
-                list.push(("mode", Arg::Value(text("constant"))));
-                let value =
-                    if x_type.is_float() { number(*value) } else { Arg::Value(integers(&[*value as i32], true)) };
-                list.push(("constant_val", value));
-                ("pad", list)
+                let fill = if x_type.is_float() { float(*value, x_type) } else { integers(&[*value as i32], true) };
+                call("pad", &["x"]).padded(pads, "constant", fill)
             }
             OpKind::PadEdge { pads, mode } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("pad", Arg::Value(sizes(&flat(pads)))));
                 let mode = if *mode == EdgeMode::Reflect { "reflect" } else { "replicate" };
-                list.push(("mode", Arg::Value(text(mode))));
-                list.push(("constant_val", number(0.0)));
-                ("pad", list)
+                call("pad", &["x"]).padded(pads, mode, float(0.0, x_type))
             }
-            OpKind::Resize { mode, coordinates } => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("shape", Arg::Value(sizes(&shape))));
-                list.push(("resized_dims", Arg::Value(integers(&[shape.len() as i32], true))));
-                let mode = if *mode == ResizeMode::Linear { "LINEAR" } else { "NEAREST_NEIGHBOR" };
-                list.push(("interpolation_mode", Arg::Value(text(mode))));
-                let sampling = match coordinates {
-                    Coordinates::Asymmetric => "DEFAULT",
-                    Coordinates::HalfPixel => "UNALIGN_CORNERS",
-                    Coordinates::AlignCorners => "STRICT_ALIGN_CORNERS",
-                };
-                list.push(("sampling_mode", Arg::Value(text(sampling))));
-                ("resize", list)
-            }
+            OpKind::Resize { mode, coordinates } => call("resize", &["x"]).resized(&shape, *mode, *coordinates),
             OpKind::Native(native) => {
                 let operands = op.inputs.iter().map(|&id| self.use_of(id)).collect();
                 return self.native(op, native, operands);
             }
-            OpKind::Cast => {
-                let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("dtype", Arg::Value(text(name_of(self.net.value(out).ty.dtype)))));
-                ("cast", list)
-            }
+            OpKind::Cast => call("cast", &["x"]).text("dtype", name_of(dtype)),
         };
-        self.define(op, name, arguments);
+        self.define(op, call.name, call.arguments);
         Ok(())
     }
 
@@ -370,6 +319,27 @@ impl Writer<'_> {
         let reps: Vec<usize> = to.iter().zip(&shape).map(|(t, s)| t / s.max(&1)).collect();
         self.define(op, "tile", vec![("x", x), ("reps", Arg::Value(sizes(&reps)))]);
         Ok(())
+    }
+}
+
+/// Indices are taken as they are.
+fn indexed(call: Call) -> Call {
+    call.flag("validate_indices", false)
+}
+
+fn pool_name(kind: PoolKind) -> &'static str {
+    match kind {
+        PoolKind::Max => "max_pool",
+        PoolKind::L2 => "l2_pool",
+        PoolKind::Average { .. } => "avg_pool",
+    }
+}
+
+fn reduction_name(kind: ReduceKind) -> &'static str {
+    match kind {
+        ReduceKind::L1 => "reduce_l1_norm",
+        ReduceKind::L2 => "reduce_l2_norm",
+        other => other.name(),
     }
 }
 

@@ -23,24 +23,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let id = n.build().unary(Unary::Identity, x)?;
             n.done(id)
         }
-        "Dropout" => {
-            // Nothing is dropped where the share to drop is zero.
-            let training = n.integers(2, "training_mode")?.is_some_and(|v| v.first() == Some(&1));
-            let dropped = n.constant(1, "ratio")?.and_then(|t| t.data.to_f32().first().copied()).unwrap_or(0.5);
-            if training && dropped != 0.0 {
-                return Err(n.unsupported("training drops elements at random: export the model for inference"));
-            }
-            let x = n.need(0)?;
-            let id = n.build().unary(Unary::Identity, x)?;
-            n.output(0, id);
-            if n.node.output.get(1).is_some_and(|o| !o.is_empty()) {
-                let shape = n.shape(x);
-                let ones = vec![true; crate::graph::elements(&shape)];
-                let mask = n.build().mask(shape, ones);
-                n.output(1, mask);
-            }
-            n.finish(2)
-        }
+        "Dropout" => dropout(n),
         "Not" => {
             let x = n.need(0)?;
             let no = n.build().mask([], vec![false]);
@@ -74,19 +57,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let id = n.build().binary(Binary::NotEqual, x, x)?;
             n.done(id)
         }
-        "IsInf" => {
-            let x = n.need(0)?;
-            let (positive, negative) = (n.flag("detect_positive", true), n.flag("detect_negative", true));
-            let looked = match (positive, negative) {
-                (true, true) => n.build().unary(Unary::Abs, x)?,
-                (false, true) => n.build().unary(Unary::Neg, x)?,
-                _ => x,
-            };
-            let limit = if positive || negative { f32::INFINITY } else { f32::NAN };
-            let limit = n.build().scalar(limit, x);
-            let id = n.build().binary(Binary::Equal, looked, limit)?;
-            n.done(id)
-        }
+        "IsInf" => is_infinite(n),
         "Selu" | "Celu" | "ThresholdedRelu" | "HardSwish" | "Mish" | "Swish" | "Shrink" | "Asinh" | "Acosh" => {
             composed(n)
         }
@@ -113,6 +84,39 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         }
         _ => Ok(false),
     }
+}
+
+fn dropout(n: &mut Node) -> Result<bool, Error> {
+    // Nothing is dropped where the share to drop is zero.
+    let training = n.integers(2, "training_mode")?.is_some_and(|v| v.first() == Some(&1));
+    let dropped = n.constant(1, "ratio")?.and_then(|t| t.data.to_f32().first().copied()).unwrap_or(0.5);
+    if training && dropped != 0.0 {
+        return Err(n.unsupported("training drops elements at random: export the model for inference"));
+    }
+    let x = n.need(0)?;
+    let id = n.build().unary(Unary::Identity, x)?;
+    n.output(0, id);
+    if n.node.output.get(1).is_some_and(|o| !o.is_empty()) {
+        let shape = n.shape(x);
+        let ones = vec![true; crate::graph::elements(&shape)];
+        let mask = n.build().mask(shape, ones);
+        n.output(1, mask);
+    }
+    n.finish(2)
+}
+
+fn is_infinite(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let (positive, negative) = (n.flag("detect_positive", true), n.flag("detect_negative", true));
+    let looked = match (positive, negative) {
+        (true, true) => n.build().unary(Unary::Abs, x)?,
+        (false, true) => n.build().unary(Unary::Neg, x)?,
+        _ => x,
+    };
+    let limit = if positive || negative { f32::INFINITY } else { f32::NAN };
+    let limit = n.build().scalar(limit, x);
+    let id = n.build().binary(Binary::Equal, looked, limit)?;
+    n.done(id)
 }
 
 fn unary(n: &Node) -> Option<Unary> {

@@ -2,8 +2,8 @@
 
 use super::proto::{self, Attribute};
 use super::{
-    Translator, attention, bits, classical, contributed, elementwise, linear_attention, loss, normalize, quantized,
-    recurrent, regions, shape, spatial, spectrum, subgraph,
+    Translator, attention, bits, classical, contributed, elementwise, index, linear_attention, loss, made, normalize,
+    quantized, recurrent, regions, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
@@ -66,7 +66,9 @@ impl<'n, 'a> Node<'n, 'a> {
         let known = matches!(self.node.domain.as_str(), "" | "ai.onnx");
         let done = known
             && (elementwise::translate(&mut self)?
+                || made::translate(&mut self)?
                 || shape::translate(&mut self)?
+                || index::translate(&mut self)?
                 || spatial::translate(&mut self)?
                 || regions::translate(&mut self)?
                 || spectrum::translate(&mut self)?

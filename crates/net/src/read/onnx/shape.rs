@@ -1,41 +1,14 @@
-//! Operators that rearrange, choose and place elements, or compute with shapes.
+//! Operators that rearrange elements: new extents, parts, repetition, padding.
 
 use super::node::Node;
 use crate::build::window::Blocks;
 use crate::error::Error;
-use crate::graph::{DType, Data, Tensor, ValueId, elements};
-use crate::ops::{Binary, EdgeMode, OpKind, ScatterMode, Unary};
-
-/// Largest constant that an operator may make, in elements.
-const MADE_ELEMENTS: usize = 1 << 24;
+use crate::graph::{Data, Tensor, ValueId, elements};
+use crate::ops::{EdgeMode, OpKind, Unary};
 
 /// Translates the operator if it is one of these; otherwise false.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
-        "Constant" => constant(n),
-        "ConstantOfShape" => {
-            let shape = n.integers(0, "shape")?.unwrap_or_default();
-            let shape = n.sizes("shape", &shape)?;
-            let value = match n.attribute("value").and_then(|a| a.t.as_ref()) {
-                Some(message) => n.t.tensor(message)?.data,
-                None => Data::F32(vec![0.0]),
-            };
-            filled(n, shape, &value)
-        }
-        "Shape" | "Size" => {
-            let x = n.need(0)?;
-            let shape: Vec<i32> = n.shape(x).iter().map(|&d| d as i32).collect();
-            if n.op() == "Size" {
-                let id = n.build().integers([], vec![shape.iter().product()]);
-                return n.done(id);
-            }
-            let rank = shape.len() as i64;
-            let at = |v: i64| (if v < 0 { v + rank } else { v }).clamp(0, rank) as usize;
-            let (start, end) = (at(n.int("start", 0)), at(n.int("end", rank)));
-            let part = shape.get(start..end.max(start)).unwrap_or_default().to_vec();
-            let id = n.build().integers([part.len()], part);
-            n.done(id)
-        }
         "Reshape" => reshape(n),
         "Flatten" => {
             let x = n.need(0)?;
@@ -93,101 +66,10 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         }
         "Tile" => tile(n),
         "Pad" => pad(n),
-        "Gather" => {
-            let (x, indices) = (n.need(0)?, n.need(1)?);
-            let axis = n.axis(n.int("axis", 0), n.shape(x).len())?;
-            let id = n.build().gather(x, indices, axis)?;
-            n.done(id)
-        }
-        "GatherElements" => {
-            let (x, indices) = (n.need(0)?, n.need(1)?);
-            let axis = n.axis(n.int("axis", 0), n.shape(x).len())?;
-            let id = n.build().op("gathered", OpKind::GatherAlong { axis }, &[x, indices])?;
-            n.done(id)
-        }
-        "GatherND" => {
-            let (x, indices) = (n.need(0)?, n.need(1)?);
-            let batch_dims = n.size("batch_dims", n.int("batch_dims", 0))?;
-            let id = n.build().op("gathered", OpKind::GatherNd { batch_dims }, &[x, indices])?;
-            n.done(id)
-        }
-        "Scatter" | "ScatterElements" => {
-            let inputs = [n.need(0)?, n.need(1)?, n.need(2)?];
-            let axis = n.axis(n.int("axis", 0), n.shape(inputs[0]).len())?;
-            let mode = reduction(n)?;
-            let id = n.build().op("scattered", OpKind::ScatterAlong { axis, mode }, &inputs)?;
-            n.done(id)
-        }
-        "ScatterND" => {
-            let inputs = [n.need(0)?, n.need(1)?, n.need(2)?];
-            let mode = reduction(n)?;
-            let id = n.build().op("scattered", OpKind::ScatterNd { mode }, &inputs)?;
-            n.done(id)
-        }
-        "TensorScatter" => tensor_scatter(n),
-        "TopK" => top_k(n),
-        "ArgMax" | "ArgMin" => {
-            let x = n.need(0)?;
-            let axis = n.axis(n.int("axis", 0), n.shape(x).len())?;
-            let kind = OpKind::ArgReduce {
-                greatest: n.op() == "ArgMax",
-                last: n.flag("select_last_index", false),
-                axis,
-                keep_dims: n.flag("keepdims", true),
-            };
-            let id = n.build().op("found", kind, &[x])?;
-            n.done(id)
-        }
-        "OneHot" => one_hot(n),
-        "CumSum" | "CumProd" => {
-            let x = n.need(0)?;
-            let axis = n.integers(1, "axis")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("axis"))?;
-            let axis = n.axis(axis, n.shape(x).len())?;
-            let (exclusive, reverse) = (n.flag("exclusive", false), n.flag("reverse", false));
-            let id = match n.op() {
-                "CumSum" => n.build().cumulative_sum(x, axis, exclusive, reverse)?,
-                _ => n.build().cumulative_product(x, axis, exclusive, reverse)?,
-            };
-            n.done(id)
-        }
         "Trilu" => {
             let x = n.need(0)?;
             let k = n.integers(1, "k")?.and_then(|v| v.first().copied()).unwrap_or(0);
             trilu(n, x, k)
-        }
-        "EyeLike" => {
-            let x = n.need(0)?;
-            let shape = n.shape(x);
-            let &[rows, columns] = shape.as_slice() else { return Err(n.unsupported("operand not of rank 2")) };
-            let k = n.int("k", 0);
-            let dtype = match n.attribute("dtype") {
-                Some(a) => i32::try_from(a.i).ok().and_then(super::element).and_then(|e| e.dtype()),
-                None => Some(n.dtype(x)),
-            };
-            let dtype = dtype.ok_or_else(|| n.unsupported("its element type"))?;
-            let one = |i: usize| (i % columns) as i64 - (i / columns) as i64 == k;
-            let values: Vec<i32> = (0..rows * columns).map(|i| one(i).into()).collect();
-            let tensor = Tensor { shape, data: Data::from_i32(dtype, &values) };
-            let id = n.build().constant("eye", tensor);
-            n.done(id)
-        }
-        "Range" => range(n),
-        "HannWindow" => window(n, [0.5, 0.5, 0.0]),
-        "HammingWindow" => window(n, [25.0 / 46.0, 21.0 / 46.0, 0.0]),
-        "BlackmanWindow" => window(n, [0.42, 0.5, 0.08]),
-        "ReverseSequence" => {
-            let x = n.need(0)?;
-            let lengths = n.need(1)?;
-            let rank = n.shape(x).len();
-            let (axis, batch) = (n.axis(n.int("time_axis", 0), rank)?, n.axis(n.int("batch_axis", 1), rank)?);
-            let id = if n.t.build.data(lengths).is_some() {
-                let lengths = n.integers(1, "sequence_lens")?.unwrap_or_default();
-                let lengths = n.sizes("sequence_lens", &lengths)?;
-                n.build().reverse_sequence(x, &lengths, axis, batch)?
-            } else {
-                n.build().reverse_sequence_at(x, lengths, axis, batch)?
-            };
-            n.done(id)
         }
         "DepthToSpace" | "SpaceToDepth" => {
             let x = n.need(0)?;
@@ -208,46 +90,6 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 
 fn reshaped(n: &mut Node, x: ValueId, shape: Vec<usize>) -> Result<bool, Error> {
     let id = n.build().reshape(x, shape)?;
-    n.done(id)
-}
-
-fn constant(n: &mut Node) -> Result<bool, Error> {
-    let attribute = |name: &str| n.attribute(name);
-    let tensor = if let Some(message) = attribute("value").and_then(|a| a.t.as_ref()) {
-        n.t.tensor(message)?
-    } else if let Some(a) = attribute("value_float") {
-        Tensor::f32([], vec![a.f])
-    } else if let Some(a) = attribute("value_floats") {
-        Tensor::f32([a.floats.len()], a.floats.clone())
-    } else if let Some(a) = attribute("value_int") {
-        Tensor::i32([], vec![clamp(a.i)])
-    } else if let Some(a) = attribute("value_ints") {
-        Tensor::i32([a.ints.len()], a.ints.iter().map(|&v| clamp(v)).collect())
-    } else {
-        return Err(n.unsupported("a constant that is no tensor of numbers"));
-    };
-    let id = n.build().constant("value", tensor);
-    n.done(id)
-}
-
-fn clamp(v: i64) -> i32 {
-    v.clamp(i32::MIN.into(), i32::MAX.into()) as i32
-}
-
-fn filled(n: &mut Node, shape: Vec<usize>, value: &Data) -> Result<bool, Error> {
-    let count = elements(&shape);
-    if count > MADE_ELEMENTS {
-        let what = "ConstantOfShape".to_string();
-        return Err(Error::TooLarge { what, shape, elements: count, limit: MADE_ELEMENTS });
-    }
-    n.build().budget.spend(&shape)?;
-    let dtype = value.dtype();
-    let data = if dtype.is_float() {
-        Data::from_f32(dtype, &vec![value.to_f32().first().copied().unwrap_or(0.0); count])
-    } else {
-        Data::from_i32(dtype, &vec![value.to_i32().first().copied().unwrap_or(0); count])
-    };
-    let id = n.build().constant("filled", Tensor { shape, data });
     n.done(id)
 }
 
@@ -422,74 +264,6 @@ fn pad(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-fn reduction(n: &Node) -> Result<ScatterMode, Error> {
-    let name = n.text("reduction").unwrap_or_else(|| "none".to_string());
-    let name = if name == "none" { "update" } else { name.as_str() };
-    let mode = ScatterMode::ALL.iter().find(|(text, _)| *text == name).map(|row| row.1);
-    mode.ok_or_else(|| n.unsupported(format!("reduction `{name}`")))
-}
-
-/// New positions of a cache, one place for each item of the batch.
-fn tensor_scatter(n: &mut Node) -> Result<bool, Error> {
-    let (cache, update) = (n.need(0)?, n.need(1)?);
-    let (shape, part) = (n.shape(cache), n.shape(update));
-    let axis = n.axis(n.int("axis", -2), shape.len())?;
-    if axis == 0 || part.len() != shape.len() || elements(&part) > MADE_ELEMENTS {
-        return Err(n.unsupported("a batch axis that is written, or an update of other extents"));
-    }
-    let mut along = vec![1; part.len()];
-    along[axis] = part[axis];
-    let mut places = n.build().integers(along.clone(), (0..part[axis] as i32).collect());
-    if let Some(starts) = n.input(2) {
-        along[axis] = 1;
-        along[0] = shape[0];
-        let starts = n.build().cast(starts, DType::I32)?;
-        let starts = n.build().reshape(starts, along)?;
-        places = n.build().binary(Binary::Add, places, starts)?;
-    }
-    if n.text("mode").as_deref() == Some("circular") {
-        let extent = n.build().integers([], vec![clamp(shape[axis] as i64)]);
-        places = n.build().binary(Binary::Mod, places, extent)?;
-    }
-    let places = n.build().broadcast(places, part)?;
-    let kind = OpKind::ScatterAlong { axis, mode: ScatterMode::Update };
-    let id = n.build().op("written", kind, &[cache, places, update])?;
-    n.done(id)
-}
-
-fn top_k(n: &mut Node) -> Result<bool, Error> {
-    let x = n.need(0)?;
-    let shape = n.shape(x);
-    let axis = n.axis(n.int("axis", -1), shape.len())?;
-    let k = match n.attribute("k") {
-        Some(a) => a.i,
-        None => n.integers(1, "k")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("k"))?,
-    };
-    let k = n.size("k", k)?;
-    if k > shape[axis] || k == 0 {
-        return Err(n.unsupported(format!("{k} of {} elements", shape[axis])));
-    }
-    let (values, positions) = n.t.build.top_k(x, axis, k, !n.flag("largest", true))?;
-    n.output(0, values);
-    n.output(1, positions);
-    n.finish(2)
-}
-
-fn one_hot(n: &mut Node) -> Result<bool, Error> {
-    let indices = n.need(0)?;
-    let depth = n.integers(1, "depth")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("depth"))?;
-    let depth = n.size("depth", depth)?;
-    let values = n.need(2)?;
-    let axis = n.axis(n.int("axis", -1), n.shape(indices).len() + 1)?;
-    let side = |n: &mut Node, i: usize| {
-        let side = n.build().slice(values, 0, i, i + 1)?;
-        n.build().reshape(side, [])
-    };
-    let (off, on) = (side(n, 0)?, side(n, 1)?);
-    let id = n.build().one_hot(indices, depth, axis, on, off)?;
-    n.done(id)
-}
-
 /// The upper triangle from diagonal `k` on, or the lower one up to it.
 fn trilu(n: &mut Node, x: ValueId, k: i64) -> Result<bool, Error> {
     let shape = n.shape(x);
@@ -503,51 +277,6 @@ fn trilu(n: &mut Node, x: ValueId, k: i64) -> Result<bool, Error> {
     let mask = n.build().mask([rows, columns], mask);
     let zero = n.build().scalar(0.0, x);
     let id = n.build().select(mask, x, zero)?;
-    n.done(id)
-}
-
-fn range(n: &mut Node) -> Result<bool, Error> {
-    let mut ends = [0f64; 3];
-    let mut dtype = DType::F32;
-    for (i, name) in ["start", "limit", "delta"].into_iter().enumerate() {
-        let tensor = n.constant(i, name)?.ok_or_else(|| n.missing(name))?;
-        dtype = tensor.data.dtype();
-        ends[i] = if dtype.is_float() {
-            tensor.data.to_f32().first().copied().unwrap_or(0.0).into()
-        } else {
-            tensor.data.to_i32().first().copied().unwrap_or(0).into()
-        };
-    }
-    let [start, limit, delta] = ends;
-    let count = ((limit - start) / delta).ceil().max(0.0);
-    if !(0.0..=MADE_ELEMENTS as f64).contains(&count) {
-        return Err(n.unsupported(format!("a range of {count} elements")));
-    }
-    let values: Vec<f64> = (0..count as usize).map(|i| start + i as f64 * delta).collect();
-    let data = if dtype.is_float() {
-        Data::from_f32(dtype, &values.iter().map(|&v| v as f32).collect::<Vec<_>>())
-    } else {
-        Data::from_i32(dtype, &values.iter().map(|&v| v as i32).collect::<Vec<_>>())
-    };
-    let id = n.build().constant("range", Tensor { shape: vec![values.len()], data });
-    n.done(id)
-}
-
-/// `a - b cos x + c cos 2x` over a period, or symmetric.
-fn window(n: &mut Node, [a, b, c]: [f64; 3]) -> Result<bool, Error> {
-    let size = n.integers(0, "size")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("size"))?;
-    let size = n.size("size", size)?;
-    if size > MADE_ELEMENTS {
-        return Err(n.unsupported(format!("a window of {size} elements")));
-    }
-    let dtype = i32::try_from(n.int("output_datatype", 1)).ok().and_then(super::element).and_then(|e| e.dtype());
-    let dtype = dtype.ok_or_else(|| n.unsupported("its element type"))?;
-    let steps = if n.flag("periodic", true) { size } else { size.saturating_sub(1).max(1) };
-    let turn = std::f64::consts::TAU / steps as f64;
-    let value = |i: usize| (a - b * (i as f64 * turn).cos() + c * (2.0 * i as f64 * turn).cos()) as f32;
-    let data = Data::from_f32(dtype, &(0..size).map(value).collect::<Vec<f32>>());
-    n.build().budget.spend(&[size])?;
-    let id = n.build().constant("window", Tensor { shape: vec![size], data });
     n.done(id)
 }
 

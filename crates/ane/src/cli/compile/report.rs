@@ -1,0 +1,96 @@
+//! Report of a compilation: files, tasks, sizes, modelled time.
+
+use super::Flags;
+use super::emit::Written;
+use crate::cli::{Voice, places, print, trace};
+use anemone::forms::Form;
+use anemone::{Chain, Code, Diagnostic, Result, overview};
+use anemone_facts::Field;
+use anemone_facts::chips::Chip;
+use anemone_program::{Program, StreamError, cost};
+use serde_json::json;
+
+/// Tasks by the form of their coefficients, as their words say it.
+#[derive(Default)]
+struct Tasks {
+    all: usize,
+    /// Tasks whose coefficients are indices of a palette.
+    palettes: usize,
+    /// Tasks whose coefficients are without their zeros.
+    zero_skipping: usize,
+}
+
+impl Tasks {
+    fn of(programs: &[Program]) -> std::result::Result<Tasks, StreamError> {
+        let mut tasks = Tasks::default();
+        for program in programs {
+            let found = program.tasks()?;
+            let with = |field| found.iter().filter(|task| task.get(program.layout, field) == Some(1)).count();
+            tasks.all += found.len();
+            tasks.palettes += with(Field::PalettizedEn);
+            tasks.zero_skipping += with(Field::SparseFmt);
+        }
+        Ok(tasks)
+    }
+}
+
+/// Prints the report, as text or JSON.
+pub(super) fn tell(
+    flags: &Flags,
+    chain: &Chain,
+    chip: &'static Chip,
+    forms: &[Form],
+    written: &[Written],
+    voice: Voice,
+) -> Result<()> {
+    let programs = chain.programs();
+    let tasks = Tasks::of(programs).map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
+    let total = |of: fn(&Program) -> u64| programs.iter().map(of).sum::<u64>();
+    let stream_bytes = total(|p| p.stream.len() as u64);
+    let kernel_bytes = total(|p| p.kernel.len() as u64);
+    let scratch_bytes = total(|p| p.scratch_bytes);
+    let time = cost::Cost::sum(programs.iter().filter_map(|program| cost::of_program(program, chip)));
+    if voice.json {
+        let file = |w: &Written| json!({ "path": w.path.display().to_string(), "bytes": w.bytes });
+        let document = json!({
+            "schema": "anemone.compile/1",
+            "chip": chip.target,
+            "tasks": tasks.all,
+            "palette_tasks": tasks.palettes,
+            "zero_skipping_tasks": tasks.zero_skipping,
+            "segments": programs.len(),
+            "host_segments": chain.hosts().len(),
+            "stream_bytes": stream_bytes,
+            "kernel_bytes": kernel_bytes,
+            "scratch_bytes": scratch_bytes,
+            "modelled": time.as_ref().map(trace::time),
+            "files": written.iter().map(file).collect::<Vec<_>>(),
+        });
+        return print(&format!("{document}\n"));
+    }
+    let count = programs.len();
+    let counted = overview::counted(tasks.all);
+    let whole = if count > 1 { format!("{counted} in {count} segments") } else { counted };
+    let whole = match chain.hosts().len() {
+        0 => whole,
+        n => format!("{whole} and {n} host segments"),
+    };
+    for Written { path, .. } in written {
+        voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
+    }
+    if let Some(time) = &time {
+        voice.note(format!("modelled: {time}"));
+    }
+    if forms.contains(&Form::E5) && !forms.contains(&Form::Hwx) {
+        voice.note("the containers that the descriptor names are not written: --emit hwx,e5");
+    }
+    voice.detail(format!(
+        "{count} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes"
+    ));
+    if let Ok(folder) = places::cache_folder(flags.cache.clone()) {
+        voice.detail(format!("programs are kept in {} (`ane cache`, --no-cache)", folder.display()));
+    }
+    let Tasks { palettes, zero_skipping, .. } = tasks;
+    voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Arrays that a run is given and asked for: inputs, expected outputs, files for outputs.
+
+use super::Flags;
+use crate::cli::Voice;
+use anemone::execute::state_at_start;
+use anemone::tensor::{self, Array, views};
+use anemone::{Chain, Code, Diagnostic, Result, files};
+use anemone_net::{DType, Net};
+use anemone_program::Direction;
+use std::path::{Path, PathBuf};
+
+/// What a run is held to, and where its results go.
+pub struct Wanted {
+    /// Expected outputs by name.
+    pub expected: Vec<(String, Array)>,
+    /// Files of outputs by name.
+    pub targets: Vec<(String, PathBuf)>,
+    /// Names of classes, one per line.
+    pub labels: Option<Vec<u8>>,
+}
+
+impl Wanted {
+    /// Reads what the flags name, before anything runs.
+    pub fn of(flags: &Flags, chain: &Chain, net: Option<&Net>) -> Result<Wanted> {
+        let expected = named(&flags.expect, chain, Direction::Output, "--expect")?;
+        for (name, wanted) in &expected {
+            expectation_fits(name, wanted, chain, net)?;
+        }
+        let targets = destinations(&flags.output, chain)?;
+        if let Some(path) = flags.trace.as_deref().filter(|path| targets.iter().any(|(_, target)| target == path)) {
+            let message = format!("--trace: {} is also the file of an output", path.display());
+            return Err(Diagnostic::new(Code::Usage, message));
+        }
+        let labels = flags.labels.as_deref().map(files::read).transpose()?;
+        Ok(Wanted { expected, targets, labels })
+    }
+}
+
+/// Refuses an expectation with other extents than the output before anything runs.
+fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
+    let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
+    let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
+    let s = port.shape;
+    let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
+    if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
+        return Ok(());
+    }
+    let message = format!(
+        "output {name} has {} elements {shape:?}, {} expected {:?}",
+        s.elements(),
+        wanted.data.len(),
+        wanted.shape
+    );
+    Err(Diagnostic::new(Code::BadTensor, message))
+}
+
+/// Refuses a name given twice.
+fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
+    let mut seen = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(Diagnostic::new(Code::Usage, format!("{flag}: {name} is given twice")));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// A name that no port of the program has.
+fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
+    Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
+        .help(format!("it has: {}", names.join(", ")))
+}
+
+/// Input arrays by port name: given, or random; states are zeros.
+pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
+    let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
+    if let Some(net) = net {
+        tensor::all_fit(net, &views(&all))?;
+    }
+    for (i, port) in chain.ports(Direction::Input).enumerate() {
+        if all.iter().any(|(n, _)| *n == port.name) {
+            continue;
+        }
+        let s = port.shape;
+        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+        if let Some(zeros) = net.and_then(|net| state_at_start(net, port)) {
+            all.push((port.name.clone(), zeros));
+            continue;
+        }
+        if chain.states().iter().any(|state| state.input == port.name) {
+            all.push((port.name.clone(), Array { shape, data: vec![0.0; s.elements() as usize] }));
+            continue;
+        }
+        if !flags.input.is_empty() {
+            return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
+                .help(format!("--input {}=FILE.npy", port.name)));
+        }
+        voice.note(format!("input {}: random, seed {}", port.name, flags.seed));
+        let value = net.and_then(|net| net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == port.name));
+        let dtype = value.map_or(DType::F16, |value| value.ty.dtype);
+        let data = tensor::random_as(dtype, flags.seed.wrapping_add(i as u64), s.elements() as usize);
+        all.push((port.name.clone(), Array { shape, data }));
+    }
+    Ok(all)
+}
+
+/// `NAME=FILE`, or a file alone for the only port that is no state.
+fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
+    let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
+    if let Some((name, path)) = text.split_once('=')
+        && !Path::new(text).exists()
+    {
+        return match names.iter().find(|n| **n == name) {
+            Some(n) => Ok((n.to_string(), path.into())),
+            None => Err(unknown(flag, name, &names)),
+        };
+    }
+    let state = |name: &str| match direction {
+        Direction::Input => chain.states().iter().any(|s| s.input == name),
+        Direction::Output => chain.states().iter().any(|s| s.output == name),
+    };
+    let plain: Vec<&str> = names.iter().copied().filter(|name| !state(name)).collect();
+    match plain.as_slice() {
+        [name] => Ok((name.to_string(), text.into())),
+        _ => Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))
+            .help(format!("{flag} NAME={text}"))),
+    }
+}
+
+fn named(flags: &[String], chain: &Chain, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
+    let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
+    let mut all = Vec::new();
+    for text in flags {
+        if !text.ends_with(".npz") {
+            let (name, path) = split(text, chain, direction, flag)?;
+            all.push((name, tensor::read_npy(&path)?));
+            continue;
+        }
+        for (name, array) in tensor::read_npz(Path::new(text))? {
+            if !names.contains(&name.as_str()) {
+                return Err(unknown(flag, &name, &names).at(text));
+            }
+            all.push((name, array));
+        }
+    }
+    once(all.iter().map(|(n, _)| n.as_str()), flag)?;
+    Ok(all)
+}
+
+fn destinations(flags: &[String], chain: &Chain) -> Result<Vec<(String, PathBuf)>> {
+    let all = flags
+        .iter()
+        .map(|text| split(text, chain, Direction::Output, "--output"))
+        .collect::<Result<Vec<(String, PathBuf)>>>()?;
+    once(all.iter().map(|(n, _)| n.as_str()), "--output")?;
+    once(all.iter().filter_map(|(_, path)| path.to_str()), "--output")?;
+    Ok(all)
+}

@@ -1,0 +1,91 @@
+//! Outcome of a run: warnings, comparison with what is expected, written files, the report.
+
+use super::arrays::Wanted;
+use super::parts::write;
+use super::report::{Expectations, report};
+use super::stages::Prepared;
+use super::{Flags, tables, tolerance};
+use crate::cli::trace::{self, Risk};
+use crate::cli::{Voice, print};
+use anemone::execute::own_extents;
+use anemone::tensor::{Array, views};
+use anemone::warnings::{self, Warning};
+use anemone::{Result, Run, files};
+use anemone_program::cost;
+use serde_json::{Value, json};
+
+/// Compares, writes and reports the results of a run. Returns true if an expectation is not met.
+pub fn conclude(
+    flags: &Flags,
+    prepared: &Prepared,
+    wanted: &Wanted,
+    options: anemone_engine::Options,
+    inputs: &[(String, Array)],
+    mut run: Run,
+    voice: Voice,
+) -> Result<bool> {
+    let (chain, net) = (&prepared.chain, prepared.net.as_deref());
+    run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
+    if let Some(net) = net {
+        own_extents(net, &mut run.outputs);
+    }
+    let warnings = net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs));
+    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
+    let strict = flags.strict_numerics && !warnings.is_empty();
+    let tolerance = |name: &str, wanted: &Array| tolerance(flags, net, inputs, name, &wanted.data);
+    let labels = wanted.labels.as_deref().zip(flags.labels.as_deref());
+    let expected = Expectations { outputs: &wanted.expected, labels, tolerance: &tolerance };
+    let (outputs, missed) = report(&run.outputs, &expected, voice)?;
+    if missed {
+        tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, voice);
+    }
+    let failed = missed || strict;
+    // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.
+    let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
+    let risk = traced.then(|| Risk::of(&run.trace));
+    let costs = chain.programs().iter().map(|program| cost::of_program(program, prepared.chip));
+    let time = costs.collect::<Option<Vec<_>>>().and_then(cost::Cost::sum);
+    if !voice.json && !voice.quiet {
+        risk.as_ref().map_or(Ok(()), |risk| print(&format!("{risk}\n")))?;
+        time.as_ref().map_or(Ok(()), |time| print(&format!("modelled: {time}\n")))?;
+    }
+    if let Some(path) = &flags.trace {
+        let document = trace::document(&chain.programs()[0], prepared.chip.target, options.model, &run.trace);
+        files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
+    }
+    if !failed {
+        write(&wanted.targets, &run.outputs, net)?;
+    } else if !wanted.targets.is_empty() {
+        let why = if strict { "a warning about the numbers is given" } else { "an expectation is not met" };
+        voice.note(format!("no output is written: {why}"));
+    }
+    if voice.json {
+        let (risk, time) = (risk.as_ref().map(Risk::json), time.as_ref().map(trace::time));
+        print(&format!("{}\n", document(flags, prepared, options, &run, [risk, time], outputs, &warnings)))?;
+    }
+    if flags.via.wanted() {
+        let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
+        voice.detail(format!("{programs} programs and {hosts} host segments dispatched"));
+    } else {
+        voice.detail(format!("{} tasks executed", run.tasks));
+    }
+    Ok(failed)
+}
+
+/// The report as JSON.
+fn document(
+    flags: &Flags,
+    prepared: &Prepared,
+    options: anemone_engine::Options,
+    run: &Run,
+    [risk, modelled]: [Option<Value>; 2],
+    outputs: Vec<Value>,
+    warnings: &[Warning],
+) -> Value {
+    json!({
+        "schema": "anemone.run/1", "chip": prepared.chip.target, "tasks": run.tasks, "numerics": options.model.name(),
+        "programs": prepared.chain.programs().len(), "host_segments": prepared.chain.hosts().len(),
+        "modelled": modelled, "risk": risk, "runs": flags.repeat, "outputs": outputs,
+        "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,167 @@
+//! Stages of a run: the model is read, compiled, compared by layer, and executed.
+
+use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced};
+use super::report::summary;
+use super::{Flags, Numerics};
+use crate::cli::conventions::CompatName;
+use crate::cli::{FIRST, Voice, by_layer, by_the_book, chip, print, target, via};
+use anemone::tensor::Array;
+use anemone::{Chain, Code, Diagnostic, Model, Result, Run};
+use anemone_compile::{Compat, Options};
+use anemone_facts::chips::Chip;
+use anemone_facts::numerics;
+use anemone_net::Net;
+
+/// Reads the model, and refuses what Apple's compiler or the book refuses where that is asked for.
+pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
+    // A name that is not known is told before the model is read.
+    if flags.target != FIRST {
+        chip(&flags.target)?;
+    }
+    let choices = flags.choices.choices()?;
+    let model = Model::load_with(&flags.model, &choices)?;
+    let chip = target(&flags.target, &model)?;
+    if let Model::Net { net, notes } = &model {
+        voice.reader_notes(notes);
+        by_the_book(flags.convention, &flags.model, net, chip)?;
+        if flags.strict
+            && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip, true)?.first
+        {
+            return Err(refused);
+        }
+    }
+    Ok((model, chip))
+}
+
+/// A model that is ready to be executed.
+pub struct Prepared {
+    pub chain: Chain,
+    /// The network, unless the file is a compiled program.
+    pub net: Option<Box<Net>>,
+    pub chip: &'static Chip,
+    /// Options that it was compiled with.
+    pub compiler: Options,
+    /// True for a dispatch descriptor, which says which ports are states.
+    described: bool,
+    /// Pieces of kernel data that an adapter replaces.
+    adapter: Vec<(u64, Vec<u8>)>,
+}
+
+/// Compiles the model if needed, and checks its programs.
+pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -> Result<Prepared> {
+    let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
+    let activations = flags.activations.activations();
+    let compiler = Options { compat, convention: flags.convention.convention(), activations, ..Options::default() };
+    let bar = voice.progress(format!("compiling for {}", chip.target));
+    let in_file = |d: Diagnostic| d.or_at(flags.model.display());
+    let described = matches!(model, Model::Descriptor(_));
+    let compiled = match &model {
+        Model::Net { net, .. } if flags.cut_attention => {
+            around_attention(net, chip, &compiler).map(|chain| (chain, Some(net.clone())))
+        }
+        Model::Net { .. } if !flags.engine_only => segmented(model, chip, &compiler, voice),
+        _ => model.chain(&flags.model, chip, &compiler),
+    };
+    bar.finish_and_clear();
+    let (mut chain, net) = compiled.map_err(in_file)?;
+    let adapter = flags.adapter.as_deref().map(|path| adapt(&mut chain, path)).transpose()?.unwrap_or_default();
+    alone(&chain, flags.trace.is_some() || flags.plan.profile.is_some()).map_err(in_file)?;
+    if described {
+        hosts_told(&chain, voice);
+    }
+    chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
+    Ok(Prepared { chain, net, chip, compiler, described, adapter })
+}
+
+impl Prepared {
+    /// Options of the engine.
+    pub fn execution(&self, flags: &Flags) -> Result<anemone_engine::Options> {
+        let model = match flags.numerics {
+            Numerics::Fast => numerics::Model::Fast,
+            Numerics::Exact => self.chain.exact_model()?,
+        };
+        Ok(anemone_engine::Options { lenient: flags.lenient, model, ..Default::default() })
+    }
+}
+
+/// Compares every layer with the network's own values, if that is asked for. Returns the exit code.
+pub fn compare_layers(
+    flags: &Flags,
+    prepared: &Prepared,
+    inputs: &[(String, Array)],
+    voice: Voice,
+) -> Result<Option<u8>> {
+    let Some(given) = &flags.by_layer else { return Ok(None) };
+    if voice.json && !flags.expect.is_empty() {
+        let message = "--json gives one document: --by-layer, or --expect";
+        return Err(Diagnostic::new(Code::Usage, message));
+    }
+    let Some(net) = &prepared.net else {
+        let message = "--by-layer compares with a network; this file is a compiled program";
+        return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
+    };
+    let execution = prepared.execution(flags)?;
+    by_layer::run(net, prepared.chip, &prepared.compiler, inputs, given.as_deref(), execution, voice).map(Some)
+}
+
+/// Executes the model as often as asked, by the engine or through a driver. Each run finds in the states what the one before left.
+pub fn execute(
+    flags: &Flags,
+    prepared: &Prepared,
+    options: anemone_engine::Options,
+    inputs: &mut [(String, Array)],
+    voice: Voice,
+) -> Result<Run> {
+    let Prepared { chain, net, chip, described, adapter, .. } = prepared;
+    let in_file = |d: Diagnostic| d.or_at(flags.model.display());
+    let bar = voice.progress("executing".into());
+    if flags.repeat > 1 && net.is_none() && !described {
+        voice.note(
+            "only a dispatch descriptor (.e5) says which ports are states: every run begins with the same inputs",
+        );
+    }
+    let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
+    let request = via::Request {
+        model: &flags.model,
+        target: chip.target,
+        arithmetic: flags.numerics.arithmetic(),
+        engine_only: flags.engine_only,
+        function: flags.choices.function.as_deref(),
+        adapter,
+    };
+    let session = flags.via.wanted().then(|| flags.via.open(&request, chain.states(), voice)).transpose();
+    let session = session.map_err(in_file)?;
+    let mut steps = Vec::new();
+    let mut run = loop {
+        let run = match &mut execution {
+            None => session.as_ref().map_or_else(|| Ok(Run::default()), |session| session.run(inputs)),
+            Some(execution) => execution.run(inputs),
+        };
+        let run = run.map_err(in_file)?;
+        steps.push(run.outputs.iter().map(|(name, array)| (name.clone(), summary(array))).collect::<Vec<_>>());
+        if steps.len() == flags.repeat as usize {
+            break run;
+        }
+        chain.hand_over(&run.outputs, inputs);
+    };
+    bar.finish_and_clear();
+    if let Some(session) = &session {
+        session.told(voice);
+    }
+    // The last one is told with what is expected of it.
+    if !voice.json {
+        for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
+            for (name, text) in step {
+                print(&format!("run {}: {name}{text}\n", i + 1))?;
+            }
+        }
+    }
+    if flags.via.wanted() {
+        // The driver tells of requests, not of tasks: a run has all of each program's.
+        run.tasks = chain.programs().iter().filter_map(|program| program.tasks().ok()).map(|tasks| tasks.len()).sum();
+        if flags.trace.is_some() {
+            run.trace = traced(chain, options, inputs, &run).map_err(in_file)?;
+        }
+    }
+    Ok(run)
+}
