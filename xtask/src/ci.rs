@@ -8,6 +8,8 @@ use std::time::Instant;
 enum Step {
     /// A cargo command.
     Cargo(&'static [&'static str]),
+    /// A cargo command with a variable of flags that makes warnings errors.
+    Warned(&'static str, &'static [&'static str]),
     /// A cargo command whose standard output contains a text.
     Prints(&'static [&'static str], &'static str),
     /// A program.
@@ -36,6 +38,7 @@ const STEPS: &[Step] = &[
     ),
     Cargo(&["fmt", "--all", "--check"]),
     Cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    Warned("RUSTDOCFLAGS", &["doc", "--release", "--workspace", "--no-deps"]),
     Chore("layers", layers::run, &[]),
     Chore("words", words::run, &[]),
     Chore("docs", docs::run, &["--check"]),
@@ -67,12 +70,13 @@ pub fn run(arguments: &[String]) -> Outcome {
 impl Step {
     /// Returns true if the step reads sources only.
     fn is_check(&self) -> bool {
-        matches!(self, Chore(..) | Cargo(["fmt" | "clippy", ..]))
+        matches!(self, Chore(..) | Warned(..) | Cargo(["fmt" | "clippy", ..]))
     }
 
     fn name(&self) -> String {
         match self {
             Cargo(arguments) | Prints(arguments, _) => format!("cargo {}", arguments.join(" ")),
+            Warned(flags, arguments) => format!("{flags}=\"-D warnings\" cargo {}", arguments.join(" ")),
             Program(name, arguments) => format!("{name} {}", arguments.join(" ")),
             Chore(name, _, arguments) => [&[*name], *arguments].concat().join(" "),
         }
@@ -83,6 +87,7 @@ impl Step {
         let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let outcome = match self {
             Cargo(arguments) => status(cargo().args(*arguments)),
+            Warned(flags, arguments) => status(cargo().args(*arguments).env(flags, "-D warnings")),
             Program(name, arguments) => status(Command::new(name).args(*arguments)),
             Prints(arguments, wanted) => prints(cargo().args(*arguments), wanted),
             Chore(_, run, arguments) => {
@@ -123,6 +128,26 @@ mod tests {
     fn checks_are_a_part_of_all_steps() {
         let checks = STEPS.iter().filter(|s| s.is_check()).count();
         assert!(checks >= 6 && checks < STEPS.len(), "{checks} of {}", STEPS.len());
+    }
+
+    /// The workflow builds with the oldest toolchain that the packages and documents promise; clippy (`incompatible_msrv`) refuses newer
+    /// parts of the standard library.
+    #[test]
+    fn the_oldest_toolchain_is_the_same_everywhere() {
+        let manifest = repo::read("Cargo.toml").expect("the manifest");
+        let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).expect("a version");
+        let version = version.trim_matches('"');
+        for (file, text) in [
+            (".github/workflows/native.yml", format!("rustup toolchain install {version} --profile")),
+            ("README.md", format!("Rust toolchain ({version} or later)")),
+            ("docs/install.md", format!("Rust toolchain ({version} or later)")),
+        ] {
+            assert!(repo::read(file).expect("the file").contains(&text), "{file} lacks {text:?}");
+        }
+        for path in repo::files("crates", "Cargo.toml") {
+            let manifest = repo::read(&path).expect("a manifest");
+            assert!(manifest.contains("rust-version.workspace = true"), "{path} has a version of its own");
+        }
     }
 
     #[test]

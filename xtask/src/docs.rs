@@ -4,6 +4,7 @@ mod catalogue;
 mod conditions;
 mod native;
 mod performance;
+mod python;
 mod registers;
 mod releases;
 mod suite;
@@ -74,6 +75,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         layouts.iter().map(|l| (format!("docs/machine/registers-{}.md", l.generation), registers(l))).collect();
     all.push(("docs/machine/chips.md".into(), chips()));
     all.push((header::HEADER.into(), header::text()?));
+    all.push((python::PAGE.into(), python::reference()?));
     all.push(("docs/machine/driver.md".into(), crate::driver::text()));
     all.push(("docs/machine/enums.md".into(), enumerations()));
     all.push(("docs/machine/formats.md".into(), formats()));

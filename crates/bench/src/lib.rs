@@ -1,4 +1,9 @@
-//! Benchmarks beside other libraries: `cargo bench -p anemone-bench --features peers [--bench engine|exact]`.
+//! Benchmarks beside other libraries. The crate has no items: its benchmarks are programs.
+//!
+//! ```sh
+//! cargo bench -p anemone-bench --features peers --bench engine     # matrix products and convolutions beside faer
+//! cargo bench -p anemone-bench --features peers --bench exact      # the exact accumulator
+//! ```
 //!
 //! The peer is faer, a matrix library. It takes long to build, so that it stands behind a feature that no other command
 //! enables.

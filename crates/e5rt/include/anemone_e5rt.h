@@ -166,99 +166,100 @@ extern "C" {
 
 // Copies the message of the thread's last refusal, with a zero at the end, cut to `bytes`.
 //
-// # Safety
-// `text` is null or has space for `bytes`.
+//   text: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
+//   bytes: in: number of bytes
 int64_t e5rt_last_error_message(char *text, uintptr_t bytes);
 
 // Makes a configuration.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   config: out: receives a new object of the caller, released with e5rt_e5_compiler_config_release
 int64_t e5rt_e5_compiler_config_create(e5rt_e5_compiler_config **config);
 
 // Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
 // compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
 // that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK).
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   config: in: borrowed for the call
+//   key: in: name of the setting, one of those above; copied
+//   value: in: the setting's text; copied
 int64_t e5rt_e5_compiler_config_set_string(const e5rt_e5_compiler_config *config,
                                            const char *key,
                                            const char *value);
 
 // Releases a configuration.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   config: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_e5_compiler_config_release(e5rt_e5_compiler_config **config);
 
 // Makes a compiler that keeps nothing.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   compiler: out: receives a new object of the caller, released with e5rt_e5_compiler_release
 int64_t e5rt_e5_compiler_create(e5rt_e5_compiler **compiler);
 
 // Makes a compiler with a configuration.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   compiler: out: receives a new object of the caller, released with e5rt_e5_compiler_release
+//   config: in: borrowed for the call
 int64_t e5rt_e5_compiler_create_with_config(e5rt_e5_compiler **compiler,
                                             const e5rt_e5_compiler_config *config);
 
 // Releases a compiler.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   compiler: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_e5_compiler_release(e5rt_e5_compiler **compiler);
 
 // Makes options with their defaults.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: out: receives a new object of the caller, released with e5rt_e5_compiler_options_release
 int64_t e5rt_e5_compiler_options_create(e5rt_e5_compiler_options **options);
 
 // Sets the engine compiler's options, for example `TargetArchitecture=h13`.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: in: borrowed for the call
+//   value: in: the setting's text; copied
 int64_t e5rt_e5_compiler_options_set_custom_ane_compiler_options(const e5rt_e5_compiler_options *options,
                                                                  const char *value);
 
 // Sets a text: `segmenter`, `custom_ane_compiler_options`, `platform`.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: in: borrowed for the call
+//   key: in: name of the setting, one of those above; copied
+//   value: in: the setting's text; copied
 int64_t e5rt_e5_compiler_options_set_string(const e5rt_e5_compiler_options *options,
                                             const char *key,
                                             const char *value);
 
 // Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: in: borrowed for the call
+//   key: in: name of the setting, one of those above; copied
+//   value: in: the setting's number; of a switch, 0 is off
 int64_t e5rt_e5_compiler_options_set_int(const e5rt_e5_compiler_options *options,
                                          const char *key,
                                          int64_t value);
 
 // Releases options.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_e5_compiler_options_release(e5rt_e5_compiler_options **options);
 
 // Compiles a model, or takes it from the cache by content. Null options are the defaults.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   compiler: in: borrowed for the call
+//   path: in: path of a file or package; copied
+//   options: in: borrowed for the call; null for the defaults
+//   library: out: receives a new object of the caller, released with e5rt_program_library_release
 int64_t e5rt_e5_compiler_compile(const e5rt_e5_compiler *compiler,
                                  const char *path,
                                  const e5rt_e5_compiler_options *options,
                                  e5rt_program_library **library);
 
-// Whether a compile would run.
+// Tells whether a compile would run, or the cache has the program.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   compiler: in: borrowed for the call
+//   path: in: path of a file or package; copied
+//   options: in: borrowed for the call; null for the defaults
+//   required: out: true if a compile would run; memory of the caller
 int64_t e5rt_e5_compiler_is_new_compile_required(const e5rt_e5_compiler *compiler,
                                                  const char *path,
                                                  const e5rt_e5_compiler_options *options,
@@ -266,201 +267,198 @@ int64_t e5rt_e5_compiler_is_new_compile_required(const e5rt_e5_compiler *compile
 
 // Opens a library that was exported from a cache.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   library: out: receives a new object of the caller, released with e5rt_program_library_release
+//   path: in: path of a file or package; copied
 int64_t e5rt_program_library_create(e5rt_program_library **library, const char *path);
 
-// A function of a library, by name.
+// Takes a function of a library by name.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   library: in: borrowed for the call
+//   name: in: name as the model has it; copied
+//   function: out: receives a new object of the caller, released with e5rt_program_function_release
 int64_t e5rt_program_library_retain_program_function(const e5rt_program_library *library,
                                                      const char *name,
                                                      e5rt_program_function **function);
 
 // Releases a library.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   library: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_program_library_release(e5rt_program_library **library);
 
 // Loads a function onto the device, once.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   function: in: borrowed for the call
 int64_t e5rt_program_function_load_for_execution(const e5rt_program_function *function);
 
 // Releases a function.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   function: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_program_function_release(e5rt_program_function **function);
 
-// Options for an operation of a function.
+// Makes options for an operation that executes a function.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: out: receives a new object of the caller, released with e5rt_precompiled_compute_op_create_options_release
+//   function: in: borrowed for the call
 int64_t e5rt_precompiled_compute_op_create_options_create_with_program_function(e5rt_precompiled_compute_op_create_options **options,
                                                                                 const e5rt_program_function *function);
 
 // Releases options.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_precompiled_compute_op_create_options_release(e5rt_precompiled_compute_op_create_options **options);
 
 // Makes an operation; its program is loaded if it was not.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: out: receives a new object of the caller, released with e5rt_execution_stream_operation_release
+//   options: in: borrowed for the call
 int64_t e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(e5rt_execution_stream_operation **operation,
                                                                                           const e5rt_precompiled_compute_op_create_options *options);
 
-// An input port, by name.
+// Takes an input port by name.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: in: borrowed for the call
+//   name: in: name as the model has it; copied
+//   port: out: receives a new object of the caller, released with e5rt_io_port_release
 int64_t e5rt_execution_stream_operation_retain_input_port(const e5rt_execution_stream_operation *operation,
                                                           const char *name,
                                                           e5rt_io_port **port);
 
-// An output port, by name.
+// Takes an output port by name.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: in: borrowed for the call
+//   name: in: name as the model has it; copied
+//   port: out: receives a new object of the caller, released with e5rt_io_port_release
 int64_t e5rt_execution_stream_operation_retain_output_port(const e5rt_execution_stream_operation *operation,
                                                            const char *name,
                                                            e5rt_io_port **port);
 
 // Prepares an operation; encoding does it if nobody did.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: in: borrowed for the call
 int64_t e5rt_execution_stream_operation_prepare_op_for_encode(const e5rt_execution_stream_operation *operation);
 
 // Checks the numbers that the last run left in the operation's outputs: `E5RT_NOT_FINITE` where an element of a float output is
 // infinite or NaN, and the message names the first such output, how many of its elements, and the first place. The engine
 // computes in fp16: numbers beyond 65504 become infinite.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: in: borrowed for the call
 int64_t e5rt_execution_stream_operation_check_numbers(const e5rt_execution_stream_operation *operation);
 
-// Name of an operation, with a zero at the end, cut to `bytes`.
+// Copies the name of an operation.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: in: borrowed for the call
+//   name: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
+//   bytes: in: number of bytes
 int64_t e5rt_execution_stream_operation_get_name(const e5rt_execution_stream_operation *operation,
                                                  char *name,
                                                  uintptr_t bytes);
 
 // Releases an operation.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   operation: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_execution_stream_operation_release(e5rt_execution_stream_operation **operation);
 
 // Binds a buffer to a port. One buffer on an output and an input port is resident state.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   port: in: borrowed for the call
+//   buffer: in: borrowed for the call
 int64_t e5rt_io_port_bind_buffer_object(const e5rt_io_port *port, const e5rt_buffer_object *buffer);
 
-// Bytes of a port's tensor: dense, in the network's element type.
+// Gives the bytes of a port's tensor: dense, in the network's element type.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   port: in: borrowed for the call
+//   bytes: out: number of bytes; memory of the caller
 int64_t e5rt_io_port_get_size(const e5rt_io_port *port, uintptr_t *bytes);
 
 // Releases a port.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   port: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_io_port_release(e5rt_io_port **port);
 
 // Makes a buffer of zeros; type 0 is the only one.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   buffer: out: receives a new object of the caller, released with e5rt_buffer_object_release
+//   bytes: in: number of bytes
+//   kind: in: type of the memory; 0
 int64_t e5rt_buffer_object_alloc(e5rt_buffer_object **buffer, uintptr_t bytes, uint32_t kind);
 
-// Address of a buffer's bytes; good until the buffer and all ports it is bound to are released. Not to be touched while a stream with it executes.
+// Gives the address of a buffer's bytes, valid until the buffer and all ports that it is bound to are released. The caller does not access
+// them while a stream with the buffer executes.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   buffer: in: borrowed for the call
+//   data: out: address of the bytes; the memory belongs to the buffer object
 int64_t e5rt_buffer_object_get_data_ptr(const e5rt_buffer_object *buffer,
                                         void **data);
 
-// Bytes of a buffer.
+// Gives the size of a buffer.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   buffer: in: borrowed for the call
+//   bytes: out: number of bytes; memory of the caller
 int64_t e5rt_buffer_object_get_size(const e5rt_buffer_object *buffer, uintptr_t *bytes);
 
 // Releases a buffer.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   buffer: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_buffer_object_release(e5rt_buffer_object **buffer);
 
 // Sets a text: `operation_name`, which says what the operation is called in messages.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   options: in: borrowed for the call
+//   key: in: name of the setting, one of those above; copied
+//   value: in: the setting's text; copied
 int64_t e5rt_precompiled_compute_op_create_options_set_string(const e5rt_precompiled_compute_op_create_options *options,
                                                               const char *key,
                                                               const char *value);
 
 // Makes a stream's configuration with its defaults.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   config: out: receives a new object of the caller, released with e5rt_execution_stream_config_release
 int64_t e5rt_execution_stream_config_create(e5rt_execution_stream_config **config);
 
 // Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   config: in: borrowed for the call
+//   key: in: name of the setting, one of those above; copied
+//   value: in: the setting's number; of a switch, 0 is off
 int64_t e5rt_execution_stream_config_set_int(const e5rt_execution_stream_config *config,
                                              const char *key,
                                              int64_t value);
 
 // Releases a configuration.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   config: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_execution_stream_config_release(e5rt_execution_stream_config **config);
 
 // Makes an empty stream with a configuration.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: out: receives a new object of the caller, released with e5rt_execution_stream_release
+//   config: in: borrowed for the call
 int64_t e5rt_execution_stream_create_with_config(e5rt_execution_stream **stream,
                                                  const e5rt_execution_stream_config *config);
 
 // Makes an empty stream.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: out: receives a new object of the caller, released with e5rt_execution_stream_release
 int64_t e5rt_execution_stream_create(e5rt_execution_stream **stream);
 
 // Appends an operation; every port must have a buffer.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: in: borrowed for the call
+//   operation: in: borrowed for the call
 int64_t e5rt_execution_stream_encode_operation(const e5rt_execution_stream *stream,
                                                const e5rt_execution_stream_operation *operation);
 
 // Runs what is encoded, until done.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: in: borrowed for the call
 int64_t e5rt_execution_stream_execute_sync(const e5rt_execution_stream *stream);
 
 // Runs what is encoded in the background. With a time-out above 0, what is not done then is aborted. The event fires at the end.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: in: borrowed for the call
+//   timeout_ms: in: milliseconds to wait at most
+//   submission: out: number of the submission; memory of the caller
+//   complete: out: receives a new object of the caller, released with e5rt_async_event_release
 int64_t e5rt_execution_stream_submit_async(const e5rt_execution_stream *stream,
                                            uint64_t timeout_ms,
                                            uint64_t *submission,
@@ -468,32 +466,30 @@ int64_t e5rt_execution_stream_submit_async(const e5rt_execution_stream *stream,
 
 // Empties a stream; bindings and buffers stay.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: in: borrowed for the call
 int64_t e5rt_execution_stream_reset(const e5rt_execution_stream *stream);
 
 // Releases a stream.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   stream: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_execution_stream_release(e5rt_execution_stream **stream);
 
-// Waits for an event; the code is how the work ended.
+// Waits for an event. The code is that of the work: E5RT_SUCCESS, or the reason of its failure; E5RT_TIMEOUT if it has not ended.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
-int64_t e5rt_async_event_sync_wait(const e5rt_async_event *event, uint64_t timeout_ms);
+//   event: in: borrowed for the call
+//   timeout_ms: in: milliseconds to wait at most
+int64_t e5rt_async_event_sync_wait(const e5rt_async_event *event,
+                                   uint64_t timeout_ms);
 
-// Whether an event has fired.
+// Tells whether an event has fired.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   event: in: borrowed for the call
+//   done: out: true if the event has fired; memory of the caller
 int64_t e5rt_async_event_is_done(const e5rt_async_event *event, bool *done);
 
 // Releases an event.
 //
-// # Safety
-// Pointers are null, or as the conventions at the head of the header say.
+//   event: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_async_event_release(e5rt_async_event **event);
 
 #ifdef __cplusplus

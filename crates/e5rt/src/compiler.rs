@@ -218,7 +218,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile(
     })
 }
 
-/// Whether a compile would run.
+/// Tells whether a compile would run, or the cache has the program.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn e5rt_program_library_create(
     })
 }
 
-/// A function of a library, by name.
+/// Takes a function of a library by name.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.

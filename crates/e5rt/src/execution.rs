@@ -24,7 +24,7 @@ pub struct e5rt_execution_stream(Stream);
 /// An event.
 pub struct e5rt_async_event(Arc<Event>);
 
-/// Options for an operation of a function.
+/// Makes options for an operation that executes a function.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_comp
     })
 }
 
-/// An input port, by name.
+/// Takes an input port by name.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(
     })
 }
 
-/// An output port, by name.
+/// Takes an output port by name.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_check_numbers(
     call(|| unsafe { Ok(object(operation)?.0.check_numbers()?) })
 }
 
-/// Name of an operation, with a zero at the end, cut to `bytes`.
+/// Copies the name of an operation.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(
     call(|| unsafe { Ok(object(port)?.0.bind(&object(buffer)?.0)?) })
 }
 
-/// Bytes of a port's tensor: dense, in the network's element type.
+/// Gives the bytes of a port's tensor: dense, in the network's element type.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -213,7 +213,8 @@ pub unsafe extern "C" fn e5rt_buffer_object_alloc(
     })
 }
 
-/// Address of a buffer's bytes; good until the buffer and all ports it is bound to are released. Not to be touched while a stream with it executes.
+/// Gives the address of a buffer's bytes, valid until the buffer and all ports that it is bound to are released. The caller does not access
+/// them while a stream with the buffer executes.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -226,7 +227,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(
     call(|| unsafe { set(data, object(buffer)?.0.shared().address().cast()) })
 }
 
-/// Bytes of a buffer.
+/// Gives the size of a buffer.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -409,7 +410,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_release(stream: *mut *mut e5rt_ex
     call(|| unsafe { take(stream) })
 }
 
-/// Waits for an event; the code is how the work ended.
+/// Waits for an event. The code is that of the work: E5RT_SUCCESS, or the reason of its failure; E5RT_TIMEOUT if it has not ended.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -419,7 +420,7 @@ pub unsafe extern "C" fn e5rt_async_event_sync_wait(event: *const e5rt_async_eve
     call(|| unsafe { Ok(object(event)?.0.wait(Duration::from_millis(timeout_ms.min(1 << 40)))?) })
 }
 
-/// Whether an event has fired.
+/// Tells whether an event has fired.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.

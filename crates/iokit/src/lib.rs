@@ -9,6 +9,22 @@
 //! `AnemoneCopyLastError`.
 //!
 //! Dependencies: `anemone` compiles models, `anemone-runtime` is the driver.
+//!
+//! Finds the device, opens the control client, and closes it:
+//!
+//! ```
+//! use anemone_iokit::{IOObjectRelease, IOServiceClose, IOServiceGetMatchingService, IOServiceMatching, IOServiceOpen};
+//!
+//! const CONTROL: u32 = 0;
+//! const THIS_TASK: u32 = 0x203;
+//!
+//! let device = IOServiceGetMatchingService(0, IOServiceMatching(c"H11ANEIn".as_ptr()));
+//! let mut connection = 0;
+//! assert_eq!(IOServiceOpen(device, THIS_TASK, CONTROL, &mut connection), 0);
+//! assert_eq!(IOServiceClose(connection), 0);
+//! assert_ne!(IOServiceClose(connection), 0, "the connection is closed");
+//! assert_eq!(IOObjectRelease(device), 0);
+//! ```
 
 #![allow(unsafe_code)]
 // Memory of callers is reached through `/proc/self/mem`: elsewhere the library is empty.

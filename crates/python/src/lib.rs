@@ -5,6 +5,16 @@
 //!
 //! Dependencies: `pyo3` is the bridge to the interpreter, by its stable interface, so that one wheel serves every version from
 //! 3.9 on; `numpy` makes and reads arrays of numbers without a copy in between, `half` names fp16 for it; `tempfile` holds models that come as objects.
+//!
+//! From Python (`crates/python/tests` runs every call of the package):
+//!
+//! ```python
+//! import anemone
+//!
+//! model = anemone.load("model.mlpackage")
+//! print(model.check("m1"))
+//! outputs = model.compile("m1").run(image)
+//! ```
 
 // Classes and functions are documented for those who read them in Python.
 #![allow(missing_docs)]

@@ -122,7 +122,7 @@ pub fn write(shape: &[usize], elements: &[f32]) -> Vec<u8> {
     write_as(shape, elements, DType::F32)
 }
 
-/// As [`write`], with elements of a type. Where one is no number of an integer type, all are fp32, and so are those of the
+/// As [`write()`], with elements of a type. Where one is no number of an integer type, all are fp32, and so are those of the
 /// types of floats.
 pub fn write_as(shape: &[usize], elements: &[f32], dtype: DType) -> Vec<u8> {
     let (descr, least, most) = match dtype {

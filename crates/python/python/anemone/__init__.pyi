@@ -7,16 +7,24 @@ from numpy.typing import ArrayLike, NDArray
 __version__: str
 
 class Error(Exception):
-    """A refusal. `str(error)` is one line; `render()` of the command line has the same code."""
+    """A refusal. `str(error)` is one line with the code; the attributes have its parts, None where one does not apply."""
 
     code: str
+    """Code that stays the same, such as ANE1001."""
     op: Optional[str]
+    """Type of the operation."""
     output: Optional[str]
+    """Name of the operation's result."""
     found: Optional[str]
+    """The value that was found."""
     limit: Optional[str]
+    """The limit that it exceeds."""
     chip: Optional[str]
+    """Chip that the limit belongs to."""
     place: Optional[str]
+    """Place in the input."""
     suggestion: Optional[str]
+    """Change that helps."""
 
 class Refused(Error):
     """The answer is no: codes ANE1xxx."""
@@ -31,28 +39,48 @@ class Report:
     """Placement of every operation on each chip, with the reasons of refusals."""
 
     @property
-    def ok(self) -> bool: ...
-    def table(self, verbose: bool = False) -> str: ...
+    def ok(self) -> bool:
+        """True if every operation is on the engine of every chip, by the route."""
+
+    def table(self, verbose: bool = False) -> str:
+        """The report as the command line prints it; `str(report)` is the same."""
+
     @property
-    def summary(self) -> List[str]: ...
+    def summary(self) -> List[str]:
+        """The verdict by both routes, a sentence for chips with one answer."""
+
     @property
-    def failures(self) -> List[Dict[str, str]]: ...
+    def failures(self) -> List[Dict[str, str]]:
+        """Operations off the engine: `chip`, `op`, `name`, `code`, `reason`, `fix`."""
+
     @property
-    def operations(self) -> List[Dict[str, Any]]: ...
-    def to_dict(self) -> Dict[str, Any]: ...
+    def operations(self) -> List[Dict[str, Any]]:
+        """Every operation: `name`, `op`, `operands`, `results`, `outputs`, `macs`."""
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The document of `ane check --json`."""
+
     def _repr_html_(self) -> str: ...
 
 class Model:
-    """A model file: a network, or a program compiled already."""
+    """A model file: a network, or a compiled program."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The path that the model was loaded from."""
+
     @property
-    def notes(self) -> List[str]: ...
+    def notes(self) -> List[str]:
+        """Decisions of the reader, a sentence each."""
+
     @property
-    def dim(self) -> Dict[str, int]: ...
+    def dim(self) -> Dict[str, int]:
+        """Extents that `load` gave to symbolic dimensions, by name."""
+
     @property
-    def function(self) -> Optional[str]: ...
+    def function(self) -> Optional[str]:
+        """Name of the function that `load` took, None for the default."""
+
     @property
     def digest(self) -> str:
         """SHA-256 of the model's content, in hexadecimal."""
@@ -61,18 +89,26 @@ class Model:
     def portable(self) -> bool:
         """True if the model pickles with its bytes."""
 
-    def check(self, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report: ...
+    def check(self, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report:
+        """Places every operation. `chip` is a name, names separated by commas, or a list: chips, products, groups. `route` is
+        "direct" (Apple's engine compiler) or "framework" (Core ML)."""
+
     def compile(
         self, chip: str = "m1", *, engine_only: bool = False, threads: Optional[int] = None
-    ) -> Program: ...
+    ) -> Program:
+        """Compiles for one chip. Operations without a way to the engine run on the host (`Program.on_host` has the reasons), or
+        are refused with `engine_only`. `threads` bounds the threads of a run."""
+
     def evaluate(self, inputs: Mapping[str, ArrayLike]) -> Dict[str, NDArray[float32]]:
-        """Outputs in fp32 of the graph's plain evaluator, by name."""
+        """Outputs of the network in fp32 by name, computed without compiling it."""
 
 class State:
     """States of a model between runs, of one function or of several that share their names."""
 
     @property
-    def names(self) -> List[str]: ...
+    def names(self) -> List[str]:
+        """Names of the states."""
+
     def read(self, name: str) -> NDArray[float32]:
         """A copy of a state."""
 
@@ -80,18 +116,24 @@ class Program:
     """A compiled program, with the software engine to run it."""
 
     @property
-    def chip(self) -> str: ...
+    def chip(self) -> str:
+        """Target of Apple's compiler that the program is for, such as h13."""
+
     @property
-    def inputs(self) -> Dict[str, Tuple[int, ...]]: ...
+    def inputs(self) -> Dict[str, Tuple[int, ...]]:
+        """Shapes of the inputs by name."""
+
     @property
-    def outputs(self) -> Dict[str, Tuple[int, ...]]: ...
+    def outputs(self) -> Dict[str, Tuple[int, ...]]:
+        """Shapes of the outputs by name."""
+
     @property
     def real_inputs(self) -> List[str]:
-        """Names of the inputs that are no states."""
+        """Names of the inputs that are not states."""
 
     @property
     def state_names(self) -> List[str]:
-        """Names of the states: inputs that hold what the run before left."""
+        """Names of the states: inputs that hold the values that the previous run left."""
 
     @property
     def on_host(self) -> List[str]:
@@ -118,30 +160,50 @@ class Program:
         inputs: Optional[Mapping[str, ArrayLike]] = None,
         state: Optional[State] = None,
         **named: ArrayLike,
-    ) -> Dict[str, NDArray[float32]]: ...
+    ) -> Dict[str, NDArray[float32]]:
+        """Executes the program and returns its outputs by name. Inputs are arrays by name, in `inputs` or as keywords; `only` is
+        the array of a program with one input. `numerics` is "fast" (fp32 sums) or "exact" (the device's accumulator). With
+        `state`, states are read from it, written to it, and left out of the outputs; without it they are zeros at first and come
+        out as outputs. Plans are kept between runs, also of several threads."""
+
     def make_state(self) -> State:
         """States before the first run: zeros."""
 
-    def save(self, folder: Union[str, PathLike[str]], emit: Sequence[str] = ("hwx",)) -> List[str]: ...
-    def listing(self) -> str: ...
+    def save(self, folder: Union[str, PathLike[str]], emit: Sequence[str] = ("hwx",)) -> List[str]:
+        """Writes the program in the forms asked for (`hwx`, `bin`, `anec`, `e5`, `firmware`) and returns the paths."""
+
+    def listing(self) -> str:
+        """The listing that `ane asm` assembles to the same bytes."""
 
 class Tensor:
     """A value of a graph."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name in the graph."""
+
     @property
-    def shape(self) -> Tuple[int, ...]: ...
+    def shape(self) -> Tuple[int, ...]:
+        """Extents: [N, C, H, W]."""
 
 class Graph:
-    """A network authored layer by layer; operands are [N, C, H, W] in fp16."""
+    """A network authored layer by layer; operands are [N, C, H, W] in fp16. A program of it does not pickle: save it."""
 
     def __init__(self, name: str = "graph") -> None: ...
-    def input(self, name: str, shape: Sequence[int]) -> Tensor: ...
-    def constant(self, name: str, value: ArrayLike) -> Tensor: ...
-    def native(self, kind: str, operands: Sequence[Tensor], *, name: Optional[str] = None, **params: Any) -> Tensor: ...
-    def output(self, tensor: Tensor) -> None: ...
-    def compile(self, chip: str = "m1") -> Program: ...
+    def input(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Adds an input."""
+
+    def constant(self, name: str, value: ArrayLike) -> Tensor:
+        """Adds a constant."""
+
+    def native(self, kind: str, operands: Sequence[Tensor], *, name: Optional[str] = None, **params: Any) -> Tensor:
+        """Adds a native layer by its type; `params` are its keys as a netplist spells them."""
+
+    def output(self, tensor: Tensor) -> None:
+        """Marks a tensor as an output."""
+
+    def compile(self, chip: str = "m1") -> Program:
+        """Compiles the graph for one chip."""
 
 def load(
     model: Union[str, PathLike[str], Any],
@@ -151,35 +213,47 @@ def load(
     portable: bool = False,
     weights_dir: Union[None, str, PathLike[str]] = None,
 ) -> Model:
-    """Reads a model file or package, a model object of coremltools, or its specification with the folder of its weights; `dim`
-    gives open extents by name, `function` takes one of several."""
+    """Reads a model file or package, a model object of coremltools, or its specification (`get_spec()`, `load_spec`), whose weights
+    are in `weights_dir` (`MLModel.weights_dir`). `dim={"N": 1}` gives symbolic dimensions their extents, `function` takes one
+    function of several, and `portable` pickles the model with its bytes. A path that does not exist is a `FileNotFoundError`."""
 
 def validate(export: str, text: str, chip: str = "m1") -> List[str]:
-    """Calls one of Apple's 55 exported validators on a text; the refusals, none where it accepts."""
+    """Calls one of Apple's 55 exported validators on a text and returns its refusals: an empty list where it accepts."""
 
 def dump(path: Union[str, PathLike[str]]) -> str:
-    """A compiled file explained, every field named."""
+    """Explains a compiled file, with every field by name."""
 
 def assert_on_ane(model: Any, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report:
-    """Fails with the report's table unless every operation runs on the engine of the chip."""
+    """Returns the report, or raises an `AssertionError` with its table unless every operation runs on the engine of the chip. The
+    pytest plugin has it as a fixture."""
 
 class Score:
     """Mean of a metric with its confidence interval."""
 
     mean: float
+    """Mean over the samples."""
     low: float
+    """Lower end of the interval."""
     high: float
+    """Upper end of the interval."""
     n: int
+    """Number of samples."""
 
 class Evaluation:
-    """Result of :func:`evaluate`."""
+    """Result of `evaluate`."""
 
     metric: str
+    """Name of the metric."""
     program: Score
+    """Score of the program."""
     reference: Optional[Score]
+    """Score of the reference, where one was given."""
     values: List[float]
+    """Value of the metric by sample."""
     errors: List[str]
-    def row(self) -> Dict[str, Any]: ...
+    """Samples that raised, a sentence each."""
+    def row(self) -> Dict[str, Any]:
+        """The numbers as a row of a sweep."""
 
 def evaluate(
     model: Union[str, PathLike[str], Model, Program],
@@ -194,18 +268,26 @@ def evaluate(
     confidence: float = 0.95,
     limit: Optional[int] = None,
 ) -> Evaluation:
-    """Mean of a metric over a data set, computed by a program with the arithmetic of the device."""
+    """Mean of a metric over a data set, computed by a program with the arithmetic of the device. `dataset` is an iterable of
+    `(inputs, target)`; arrays with several samples along a leading axis are cut."""
 
 class Sweep:
-    """The rows of :func:`sweep`, computed as they are asked for, once."""
+    """The rows of `sweep`, computed once, as they are asked for."""
 
     def __iter__(self) -> Iterator[Dict[str, Any]]: ...
     def __len__(self) -> int: ...
     @property
-    def rows(self) -> List[Dict[str, Any]]: ...
-    def to_pandas(self) -> Any: ...
-    def to_parquet(self, path: Union[str, PathLike[str]]) -> None: ...
-    def to_jsonl(self, path: Union[str, PathLike[str]]) -> None: ...
+    def rows(self) -> List[Dict[str, Any]]:
+        """All rows; computes those that are missing."""
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame`."""
+
+    def to_parquet(self, path: Union[str, PathLike[str]]) -> None:
+        """Writes the rows as a Parquet file, by pandas."""
+
+    def to_jsonl(self, path: Union[str, PathLike[str]]) -> None:
+        """Writes the rows as lines of JSON."""
 
 def sweep(
     models: Union[str, PathLike[str], Model, Sequence[Union[str, PathLike[str], Model]]],
@@ -222,4 +304,4 @@ def sweep(
     time_limit: Optional[float] = None,
     progress: Optional[bool] = None,
 ) -> Sweep:
-    """Checks, compiles, runs or evaluates models for chips; an iterator of rows."""
+    """Checks, compiles, runs or evaluates models for chips, and returns the rows as an iterator."""
