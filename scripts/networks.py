@@ -709,17 +709,21 @@ def measure(folder, tool, names):
 
 HEAD = """# Networks
 
-Small networks of many families with random weights, exported by PyTorch as a Core ML package (coremltools) and as ONNX, compiled for the M1 and run by
-`ane run`. [scripts/networks.py](../scripts/networks.py) makes the networks and this table:
+This page shows which networks compile for the M1, with how many tasks, and how accurate their results are. The networks are small, of many families,
+with random weights. PyTorch exports each as a Core ML package (coremltools) and as ONNX; `ane run` compiles and executes both.
+[scripts/networks.py](../scripts/networks.py) makes the networks and the table:
 
-    python3 scripts/networks.py export FOLDER
-    python3 scripts/networks.py measure FOLDER --write docs/networks.md
+```sh
+python3 scripts/networks.py export FOLDER
+python3 scripts/networks.py measure FOLDER --write docs/networks.md
+```
 
-*Computing* are the operations of the package that do more than move data; a recurrent layer or a loop is one of them, however many steps it has.
-*Host* counts segments that run on the host. An error is the larger of two shares: the largest difference from PyTorch in fp32, of what is
-admitted (two thousandths of the largest value, or four times what rounding every result to fp16 costs in this network, whichever is larger), and
-the same of the root of the mean square. Below 1 is within. *Agree*: `ane check` puts operations on the host, or rejects them, exactly where `ane run`
-has host segments or refuses.
+- *computing*: operations of the package that do more than move data. A recurrent layer or a loop counts once.
+- *host*: segments that run on the host.
+- *fast*, *exact*: the error as a ratio to the tolerance, so that a value up to 1 is within it. Both the largest difference from PyTorch in fp32 and
+  the root of the mean square are compared, and the larger ratio is shown. The tolerance is the larger of 2e-3 of the largest value and four times the
+  error that comes of rounding every result of the network to fp16.
+- *agree*: `ane check` puts operations on the host, or rejects them, exactly where `ane run` has host segments or refuses.
 
 """
 
@@ -731,7 +735,7 @@ def table(rows):
     within = lambda k: sum(f.get(k, 9) <= 1 for _, f in ran)
     text = HEAD
     if per:
-        text += (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the admitted error in `fast` and {within('exact')} in `exact`; "
+        text += (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and {within('exact')} in `exact`; "
                  f"check and compiler agree in {sum(f['agree'] for _, f in forms)}. Tasks per computing operation: median {per[len(per) // 2]:.1f}, "
                  f"at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, above 10 in {sum(p > 10 for p in per)}.\n\n")
     text += ("| network | operations | computing | tasks | per computing | programs, host | fast | exact | ONNX: tasks | fast | exact | agree |\n"

@@ -301,10 +301,10 @@ FORMS = {"mlpackage": "model.mlpackage", "onnx": "model.onnx", "dynamo": "dynamo
 START, END = "## Networks of public libraries\n", "<!-- end of the table -->\n"
 
 HEAD = START + """
-Architectures as [timm](https://github.com/huggingface/pytorch-image-models), transformers, torchvision and torchaudio define them, small
+The networks below are architectures of [timm](https://github.com/huggingface/pytorch-image-models), transformers, torchvision and torchaudio in small
 configurations with random weights, exported by coremltools and by both ONNX exporters of PyTorch. [scripts/popular.py](../scripts/popular.py)
-makes the networks and this table, with the same measures as above; a form that its exporter cannot write, or that
-ONNX Runtime cannot load, is left empty.
+makes the networks and the table; the columns are those of the table above. A cell is empty if the exporter cannot write the form, or ONNX
+Runtime cannot load it.
 
 """
 
@@ -332,7 +332,7 @@ def table(rows):
     ran = [f for _, f in forms if "refused" not in f]
     per = sorted(r["forms"]["mlpackage"]["tasks"] / r["computing"] for r in rows if "tasks" in r["forms"].get("mlpackage", {}))
     within = lambda k: sum(f.get(k, 9) <= 1 for f in ran)
-    text = HEAD + (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the admitted error in `fast` and "
+    text = HEAD + (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and "
                    f"{within('exact')} in `exact`; check and compiler agree in {sum(f['agree'] for _, f in forms)}.")
     if per:
         text += (f" Tasks per computing operation: median {per[len(per) // 2]:.1f}, at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, "
