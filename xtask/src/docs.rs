@@ -118,10 +118,11 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let frontends = with_part(&frontends, &suite::tables()?)
         .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/frontends.md".into(), frontends));
-    let (tables, plots) = performance::documents()?;
+    let (headline, tables, plots) = performance::documents()?;
     let measured = repo::read("docs/performance.md")?;
-    let measured =
-        with_part(&measured, &tables).ok_or(format!("docs/performance.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    let measured = with_part(&measured, &headline)
+        .and_then(|page| with_nth_part(&page, 1, &tables))
+        .ok_or(format!("docs/performance.md: two of `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/performance.md".into(), measured));
     all.extend(plots);
     Ok(all)

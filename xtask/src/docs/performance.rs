@@ -46,33 +46,27 @@ fn digits(ms: f64) -> String {
     format!("{ms:.places$}")
 }
 
-/// Median and worst ratios, where there are enough of them.
-fn summary(ratios: [Vec<f64>; 2]) -> String {
-    const FEW: usize = 10;
-    let mut out = String::new();
-    for (mut of, kind) in ratios.into_iter().zip(KINDS) {
-        of.sort_by(f64::total_cmp);
-        if let (Some(worst), true) = (of.last(), of.len() >= FEW) {
-            let median = (of[(of.len() - 1) / 2] + of[of.len() / 2]) / 2.0;
-            let _ = write!(out, "\n{}: median ratio {median:.2}, worst {worst:.2}.\n", kind.1);
-        }
-    }
-    out
+/// Ratio of a kind's time to the faster rival's, of medians and of the least times, where both were measured in turn.
+fn ratio(times: &Row, kind: usize) -> Option<[f64; 2]> {
+    let base = times[RIVALS].iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median))?;
+    let of = times[kind].as_ref()?;
+    Some([of.median / base.median, of.least / base.least])
 }
 
-/// Tables of every host, and for each its plot: path and text.
-pub(super) fn documents() -> Result<(String, Vec<(String, String)>), String> {
-    let mut out = String::new();
+/// The page's first sentence, tables of every host, and for each its plot: path and text.
+pub(super) fn documents() -> Result<(String, String, Vec<(String, String)>), String> {
+    let (mut headline, mut out) = (String::new(), String::new());
     let mut plots = Vec::new();
     for path in repo::files("docs/data", ".json") {
         let Some(name) = path.strip_prefix("docs/data/performance-").and_then(|p| p.strip_suffix(".json")) else {
             continue;
         };
         let host = Host::read(name, &repo::read(&path)?).ok_or(format!("{path}: not a file of measurements"))?;
+        headline += &host.headline();
         out += &host.table();
         plots.push((format!("docs/images/performance-{name}.svg"), host.plot()));
     }
-    Ok((out, plots))
+    Ok((headline, out, plots))
 }
 
 impl Times {
@@ -127,7 +121,32 @@ impl Host {
             .collect()
     }
 
-    /// Median, quartiles and the ratio to the faster rival, of medians and of the least times, where both were measured in turn.
+    /// Median and worst ratio of a kind over all cases, where there are enough of them.
+    fn summary(&self, kind: usize) -> Option<(f64, f64)> {
+        const FEW: usize = 10;
+        let mut ratios: Vec<f64> = self.cases.values().filter_map(|times| Some(ratio(times, kind)?[0])).collect();
+        ratios.sort_by(f64::total_cmp);
+        let worst = *ratios.last().filter(|_| ratios.len() >= FEW)?;
+        Some(((ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0, worst))
+    }
+
+    /// A sentence on a set of networks; nothing of a host without such a set.
+    fn headline(&self) -> String {
+        let (Some(fast), Some(exact), "network") = (self.summary(0), self.summary(1), self.case) else {
+            return String::new();
+        };
+        format!(
+            "\nOn {} networks of many families, the software engine takes {:.2} times as long as the faster of ONNX Runtime and OpenVINO in fp32 at the \
+             median (`fast`; at most {:.2}), and {:.2} times with the arithmetic of the device (`exact`; at most {:.2}).\n",
+            self.cases.len(),
+            fast.0,
+            fast.1,
+            exact.0,
+            exact.1
+        )
+    }
+
+    /// Median, quartiles and ratios.
     fn table(&self) -> String {
         let mut out = format!(
             "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| {} |",
@@ -138,7 +157,6 @@ impl Host {
         out += " `fast`, ratio | `exact`, ratio | runs |\n|---|";
         out += &"---|".repeat(kinds.len() + 3);
         out.push('\n');
-        let mut ratios = [Vec::new(), Vec::new()];
         for (case, times) in &self.cases {
             let _ = write!(out, "| {case} |");
             for of in kinds.iter().map(|&kind| &times[kind]) {
@@ -147,17 +165,19 @@ impl Host {
                 });
                 let _ = write!(out, " {} |", cell.unwrap_or_default());
             }
-            let base = times[RIVALS].iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median));
-            for (of, ratios) in times.iter().zip(&mut ratios) {
-                let ratio = of.as_ref().zip(base).map(|(t, base)| [t.median / base.median, t.least / base.least]);
-                ratios.extend(ratio.map(|[median, _]| median));
-                let cell = ratio.map(|[median, least]| format!("{median:.2} ({least:.2})"));
+            for kind in 0..RIVALS.start {
+                let cell = ratio(times, kind).map(|[median, least]| format!("{median:.2} ({least:.2})"));
                 let _ = write!(out, " {} |", cell.unwrap_or_default());
             }
             let runs = times.iter().flatten().map(|t| t.runs).max().unwrap_or(0);
             let _ = writeln!(out, " {runs} |");
         }
-        out + &summary(ratios)
+        for (kind, (_, name, _)) in KINDS.iter().enumerate().take(RIVALS.start) {
+            if let Some((median, worst)) = self.summary(kind) {
+                let _ = write!(out, "\n{name}: median ratio {median:.2}, worst {worst:.2}.\n");
+            }
+        }
+        out
     }
 
     /// Medians and quartiles on a logarithmic axis, a row for each case.
@@ -249,5 +269,6 @@ mod tests {
         assert!(table.contains("| a | 2.00 (2.00 to 2.00) |  | 1.00 (1.00 to 1.00) | 2.00 (2.00) |  | 1 |"), "{table}");
         assert!(table.contains("| b | 3.00 (3.00 to 3.00) |  |  |  |  | 1 |"), "{table}");
         assert_eq!(host.plot().matches("r=\"3.5\"").count(), 3);
+        assert_eq!(host.headline(), "", "a host without a set of networks");
     }
 }
