@@ -2,7 +2,8 @@
 //!
 //! Needed beside rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for the others `cargo-zigbuild` and `ziglang` of PyPI
 //! on the path. `--check` needs neither, and without targets takes two foreign
-//! systems and the core. `--test` runs tests under an emulator, and says so where there is none.
+//! systems and the core, and looks that unfit processors are refused. `--test` runs tests under an emulator, and says so where
+//! there is none.
 
 mod symbols;
 
@@ -62,7 +63,7 @@ fn check_all(chosen: &[&Target]) -> Outcome {
         };
         let mut present = Vec::new();
         for target in chosen.iter().filter(|t| t.is_core() == core) {
-            match add(target) {
+            match add(target.triple) {
                 Ok(()) => present.push(target.triple),
                 Err(why) => println!("{}: skipped: {why}", target.triple),
             }
@@ -71,12 +72,45 @@ fn check_all(chosen: &[&Target]) -> Outcome {
             continue;
         }
         command.args(present.iter().flat_map(|triple| ["--target", triple]));
-        match status(command, &present.join(" ")) {
+        match status(&mut command, &present.join(" ")) {
             Ok(()) => checked += present.len(),
             Err(e) => findings.push(e),
         }
     }
-    conclude(findings, format!("{checked} targets checked"))
+    let mut refused = 0;
+    for (triple, message) in targets::REFUSED {
+        match add(triple) {
+            Ok(()) => {
+                findings.extend(refusal(triple, message).err());
+                refused += 1;
+            }
+            Err(why) => println!("{triple}: skipped: {why}"),
+        }
+    }
+    conclude(findings, format!("{checked} targets checked, {refused} refused by name"))
+}
+
+/// Checks that a processor is refused when compiling, by a message with these words.
+fn refusal(triple: &str, message: &str) -> Result<(), String> {
+    let mut command = Command::new(cargo());
+    command.args([
+        "check",
+        "--quiet",
+        "--lib",
+        "--profile",
+        &profile()?,
+        "--package",
+        "anemone-program",
+        "--target",
+        triple,
+    ]);
+    let output = command.current_dir(repo::root()).output().map_err(|e| format!("{triple}: {e}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    match (output.status.success(), errors.contains(message)) {
+        (false, true) => Ok(()),
+        (true, _) => Err(format!("{triple}: compiles, and a refusal is expected: {message}")),
+        (false, false) => Err(format!("{triple}: other errors than `{message}`:\n{errors}")),
+    }
 }
 
 /// Tests a target's binary under its emulator: the tests of the command line, and a replay of packages, golden programs and
@@ -97,7 +131,7 @@ fn test_one(target: &Target) -> Result<String, String> {
     let own = own()?;
     let mut cli = Command::new(cargo());
     cli.args(["test", "--profile", &profile()?, "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
-    status(cli, target.triple)?;
+    status(&mut cli, target.triple)?;
     let recording = folder().join("replay-cross");
     let replay = |mode: &str, binary: &Path| {
         let (folder, binary) = (recording.display().to_string(), binary.display().to_string());
@@ -105,7 +139,24 @@ fn test_one(target: &Target) -> Result<String, String> {
         done.map_err(|findings| format!("{}: {}", target.triple, findings.join("\n")))
     };
     replay("--record", &own)?;
-    replay("--compare", &foreign)
+    let closing = replay("--compare", &foreign)?;
+    fingerprint(target)?;
+    Ok(format!("{closing}; digests equal"))
+}
+
+/// Runs the target's build of the test `fingerprint`: its results have the recorded digests.
+fn fingerprint(target: &Target) -> Result<(), String> {
+    let mut command = Command::new(cargo());
+    command.args(["test", "--profile", "dist", "--target", target.triple, "--package", "anemone", "--test", "nets"]);
+    command.args(["fingerprint", "--", "--nocapture"]);
+    environment(&mut command, target)?;
+    command.env(variable(target, "RUNNER"), target.runner.join(" "));
+    status(command.env("WINEDEBUG", "-all"), target.triple)
+}
+
+/// Cargo's variable of the environment for a setting of a target.
+fn variable(target: &Target, setting: &str) -> String {
+    format!("CARGO_TARGET_{}_{setting}", target.triple.replace('-', "_").to_uppercase())
 }
 
 /// Source of the library in which Rust's standard library looks for random numbers on Windows, over the call that Wine has.
@@ -119,9 +170,13 @@ fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
     let (Linker::Gcc(gcc), true) = (target.linker, target.is_windows()) else { return Ok(()) };
     let source = folder.join("random.c");
     std::fs::write(&source, RANDOM).map_err(|e| format!("{}: {e}", source.display()))?;
+    let library = folder.join("bcryptprimitives.dll");
     let mut command = Command::new(gcc);
-    command.args(["-shared", "-o"]).arg(folder.join("bcryptprimitives.dll")).arg(&source).arg("-ladvapi32");
-    status(command, target.triple)
+    command.args(["-shared", "-o"]).arg(&library).arg(&source).arg("-ladvapi32");
+    status(&mut command, target.triple)?;
+    // Programs of tests are in a folder of their own.
+    let beside = folder.join("deps").join("bcryptprimitives.dll");
+    std::fs::copy(&library, &beside).map(|_| ()).map_err(|e| format!("{}: {e}", beside.display()))
 }
 
 /// A script that runs the target's binary.
@@ -148,13 +203,13 @@ fn script(folder: &Path, name: &str, command: &str) -> Result<PathBuf, String> {
 
 /// Builds a target; the folder of its artifacts.
 pub fn build(target: &Target) -> Result<PathBuf, String> {
-    add(target)?;
+    add(target.triple)?;
     let mut command = Command::new(cargo());
     command.args(["build", "--profile", "dist", "--target", target.triple]);
     // With the module for Python, so that its wheel finds everything built but itself: the same features, the same linker.
     command.args(target.packages().iter().chain(target.module()).flat_map(|p| ["--package", p]));
     environment(&mut command, target)?;
-    status(command, target.triple)?;
+    status(&mut command, target.triple)?;
     Ok(folder().join(target.triple).join("dist"))
 }
 
@@ -162,7 +217,6 @@ pub fn build(target: &Target) -> Result<PathBuf, String> {
 /// serves every step of a target, and one every build script and macro, which all targets share.
 pub fn environment(command: &mut Command, target: &Target) -> Result<(), String> {
     for target in [targets::find(HERE)?, target] {
-        let name = target.triple.replace('-', "_").to_uppercase();
         let linker = match target.linker {
             Linker::Gcc(gcc) => gcc.into(),
             Linker::Zig(system) => {
@@ -171,7 +225,7 @@ pub fn environment(command: &mut Command, target: &Target) -> Result<(), String>
             }
             Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
         };
-        command.env(format!("CARGO_TARGET_{name}_LINKER"), linker);
+        command.env(variable(target, "LINKER"), linker);
     }
     Ok(())
 }
@@ -195,17 +249,17 @@ fn sizes(target: &Target, folder: &Path) -> String {
 }
 
 /// The standard library of a target; fetched where it is absent.
-fn add(target: &Target) -> Result<(), String> {
+fn add(triple: &str) -> Result<(), String> {
     let present = || {
-        let have = Command::new("rustc").args(["--print", "target-libdir", "--target", target.triple]).output();
+        let have = Command::new("rustc").args(["--print", "target-libdir", "--target", triple]).output();
         have.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_dir())
     };
-    let added = || Command::new("rustup").args(["target", "add", target.triple]).status().is_ok_and(|s| s.success());
-    if present() || added() { Ok(()) } else { Err(format!("no standard library: rustup target add {}", target.triple)) }
+    let added = || Command::new("rustup").args(["target", "add", triple]).status().is_ok_and(|s| s.success());
+    if present() || added() { Ok(()) } else { Err(format!("no standard library: rustup target add {}", triple)) }
 }
 
 /// Runs a command; an error names what it was for.
-fn status(mut command: Command, purpose: &str) -> Result<(), String> {
+fn status(command: &mut Command, purpose: &str) -> Result<(), String> {
     match command.current_dir(repo::root()).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{purpose}: {status}")),

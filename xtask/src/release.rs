@@ -1,6 +1,6 @@
 //! Archives and wheels: `cargo xtask release --dry-run [TARGET...]`.
 //!
-//! For each target an archive with the command line, the C libraries, their headers, manual pages, completions, README,
+//! For each target an archive with the command line, the shared C libraries, their headers, manual pages, completions, README,
 //! changelog and licences; a wheel where the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`.
 //! `--record` after it keeps sizes and seconds in `docs/data/release.tsv`. `--dry-run` is the only mode: nothing is published from here. Needs what `cross` needs, and `maturin` for wheels.
 
@@ -42,9 +42,9 @@ pub fn run(arguments: &[String]) -> Outcome {
         let made = make(target, &mut own, &out);
         let seconds = begun.elapsed().as_secs();
         match made {
-            Ok(bytes) => {
+            Ok((bytes, build)) => {
                 println!("{}: {seconds} s", target.triple);
-                let row = Row { triple: target.triple.into(), bytes, seconds };
+                let row = Row { triple: target.triple.into(), bytes, seconds, build };
                 findings.extend(if record { row.keep().err() } else { None });
             }
             Err(e) => findings.push(e),
@@ -54,8 +54,8 @@ pub fn run(arguments: &[String]) -> Outcome {
     conclude(findings, format!("{} targets in {}", chosen.len(), out.display()))
 }
 
-/// Archive and wheel of a target; sizes as in [`Row`]. `own` is a command that runs here, once one is built.
-fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<[u64; 4], String> {
+/// Archive and wheel of a target; sizes and build as in [`Row`]. `own` is a command that runs here, once one is built.
+fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<([u64; 4], String), String> {
     let built = cross::build(target)?;
     let runs = target.triple.starts_with("x86_64-unknown-linux").then(|| built.join(target.artifacts()[0]));
     let own = match own.take().or(runs) {
@@ -66,7 +66,14 @@ fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<[u64; 
     let archive = archive(target, own, &built, out)?;
     let wheel = if target.wheel.is_empty() { 0 } else { size(&wheel(target, out)?)? };
     let [command, library] = [0, 1].map(|i| built.join(target.artifacts()[i]));
-    Ok([size(&command)?, size(&library)?, size(&archive)?, wheel])
+    Ok(([size(&command)?, size(&library)?, size(&archive)?, wheel], sources(own)?))
+}
+
+/// Digest of the sources that a command was built from, as its doctor names it.
+fn sources(ane: &Path) -> Result<String, String> {
+    let told = printed(ane, &["doctor"])?;
+    let build = told.split_once(", build ").and_then(|(_, rest)| rest.split_once(','));
+    build.map(|(build, _)| build.into()).ok_or_else(|| format!("{}: its doctor names no build", ane.display()))
 }
 
 /// An archive of what is built for a target; `own` is this system's command.
@@ -77,7 +84,7 @@ fn archive(target: &Target, own: &Path, built: &Path, out: &Path) -> Result<Path
     let fail = |e: std::io::Error| format!("{name}: {e}");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(fail)?;
-    let artifacts = target.artifacts().into_iter().map(|a| built.join(a));
+    let artifacts = target.packed().into_iter().map(|a| built.join(a));
     let documents = DOCUMENTS.iter().copied().chain(target.headers().iter().copied()).map(repo::at);
     for file in artifacts.chain(documents) {
         let to = folder.join(file.file_name().unwrap_or_default());
@@ -105,26 +112,28 @@ fn archive(target: &Target, own: &Path, built: &Path, out: &Path) -> Result<Path
     if packed.success() { Ok(out.join(format!("{name}.{ending}"))) } else { Err(format!("{name}: packing: {packed}")) }
 }
 
+/// What a command prints.
+fn printed(ane: &Path, arguments: &[&str]) -> Result<String, String> {
+    let told = |e: &dyn std::fmt::Display| format!("{} {}: {e}", ane.display(), arguments.join(" "));
+    let output = Command::new(ane).args(arguments).output().map_err(|e| told(&e))?;
+    if !output.status.success() {
+        return Err(told(&output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|e| told(&e))
+}
+
 /// Manual pages and completions: the same on every system, so this system's command `ane` writes them.
 fn pages(ane: &Path, folder: &Path) -> Result<(), String> {
-    let printed = |arguments: &[&str]| -> Result<String, String> {
-        let told = |e: &dyn std::fmt::Display| format!("{} {}: {e}", ane.display(), arguments.join(" "));
-        let output = Command::new(ane).args(arguments).output().map_err(|e| told(&e))?;
-        if !output.status.success() {
-            return Err(told(&output.status));
-        }
-        String::from_utf8(output.stdout).map_err(|e| told(&e))
-    };
     let write = |path: PathBuf, text: &str| {
         fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|e| format!("{}: {e}", path.display()))?;
         fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
     };
     for (shell, file) in SHELLS {
-        write(folder.join("completions").join(file), &printed(&["completions", shell])?)?;
+        write(folder.join("completions").join(file), &printed(ane, &["completions", shell])?)?;
     }
-    let main = printed(&["man"])?;
+    let main = printed(ane, &["man"])?;
     for verb in verbs(&main) {
-        write(folder.join("man").join(format!("ane-{verb}.1")), &printed(&["man", verb])?)?;
+        write(folder.join("man").join(format!("ane-{verb}.1")), &printed(ane, &["man", verb])?)?;
     }
     write(folder.join("man/ane.1"), &main)
 }
@@ -184,6 +193,8 @@ pub struct Row {
     pub bytes: [u64; 4],
     /// Seconds of the build.
     pub seconds: u64,
+    /// Digest of the sources, as `ane doctor` names it.
+    pub build: String,
 }
 
 impl Row {
@@ -195,17 +206,18 @@ impl Row {
         let rows = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let row = |line: &str| {
             let (triple, numbers) = line.split_once('\t')?;
+            let (numbers, build) = numbers.rsplit_once('\t')?;
             let numbers: Vec<u64> = numbers.split('\t').map(|n| n.parse().ok()).collect::<Option<_>>()?;
             let [command, library, archive, wheel, seconds] = numbers[..] else { return None };
-            Some(Row { triple: triple.into(), bytes: [command, library, archive, wheel], seconds })
+            Some(Row { triple: triple.into(), bytes: [command, library, archive, wheel], seconds, build: build.into() })
         };
-        rows.map(|line| row(line).ok_or_else(|| format!("{RECORD}: a target and five numbers expected in `{line}`")))
-            .collect()
+        let told = |line: &str| format!("{RECORD}: a target, five numbers and a build expected in `{line}`");
+        rows.map(|line| row(line).ok_or_else(|| told(line))).collect()
     }
 
     fn line(&self) -> String {
         let [command, library, archive, wheel] = self.bytes;
-        format!("{}\t{command}\t{library}\t{archive}\t{wheel}\t{}\n", self.triple, self.seconds)
+        format!("{}\t{command}\t{library}\t{archive}\t{wheel}\t{}\t{}\n", self.triple, self.seconds, self.build)
     }
 
     /// Puts the row into the record, in place of an older one.
@@ -216,7 +228,8 @@ impl Row {
         let place = |row: &Row| TARGETS.iter().position(|t| t.triple == row.triple);
         rows.sort_by_key(place);
         let lines: String = rows.iter().map(Row::line).collect();
-        let head = "# Bytes of the command line, the C library, the archive and the wheel; seconds of the build.\n";
+        let head =
+            "# Bytes of the command line, the C library, the archive and the wheel; seconds of the build; sources.\n";
         fs::write(repo::at(RECORD), format!("{head}{lines}")).map_err(|e| format!("{RECORD}: {e}"))
     }
 }
@@ -227,7 +240,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_as_they_are_written() {
-        let line = "x86_64-unknown-linux-gnu\t1\t2\t3\t0\t50\n";
+        let line = "x86_64-unknown-linux-gnu\t1\t2\t3\t0\t50\t0f\n";
         let rows = Row::read(&format!("# head\n{line}")).expect("a row");
         assert_eq!(rows.iter().map(Row::line).collect::<String>(), line);
         assert!(Row::read("x\t1\t2").is_err_and(|e| e.contains("five numbers")));

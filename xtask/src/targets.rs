@@ -106,6 +106,12 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
+/// Processors that are refused when compiling, with words of the message.
+pub const REFUSED: &[(&str, &str)] = &[
+    ("s390x-unknown-linux-gnu", "anemone needs a little-endian processor"),
+    ("i686-unknown-linux-gnu", "anemone needs a 64-bit processor"),
+];
+
 /// A target by its triple.
 pub fn find(triple: &str) -> Result<&'static Target, String> {
     let known = || TARGETS.iter().map(|t| t.triple).collect::<Vec<_>>().join(", ");
@@ -141,10 +147,14 @@ impl Target {
         if self.wheel.is_empty() { &[] } else { &["anemone-python"] }
     }
 
-    /// Headers of the C libraries.
+    /// Headers of the C libraries that an archive holds.
     pub fn headers(&self) -> &'static [&'static str] {
         let all = &["crates/e5rt/include/anemone_e5rt.h", "crates/iokit/include/anemone_iokit.h"];
-        if self.has_driver() { all } else { &all[..1] }
+        match (self.has_driver(), self.packed().len()) {
+            (true, _) => all,
+            (false, 1) => &[],
+            (false, _) => &all[..1],
+        }
     }
 
     /// Returns true if the library with the driver's calls is built: it is a shared one, for Linux.
@@ -152,12 +162,17 @@ impl Target {
         self.triple.ends_with("linux-gnu")
     }
 
+    /// Files of a build that an archive holds: the static library, with all of Rust's in it, is several times their size.
+    pub fn packed(&self) -> Vec<&'static str> {
+        self.artifacts().into_iter().filter(|name| !name.ends_with("_e5rt.a")).collect()
+    }
+
     /// Files of a build: the command line and the C libraries.
     pub fn artifacts(&self) -> Vec<&'static str> {
         match self.triple {
             t if t.contains("windows") => vec!["ane.exe", "anemone_e5rt.dll", "libanemone_e5rt.dll.a"],
             _ if self.is_macos() => vec!["ane", "libanemone_e5rt.dylib"],
-            // A static target has no shared libraries; elsewhere the static one, with all of Rust's library, is built from source.
+            // A static target has no shared libraries.
             t if t.contains("musl") => vec!["ane", "libanemone_e5rt.a"],
             _ => vec!["ane", "libanemone_e5rt.so", "libanemone_iokit.so"],
         }
@@ -181,7 +196,10 @@ mod tests {
     #[test]
     fn targets_are_found_and_others_refused() {
         assert!(find("wasm32-unknown-unknown").is_ok_and(|t| t.is_core()));
-        assert!(find("x86_64-pc-windows-gnu").is_ok_and(|t| t.is_windows() && t.artifacts()[0] == "ane.exe"));
+        assert!(
+            find("x86_64-pc-windows-gnu").is_ok_and(|t| t.is_windows() && t.packed()[2] == "libanemone_e5rt.dll.a")
+        );
+        assert!(find("x86_64-unknown-linux-musl").is_ok_and(|t| t.packed() == ["ane"] && t.headers().is_empty()));
         assert!(find("sparc").is_err_and(|e| e.contains("wasm32-unknown-unknown")));
         // Two foreign systems and the core.
         assert_eq!(TARGETS.iter().filter(|t| t.in_ci).count(), 3);

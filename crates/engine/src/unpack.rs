@@ -130,9 +130,6 @@ impl Form {
             return self.place(first, halfwords(body), to);
         };
         let halves: &[f16] = halves.reinterpret_cast();
-        if cfg!(target_endian = "big") {
-            return self.place(first, halfwords(body), to);
-        }
         let to = &mut to[first * self.taps..];
         if self.lanes == 1 {
             let count = self.taps.min(halves.len());
@@ -348,7 +345,7 @@ impl Machine<'_> {
     /// Coefficients of group `g` where they lie, by output channel; `None` unless they are fp16 numbers without anything between them.
     pub(crate) fn coefficient_rows(&self, form: &Form, g: usize) -> Result<Option<Vec<CoefficientRow<'_>>>, FaultKind> {
         let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
-        if !plain || cfg!(target_endian = "big") {
+        if !plain {
             return Ok(None);
         }
         let mut passes = Vec::new();

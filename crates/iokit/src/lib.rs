@@ -27,12 +27,11 @@
 //! ```
 
 #![allow(unsafe_code)]
-// Memory of callers is reached through `/proc/self/mem`: elsewhere the library is empty.
-#![cfg(target_os = "linux")]
 
 mod calls;
 mod foundation;
 mod memory;
+mod os;
 mod programs;
 mod registry;
 mod run_loop;

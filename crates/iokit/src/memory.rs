@@ -1,33 +1,11 @@
 //! The calling process's memory by address, through the system: what is not mapped is an error, not a fault.
 
+use crate::os::Own;
 use anemone_runtime::driver::task;
 use std::ffi::{CString, c_void};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 
 /// Longest text that is read.
 const TEXT_BYTES: u64 = 4096;
-
-/// The process's memory.
-#[derive(Debug)]
-pub struct Own(File);
-
-impl Own {
-    /// Opens it. Errors: the system does not offer it.
-    pub fn open() -> std::io::Result<Own> {
-        OpenOptions::new().read(true).write(true).open("/proc/self/mem").map(Own)
-    }
-}
-
-impl task::Memory for Own {
-    fn read(&self, address: u64, to: &mut [u8]) -> bool {
-        self.0.read_exact_at(to, address).is_ok()
-    }
-
-    fn write(&self, address: u64, from: &[u8]) -> bool {
-        self.0.write_all_at(from, address).is_ok()
-    }
-}
 
 /// Bytes at an address; `None` for a null pointer and for memory that cannot be read.
 pub fn read(address: *const c_void, bytes: usize) -> Option<Vec<u8>> {

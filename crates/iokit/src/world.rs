@@ -1,6 +1,6 @@
 //! The driver of the process, and the objects behind handles.
 
-use crate::memory::Own;
+use crate::os::Own;
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
 use anemone_runtime::Code;
 use anemone_runtime::broker::policy::Policy;

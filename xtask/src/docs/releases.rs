@@ -10,13 +10,14 @@ use std::fmt::Write;
 /// # Errors
 /// A record that cannot be read, or names a target that is not built.
 pub fn table() -> Result<String, String> {
-    let mut out =
-        String::from("\n| target | `ane` | C library | archive | wheel | seconds |\n|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "\n| target | `ane` | C library | archive | wheel | seconds | sources |\n|---|---|---|---|---|---|---|\n",
+    );
     for row in Row::read(&repo::read(RECORD)?)? {
         let target = targets::find(&row.triple)?;
         let cells: Vec<String> = row.bytes.iter().map(|&bytes| megabytes(bytes)).collect();
-        let (cells, seconds) = (cells.join(" | "), row.seconds);
-        let _ = writeln!(out, "| {} (`{}`) | {cells} | {seconds} |", target.name, target.triple);
+        let (cells, seconds, build) = (cells.join(" | "), row.seconds, row.build);
+        let _ = writeln!(out, "| {} (`{}`) | {cells} | {seconds} | `{build}` |", target.name, target.triple);
     }
     out.push('\n');
     Ok(out)

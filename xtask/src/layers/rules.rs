@@ -135,9 +135,9 @@ pub const RULES: &[Rule] = &[
         except: &[
             "crates/ane/src/os/",
             "crates/runtime/src/os/",
-            // The width of addresses, and a crate that is for one system as a whole.
+            "crates/iokit/src/os/",
+            // The width of addresses.
             "crates/program/src/lib.rs",
-            "crates/iokit/src/lib.rs",
         ],
         in_tests: false,
         pattern: Pattern::Condition(SYSTEMS),

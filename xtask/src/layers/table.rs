@@ -138,7 +138,13 @@ pub const CRATES: &[Crate] = &[
     Crate { name: "e5rt", layers: &[&["handle"], &["compiler", "validators"], &["execution"]] },
     Crate {
         name: "iokit",
-        layers: &[&["memory"], &["world"], &["foundation"], &["surfaces", "registry", "programs", "run_loop", "calls"]],
+        layers: &[
+            &["os"],
+            &["memory"],
+            &["world"],
+            &["foundation"],
+            &["surfaces", "registry", "programs", "run_loop", "calls"],
+        ],
     },
     Crate { name: "python", layers: &[&["arrays", "error", "travel"], &["program"], &["graph", "model"]] },
 ];

@@ -25,7 +25,7 @@ impl Machine<'_> {
     ) -> Option<(Home, Vec<StreamPart>)> {
         let form = self.form(outputs, taps).ok()?;
         let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
-        if !plain || cfg!(target_endian = "big") {
+        if !plain {
             return None;
         }
         let home = Home::Bar(self.bar(KBase0, Kbe0).ok()?);

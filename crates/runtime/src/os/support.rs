@@ -5,6 +5,8 @@
 pub enum Support {
     /// Tests run it on that system.
     Tested,
+    /// Tests run it under Wine, not on the system itself.
+    Emulated,
     /// It is written for that system; no test has run there.
     Untested,
     /// The system lacks what it needs; it is refused with this reason.
@@ -21,6 +23,7 @@ impl Support {
     pub fn text(self) -> &'static str {
         match self {
             Support::Tested => "works",
+            Support::Emulated => "tests pass under Wine; never run on a machine with it",
             Support::Untested => "written for it, never run there",
             Support::Absent(why) => why,
         }
@@ -48,30 +51,36 @@ impl Feature {
 /// Systems with rows.
 pub const SYSTEMS: [&str; 3] = ["linux", "macos", "windows"];
 
-use Support::{Absent, Tested, Untested};
+use Support::{Absent, Emulated, Tested, Untested};
 
 const IDENTITY: Support = Absent("refused: no safe call names the process behind a socket");
 const DESCRIPTORS: Support = Absent("refused: no descriptors go over sockets");
+const ADDRESSES: Support = Absent("refused: no safe call reads the caller's memory by address");
 
 /// Everything that depends on the system.
 pub const FEATURES: &[Feature] = &[
     Feature {
         name: "command line",
         purpose: "check, compile, run, dump, convert: all in one process",
-        support: [Tested, Untested, Untested],
+        support: [Tested, Untested, Emulated],
     },
     Feature {
         name: "mapped weights",
         purpose: "weight files are mapped, not copied",
-        support: [Tested, Untested, Untested],
+        support: [Tested, Untested, Emulated],
     },
     Feature {
         name: "cache",
         purpose: "compiled programs by content, in the user's cache folder",
-        support: [Tested, Untested, Untested],
+        support: [Tested, Untested, Emulated],
     },
     Feature { name: "C library", purpose: "the runtime's calls from C", support: [Tested, Untested, Untested] },
     Feature { name: "Python package", purpose: "the library from Python", support: [Tested, Untested, Untested] },
+    Feature {
+        name: "driver library",
+        purpose: "the driver's calls from C, under the system's names",
+        support: [Tested, ADDRESSES, ADDRESSES],
+    },
     Feature {
         name: "broker",
         purpose: "a daemon that other processes compile and run through",
