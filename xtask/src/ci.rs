@@ -1,6 +1,6 @@
 //! Everything that a change must pass, in one list: `.ci/run` and `cargo xtask ci` run it.
 
-use crate::{Outcome, conclude, cross, docs, layers, links, repo, words};
+use crate::{Outcome, conclude, docs, layers, links, repo, words};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -43,8 +43,6 @@ const STEPS: &[Step] = &[
     Chore("words", words::run, &[]),
     Chore("docs", docs::run, &["--check"]),
     Chore("links", links::run, &[]),
-    // Other systems, and the core for WebAssembly; skips what the toolchain has no standard library for.
-    Chore("cross", cross::run, &["--check"]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
     // `cargo test` links no shared library that no test names.

@@ -53,8 +53,11 @@ fn ratio(times: &Row, kind: usize) -> Option<[f64; 2]> {
     Some([of.median / base.median, of.least / base.least])
 }
 
+/// Plots: path and text of each.
+pub(super) type Plots = Vec<(String, String)>;
+
 /// The page's first sentence, tables of every host, and for each its plot: path and text.
-pub(super) fn documents() -> Result<(String, String, Vec<(String, String)>), String> {
+pub(super) fn documents() -> Result<(String, String, Plots), String> {
     let (mut headline, mut out) = (String::new(), String::new());
     let mut plots = Vec::new();
     for path in repo::files("docs/data", ".json") {

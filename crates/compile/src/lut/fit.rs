@@ -223,7 +223,7 @@ mod tests {
     fn clips_of_clips_are_clips() {
         let low = -0.999_511_718_75;
         assert_eq!(Table::clip_of(&|x| x.min(low).min(0.0)), Some(Table::clip(f32::NEG_INFINITY, low as f32)));
-        assert_eq!(Table::clip_of(&|x| x.max(-1.0).min(6.0).max(0.5)), Some(Table::clip(0.5, 6.0)));
+        assert_eq!(Table::clip_of(&|x| x.clamp(-1.0, 6.0).max(0.5)), Some(Table::clip(0.5, 6.0)));
         assert_eq!(Table::clip_of(&f64::abs), None);
         assert_eq!(Table::clip_of(&|x| 0.5 * x), None);
     }
