@@ -112,7 +112,7 @@ fn archive(target: &Target, own: &Path, built: &Path, out: &Path) -> Result<Path
     if packed.success() { Ok(out.join(format!("{name}.{ending}"))) } else { Err(format!("{name}: packing: {packed}")) }
 }
 
-/// What a command prints.
+/// Runs a command and returns its standard output.
 fn printed(ane: &Path, arguments: &[&str]) -> Result<String, String> {
     let told = |e: &dyn std::fmt::Display| format!("{} {}: {e}", ane.display(), arguments.join(" "));
     let output = Command::new(ane).args(arguments).output().map_err(|e| told(&e))?;

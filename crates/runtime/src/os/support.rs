@@ -23,7 +23,7 @@ impl Support {
     pub fn text(self) -> &'static str {
         match self {
             Support::Tested => "works",
-            Support::Emulated => "tests pass under Wine; never run on a machine with it",
+            Support::Emulated => "runs under Wine; never run on a machine with it",
             Support::Untested => "written for it, never run there",
             Support::Absent(why) => why,
         }
