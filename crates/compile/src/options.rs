@@ -131,5 +131,6 @@ conventions! {
     functions_fitted: true false false, "Functions are lowered in steps, and tables fitted to them afterwards; else they are those of Apple's compilers.";
     all_ready_compared: true false false, "The scheduler compares all layers that are ready; else those near the last one.";
     inverse_transposes_cancel: true true false, "Two transposing copies that undo each other disappear.";
+    places_by_engine: false true false, "Results of the neural engine get their places before planar ones; one takes the place of a source that it alone reads.";
     results_stay_in_tile_memory: true true false, "Results that fit stay in tile memory; else every result goes to memory.";
 }

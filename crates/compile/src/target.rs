@@ -63,6 +63,6 @@ pub(crate) fn carrier(net: &Net, chip: &'static Chip) -> &'static Chip {
 
 /// Returns true if the coefficients of all further passes fit the kernel memory of an engine while one pass is computed.
 pub(crate) fn ahead(plane_bytes: u64, passes: usize, chip: &Chip) -> bool {
-    let further = passes.saturating_sub(1).max(1) as u64;
+    let further = passes.saturating_sub(1) as u64;
     chip.hal.kmem_cap_dense.is_some_and(|stays| plane_bytes * further <= stays)
 }

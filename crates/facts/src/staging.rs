@@ -35,6 +35,10 @@ pub const SECOND_BYTES: u64 = 0x40;
 /// Elements of a channel in a work unit of the neural engine, as a power of two.
 pub const NEURAL_UNIT: u32 = 7;
 
+/// Multiply-accumulates for each byte moved, times the rows of a work unit, from which on a convolution computes longer than it moves:
+/// its work units then have one shape, else the engine chooses. Records leave 270 to 341 (`docs/evidence.md`, key `h13-staging`).
+pub const UNIT_MACS: u64 = 320;
+
 /// Elements of a patch of the planar engine, as a power of two, with one source.
 pub const PATCH_OF_ONE: u32 = 9;
 /// The same with two sources, which share it.

@@ -14,8 +14,7 @@ impl Emitter<'_> {
     pub(super) fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
-        let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
-        let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
+        let moving = (self.moved() + kernel_bytes) * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
         let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
         let estimate = if self.conventions().estimates_count_planes {
             moving.max(planes / ESTIMATE_PLANES).max(self.computing())
@@ -104,15 +103,26 @@ impl Emitter<'_> {
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
             Kind::Neuron { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
-            Kind::Conv { ref weights, .. } => {
+            Kind::Conv { .. } => {
                 let r = &self.layer.result;
                 let outputs = if self.layer.transpose { r.width } else { r.channels() };
-                let positions = r.groups() * r.channels() * r.height() * r.width / outputs.max(1);
-                let macs = weights.values.len() * positions / r.groups().max(1) / engines_for(outputs);
-                macs as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
+                self.macs() / engines_for(outputs) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
             }
             _ => 0,
         }
+    }
+
+    /// Multiply-accumulates of a convolution, all groups together; zero for others.
+    pub(super) fn macs(&self) -> u64 {
+        let Kind::Conv { weights, .. } = &self.layer.kind else { return 0 };
+        let r = &self.layer.result;
+        let outputs = if self.layer.transpose { r.width } else { r.channels() };
+        (weights.values.len() * (r.channels() * r.height() * r.width / outputs.max(1))) as u64
+    }
+
+    /// Bytes of sources and result that DMA moves.
+    pub(super) fn moved(&self) -> u64 {
+        self.streamed().map(dma_bytes).sum()
     }
 }
 

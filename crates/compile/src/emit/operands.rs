@@ -91,7 +91,12 @@ impl Emitter<'_> {
         let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
         let whole_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
         let merged = self.merged_rows(view).filter(|_| self.conventions().depths_by_set);
-        let depth_bytes = merged.unwrap_or(whole_bytes);
+        let turned = self.layer.transpose && base == DstBase;
+        let (plane_bytes, depth_bytes) = match merged {
+            // What was turned back lies in planes of one row (`reduce_probe_sum_ax2_1x32x4x4`).
+            Some(merged) if turned => (merged, whole_bytes),
+            merged => (plane_bytes, merged.unwrap_or(whole_bytes)),
+        };
         self.set_bytes(base, address.offset_bytes)?;
         self.set_bytes(row, row_bytes)?;
         self.set_bytes(plane, plane_bytes)?;

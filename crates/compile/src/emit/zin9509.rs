@@ -26,6 +26,9 @@ impl Emitter<'_> {
         let hout = if matches!(layer.kind, Kind::Reduce { .. } | Kind::Deviation { .. }) { hin } else { hout };
         let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
         let height = if matches!(layer.kind, Kind::Reduce { .. }) { height.min(PLANAR_ROWS) } else { height };
+        // Single columns that are turned from tile memory go unit by unit.
+        let turns = layer.kind.is_copy() && layer.transpose && win == 1 && self.source_place(0).is_some();
+        let height = if turns { height.min(1 << PATCH_REWRITTEN) } else { height };
         self.set_size(TileHeight, height)?;
         if layer.is_neural() {
             self.shapes()?;
@@ -55,7 +58,7 @@ impl Emitter<'_> {
         let row = match keeps && hin == 1 {
             true => tile.row_bytes,
             false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
-            false => row_bytes(layer, &tile, layer.sources[0].height(), self.chip),
+            false => row_bytes(layer, &tile, layer.sources[0].height(), keeps, self.chip),
         };
         let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
         let first = self.source_place(0);
@@ -97,7 +100,7 @@ impl Emitter<'_> {
             } else if copies(layer) && first.is_none() {
                 let out = result_tile(layer);
                 let height = layer.result.height();
-                let row = if height > 1 { row_bytes(layer, &out, height, self.chip) } else { out.row_bytes };
+                let row = if height > 1 { row_bytes(layer, &out, height, false, self.chip) } else { out.row_bytes };
                 self.set_each(RESULT, [out.channel_bytes, row, out.row_bytes, out.row_bytes])?;
             }
         }
@@ -200,6 +203,21 @@ impl Emitter<'_> {
         }
     }
 
+    /// Returns true for a convolution that computes longer than it moves bytes: its work units then have one shape.
+    fn computes_longest(&self) -> bool {
+        let moved = self.moved() + Packing::of(self.layer).total_bytes();
+        let rows = 1 << unit_rows(self.layer).min(3);
+        self.macs() * rows >= moved * UNIT_MACS
+    }
+
+    /// Returns true where so few channels become columns that whole units are turned: up to eight, or sixteen of as many columns
+    /// (`reduce_probe_sum_ax2_1x128x16x16`, `reduce_probe_sum_ax2_1x32x4x4`, `matmul_m8_k512_n1024_ty1`).
+    fn turns_few_channels(&self) -> bool {
+        let [channels, height, width] = input(self.layer);
+        let few = channels <= COPY_ROWS || channels <= 2 * COPY_ROWS && channels <= width;
+        self.layer.transpose && few && (height > 1 || width >= COPY_COLUMNS)
+    }
+
     /// Shape codes: rows of a work unit, as powers of two.
     fn shapes(&mut self) -> Result<(), FieldError> {
         let layer = self.layer;
@@ -213,9 +231,7 @@ impl Emitter<'_> {
                 self.set(SmallSourceMode, 1)?;
                 (4, 4, 4)
             }
-            Kind::Conv { connect: Connect::Dense, window, .. }
-                if window.kernel != [1, 1] && Packing::of(layer).lanes > 1 && !Packing::of(layer).skips_zeros() =>
-            {
+            Kind::Conv { .. } if self.computes_longest() => {
                 let rows = unit_rows(layer).min(3);
                 (rows, rows, rows)
             }
@@ -228,10 +244,10 @@ impl Emitter<'_> {
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
                 (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
             }
-            Kind::Neuron { .. }
-                if layer.transpose && layer.sources[0].channels() <= COPY_ROWS && input(layer)[2] >= COPY_COLUMNS =>
-            {
-                (3, rows.min(3), 3)
+            Kind::Neuron { .. } if self.turns_few_channels() => {
+                // Columns fill a unit of eight rows, or of sixteen where they are at most eight.
+                let unit = if input(layer)[2] > 1 << (NEURAL_UNIT - 4) { 3 } else { 4 };
+                (unit, rows.min(unit), unit)
             }
             // Copies into tile memory go through in work units.
             _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),

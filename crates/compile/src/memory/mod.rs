@@ -53,7 +53,8 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
         return Residency::none(graph, chip, allocations, groups(graph, options.convention));
     }
     let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
-    Residency::of(graph, chip, (allocations, groups(graph, options.convention)), &staged, &schedule.partitions)
+    let grouped = groups(graph, options.convention);
+    Residency::of(graph, chip, (allocations, grouped), &staged, &schedule.partitions, conventions)
 }
 
 /// Assigns addresses.

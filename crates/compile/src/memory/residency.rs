@@ -5,6 +5,7 @@
 //! resident result that escapes its group of tasks also has a place in memory, to which the device may save it on a task
 //! switch. `memory/allocation.rs` names the allocation type of each buffer (book, table 22.2).
 
+mod display;
 mod groups;
 mod order;
 mod parts;
@@ -13,13 +14,13 @@ pub use groups::{groups, groups_in_pairs};
 
 use super::allocation::{Allocations, OnChip};
 use crate::ir::*;
-use crate::tile::{Staging, spread};
+use crate::options::Conventions;
+use crate::tile::{Staging, copies, spread, unit_banks};
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
 use order::{by_last_reader, places, takes};
 use parts::joined;
 use std::collections::HashSet;
-use std::fmt;
 
 /// Longest live range of a resident result, in layers: a longer one would block the space for too many others.
 const LONGEST_LIFE: usize = 64;
@@ -53,6 +54,10 @@ struct Resident {
     copied: bool,
     /// True if one layer writes all of it.
     alone: bool,
+    /// True if one layer alone reads it.
+    read_once: bool,
+    /// True if the neural engine writes it first.
+    neural: bool,
     /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
     last: usize,
@@ -117,9 +122,13 @@ impl Resident {
             return None;
         }
         let channels = if strides[1] == 0 { channel } else { strides[1] };
-        // Some of the channels lie in a depth of all of them.
+        // Some of the channels lie in a depth of all of them; rows and groups that are read as channels keep the depth they lie in.
+        let turned = [0, 2].into_iter().any(|axis| self.view.axes[axis].extent > 1 && channels == self.strides[axis]);
         let some = view.axes[1].stride_bytes == self.view.axes[1].stride_bytes;
-        let depth = channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64;
+        let depth = match turned && view.channels() > 1 && channels != channel {
+            true => channel * self.view.channels() as u64,
+            false => channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64,
+        };
         let rows = match strides[2] {
             0 if one_row => row,
             0 => depth,
@@ -162,17 +171,18 @@ impl Residency {
         (allocations, groups): (&Allocations, Vec<usize>),
         staged: &[Staging],
         partitions: &[usize],
+        conventions: &Conventions,
     ) -> Residency {
         let mut residency = Residency::none(graph, chip, allocations, groups);
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
-        let mut candidates = candidates(graph, &residency.groups);
+        let mut candidates = candidates(graph, &residency.groups, conventions);
         candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);
         loop {
             let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
-            let takes = takes(graph, &candidates);
+            let takes = takes(graph, &candidates, conventions);
             let on_chip = OnChip { buffers: &stays, takes: &takes, groups: &residency.groups };
             residency.allocations = allocations.decide(graph, chip, &on_chip);
-            residency.assign(&mut candidates, graph);
+            residency.assign(&mut candidates, graph, conventions);
             let tight: Vec<usize> = (0..graph.layers.len())
                 .filter(|&i| residency.top[i] > 0)
                 .filter(|&i| residency.top[i] + staged[i].beside(&graph.layers[i], &stays) > capacity)
@@ -276,8 +286,8 @@ impl Residency {
 
     /// Assigns addresses from the last layer back, its sources in their order, each first-fit over its live range. Results that are
     /// only copied are placed after equally large producers. An elementwise result takes the place of its source where it is the
-    /// last reader.
-    fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph) {
+    /// last reader. By engine, those of the neural one come first (`softmax_1x64x8x8`, `norm_softmax_an1_1x8x64x64`).
+    fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph, conventions: &Conventions) {
         let layers = graph.layers.len();
         self.top = vec![0; layers];
         let first = places(candidates, &self.allocations);
@@ -289,6 +299,9 @@ impl Residency {
             if later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
                 order.swap(at - 1, at);
             }
+        }
+        if conventions.places_by_engine {
+            order.sort_by_key(|&i| !candidates[i].1.neural);
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
@@ -343,7 +356,7 @@ impl Residency {
 }
 
 /// Buffers that could stay, in the order of their writers, not yet placed.
-fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
+fn candidates(graph: &Graph, groups: &[usize], conventions: &Conventions) -> Vec<(usize, Resident)> {
     #[derive(Default)]
     struct Uses {
         writers: Vec<usize>,
@@ -366,7 +379,7 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
             if !scratch || last <= writer || last - writer > LONGEST_LIFE {
                 return None;
             }
-            let resident = resident(graph, groups, writer, last, &uses.writers, &uses.readers)?;
+            let resident = resident(graph, groups, conventions, last, &uses.writers, &uses.readers)?;
             let written = uses.writers.iter().all(|&i| {
                 let layer = &graph.layers[i];
                 layer.interleave == 1 && resident.strides(&layer.result).is_some()
@@ -395,11 +408,12 @@ fn seen_otherwise(view: &View4, whole: &View4) -> bool {
 fn resident(
     graph: &Graph,
     groups: &[usize],
-    writer: usize,
+    conventions: &Conventions,
     last: usize,
     writers: &[usize],
     readers: &[(usize, usize)],
 ) -> Option<Resident> {
+    let &writer = writers.first()?;
     let mut view = graph.layers[writer].result;
     let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
     if writers.len() > 1 {
@@ -428,7 +442,11 @@ fn resident(
     }
     let mut row = channel * view.channels() as u64;
     let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
-    if view.height() > 1 && !dense {
+    let written = &graph.layers[writer];
+    if conventions.places_by_engine && copies(written) && !neural && view.height() > 1 {
+        // Only the copy itself has rows that stand side by side in a unit.
+        row = spread(row, 1, unit_banks(written));
+    } else if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
         row = match rows(NEURAL_BANKS) {
@@ -442,7 +460,7 @@ fn resident(
     }
     let group = row * view.height() as u64;
     // Groups of one row take the space of rows that are apart.
-    let taken = if view.groups() > 1 && view.height() == 1 {
+    let taken = if view.groups() > 1 && view.height() == 1 && !conventions.places_by_engine {
         spread(group, 1, (PLANAR_BANKS.0.min(view.groups() as u64), PLANAR_BANKS.1))
     } else {
         group
@@ -459,30 +477,11 @@ fn resident(
         },
         copied,
         alone: writers.len() == 1,
+        read_once: readers.len() == 1,
+        neural: written.is_neural(),
         writer,
         last,
         view,
         strides: [group, channel, row].map(|units| units * UNIT_BYTES),
     })
-}
-
-impl fmt::Display for Residency {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for (i, resident) in self.residents.iter().enumerate() {
-            let Some(r) = resident else { continue };
-            let end = r.base_bytes + r.bytes;
-            write!(f, "  %{i} L2 {:#x} .. {end:#x}, layers {} to {}", r.base_bytes, r.writer, r.last)?;
-            writeln!(f, "{}", if r.crosses { ", saved at a switch" } else { "" })?;
-        }
-        // The map over time: what stands where while each layer runs.
-        for (i, top) in self.top.iter().enumerate().filter(|(_, top)| **top > 0) {
-            write!(f, "  layer {i} L2 to {top:#x}:")?;
-            for (buffer, resident) in self.residents.iter().enumerate() {
-                let Some(r) = resident.as_ref().filter(|r| r.writer <= i && i <= r.last) else { continue };
-                write!(f, " %{buffer} {:#x}..{:#x}", r.base_bytes, r.base_bytes + r.bytes)?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
-    }
 }

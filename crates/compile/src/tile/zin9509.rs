@@ -51,8 +51,9 @@ pub(crate) fn result_tile(layer: &Layer) -> Tile {
     Tile::within(most, [r.channels(), r.height(), r.width], columns, r.height())
 }
 
-/// Row stride of a tile that puts rows read together into different banks.
-pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) -> u64 {
+/// Row stride of a tile that puts rows read together into different banks: those of this layer, or of any that reads a source that is
+/// kept (`conv_probe_k3_c256_n256_s32_st1_g1_bias0_same` has 0x4030, kept; `conv_probe_k3_c64_n64_s32_st1_g1_bias0_same` 0x1050).
+pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, chip: &Chip) -> u64 {
     let units = tile.row_bytes / UNIT_BYTES;
     let spread = match &layer.kind {
         _ if layer.interleave > 1 => units,
@@ -61,9 +62,7 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) 
         _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
         _ if height == 1 && !small_source(layer, chip) => units,
         _ if copies(layer) && height < COPY_ROWS => units,
-        Kind::Conv { window, .. } if small_source(layer, chip) => spread(units, window.stride[0] as u64, NEURAL_BANKS),
-        // The rows that a kernel slides over are read with the four of a work unit.
-        Kind::Conv { window, .. } if window.kernel[0] > 1 && fitting_rows(layer) == 2 => {
+        Kind::Conv { window, .. } if kept || small_source(layer, chip) => {
             spread(units, window.stride[0] as u64, NEURAL_BANKS)
         }
         Kind::Conv { window, .. } => apart_in_unit(layer, units, window.stride[0] as u64),
@@ -84,6 +83,14 @@ pub(crate) fn unit_rows(layer: &Layer) -> u32 {
     height.next_power_of_two().ilog2().min(fitting_rows(layer))
 }
 
+/// Rows of a copy's work unit, and the units that each takes in tile memory: they are written together, so that no two may start in
+/// one bank (`softmax_1x64x8x8`: eight of two units, 0x42 for 0x40; `norm_softmax_an1_1x8x64x64`: two of eight, 0x48 for 0x40).
+pub(crate) fn unit_banks(layer: &Layer) -> (u64, u64) {
+    let rows = unit_rows(layer).min(4);
+    let row_bytes = ELEMENT_BYTES << (NEURAL_UNIT - rows);
+    (1 << rows, row_bytes / UNIT_BYTES)
+}
+
 /// Row stride in units that puts the rows of a work unit into different banks; two rows are left as they fall.
 pub(crate) fn apart_in_unit(layer: &Layer, units: u64, step: u64) -> u64 {
     match fitting_rows(layer) {
@@ -100,11 +107,14 @@ pub(crate) fn apart(first: u64, end: u64) -> u64 {
     if bank(aligned) == bank(first) { aligned + SECOND_BYTES } else { aligned }
 }
 
-/// Returns true for a dense convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
-/// coefficients fit kernel memory beside those of the pass that is computed.
+/// Returns true for a convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
+/// coefficients fit kernel memory beside those of the pass that is computed: dense, or by channel
+/// (`conv_probe_k1_c512_n512_s16_st2_g512_bias1_same`).
 pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
     let [_, height, width] = computed(layer);
-    let Kind::Conv { connect: Connect::Dense, .. } = layer.kind else { return false };
+    let Kind::Conv { connect: Connect::Dense | Connect::Unicast { per_output: 1 }, .. } = layer.kind else {
+        return false;
+    };
     let packing = Packing::of(layer);
     height.max(width) <= SMALL_SIDE && ahead(packing.plane_bytes(), packing.passes(0), chip)
 }
@@ -112,7 +122,7 @@ pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
 /// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.
 pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
     let tile = source_tile(layer);
-    let row = row_bytes(layer, &tile, layer.sources[0].height(), chip);
+    let [row, kept] = [false, true].map(|kept| row_bytes(layer, &tile, layer.sources[0].height(), kept, chip));
     let source = row * tile.rows as u64;
     let result = result_tile(layer);
     let staged = source + SECOND_BYTES;
@@ -125,7 +135,7 @@ pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
         each: ([staged, second], result),
         source: whole.then_some({
             // A single row that stays needs no banks of its own.
-            let row = if height == 1 { tile.row_bytes } else { row };
+            let row = if height == 1 { tile.row_bytes } else { kept };
             (row * tile.rows as u64, [tile.channel_bytes, row, tile.row_bytes, 0])
         }),
     }

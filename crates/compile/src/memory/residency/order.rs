@@ -3,6 +3,7 @@
 use super::Resident;
 use crate::ir::*;
 use crate::memory::Allocations;
+use crate::options::Conventions;
 use std::collections::{HashMap, HashSet};
 
 /// Candidates that have a place of their own, from the sources of the last layer back to those of the first.
@@ -27,7 +28,7 @@ pub(super) fn places(candidates: &[(usize, Resident)], allocations: &Allocations
 
 /// Buffers that can take the place of a source, with the buffer of that source: an elementwise result that lies as its source does,
 /// where its writer is the last reader.
-pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<(usize, usize)> {
+pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions: &Conventions) -> Vec<(usize, usize)> {
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
     let taken = |(buffer, result): &(usize, Resident)| {
         let layer = &graph.layers[result.writer];
@@ -39,7 +40,8 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<(usi
             let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
             let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
             let before = &candidates[at].1;
-            let same = before.last == result.writer && before.bytes == result.bytes;
+            let once = before.read_once || !conventions.places_by_engine;
+            let same = once && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
         Some((*buffer, source?))
