@@ -110,6 +110,7 @@ fn all() -> &'static [Fact] {
         formats::descriptor(&mut facts);
         formats::container(&mut facts);
         formats::dialects(&mut facts);
+        formats::windows(&mut facts);
         formats::elements(&mut facts);
         formats::image(&mut facts);
         params(&mut facts);

@@ -230,7 +230,10 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
         anemone_net::Error::NoExtent { ref name, .. } => {
             malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
         }
-        e => malformed(path, e),
+        e => match native::contract(&e) {
+            Some(contract) => malformed(path, e).help(contract),
+            None => malformed(path, e),
+        },
     })?;
     match anemone_net::check::check(&net) {
         Ok(()) => {

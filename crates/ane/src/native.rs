@@ -1,9 +1,11 @@
 //! Native layers by name: what `ane ops` prints of them, and their templates as netplists.
 
 pub use anemone_compile::native::templates::{first_chip, network, type_text};
+use anemone_facts::legal::{MatchParams, Quantity, RULES, Rule};
 use anemone_facts::native::{Elsewhere, Native as Row, by_name, by_tag};
-use anemone_net::native::named;
-use anemone_net::{Net, OpKind, netplist};
+use anemone_facts::validators;
+use anemone_net::native::{MIL_PREFIX, named};
+use anemone_net::{Error, Net, OpKind, netplist};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -22,7 +24,31 @@ pub fn with_weights(plist: Vec<u8>, name: &str) -> Vec<u8> {
 
 /// The row of a layer by any of its names: `MatrixMult`, `MatrixMultiplication`, `matmul`, `anec.matmul`.
 pub fn row(name: &str) -> Option<&'static Row> {
-    by_name(name).or_else(|| by_tag(named(name)?.tag))
+    by_name(name.strip_prefix(MIL_PREFIX).unwrap_or(name)).or_else(|| by_tag(named(name)?.tag))
+}
+
+/// What the exported validator asks of the unit that an error of a netplist is about, with Apple's text for a wrong number of
+/// operands; `None` for errors of no unit, or of one without a validator.
+pub fn contract(error: &Error) -> Option<String> {
+    let Error::InOp { op, source } = error else { return None };
+    let (kind, operands) = match **source {
+        Error::Arity { kind, .. } => (kind, true),
+        Error::Rank { kind, .. }
+        | Error::Extent { kind, .. }
+        | Error::ElementType { kind, .. }
+        | Error::Attribute { kind, .. }
+        | Error::Broadcast { kind, .. } => (kind, false),
+        _ => return None,
+    };
+    let validator = validators::by_name(row(kind).filter(|_| op.starts_with("unit "))?.stem)?;
+    let about = |rule: &&Rule| {
+        rule.layer == validator.stem
+            && !rule.apple.is_empty()
+            && matches!(rule.matches, MatchParams::Between(Quantity::Operands, ..))
+    };
+    let said = RULES.iter().find(about).filter(|_| operands);
+    let said = said.map_or(String::new(), |rule| format!("; Apple's text: \"{}\"", rule.apple));
+    Some(format!("{} takes: {}{said}", validator.export(), validator.envelope))
 }
 
 /// Warnings of attention layers that leave `SubtractMax` out, the descriptor's default.

@@ -88,6 +88,8 @@ pub enum Topic {
     Op(&'static OpRow),
     /// A native layer with its exported validator.
     Layer(&'static Validator),
+    /// A native layer without one.
+    Native(&'static native::Native),
     /// A word of the reports.
     Word(&'static Word),
     /// A number of chips.
@@ -119,6 +121,9 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(silicon::group(word).map(Topic::Group));
     found.extend(machine::find(word).into_iter().map(Topic::Fact));
     found.extend(native::elsewhere(word).map(Topic::Elsewhere));
+    if found.is_empty() {
+        found.extend(crate::native::row(word).map(Topic::Native));
+    }
     found
 }
 
@@ -172,6 +177,7 @@ impl Topic {
             }
             Topic::Op(row) => op_text(row),
             Topic::Layer(row) => layer_text(row),
+            Topic::Native(row) => crate::native::text(row),
             Topic::Word(word) => format!("{}: {}\n", word.word, word.meaning),
             Topic::Fact(fact) => fact.text(),
             Topic::Elsewhere(row) => crate::native::elsewhere_text(row),
@@ -206,6 +212,7 @@ impl Topic {
             }
             Topic::Op(row) => op_json(row),
             Topic::Layer(row) => layer_json(row),
+            Topic::Native(row) => crate::native::json(row),
             Topic::Fact(fact) => fact.json(),
             Topic::Elsewhere(row) => crate::native::elsewhere_json(row),
             Topic::Word(word) => {

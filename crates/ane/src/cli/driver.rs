@@ -12,12 +12,14 @@ use anemone_facts::driver::{codes, properties};
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::driver::client::{Arguments, Client, Create};
 use anemone_runtime::driver::methods::Answer;
+use anemone_runtime::driver::sign::Signer;
 use anemone_runtime::driver::task::{Identity, Task};
 use anemone_runtime::driver::{Config, Driver, Property};
 use anemone_runtime::e5rt::{CompileOptions, Compiler};
+use anemone_runtime::os::shared::Shared;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[derive(Args)]
@@ -28,6 +30,9 @@ Examples:
   ane driver call control 0 --set USAGE_OR_TOKEN=2
   ane driver call control 4 --load model.mlpackage --set TOKEN=token
   ane driver call control 2 --hex request.bin --scalar 0
+  ane driver call direct 5 --scalar session --set USAGE=1 --set COUNT=1 --set SURFACES=surface
+  ane driver call control 2 --load model.mlpackage --prepare --set TOKEN=token --set COUNTS=0x101 \
+    --set SURFACES=surface --set SURFACES[1]=surface
   ane driver method SetThrottlingPercentage 50
   ane driver method GetClientsInfo --socket /run/user/1000/anemone/aned.sock
 
@@ -76,15 +81,22 @@ struct CallFlags {
     /// Structure that goes in, as bytes of this file
     #[arg(long, value_name = "FILE")]
     hex: Option<PathBuf>,
-    /// A field of the structure, by name: a number, or `token`, that of the program of --load
+    /// A field of the structure, by name, NAME[N] for an element: a number, `token`, that of the program of --load, or `surface`,
+    /// a new buffer of 64 KiB
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// A scalar that goes in
-    #[arg(long, value_name = "N", value_parser = number)]
-    scalar: Vec<u64>,
+    /// A scalar that goes in: a number, or `session`, the token of the handshake
+    #[arg(long, value_name = "N")]
+    scalar: Vec<String>,
     /// Compile a model and create its program first; its token is printed
     #[arg(long, value_name = "MODEL")]
     load: Option<PathBuf>,
+    /// Prepare that program too, before the call
+    #[arg(long, requires = "load")]
+    prepare: bool,
+    /// Statistics that are asked for when it is created
+    #[arg(long, value_name = "MASK", value_parser = number, default_value = "0", requires = "load")]
+    stats: u64,
     /// Do not open the client before the call
     #[arg(long)]
     closed: bool,
@@ -305,35 +317,23 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
     let task = Arc::new(task(&flags.without));
     let kind = CLIENTS.iter().find(|c| c.client == flags.client.kind()).map_or(0, |c| c.kind);
     let client = driver.open(&task, kind).map_err(|code| failed("open", code))?;
-    let mut told = Vec::new();
-    if !flags.closed {
-        let session = client.open().map_err(|code| failed("handshake", code))?;
-        told.push(("session".to_string(), session));
-    }
+    let session = if flags.closed { None } else { Some(client.open().map_err(|code| failed("handshake", code))?) };
+    let mut told: Vec<(String, u64)> = session.iter().map(|session| ("session".to_string(), *session)).collect();
     // The program is the control client's, which stays open as long as the call needs it.
-    let mut loader: Option<Client> = None;
-    let mut token = None;
-    if let Some(model) = &flags.load {
-        let options = CompileOptions { platform: chip("m1")?.target.into(), ..CompileOptions::default() };
-        let bundle = ModelCompiler.compile(model, &options).map_err(|e| Diagnostic::new(Code::Usage, e))?;
-        let [image] = bundle.images.as_slice() else {
-            let message = format!("{} programs, one is expected", bundle.images.len());
-            return Err(Diagnostic::new(Code::Usage, message).at(model.display()));
-        };
-        let control = driver.open(&task, 0).map_err(|code| failed("open", code))?;
-        control.open().map_err(|code| failed("handshake", code))?;
-        let file = signer.sign(image);
-        let create = Create { image: &file, name: &bundle.function.name, stats_mask: 0 };
-        let made = control.create(create).map_err(|code| failed("create", code))?.token;
-        told.push(("token".into(), made));
-        (token, loader) = (Some(made), Some(control));
-    }
-    let input = input(flags, row, token)?;
+    let loader = flags.load.as_deref().map(|model| load(flags, model, &driver, &signer, &task)).transpose()?;
+    let token = loader.as_ref().map(|(_, token)| *token);
+    told.extend(token.map(|token| ("token".to_string(), token)));
+    let input = input(flags, row, token, &client, &mut told)?;
     let mut scalars_out = vec![0; row.scalars_out as usize];
     let mut output = vec![0; row.struct_out_bytes as usize];
+    let wrong = |text: &str, why: String| Diagnostic::new(Code::Usage, format!("--scalar {text}: {why}"));
+    let scalar = |text: &String| match text.as_str() {
+        "session" => session.ok_or_else(|| wrong(text, "the client is not opened with --closed".into())),
+        _ => number(text).map_err(|why| wrong(text, why)),
+    };
     let scalars = match flags.scalar.as_slice() {
         [] => vec![0; row.scalars_in as usize],
-        given => given.to_vec(),
+        given => given.iter().map(scalar).collect::<Result<Vec<u64>>>()?,
     };
     let arguments = Arguments {
         scalars_in: &scalars,
@@ -369,8 +369,44 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
     Ok(u8::from(code != anemone_runtime::Code::SUCCESS))
 }
 
-/// The structure that goes in.
-fn input(flags: &CallFlags, row: &Selector, token: Option<u64>) -> Result<Vec<u8>> {
+/// Creates the program of a model on a control client of its own, and prepares it where that is asked for.
+fn load(
+    flags: &CallFlags,
+    model: &Path,
+    driver: &Arc<Driver>,
+    signer: &Signer,
+    task: &Arc<Task>,
+) -> Result<(Client, u64)> {
+    let options = CompileOptions { platform: chip("m1")?.target.into(), ..CompileOptions::default() };
+    let bundle = ModelCompiler.compile(model, &options).map_err(|e| Diagnostic::new(Code::Usage, e))?;
+    let [image] = bundle.images.as_slice() else {
+        let message = format!("{} programs, one is expected", bundle.images.len());
+        return Err(Diagnostic::new(Code::Usage, message).at(model.display()));
+    };
+    let stats_mask = u32::try_from(flags.stats)
+        .map_err(|_| Diagnostic::new(Code::Usage, format!("--stats {}: 32 bits are expected", flags.stats)))?;
+    let control = driver.open(task, 0).map_err(|code| failed("open", code))?;
+    control.open().map_err(|code| failed("handshake", code))?;
+    let file = signer.sign(image);
+    let create = Create { image: &file, name: &bundle.function.name, stats_mask };
+    let token = control.create(create).map_err(|code| failed("create", code))?.token;
+    if flags.prepare {
+        control.prepare(token).map_err(|code| failed("prepare", code))?;
+    }
+    Ok((control, token))
+}
+
+/// Bytes of a surface that a call makes.
+const SURFACE_BYTES: u64 = 64 << 10;
+
+/// The structure that goes in; the surfaces that it asks for are made on the client, and named among what the call prints.
+fn input(
+    flags: &CallFlags,
+    row: &Selector,
+    token: Option<u64>,
+    client: &Client,
+    told: &mut Vec<(String, u64)>,
+) -> Result<Vec<u8>> {
     let mut input = match &flags.hex {
         Some(path) => files::read(path)?,
         None => vec![0; row.struct_in_bytes as usize],
@@ -379,16 +415,30 @@ fn input(flags: &CallFlags, row: &Selector, token: Option<u64>) -> Result<Vec<u8
     for text in &flags.set {
         let wrong = |why: String| Diagnostic::new(Code::Usage, format!("--set {text}: {why}"));
         let (name, given) = text.split_once('=').ok_or_else(|| wrong("FIELD=VALUE expected".into()))?;
+        let (name, element) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+            Some((name, index)) => (name, index.parse().map_err(|_| wrong("FIELD[NUMBER]=VALUE expected".into()))?),
+            None => (name, 0usize),
+        };
         let place = places.iter().find(|p| p.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
             let known: Vec<&str> = places.iter().map(|p| p.name).collect();
             wrong("the structure has no such field".into()).help(format!("fields: {}", known.join(", ")))
         })?;
+        if element >= place.count {
+            return Err(wrong(format!("{} has {} elements, counted from 0", place.name, place.count)));
+        }
         let value = match given {
             "token" => token.ok_or_else(|| wrong("no program is loaded: --load MODEL".into()))?,
+            "surface" => {
+                let shared = Shared::new(SURFACE_BYTES).map_err(|error| wrong(error.to_string()))?;
+                let surface = client.add_surface(Arc::new(shared)).map_err(|code| failed("surface", code))?;
+                told.push(("surface".into(), surface.into()));
+                surface.into()
+            }
             text => number(text).map_err(wrong)?,
         };
-        let Some(slot) = input.get_mut(place.at..place.at + place.bytes.min(8)) else {
-            return Err(wrong(format!("the file ends before byte {:#x}", place.at + place.bytes)));
+        let at = place.at + element * place.bytes;
+        let Some(slot) = input.get_mut(at..at + place.bytes.min(8)) else {
+            return Err(wrong(format!("the file ends before byte {:#x}", at + place.bytes)));
         };
         slot.copy_from_slice(&value.to_le_bytes()[..slot.len()]);
     }

@@ -4,7 +4,7 @@ use super::{Voice, print};
 use anemone::explain::{explain, not_compiled};
 use anemone::{Code, Diagnostic, Model, Result, brief, files, overview};
 use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
-use anemone_program::hwx::{Image, name16_text};
+use anemone_program::hwx::{Image, TRAILER_BYTES, name16_text};
 use anemone_program::task::image;
 use anemone_program::text::{self, Dump, Part, Selection};
 use anemone_program::{Coverage, Program};
@@ -196,12 +196,15 @@ fn tasks(model: &Model) -> Option<usize> {
 
 /// Prints form, sizes and counts of the file in a few lines; no task is decoded.
 fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
+    let base = if file.is_file() { loaded(file)? } else { None };
     let lines: Vec<(&str, String)> = match model {
         Model::Container(c) => {
             let sections =
                 c.sections().map(|s| format!("{},{} {:#x}", name16_text(&s.segment), name16_text(&s.name), s.bytes));
-            vec![
-                ("form", "container".into()),
+            let residue = c.residue.iter().map(|r| r.bytes.len()).sum::<usize>();
+            let signature = if base.is_some() { TRAILER_BYTES } else { 0 };
+            let mut lines = vec![
+                ("form", if base.is_some() { "loaded image".into() } else { "container".into() }),
                 ("bytes", c.file_bytes.to_string()),
                 ("cpu-subtype", c.header.cpu_subtype.to_string()),
                 ("compiler", c.compiler_version().unwrap_or_else(|| "unknown".into())),
@@ -211,8 +214,13 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
                 ("procedures", c.procedures().join(", ")),
                 ("windows", c.windows().map(|(_, w)| w.name()).collect::<Vec<_>>().join(", ")),
                 ("symbols", c.symtab().map_or(0, |t| t.symbols.len()).to_string()),
-                ("unexplained-bytes", c.residue.iter().map(|r| r.bytes.len()).sum::<usize>().to_string()),
-            ]
+                ("unexplained-bytes", residue.saturating_sub(signature).to_string()),
+            ];
+            if let Some(base) = base {
+                lines.insert(1, ("base", format!("{base:#x}")));
+                lines.push(("signature-bytes", signature.to_string()));
+            }
+            lines
         }
         Model::Program(p) => vec![
             ("form", "stream".into()),

@@ -117,7 +117,11 @@ pub(super) fn structures(facts: &mut Vec<Fact>) {
         facts.push(Fact {
             kind: "structure",
             name: name.into(),
-            also: vec![format!("structure {name}")],
+            also: [
+                vec![format!("structure {name}")],
+                if name == "handshake" { vec!["ANEDeviceInfo".into(), "DeviceInfo".into()] } else { Vec::new() },
+            ]
+            .concat(),
             numbers: vec![bytes as u64],
             lines,
             evidence: "C",
@@ -187,42 +191,7 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
             ..Fact::default()
         });
     }
-    for (name, also, lines) in [
-        (
-            "doorbell",
-            "doorbell-index",
-            [
-                "a store of 1 << index into the engine's aperture, which tells the firmware of a posted command",
-                "the index is a request's scalar, below 32; control 2, direct 2 and direct 4 ring",
-            ],
-        ),
-        (
-            "wake-port",
-            "asyncWakePort",
-            [
-                "where the reply of an asynchronous request arrives, as a message; nothing is polled",
-                "selector 2 of both clients takes one",
-            ],
-        ),
-        (
-            "broker",
-            "aned",
-            [
-                "the one process that opens the device; programs reach the engine through it, each by its own entitlements",
-                "`ane broker` serves, `ane stat` prints its counters",
-            ],
-        ),
-    ] {
-        facts.push(Fact {
-            kind: "word of the driver",
-            name: name.into(),
-            also: vec![also.into()],
-            lines: lines.map(String::from).to_vec(),
-            evidence: "C",
-            source: "driver",
-            ..Fact::default()
-        });
-    }
+    words(facts);
     facts.push(Fact {
         kind: "register of the firmware",
         name: "S3_3_C15_C8_0".into(),
@@ -238,6 +207,138 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
         ..Fact::default()
     });
     components_and_commands(facts);
+}
+
+/// Words of driver and broker that are no name of a table: word, other words, sentences.
+const WORDS: &[(&str, &[&str], [&str; 2])] = &[
+    (
+        "doorbell",
+        &["doorbell-index"],
+        [
+            "a store of 1 << index into the engine's aperture, which tells the firmware of a posted command",
+            "the index is a request's scalar, below 32; control 2, direct 2 and direct 4 ring",
+        ],
+    ),
+    (
+        "wake-port",
+        &["asyncWakePort"],
+        [
+            "where the reply of an asynchronous request arrives, as a message; nothing is polled",
+            "selector 2 of both clients takes one",
+        ],
+    ),
+    (
+        "broker",
+        &["aned"],
+        [
+            "the one process that opens the device; programs reach the engine through it, each by its own entitlements",
+            "`ane broker` serves, `ane stat` prints its counters",
+        ],
+    ),
+    (
+        "surface",
+        &["surfaces", "IOSurface"],
+        [
+            "a buffer of tensors that host and engine share, mapped into the engine's address space page by page",
+            "copied at the boundary here: inputs before a run, outputs after it (docs/conflicts.md, buffers of a request)",
+        ],
+    ),
+    (
+        "RTKit",
+        &["RTBuddyService", "real-time coprocessor"],
+        [
+            "the firmware's operating system; the driver is the host side of its mailbox",
+            "commands lie in rings of slots that both sides see; a doorbell says that one was posted",
+        ],
+    ),
+    (
+        "preemption",
+        &["preempt", "task-queue"],
+        [
+            "a request waits in a task queue by its priority, 0 to 7; a more urgent one has the running one aborted in flight \
+             at a partition",
+            "what was aborted runs again from its start; `ane stat` counts these",
+        ],
+    ),
+    (
+        "queue-depth",
+        &["depth"],
+        [
+            "requests of an instance that may wait at once; asked for when it is made, 127 at most",
+            "lowered under contention: the outstanding requests of a program are shared among the clients",
+        ],
+    ),
+    (
+        "residency",
+        &["code identity", "model share"],
+        [
+            "a program that is resident is attached to by clients of the same team and code digest alone",
+            "another identity loads a copy of its own; `ane stat` counts loads that attached",
+        ],
+    ),
+    (
+        "adapter",
+        &["adapter weights"],
+        [
+            "an instance of a resident base model with weights of its own: the base by its identifier, the weight files counted",
+            "`ane run MODEL --adapter FILE.npz`; needs com.apple.aned.private.adapterWeight.allow",
+        ],
+    ),
+    (
+        "tiers",
+        &["tier", "per-user tier", "restricted tier"],
+        [
+            "what a broker lets a client do: programs that the policy does not know are unrestricted or turned away",
+            "adapters, sharing, power saving, purging and long compiles need a key each; a broker serves its own user",
+        ],
+    ),
+    (
+        "ANEProgramLegacyResource",
+        &["program image"],
+        [
+            "a program as an image: containers and loaded images, which the driver expands at load",
+            "the other representation is ANEProgramRTResource",
+        ],
+    ),
+    (
+        "ANEProgramRTResource",
+        &["op graph"],
+        [
+            "a program as a graph of operations: the dispatch descriptor's casts, inferences and host segments",
+            "the other representation is ANEProgramLegacyResource",
+        ],
+    ),
+];
+
+fn words(facts: &mut Vec<Fact>) {
+    let word = |name: &str, also: Vec<String>, lines: Vec<String>| Fact {
+        kind: "word of the driver",
+        name: name.into(),
+        also,
+        lines,
+        evidence: "C",
+        source: "driver",
+        ..Fact::default()
+    };
+    for (name, also, lines) in WORDS {
+        let also = also.iter().map(|other| other.to_string()).collect();
+        facts.push(word(name, also, lines.iter().map(|line| line.to_string()).collect()));
+    }
+    let classes =
+        limits::QOS_PRIORITIES.iter().map(|(class, priority)| format!("class {class}: priority and queue {priority}"));
+    let first = "how urgent a client's work is; given at every compile, load and request (`--qos`)".to_string();
+    let lines = std::iter::once(first).chain(classes).collect();
+    facts.push(word("class-of-service", vec!["qos".into(), "quality-of-service".into()], lines));
+    let stages = ["BIND_NS", "BUILD_NS", "KICK_NS", "ROUND_TRIP_NS", "COMPLETE_NS"];
+    let budget = || limits::BUDGET.iter().filter(|row| stages.contains(&row.name));
+    let us = |ns: u64| format!("{} us", ns as f64 / 1000.0);
+    let (all, first): (u64, u64) = (budget().map(|row| row.value).sum(), budget().take(1).map(|row| row.value).sum());
+    let mut lines: Vec<String> = budget().map(|row| format!("{}: {}", us(row.value), row.meaning)).collect();
+    lines.push(format!("{} in all, {} of it inside the submit selector", us(all), us(all - first)));
+    facts.push(word("latency-budget", vec!["latency".into(), "dispatch-cost".into()], lines));
+    let fields = ["the command", "bytes of the body", "priority, 0 to 7", "program", "process", "procedure"];
+    let lines = vec![format!("{} bytes: {}", limits::HEADER_BYTES, fields.join(", "))];
+    facts.push(word("command-header", vec!["mailbox-header".into()], lines));
 }
 
 /// Services, components and mailbox commands.

@@ -113,6 +113,14 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
         };
         facts.push(of_code("load command", row, "hwx", vendor.map(str::to_string).into_iter().collect()));
     }
+    for row in hwx::SYMBOL_TYPES {
+        let also = match row.code as u8 {
+            hwx::SYMBOL_TENSOR => vec!["stab".to_string(), "N_GSYM".into()],
+            hwx::SYMBOL_TYPE => vec!["N_LSYM".into()],
+            _ => Vec::new(),
+        };
+        facts.push(of_code("type of a symbol", row, "hwx", also));
+    }
     for row in hwx::FLAVORS {
         facts.push(of_code("flavor of LC_THREAD", row, "hwx", Vec::new()));
     }
@@ -162,6 +170,29 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
     }
     for row in firmware::SECTION_KINDS {
         facts.push(of_code("section of a firmware container", row, "firmware", Vec::new()));
+    }
+}
+
+/// Words of a task that the book takes for operation codes, with the register that they are values of.
+const WINDOWS: [(u32, &str); 3] =
+    [(0x5042_a063, "3x3 with padding 1"), (0x5000_a021, "1x1"), (0x5000_b021, "1x1 with 16 lanes")];
+
+/// Operation codes, which no task of version 7 has.
+pub(super) fn windows(facts: &mut Vec<Fact>) {
+    for (word, window) in WINDOWS {
+        facts.push(Fact {
+            kind: "word that the book takes for an operation code",
+            name: format!("{word:#x}"),
+            also: vec!["op-config".into(), "operation-code".into()],
+            numbers: vec![u64::from(word)],
+            lines: vec![
+                format!("a value of the window register, 0x0001c of descriptor version 7: {window}"),
+                "no operation code exists: task class, mode bits and planar configuration decide (docs/conflicts.md)"
+                    .into(),
+            ],
+            evidence: "B",
+            source: "h13-samples",
+        });
     }
 }
 
@@ -230,9 +261,10 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
         evidence: "C",
         source: "td-image",
     };
-    let groups = v10::GROUPS
-        .iter()
-        .map(|g| format!("{:#06x} v10-{}: {} registers, {}", g.struct_base, g.name, g.registers, g.contents));
+    let groups = v10::GROUPS.iter().map(|g| {
+        let from = g.aperture.map_or(String::new(), |a| format!(" from {a:#x}"));
+        format!("{:#06x} v10-{}: {} registers{from}, {}", g.struct_base, g.name, g.registers, g.contents)
+    });
     let lines = std::iter::once(format!("{:#x} bytes, seven groups of registers", v10::IMAGE_BYTES)).chain(groups);
     let also = vec!["ZinAneTdHw_v10".into(), "v10".into(), "descriptor-image".into()];
     facts.push(claimed("register image", "v10-image".into(), also, Vec::new(), lines.collect()));
@@ -275,9 +307,13 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
             lines,
         ));
     }
+    let (reach, step) = (v10::stride_bound("h13"), 1u64 << v10::STRIDE_BIT);
     let lines = vec![
         format!("{} bits, signed, from bit {} of a register's word", v10::STRIDE_BITS, v10::STRIDE_BIT),
         "row, channel, depth and group stride of each DMA engine".into(),
+        format!("in bytes from -{reach} to {}, a multiple of {step}", reach - step),
+        "the book names a table of bounds by chip and gives none of its numbers: the reach of the field holds for each"
+            .into(),
     ];
     let also = ["Row", "Channel", "Depth", "Group"].map(|axis| format!("v10.{axis}Stride")).to_vec();
     facts.push(claimed("field of descriptor version 10", "v10-stride".into(), also, Vec::new(), lines));

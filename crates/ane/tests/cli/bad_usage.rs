@@ -197,7 +197,7 @@ fn errors_are_json_when_asked_for() {
 }
 
 /// A ZIP archive with one stored file.
-fn stored_zip(name: &str, data: &[u8]) -> Vec<u8> {
+pub fn stored_zip(name: &str, data: &[u8]) -> Vec<u8> {
     let mut crc = !0u32;
     for &b in data {
         crc ^= b as u32;

@@ -22,19 +22,19 @@ fn matrix(shape: &[usize], value: &mut dyn FnMut(&[usize]) -> f32) -> String {
 
 const HEAD: &str = "program(1.3)\n[buildInfo = dict<string, string>({{\"coremlc-component-MIL\", \"3520.4.1\"}})]\n{\n";
 
-/// A linear layer of 64 by 64 whose matrix is the identity.
-fn identity() -> String {
-    let rows = matrix(&[64, 64], &mut |at| if at[0] == at[1] { 1.0 } else { 0.0 });
+/// A linear layer of that many numbers whose matrix is the identity.
+pub(crate) fn identity(n: usize) -> String {
+    let rows = matrix(&[n, n], &mut |at| if at[0] == at[1] { 1.0 } else { 0.0 });
     format!(
-        "{HEAD}  func main<ios16>(tensor<fp16, [1, 64]> t0) {{
-    tensor<fp16, [64, 64]> w = const()[name = string(\"w\"), val = tensor<fp16, [64, 64]>({rows})];
-    tensor<fp16, [1, 64]> t2 = linear(x = t0, weight = w)[name = string(\"t2\")];
+        "{HEAD}  func main<ios16>(tensor<fp16, [1, {n}]> t0) {{
+    tensor<fp16, [{n}, {n}]> w = const()[name = string(\"w\"), val = tensor<fp16, [{n}, {n}]>({rows})];
+    tensor<fp16, [1, {n}]> t2 = linear(x = t0, weight = w)[name = string(\"t2\")];
   }} -> (t2);\n}}\n"
     )
 }
 
 /// A convolution, a mean over the image, a product.
-fn three() -> String {
+pub(crate) fn three() -> String {
     let weights = matrix(&[8, 8, 3, 3], &mut |at| (at.iter().sum::<usize>() % 7) as f32 * 0.25 - 0.75);
     let second = matrix(&[8, 4], &mut |at| (at[0] * 3 + at[1]) as f32 * 0.125 - 1.0);
     format!(
@@ -87,7 +87,7 @@ fn the_identity_layer_is_the_one_of_the_chapter() {
     let scratch = Scratch::new();
     let mut arguments = BOOK.to_vec();
     arguments.extend(["--emit", "hwx"]);
-    let (bytes, container) = compiled(&scratch, &identity(), &arguments);
+    let (bytes, container) = compiled(&scratch, &identity(64), &arguments);
     // Table 23.9, and the census: seven segments, two ports, three records, banner, note, symbols.
     let commands: u64 = container.commands.iter().map(|c| c.bytes()).sum();
     let header: Vec<u32> = (0..7).map(|i| word(&bytes, 4 * i)).collect();
@@ -142,7 +142,7 @@ fn the_identity_layer_is_the_one_of_the_chapter() {
 fn samples_have_one_page_and_another_marker() {
     let scratch = Scratch::new();
     let arguments = ["-t", "h13g", "--compat", "zin-9.509", "--emit", "hwx"];
-    let (_, container) = compiled(&scratch, &identity(), &arguments);
+    let (_, container) = compiled(&scratch, &identity(64), &arguments);
     let windows: Vec<u64> = container.windows().map(|(_, w)| w.address).collect();
     assert_eq!(windows, [0x3000_4000, 0x3000_8000]);
     assert_eq!(word(&container.section("__TEXT", "__text").expect("the stream").data, 0x10), 0x68);

@@ -44,16 +44,6 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a folder");
-    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
-        match entry.path() {
-            path if path.is_dir() => copy(&path, &to.join(entry.file_name())),
-            path => drop(std::fs::copy(path, to.join(entry.file_name())).expect("copied")),
-        }
-    }
-}
-
 #[test]
 fn every_row_of_the_page_shows_what_it_says() {
     let scratch = Scratch::new();

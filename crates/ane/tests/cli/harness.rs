@@ -180,7 +180,8 @@ impl Package {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies what lies in a folder into another, which is made.
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in crate::common::entries(from) {
         let target = to.join(entry.file_name().expect("a name"));

@@ -13,6 +13,8 @@ mod book;
 mod broker;
 mod chapters;
 mod check;
+#[cfg(unix)]
+mod claims;
 mod damage;
 mod forms;
 mod frontends;
