@@ -3,6 +3,7 @@
 
 mod driver;
 mod formats;
+mod words;
 
 use anemone_facts::lut::CUSTOM;
 use anemone_facts::native::{NATIVES, Native};
@@ -50,13 +51,12 @@ impl Fact {
 
 /// Every fact, by the same name or the same number.
 pub fn find(word: &str) -> Vec<&'static Fact> {
-    let same = |name: &String| name.eq_ignore_ascii_case(word);
+    let plain = |name: &str| name.replace(' ', "-").to_ascii_lowercase();
+    let asked = plain(word);
+    let same = |name: &String| plain(name) == asked;
     let number = number(word);
-    let named: Vec<&Fact> = all().iter().filter(|f| same(&f.name) || f.also.iter().any(same)).collect();
-    match number {
-        Some(n) => all().iter().filter(|f| f.numbers.contains(&n)).collect(),
-        None => named,
-    }
+    let counted = |f: &Fact| number.is_some_and(|n| f.numbers.contains(&n));
+    all().iter().filter(|f| same(&f.name) || f.also.iter().any(same) || counted(f)).collect()
 }
 
 /// Every name.
@@ -113,6 +113,7 @@ fn all() -> &'static [Fact] {
         formats::windows(&mut facts);
         formats::elements(&mut facts);
         formats::image(&mut facts);
+        words::words(&mut facts);
         params(&mut facts);
         facts
     })

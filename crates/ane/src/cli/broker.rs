@@ -23,7 +23,8 @@ use std::time::Duration;
 Examples:
   ane broker
   ane broker --socket /run/user/1000/anemone/aned.sock --policy policy.toml
-  ane broker --policy book --engines 2")]
+  ane broker --policy book --engines 2
+  ane broker --socket mine.sock --through /run/anemone/aned.sock")]
 pub struct Flags {
     /// Socket to listen at
     #[arg(long, value_name = "PATH")]
@@ -32,6 +33,10 @@ pub struct Flags {
     /// `book`: every entitlement gates what the book says it opens
     #[arg(long, value_name = "FILE|book")]
     policy: Option<PathBuf>,
+    /// Be the per-user sibling of the broker at this socket, which has the driver: programs are served through it, in its
+    /// per-user tier, each by what its policy says of them
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["policy", "engines", "cache", "numerics"])]
+    through: Option<PathBuf>,
     /// Engines that programs are placed on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4))]
     engines: u64,
@@ -61,6 +66,11 @@ const LONG_COMPILE_TIME: Duration = Duration::from_secs(6 * 3600);
 pub const SERVICE: &str = "compile-service";
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if let Some(broker) = &flags.through {
+        let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
+        voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));
+        return listening.serve_through(broker, &AtomicBool::new(false)).map_err(refused).map(|()| 0);
+    }
     let policy = match &flags.policy {
         None => Policy::default(),
         Some(path) if path.as_os_str() == "book" && !path.exists() => Policy { book: true, ..Policy::default() },
@@ -99,6 +109,7 @@ const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
         "clients",
         &[
             ("connections", "connections to the broker"),
+            ("connections_by_tier", "of them by tier"),
             ("methods", "methods served"),
             ("refused", "methods refused"),
             ("control_clients", "control clients of the driver"),

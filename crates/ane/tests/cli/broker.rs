@@ -161,6 +161,64 @@ fn every_route_gives_the_same() {
     }
 }
 
+/// A sibling serves as the broker does, in a tier of its own, by the policy of the program that it stands for.
+#[test]
+fn a_sibling_speaks_for_its_user_s_programs() {
+    let daemon = Daemon::start(folder());
+    let stat = || -> serde_json::Value { serde_json::from_slice(&daemon.stat().stdout).expect("JSON") };
+    let own = folder();
+    let socket = own.path().join("mine.sock");
+    let mut command = ane();
+    command.args(["broker", "--quiet", "--socket"]).arg(&socket).arg("--through").arg(daemon.socket());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let sibling = Daemon { folder: own, child };
+    let through = |via: &str, times: &str| {
+        let known = daemon.run_command(via, times);
+        let own = |argument: &std::ffi::OsStr| match argument == daemon.socket() {
+            true => socket.clone().into_os_string(),
+            false => argument.to_os_string(),
+        };
+        let mut command = ane();
+        command.args(known.get_args().map(own));
+        command
+    };
+    let until = Instant::now() + Duration::from_secs(10);
+    while !socket.exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let expected = plain();
+    for via in ["broker", "direct"] {
+        let out = through(via, "3").output().expect("runs");
+        let document: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        assert_eq!(document["outputs"], expected, "{via}");
+    }
+    let mut long = through("broker", "1000000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    while stat()["connections_by_tier"]["per_user"] == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let tiers = stat()["connections_by_tier"].clone();
+    assert!(tiers["per_user"] != 0 && tiers["restricted"] == 0, "{tiers}");
+    // A program that is killed is gone from the broker too.
+    let _ = long.kill();
+    let _ = long.wait();
+    while stat()["programs"] != 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((&stat()["programs"], &stat()["connections_by_tier"]["per_user"]), (&0.into(), &0.into()));
+    // Keys are asked for as without a sibling.
+    let refused = through("broker", "1").arg("--power-saving").output().expect("runs");
+    let told = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(!refused.status.success() && told.contains("aggressivePowerSaving"), "{told}");
+    // Without the broker, its error is told.
+    drop(daemon);
+    let mut alone = ane();
+    alone.arg("run").arg(example("digits.mlpackage")).args(["--via", "broker", "--socket"]).arg(&socket);
+    let refused = alone.output().expect("runs");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(matches!(refused.status.code(), Some(1 | 2)) && told.contains("connect"), "{told}");
+    drop(sibling);
+}
+
 /// Loads and dispatches over and over: the broker has as many descriptors afterwards as before, and about as much memory.
 #[test]
 fn nothing_is_left_behind() {

@@ -3,13 +3,14 @@
 //! The broker alone opens the driver. A peer is known by the kernel's word (process, user) and the digest of its executable;
 //! the policy says what that digest may do. Loading is the broker's; submissions go either through its connection or, handed
 //! over once, through a direct-path connection that is scoped to one program. Tensors are memory that the client passes by
-//! descriptor.
+//! descriptor. A sibling of the broker may speak for the programs of its user.
 
 pub mod client;
 mod door;
 pub mod policy;
 pub mod service;
 mod session;
+mod sibling;
 pub mod wire;
 
 use crate::cache::hex;
@@ -20,7 +21,7 @@ use crate::driver::{Config, Driver};
 use crate::e5rt::device::InProcess;
 use crate::e5rt::{Compiler, Runtime};
 use crate::error::{Error, Result};
-use crate::os::socket::Listener;
+use crate::os::socket::{Listener, Stream};
 use bytes::Bytes;
 use policy::Policy;
 use std::collections::{BTreeMap, VecDeque};
@@ -73,6 +74,8 @@ pub struct Broker {
     saving: AtomicU64,
     /// Compiles declared as long.
     long: AtomicU64,
+    /// Connections now, by [`policy::Admitted`].
+    tiers: [AtomicUsize; 3],
 }
 
 impl Broker {
@@ -121,6 +124,7 @@ impl Broker {
             purged: AtomicU64::new(0),
             saving: AtomicU64::new(0),
             long: AtomicU64::new(0),
+            tiers: Default::default(),
         }))
     }
 
@@ -211,6 +215,10 @@ impl Broker {
         let mut stat = serde_json::json!({
             "schema": "anemone.stat/1",
             "connections": self.clients(),
+            "connections_by_tier": policy::Admitted::ALL
+                .iter()
+                .map(|tier| (tier.name(), self.tiers[*tier as usize].load(Relaxed)))
+                .collect::<BTreeMap<_, _>>(),
             "methods": self.served.load(Relaxed),
             "refused": self.refused.load(Relaxed),
             "control_clients": registry.control,
@@ -279,23 +287,13 @@ impl Listening {
 
     /// Serves until `stop`.
     pub fn serve(self, broker: &Arc<Broker>, stop: &AtomicBool) -> Result<()> {
-        while !stop.load(Relaxed) {
-            let socket = match self.listener.accept_within(Duration::from_millis(200)) {
-                Ok(Some(socket)) => socket,
-                Ok(None) => continue,
-                Err(error) => {
-                    // No descriptors left, or a peer that is gone already: others go on.
-                    tracing::warn!(%error, "a connection is not accepted");
-                    std::thread::sleep(Duration::from_millis(20));
-                    continue;
-                }
-            };
+        self.accept(stop, |socket| {
             let limit = broker.policy().max_clients;
             if broker.clients.fetch_add(1, Relaxed) >= limit {
                 broker.clients.fetch_sub(1, Relaxed);
                 let found = limit as u64 + 1;
-                let _ = wire::refuse(&socket, &Error::Protocol { what: "connections", found, limit: limit as u64 });
-                continue;
+                let error = Error::Protocol { what: "connections", found, limit: limit as u64 };
+                return drop(wire::refuse(&socket, &error));
             }
             let own = Arc::clone(broker);
             let spawned = std::thread::Builder::new().name("ane-client".into()).spawn(move || {
@@ -307,6 +305,21 @@ impl Listening {
             match spawned {
                 Ok(_) => broker.driver.share_among(broker.clients()),
                 Err(_) => drop(broker.clients.fetch_sub(1, Relaxed)),
+            }
+        })
+    }
+
+    /// Accepts connections until `stop`.
+    fn accept(self, stop: &AtomicBool, mut each: impl FnMut(Stream)) -> Result<()> {
+        while !stop.load(Relaxed) {
+            match self.listener.accept_within(Duration::from_millis(200)) {
+                Ok(Some(socket)) => each(socket),
+                Ok(None) => {}
+                Err(error) => {
+                    // No descriptors left, or a peer that is gone already: others go on.
+                    tracing::warn!(%error, "a connection is not accepted");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
             }
         }
         let _ = std::fs::remove_file(&self.path);

@@ -26,6 +26,31 @@ pub enum Tier {
     None,
 }
 
+/// Tier of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// Holds a key of adapters, of sharing or of power saving.
+    Restricted,
+    /// Any other program.
+    Unrestricted,
+    /// Served through the sibling of its user.
+    PerUser,
+}
+
+impl Admitted {
+    /// Every tier.
+    pub const ALL: [Admitted; 3] = [Admitted::Restricted, Admitted::Unrestricted, Admitted::PerUser];
+
+    /// Name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Admitted::Restricted => "restricted",
+            Admitted::Unrestricted => "unrestricted",
+            Admitted::PerUser => "per_user",
+        }
+    }
+}
+
 /// A known program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,6 +124,13 @@ impl Policy {
     /// The known program of a digest.
     pub fn known(&self, digest: &str) -> Option<&Known> {
         self.identity.iter().find(|i| i.digest == digest)
+    }
+
+    /// Tier of a program that connects without a sibling.
+    pub fn tier(&self, digest: &str) -> Admitted {
+        let restricted = [keys::ADAPTER_WEIGHT, keys::MODEL_SHARE, keys::POWER_SAVING];
+        let holds = |known: &Known| known.entitlements.iter().any(|key| restricted.contains(&key.as_str()));
+        if self.known(digest).is_some_and(holds) { Admitted::Restricted } else { Admitted::Unrestricted }
     }
 
     /// Number of identities that hold a key.

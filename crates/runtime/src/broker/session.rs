@@ -1,7 +1,7 @@
 //! One connection: identity, requests and permissions of the peer.
 
 use super::Broker;
-use super::policy::{self, Tier};
+use super::policy::{self, Admitted, Tier};
 use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
 use crate::driver::chaining::Chain;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Most bytes of a client's message.
-const MAX_BODY_BYTES: usize = 1 << 22;
+pub(super) const MAX_BODY_BYTES: usize = 1 << 22;
 /// Most surfaces of one connection.
 const MAX_SURFACES: usize = 4096;
 /// Most direct-path connections that one peer's connection has at once.
@@ -31,6 +31,7 @@ const MAX_LINES: usize = 64;
 struct Session<'a> {
     broker: &'a Arc<Broker>,
     peer: Peer,
+    tier: Admitted,
     task: Arc<Task>,
     client: Client,
     loaded: BTreeMap<u64, Grant>,
@@ -42,35 +43,45 @@ struct Session<'a> {
     direct: Option<Arc<Client>>,
 }
 
+/// Refusal of a program of another user, or of one that the policy does not admit.
+pub(super) fn foreign() -> Error {
+    Error::Denied { method: "connect", key: keys::ALLOW }
+}
+
 /// Serves a connection until the peer leaves or breaks the protocol.
 pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
     socket::set_tick(&socket)?;
     let peer = socket::peer(&socket)?;
-    let rules = broker.policy();
-    let known = rules.known(&peer.digest);
-    let same_user = peer.uid == socket::own_user();
-    if !same_user || known.is_none() && rules.default_tier == Tier::None {
+    if peer.uid != socket::own_user() {
         broker.refused.fetch_add(1, Relaxed);
-        return wire::refuse(&socket, &Error::Denied { method: "connect", key: keys::ALLOW });
+        return wire::refuse(&socket, &foreign());
     }
-    let team = known.map_or(String::new(), |k| k.team.clone());
-    let identity = Identity { team, digest: peer.digest.clone() };
-    // The open is the broker's: the gate is its own key, and the identity is the peer's.
-    let mut own = vec![keys::USER_ACCESS];
-    own.extend(known.iter().flat_map(|k| &k.entitlements).filter_map(|k| kernel_key(k)));
-    if !rules.book {
-        own.push(keys::CHAINING);
-    }
-    let task = Task::new(peer.pid, identity, own);
-    task.set_privileged(known.is_some_and(|k| k.privileged));
-    let task = Arc::new(task);
-    let refused = |what| move |code| Error::driver(what, code);
-    let client = broker.driver.open(&task, 0).map_err(refused("open"))?;
-    client.open().map_err(refused("handshake"))?;
-    let (loaded, lines) = (BTreeMap::new(), Arc::default());
-    let mut session =
-        Session { broker, peer, task, client, loaded, surfaces: 0, lines, chains: BTreeMap::new(), direct: None };
+    // Of the broker's own program: a sibling perhaps, that says so first.
+    let sibling = socket::own_digest().is_ok_and(|own| own == peer.digest);
+    let tier = broker.policy().tier(&peer.digest);
+    let mut session = match Session::admit(broker, peer.clone(), tier) {
+        Err(error) if !sibling => return wire::refuse(&socket, &error),
+        admitted => admitted,
+    };
+    let mut first = true;
     while let Some(message) = socket::receive(&socket, MAX_BODY_BYTES)? {
+        let begins = std::mem::take(&mut first);
+        if begins
+            && sibling
+            && message.kind == kind::ASK
+            && let Ok(Ask::Behalf { digest, pid }) = wire::read_ask(&message)
+        {
+            drop(session);
+            session = Session::admit(broker, Peer { digest, pid, ..peer.clone() }, Admitted::PerUser);
+            if session.is_ok() {
+                wire::answer(&socket, &Answer::Done, &[], &[])?;
+                continue;
+            }
+        }
+        let session = match &mut session {
+            Ok(session) => session,
+            Err(error) => return wire::refuse(&socket, error),
+        };
         let answered = match message.kind {
             kind::ASK => session.answer(&socket, &message),
             kind::CHAINED => {
@@ -86,6 +97,7 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
+        self.broker.tiers[self.tier as usize].fetch_sub(1, Relaxed);
         let gone: Vec<u64> = self.loaded.keys().copied().collect();
         self.broker.withdraw(&gone);
     }
@@ -93,6 +105,46 @@ impl Drop for Session<'_> {
 
 fn kernel_key(key: &str) -> Option<&'static str> {
     keys::ENTITLEMENTS.iter().find(|e| e.key == key && e.kernel).map(|e| e.key)
+}
+
+impl<'a> Session<'a> {
+    /// A session of a program, with the keys that the policy gives it.
+    fn admit(broker: &'a Arc<Broker>, peer: Peer, tier: Admitted) -> Result<Session<'a>> {
+        let rules = broker.policy();
+        let known = rules.known(&peer.digest);
+        if known.is_none() && rules.default_tier == Tier::None {
+            broker.refused.fetch_add(1, Relaxed);
+            return Err(foreign());
+        }
+        let team = known.map_or(String::new(), |k| k.team.clone());
+        let identity = Identity { team, digest: peer.digest.clone() };
+        // The open is the broker's: the gate is its own key, and the identity is the peer's.
+        let mut own = vec![keys::USER_ACCESS];
+        own.extend(known.iter().flat_map(|k| &k.entitlements).filter_map(|k| kernel_key(k)));
+        if !rules.book {
+            own.push(keys::CHAINING);
+        }
+        let task = Task::new(peer.pid, identity, own);
+        task.set_privileged(known.is_some_and(|k| k.privileged));
+        let task = Arc::new(task);
+        let refused = |what| move |code| Error::driver(what, code);
+        let client = broker.driver.open(&task, 0).map_err(refused("open"))?;
+        client.open().map_err(refused("handshake"))?;
+        broker.tiers[tier as usize].fetch_add(1, Relaxed);
+        let (loaded, lines) = (BTreeMap::new(), Arc::default());
+        Ok(Session {
+            broker,
+            peer,
+            tier,
+            task,
+            client,
+            loaded,
+            surfaces: 0,
+            lines,
+            chains: BTreeMap::new(),
+            direct: None,
+        })
+    }
 }
 
 impl Session<'_> {
@@ -130,6 +182,7 @@ impl Session<'_> {
             }
         }
         match ask {
+            Ask::Behalf { .. } => Err(foreign()),
             Ask::Content { path, qos } => {
                 let _turn = self.broker.door.enter(priority_of(*qos));
                 let key = self.broker.runtime.key(Path::new(path), &Default::default())?;

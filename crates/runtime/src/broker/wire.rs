@@ -5,6 +5,7 @@ use crate::e5rt::CompileOptions;
 use crate::error::{Code, Error, Result};
 use crate::os::BorrowedDescriptor;
 use crate::os::socket::{self, Message, Stream};
+use anemone_facts::driver::limits::DEFAULT_QOS;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,13 @@ pub enum Ask {
         path: String,
         /// Class of service.
         qos: u32,
+    },
+    /// The first message of a sibling: the program that this connection stands for.
+    Behalf {
+        /// SHA-256 of its executable, hexadecimal.
+        digest: String,
+        /// Its process.
+        pid: u32,
     },
     /// Compiles a model, through the compile service.
     Compile {
@@ -125,6 +133,8 @@ impl Ask {
     /// Class of service.
     pub fn class(&self) -> u32 {
         match self {
+            // Sent before the program asks anything: the default class.
+            Ask::Behalf { .. } => DEFAULT_QOS as u32,
             Ask::Content { qos, .. }
             | Ask::Compile { qos, .. }
             | Ask::Load { qos, .. }
@@ -142,6 +152,7 @@ impl Ask {
     pub fn method(&self) -> &'static str {
         match self {
             Ask::Content { .. } => "content",
+            Ask::Behalf { .. } => "behalf",
             Ask::Compile { .. } => "compile",
             Ask::Load { .. } => "load",
             Ask::Share { .. } => "share",

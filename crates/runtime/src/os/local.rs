@@ -127,6 +127,11 @@ pub mod socket {
         match *socket {}
     }
 
+    /// A descriptor that came with a message, to be passed on.
+    pub fn borrowed(file: &Descriptor) -> BorrowedDescriptor<'_> {
+        file
+    }
+
     /// The socket that was passed.
     pub fn from_descriptor(file: Descriptor) -> Stream {
         match file {}
@@ -170,6 +175,11 @@ pub mod socket {
     /// Identity of the peer.
     pub fn peer(socket: &Stream) -> Result<Peer> {
         match *socket {}
+    }
+
+    /// SHA-256 of this process's executable, in hexadecimal.
+    pub fn own_digest() -> Result<String> {
+        absent("the digest of this program")
     }
 
     /// The user of this process.

@@ -120,6 +120,11 @@ pub fn descriptor(socket: &Stream) -> BorrowedFd<'_> {
     socket.as_fd()
 }
 
+/// A descriptor that came with a message, to be passed on.
+pub fn borrowed(file: &OwnedFd) -> BorrowedFd<'_> {
+    file.as_fd()
+}
+
 /// The socket that was passed.
 pub fn from_descriptor(file: OwnedFd) -> Stream {
     Stream::from(file)
@@ -329,6 +334,11 @@ type Stamp = [i64; 6];
 /// Most digests that are kept.
 const MAX_DIGESTS: usize = 256;
 static DIGESTS: Mutex<BTreeMap<Stamp, String>> = Mutex::new(BTreeMap::new());
+
+/// SHA-256 of this process's executable, in hexadecimal.
+pub fn own_digest() -> Result<String> {
+    digest_of("/proc/self/exe")
+}
 
 /// SHA-256 of a file, in hexadecimal. Kept for as long as the file does not change.
 pub fn digest_of(path: &str) -> Result<String> {
