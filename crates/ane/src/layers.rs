@@ -1,11 +1,9 @@
 //! Layer-by-layer comparison: every intermediate value of a network, compiled up to it, against plain evaluation.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::execute::{execute, own_extents};
+use crate::execute::own_extents;
 use crate::tensor::{Array, agreement, compare};
-use anemone_engine as engine;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, Unary, ValueId, eval};
-use anemone_program::Program;
 
 /// Comparison of one value.
 #[derive(Clone, Debug)]
@@ -36,14 +34,19 @@ impl Layer {
 /// Most values that are compared: each is a compile and a run.
 pub const MAX_LAYERS: usize = 2000;
 
+/// Runs a network on inputs by name: its outputs.
+pub type Run<'a> = dyn Fn(&Net, &[(String, Array)]) -> Result<Vec<(String, Array)>> + 'a;
+
 /// Compares every value of floating point that an operation gives, in the network's order. `given` are values by name to
-/// compare with, in place of those that are evaluated; `compile` and `options` are those of a run.
+/// compare with, in place of those that are evaluated; `run` compiles and executes the part of the network up to a value.
+///
+/// Errors: more values than [`MAX_LAYERS`], a given value of other extents, a network that cannot be evaluated. A part that `run`
+/// refuses is no error: it is a layer with the reason.
 pub fn compare_layers(
     net: &Net,
     inputs: &[(String, Array)],
     given: &[(String, Array)],
-    options: engine::Options,
-    compile: &dyn Fn(&Net) -> Result<Program>,
+    run: &Run,
 ) -> Result<Vec<Layer>> {
     let values: Vec<(ValueId, &'static str)> = net
         .ops
@@ -64,8 +67,14 @@ pub fn compare_layers(
     for ((&(id, op), exact), rounded) in values.iter().zip(&exact).zip(&rounded) {
         let name = net.value(id).name.clone();
         let (exact, rounded) = (exact.data.to_f32(), rounded.data.to_f32());
-        let wanted = given.iter().find(|(n, a)| *n == name && a.data.len() == exact.len());
-        let wanted = wanted.map_or(exact.as_slice(), |(_, array)| array.data.as_slice());
+        let wanted = match given.iter().find(|(n, _)| *n == name) {
+            Some((_, array)) if array.data.len() != exact.len() => {
+                let message = format!("{name} has {} elements, the given value {:?}", exact.len(), array.shape);
+                return Err(Diagnostic::new(Code::BadTensor, message));
+            }
+            Some((_, array)) => array.data.as_slice(),
+            None => exact.as_slice(),
+        };
         let rounding_rms = agreement(&rounded, &exact).rms;
         let mut up_to = up_to(net, id);
         // The only function of a network may have a coarser table than one of several: then the rest has to stand behind it.
@@ -73,20 +82,20 @@ pub fn compare_layers(
             let others = net.outputs.iter().copied().filter(|&output| output != id);
             up_to = Net { outputs: [id].into_iter().chain(others).collect(), states: Vec::new(), ..net.clone() };
         }
-        let ran = compile(&up_to).and_then(|program| {
-            let needed: Vec<(String, Array)> = inputs
-                .iter()
-                .filter(|(name, _)| up_to.inputs.iter().any(|&input| up_to.value(input).name == *name))
-                .cloned()
-                .collect();
-            let mut outputs = execute(&program, &needed, options)?.outputs;
+        let needed: Vec<(String, Array)> = inputs
+            .iter()
+            .filter(|(name, _)| up_to.inputs.iter().any(|&input| up_to.value(input).name == *name))
+            .cloned()
+            .collect();
+        let ran = run(&up_to, &needed).map(|mut outputs| {
             own_extents(&up_to, &mut outputs);
-            Ok(outputs)
+            outputs
         });
         let mut layer = Layer { name, op, max: 0.0, rms: 0.0, rounding_rms, cosine: 1.0, refused: None };
         match ran {
             Ok(outputs) => {
-                let got = outputs.first().map_or(&[][..], |(_, array)| &array.data);
+                let got = outputs.iter().find(|(n, _)| *n == layer.name).or(outputs.first());
+                let got = got.map_or(&[][..], |(_, array)| &array.data);
                 let agreement = agreement(got, wanted);
                 layer.max = compare(got, wanted, 0.0, 0.0).max_abs;
                 (layer.rms, layer.cosine) = (agreement.rms, agreement.cosine);

@@ -50,12 +50,12 @@ pub fn of(model: &Model) -> Option<String> {
     match procedures(model) {
         Some(procedures) => {
             for (number, (name, tasks)) in procedures.iter().enumerate() {
-                let _ = writeln!(out, "procedure {number}, {name}: {}:", counted(tasks.len()));
+                let _ = writeln!(out, "procedure {number}, {name}: {}:", counted(tasks.len(), "task"));
                 out += &lines(layout, tasks);
             }
         }
         None => {
-            let _ = writeln!(out, "{}:", counted(tasks.len()));
+            let _ = writeln!(out, "{}:", counted(tasks.len(), "task"));
             out += &lines(layout, &tasks);
         }
     }
@@ -214,9 +214,9 @@ fn result(layout: &Layout, task: &Task) -> String {
     place(task.name(layout, Field::ResType).unwrap_or(""), base)
 }
 
-/// `1 task`, `14 tasks`.
-pub fn counted(tasks: usize) -> String {
-    if tasks == 1 { "1 task".into() } else { format!("{tasks} tasks") }
+/// A count with its noun: `1 task`, `14 tasks`.
+pub fn counted(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 fn quantity(bytes: u64) -> String {

@@ -4,7 +4,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::machine::{self, Fact};
 use crate::words::{self, Word};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
-use anemone_facts::legal::{Bound, MatchParams, RULES, When};
+use anemone_facts::legal::{Bound, MatchParams, RULES, Rule, When};
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::native::{self, Elsewhere};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
@@ -295,19 +295,20 @@ fn lint_text(row: &Lint) -> String {
     line("when", row.condition);
     line("why", row.why);
     line("example", row.example);
-    // A check's advice is the row of each limit; the rule's own where there is none.
-    let mut fixes: Vec<&str> = RULES.iter().filter(|r| r.lint == row.code).map(|r| r.fix).collect();
-    fixes.dedup();
-    fixes.retain(|fix| !fix.is_empty());
-    match fixes.is_empty() {
-        true => line("fix", row.fix),
-        false => fixes.into_iter().for_each(|fix| line("fix", fix)),
-    }
+    line("fix", row.fix);
+    // A check's advice is the row of each limit, for the layer or the quantity that it limits.
+    let rows = || RULES.iter().filter(|r| r.lint == row.code);
+    let each = |text: fn(&Rule) -> &'static str| {
+        let limited = |r: &Rule| if r.layer.is_empty() { holds(&r.matches) } else { r.layer.to_string() };
+        let told = rows().filter(|r| !text(r).is_empty()).map(|r| format!("{}: {}", limited(r), text(r)));
+        let mut all: Vec<String> = told.collect();
+        all.dedup();
+        all
+    };
+    each(|r| r.fix).iter().for_each(|fix| line("fix", fix));
     line("seen on", row.chips);
     line("evidence", &format!("{} ({})", row.basis.phrase(), row.source));
-    let mut texts: Vec<&str> = RULES.iter().filter(|r| r.lint == row.code).map(|r| r.apple).collect();
-    texts.dedup();
-    texts.into_iter().for_each(|text| line("apple", text));
+    each(|r| r.apple).iter().for_each(|text| line("apple", text));
     text
 }
 
@@ -378,7 +379,7 @@ fn layer_text(row: &Validator) -> String {
 }
 
 /// A limit in a line: the condition, and Apple's text where there is one, dots for the numbers in it.
-pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
+pub fn rule_text(rule: &Rule) -> String {
     let apple = match rule.apple {
         "" => String::new(),
         text => format!("; Apple's text: \"{}\"", text.replace("%zd", "...").replace("%d", "...").replace("%s", "...")),
@@ -390,11 +391,26 @@ pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
     format!("{}{}{apple}", holds(&rule.matches), on.unwrap_or_default())
 }
 
+/// A number of the chips: the least and the greatest that is known.
+fn values(name: &str) -> String {
+    let row = HAL_ROWS.iter().find(|row| row.name == name);
+    let known: Vec<u64> =
+        row.into_iter().flat_map(|row| CHIPS.iter().filter_map(|chip| (row.get)(&chip.hal))).collect();
+    match (known.iter().min(), known.iter().max()) {
+        (Some(least), Some(most)) if least == most => least.to_string(),
+        (Some(least), Some(most)) => {
+            let word = if known.iter().all(|n| n == least || n == most) { "or" } else { "to" };
+            format!("{least} {word} {most} by chip")
+        }
+        _ => "a number of the chip".into(),
+    }
+}
+
 /// Condition of a limit, in words.
 pub fn holds(matches: &MatchParams) -> String {
     let bound = |bound: &Bound| match *bound {
         Bound::Number(n) => n.to_string(),
-        Bound::Hal(name) => format!("the chip's {name}"),
+        Bound::Hal(name) => format!("{} ({name})", values(name)),
         Bound::Of(quantity) => quantity.name().to_string(),
     };
     match matches {

@@ -1,6 +1,7 @@
 //! Models for the runtime: any supported file becomes a bundle of the cache, with host segments where the engine has no way.
 
 use crate::chain::Chain;
+use crate::check;
 use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -117,6 +118,10 @@ impl Compiler for ModelCompiler {
         let custom = options.custom.split([',', ' ', ';']).find_map(|o| o.strip_prefix("TargetArchitecture="));
         let target = custom.unwrap_or(&options.platform);
         let chip = silicon::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
+        if options.strict {
+            let refused = check::refused(model, &Choices::default(), chip, true).map_err(|d| d.render(false))?;
+            refused.first.map_or(Ok(()), |d| Err(d.render(false)))?;
+        }
         let several = procedures::chains(model, chip, &Options::default()).map_err(|d| d.render(false))?;
         if let Some(chains) = several {
             return bundle_of_procedures(&chains, chip);

@@ -229,7 +229,8 @@ int64_t e5rt_e5_compiler_options_set_string(const e5rt_e5_compiler_options *opti
                                             const char *key,
                                             const char *value);
 
-// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`.
+// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`; `strict`, 1 to refuse what Apple's
+// compiler refuses.
 //
 //   options: in: borrowed for the call
 //   key: in: name of the setting, one of those above; copied

@@ -156,7 +156,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
     })
 }
 
-/// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`.
+/// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`; `strict`, 1 to refuse what Apple's
+/// compiler refuses.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -174,6 +175,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
             "compute_device_types_mask" => options.device_mask = value as u64,
             "force_recompilation" => options.force_recompilation = value != 0,
             "force_fetch_from_cache" => options.force_fetch = value != 0,
+            "strict" => options.strict = value != 0,
             other => return Err(Refusal::option(other)),
         }
         Ok(())

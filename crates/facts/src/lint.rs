@@ -93,7 +93,7 @@ lints! {
     "E15" "arg-axis" Measured "arg-min/max axis > 2048 (bridge: index exact < 2048)" "fp16 index" "two-stage arg" "all" "ch17, AF" "argmax over 4096";
     "E16" "no-path-op" Decoded "op in `none` rows of opmatrix.json (35 ops)" "rejected on every family" "listed decomposition" "all" "appA" "asin";
     "E17" "gated-op" Decoded "op below its MinimumFamily" "sin/cos, random: M3; crop_resize, resample, affine, topk, sort, dynamic slice: M2" "decompose or raise target" "M1, M2" "ch24, ch35" "sin on an M1";
-    "E18" "attested" Measured "op marked native by app A but failing in the sweep (15 ops: gather*, cumsum, cast, reduce_arg*, slice_update, ...)" "two sources disagree" "compile-probe before use" "M4, M5" "appA vs AF" "cumsum";
+    "E18" "attested" Measured "the table of operations has it as supported, and a compile of it failed (gather, cumsum, cast, arg reductions, slice_update and others)" "two sources differ in what the chip accepts" "compile it alone on the chip before relying on it" "M4, M5" "appA vs AF" "cumsum";
     "E19" "topk-k" Measured "k in {3, 4}" "fixed forbidden band" "take k = 5, slice" "all" "AF, appB" "topk, k = 4";
     "E20" "lrn-c" Measured "LRN C >= 16 by the bridge" "code generation" "`local_response_norm` form" "all" "AF" "LRN layer on 64 channels, authored directly";
     "E21" "minmax-axis" Decoded "minmax_norm over C" "code generation" "transpose" "all" "appB" "MinMaxNorm layer along channels";

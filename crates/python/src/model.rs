@@ -154,14 +154,15 @@ impl Model {
 
     /// Places every operation on a chip, or on several: a list, or names separated by commas.
     ///
-    /// `route` is the deciding one: `direct` or `framework`. Returns a `Report`; a refusal is in it, not raised. Raises `BadInput` for
+    /// `route` is the deciding one: `direct` or `framework`. With `strict`, what Apple's compiler refuses is off the engine also
+    /// where `compile` takes it. Returns a `Report`; a refusal is in it, not raised. Raises `BadInput` for
     /// a name that no chip has and for a program compiled already.
     ///
     /// >>> report = anemone.load("digits.mlpackage").check(["m1", "m4"])
     /// >>> report.ok, report.failures
     /// (True, [])
-    #[pyo3(signature = (chip=Chips::m1(), *, route="direct"))]
-    fn check(slf: Bound<'_, Self>, chip: Chips, route: &str) -> PyResult<Report> {
+    #[pyo3(signature = (chip=Chips::m1(), *, route="direct", strict=false))]
+    fn check(slf: Bound<'_, Self>, chip: Chips, route: &str, strict: bool) -> PyResult<Report> {
         let (py, model) = (slf.py(), slf.get());
         let (path, choices) = (model.path.clone(), model.choices.clone());
         let (names, route) = (chip.0.clone(), route.to_string());
@@ -180,6 +181,7 @@ impl Model {
                 route,
                 &Assumptions::default(),
             );
+            report.strict = strict;
             report.compile(&path, &choices);
             Ok(report)
         })?;
@@ -188,21 +190,28 @@ impl Model {
 
     /// Compiles for a chip; a program compiled already is taken as it is.
     ///
-    /// Operations that the engine has no way for run on the host, unless `engine_only` is set: then they are refused.
+    /// Operations that the engine has no way for run on the host, unless `engine_only` is set: then they are refused. With
+    /// `strict`, whatever Apple's compiler refuses is refused.
     /// `threads`: as many for each run, in place of all cores. Returns a `Program`. Raises `Refused` with the operation, its
     /// output and the limit, `BadInput` for a name that no chip has. An interrupt ends the call.
     ///
     /// >>> program = anemone.load("digits.mlpackage").compile("m1")
     /// >>> program.inputs, program.outputs
     /// ({'image': (1, 1, 8, 8)}, {'probs': (1, 10)})
-    #[pyo3(signature = (chip="m1", *, engine_only=false, threads=None))]
-    fn compile(slf: Bound<'_, Self>, chip: &str, engine_only: bool, threads: Option<usize>) -> PyResult<Program> {
+    #[pyo3(signature = (chip="m1", *, engine_only=false, strict=false, threads=None))]
+    fn compile(
+        slf: Bound<'_, Self>,
+        chip: &str,
+        engine_only: bool,
+        strict: bool,
+        threads: Option<usize>,
+    ) -> PyResult<Program> {
         let (py, model) = (slf.py(), slf.get());
         let chip = reference::chip(chip).map_err(|d| raised(py, d))?;
         let (path, choices) = (model.path.clone(), model.choices.clone());
         let compiled = apart(py, move || {
-            let refused = check::refused(&path, &choices, chip, false)?.first;
-            if let Some(refused) = refused.as_ref().filter(|_| engine_only) {
+            let refused = check::refused(&path, &choices, chip, strict)?.first;
+            if let Some(refused) = refused.as_ref().filter(|_| engine_only || strict) {
                 return Err(refused.clone());
             }
             let model = anemone::Model::load_with(&path, &choices)?;
@@ -305,7 +314,7 @@ impl Report {
     #[getter]
     fn summary(&self) -> Vec<String> {
         let groups = check::verdict::by_answer(&self.report);
-        groups.iter().map(|g| format!("{}: {}", g.names.join(", "), check::verdict::sentence(g.answer))).collect()
+        groups.iter().map(|g| format!("{}: {}", g.names.join(", "), check::verdict::sentence(g.answer, None))).collect()
     }
 
     /// Every operation off the engine by the deciding route: chip, operation, name, code, reason and fix.
@@ -348,7 +357,8 @@ impl Report {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let travel = travel(py)?;
         let state = travel.call_method1("model_state", (&self.source,))?;
-        let arguments = (state, self.chips.clone(), check::route_name(self.report.route)).into_pyobject(py)?;
+        let route = check::route_name(self.report.route);
+        let arguments = (state, self.chips.clone(), route, self.report.strict).into_pyobject(py)?;
         Ok((travel.getattr("report")?, arguments.into_any()))
     }
 

@@ -50,7 +50,8 @@ pub fn lint() -> String {
         );
         for row in LINTS.iter().filter(|l| l.severity() == severity) {
             let cells = [row.name, row.condition, row.why, row.fix, row.chips, row.basis.name(), row.source].map(cell);
-            let _ = writeln!(out, "| {} | {} |", row.code, cells.join(" | "));
+            // The anchor is part of addresses in logs of `ane check --sarif`.
+            let _ = writeln!(out, "| <a id=\"{0}\"></a>{0} | {1} |", row.code, cells.join(" | "));
         }
     }
     let _ = write!(out, "\n{CLOSE}\n");

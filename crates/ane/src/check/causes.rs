@@ -9,23 +9,86 @@ pub struct Cause<'a> {
     pub code: &'static str,
     /// Text of the finding.
     pub cause: String,
-    /// Operations, by position.
+    /// Operations of all chips, by position.
     pub ops: Vec<usize>,
-    /// Chips, each with its limit; the limit is empty where the cause says all.
-    pub chips: Vec<(&'a Answer, String)>,
+    /// Chips in the order in which they were asked for.
+    pub chips: Vec<OnChip<'a>>,
     route: Route,
+}
+
+/// A cause on one chip.
+pub struct OnChip<'a> {
+    /// The answer for the chip.
+    pub answer: &'a Answer,
+    /// The chip's limit; empty where the cause says all.
+    pub limit: String,
+    /// Operations that it holds for, by position.
+    pub ops: Vec<usize>,
+    /// False where this compiler writes the operations in another form, so that they are on the engine all the same.
+    pub off: bool,
 }
 
 impl<'a> Cause<'a> {
     /// The verdict on its first operation, on its first chip.
     pub fn verdict(&self) -> &'a Verdict {
-        let (answer, _) = self.chips[0];
-        &answer.by(self.route).verdicts[self.ops[0]]
+        self.on_chip(&self.chips[0])
     }
 
-    /// Advice of the refusal, if there is one.
-    pub fn fix(&self) -> Option<&'a str> {
-        self.verdict().refusal.as_ref().map(|r| r.fix.as_str())
+    fn on_chip(&self, on: &OnChip<'a>) -> &'a Verdict {
+        &on.answer.by(self.route).verdicts[on.ops[0]]
+    }
+
+    /// Returns true if operations fall back to the CPU for it on some chip.
+    pub fn off(&self) -> bool {
+        self.chips.iter().any(|on| on.off)
+    }
+
+    /// Returns true if it holds on a chip.
+    pub fn holds_on(&self, answer: &Answer) -> bool {
+        self.chips.iter().any(|on| on.answer.chip == answer.chip)
+    }
+
+    /// Advice of the refusals: each with the chips that it holds on where they differ, else alone.
+    pub fn fixes(&self) -> Vec<String> {
+        self.told(|verdict| verdict.refusal.as_ref().map(|r| r.fix.clone()))
+    }
+
+    /// Texts of Apple's compiler, as [`Cause::fixes`].
+    pub fn apple(&self) -> Vec<String> {
+        self.told(|verdict| verdict.refusal.as_ref().and_then(|r| r.apple.clone()))
+    }
+
+    /// Statements of sources that differ, as [`Cause::fixes`].
+    pub fn differ(&self) -> Vec<String> {
+        self.told(|verdict| (!verdict.differ.is_empty()).then(|| verdict.differ.join("; ")))
+    }
+
+    /// Forms that this compiler writes: each with the chips that it is written for, where the cause holds on others too.
+    pub fn written(&self) -> Vec<String> {
+        let own = self.chips.iter().filter(|on| !on.off);
+        self.with_chips(own.filter_map(|on| Some((self.on_chip(on).own?.to_string(), on.answer.chip.as_str()))))
+    }
+
+    fn told(&self, text: impl Fn(&Verdict) -> Option<String>) -> Vec<String> {
+        let all = self.chips.iter().filter_map(|on| Some((text(self.on_chip(on))?, on.answer.chip.as_str())));
+        self.with_chips(all.filter(|(text, _)| !text.is_empty()))
+    }
+
+    /// Texts, each once; with its chips unless it is the same on every chip.
+    fn with_chips(&self, told: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
+        let mut all: Vec<(String, Vec<&str>)> = Vec::new();
+        for (text, chip) in told {
+            match all.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, chips)) if chips.contains(&chip) => {}
+                Some((_, chips)) => chips.push(chip),
+                None => all.push((text, vec![chip])),
+            }
+        }
+        let every = |chips: &[&str]| self.chips.iter().all(|on| chips.contains(&on.answer.chip.as_str()));
+        let line = |(text, chips): (String, Vec<&str>)| {
+            if every(&chips) { text } else { format!("{text} ({})", chips.join(", ")) }
+        };
+        all.into_iter().map(line).collect()
     }
 
     /// Multiply-accumulates that it keeps off the engine.
@@ -33,65 +96,78 @@ impl<'a> Cause<'a> {
         self.ops.iter().map(|&at| describe::macs(&report.outline.ops[at])).sum()
     }
 
-    /// The chips with their limits: `at most 13 on m1, a14; at most 15 on m4`, or the chips alone.
+    /// The chips with their limits, and where not all operations are at fault with the number of those that are:
+    /// `m1, a14 (supported: 1 to 13); m4 (supported: 1 to 15; 2 of 5)`.
     pub fn on(&self) -> String {
-        let mut limits: Vec<(&str, Vec<&str>)> = Vec::new();
-        for (answer, limit) in &self.chips {
-            match limits.iter_mut().find(|(known, _)| known == limit) {
-                Some((_, chips)) => chips.push(&answer.chip),
-                None => limits.push((limit, vec![&answer.chip])),
+        let mut groups: Vec<(&OnChip, Vec<&str>)> = Vec::new();
+        for on in &self.chips {
+            match groups.iter_mut().find(|(known, _)| known.limit == on.limit && known.ops.len() == on.ops.len()) {
+                Some((_, chips)) => chips.push(&on.answer.chip),
+                None => groups.push((on, vec![&on.answer.chip])),
             }
         }
-        let told = limits.iter().map(|(limit, chips)| match *limit {
-            "" => chips.join(", "),
-            limit => format!("{} (supported: {limit})", chips.join(", ")),
+        let told = groups.iter().map(|(on, chips)| {
+            let mut remarks = Vec::new();
+            if !on.limit.is_empty() {
+                remarks.push(format!("supported: {}", on.limit));
+            }
+            if on.ops.len() < self.ops.len() {
+                remarks.push(format!("{} of {}", on.ops.len(), self.ops.len()));
+            }
+            let chips = chips.join(", ");
+            if remarks.is_empty() { chips } else { format!("{chips} ({})", remarks.join("; ")) }
         });
         told.collect::<Vec<_>>().join("; ")
     }
 }
 
-/// Every cause by a route, in the order of the operations.
+/// Every cause by a route, in the order of the operations: of what is off the engine, and by the direct route also of what
+/// Apple's compiler refuses and this one compiles.
 pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
-    gathered(report, route, |placement, at| !placement.on_engine(at))
-}
-
-/// Operations that Apple's compiler refuses and this one compiles: causes by the direct route, in operation order.
-pub fn rewritten(report: &Report) -> Vec<Cause<'_>> {
-    let refused = |placement: &Placement, at: usize| placement.verdicts[at].refusal.is_some();
-    gathered(report, Route::Direct, |placement, at| placement.on_engine(at) && refused(placement, at))
-}
-
-fn gathered(report: &Report, route: Route, chosen: impl Fn(&Placement, usize) -> bool) -> Vec<Cause<'_>> {
     let mut causes: Vec<Cause<'_>> = Vec::new();
     for answer in &report.answers {
-        for (code, cause, limit, ops) in on(answer, route, &chosen) {
-            match causes.iter_mut().find(|c| c.code == code && c.cause == cause && c.ops == ops) {
-                Some(known) => known.chips.push((answer, limit)),
-                None => causes.push(Cause { code, cause, ops, chips: vec![(answer, limit)], route }),
+        for (code, text, on) in on(answer, route) {
+            match causes.iter_mut().find(|known| known.code == code && known.cause == text) {
+                Some(known) => {
+                    known.ops.extend(&on.ops);
+                    known.chips.push(on);
+                }
+                None => causes.push(Cause { code, cause: text, ops: on.ops.clone(), chips: vec![on], route }),
             }
         }
     }
+    for cause in &mut causes {
+        cause.ops.sort_unstable();
+        cause.ops.dedup();
+    }
+    causes.sort_by_key(|cause| cause.ops[0]);
     causes
 }
 
-/// Causes on one chip: code, finding, limit, operations.
-fn on(
-    answer: &Answer,
-    route: Route,
-    chosen: impl Fn(&Placement, usize) -> bool,
-) -> Vec<(&'static str, String, String, Vec<usize>)> {
+/// Causes on one chip, each with its code and finding.
+fn on(answer: &Answer, route: Route) -> Vec<(&'static str, String, OnChip<'_>)> {
     let placement = answer.by(route);
-    let mut own: Vec<(&'static str, String, String, Vec<usize>)> = Vec::new();
-    for at in (0..placement.verdicts.len()).filter(|&at| chosen(placement, at)) {
-        let (code, cause, limit) = match &placement.verdicts[at].refusal {
-            Some(r) if r.cause != r.message => (r.code, r.cause.clone(), r.limit.clone()),
-            Some(r) => (r.code, r.message.clone(), String::new()),
-            None => ("segmenter", reason(placement, at), String::new()),
+    let mut own: Vec<(&'static str, String, OnChip<'_>)> = Vec::new();
+    for at in 0..placement.verdicts.len() {
+        let Some((code, cause, limit, off)) = why(placement, at) else { continue };
+        let same = |(c, text, on): &&mut (&'static str, String, OnChip)| {
+            *c == code && *text == cause && on.limit == limit && on.off == off
         };
-        match own.iter_mut().find(|(c, text, l, _)| *c == code && *text == cause && *l == limit) {
-            Some((.., ops)) => ops.push(at),
-            None => own.push((code, cause, limit, vec![at])),
+        match own.iter_mut().find(same) {
+            Some((.., on)) => on.ops.push(at),
+            None => own.push((code, cause, OnChip { answer, limit, ops: vec![at], off })),
         }
     }
     own
+}
+
+/// Code, finding and limit of an operation that is refused or not chosen, and true if it is off the engine; `None` for others.
+fn why(placement: &Placement, at: usize) -> Option<(&'static str, String, String, bool)> {
+    let off = !placement.on_engine(at);
+    Some(match &placement.verdicts[at].refusal {
+        Some(r) if r.cause != r.message => (r.code, r.cause.clone(), r.limit.clone(), off),
+        Some(r) => (r.code, r.message.clone(), String::new(), off),
+        None if off => ("segmenter", reason(placement, at), String::new(), off),
+        None => return None,
+    })
 }

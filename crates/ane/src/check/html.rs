@@ -48,9 +48,11 @@ fn rendered(report: &Report, size: &str) -> String {
     document["version"] = env!("CARGO_PKG_VERSION").into();
     let groups = verdict::by_answer(report);
     let position = |name: &str| report.answers.iter().position(|a| a.chip == name);
+    let first = verdict::first_cause(report, |_| true);
+    document["first"] = first.as_ref().map(|cause| verdict::first_fix(report, cause)).into();
     document["summary"] = groups
         .iter()
-        .map(|g| json!({ "label": g.label(), "chips": g.names, "at": position(&g.answer.chip), "text": verdict::sentence(g.answer) }))
+        .map(|g| json!({ "label": g.label(), "chips": g.names, "at": position(&g.answer.chip), "text": verdict::sentence(g.answer, first.as_ref()) }))
         .collect();
     document["headline"] = verdict::last_line(report, &report.failing(&[]), false).into();
     document["causes"] = causes(report);
@@ -71,24 +73,17 @@ fn title(path: &Path) -> String {
     }
 }
 
-/// Causes, each once: one that this compiler writes in another form on some chips, and that is off the engine on others, says so.
+/// Causes, each once, with every chip that it holds on.
 fn causes(report: &Report) -> Value {
-    let (off, rewritten) = (causes::of(report, report.route), causes::rewritten(report));
-    let same = |a: &Cause, b: &Cause| a.code == b.code && a.cause == b.cause && a.ops == b.ops;
-    let row = |cause: &Cause, own: Option<&Cause>| {
-        let chips: Vec<&str> =
-            cause.chips.iter().chain(own.iter().flat_map(|own| &own.chips)).map(|(a, _)| a.chip.as_str()).collect();
-        let on = own.map_or(cause.on(), |own| format!("{}; {}", cause.on(), own.on()));
-        let written = own.map_or_else(|| rewritten.iter().find(|r| same(r, cause)), Some);
-        let here = written.and_then(|own| {
-            let names: Vec<&str> = own.chips.iter().map(|(answer, _)| answer.chip.as_str()).collect();
-            Some(format!("{} ({})", own.verdict().own?, names.join(", ")))
-        });
-        json!({ "code": cause.code, "cause": cause.cause, "fix": cause.fix(), "on": on, "here": here, "chips": chips, "operations": cause.ops })
+    let row = |cause: &Cause| {
+        let chips: Vec<&str> = cause.chips.iter().map(|on| on.answer.chip.as_str()).collect();
+        json!({
+            "code": cause.code, "cause": cause.cause, "fixes": cause.fixes(), "on": cause.on(), "here": cause.written(),
+            "differ": cause.differ(), "chips": chips, "operations": cause.ops,
+        })
     };
-    let with = off.iter().map(|cause| row(cause, rewritten.iter().find(|own| same(own, cause))));
-    let alone = rewritten.iter().filter(|own| !off.iter().any(|cause| same(own, cause)));
-    with.chain(alone.map(|own| row(own, None))).collect::<Vec<_>>().into()
+    let (off, rewritten): (Vec<Cause>, Vec<Cause>) = causes::of(report, report.route).into_iter().partition(Cause::off);
+    off.iter().chain(&rewritten).map(row).collect::<Vec<_>>().into()
 }
 
 /// Parameters of an operation by name: few numbers and texts as they are, else type and bytes.

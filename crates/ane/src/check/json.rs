@@ -31,6 +31,7 @@ pub fn document(report: &Report) -> Value {
         "opset": report.outline.opset,
         "conditions": report.outline.conditions,
         "route": route_name(report.route),
+        "strict": report.strict,
         "max_fallback": report.max_fallback,
         "ok": failing.is_empty(),
         "failing": failing,
@@ -92,7 +93,7 @@ fn placement(report: &Report, placement: &Placement, findings: &[Finding]) -> Va
 }
 
 fn verdict(report: &Report, placement: &Placement, at: usize) -> Value {
-    let Verdict { place, into, refusal, own, basis, source, unknown, fused, notes } = &placement.verdicts[at];
+    let Verdict { place, into, refusal, own, basis, source, unknown, fused, differ, notes } = &placement.verdicts[at];
     let backend = placement.choice.as_ref().and_then(|c| c.backends[at]).map(|b| b.name());
     json!({
         "name": report.outline.ops[at].name,
@@ -107,6 +108,7 @@ fn verdict(report: &Report, placement: &Placement, at: usize) -> Value {
         "source": source,
         "unknown": unknown,
         "compiled_here_as": own,
+        "sources_differ": differ,
         "notes": notes,
         "reason": (!placement.on_engine(at)).then(|| reason(placement, at)),
         "refusal": refusal.as_ref().map(|r| json!({

@@ -105,19 +105,22 @@ pub struct AppleRefusals {
     pub forms: Vec<String>,
 }
 
-/// Operations of MIL text, and with `strict` units of a netplist, that Apple's compiler refuses without a conversion. Empty if it accepts
-/// all, and for files of other kinds: those pass through a converter that changes them first. With `strict`, a form alone is a
-/// refusal too.
+/// Operations that Apple's compiler refuses. Without `strict`, of MIL text alone: files of other kinds pass through a converter that
+/// changes them first, and forms of MIL text, such as constants written out, are listed beside. With `strict`, of every file, and
+/// a form alone is a refusal too.
+///
+/// Errors: a file that does not read.
 pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<AppleRefusals> {
     let mut refused = AppleRefusals::default();
     let format = if path.is_dir() { None } else { read::sniff(&files::read(path)?) };
-    if format != Some(read::Format::Mil) && !(strict && format == Some(read::Format::Netplist)) {
+    if format != Some(read::Format::Mil) && !strict {
         return Ok(refused);
     }
     let Subject::Program(outline, _) = load(path, choices)? else { return Ok(refused) };
     let placement = check(&outline, chip, Route::Direct);
     for (op, verdict) in outline.ops.iter().zip(&placement.verdicts) {
-        let Some(refusal) = verdict.refusal.as_ref().filter(|_| verdict.place == Place::Rejected) else { continue };
+        let stays = verdict.place == Place::Rejected || strict && !verdict.place.on_engine();
+        let Some(refusal) = verdict.refusal.as_ref().filter(|_| stays) else { continue };
         let output = op.outputs.first().map_or("", |o| o.name.as_str());
         let apple = refusal.apple.as_ref().map_or(String::new(), |text| format!("; apple: {text}"));
         let message = format!(
@@ -133,9 +136,15 @@ pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool
             continue;
         }
         let fix = if refusal.fix.is_empty() { String::new() } else { format!("{}; ", refusal.fix) };
-        let help = format!("{fix}--force compiles it all the same where this compiler can");
-        let mut diagnostic =
-            Diagnostic::new(Code::ChipLimit, message).at(path.display()).help(help).about(&op.op, output);
+        let otherwise = if strict {
+            "without --strict this compiler decides"
+        } else {
+            "--force compiles it all the same where this compiler can"
+        };
+        let mut diagnostic = Diagnostic::new(Code::ChipLimit, message)
+            .at(path.display())
+            .help(format!("{fix}{otherwise}"))
+            .about(&op.op, output);
         if let Some(details) = &mut diagnostic.details {
             details.found = Some(refusal.found.clone());
             details.limit = Some(refusal.limit.clone());
@@ -215,6 +224,8 @@ pub struct Report {
     pub max_fallback: usize,
     /// The model is MIL text of which Apple's compiler refuses a part: `ane compile` takes it with `--force` only.
     pub forced: bool,
+    /// The verdicts of the direct route are those of Apple's compiler: what this one writes in another form is off the engine.
+    pub strict: bool,
 }
 
 /// The route of that name.
@@ -242,7 +253,8 @@ pub fn report(
     let answers = answers.collect();
     let rows: Vec<&Chip> = chips.iter().map(|(_, chip)| *chip).collect();
     let across = lint::across(&outline, &rows);
-    Report { path: path.display().to_string(), outline, answers, across, route, max_fallback: 0, forced: false }
+    let path = path.display().to_string();
+    Report { path, outline, answers, across, route, max_fallback: 0, forced: false, strict: false }
 }
 
 /// One operation that is off the engine, as a baseline records it.
@@ -257,8 +269,8 @@ pub struct Fallback {
 }
 
 impl Report {
-    /// Compiles the program for every chip. The verdicts of the direct route are what comes of it, with what Apple's compiler refuses
-    /// beside them. Of a program that cannot be read as a network, the operation that is why is rejected.
+    /// Compiles the program for every chip. Unless the report is strict, the verdicts of the direct route are what comes of it, with
+    /// what Apple's compiler refuses beside them. Of a program that cannot be read as a network, the operation that is why is rejected.
     pub fn compile(&mut self, path: &Path, choices: &Choices) {
         let net = match Model::load_with(path, choices) {
             Ok(Model::Net { net, .. }) => net,
@@ -278,7 +290,7 @@ impl Report {
                 Some(Here::Compiled { .. }) => Some(BTreeMap::new()),
                 Some(Here::Refused(_)) => on_host(&net, chip),
             };
-            if let Some(host) = host {
+            if let Some(host) = host.filter(|_| !self.strict) {
                 self.answers[at].direct.settle(&self.outline, &host);
             }
         }

@@ -8,10 +8,15 @@ use serde_json::{Value, json};
 pub fn document(reports: &[&Report]) -> Value {
     let mut results: Vec<Value> = reports.iter().flat_map(|report| results(report)).collect();
     let mut rules: Vec<Value> = LINTS.iter().map(rule).collect();
+    let text = |text: &str| json!({ "text": text });
     rules.push(json!({
         "id": "segmenter",
         "name": "segmenter-choice",
-        "shortDescription": { "text": "The engine takes the operation, and the framework's segmenter does not choose it" },
+        "shortDescription": text("The engine takes the operation, and the framework's segmenter does not choose it"),
+        "fullDescription": text("Core ML gives each operation to the back end with the least estimated cost, starting the engine \
+            included; the estimate is modelled from recorded decisions."),
+        "help": text("Bring more work into one segment: remove the operations around it that fall back to the CPU."),
+        "helpUri": documents("checking", "two-answers"),
     }));
     for result in &mut results {
         let index = rules.iter().position(|r| r["id"] == result["ruleId"]);
@@ -76,6 +81,14 @@ fn results(report: &Report) -> Vec<Value> {
     results
 }
 
+/// Address of a place in the documents: under the site that `ANE_DOCS` names, else by name.
+fn documents(page: &str, anchor: &str) -> String {
+    match std::env::var("ANE_DOCS").ok().filter(|site| site.starts_with("http")) {
+        Some(site) => format!("{}/{page}.html#{anchor}", site.trim_end_matches('/')),
+        None => format!("urn:anemone:docs:{page}#{anchor}"),
+    }
+}
+
 fn rule(row: &Lint) -> Value {
     json!({
         "id": row.code,
@@ -83,6 +96,7 @@ fn rule(row: &Lint) -> Value {
         "shortDescription": { "text": row.condition },
         "fullDescription": { "text": if row.why.is_empty() { row.condition } else { row.why } },
         "help": { "text": if row.fix.is_empty() { row.condition } else { row.fix } },
+        "helpUri": documents("machine/lint", row.code),
         "properties": { "evidence": row.basis.name(), "source": row.source },
     })
 }

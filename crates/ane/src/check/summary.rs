@@ -130,12 +130,14 @@ fn rows_of(report: &Report) -> Vec<[String; 5]> {
     let rows = by_answer(report).into_iter().map(|same| {
         let first = verdict::first_cause(report, |answer| answer.chip == same.answer.chip);
         let fix = match first {
-            Some(c) => match &report.outline.ops[c.ops[0]].op {
-                op if c.cause.starts_with(op.as_str()) => c.cause,
-                op => format!("{op}: {}", c.cause),
-            },
+            Some(c) => {
+                let op = &report.outline.ops[c.ops[0]].op;
+                let several = 2 * c.ops.len() > report.outline.ops.len() || c.cause.starts_with(op.as_str());
+                if several { c.cause } else { format!("{op}: {}", c.cause) }
+            }
             None if share(&same.answer.framework).starts_with("0/") => {
-                format!("Core ML: {}", verdict::why_not(&same.answer.framework))
+                verdict::why_not(&same.answer.framework, |_| false)
+                    .map_or(String::new(), |why| format!("Core ML: {why}"))
             }
             None => String::new(),
         };

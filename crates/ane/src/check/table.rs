@@ -3,6 +3,7 @@
 use super::causes::{self, Cause};
 use super::verdict::{self, Same, by_answer, percent};
 use super::{Fallback, Report, route_name, times};
+use crate::overview::counted;
 use anemone_compile::check::lint::Finding;
 use anemone_compile::check::{Place, Route};
 use anemone_compile::here::Here;
@@ -26,27 +27,29 @@ pub fn render(report: &Report, style: Style) -> String {
     let groups = by_answer(report);
     let failing = report.failing(style.baseline.unwrap_or_default());
     let mut out = String::new();
+    let first = verdict::first_cause(report, |_| true);
     for same in &groups {
         let bad = same.names.iter().any(|name| failing.iter().any(|(chip, _)| chip == name));
-        let line = format!("{}: {}", same.names.join(", "), verdict::sentence(same.answer));
+        let line = format!("{}: {}", same.names.join(", "), verdict::sentence(same.answer, first.as_ref()));
         let _ = writeln!(out, "{}", style.paint(if bad { RED } else { GREEN }, &line));
     }
-    if let Some(fix) = verdict::first_fix(report) {
-        let _ = writeln!(out, "{}", style.paint(BOLD, &fix));
+    if let Some(cause) = &first {
+        let _ = writeln!(out, "{}", style.paint(BOLD, &verdict::first_fix(report, cause)));
     }
     for condition in &report.outline.conditions {
         let _ = writeln!(out, "Condition: {condition}");
     }
     let macs = report.answers.first().map_or(0, |a| a.direct.macs);
     let opset = report.outline.opset.as_deref().map_or(String::new(), |o| format!(", opset {o}"));
-    let _ = writeln!(out, "\n{}: {} operations{opset}, {}\n", report.path, report.outline.ops.len(), quantity(macs));
+    let count = counted(report.outline.ops.len(), "operation");
+    let _ = writeln!(out, "\n{}: {count}{opset}, {}\n", report.path, quantity(macs));
     shares(&groups, &mut out);
     matrix(report, &groups, style, &mut out);
     if style.verbose {
         listing(report, &mut out);
     }
-    refusals(report, style, &mut out);
-    rewritten(report, style, &mut out);
+    blocks(report, style, &mut out);
+    differing(report, &groups, &mut out);
     warnings(report, style.verbose, &mut out);
     here(report, style.verbose, &mut out);
     let last = verdict::last_line(report, &failing, style.baseline.is_some());
@@ -77,7 +80,7 @@ fn here(report: &Report, verbose: bool, out: &mut String) {
                     format!(", modelled: {:.0} us a run ({:.0} to {:.0})", us(total), us(least), us(most))
                 });
                 let force = if report.forced { " --force" } else { "" };
-                let tasks = crate::overview::counted(*tasks);
+                let tasks = counted(*tasks, "task");
                 let _ = writeln!(out, "`ane compile -t {chip}{force}`: compiles, {tasks}{time}");
                 longest(report, answer, if verbose { MOST_LONGEST } else { 0 }, out);
             }
@@ -215,67 +218,98 @@ fn listing(report: &Report, out: &mut String) {
     }
 }
 
-/// Operations off the engine, one block for each cause with every chip that it holds on.
-fn refusals(report: &Report, style: Style, out: &mut String) {
-    let causes = causes::of(report, report.route);
-    if causes.is_empty() {
-        return;
+/// One block for each cause with every chip that it holds on: causes of what is off the engine somewhere, then those of operations
+/// that this compiler takes and Apple's is known to refuse.
+fn blocks(report: &Report, style: Style, out: &mut String) {
+    let (off, rewritten): (Vec<Cause>, Vec<Cause>) = causes::of(report, report.route).into_iter().partition(Cause::off);
+    let titles = [
+        format!("falls back to CPU ({}):", route_name(report.route)),
+        "decomposed here, refused by Apple's compiler (direct):".into(),
+    ];
+    for (title, causes) in titles.iter().zip([off, rewritten]).filter(|(_, causes)| !causes.is_empty()) {
+        let _ = writeln!(out, "{title}");
+        for cause in &causes {
+            let _ = writeln!(out, "  {}", style.paint(BOLD, &format!("{} {}", cause.code, cause.cause)));
+            block(report, cause, style.verbose, out);
+        }
+        out.push('\n');
     }
-    let _ = writeln!(out, "falls back to CPU ({}):", route_name(report.route));
-    for cause in &causes {
-        let _ = writeln!(out, "  {}", style.paint(BOLD, &format!("{} {}", cause.code, cause.cause)));
-        block(report, cause, style.verbose, out);
-    }
-    out.push('\n');
 }
 
-/// Operations that this compiler takes and Apple's is known to refuse.
-fn rewritten(report: &Report, style: Style, out: &mut String) {
-    let causes = causes::rewritten(report);
-    if causes.is_empty() {
-        return;
+/// Operations named in a block without `-v`.
+const NAMED: usize = 4;
+
+/// Names of operations, without `verbose` the first ones and a count.
+fn named(report: &Report, ops: &[usize], kinds: bool, verbose: bool) -> String {
+    let kept = if verbose { ops.len() } else { NAMED };
+    let name = |&at: &usize| match (&report.outline.ops[at], kinds) {
+        (op, true) => format!("{} `{}`", op.op, op.name),
+        (op, false) => format!("`{}`", op.name),
+    };
+    let names: Vec<String> = ops.iter().take(kept).map(name).collect();
+    match ops.len().saturating_sub(kept) {
+        0 => names.join(", "),
+        more => format!("{}, and {more} more (-v names them)", names.join(", ")),
     }
-    let _ = writeln!(out, "decomposed here, refused by Apple's compiler (direct):");
-    for cause in &causes {
-        let _ = writeln!(out, "  {}", style.paint(BOLD, &format!("{} {}", cause.code, cause.cause)));
-        block(report, cause, style.verbose, out);
-    }
-    out.push('\n');
 }
 
 fn block(report: &Report, cause: &Cause, verbose: bool, out: &mut String) {
-    let _ = writeln!(out, "      on:       {}", cause.on());
-    let kept = if verbose { cause.ops.len() } else { 4 };
-    let named = cause
-        .ops
-        .iter()
-        .take(kept)
-        .map(|&at| format!("{} `{}`", report.outline.ops[at].op, report.outline.ops[at].name));
-    let named: Vec<String> = named.collect();
-    let more = if cause.ops.len() > kept {
-        format!(", and {} more (-v names them)", cause.ops.len() - kept)
-    } else {
-        String::new()
+    let mut line = |key: &str, text: &str| {
+        let _ = writeln!(out, "      {:10}{text}", format!("{key}:"));
     };
-    let _ = writeln!(out, "      in:       {}{more}", named.join(", "));
-    let verdict = cause.verdict();
-    let Some(refusal) = &verdict.refusal else { return };
-    if let Some(apple) = &refusal.apple {
-        let _ = writeln!(out, "      apple:    {apple}");
+    line("on", &cause.on());
+    line("in", &named(report, &cause.ops, true, verbose));
+    let Some(refusal) = &cause.verdict().refusal else { return };
+    cause.apple().iter().for_each(|text| line("apple", text));
+    cause.fixes().iter().for_each(|text| line("fix", text));
+    cause.written().iter().for_each(|text| line("here", &format!("`ane compile` writes {text}")));
+    cause.differ().iter().for_each(|text| line("sources", &format!("differ: {text}")));
+    line("evidence", &format!("{} ({}), by {}", refusal.basis.phrase(), refusal.source, refusal.stage));
+}
+
+/// Operations on the engine of which two sources differ in what the chip accepts; those with a cause say it there.
+fn differing(report: &Report, groups: &[Same], out: &mut String) {
+    // A statement, its operations, and its chips.
+    let mut told: Vec<(&str, Vec<usize>, Vec<String>)> = Vec::new();
+    for same in groups {
+        let verdicts = &same.answer.by(report.route).verdicts;
+        for (at, verdict) in verdicts.iter().enumerate().filter(|(_, verdict)| verdict.refusal.is_none()) {
+            for text in &verdict.differ {
+                match told.iter_mut().find(|(known, ..)| known == text) {
+                    Some((_, ops, chips)) => {
+                        ops.push(at);
+                        chips.push(same.label());
+                    }
+                    None => told.push((text, vec![at], vec![same.label()])),
+                }
+            }
+        }
     }
-    if !refusal.fix.is_empty() {
-        let _ = writeln!(out, "      fix:      {}", refusal.fix);
+    if told.is_empty() {
+        return;
     }
-    if let Some(own) = verdict.own {
-        let _ = writeln!(out, "      here:     `ane compile` writes {own}");
+    out.push_str("sources differ in what a chip accepts:\n");
+    for (text, mut ops, mut chips) in told {
+        ops.sort_unstable();
+        ops.dedup();
+        chips.dedup();
+        let _ = writeln!(out, "  {text}");
+        let _ =
+            writeln!(out, "      on:       {}\n      in:       {}", chips.join(", "), named(report, &ops, true, false));
     }
-    let _ = writeln!(out, "      evidence: {} ({}), by {}", refusal.basis.phrase(), refusal.source, refusal.stage);
+    out.push('\n');
+}
+
+/// Findings of one rule with one fix: each message once, with its operations, and the chips of all.
+struct Warning<'a> {
+    first: &'a Finding,
+    messages: Vec<(&'a str, Vec<usize>)>,
+    chips: Vec<&'a str>,
 }
 
 /// Silently wrong results, and with `verbose` slow operations; refusals stand above.
 fn warnings(report: &Report, verbose: bool, out: &mut String) {
-    // A rule and what it says, the operations, the chips.
-    let mut told: Vec<(&Finding, Vec<usize>, Vec<&str>)> = Vec::new();
+    let mut told: Vec<Warning> = Vec::new();
     let mut slow = 0;
     for answer in &report.answers {
         let verdicts = &answer.by(report.route).verdicts;
@@ -290,42 +324,53 @@ fn warnings(report: &Report, verbose: bool, out: &mut String) {
         }
     }
     report.across.iter().for_each(|finding| tell(&mut told, finding, "between chips"));
-    told.sort_by_key(|(finding, ..)| finding.code);
+    told.sort_by_key(|warning| warning.first.code);
     if !told.is_empty() {
         out.push_str("warnings:\n");
     }
-    for (finding, ops, chips) in &told {
-        let name = finding.lint().map_or("", |l| l.name);
-        let _ = writeln!(out, "  {} {name}: {}", finding.code, finding.message);
+    for Warning { first, messages, chips } in &told {
+        let name = first.lint().map_or("", |l| l.name);
+        let (message, more) = match messages.as_slice() {
+            [(only, _)] => (*only, 0),
+            several => (several[0].0, several.len() - 1),
+        };
+        let _ = writeln!(out, "  {} {name}: {message}", first.code);
         let _ = writeln!(out, "      on:       {}", chips.join(", "));
+        let mut ops: Vec<usize> = messages.iter().flat_map(|(_, ops)| ops).copied().collect();
+        ops.sort_unstable();
+        ops.dedup();
         if !ops.is_empty() {
-            let named: Vec<String> =
-                ops.iter().take(4).map(|&at| format!("`{}`", report.outline.ops[at].name)).collect();
-            let more = if ops.len() > 4 { format!(", and {} more", ops.len() - 4) } else { String::new() };
-            let _ = writeln!(out, "      in:       {}{more}", named.join(", "));
+            let _ = writeln!(out, "      in:       {}", named(report, &ops, false, verbose));
         }
-        let _ = writeln!(out, "      fix:      {}\n      evidence: {}", finding.fix, finding.basis.phrase());
+        if verbose {
+            messages[1..].iter().for_each(|(message, ops)| {
+                let _ = writeln!(out, "      also:     {message}: {}", named(report, ops, false, true));
+            });
+        } else if more > 0 {
+            let _ = writeln!(out, "      also:     {} of the rule (-v)", counted(more, "other message"));
+        }
+        let _ = writeln!(out, "      fix:      {}\n      evidence: {}", first.fix, first.basis.phrase());
     }
     if !told.is_empty() {
         out.push('\n');
     }
     if slow > 0 {
-        let notes = if slow == 1 { "note" } else { "notes" };
-        let _ = writeln!(out, "{slow} {notes} on speed (-v shows them)\n");
+        let _ = writeln!(out, "{} on speed (-v shows them)\n", counted(slow, "note"));
     }
 }
 
-fn tell<'a>(told: &mut Vec<(&'a Finding, Vec<usize>, Vec<&'a str>)>, finding: &'a Finding, chip: &'a str) {
-    let known = told.iter_mut().find(|(f, ..)| f.code == finding.code && f.message == finding.message);
-    let (_, ops, chips) = match known {
-        Some(known) => known,
-        None => {
-            told.push((finding, Vec::new(), Vec::new()));
-            let last = told.len() - 1;
-            &mut told[last]
-        }
-    };
-    ops.extend(finding.op.filter(|op| !ops.contains(op)));
+fn tell<'a>(told: &mut Vec<Warning<'a>>, finding: &'a Finding, chip: &'a str) {
+    let same =
+        |w: &Warning| w.first.code == finding.code && w.first.fix == finding.fix && w.first.basis == finding.basis;
+    let at = told.iter().position(same).unwrap_or_else(|| {
+        told.push(Warning { first: finding, messages: Vec::new(), chips: Vec::new() });
+        told.len() - 1
+    });
+    let Warning { messages, chips, .. } = &mut told[at];
+    match messages.iter_mut().find(|(known, _)| *known == finding.message) {
+        Some((_, ops)) => ops.extend(finding.op.filter(|op| !ops.contains(op))),
+        None => messages.push((&finding.message, finding.op.into_iter().collect())),
+    }
     if !chips.contains(&chip) {
         chips.push(chip);
     }

@@ -2,6 +2,7 @@
 
 use super::causes::{self, Cause};
 use super::{Answer, Report};
+use crate::overview::counted;
 use anemone_compile::check::{Placement, Route, fix};
 use std::fmt::Write;
 
@@ -16,10 +17,7 @@ pub struct Same<'a> {
 impl Same<'_> {
     /// The names, or where they are many the first and a count.
     pub fn label(&self) -> String {
-        match self.names.as_slice() {
-            [first, second, rest @ ..] if rest.len() > 1 => format!("{first}, {second} and {} more", rest.len()),
-            names => names.join(", "),
-        }
+        few(&self.names)
     }
 }
 
@@ -60,8 +58,9 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// One answer in a sentence: operations that can run, and those that Core ML would place, on the engine.
-pub fn sentence(answer: &Answer) -> String {
+/// One answer in a sentence: operations that can run, and those that Core ML would place, on the engine. `told` is a cause that
+/// stands beside the sentence: it is not repeated.
+pub fn sentence(answer: &Answer, told: Option<&Cause>) -> String {
     let (direct, framework) = (&answer.direct, &answer.framework);
     let total = direct.verdicts.len();
     let able = total - direct.fallbacks();
@@ -80,11 +79,19 @@ pub fn sentence(answer: &Answer) -> String {
         let _ = write!(text, ", {own} of them only as `ane compile` writes {}", if own == 1 { "it" } else { "them" });
     }
     let refused = framework.off();
+    let known = |cause: &str| told.is_some_and(|told| told.cause == cause && told.holds_on(answer));
     text += &match chosen {
         n if n == total && total == 1 => "; Core ML would run it there".to_string(),
         n if n == total => "; Core ML would run all of them there".to_string(),
-        0 => format!("; Core ML would use the CPU for all: {}", why_not(framework)),
-        n if n + refused == total => format!("; Core ML would run {n} there and refuse {refused}"),
+        0 => {
+            let all = if total == 1 { "" } else { " for all" };
+            let why = why_not(framework, known).map_or(String::new(), |why| format!(": {why}"));
+            format!("; Core ML would use the CPU{all}{why}")
+        }
+        n if n + refused == total => {
+            let why = majority(framework, known).map_or(String::new(), |why| format!(": {why}"));
+            format!("; Core ML would run {n} there and refuse {refused}{why}")
+        }
         n => {
             let cheaper = total - n - refused;
             let refuses = if refused > 0 { format!("refuse {refused}, and ") } else { String::new() };
@@ -94,53 +101,82 @@ pub fn sentence(answer: &Answer) -> String {
     text
 }
 
-/// Reason why the framework places nothing on the engine: the refusal of most operations, or too little work.
-pub fn why_not(framework: &Placement) -> String {
-    let mut causes: Vec<(&str, &str, usize)> = Vec::new();
+/// Too little work, as the segmenter counts.
+const TOO_LITTLE: &str = "too little work to pay for starting the engine (modelled)";
+
+/// Reason why the framework places nothing on the engine: the refusal of most operations, or too little work; `None` where the
+/// refusal is one that is known.
+pub fn why_not(framework: &Placement, known: impl Fn(&str) -> bool) -> Option<String> {
+    match (framework.off(), majority(framework, |_| false)) {
+        (_, Some(_)) => majority(framework, known),
+        (0, None) => Some(TOO_LITTLE.into()),
+        (refused, None) => Some(format!("it refuses {refused}, and the rest is {TOO_LITTLE}")),
+    }
+}
+
+/// The cause for which the framework refuses more than half of the operations; `None` where there is none, or it is one that is
+/// known.
+fn majority(framework: &Placement, known: impl Fn(&str) -> bool) -> Option<String> {
+    let mut causes: Vec<(&str, usize)> = Vec::new();
     for refusal in framework.verdicts.iter().filter(|v| !v.place.on_engine()).filter_map(|v| v.refusal.as_ref()) {
-        match causes.iter_mut().find(|(cause, ..)| *cause == refusal.cause) {
-            Some((.., count)) => *count += 1,
-            None => causes.push((&refusal.cause, &refusal.fix, 1)),
+        match causes.iter_mut().find(|(cause, _)| *cause == refusal.cause) {
+            Some((_, count)) => *count += 1,
+            None => causes.push((&refusal.cause, 1)),
         }
     }
     let total = framework.verdicts.len();
-    match causes.into_iter().max_by_key(|(.., count)| *count) {
-        Some((cause, fix, count)) if 2 * count > total => {
-            let fix = if fix.is_empty() { String::new() } else { format!("; {fix}") };
-            format!("{cause} in {count} of {total}{fix}")
-        }
-        Some(_) => {
-            let refused = framework.off();
-            format!("it refuses {refused}, and the rest is too little work to pay for starting the engine (modelled)")
-        }
-        None => "too little work to pay for starting the engine (modelled)".into(),
-    }
+    let (cause, count) = causes.into_iter().max_by_key(|(_, count)| *count)?;
+    let share = if count == total { String::new() } else { format!(" ({count} of {total})") };
+    (2 * count > total && !known(cause)).then(|| format!("{cause}{share}"))
 }
 
-/// The cause whose removal brings most work to the engine.
-pub fn first_fix(report: &Report) -> Option<String> {
-    let worst = first_cause(report, |_| true)?;
-    let op = &report.outline.ops[worst.ops[0]];
+/// The change that brings most work to the engine: operations at fault, chips, cause and fix.
+pub fn first_fix(report: &Report, cause: &Cause) -> String {
+    let op = &report.outline.ops[cause.ops[0]];
+    let total = report.outline.ops.len();
     let what = if fix::patch_embedding(op) { "patch embedding" } else { op.op.as_str() };
-    let mut text = format!("Fix first: {what} `{}`", op.name);
-    if worst.ops.len() > 1 {
-        let _ = write!(text, " and {} more", worst.ops.len() - 1);
+    let what = match cause.ops.len() {
+        1 => format!("{what} `{}`", op.name),
+        n if 2 * n > total => format!("{n} of {total} operations"),
+        n => format!("{what} `{}` and {} more", op.name, n - 1),
+    };
+    let mut chips: Vec<&str> = Vec::new();
+    for on in &cause.chips {
+        if !chips.contains(&on.answer.chip.as_str()) {
+            chips.push(&on.answer.chip);
+        }
     }
-    let _ = write!(text, ": {}", worst.cause);
-    if let Some(fix) = worst.fix().filter(|fix| !fix.is_empty()) {
-        let _ = write!(text, ". {}", capital(fix));
+    let mut text = format!("Fix first: {what} ({}): {}", few(&chips), cause.cause);
+    let fixes = cause.fixes();
+    if !fixes.is_empty() {
+        let _ = write!(text, ". {}", capital(&fixes.join("; ")));
     }
-    Some(text)
+    text
 }
 
-/// The cause that keeps most work off the engine, among those on the chips chosen; where nothing is off it, what Apple's compiler
-/// refuses and only this one takes.
+/// Names, or where they are many the first and a count.
+fn few(names: &[&str]) -> String {
+    match names {
+        [first, second, rest @ ..] if rest.len() > 1 => format!("{first}, {second} and {} more", rest.len()),
+        names => names.join(", "),
+    }
+}
+
+/// The cause to remove first, among those on the chips chosen: the one that keeps most work off the engine; where nothing is off
+/// it, the refusal that keeps most work from Core ML's engine, which Apple's compiler refuses and only this one takes.
 pub fn first_cause<'a>(report: &'a Report, on: impl Fn(&Answer) -> bool) -> Option<Cause<'a>> {
     let worst = |causes: Vec<Cause<'a>>| {
-        let here = causes.into_iter().filter(|cause| cause.chips.iter().any(|(answer, _)| on(answer)));
-        here.max_by_key(|cause| (cause.macs(report), cause.ops.len()))
+        let here = causes.into_iter().filter(|cause| cause.chips.iter().any(|chip| on(chip.answer)));
+        // Of equals the one on most chips, then the first.
+        let ranked = here.rev();
+        ranked.max_by_key(|cause| (cause.macs(report), cause.ops.len(), cause.chips.len()))
     };
-    worst(causes::of(report, Route::Direct)).or_else(|| worst(causes::rewritten(report)))
+    let direct = causes::of(report, Route::Direct);
+    let off = |cause: &Cause| cause.chips.iter().any(|chip| chip.off && on(chip.answer));
+    worst(direct.into_iter().filter(off).collect()).or_else(|| {
+        let framework = causes::of(report, Route::Framework);
+        worst(framework.into_iter().filter(|cause| cause.verdict().refusal.is_some()).collect())
+    })
 }
 
 fn capital(text: &str) -> String {
@@ -150,7 +186,10 @@ fn capital(text: &str) -> String {
 
 /// Last line of the report: the reason of the exit code, without the fallbacks that a baseline already lists.
 pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> String {
-    let route = super::route_name(report.route);
+    let route = match report.route {
+        Route::Direct if report.strict => "Apple's verdict",
+        route => super::route_name(route),
+    };
     let (new, known) = if baseline { ("new ", ", by the baseline") } else { ("", "") };
     if failing.is_empty() {
         let off: usize = report.answers.iter().map(|a| a.by(report.route).fallbacks()).sum();
@@ -160,7 +199,7 @@ pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> 
             _ => format!("yes ({route}): at most {} operations are off the Neural Engine", report.max_fallback),
         };
     }
-    let total = report.outline.ops.len();
+    let total = counted(report.outline.ops.len(), "operation");
     let mut counts: Vec<(usize, Vec<&str>)> = Vec::new();
     for &(chip, n) in failing {
         match counts.iter_mut().find(|(count, _)| *count == n) {
@@ -170,7 +209,7 @@ pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> 
     }
     let told: Vec<String> = counts
         .iter()
-        .map(|(n, chips)| format!("{n} {new}of {total} operations off the Neural Engine of {}", chips.join(", ")))
+        .map(|(n, chips)| format!("{n} {new}of {total} off the Neural Engine of {}", chips.join(", ")))
         .collect();
     let limit = if report.max_fallback > 0 { format!(" ({} allowed)", report.max_fallback) } else { String::new() };
     format!("no ({route}): {}{limit}{known}", told.join("; "))

@@ -47,7 +47,7 @@ pub struct Flags {
     /// Route that decides: direct or framework
     #[arg(long, value_name = "ROUTE", default_value = "direct")]
     route: String,
-    /// Apple's verdict: the answer is no where Apple's compiler refuses, also for a form alone
+    /// Apple's verdict: what Apple's compiler refuses is off the engine, also for a form alone and where `ane compile` takes it
     #[arg(long)]
     strict: bool,
     /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
@@ -133,19 +133,14 @@ impl Question<'_> {
         }
     }
 
-    /// The report on a model. Errors: with `--convention book`, what the book refuses; with `--strict`, what Apple's compiler does.
+    /// The report on a model. Errors: with `--convention book`, what the book refuses.
     fn report(&self, model: &Path, outline: Outline) -> Result<Report> {
         let book = self.chips.iter().find_map(|(_, chip)| check::refused_by_the_book(&outline, chip));
         if let Some(refused) = book.filter(|_| self.flags.convention == ConventionName::Book) {
             return Err(refused.at(model.display()));
         }
-        for (_, chip) in self.chips.iter().filter(|_| self.flags.strict) {
-            if let Some(refused) = check::refused(model, &self.flags.choices.choices()?, chip, true)?.first {
-                return Err(refused);
-            }
-        }
         let mut report = check::report(model, outline, self.chips, self.route, self.assumed);
-        report.max_fallback = self.flags.max_fallback;
+        (report.max_fallback, report.strict) = (self.flags.max_fallback, self.flags.strict);
         report.compile(model, &self.flags.choices.choices()?);
         Ok(report)
     }

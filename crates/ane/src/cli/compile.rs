@@ -176,7 +176,7 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
     let refused = refused.first;
     // Host segments may take the operations at fault, where they are admitted.
     if let Some(refused) = &refused
-        && !may_host
+        && (!may_host || flags.strict)
     {
         return Err(refused.clone());
     }

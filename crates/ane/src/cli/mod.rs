@@ -2,7 +2,6 @@
 
 mod asm;
 mod broker;
-mod by_layer;
 mod cache;
 mod check;
 mod compile;

@@ -1,18 +1,19 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
 mod arrays;
+mod by_layer;
 mod outcome;
 mod parts;
 mod plan;
 mod report;
 mod stages;
 mod tables;
+mod tolerance;
 
 use super::conventions::{ActivationsName, CompatName, ConventionName};
 use super::{ModelFlags, Voice, print, reference};
 use anemone::tensor::{self, Array};
 use anemone::{Code, Diagnostic, Model, Result, files, warnings::Warning};
-use anemone_net::Net;
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
 use parts::write;
@@ -34,8 +35,11 @@ Examples:
 
 Without --atol and --rtol, the tolerance is 2e-3 of the largest expected value, or four times what rounding every \
 result to fp16 costs in this network, whichever is larger; the same holds for the root of the mean squared error. For \
-outputs from 0 to 1 it is at most 0.01, or one and a half times that cost. Where an expectation is not \
-met, no output is written.")]
+outputs from 0 to 1 it is at most 0.01, or one and a half times that cost. Of a compiled program, whose network is not \
+known, the cost is what its outputs change by where inputs move by their last place. Where an expectation is not met, no \
+output is written.
+
+With -q, outputs that go to a file and expectations that are met are not printed.")]
 pub struct Flags {
     /// Package, netplist, or compiled program
     model: PathBuf,
@@ -49,10 +53,10 @@ pub struct Flags {
     #[arg(long, value_name = "[NAME=]FILE")]
     expect: Vec<String>,
     /// Absolute tolerance
-    #[arg(long, value_parser = tolerance_value)]
+    #[arg(long, value_parser = tolerance::value)]
     atol: Option<f32>,
     /// Tolerance relative to the expected value
-    #[arg(long, value_parser = tolerance_value)]
+    #[arg(long, value_parser = tolerance::value)]
     rtol: Option<f32>,
     /// Bound on a metric, in place of the default: max=, rms=, relative= (at most), cosine=, snr= (decibels; at least), top1
     #[arg(long, value_name = "METRIC=BOUND", value_delimiter = ',', requires = "expect", conflicts_with_all = ["atol", "rtol"])]
@@ -185,13 +189,14 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let tolerance = |output: &str, wanted: &Array| {
         let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
         let given = flags.atol.is_some() || flags.rtol.is_some() || !flags.tolerance.is_empty();
-        let exact = given || is_whole(&net, output);
+        let exact = given || tolerance::is_whole(&net, output);
         let atol = flags.atol.unwrap_or(if exact { 0.0 } else { REFERENCE_SHARE * largest });
         let bounds = flags.tolerance.clone();
         Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), bounds, ..Tolerance::default() }
     };
     let labels = labels.as_deref().zip(flags.labels.as_deref());
-    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
+    let written: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance, written: &written };
     let (reports, failed) = report(&outputs, &expected, voice)?;
     if !failed {
         write(&targets, &outputs, Some(&net))?;
@@ -206,31 +211,3 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
 
 /// Share of the largest expected value that fp32 sums in another order may lose.
 const REFERENCE_SHARE: f32 = 1e-4;
-
-/// A tolerance compares: it is a number, and not below zero.
-fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(x) if x >= 0.0 => Ok(x),
-        _ => Err("a number of at least 0 is expected".into()),
-    }
-}
-
-/// Returns true for an output of integers or truth values: another number is another answer.
-fn is_whole(net: &Net, output: &str) -> bool {
-    let value = net.outputs.iter().map(|&id| net.value(id)).find(|value| value.name == output);
-    value.is_some_and(|value| !value.ty.dtype.is_float())
-}
-
-fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Tolerance {
-    if !flags.tolerance.is_empty() {
-        return Tolerance { bounds: flags.tolerance.clone(), ..Tolerance::default() };
-    }
-    if flags.atol.is_some() || flags.rtol.is_some() {
-        let (atol, rtol) = (flags.atol.unwrap_or(0.0), flags.rtol.unwrap_or(0.0));
-        return Tolerance { atol, rtol, ..Tolerance::default() };
-    }
-    if net.is_some_and(|net| is_whole(net, output)) {
-        return Tolerance::default();
-    }
-    Tolerance::by_default(wanted, net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output)))
-}

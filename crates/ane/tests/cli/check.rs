@@ -101,7 +101,7 @@ fn what_is_off_the_engine_fails() {
         "both routes: {first}"
     );
     let second = refused.out.lines().nth(1).expect("a second line");
-    assert!(second.starts_with("Fix first: softmax `"), "{second}");
+    assert!(second.starts_with("Fix first: reduce_mean `") && second.contains("(a12)"), "{second}");
     assert!(refused.out.contains("fix:") && refused.out.contains("evidence:"), "{}", refused.out);
     assert_eq!(ane!("check", package, "-t", "a12", "--max-fallback", "99").code, Some(0));
 

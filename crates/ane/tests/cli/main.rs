@@ -7,6 +7,7 @@
 mod common;
 
 mod adapters;
+mod answers;
 mod bad_files;
 mod bad_usage;
 mod book;

@@ -219,7 +219,9 @@ pub(super) fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, c
         MatchParams::Never(Quantity::Operands) => (None, format!("{} fails in {stage}", layer.kind)),
         MatchParams::Never(Quantity::K) => (None, format!("k = {found} fails in {stage}")),
         MatchParams::Never(q) => (None, format!("{} is not supported by {}", q.name(), layer.kind)),
-        _ if lacking => (None, format!("{} is not supported: the chip's greatest {quantity} for it is 0", layer.kind)),
+        _ if lacking => {
+            (None, format!("{} is not supported on this chip: its greatest {quantity} for it is 0", layer.kind))
+        }
         _ => (Some(format!("{quantity} is {found_text}")), format!("{quantity} is {found_text}, supported: {limit}")),
     };
     let text = if route == Route::Framework && !rule.segmenter.is_empty() { rule.segmenter } else { rule.apple };
@@ -235,7 +237,7 @@ pub(super) fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, c
         stage,
         basis: rule.basis,
         source: rule.source,
-        fix: if lacking { "do without it, or a later chip".to_string() } else { rule.fix.to_string() },
+        fix: if lacking { "do without it, or target a later chip".to_string() } else { rule.fix.to_string() },
     }
 }
 

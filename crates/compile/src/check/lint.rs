@@ -4,8 +4,8 @@ mod ranges;
 mod slow;
 mod wrong;
 
-use super::Placement;
 use super::legal::Route;
+use super::{Place, Placement};
 use anemone_facts::Basis;
 use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::lint::{Lint, by_code};
@@ -108,12 +108,17 @@ fn rejected(op: &OutlineOp, at: usize, placement: &Placement) -> Vec<Finding> {
             ));
         }
     }
+    // An operation that is no work of its own was nothing to fail at.
     if let Some(row) = ops::by_name(&op.op)
+        && placement.verdicts[at].place != Place::Folded
         && matches!(row.sweep, Sweep::Missing | Sweep::Walled)
         && super::place::accepted(row).is_none()
         && row.reach_on(placement.chip).is_some_and(|(reach, _)| reach == Reach::Native)
     {
-        let message = format!("{} is native by the book and failed in a sweep of single operations", op.op);
+        let message = format!(
+            "sources differ: the table of operations has {} as supported, and a sweep of single operations on an M5 failed at it",
+            op.op
+        );
         findings.push(Finding::new("E18", Some(at), message));
     }
     findings

@@ -13,6 +13,7 @@ pub mod lint;
 pub mod own;
 pub mod place;
 pub mod segment;
+mod sources;
 pub mod strict;
 mod types;
 pub mod validate;

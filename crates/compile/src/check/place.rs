@@ -4,6 +4,7 @@ use super::describe;
 use super::fix;
 use super::legal::{self, Refusal, Route};
 use super::own;
+use super::sources;
 use super::types;
 use anemone_facts::Basis;
 use anemone_facts::chips::Chip;
@@ -83,6 +84,8 @@ pub struct Verdict {
     pub unknown: Vec<&'static str>,
     /// Position of the operation that it is fused into.
     pub fused: Option<usize>,
+    /// Statements of sources that differ in what the chip accepts of the operation.
+    pub differ: Vec<String>,
     /// Further remarks.
     pub notes: Vec<String>,
 }
@@ -98,6 +101,7 @@ impl Verdict {
             source,
             unknown: Vec::new(),
             fused: None,
+            differ: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -127,6 +131,7 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     for (verdict, op) in verdicts.iter_mut().zip(&outline.ops) {
         let rewrite = verdict.refusal.as_ref().and_then(|refusal| own::rewrite(op, refusal, chip));
         verdict.own = rewrite.map(|rewrite| rewrite.into);
+        verdict.differ = sources::differ(op, chip, verdict);
         if let Some(refusal) = &mut verdict.refusal
             && let Some(fix) = fix::of(op, refusal, chip)
         {

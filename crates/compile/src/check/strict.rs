@@ -41,6 +41,7 @@ fn of(place: Place, chip: &Chip) -> Vec<Refusal> {
                 let message = format!("the book: {}", refusal.fix);
                 Refusal {
                     message,
+                    limit: refusal.fix.clone(),
                     fix: "leave --convention book out: it is this compiler's own lowering".into(),
                     ..refusal
                 }
@@ -59,8 +60,11 @@ pub fn refusals(outline: &Outline, chip: &Chip) -> Vec<(usize, Refusal)> {
 
 /// A note for each gate that an operation is offered beyond.
 pub(super) fn notes(op: &OutlineOp, chip: &Chip) -> Vec<String> {
-    of(Place { op, outline: None }, chip)
-        .into_iter()
-        .map(|refusal| format!("own lowering ({}; refused with --convention book)", refusal.message))
-        .collect()
+    let note = |says: String| format!("own lowering (the book: {says}; refused with --convention book)");
+    sentences(op, chip).into_iter().map(note).collect()
+}
+
+/// The book's sentence for each gate that an operation is offered beyond.
+pub(super) fn sentences(op: &OutlineOp, chip: &Chip) -> Vec<String> {
+    of(Place { op, outline: None }, chip).into_iter().map(|refusal| refusal.limit).collect()
 }

@@ -143,8 +143,8 @@ fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
         && let Some(Argument::Constant(y)) = op.argument("y")
         && y.ty.shape.is_empty()
     {
-        let refused =
-            refusal("E06", Basis::Compiler, "m6-study", &format!("{element} compared with a number"), "fp16", fix);
+        // One cause with other operations on such elements; Apple's text alone is another.
+        let refused = refusal("E06", Basis::Compiler, "m6-study", &format!("{element} elements"), "fp16", fix);
         return Some(refused.apple("Unable to resolve operation input \"y\"."));
     }
     if let Some(element) = operand.or(output) {

@@ -89,15 +89,18 @@ class Model:
     def portable(self) -> bool:
         """True if the model pickles with its bytes."""
 
-    def check(self, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report:
+    def check(
+        self, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct", strict: bool = False
+    ) -> Report:
         """Places every operation. `chip` is a name, names separated by commas, or a list: chips, products, groups. `route` is
-        "direct" (Apple's engine compiler) or "framework" (Core ML)."""
+        "direct" (Apple's engine compiler) or "framework" (Core ML). With `strict`, what Apple's compiler refuses is off the engine also
+        where `compile` takes it."""
 
     def compile(
-        self, chip: str = "m1", *, engine_only: bool = False, threads: Optional[int] = None
+        self, chip: str = "m1", *, engine_only: bool = False, strict: bool = False, threads: Optional[int] = None
     ) -> Program:
         """Compiles for one chip. Operations without a way to the engine run on the host (`Program.on_host` has the reasons), or
-        are refused with `engine_only`. `threads` bounds the threads of a run."""
+        are refused with `engine_only`. With `strict`, whatever Apple's compiler refuses is refused. `threads` bounds the threads of a run."""
 
     def evaluate(self, inputs: Mapping[str, ArrayLike]) -> Dict[str, NDArray[float32]]:
         """Outputs of the network in fp32 by name, computed without compiling it."""
@@ -223,7 +226,9 @@ def validate(export: str, text: str, chip: str = "m1") -> List[str]:
 def dump(path: Union[str, PathLike[str]]) -> str:
     """Explains a compiled file, with every field by name."""
 
-def assert_on_ane(model: Any, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report:
+def assert_on_ane(
+    model: Any, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct", strict: bool = False
+) -> Report:
     """Returns the report, or raises an `AssertionError` with its table unless every operation runs on the engine of the chip. The
     pytest plugin has it as a fixture."""
 

@@ -130,6 +130,6 @@ def program(model_state, chip, engine_only, threads, pid):
     return _kept(_programs, (model_state[0], model_state[2], chip, engine_only, threads), make)
 
 
-def report(model_state, chips, route):
+def report(model_state, chips, route, strict=False):
     """Rebuilds a report."""
-    return model(*model_state).check(list(chips), route=route)
+    return model(*model_state).check(list(chips), route=route, strict=strict)

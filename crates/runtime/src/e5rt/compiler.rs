@@ -35,6 +35,9 @@ pub struct CompileOptions {
     /// Platform.
     #[serde(default)]
     pub platform: String,
+    /// Refuse what Apple's compiler refuses.
+    #[serde(default)]
+    pub strict: bool,
 }
 
 impl Default for CompileOptions {
@@ -46,6 +49,7 @@ impl Default for CompileOptions {
             segmenter: "graph".into(),
             custom: "TargetArchitecture=h13".into(),
             platform: "h13".into(),
+            strict: false,
         }
     }
 }

@@ -135,16 +135,21 @@ impl Runtime {
         self.submitted.fetch_add(1, Relaxed)
     }
 
-    /// The key of a model with options: content, mask, segmenter, options, platform; not the path.
+    /// The key of a model with options: content, mask, segmenter, options, platform, strictness; not the path.
     pub fn key(&self, model: &Path, options: &CompileOptions) -> Result<Key> {
         let content = self.compiler.content(model).map_err(Error::Compile)?;
-        Ok(Key::of(&[
+        let mask = options.device_mask.to_le_bytes();
+        let mut parts: Vec<(&str, &[u8])> = vec![
             ("content", &content),
-            ("mask", &options.device_mask.to_le_bytes()),
+            ("mask", &mask),
             ("segmenter", options.segmenter.as_bytes()),
             ("custom", options.custom.as_bytes()),
             ("platform", options.platform.as_bytes()),
-        ]))
+        ];
+        if options.strict {
+            parts.push(("strict", &[1]));
+        }
+        Ok(Key::of(&parts))
     }
 
     /// Returns true if the cache has no entry for the model, or recompilation is forced.

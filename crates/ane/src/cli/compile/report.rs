@@ -69,7 +69,7 @@ pub(super) fn tell(
         return print(&format!("{document}\n"));
     }
     let count = programs.len();
-    let counted = overview::counted(tasks.all);
+    let counted = overview::counted(tasks.all, "task");
     let whole = if count > 1 { format!("{counted} in {count} segments") } else { counted };
     let whole = match chain.hosts().len() {
         0 => whole,

@@ -2,17 +2,18 @@
 
 use super::arrays::Wanted;
 use super::parts::write;
-use super::report::{Expectations, report};
+use super::report::{Expectations, RoundingSource, report};
 use super::stages::Prepared;
 use super::{Flags, tables, tolerance};
 use crate::cli::trace::{self, Risk};
 use crate::cli::{Voice, print};
-use anemone::execute::own_extents;
+use anemone::execute::{cost_between, own_extents, rounding_cost};
 use anemone::tensor::{Array, views};
 use anemone::warnings::{self, Warning};
 use anemone::{Result, Run, files};
 use anemone_program::cost;
 use serde_json::{Value, json};
+use std::cell::OnceCell;
 
 /// Compares, writes and reports the results of a run. Returns true if an expectation is not met.
 pub fn conclude(
@@ -32,9 +33,20 @@ pub fn conclude(
     let warnings = net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs));
     warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
     let strict = flags.strict_numerics && !warnings.is_empty();
-    let tolerance = |name: &str, wanted: &Array| tolerance(flags, net, inputs, name, &wanted.data);
+    let moved = OnceCell::new();
+    let tolerance = |name: &str, wanted: &Array| {
+        let cost = || match net {
+            Some(net) => rounding_cost(net, inputs, name).map(RoundingSource::Network),
+            None => {
+                let again = moved.get_or_init(|| tolerance::run_moved(chain, options, inputs)).as_deref()?;
+                cost_between(&run.outputs, again, name).map(RoundingSource::Inputs)
+            }
+        };
+        tolerance::of(flags, net, cost, name, &wanted.data)
+    };
     let labels = wanted.labels.as_deref().zip(flags.labels.as_deref());
-    let expected = Expectations { outputs: &wanted.expected, labels, tolerance: &tolerance };
+    let written: Vec<&str> = wanted.targets.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = Expectations { outputs: &wanted.expected, labels, tolerance: &tolerance, written: &written };
     let (outputs, missed) = report(&run.outputs, &expected, voice)?;
     if missed {
         tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, voice);

@@ -66,6 +66,23 @@ impl Bound {
     }
 }
 
+/// Cost of fp16 rounding in an output, and how it was measured.
+#[derive(Clone, Copy, Debug)]
+pub enum RoundingSource {
+    /// Every result of the network rounded, against plain evaluation.
+    Network(RoundingCost),
+    /// Inputs of a program moved by their last place.
+    Inputs(RoundingCost),
+}
+
+impl RoundingSource {
+    fn cost(self) -> RoundingCost {
+        match self {
+            RoundingSource::Network(cost) | RoundingSource::Inputs(cost) => cost,
+        }
+    }
+}
+
 /// Tolerance of an output's difference from the expected one.
 #[derive(Default)]
 pub struct Tolerance {
@@ -73,8 +90,8 @@ pub struct Tolerance {
     pub rtol: f32,
     /// Bound on the RMS error, unless tolerances were given by hand.
     pub rms: Option<f32>,
-    /// Largest error that fp16 rounding of every result causes in this network, where it was measured.
-    pub rounding: Option<f32>,
+    /// Error that fp16 rounding causes, where it was measured.
+    pub rounding: Option<RoundingSource>,
     /// Bounds on metrics, which decide alone where there are any.
     pub bounds: Vec<Bound>,
 }
@@ -87,6 +104,8 @@ pub struct Expectations<'a> {
     pub labels: Option<(&'a [u8], &'a Path)>,
     /// Tolerance of the output of that name, given the expected array.
     pub tolerance: &'a dyn Fn(&str, &Array) -> Tolerance,
+    /// Outputs that go to a file.
+    pub written: &'a [&'a str],
 }
 
 /// An output beside the expected one.
@@ -126,11 +145,13 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
     let (mut reports, mut failed) = (Vec::new(), false);
     for (name, array) in outputs {
         let mut report = json!({ "name": name, "shape": array.shape });
+        let mut silent = voice.quiet && expected.written.contains(&name.as_str());
         let mut line = format!("{name} {:?}", array.shape);
         if let Some((_, wanted)) = expected.outputs.iter().find(|(n, _)| n == name) {
             let tolerance = (expected.tolerance)(name, wanted);
             let Compared { difference, agreement, violated, within } = compared(array, wanted, &tolerance);
             failed |= !within;
+            silent = voice.quiet && within;
             line += &match tolerance.bounds.is_empty() {
                 true => verdict(&difference, &agreement, &tolerance, array, wanted),
                 false => bounded(&difference, &agreement, &violated, array),
@@ -155,13 +176,14 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
         if let Some((labels, path)) = expected.labels {
             let (class, probability) = best(labels, array).map_err(|d| d.at(path.display()))?;
             line += &format!("\nclass {class}, probability {probability:.4}");
+            silent = false;
             report["class"] = json!(class);
             report["probability"] = json!(probability);
         }
         if array.data.len() <= LISTED_ELEMENTS {
             report["values"] = json!(array.data);
         }
-        if !voice.json {
+        if !voice.json && !silent {
             print(&format!("{line}\n"))?;
         }
         reports.push(report);
@@ -171,9 +193,9 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
 
 impl Tolerance {
     /// Default tolerance, derived from the cost of fp16 rounding in the network.
-    pub fn by_default(wanted: &[f32], rounding: Option<RoundingCost>) -> Tolerance {
+    pub fn by_default(wanted: &[f32], rounding: Option<RoundingSource>) -> Tolerance {
         let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
-        let (max, rms) = rounding.map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
+        let (max, rms) = rounding.map(RoundingSource::cost).map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
         let wanted_rms = tensor::agreement(wanted, wanted).wanted_rms;
         // Four times the worst place of a map of probabilities is half of their range: there the worst place itself, with
         // some reserve, and the mean over the map decides.
@@ -183,7 +205,7 @@ impl Tolerance {
         };
         let atol = (NETWORK.share * largest).max(most);
         let rms = (NETWORK.share * wanted_rms).max(NETWORK_FACTOR * rms);
-        Tolerance { atol, rms: Some(rms), rounding: rounding.map(|cost| cost.max), ..Tolerance::default() }
+        Tolerance { atol, rms: Some(rms), rounding, ..Tolerance::default() }
     }
 }
 
@@ -202,9 +224,11 @@ fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: 
     if t.rtol > 0.0 {
         text += &format!(" + {:.3e} of the value", t.rtol);
     }
-    if let Some(rounding) = t.rounding {
-        text += &format!(" (fp16 rounding alone costs {rounding:.3e})");
-    }
+    text += &match t.rounding {
+        Some(RoundingSource::Network(cost)) => format!(" (fp16 rounding alone costs {:.3e})", cost.max),
+        Some(RoundingSource::Inputs(cost)) => format!(" (inputs moved by their last place cost {:.3e})", cost.max),
+        None => String::new(),
+    };
     text += &format!("; rms error {:.3e}", a.rms);
     if let Some(most) = t.rms {
         text += &format!(", tolerance {most:.3e}");
@@ -271,19 +295,20 @@ fn best(labels: &[u8], array: &Array) -> Result<(String, f32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RoundingCost, Tolerance};
+    use super::{RoundingCost, RoundingSource, Tolerance};
 
     /// A text detector's map: fp16 alone costs 0.057 at its worst place, and a quarter of the range is no tolerance.
     #[test]
     fn probabilities_have_a_tolerance_of_their_own() {
         let map: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();
-        let cost = Some(RoundingCost { max: 0.057, rms: 0.0005 });
+        let cost = Some(RoundingSource::Network(RoundingCost { max: 0.057, rms: 0.0005 }));
         let tolerance = Tolerance::by_default(&map, cost);
         assert!(tolerance.atol < 0.09 && tolerance.atol >= 0.057, "{}", tolerance.atol);
         assert_eq!(tolerance.rms, Some(0.002f32.max(0.002 * (map.iter().map(|x| x * x).sum::<f32>() / 1000.0).sqrt())));
         let scores: Vec<f32> = map.iter().map(|x| 8.0 * x - 4.0).collect();
         assert_eq!(Tolerance::by_default(&scores, cost).atol, 4.0 * 0.057);
-        let classes = Tolerance::by_default(&map, Some(RoundingCost { max: 0.001, rms: 0.0001 }));
+        let classes =
+            Tolerance::by_default(&map, Some(RoundingSource::Network(RoundingCost { max: 0.001, rms: 0.0001 })));
         assert!(classes.atol <= 0.01, "{}", classes.atol);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced};
 use super::report::summary;
-use super::{Flags, Numerics};
+use super::{Flags, Numerics, by_layer};
 use crate::cli::conventions::CompatName;
-use crate::cli::{FIRST, Voice, by_layer, by_the_book, chip, print, target, via};
+use crate::cli::{FIRST, Voice, by_the_book, chip, print, target, via};
 use anemone::tensor::Array;
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run};
 use anemone_compile::{Compat, Options};
@@ -101,7 +101,16 @@ pub fn compare_layers(
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
     };
     let execution = prepared.execution(flags)?;
-    by_layer::run(net, prepared.chip, &prepared.compiler, inputs, given.as_deref(), execution, voice).map(Some)
+    let question = by_layer::Question {
+        net,
+        chip: prepared.chip,
+        options: &prepared.compiler,
+        execution,
+        inputs,
+        given: given.as_deref(),
+        engine_only: flags.engine_only,
+    };
+    question.answer(voice).map(Some)
 }
 
 /// Executes the model as often as asked, by the engine or through a driver. Each run finds in the states what the one before left.
@@ -149,7 +158,7 @@ pub fn execute(
         session.told(voice);
     }
     // The last one is told with what is expected of it.
-    if !voice.json {
+    if !voice.json && !voice.quiet {
         for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
             for (name, text) in step {
                 print(&format!("run {}: {name}{text}\n", i + 1))?;

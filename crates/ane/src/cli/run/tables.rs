@@ -14,6 +14,12 @@ const NAMED: usize = 4;
 #[derive(Default)]
 struct Tables(Vec<String>);
 
+impl Tables {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|reason| reason.split(':').next())
+    }
+}
+
 impl Log for Tables {
     fn wants(&self) -> bool {
         true
@@ -23,6 +29,15 @@ impl Log for Tables {
         if stage.name.ends_with("functions-into-tables") {
             self.0.extend(stage.reasons.into_iter().filter(|reason| reason.contains("become one table")));
         }
+    }
+}
+
+/// Names of the results of functions that become one table each; none where the network does not compile as a whole.
+pub fn of(net: &Net, chip: &'static Chip, options: &Options) -> Vec<String> {
+    let mut tables = Tables::default();
+    match anemone_compile::compile(net, chip, options, &mut tables) {
+        Ok(_) => tables.names().map(str::to_string).collect(),
+        Err(_) => Vec::new(),
     }
 }
 
@@ -66,7 +81,7 @@ fn explained(
     if tables.0.is_empty() && !within {
         return None;
     }
-    let names: Vec<&str> = tables.0.iter().filter_map(|reason| reason.split(':').next()).collect();
+    let names: Vec<&str> = tables.names().collect();
     let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let errors = tables.0.iter().filter_map(|reason| reason.rsplit(' ').next()?.parse::<f64>().ok());
     let cause = match names.len() {

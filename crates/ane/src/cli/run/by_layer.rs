@@ -1,0 +1,173 @@
+//! `ane run --by-layer`: every value of a network against plain evaluation.
+
+use super::super::{Voice, print};
+use super::tables;
+use anemone::layers::{Layer, compare_layers};
+use anemone::overview::counted;
+use anemone::tensor::{self, Array};
+use anemone::{Chain, Result, compile::program_of};
+use anemone_compile::Options;
+use anemone_facts::chips::Chip;
+use anemone_facts::tolerance::NETWORK_FACTOR;
+use anemone_net::Net;
+use serde_json::json;
+use std::path::Path;
+
+/// Least cosine of a value that is not marked.
+const COSINE: f64 = 0.999;
+
+/// Layers that a line names.
+const NAMED: usize = 4;
+
+/// A comparison, as `ane run` is asked for it.
+pub struct Question<'a> {
+    /// The network.
+    pub net: &'a Net,
+    /// The chip to compile for.
+    pub chip: &'static Chip,
+    /// The compiler's options.
+    pub options: &'a Options,
+    /// Options of the software engine.
+    pub execution: anemone_engine::Options,
+    /// Data of the inputs by name.
+    pub inputs: &'a [(String, Array)],
+    /// File with values to compare with, by name.
+    pub given: Option<&'a Path>,
+    /// Host segments are refused.
+    pub engine_only: bool,
+}
+
+impl Question<'_> {
+    /// Compiles and runs a part of the network.
+    fn run(&self, part: &Net, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
+        let chain = match self.engine_only {
+            true => Chain::of_network(part, program_of(part, self.chip, self.options, &mut ())?),
+            false => Chain::whole(part, self.chip, self.options)?.0,
+        };
+        Ok(chain.execution(self.execution)?.run(inputs)?.outputs)
+    }
+
+    /// A layer above what rounding costs whose result is still much the same, and its cause where that is a table.
+    fn above(&self, layer: &Layer) -> String {
+        let function = tables::of(self.net, self.chip, self.options).iter().any(|name| *name == layer.name);
+        let table = if function { "; the function is one table, which `--activations accurate` avoids" } else { "" };
+        format!(
+            "first above {NETWORK_FACTOR} times what fp16 rounding costs: {} `{}`, {:.1} times, cosine {:.6}{table}",
+            layer.op,
+            layer.name,
+            layer.ratio(),
+            layer.cosine
+        )
+    }
+
+    /// Compares and prints; exit code 1 where a value differs by more than the tolerance of whole networks, or none could be compared.
+    pub fn answer(&self, voice: Voice) -> Result<u8> {
+        let given = self.given.map_or(Ok(Vec::new()), tensor::read_npz)?;
+        let bar = voice.progress("comparing layers".into());
+        let layers = compare_layers(self.net, self.inputs, &given, &|part, inputs| self.run(part, inputs));
+        bar.finish_and_clear();
+        let layers = layers?;
+        for (name, _) in given.iter().filter(|(name, _)| layers.iter().all(|layer| layer.name != *name)) {
+            voice.note(format!("{name} of the file is no value of the network: it is not compared"));
+        }
+        let first = layers.iter().find(|l| l.refused.is_none() && l.ratio() > NETWORK_FACTOR && l.cosine < COSINE);
+        let missed: Vec<&Layer> = layers.iter().filter(|l| l.refused.is_some()).collect();
+        let nothing = missed.len() == layers.len() && !layers.is_empty();
+        if voice.json {
+            let document = json!({
+                "schema": "anemone.layers/1", "first": first.map(|l| &l.name), "not_compared": missed.len(),
+                "layers": layers.iter().map(row).collect::<Vec<_>>(),
+            });
+            print(&format!("{document}\n"))?;
+        } else {
+            if !voice.quiet {
+                print(&table(&layers))?;
+            }
+            let above = layers.iter().find(|l| l.refused.is_none() && l.ratio() > NETWORK_FACTOR);
+            let above = above.filter(|_| first.is_none()).map(|layer| self.above(layer)).unwrap_or_default();
+            print(&verdict(first, &above, &missed, layers.len()))?;
+        }
+        Ok(u8::from(first.is_some() || nothing))
+    }
+}
+
+fn row(layer: &Layer) -> serde_json::Value {
+    json!({
+        "name": layer.name, "op": layer.op, "max_abs_error": layer.max, "rms_error": layer.rms,
+        "rounding_rms": layer.rounding_rms, "cosine": layer.cosine, "refused": layer.refused,
+    })
+}
+
+fn table(layers: &[Layer]) -> String {
+    let width = layers.iter().map(|l| l.name.len()).max().unwrap_or(0).clamp(5, 48);
+    let mut text = format!(
+        "{:width$}  {:20} {:>10} {:>10} {:>9} {:>10}\n",
+        "value", "operation", "max error", "rms error", "x fp16", "cosine"
+    );
+    let mut before = 0.0;
+    for layer in layers {
+        if let Some(refused) = &layer.refused {
+            text += &format!("{:width$}  {:20} not compared: {refused}\n", layer.name, layer.op);
+            continue;
+        }
+        let ratio = layer.ratio();
+        let mark = if ratio > NETWORK_FACTOR && ratio > 2.0 * before { "  <- grows here" } else { "" };
+        before = ratio;
+        text += &format!(
+            "{:width$}  {:20} {:>10.3e} {:>10.3e} {:>9.1} {:>10.6}{mark}\n",
+            layer.name, layer.op, layer.max, layer.rms, ratio, layer.cosine
+        );
+    }
+    text
+}
+
+/// The first layer that differs, and the layers that say nothing.
+fn verdict(first: Option<&Layer>, above: &str, missed: &[&Layer], all: usize) -> String {
+    let mut text = match first {
+        Some(layer) => format!(
+            "first that differs: {} `{}`, {:.1} times what fp16 rounding costs",
+            layer.op,
+            layer.name,
+            layer.ratio()
+        ),
+        None if !above.is_empty() => above.to_string(),
+        None if missed.len() == all && all > 0 => "no value could be compared".to_string(),
+        None if missed.is_empty() => "no value differs by more than fp16 rounding explains".to_string(),
+        None => "no value of those compared differs by more than fp16 rounding explains".to_string(),
+    };
+    if !missed.is_empty() {
+        let names: Vec<String> = missed.iter().take(NAMED).map(|l| format!("{} `{}`", l.op, l.name)).collect();
+        let more = if missed.len() > NAMED { ", ..." } else { "" };
+        text += &format!(
+            "; {} of {all} not compared, because the network up to there does not compile: {}{more}",
+            counted(missed.len(), "layer"),
+            names.join(", ")
+        );
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(name: &str, rms: f32, cosine: f64, refused: Option<&str>) -> Layer {
+        let refused = refused.map(str::to_string);
+        Layer { name: name.into(), op: "conv", max: rms, rms, rounding_rms: 1.0, cosine, refused }
+    }
+
+    #[test]
+    fn layers_that_are_not_compared_are_counted_and_named() {
+        let (good, lost) = (layer("a", 1.0, 1.0, None), layer("b", 0.0, 1.0, Some("too wide")));
+        assert_eq!(verdict(None, "", &[], 1), "no value differs by more than fp16 rounding explains\n");
+        let told = verdict(None, "", &[&lost], 2);
+        assert!(told.starts_with("no value of those compared differs"), "{told}");
+        assert!(told.contains("1 layer of 2 not compared") && told.contains("conv `b`"), "{told}");
+        assert!(verdict(None, "", &[&lost], 1).starts_with("no value could be compared"));
+        let wrong = layer("c", 9.0, 0.5, None);
+        let told = verdict(Some(&wrong), "", &[&lost], 3);
+        assert!(told.starts_with("first that differs: conv `c`, 9.0 times") && told.contains("1 layer of 3"), "{told}");
+        let table = table(&[good, lost]);
+        assert!(table.contains("b      conv                 not compared: too wide"), "{table}");
+    }
+}
