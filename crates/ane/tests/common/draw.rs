@@ -3,24 +3,51 @@
 use super::Random;
 use super::suite::{Case, case};
 use anemone_net::*;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
-/// Draws operations; the same seed draws the same ones.
-pub struct Draw(Random);
+/// The same cases on every run; `ANE_CASES` sets their number.
+pub fn drawn(cases: u32) -> ProptestConfig {
+    let cases = std::env::var("ANE_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(cases);
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), max_shrink_iters: 400, ..ProptestConfig::default() }
+}
+
+/// Choices for a few operations; what they do not decide follows from them.
+pub fn choices() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(any::<u64>(), 48)
+}
+
+/// Draws operations; the same seed, and the same choices, draw the same ones.
+pub struct Draw {
+    /// Choices that proptest made, so that it can make them smaller.
+    choices: std::vec::IntoIter<u64>,
+    /// Numbers behind the last choice.
+    random: Random,
+}
 
 impl Draw {
     /// The generator of a seed.
     pub fn new(seed: u64) -> Draw {
         let mut random = Random::new(seed + 1);
         random.next();
-        Draw(random)
+        Draw { choices: Vec::new().into_iter(), random }
+    }
+
+    /// A generator that begins with these choices.
+    pub fn choosing(choices: Vec<u64>) -> Draw {
+        Draw { choices: choices.into_iter(), ..Draw::new(0) }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.choices.next().unwrap_or_else(|| self.random.next())
     }
 
     pub fn size(&mut self, most: u64) -> usize {
-        (1 + self.0.next() % most) as usize
+        (1 + self.next_number() % most) as usize
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        (self.0.next() % n as u64) as usize
+        (self.next_number() % n as u64) as usize
     }
 
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {

@@ -16,12 +16,13 @@ use anemone_program::firmware::Package;
 use anemone_program::hwx::{Container, Image, Options};
 use anemone_program::{Direction, Program, raw};
 use common::Score;
-use common::draw::Draw;
+use common::draw::{Draw, choices, drawn};
 use common::suite::execute;
 use common::{entries, models_dir, stem};
+use proptest::prelude::*;
 
 /// Networks per run; `ANE_CASES` asks for more.
-const CASES: u64 = 120;
+const CASES: u32 = 120;
 
 /// A form as it is written, with the dialect of its container.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +141,7 @@ fn packages_execute_to_the_same_bits_after_every_chain_of_two() {
 fn every_chain_of_two_executes_to_the_same_bits() {
     let cases = std::env::var("ANE_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(CASES);
     let (mut score, mut lost, mut chains) = (Score::default(), [0usize; WAYS.len()], 0);
-    for seed in 0..cases {
+    for seed in 0..u64::from(cases) {
         let case = Draw::new(seed).next(&format!("seed {seed}"));
         let name = format!("{} {}", case.name, case.summary());
         // Other tests check that it compiles.
@@ -192,19 +193,18 @@ fn packages_compile_to_the_same_bytes_after_a_netplist() {
     score.close();
 }
 
-#[test]
-fn operations_compile_to_the_same_bytes_after_a_netplist() {
-    let mut score = Score::default();
-    for seed in 0..CASES {
-        let case = Draw::new(seed).next(&format!("seed {seed}"));
-        let name = format!("{} {}", case.name, case.summary());
+proptest! {
+    #![proptest_config(drawn(CASES))]
+
+    #[test]
+    fn operations_compile_to_the_same_bytes_after_a_netplist(choices in choices(), procedures in any::<bool>()) {
+        let case = Draw::choosing(choices).next("drawn");
         let net = case.net();
-        let Ok(wanted) = container(&net) else { continue };
-        let version = if seed % 2 == 0 { Version::Procedures } else { Version::Flat };
-        let outcome = through_netplist(&net, version).and_then(|(again, note)| {
-            if container(&again)? == wanted { Ok(note) } else { Err(format!("another program; {note}")) }
-        });
-        score.case(&name, outcome);
+        let wanted = container(&net);
+        // Other tests check that it compiles.
+        prop_assume!(wanted.is_ok());
+        let version = if procedures { Version::Procedures } else { Version::Flat };
+        let again = through_netplist(&net, version).and_then(|(again, _)| container(&again));
+        prop_assert!(again == wanted, "{}: {:?}", case.summary(), again.err());
     }
-    score.close();
 }

@@ -1,6 +1,6 @@
 //! Random networks of what rewrites make possible, through the whole chain with host segments: windows beyond the chip's, ranks 5 and 6,
-//! window partitions, elements at positions computed at run time, and unrolled loops. The same seeds on every run;
-//! `ANE_CASES` tries more, from `ANE_SEED` on.
+//! window partitions, elements at positions computed at run time, and unrolled loops. The same cases on every run;
+//! `ANE_CASES` tries more.
 
 use crate::common;
 
@@ -10,16 +10,21 @@ use anemone_compile::Options;
 use anemone_facts::chips;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::*;
-use common::{Random, Score};
+use common::Random;
+use common::draw::{choices, drawn};
 use half::f16;
+use proptest::prelude::*;
 use std::sync::Arc;
 
 /// Networks per run.
-const CASES: u64 = 200;
+const CASES: u32 = 200;
 /// Elements of a value.
 const MOST: usize = 1 << 15;
 
 struct Draw {
+    /// Choices that proptest made, so that it can make them smaller.
+    choices: std::vec::IntoIter<u64>,
+    /// Numbers behind the last choice.
     random: Random,
     net: Net,
     /// Elements of each input: positions are known where they are drawn.
@@ -30,7 +35,8 @@ struct Draw {
 
 impl Draw {
     fn below(&mut self, n: usize) -> usize {
-        (self.random.next() % n.max(1) as u64) as usize
+        let number = self.choices.next().unwrap_or_else(|| self.random.next());
+        (number % n.max(1) as u64) as usize
     }
 
     fn shape(&self, id: ValueId) -> Vec<usize> {
@@ -220,12 +226,10 @@ impl Draw {
 }
 
 /// A network of two to five steps, and its inputs.
-fn network(seed: u64) -> (Net, Vec<Vec<f32>>) {
-    let net = Net { name: format!("seed {seed}"), ..Net::default() };
-    let mut draw = Draw { random: Random::new(seed * 7 + 11), net, inputs: Vec::new(), last: ValueId(0) };
-    (0..4).for_each(|_| {
-        draw.random.next();
-    });
+fn network(choices: Vec<u64>) -> (Net, Vec<Vec<f32>>) {
+    let net = Net { name: "drawn".into(), ..Net::default() };
+    let choices = choices.into_iter();
+    let mut draw = Draw { choices, random: Random::new(11), net, inputs: Vec::new(), last: ValueId(0) };
     let shape = vec![1, 1 + draw.below(8), 1 + draw.below(24), 1 + draw.below(40)];
     draw.last = draw.image(shape);
     let steps = 2 + draw.below(4);
@@ -243,8 +247,8 @@ fn network(seed: u64) -> (Net, Vec<Vec<f32>>) {
     (draw.net, draw.inputs)
 }
 
-fn check(seed: u64) -> Result<String, String> {
-    let (net, data) = network(seed);
+fn check(choices: Vec<u64>) -> Result<(), String> {
+    let (net, data) = network(choices);
     check::check(&net).map_err(|e| format!("the case itself: {}", e[0]))?;
     let array = |(&id, data): (&ValueId, &Vec<f32>)| {
         let value = net.value(id);
@@ -258,7 +262,7 @@ fn check(seed: u64) -> Result<String, String> {
     let tensors: Vec<Tensor> = net.inputs.iter().zip(&data).map(tensor).collect();
     let wanted = eval::eval(&net, &tensors).map_err(|e| e.to_string())?.remove(0).data.to_f32();
     let shown = || text::print(&net).0.chars().take(3000).collect::<String>();
-    let (chain, reasons) =
+    let (chain, _) =
         Chain::whole(&net, &chips::CHIPS[0], &Options::default()).map_err(|e| format!("{e}\n{}", shown()))?;
     let run = chain.execution(Default::default()).and_then(|mut e| e.run(&inputs));
     let run = run.map_err(|e| format!("{e}\n{}", shown()))?;
@@ -271,17 +275,14 @@ fn check(seed: u64) -> Result<String, String> {
     if difference > admitted || got.len() != wanted.len() {
         return Err(format!("{difference:.2e} of {largest:.2e} apart, {admitted:.2e} admitted\n{}", shown()));
     }
-    Ok(format!("{} operations, {} on the host", net.ops.len(), reasons.len()))
+    Ok(())
 }
 
-#[test]
-fn networks_of_what_rewrites_make_possible_match_the_evaluator() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(default);
-    let (cases, first) = (number("ANE_CASES", CASES), number("ANE_SEED", 0));
-    let mut score = Score::default();
-    for seed in first..first + cases {
-        let outcome = std::panic::catch_unwind(|| check(seed)).unwrap_or_else(|_| Err("a panic".into()));
-        score.case(&format!("seed {seed}"), outcome);
+proptest! {
+    #![proptest_config(drawn(CASES))]
+
+    #[test]
+    fn networks_of_what_rewrites_make_possible_match_the_evaluator(choices in choices()) {
+        check(choices).map_err(TestCaseError::fail)?;
     }
-    score.close();
 }

@@ -1,16 +1,16 @@
-//! Random extents and attributes: the same seeds on every run, so a failure can be looked at again by its number.
+//! Random extents and attributes: the same cases on every run; a failure is made smaller and kept.
 
 use crate::common;
 
 use anemone_net::*;
-use common::Score;
-use common::draw::Draw;
+use common::draw::{Draw, choices, drawn};
 use common::suite::{Case, case};
+use proptest::prelude::*;
 
 /// Cases per run.
-const CASES: u64 = 400;
+const CASES: u32 = 400;
 /// Cases of windows beyond the chip's.
-const WIDE_CASES: u64 = 110;
+const WIDE_CASES: u32 = 110;
 
 impl Draw {
     /// Kernel, stride, padding and extent of one axis: now and then beyond what one task takes.
@@ -79,33 +79,32 @@ impl Draw {
     }
 }
 
-#[test]
-fn random_operations_match_the_evaluator() {
-    let mut score = Score::default();
-    for seed in 0..CASES {
-        let case = Draw::new(seed).next(&format!("seed {seed}"));
-        let outcome = case.check();
-        let name = format!("{} {}", case.name, case.summary());
-        score.case(&name, outcome);
-    }
-    score.close();
-}
-
 /// Crop of a transposed convolution's result, before and after: less than all of it.
 fn cut_of((before, after): (usize, usize), long: usize) -> (usize, usize) {
     let before = before.min(long / 3);
     (before, after.min(long / 3))
 }
 
-#[test]
-fn windows_of_any_size_match_the_evaluator() {
-    let mut score = Score::default();
-    let cases = std::env::var("ANE_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(WIDE_CASES);
-    for seed in 0..cases {
-        let case = Draw::new(seed).wide(&format!("seed {seed}"));
-        let name = format!("{} {}", case.name, case.summary());
-        let outcome = std::panic::catch_unwind(|| case.check()).unwrap_or_else(|_| Err("a panic".into()));
-        score.case(&name, outcome);
+/// Compiles and executes a case, and compares it with the evaluator.
+fn matches_the_evaluator(case: &Case) -> Result<(), TestCaseError> {
+    let outcome = std::panic::catch_unwind(|| case.check()).unwrap_or_else(|_| Err("a panic".into()));
+    outcome.map(drop).map_err(|why| TestCaseError::fail(format!("{}: {why}", case.summary())))
+}
+
+proptest! {
+    #![proptest_config(drawn(CASES))]
+
+    #[test]
+    fn random_operations_match_the_evaluator(choices in choices()) {
+        matches_the_evaluator(&Draw::choosing(choices).next("drawn"))?;
     }
-    score.close();
+}
+
+proptest! {
+    #![proptest_config(drawn(WIDE_CASES))]
+
+    #[test]
+    fn windows_of_any_size_match_the_evaluator(choices in choices()) {
+        matches_the_evaluator(&Draw::choosing(choices).wide("drawn"))?;
+    }
 }

@@ -12,13 +12,25 @@ use anemone_facts::numerics::Model;
 use anemone_program::Task;
 use common::*;
 use half::f16;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
-struct Draw(u64);
+/// Choices that proptest made, so that it can make them smaller, then numbers of a generator.
+struct Draw {
+    choices: std::vec::IntoIter<u32>,
+    state: u64,
+}
 
 impl Draw {
+    fn new(choices: Vec<u32>) -> Draw {
+        Draw { choices: choices.into_iter(), state: 0 }
+    }
+
     fn below(&mut self, n: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as u32) % n
+        self.choices.next().unwrap_or_else(|| {
+            self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.state >> 33) as u32
+        }) % n
     }
 
     fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
@@ -45,8 +57,8 @@ fn half(x: f32) -> u32 {
 }
 
 /// A task, what its sources hold, and the bytes of its result.
-fn draw(seed: u64) -> (Task, Vec<u8>, Vec<u8>, usize) {
-    let mut draw = Draw(seed);
+fn draw(choices: Vec<u32>) -> (Task, Vec<u8>, Vec<u8>, usize) {
+    let mut draw = Draw::new(choices);
     let class = draw.one_of(&[
         class::PLANAR_ONE,
         class::PLANAR_TWO,
@@ -147,10 +159,22 @@ fn by_tensors(task: &Task, run: impl Fn(Task, usize) -> Vec<u8>, bytes: usize) -
     stored
 }
 
-#[test]
-fn rows_and_tensors_have_the_same_bits() {
-    for seed in 0..1500 {
-        let (task, x, y, bytes) = draw(seed);
+/// The same cases on every run.
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() }
+}
+
+/// More choices than a task has.
+fn choices() -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(any::<u32>(), 64)
+}
+
+proptest! {
+    #![proptest_config(cases(1500))]
+
+    #[test]
+    fn rows_and_tensors_have_the_same_bits(choices in choices()) {
+        let (task, x, y, bytes) = draw(choices);
         let inputs = [(SOURCE, &x[..]), (SECOND, &y[..])];
         for model in Model::ALL {
             let run = |task, bytes| execute_in(model, vec![task], vec![], &inputs, bytes).expect("runs");
@@ -160,16 +184,18 @@ fn rows_and_tensors_have_the_same_bits() {
             let at = |bytes: &[u8], i| f16::from_le_bytes([bytes[i], bytes[i + 1]]);
             let differ = (0..bytes).step_by(2).find(|&i| !same(at(&found, i), at(&wanted, i)));
             let values = differ.map(|i| (i, at(&found, i), at(&wanted, i)));
-            assert_eq!(values, None, "seed {seed}, {model:?}: place, value by rows, value by tensors");
+            prop_assert_eq!(values, None, "{:?}: place, value by rows, value by tensors", model);
         }
     }
 }
 
-/// Sums and maxima over windows, with padding and strides, against sums and maxima of what each window meets.
-#[test]
-fn windows_meet_what_lies_inside() {
-    for seed in 0..300 {
-        let mut draw = Draw(seed);
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// Sums and maxima over windows, with padding and strides, against sums and maxima of what each window meets.
+    #[test]
+    fn windows_meet_what_lies_inside(choices in choices()) {
+        let mut draw = Draw::new(choices);
         let [h, w] = [1 + draw.below(9), 1 + draw.below(40)];
         let [kh, kw] = [1 + draw.below(4), 2 + draw.below(4)];
         let [sy, sx] = [1 + draw.below(3), 1 + draw.below(3)];
@@ -202,7 +228,7 @@ fn windows_meet_what_lies_inside() {
                 let wanted = scale * if max { met.fold(f32::NEG_INFINITY, f32::max) } else { met.sum() };
                 let at = (128 * y + 2 * x_at) as usize;
                 let found = f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
-                assert_eq!(found, wanted, "seed {seed}, {model:?}, {y} {x_at}");
+                prop_assert_eq!(found, wanted, "{:?}, {} {}", model, y, x_at);
             }
         }
     }
