@@ -76,7 +76,11 @@ impl<'a> Overflow<'a> {
         if let Some(x) = &without_zeros {
             operands[0] = x;
         }
-        let most = eval::reaches(&op.kind, &operands, &self.net.value(op.outputs[0]).ty).unwrap_or(0.0);
+        let ty = &self.net.value(op.outputs[0]).ty;
+        let reached = |operands: &[&Tensor]| eval::reaches(&op.kind, operands, ty).unwrap_or(0.0);
+        let on_the_way = one_sided(&op.kind, &operands).filter(|_| self.limit == Limit::Half);
+        let sides = on_the_way.iter().flatten().map(|side| reached(&side.iter().collect::<Vec<_>>()));
+        let most = sides.fold(reached(&operands), f32::max);
         let beyond = match self.limit {
             Limit::Half => most > LARGEST_WHOLE,
             Limit::Word => most >= WORD,
@@ -106,6 +110,30 @@ impl<'a> Overflow<'a> {
         };
         Some(warning("inexact-integer", at, message))
     }
+}
+
+/// Operands of sums into places, and of sums over several axes, which are taken axis by axis, with their positive terms alone, and with their negative ones: no sum on the way is beyond both results.
+fn one_sided(kind: &OpKind, operands: &[&Tensor]) -> Option<[Vec<Tensor>; 2]> {
+    let part = |t: &Tensor, side: f32| {
+        let data = t.data.to_f32().into_iter().map(|x| if x * side > 0.0 { x } else { 0.0 }).collect();
+        Tensor { shape: t.shape.clone(), data: Data::F32(data) }
+    };
+    let sides = [1.0, -1.0];
+    let (mode, [x, places, updates]) = match (kind, operands) {
+        (OpKind::Reduce { kind: ReduceKind::Sum, axes, .. }, [x]) if axes.len() > 1 => {
+            return Some(sides.map(|side| vec![part(x, side)]));
+        }
+        (OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode }, &[x, places, updates]) => {
+            (mode, [x, places, updates])
+        }
+        _ => return None,
+    };
+    let sign = match mode {
+        ScatterMode::Add => 1.0,
+        ScatterMode::Sub => -1.0,
+        _ => return None,
+    };
+    Some(sides.map(|side| vec![part(x, side), places.clone(), part(updates, side * sign)]))
 }
 
 fn ones_for_zeros(x: &Tensor) -> Tensor {

@@ -167,6 +167,10 @@ impl Step<'_> {
         let plain = match self.kind {
             // Factors and parts of a product, each beyond what follows.
             OpKind::Reduce { kind: ReduceKind::Prod, .. } | OpKind::Binary(Binary::Pow) => sizes,
+            // Sums on the way to a place, which later updates take back.
+            OpKind::ScatterAlong { mode: ScatterMode::Add | ScatterMode::Sub, .. } => {
+                return self.sums_on_the_way(error);
+            }
             OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Reduce { .. } | OpKind::ScatterAlong { .. } => whole,
             _ => return,
         };
@@ -175,6 +179,15 @@ impl Step<'_> {
         for (e, x) in error.iter_mut().zip(wide.data.to_f32()) {
             *e = if x.abs() > 2048.0 { f32::INFINITY } else { *e };
         }
+    }
+
+    /// Nothing is known where the terms of a place add up to more than 2048 in magnitude.
+    fn sums_on_the_way(&self, error: &mut [f32]) {
+        let OpKind::ScatterAlong { axis, .. } = *self.kind else { return };
+        let [x, updates] = [0, 2].map(|at| mapped(&self.operands[at], f32::abs));
+        let added = OpKind::ScatterAlong { axis, mode: ScatterMode::Add };
+        let Ok(sizes) = self.fold(&added, &[&x, &whole(&self.operands[1]), &updates]) else { return };
+        error.iter_mut().zip(sizes).filter(|(_, size)| *size > 2048.0).for_each(|(e, _)| *e = f32::INFINITY);
     }
 
     /// A copy by an exact array keeps multiples of its unit, below its ceiling.

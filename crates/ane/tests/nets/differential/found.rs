@@ -329,6 +329,26 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]],
     ),
+    // A sum on the way to a place is beyond 2048, and a later update takes it back: a run warns.
+    (
+        700_069_892,
+        "  input %x: i32[1]
+  input %u: i32[3]
+  const %i: i32[3] = [0, 0, 0]
+  %y: i32[1] = scatter_along(%x, %i, %u) axis=0 mode=add
+  output %y
+",
+        &[&[2047.0], &[2.0, 1.0, -500.0]],
+    ),
+    // So is a sum over one axis before that over the next.
+    (
+        700_561_488,
+        "  input %x: i16[4, 2, 3, 4]
+  %y: i16[4, 1, 1, 4] = reduce_sum(%x) axes=[1, 2] keep_dims=true
+  output %y
+",
+        &[&[2047.0, 2.0, 1.0, 3.0, -500.0, 7.0, 0.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
