@@ -483,8 +483,8 @@ impl Containers {
         }
         let path = &self.known[hash];
         let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
-        let bytes = files::read(path)?;
-        let container = Container::read(&bytes).map_err(|e| malformed(&e))?;
+        let bytes = files::mapped(path)?;
+        let container = Container::read_shared(&bytes).map_err(|e| malformed(&e))?;
         let program = container.program().map_err(|e| malformed(&e))?;
         Ok(Some((program, Declared::of(&bytes))))
     }

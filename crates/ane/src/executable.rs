@@ -44,8 +44,12 @@ impl Model {
             chain.set_aside();
             return Ok(Executable { chain, net: Some(net), reasons });
         }
+        // A container's kernel data are part of its file, which is mapped.
+        let mapped = matches!(self, Model::Container(_));
         let (mut chain, net) = self.chain(path, chip, options)?;
-        chain.set_aside();
+        if !mapped {
+            chain.set_aside();
+        }
         Ok(Executable { chain, net, reasons: Vec::new() })
     }
 }

@@ -130,6 +130,18 @@ impl Pending {
     }
 }
 
+/// The bytes of a whole file, mapped where they are many: [`release`] gives their memory back.
+pub fn mapped(path: &Path) -> Result<Bytes> {
+    let file = Arc::new(crate::os::open(path).map_err(|e| unreadable(path, &e))?);
+    Ok(held(file))
+}
+
+/// The bytes of a file that [`release`] knows.
+fn held(file: Arc<FileBytes>) -> Bytes {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&file));
+    Bytes::from_owner(Opened(file))
+}
+
 /// Least bytes that are set aside.
 const ASIDE_BYTES: usize = 16 << 20;
 
@@ -140,9 +152,7 @@ pub fn set_aside(bytes: &Bytes) -> Bytes {
         return bytes.clone();
     }
     let Ok(file) = crate::os::unnamed(bytes) else { return bytes.clone() };
-    let file = Arc::new(file);
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&file));
-    Bytes::from_owner(Opened(file))
+    held(Arc::new(file))
 }
 
 /// The bytes of an open file.
@@ -210,8 +220,6 @@ impl anemone_net::read::Files for Folder {
             return Err("the path leaves the model's folder".into());
         }
         let whole = crate::os::open(&self.root.join(relative)).map_err(|e| e.to_string())?;
-        let whole = Arc::new(whole);
-        OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&whole));
-        Ok(Bytes::from_owner(Opened(whole)))
+        Ok(held(Arc::new(whole)))
     }
 }

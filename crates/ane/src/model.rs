@@ -5,7 +5,7 @@ use crate::files::{self, Folder};
 use crate::native;
 use anemone_facts::formats;
 use anemone_net::Net;
-use anemone_net::read;
+use anemone_net::read::{self, Bytes};
 use anemone_program::e5::Descriptor;
 use anemone_program::firmware::Package;
 use anemone_program::hwx::{self, Container};
@@ -132,7 +132,7 @@ impl Model {
         }
         let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let files = Folder::new(choices.model_root.as_deref().unwrap_or(beside));
-        Model::read(path, files::read(path)?, &files, options)
+        Model::read(path, files::mapped(path)?, &files, options)
     }
 
     /// Reads a model package whose files `files` gives; `path` is its name in messages.
@@ -142,7 +142,7 @@ impl Model {
 
     /// Reads a file's bytes. `path` is its name in messages, and its extension tells what the content leaves open; `files` gives
     /// what the content refers to.
-    pub fn read(path: &Path, bytes: Vec<u8>, files: &dyn read::Files, options: &read::Options) -> Result<Model> {
+    pub fn read(path: &Path, bytes: Bytes, files: &dyn read::Files, options: &read::Options) -> Result<Model> {
         if bytes.is_empty() {
             return Err(Diagnostic::new(Code::Malformed, "the file is empty").at(path.display()));
         }
@@ -154,7 +154,7 @@ impl Model {
                 Ok(Model::Container(Box::new(container)))
             }
             Kind::Hwx => {
-                let container = Container::read(&bytes).map_err(|e| malformed(path, e))?;
+                let container = Container::read_shared(&bytes).map_err(|e| malformed(path, e))?;
                 if let Some(name) = &options.function {
                     refuse_unloadable(&container).map_err(|d| d.or_at(path.display()))?;
                     let program = container.program_of(name).map_err(|e| malformed(path, e))?;
@@ -174,7 +174,7 @@ impl Model {
             Kind::Firmware => Ok(Model::Package(Box::new(Package::read(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Net => {
                 if read::sniff(&bytes) == Some(read::Format::Mil) || extension == "mil" {
-                    let program = program_of_text(path, bytes)?;
+                    let program = program_of_text(path, bytes.into())?;
                     return checked(path, read::read_program(&program, files, options));
                 }
                 checked(path, read::read(&bytes, files, options))
@@ -229,6 +229,9 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
         }
         anemone_net::Error::NoExtent { ref name, .. } => {
             malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
+        }
+        anemone_net::Error::File { path: ref file, .. } => {
+            malformed(path, &e).help(format!("`{file}` is looked for beside the model: copy it there"))
         }
         e => match native::contract(&e) {
             Some(contract) => malformed(path, e).help(contract),

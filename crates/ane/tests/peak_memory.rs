@@ -113,3 +113,28 @@ fn a_session_holds_the_weights_once() {
     println!("{held} bytes held for {needed} of weights and activations: {:.2}", held as f64 / needed as f64);
     assert!(held as f64 <= 1.3 * needed as f64, "{held} bytes for {needed}");
 }
+
+/// A container's kernel data stay in its file, which is mapped, from loading to the plan that packs them.
+#[test]
+fn a_container_is_loaded_without_copies() {
+    let _alone = alone();
+    let program = chain(512, 8, 3, 4);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("chain.hwx");
+    let file = hwx::from_program(&program, &hwx::Options::default()).expect("a container").write();
+    std::fs::write(&path, file).expect("written");
+    let needed = needed(&program);
+    drop(program);
+    let before = ALLOCATIONS.current_usage();
+    ALLOCATIONS.reset_peak_usage();
+    let model = Model::load(&path).expect("reads");
+    let executable = model.executable(&path, &chips::CHIPS[0], &Default::default(), true).expect("a program");
+    let port = executable.chain.ports(Direction::Input).next().expect("an input").clone();
+    let shape: Vec<usize> = [port.shape.n, port.shape.c, port.shape.h, port.shape.w].map(|n| n as usize).to_vec();
+    let data = vec![0.25; shape.iter().product()];
+    let session = Session::new(Arc::new(executable), Default::default(), None);
+    session.run(&[(port.name, Array { shape, data })]).expect("runs");
+    let taken = ALLOCATIONS.peak_usage() - before;
+    println!("{taken} bytes at most for {needed} of weights and activations: {:.2}", taken as f64 / needed as f64);
+    assert!(taken as f64 <= 1.3 * needed as f64, "{taken} bytes for {needed}");
+}

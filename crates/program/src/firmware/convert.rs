@@ -3,6 +3,7 @@
 use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::firmware as rows;
 use anemone_facts::formats::hwx::tensor;
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::{Entry, Package, Section};
@@ -128,17 +129,17 @@ fn entry(id: u32, program: &Program) -> Result<Entry, StreamError> {
         hash: hash.finalize().into(),
         reserved: 0,
         sections: vec![
-            section(rows::GENERIC, generic),
-            section(rows::KERNEL, program.kernel.to_vec()),
-            section(rows::TEXT, program.stream.clone()),
-            section(rows::OPERATION, operations),
-            section(rows::PROCEDURE, procedure),
+            section(rows::GENERIC, generic.into()),
+            section(rows::KERNEL, program.kernel.clone()),
+            section(rows::TEXT, program.stream.clone().into()),
+            section(rows::OPERATION, operations.into()),
+            section(rows::PROCEDURE, procedure.into()),
         ],
     })
 }
 
 impl Entry {
-    fn data(&self, kind: u32, what: &'static str) -> Result<&[u8], LiftError> {
+    fn data(&self, kind: u32, what: &'static str) -> Result<&Bytes, LiftError> {
         let section = self.section(kind).ok_or(LiftError::Missing { what, sections: self.sections.len() })?;
         Ok(&section.data)
     }
@@ -170,7 +171,7 @@ impl Entry {
             layout,
             stream: self.data(rows::TEXT, "text")?.to_vec(),
             first_task_words: u32_at(generic, 4),
-            kernel: self.data(rows::KERNEL, "kernel")?.to_vec().into(),
+            kernel: self.data(rows::KERNEL, "kernel")?.clone(),
             scratch_bytes: u64_at(generic, 8),
             ports: all.chunks_exact(size).map(|p| port(p, name())).collect::<Result<_, _>>()?,
         };

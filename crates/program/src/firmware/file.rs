@@ -1,5 +1,6 @@
 //! Bytes to [`Package`] and back. Every size is checked against the file before anything is allocated for it.
 
+use ::bytes::Bytes;
 use anemone_facts::formats::firmware as rows;
 
 use super::{Entry, Package, Section};
@@ -152,7 +153,7 @@ fn program(file: &mut File, offset: u64) -> Result<Entry, Error> {
             offset,
             align: u32_at(record, 24),
             flags: u32_at(record, 28),
-            data: file.claim("section content", offset, bytes)?.to_vec(),
+            data: Bytes::copy_from_slice(file.claim("section content", offset, bytes)?),
         });
     }
     let mut hash = [0; rows::HASH_BYTES];

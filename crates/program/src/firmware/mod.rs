@@ -12,6 +12,7 @@ pub use convert::{LiftError, from_programs};
 pub use file::Error;
 
 use crate::bytes::Residue;
+use bytes::Bytes;
 
 /// A package.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub struct Section {
     /// Flags.
     pub flags: u32,
     /// Content.
-    pub data: Vec<u8>,
+    pub data: Bytes,
 }
 
 impl Entry {

@@ -4,6 +4,7 @@
 
 use crate::bytes::Residue;
 use anemone_facts::formats::{Word, hwx as rows};
+use bytes::Bytes;
 
 /// A file that is not a container, or whose structures reach outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -190,7 +191,7 @@ pub struct Section {
     /// Three words, 0 in every sample.
     pub reserved: [u32; 3],
     /// Content; empty when the file offset is 0.
-    pub data: Vec<u8>,
+    pub data: Bytes,
     /// Relocations.
     pub relocations: Vec<Relocation>,
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use anemone_facts::formats::hwx as rows;
+use bytes::Bytes;
 
 use super::defs::{Container, RunState, Section};
 
@@ -27,7 +28,7 @@ impl<'a> KernelData<'a> {
         let start = |s: &Section| s.address.saturating_sub(first.address);
         let places = sections.iter().map(|s| (start(s), u64::from(s.file_offset))).collect();
         let bytes = match sections {
-            [only] => Cow::Borrowed(only.data.as_slice()),
+            [only] => Cow::Borrowed(only.data.as_ref()),
             several => {
                 let mut all = Vec::new();
                 for section in several {
@@ -48,6 +49,14 @@ impl<'a> KernelData<'a> {
 }
 
 impl Container {
+    /// Bytes of a procedure's kernel data: part of the container's where it has one section.
+    pub(super) fn kernel_bytes(&self, run: RunState) -> Bytes {
+        match self.kernel_sections_of(Some(run)).as_slice() {
+            [only] => only.data.clone(),
+            several => KernelData::of(several).bytes.into_owned().into(),
+        }
+    }
+
     /// Kernel data of a procedure; of the first where none is given.
     pub fn kernel_data<'a>(&'a self, run: Option<RunState<'a>>) -> KernelData<'a> {
         KernelData::of(&self.kernel_sections_of(run.or(self.run_state().map(|(_, run)| run))))

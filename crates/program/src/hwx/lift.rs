@@ -353,7 +353,7 @@ impl Container {
             layout,
             stream: text.data[part.clone()].to_vec(),
             first_task_words: run.first_task_words(),
-            kernel: self.kernel_data(Some(run)).bytes.into_owned().into(),
+            kernel: self.kernel_bytes(run),
             scratch_bytes: scratch.map_or(0, |(_, bytes)| bytes),
             ports: self.ports(&run)?,
         };

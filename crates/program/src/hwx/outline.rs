@@ -44,7 +44,7 @@ impl Container {
         if at < file_bytes {
             fetch(at, &mut bytes[at as usize..])?;
         }
-        Ok(Container::parse(&bytes, false).ok().filter(|(_, apart)| *apart).map(|(container, _)| container))
+        Ok(Container::parse(&bytes, false, None).ok().filter(|(_, apart)| *apart).map(|(container, _)| container))
     }
 }
 

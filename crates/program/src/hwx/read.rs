@@ -1,6 +1,7 @@
 //! Bytes to [`Container`]. Every size is checked against the file before anything is allocated for it.
 
 use anemone_facts::formats::hwx as rows;
+use bytes::Bytes;
 
 use super::defs::{
     Command, Container, Error, Header, Name16, PortWindow, Relocation, Section, Segment, Symbol, Symtab, Thread,
@@ -16,13 +17,18 @@ impl Container {
     /// Fails on a wrong magic and on structures that reach outside the file or overlap on a large scale. Unknown
     /// commands, flavors and flags are kept.
     pub fn read(bytes: &[u8]) -> Result<Container, Error> {
-        Container::parse(bytes, true).map(|(container, _)| container)
+        Container::parse(bytes, true, None).map(|(container, _)| container)
+    }
+
+    /// As [`Container::read`], of bytes that others hold too, as a mapped file is: contents of sections are parts of them, not copies.
+    pub fn read_shared(bytes: &Bytes) -> Result<Container, Error> {
+        Container::parse(bytes, true, Some(bytes)).map(|(container, _)| container)
     }
 
     /// As [`Container::read`], with or without the contents of sections; and whether structures stand apart. Where they do
     /// not, only a container with contents knows its residue.
-    pub(super) fn parse(bytes: &[u8], contents: bool) -> Result<(Container, bool), Error> {
-        let mut file = File { bytes, contents, claimed: 0, ranges: Vec::new() };
+    pub(super) fn parse(bytes: &[u8], contents: bool, shared: Option<&Bytes>) -> Result<(Container, bool), Error> {
+        let mut file = File { bytes, contents, shared, claimed: 0, ranges: Vec::new() };
         let head = file.words::<8>("header", 0)?;
         if head[0] != rows::MAGIC {
             return Err(Error::Magic { offset: 0, found: head[0], expected: rows::MAGIC });
@@ -73,6 +79,8 @@ struct File<'a> {
     bytes: &'a [u8],
     /// Whether contents of sections are kept.
     contents: bool,
+    /// The same bytes, where contents may be parts of them.
+    shared: Option<&'a Bytes>,
     claimed: u64,
     /// First and one past the last byte of every structure that is copied.
     ranges: Vec<(usize, usize)>,
@@ -239,7 +247,11 @@ fn section(file: &mut File, b: &[u8], in_file: bool) -> Result<Section, Error> {
         relocations_offset,
         flags: u32_at(b, 64),
         reserved: [u32_at(b, 68), u32_at(b, 72), u32_at(b, 76)],
-        data: if file.contents { data.to_vec() } else { Vec::new() },
+        data: match file.shared {
+            _ if !file.contents || data.is_empty() => Bytes::new(),
+            Some(shared) => shared.slice_ref(data),
+            None => Bytes::copy_from_slice(data),
+        },
         relocations: entries
             .chunks_exact(rows::RELOCATION_BYTES)
             .map(|e| Relocation { offset: u32_at(e, 0) as i32, info: u32_at(e, 4) })

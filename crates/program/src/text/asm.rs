@@ -301,13 +301,13 @@ fn parse_segment(lines: &mut Lines, line: &Line, layout: Option<&'static Layout>
             relocations_offset: line.u32(7, "relocations")?,
             flags: line.u32(8, "flags")?,
             reserved: words.try_into().map_err(|_| reserved.error("three numbers with commas"))?,
-            data: Vec::new(),
+            data: bytes::Bytes::new(),
             relocations: Vec::new(),
         };
         line.ends_at(10)?;
         let content = lines.expect("content")?;
         content.ends_at(2)?;
-        x.data = block::parse(lines, &content.keyed(1, "bytes")?, layout)?;
+        x.data = block::parse(lines, &content.keyed(1, "bytes")?, layout)?.into();
         while let Some(line) = lines.next_if("relocation") {
             let at = line.at(1);
             // A negative offset is written as its bits.

@@ -99,7 +99,7 @@ fn entry(lines: &mut Lines, line: &Line) -> Result<Entry, TextError> {
             offset: offset(&line, 2)?,
             align: line.u32(3, "align")?,
             flags: line.u32(4, "flags")?,
-            data: block::parse(lines, &line.keyed(5, "bytes")?, layout)?,
+            data: block::parse(lines, &line.keyed(5, "bytes")?, layout)?.into(),
         });
     }
     Ok(e)

@@ -268,7 +268,7 @@ fn images_move_every_address_and_no_word_of_the_stream() {
     let again = Container::read(&image.write()).expect("an image is a container");
     assert!(again == image.container);
     let moved = again.section("__TEXT", "__text").expect("it has a stream");
-    assert_eq!((moved.address, &moved.data), (base, &program.stream));
+    assert_eq!((moved.address, moved.data.as_ref()), (base, program.stream.as_slice()));
     assert_eq!(again.run_state().map(|(_, r)| (r.entry(), r.base(0))), Some((base, base)));
     let lifted = again.program().expect("it lifts as before");
     assert_eq!(lifted.ports, program.ports);

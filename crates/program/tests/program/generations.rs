@@ -143,7 +143,7 @@ fn later_containers_are_decoded_listed_and_covered() {
         assert_eq!(tasks.last().and_then(|t| t.get(layout, Field::Eon)), Some(1), "{name}: the last task says so");
         rewritten(stream, &tasks);
         let mut again = tasks.clone();
-        assert_eq!(encode_stream(layout, &mut again).as_deref(), Ok(stream.as_slice()), "{name}");
+        assert_eq!(encode_stream(layout, &mut again).as_deref(), Ok(stream.as_ref()), "{name}");
         assert_eq!(again, tasks, "{name}");
         let listing = text::list_container(&container);
         assert!(listing.contains("task 0 @0x10 "), "{name}: tasks are listed by field");
@@ -373,7 +373,7 @@ fn bonded() -> (Container, Vec<u8>) {
                 relocations_offset: 0,
                 flags: 0,
                 reserved: [0; 3],
-                data,
+                data: data.into(),
                 relocations: Vec::new(),
             }],
             tail: Vec::new(),

@@ -15,6 +15,7 @@ use crate::os::shared::Shared;
 use crate::os::socket::{self, MAX_MESSAGE_BYTES, Message, Stream};
 use crate::words::u32_at;
 use anemone_facts::driver::limits::DEFAULT_QOS;
+use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -194,11 +195,11 @@ impl Remote {
 }
 
 impl Device for Remote {
-    fn load(&self, image: &[u8], _: &str) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, image: &Bytes, _: &str) -> Result<Arc<dyn Loaded>> {
         self.instance(image, &[])
     }
 
-    fn adapt(&self, image: &[u8], _: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+    fn adapt(&self, image: &Bytes, _: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         self.instance(image, pieces)
     }
 }

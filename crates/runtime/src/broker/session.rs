@@ -303,7 +303,7 @@ impl Session<'_> {
             Some(created) => created,
             None => {
                 let file = self.broker.signer.sign(&known.image);
-                let create = Create { image: &file, name: &known.name, stats_mask };
+                let create = Create { image: file, name: &known.name, stats_mask };
                 self.client.create(create).map_err(|code| self.client.why_not_created(code))?
             }
         };

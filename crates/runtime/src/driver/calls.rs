@@ -33,11 +33,11 @@ impl Client {
 
     /// Control selector 3.
     pub fn create(&self, what: Create<'_>) -> Result<Created, Code> {
-        let image = self.task.stage(what.image)?;
+        let image = self.task.stage_shared(what.image.clone())?;
         let mut blob = [0; arguments::BYTES];
         put64(&mut blob, arguments::IMAGE, image);
         put64(&mut blob, arguments::IMAGE_BYTES, what.image.len() as u64);
-        let hash = super::sign::sha256(what.image);
+        let hash = super::sign::sha256(&what.image);
         blob[arguments::MODEL_HASH..arguments::MODEL_HASH + 32].copy_from_slice(&hash);
         put32(&mut blob, arguments::PROCEDURES, 1);
         put32(&mut blob, arguments::QOS, rows::DEFAULT_QOS as u32);

@@ -10,6 +10,7 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{self, Client as Kind, Selector};
 use anemone_facts::driver::structures::{handshake, request, status};
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// Arguments of a selector call. An absent structure is a null pointer.
@@ -79,10 +80,10 @@ impl Created {
 }
 
 /// Request to create an instance.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Create<'a> {
     /// Signed image.
-    pub image: &'a [u8],
+    pub image: Bytes,
     /// Name.
     pub name: &'a str,
     /// Mask of counters.

@@ -7,12 +7,13 @@ use crate::words::{u32_at, u64_at};
 use anemone_facts::formats::{firmware as rows_of_packages, hwx};
 use anemone_program::hwx::Container;
 use anemone_program::{Program, firmware};
+use bytes::Bytes;
 
 /// The programs of an image's procedures, in either representation.
-pub(super) fn read_programs(image: &[u8]) -> Option<(Form, Vec<Program>)> {
+pub(super) fn read_programs(image: &Bytes) -> Option<(Form, Vec<Program>)> {
     match u32_at(image, 0) {
         hwx::MAGIC => {
-            let container = Container::read(image).ok()?;
+            let container = Container::read_shared(image).ok()?;
             let refused = container.load_findings();
             if let Some(first) = refused.first() {
                 tracing::warn!(function = first.function, offset = first.offset, why = %first.message, "refused at load");

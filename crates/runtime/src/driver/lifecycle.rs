@@ -16,7 +16,8 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{
     active, arguments, chain, chained, create, inputs, instance, map, outputs, prepare,
 };
-use anemone_program::{Direction, Program, firmware};
+use anemone_program::firmware::{self, Package};
+use anemone_program::{Direction, Program};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +28,9 @@ pub(crate) const FIRST_INTERNAL: u32 = 0x8000_0000;
 const MAX_IMAGE_BYTES: u64 = 1 << 32;
 
 /// Programs in the form that the firmware takes.
-fn packaged<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<Vec<u8>, Code> {
+fn packaged<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<Package, Code> {
     let all: Vec<&Program> = programs.collect();
-    firmware::from_programs(&all).map(|package| package.write()).map_err(|_| Code::BAD_ARGUMENT)
+    firmware::from_programs(&all).map_err(|_| Code::BAD_ARGUMENT)
 }
 
 impl Client {
@@ -44,10 +45,10 @@ impl Client {
         if bytes > MAX_IMAGE_BYTES {
             return Err(Code::BAD_ARGUMENT);
         }
-        // One copy: the bytes that are checked are the bytes that are used.
+        // The bytes that are checked are the bytes that are used: a copy, or bytes that nobody writes.
         let file = self.task.fetch(image, bytes)?;
         let signed = self.driver.trust.check(&file)?;
-        let (form, programs) = read_programs(signed).ok_or(Code::BAD_ARGUMENT)?;
+        let (form, programs) = read_programs(&file.slice_ref(signed)).ok_or(Code::BAD_ARGUMENT)?;
         let package = packaged(programs.iter())?;
         let arithmetic = self.driver.config.arithmetic;
         let resident = |program| Resident::new(Arc::new(program), Vec::new(), arithmetic).map(Arc::new);

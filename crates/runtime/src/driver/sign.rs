@@ -2,6 +2,7 @@
 
 use crate::driver::task::lock;
 use crate::error::{Code, Result};
+use bytes::Bytes;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -64,8 +65,9 @@ impl Trust {
 
 impl Signer {
     /// Signs an image and puts the file into the trust cache.
-    pub fn sign(&self, image: &[u8]) -> Vec<u8> {
-        let mut file = image.to_vec();
+    pub fn sign(&self, image: &[u8]) -> Bytes {
+        let mut file = Vec::with_capacity(image.len() + TRAILER_BYTES);
+        file.extend_from_slice(image);
         file.extend_from_slice(MAGIC);
         file.extend_from_slice(&self.0.tag(image).finalize().into_bytes());
         let mut cache = lock(&self.0.cache);
@@ -73,7 +75,7 @@ impl Signer {
             cache.pop_first();
         }
         cache.insert(sha256(&file));
-        file
+        file.into()
     }
 
     /// A key of its own: what a client that signs itself would have.

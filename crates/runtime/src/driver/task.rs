@@ -2,7 +2,9 @@
 
 use crate::error::Code;
 use anemone_facts::driver::entitlements as keys;
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,7 +41,31 @@ pub trait Memory: std::fmt::Debug + Send + Sync {
 struct Space {
     next: u64,
     staged: u64,
-    pieces: BTreeMap<u64, Vec<u8>>,
+    pieces: BTreeMap<u64, Piece>,
+}
+
+/// Bytes of a task at one address.
+#[derive(Debug)]
+enum Piece {
+    Own(Vec<u8>),
+    /// Others hold them too: nothing is put into them.
+    Shared(Bytes),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Piece::Own(bytes) => bytes.len(),
+            Piece::Shared(bytes) => bytes.len(),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Option<Bytes> {
+        match self {
+            Piece::Own(bytes) => bytes.get(range).map(Bytes::copy_from_slice),
+            Piece::Shared(bytes) => bytes.get(range).map(|part| bytes.slice_ref(part)),
+        }
+    }
 }
 
 /// A process.
@@ -101,41 +127,50 @@ impl Task {
 
     /// Puts bytes into the task's memory; their address, never 0.
     pub fn stage(&self, bytes: &[u8]) -> Result<u64, Code> {
+        self.stage_piece(Piece::Own(bytes.to_vec()))
+    }
+
+    /// As [`Task::stage`], of bytes that are only read and that others may hold too: nothing is copied.
+    pub fn stage_shared(&self, bytes: Bytes) -> Result<u64, Code> {
+        self.stage_piece(Piece::Shared(bytes))
+    }
+
+    fn stage_piece(&self, piece: Piece) -> Result<u64, Code> {
         let mut space = lock(&self.space);
-        let length = bytes.len() as u64;
+        let length = piece.len() as u64;
         if space.staged + length > MAX_STAGED_BYTES {
             return Err(Code::NO_MEMORY);
         }
         let address = space.next.max(0x10_0000);
         space.next = (address + length + 1).next_multiple_of(16);
         space.staged += length;
-        space.pieces.insert(address, bytes.to_vec());
+        space.pieces.insert(address, piece);
         Ok(address)
     }
 
     /// Copies from the task's memory. A null pointer, or a range that is not wholly one piece, is a bad argument.
-    pub fn fetch(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Code> {
+    pub fn fetch(&self, address: u64, bytes: u64) -> Result<Bytes, Code> {
         if let Some(piece) = self.staged(address, bytes) {
             return Ok(piece);
         }
         let memory = self.memory.as_ref().filter(|_| address != 0 && bytes <= MAX_STAGED_BYTES);
         let mut found = vec![0; memory.map_or(Ok(0), |_| usize::try_from(bytes)).map_err(|_| Code::BAD_ARGUMENT)?];
         memory.filter(|m| m.read(address, &mut found)).ok_or(Code::BAD_ARGUMENT)?;
-        Ok(found)
+        Ok(found.into())
     }
 
-    fn staged(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
+    fn staged(&self, address: u64, bytes: u64) -> Option<Bytes> {
         let space = lock(&self.space);
         let (start, piece) = space.pieces.range(..=address).next_back()?;
         let first = usize::try_from(address - start).ok()?;
         let end = usize::try_from(bytes).ok().and_then(|n| first.checked_add(n))?;
-        piece.get(first..end).map(<[u8]>::to_vec)
+        piece.part(first..end)
     }
 
     /// Copies into the task's memory.
     pub fn put(&self, address: u64, bytes: &[u8]) -> Result<(), Code> {
         let mut space = lock(&self.space);
-        if let Some((&start, piece)) = space.pieces.range_mut(..=address).next_back() {
+        if let Some((&start, Piece::Own(piece))) = space.pieces.range_mut(..=address).next_back() {
             let first = (address - start) as usize;
             if let Some(slot) = piece.get_mut(first..first.saturating_add(bytes.len())) {
                 slot.copy_from_slice(bytes);

@@ -10,15 +10,16 @@ use crate::os::shared::Shared;
 use anemone_facts::driver::entitlements::{CHAINING, USER_ACCESS};
 use anemone_program::Program;
 use anemone_program::hwx::Container;
+use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Loads programs.
 pub trait Device: Send + Sync {
     /// Loads a program image of a bundle, ready to be submitted, under the function's name.
-    fn load(&self, image: &[u8], name: &str) -> Result<Arc<dyn Loaded>>;
+    fn load(&self, image: &Bytes, name: &str) -> Result<Arc<dyn Loaded>>;
     /// Loads an image as a base, and an instance of it with other kernel data: what is not replaced is shared with the base.
-    fn adapt(&self, image: &[u8], name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>>;
+    fn adapt(&self, image: &Bytes, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>>;
 }
 
 /// Kernel data that an adapter replaces: byte offset, content.
@@ -63,9 +64,9 @@ pub struct Submission<'a> {
 }
 
 /// Reads a program image: its procedures by number.
-pub fn read_image(image: &[u8]) -> Result<Vec<Program>> {
+pub fn read_image(image: &Bytes) -> Result<Vec<Program>> {
     let refused = |what: String| Error::Compile(what);
-    let container = Container::read(image).map_err(|e| refused(e.to_string()))?;
+    let container = Container::read_shared(image).map_err(|e| refused(e.to_string()))?;
     container.programs().map_err(|e| refused(e.to_string()))
 }
 
@@ -136,8 +137,7 @@ impl InProcess {
         let refused = |what| move |code| Error::driver(what, code);
         let client = self.driver.open(&self.task, 0).map_err(refused("open"))?;
         client.open().map_err(refused("handshake"))?;
-        let file = self.signer.sign(image);
-        let create = Create { image: &file, name, stats_mask: 0 };
+        let create = Create { image: self.signer.sign(image), name, stats_mask: 0 };
         let token = client.create(create).map_err(|code| client.why_not_created(code))?.token;
         let token = match pieces {
             [] => token,
@@ -161,11 +161,11 @@ impl InProcess {
 }
 
 impl Device for InProcess {
-    fn load(&self, image: &[u8], name: &str) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, image: &Bytes, name: &str) -> Result<Arc<dyn Loaded>> {
         self.instance(image, name, &[])
     }
 
-    fn adapt(&self, image: &[u8], name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+    fn adapt(&self, image: &Bytes, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         self.instance(image, name, pieces)
     }
 }

@@ -365,20 +365,19 @@ impl Firmware {
     }
 
     /// Loads a package: audit of bounds, overlaps and kinds, then an identity.
-    pub fn load(&mut self, package: &[u8]) -> Result<u32, Code> {
+    pub fn load(&mut self, package: &Package) -> Result<u32, Code> {
         if !self.ready {
             return Err(Code::NOT_READY);
         }
         self.note(wire::PROGRAM_INTERFACE_VERSION_CHECK);
-        let read = Package::read(package).map_err(|_| Code::BAD_ARGUMENT)?;
-        if !read.check().is_empty() {
+        if !package.check().is_empty() {
             return Err(Code::BAD_ARGUMENT);
         }
         let id =
             (0..rows::PROGRAM_SLOTS as u32).find(|id| !self.programs.contains_key(id)).ok_or(Code::NO_RESOURCES)?;
         self.note(wire::REQUEST_PROGRAM_ID);
         self.note(wire::LOAD_PROGRAM);
-        self.programs.insert(id, package.len() as u64);
+        self.programs.insert(id, package.file_bytes);
         Ok(id)
     }
 

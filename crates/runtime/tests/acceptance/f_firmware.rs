@@ -63,7 +63,7 @@ struct Ready {
 fn ready() -> Ready {
     let mut firmware = Firmware::default();
     assert!(firmware.start(Behaviour::default()).ready);
-    let package = firmware::from_programs(&[&compile(ADD_ONE)]).expect("a package").write();
+    let package = firmware::from_programs(&[&compile(ADD_ONE)]).expect("a package");
     let program = firmware.load(&package).expect("load");
     let process = firmware.create_process(program).expect("process");
     Ready { firmware, program, process }

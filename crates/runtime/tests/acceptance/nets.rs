@@ -109,8 +109,9 @@ pub fn load(driver: &Arc<Driver>, signer: &Signer, task: &Arc<Task>, text: &str)
     let program = compile(text);
     let client = control(driver, task);
     let file = signer.sign(&image(&program));
-    let created =
-        client.create(Create { image: &file, name: "main_main__Op0_AneInference", stats_mask: 0 }).expect("create");
+    let created = client
+        .create(Create { image: file.clone(), name: "main_main__Op0_AneInference", stats_mask: 0 })
+        .expect("create");
     client.prepare(created.token).expect("prepare");
     let (mut memory, mut inputs, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     for way in [Direction::Input, Direction::Output] {

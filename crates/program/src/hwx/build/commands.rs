@@ -8,6 +8,7 @@ use crate::{Direction, Port, Program};
 use anemone_facts::Field;
 use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
+use bytes::Bytes;
 
 fn section(row: &rows::SectionRow, address: u64, bytes: u64) -> Section {
     Section {
@@ -20,7 +21,7 @@ fn section(row: &rows::SectionRow, address: u64, bytes: u64) -> Section {
         relocations_offset: 0,
         flags: row.section_flags,
         reserved: [0; 3],
-        data: Vec::new(),
+        data: Bytes::new(),
         relocations: Vec::new(),
     }
 }
@@ -50,10 +51,12 @@ pub(super) fn segments(
     held: bool,
 ) -> Vec<Command> {
     let mut text = section(&rows::TEXT, plan.text_address, plan.text_bytes);
+    let mut streams = Vec::new();
     for part in parts {
-        text.data.resize(part.stream_at as usize, 0);
-        text.data.extend_from_slice(&part.program.stream);
+        streams.resize(part.stream_at as usize, 0);
+        streams.extend_from_slice(&part.program.stream);
     }
+    text.data = streams.into();
     if plan.kernel {
         text.flags |= rows::HAS_RELOCATIONS;
     }
@@ -61,8 +64,10 @@ pub(super) fn segments(
     let mut constants = section(&rows::CONST, plan.const_address, plan.const_bytes);
     let mut inside = parts.iter().filter(|part| !plan.is_apart(part) && !part.program.kernel.is_empty()).peekable();
     if held || inside.peek().is_none() {
-        inside.for_each(|part| constants.data.extend_from_slice(&part.program.kernel));
-        constants.data.resize(plan.const_bytes as usize, 0);
+        let mut all = Vec::new();
+        inside.for_each(|part| all.extend_from_slice(&part.program.kernel));
+        all.resize(plan.const_bytes as usize, 0);
+        constants.data = all.into();
     }
     let mut stream = segment(&rows::TEXT, plan.text_address, plan.text_segment_bytes, vec![text, constants]);
     stream.file_bytes = plan.text_segment_bytes;
@@ -94,7 +99,7 @@ pub(super) fn segments(
         for piece in part.program.kernel.chunks(plan.kernel_section_bytes as usize) {
             let mut kernel = section(plan.kernel_row, address, piece.len() as u64);
             (kernel.segment, kernel.name) = kernel_names(number);
-            kernel.data = if held { piece.to_vec() } else { Vec::new() };
+            kernel.data = if held { part.program.kernel.slice_ref(piece) } else { Bytes::new() };
             let (name, bytes) = (kernel.segment, pages(kernel.bytes) as u64);
             let mut own = segment(plan.kernel_row, address, bytes, vec![kernel]);
             (own.name, own.file_bytes) = (name, bytes);
