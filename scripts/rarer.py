@@ -78,7 +78,35 @@ def from_transformers():
     yield "fastspeech2_conformer", lambda: Part(t.FastSpeech2ConformerModel(t.FastSpeech2ConformerConfig(hidden_size=64, vocab_size=40, num_mel_bins=20, encoder_layers=1, decoder_layers=1, encoder_linear_units=64, decoder_linear_units=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (torch.randint(1, 40, (1, 12)),)
 
 
+def later():
+    """Networks that no table had when they were first tried."""
+    import timm
+    import transformers as t
+
+    def make(name, **more):
+        return lambda: timm.create_model(name, pretrained=False, num_classes=10, **more)
+
+    def of(kind, config, run=first):
+        return lambda: Part(getattr(t, kind)._from_config(config(), attn_implementation="eager"), run)
+
+    ids = lambda count: torch.randint(3, 99, (1, count))
+    small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
+    yield "gcvit", make("gcvit_xxtiny"), (R(1, 3, 224, 224),)
+    yield "convit", make("convit_tiny", img_size=64, depth=4, local_up_to_layer=3), (R(1, 3, 64, 64),)
+    yield "mvitv2", make("mvitv2_tiny", img_size=64), (R(1, 3, 64, 64),)
+    yield "nextvit", make("nextvit_small"), (R(1, 3, 64, 64),)
+    yield "efficientnetv2", make("tf_efficientnetv2_b0"), (R(1, 3, 64, 64),)
+    yield "segformer", of("SegformerForSemanticSegmentation", lambda: t.SegformerConfig(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 64, 96], num_attention_heads=[1, 2, 4, 8], decoder_hidden_size=32)), (R(1, 3, 64, 64),)
+    yield "vivit", of("VivitModel", lambda: t.VivitConfig(image_size=32, num_frames=4, tubelet_size=[2, 16, 16], hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)), (R(1, 4, 3, 32, 32),)
+    yield "layoutlm", of("LayoutLMModel", lambda: t.LayoutLMConfig(**small), lambda m, i, b: m(input_ids=i, bbox=b, return_dict=False)[0]), (ids(16), torch.randint(0, 900, (1, 16, 4)).sort(-1).values)
+    yield "lxmert", of("LxmertModel", lambda: t.LxmertConfig(vocab_size=99, hidden_size=64, num_attention_heads=4, intermediate_size=128, l_layers=1, x_layers=1, r_layers=1, visual_feat_dim=32), lambda m, i, v, p: m(input_ids=i, visual_feats=v, visual_pos=p, return_dict=False)[0]), (ids(16), R(1, 6, 32), torch.rand(1, 6, 4))
+    yield "canine", of("CanineModel", lambda: t.CanineConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, num_hash_buckets=64, max_position_embeddings=256, local_transformer_stride=16)), (ids(128),)
+    yield "codegen", of("CodeGenForCausalLM", lambda: t.CodeGenConfig(vocab_size=99, n_embd=64, n_layer=2, n_head=4, rotary_dim=8), lambda m, i: m(input_ids=i, use_cache=False, return_dict=False)[0]), (ids(16),)
+    yield "mbart", of("MBartModel", lambda: t.MBartConfig(vocab_size=99, d_model=64, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128), lambda m, i, d: m(input_ids=i, decoder_input_ids=d, use_cache=False, return_dict=False)[0]), (ids(16), ids(8))
+
+
 def rarer():
     """Name, maker and inputs of each network."""
+    yield from later()
     yield from from_timm()
     yield from from_transformers()

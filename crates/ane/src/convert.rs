@@ -4,6 +4,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model, program_of_text};
 use anemone_net::compress::{Method, Summary, compress};
+use anemone_net::read::Files;
 use anemone_net::{Data, Net, Tensor, draw, eval, mil, netplist, read};
 use std::path::{Path, PathBuf};
 
@@ -91,6 +92,23 @@ pub fn program(path: &Path) -> Result<Option<mil::Program>> {
         Some(read::Format::Mil) => program_of_text(path, bytes).map(Some),
         _ => Ok(None),
     }
+}
+
+/// Files with a program's constants that are there, each where it goes beside the text, and the names of those that are not.
+pub fn constants(model: &Path, names: &[String]) -> (Vec<Part>, Vec<String>) {
+    let (mut parts, mut missing) = (Vec::new(), Vec::new());
+    let beside = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for name in names {
+        let bytes = match model.is_dir() {
+            true => read::package_file(&Folder::new(model), name).ok(),
+            false => Folder::new(beside).read(name).ok(),
+        };
+        match bytes {
+            Some(bytes) => parts.push((Path::new("..").join(name), bytes.to_vec())),
+            None => missing.push(name.clone()),
+        }
+    }
+    (parts, missing)
 }
 
 /// Cost of compression: bytes of the weights and error of the result.

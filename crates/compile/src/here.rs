@@ -67,6 +67,16 @@ impl Log for Names<'_> {
     }
 }
 
+/// The result that each task of a network's program computes, in the order of the tasks; none where it does not compile.
+pub fn names_of_tasks(net: &Net, chip: &'static Chip, options: &Options) -> Vec<String> {
+    let mut names = Names { names: Vec::new(), log: &mut () };
+    if compile(net, chip, options, &mut names).is_err() {
+        return Vec::new();
+    }
+    let results = results(net);
+    names.names.iter().map(|name| result_of(name, &results).to_string()).collect()
+}
+
 /// Compiles a network for a chip, followed by a log. `None` for chips that nothing is compiled for.
 pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
     chip.layout?;

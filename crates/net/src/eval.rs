@@ -7,6 +7,7 @@
 //! reductions to 8 and 16 bits. Matrix products and convolutions of integers go through `f32` and round to nearest; roots of
 //! integers truncate.
 
+mod detection;
 mod elementwise;
 mod indexing;
 mod linear;
@@ -319,6 +320,11 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         }
         OpKind::ArgReduce { greatest, last, axis, .. } => indexing::arg_reduce(x, *axis, *greatest, *last),
         OpKind::ArgSort { axis, descending } => indexing::arg_sort(x, *axis, *descending),
+        OpKind::Suppress { overlap, score_threshold, most, per_class } => {
+            let limits =
+                detection::Limits { overlap: *overlap, score: *score_threshold, most: *most, per_class: *per_class };
+            detection::suppress(x, inputs[1], &limits)
+        }
         OpKind::Sample { mode, outside } => store(indexing::sample(inputs, *mode, *outside, &result.shape)),
         OpKind::BatchNorm { epsilon } => store(statistics::batch_norm(inputs, *epsilon)),
         OpKind::LayerNorm { axes, epsilon } => store(statistics::layer_norm(inputs, axes, *epsilon)),

@@ -7,7 +7,7 @@ pub(crate) mod proto;
 mod write;
 
 pub use parse::{Fault, parse};
-pub use print::print;
+pub use print::{print, printed};
 pub use proto::Program;
 pub use write::{Written, manifest, model, write};
 

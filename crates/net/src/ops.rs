@@ -75,6 +75,10 @@ pub enum OpKind {
     ArgReduce { greatest: bool, last: bool, axis: usize, keep_dims: bool },
     /// `(x)`: positions along one axis in the order that sorts it, as `I32`; equals keep their order.
     ArgSort { axis: usize, descending: bool },
+    /// `(boxes, scores)`, `[N, B, 4]` of centre, width and height, and `[N, B, K]`: places of the boxes that stay, the best score first, as
+    /// `I32` of `[N, most]`, with -1 behind them. A box stays whose best score is `score_threshold` at least, unless it shares more than
+    /// `overlap` of the union with a better one that stays (with `per_class`, one of the same class). Where none does, the best stays.
+    Suppress { overlap: f32, score_threshold: f32, most: usize, per_class: bool },
     /// `(x, coordinates)`: `x` is `[N, C, H, W]`, `coordinates` is `[N, Ho, Wo, 2]`: column and row in elements of `x`, where
     /// whole numbers are centres; the result is `[N, C, Ho, Wo]`.
     Sample { mode: ResizeMode, outside: Outside },
@@ -129,6 +133,7 @@ impl OpKind {
             OpKind::ArgReduce { greatest: true, .. } => "arg_max",
             OpKind::ArgReduce { greatest: false, .. } => "arg_min",
             OpKind::ArgSort { .. } => "arg_sort",
+            OpKind::Suppress { .. } => "suppress",
             OpKind::Sample { .. } => "sample",
             OpKind::BatchNorm { .. } => "batch_norm",
             OpKind::LayerNorm { .. } => "layer_norm",

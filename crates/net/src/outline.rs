@@ -265,6 +265,7 @@ fn operand(kind: &OpKind, slot: usize) -> &'static str {
         OpKind::Select => &["cond", "a", "b"],
         OpKind::Gather { .. } | OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } => &["x", "indices"],
         OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => &["data", "indices", "updates"],
+        OpKind::Suppress { .. } => &["boxes", "scores"],
         OpKind::Sample { .. } => &["x", "coordinates"],
         OpKind::BatchNorm { .. } => &["x", "mean", "variance", "gamma", "beta"],
         OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => &["x", "gamma", "beta"],
@@ -350,6 +351,7 @@ fn spelled(kind: &OpKind) -> (&'static str, Parameters) {
             (if *greatest { "reduce_argmax" } else { "reduce_argmin" }, axis(*of))
         }
         OpKind::ArgSort { axis: of, .. } => ("argsort", axis(*of)),
+        OpKind::Suppress { .. } => ("non_maximum_suppression", Vec::new()),
         OpKind::Sample { .. } => ("resample", Vec::new()),
         OpKind::LayerNorm { axes, .. } => ("layer_norm", vec![integers("axes", axes)]),
         OpKind::Pad { pads, .. } => ("pad", padded(pads, "constant")),

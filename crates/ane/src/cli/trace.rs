@@ -20,6 +20,8 @@ pub struct Risk {
     /// The sampled sums of all tasks, and the tasks that lose some: index and sums.
     sums: Sums,
     lossy: Vec<(usize, Sums)>,
+    /// The result that each task computes, where known.
+    names: Vec<String>,
 }
 
 /// Sums stay below this: half of where the array's accumulator overflows.
@@ -47,7 +49,26 @@ impl Risk {
                 largest: tasks.iter().map(|t| t.sums.largest).fold(0f32, f32::max),
             },
             lossy: lossy.collect(),
+            names: Vec::new(),
         }
+    }
+
+    /// Returns true if it points at a task: one that saturates or loses sums.
+    pub fn points(&self) -> bool {
+        self.at[1].is_some() || !self.lossy.is_empty()
+    }
+
+    /// The same, with the result that each task computes.
+    pub fn named(self, names: Vec<String>) -> Risk {
+        Risk { names, ..self }
+    }
+
+    fn name(&self, task: Option<usize>) -> Option<&String> {
+        self.names.get(task?)
+    }
+
+    fn first_lossy(&self) -> Option<usize> {
+        self.lossy.first().map(|(task, _)| *task)
     }
 
     pub fn json(&self) -> Value {
@@ -56,7 +77,8 @@ impl Risk {
             "largest": self.largest, "largest_task": largest_task,
             "saturated": self.saturated, "first_saturated_task": first_saturated_task,
             "denormals_flushed": self.denormals_flushed, "nan_coerced": self.nan_coerced,
-            "sums": sums(&self.sums), "first_lossy_task": self.lossy.first().map(|(task, _)| task),
+            "first_saturated": self.name(first_saturated_task),
+            "sums": sums(&self.sums), "first_lossy_task": self.first_lossy(), "first_lossy": self.name(self.first_lossy()),
         })
     }
 }
@@ -76,8 +98,9 @@ impl fmt::Display for Risk {
             write!(f, " (task {task})")?;
         }
         write!(f, ", saturated {}", self.saturated)?;
+        let named = |task: usize| self.name(Some(task)).map_or(String::new(), |name| format!(", `{name}`"));
         if let Some(task) = self.at[1] {
-            write!(f, " (first in task {task})")?;
+            write!(f, " (first in task {task}{})", named(task))?;
         }
         write!(f, ", denormals flushed {}, NaN coerced {}", self.denormals_flushed, self.nan_coerced)?;
         let Some((first, of_first)) = self.lossy.first() else { return Ok(()) };
@@ -89,8 +112,11 @@ impl fmt::Display for Risk {
         )?;
         write!(
             f,
-            "first in task {first} ({} of {}, the largest {:.1e})",
-            of_first.lost, of_first.sampled, of_first.largest
+            "first in task {first}{} ({} of {}, the largest {:.1e})",
+            named(*first),
+            of_first.lost,
+            of_first.sampled,
+            of_first.largest
         )?;
         match growth_log2(of_first) {
             0 => write!(f, "; its largest sums leave no headroom for a scale"),

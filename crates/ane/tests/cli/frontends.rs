@@ -2,6 +2,7 @@
 
 use crate::ane;
 use crate::harness::*;
+use std::path::Path;
 
 const MIL: &str = r#"program(1.3)
 {
@@ -56,6 +57,39 @@ fn a_product_reads_the_sum_of_a_slice() {
     assert!(ran.out.contains(": ok"), "{ran:?}");
 }
 
+/// Boxes that stay are chosen on the host, between products of the engine and what reads the choice.
+#[test]
+fn suppression_of_boxes_runs_on_the_host() {
+    let scratch = Scratch::new();
+    let suppress = |version: &str, boxes: &str, scores: &str, limit: &str, outputs: [&str; 4]| {
+        let [kept, best, counted, last] = outputs;
+        let text = format!(
+            r#"program(1.0)
+{{
+ func main<{version}>(tensor<fp16, {boxes}> b, tensor<fp16, {scores}> s) {{
+  tensor<fp16, {scores}> p = sigmoid(x = s)[name = string("p")];
+  tensor<fp16, {kept}> boxes, tensor<fp16, {best}> scores, tensor<int32, [1, 5]> places{counted} = non_maximum_suppression(boxes = b, scores = p, iou_threshold = fp16(0x1.4p-2), {limit}max_boxes = int32(5), per_class_suppression = bool(false))[name = string("kept")];
+  tensor<fp16, {kept}> twice = add(x = boxes, y = boxes)[name = string("twice")];
+ }} -> (twice, scores, places{last});
+}}
+"#
+        );
+        let mil = scratch.file(&format!("{version}.mil"), text.as_bytes());
+        let ran = ane!("run", mil, "-v").fine();
+        assert!(ran.err.contains("on the host") || ran.out.contains("on the host"), "{ran:?}");
+        for output in ["twice", "scores", "places"] {
+            let wanted = format!("{output}={}", scratch.out(&format!("{output}.npy")));
+            ane!("run", mil, "--reference", "-o", wanted).fine();
+            assert!(ane!("run", mil, "--expect", wanted).fine().out.contains(": ok"));
+        }
+        ane!("compile", mil, "-o", scratch.out("net.hwx")).refused(1, "ANE1001", &["suppress"]);
+    };
+    let limit = "score_threshold = fp16(0x1p-1), ";
+    let fourth = ["[1, 5, 4]", "[1, 5, 2]", ", tensor<int32, [1]> count", ", count"];
+    suppress("ios15", "[1, 6, 4]", "[1, 6, 2]", limit, fourth);
+    suppress("ios17", "[1, 4, 6]", "[1, 2, 6]", "", ["[1, 4, 5]", "[1, 2, 5]", "", ""]);
+}
+
 /// A model that the reader refuses is refused by check, too.
 #[test]
 fn what_cannot_be_read_is_rejected() {
@@ -82,7 +116,7 @@ fn sums_below_the_resolution_are_counted() {
     );
     let mil = scratch.file("net.mil", net.as_bytes());
     let ran = ane!("run", mil, "--numerics", "exact").fine();
-    assert!(ran.out.contains("below the array's resolution") && ran.out.contains("first in task 0"), "{ran:?}");
+    assert!(ran.out.contains("below the array's resolution") && ran.out.contains("first in task 0, `y` ("), "{ran:?}");
     let risk = &ane!("run", mil, "--numerics", "exact", "--json").fine().json("anemone.run/1")["risk"];
     assert!(risk["sums"]["lost"].as_u64() > Some(100) && risk["sums"]["growth_log2"].as_u64() > Some(10), "{risk}");
     let ran = ane!("run", mil).fine();
@@ -122,6 +156,26 @@ fn models_convert_and_still_compute() {
     assert!(json["ops"].as_array().is_some_and(|ops| !ops.is_empty()));
     ane!("convert", package, "--to", "zip").refused(2, "ANE2004", &["mil", "mlpackage"]);
     ane!("convert", package).refused(2, "ANE2004", &["--to mil"]);
+}
+
+/// Text of a package has its constants in a file beside it; without that file it says what is missing.
+#[test]
+fn text_comes_with_its_constants() {
+    let scratch = Scratch::new();
+    let [package, image, expected] = digits();
+    let out = scratch.out("plain/digits.mil");
+    ane!("convert", package, "-o", out).fine();
+    let ran = ane!("run", out, "--reference", "-i", image, "--expect", expected).fine();
+    assert!(ran.out.contains(": ok"), "{ran:?}");
+    let weights = Path::new(&out).with_file_name("weights").join("weight.bin");
+    let again = scratch.out("again/digits.mil");
+    ane!("convert", out, "-o", again).fine();
+    let copy = Path::new(&again).with_file_name("weights").join("weight.bin");
+    assert_eq!(std::fs::read(&weights).expect("weights"), std::fs::read(copy).expect("a copy"));
+    std::fs::remove_file(weights).expect("there");
+    ane!("run", out).refused(2, "ANE2002", &["weights/weight.bin", "looked for beside the model"]);
+    let said = ane!("convert", out, "-o", scratch.out("none.mil")).fine().err;
+    assert!(said.contains("is not there"), "{said}");
 }
 
 /// A network of two products with 64 x 64 weights in its text, as a package.

@@ -233,6 +233,7 @@ impl Lowerer<'_> {
             | OpKind::ScatterNd { .. }
             | OpKind::ArgReduce { .. }
             | OpKind::ArgSort { .. }
+            | OpKind::Suppress { .. }
             | OpKind::Sample { .. } => {
                 Err(self.unsupported("this operation is not lowered yet", "keep it on the host for now"))
             }

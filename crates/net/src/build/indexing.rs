@@ -3,7 +3,7 @@
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
-use crate::ops::{Binary, OpKind, ScatterMode, Unary};
+use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode, Unary};
 
 /// Longest axis of a cumulative sum: it becomes a product with a square matrix of that side.
 const CUMULATIVE_EXTENT: usize = 4096;
@@ -17,6 +17,29 @@ impl Builder {
         let order = self.op("order", OpKind::ArgSort { axis, descending: !ascending }, &[x])?;
         let order = self.slice(order, axis, 0, k)?;
         Ok((self.op("top", OpKind::GatherAlong { axis }, &[x, order])?, order))
+    }
+
+    /// Boxes `[N, B, 4]` and scores `[N, B, K]` of the places that [`OpKind::Suppress`] keeps, zero behind them; then the places, and
+    /// their number in each picture.
+    pub fn suppressed(&mut self, boxes: ValueId, scores: ValueId, kind: OpKind) -> Result<[ValueId; 4], Error> {
+        let places = self.op("kept", kind, &[boxes, scores])?;
+        let zero = self.integers([], vec![0]);
+        let stays = self.binary(Binary::GreaterEqual, places, zero)?;
+        let first = self.binary(Binary::Max, places, zero)?;
+        let rows = self.shape(places);
+        let rows_one = [rows[0], rows[1], 1];
+        let mut taken = Vec::new();
+        for x in [boxes, scores] {
+            let own = [rows[0], rows[1], self.shape(x)[2]];
+            let [at, here] = [first, stays].map(|value| self.reshape(value, rows_one));
+            let (at, here) = (self.broadcast(at?, own)?, self.broadcast(here?, own)?);
+            let rows = self.op("rows", OpKind::GatherAlong { axis: 1 }, &[x, at])?;
+            let nothing = self.scalar(0.0, x);
+            taken.push(self.select(here, rows, nothing)?);
+        }
+        let counted = self.cast(stays, DType::I32)?;
+        let count = self.reduce(ReduceKind::Sum, counted, &[1], false)?;
+        Ok([taken[0], taken[1], places, count])
     }
 
     /// Running sums along an axis, as combinations by a triangle of ones.

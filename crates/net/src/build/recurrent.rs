@@ -9,7 +9,7 @@ use crate::graph::ValueId;
 use crate::ops::{Binary, OpKind, Unary};
 
 /// Most steps that are unrolled.
-const STEPS: usize = 2048;
+const STEPS: usize = 4096;
 
 /// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
 pub enum Cell {
@@ -75,7 +75,9 @@ impl Builder {
             return Err(self.unsupported("recurrent", "operand not of rank 3"));
         };
         if steps > STEPS {
-            return Err(self.unsupported("recurrent", format!("{steps} steps, at most {STEPS} are unrolled")));
+            return Err(self.unsupported("recurrent", format!(
+                "{steps} steps, at most {STEPS} are unrolled. Run the sequence in parts: the last state of one is the first of the next"
+            )));
         }
         // All products with the input at once.
         let x = self.transpose(x, &[2, 0, 1])?;

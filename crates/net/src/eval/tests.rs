@@ -463,3 +463,24 @@ fn what_is_no_number_sorts_behind_all_numbers() {
         assert!(sorted[..numbers].is_sorted() && sorted[numbers..].iter().all(|k| k.is_nan()), "{sorted:?}");
     }
 }
+
+#[test]
+fn boxes_that_overlap_better_ones_are_suppressed() {
+    // Two boxes that share 3/5 of their union, one apart, and one of too low a score.
+    let boxes = Tensor::f32(
+        [1, 4, 4],
+        [[1.0, 1.0, 2.0, 2.0], [1.5, 1.0, 2.0, 2.0], [9.0, 9.0, 2.0, 2.0], [20.0, 1.0, 2.0, 2.0]].concat(),
+    );
+    let scores = Tensor::f32([1, 4, 2], [[0.6, 0.1], [0.2, 0.9], [0.7, 0.3], [0.1, 0.1]].concat());
+    let kept = |overlap: f32, score_threshold: f32, most: usize, per_class: bool| {
+        let kind = OpKind::Suppress { overlap, score_threshold, most, per_class };
+        run(kind, &[boxes.clone(), scores.clone()], None).data.to_i32()
+    };
+    assert_eq!(kept(0.5, 0.2, 5, false), [1, 2, -1, -1, -1]);
+    assert_eq!(kept(0.7, 0.2, 5, false), [1, 2, 0, -1, -1]);
+    assert_eq!(kept(0.5, 0.0, 2, false), [1, 2]);
+    // Their classes differ.
+    assert_eq!(kept(0.5, 0.2, 4, true), [1, 2, 0, -1]);
+    // Where no score is high enough the best box stays.
+    assert_eq!(kept(0.5, 1.0, 2, false), [1, -1]);
+}

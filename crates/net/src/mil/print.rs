@@ -5,18 +5,24 @@ use super::lex::hex_float;
 use super::proto::*;
 use crate::stored::{Element, unpack};
 use half::{bf16, f16};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// The text; maps are in the order of their keys.
 pub fn print(program: &Program) -> String {
-    let mut printer = Printer { out: String::new() };
+    printed(program).0
+}
+
+/// The text, and the files that hold its constants, relative to the model, each once.
+pub fn printed(program: &Program) -> (String, Vec<String>) {
+    let mut printer = Printer { out: String::new(), files: BTreeSet::new() };
     printer.program(program);
-    printer.out
+    (printer.out, printer.files.into_iter().collect())
 }
 
 struct Printer {
     out: String,
+    files: BTreeSet<String>,
 }
 
 impl Printer {
@@ -213,6 +219,7 @@ impl Printer {
     fn elements_of(&mut self, value: &Value) {
         match &value.source {
             Some(Source::BlobFile(blob)) => {
+                self.files.insert(blob.path().to_string());
                 self.put("BLOBFILE(path = string(");
                 self.text(&blob.file_name);
                 let _ = write!(self.out, "), offset = uint64({}))", blob.offset);

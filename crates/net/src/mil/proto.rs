@@ -374,6 +374,13 @@ pub struct BlobFileValue {
     pub offset: u64,
 }
 
+impl BlobFileValue {
+    /// The file, relative to the model.
+    pub fn path(&self) -> &str {
+        self.file_name.strip_prefix("@model_path/").unwrap_or(&self.file_name)
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorValue {
     #[prost(oneof = "Elements", tags = "1, 2, 3, 4, 5, 6, 7")]

@@ -268,7 +268,7 @@ impl<'a> Translator<'a> {
         let data = match &value.source {
             Some(Source::BlobFile(blob)) => {
                 self.build.budget.spend(&shape)?;
-                let path = blob.file_name.strip_prefix("@model_path/").unwrap_or(&blob.file_name);
+                let path = blob.path();
                 let data = self.blobs.elements(path, blob.offset, element, count, &mut self.build.budget)?;
                 self.notes.append(&mut self.blobs.notes);
                 data

@@ -27,6 +27,12 @@ pub fn package_program(files: &dyn Files) -> Result<Program, Error> {
     program_of(&spec).map(|(program, _)| program)
 }
 
+/// A file of a package that its program refers to.
+pub fn package_file(files: &dyn Files, path: &str) -> Result<Bytes, Error> {
+    let (_, package) = open(files)?;
+    package.read(path).map_err(|reason| Error::File { path: path.to_string(), reason })
+}
+
 /// The model file of a package, and the files beside it.
 fn open<'a>(files: &'a dyn Files) -> Result<(Bytes, Package<'a>), Error> {
     let bytes = files.read(MANIFEST).map_err(|reason| Error::File { path: MANIFEST.to_string(), reason })?;

@@ -11,8 +11,8 @@ mod packed;
 mod property;
 
 pub use mlpackage::{
-    outline, outline_mil, outline_mlmodel, outline_package, package_program, read_mil, read_mlmodel, read_package,
-    read_program,
+    outline, outline_mil, outline_mlmodel, outline_package, package_file, package_program, read_mil, read_mlmodel,
+    read_package, read_program,
 };
 pub use netplist::{NetplistOutline, UnitOutline, netplist_procedures, outline_netplist, read_netplist};
 pub use onnx::{outline_onnx, read_onnx};

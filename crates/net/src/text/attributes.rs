@@ -119,6 +119,12 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
         OpKind::ArgSort { axis, descending } => {
             vec![("axis", Attribute::size(*axis)), ("descending", Attribute::flag(*descending))]
         }
+        OpKind::Suppress { overlap, score_threshold, most, per_class } => vec![
+            ("overlap", Attribute::float(*overlap)),
+            ("score_threshold", Attribute::float(*score_threshold)),
+            ("most", Attribute::size(*most)),
+            ("per_class", Attribute::flag(*per_class)),
+        ],
         OpKind::Sample { mode, outside } => {
             let mut list =
                 vec![("mode", Attribute::choose(&RESIZE_MODES, mode)), ("outside", Attribute::word(outside.name()))];
@@ -296,6 +302,12 @@ impl Attributes<'_> {
                 keep_dims: self.flag("keep_dims")?,
             },
             "arg_sort" => OpKind::ArgSort { axis: self.size("axis")?, descending: self.flag("descending")? },
+            "suppress" => OpKind::Suppress {
+                overlap: self.float("overlap")?,
+                score_threshold: self.float("score_threshold")?,
+                most: self.size("most")?,
+                per_class: self.flag("per_class")?,
+            },
             "sample" => {
                 let mode = self.choice("mode", "nearest or linear", &RESIZE_MODES)?;
                 let all = [Outside::Value(0.0), Outside::Border, Outside::Reflect, Outside::Symmetric];

@@ -9,6 +9,8 @@ use anemone_net::mil;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
+const UNWRITTEN: &str = "the weights are not written: give --output FILE";
+
 pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
     if flags.compat.is_some() || flags.anec_data.is_some() || !flags.state.is_empty() {
         let message = format!("--compat, --anec-data and --state are for programs, not for {}", form.name());
@@ -23,7 +25,16 @@ pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
     let choices = flags.choices.choices()?;
     let as_it_stands = method.is_none() && form == NetForm::Mil && flags.choices.is_plain();
     if as_it_stands && let Some(program) = convert::program(&flags.file)? {
-        return give(flags, voice, form, vec![(PathBuf::new(), mil::print(&program).into_bytes())], None);
+        let (text, names) = mil::printed(&program);
+        let mut parts = vec![(PathBuf::new(), text.into_bytes())];
+        if flags.output.is_none() && !names.is_empty() {
+            voice.note(UNWRITTEN);
+        } else {
+            let (files, missing) = convert::constants(&flags.file, &names);
+            parts.extend(files);
+            missing.iter().for_each(|name| voice.note(format!("`{name}`, with constants of the model, is not there")));
+        }
+        return give(flags, voice, form, parts, None);
     }
     let (mut net, notes) = convert::network(&flags.file, &choices)?;
     voice.reader_notes(&notes);
@@ -53,7 +64,7 @@ fn give(
         return match (form, parts.first()) {
             (NetForm::Mil | NetForm::Dot | NetForm::Json, Some((_, text))) => {
                 if !whole {
-                    voice.note("the weights are not written: give --output FILE");
+                    voice.note(UNWRITTEN);
                 }
                 print(&String::from_utf8_lossy(text))?;
                 Ok(0)

@@ -11,9 +11,20 @@ use anemone::execute::{cost_between, own_extents, rounding_cost};
 use anemone::tensor::{Array, views};
 use anemone::warnings::{self, Warning};
 use anemone::{Result, Run, files};
+use anemone_compile::here::names_of_tasks;
 use anemone_program::cost;
 use serde_json::{Value, json};
 use std::cell::OnceCell;
+
+/// The risk with the names of the tasks that it points at. Tasks are numbered over all programs: one has the names of its own.
+fn named(prepared: &Prepared, risk: Risk) -> Risk {
+    let chain = &prepared.chain;
+    let one = chain.programs().len() == 1 && chain.hosts().is_empty();
+    match prepared.net.as_deref().filter(|_| one && risk.points()) {
+        Some(net) => risk.named(names_of_tasks(net, prepared.chip, &prepared.compiler)),
+        None => risk,
+    }
+}
 
 /// Compares, writes and reports the results of a run. Returns true if an expectation is not met.
 pub fn conclude(
@@ -54,7 +65,7 @@ pub fn conclude(
     let failed = missed || strict;
     // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.
     let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
-    let risk = traced.then(|| Risk::of(&run.trace));
+    let risk = traced.then(|| named(prepared, Risk::of(&run.trace)));
     let costs = chain.programs().iter().map(|program| cost::of_program(program, prepared.chip));
     let time = costs.collect::<Option<Vec<_>>>().and_then(cost::Cost::sum);
     if !voice.json && !voice.quiet {

@@ -147,6 +147,9 @@ impl Writer<'_> {
             OpKind::ArgSort { axis, descending } => {
                 call("argsort", &["x"]).integer("axis", *axis).flag("ascending", !descending)
             }
+            OpKind::Suppress { .. } => {
+                return Err(self.unsupported(&op.kind, out, "the places of the boxes that stay, without the boxes"));
+            }
             OpKind::Softmax { axis } => call("softmax", &["x"]).integer("axis", *axis),
             OpKind::Concat { axis } => {
                 let names = op.inputs.iter().map(|&id| self.output(id)).collect();

@@ -43,6 +43,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             call.give(OpKind::ArgSort { axis, descending }, &[x])
         }
         "topk" => topk(call),
+        "non_maximum_suppression" => suppress(call),
         "cumsum" => {
             let (x, axis) = operand_and_axis(call, "x", 0)?;
             let (exclusive, reverse) = (call.flag("exclusive", false)?, call.flag("reverse", false)?);
@@ -127,6 +128,29 @@ fn gather(call: &mut Call) -> Result<bool, Error> {
     back.extend(batch + inner + axis - batch..call.shape(taken).len());
     let done = call.build().transpose(taken, &back)?;
     call.done(0, done)
+}
+
+/// Boxes that no better one overlaps. Since iOS17 boxes are the last axis, no score is too low, and they are not counted.
+fn suppress(call: &mut Call) -> Result<bool, Error> {
+    let (mut boxes, mut scores) = (call.operand("boxes")?, call.operand("scores")?);
+    let counted = call.item("score_threshold")?.is_some();
+    if !counted {
+        boxes = call.build().transpose(boxes, &[0, 2, 1])?;
+        scores = call.build().transpose(scores, &[0, 2, 1])?;
+    }
+    let kind = OpKind::Suppress {
+        overlap: call.float("iou_threshold", 0.0)?,
+        score_threshold: call.float("score_threshold", f32::NEG_INFINITY)?,
+        most: call.size("max_boxes", call.integer("max_boxes", 0)?)?,
+        per_class: call.flag("per_class_suppression", false)?,
+    };
+    let [boxes, scores, places, count] = call.build().suppressed(boxes, scores, kind)?;
+    for (index, value) in [boxes, scores].into_iter().enumerate() {
+        let turned = if counted { value } else { call.build().transpose(value, &[0, 2, 1])? };
+        call.done(index, turned)?;
+    }
+    call.done(2, places)?;
+    if counted { call.done(3, count) } else { Ok(true) }
 }
 
 fn topk(call: &mut Call) -> Result<bool, Error> {
