@@ -140,17 +140,7 @@ impl Infer<'_> {
                 self.axis(*axis, x.shape.len())?;
                 TensorType { dtype: DType::I32, shape: x.shape.clone() }
             }
-            OpKind::Suppress { most, .. } => {
-                self.float(0)?;
-                self.rank(0, 3, 3)?;
-                self.rank(1, 3, 3)?;
-                self.extent(0, 2, 4)?;
-                let extents = [x.shape[0], x.shape[1]];
-                self.extent(1, 0, extents[0])?;
-                self.extent(1, 1, extents[1])?;
-                self.between("most", *most, 1, u32::MAX as usize)?;
-                TensorType { dtype: DType::I32, shape: vec![extents[0], *most] }
-            }
+            OpKind::Suppress { most, .. } => self.suppress(*most)?,
             OpKind::Sample { .. } => same(self.sample()?),
             OpKind::BatchNorm { .. } => {
                 self.float(0)?;
@@ -241,6 +231,19 @@ impl Infer<'_> {
             return Err(Error::Attribute { kind: self.name, what, found, least, most });
         }
         Ok(())
+    }
+
+    /// Places of the boxes that stay, for each picture.
+    fn suppress(&self, most: usize) -> Result<TensorType, Error> {
+        self.float(0)?;
+        self.rank(0, 3, 3)?;
+        self.rank(1, 3, 3)?;
+        self.extent(0, 2, 4)?;
+        let extents = [self.inputs[0].shape[0], self.inputs[0].shape[1]];
+        self.extent(1, 0, extents[0])?;
+        self.extent(1, 1, extents[1])?;
+        self.between("most", most, 1, u32::MAX as usize)?;
+        Ok(TensorType { dtype: DType::I32, shape: vec![extents[0], most] })
     }
 
     fn axis(&self, axis: usize, rank: usize) -> Result<(), Error> {

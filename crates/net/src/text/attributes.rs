@@ -67,6 +67,16 @@ impl Attribute {
     }
 }
 
+fn suppression(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
+    let OpKind::Suppress { overlap, score_threshold, most, per_class } = kind else { return Vec::new() };
+    vec![
+        ("overlap", Attribute::float(*overlap)),
+        ("score_threshold", Attribute::float(*score_threshold)),
+        ("most", Attribute::size(*most)),
+        ("per_class", Attribute::flag(*per_class)),
+    ]
+}
+
 /// Attributes of an operation in the order they are printed in.
 pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
     match kind {
@@ -119,12 +129,7 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
         OpKind::ArgSort { axis, descending } => {
             vec![("axis", Attribute::size(*axis)), ("descending", Attribute::flag(*descending))]
         }
-        OpKind::Suppress { overlap, score_threshold, most, per_class } => vec![
-            ("overlap", Attribute::float(*overlap)),
-            ("score_threshold", Attribute::float(*score_threshold)),
-            ("most", Attribute::size(*most)),
-            ("per_class", Attribute::flag(*per_class)),
-        ],
+        OpKind::Suppress { .. } => suppression(kind),
         OpKind::Sample { mode, outside } => {
             let mut list =
                 vec![("mode", Attribute::choose(&RESIZE_MODES, mode)), ("outside", Attribute::word(outside.name()))];
