@@ -1,17 +1,20 @@
-//! Operands where they lie, for units that go over memory themselves: tasks from memory to memory, without tensors between.
+//! Operands of tasks from memory to memory, for kernels that go over memory themselves. They are resolved when the task is planned;
+//! a run checks them against the memory that is bound.
 
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, each_row};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::{self, Home, Region};
-use anemone_facts::Field::*;
+use crate::memory::{self, Home, Memory, Region};
+use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
 use anemone_kernels::num;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView, nested, reach};
+use anemone_kernels::workers::Aside;
+use half::f16;
 use std::ops::Range;
 
-/// Operand in place, for units that go over memory themselves. Offsets and strides are in fp16 elements.
+/// Operand in place, for kernels that go over memory themselves. Offsets and strides are in fp16 elements.
 #[derive(Clone)]
 pub(crate) struct Span {
     pub(crate) home: Home,
@@ -39,117 +42,213 @@ impl Span {
         self.home == other.home && self.range.start < other.range.end && other.range.start < self.range.end
     }
 
-    /// The span as an argument of [`memory::views`].
-    pub(crate) fn part(&self) -> (Home, Range<usize>) {
+    fn part(&self) -> (Home, Range<usize>) {
         (self.home, self.range.clone())
+    }
+
+    /// The span so many elements further.
+    fn further(&self, elements: usize) -> Span {
+        Span { range: self.range.start + elements..self.range.end + elements, ..self.clone() }
     }
 }
 
-/// Source 1 and the result of a task that goes from memory to memory; either may be tile memory.
-pub(crate) struct Direct {
+/// Views of spans: `from` to read, and one to write. A source that overlaps the destination is copied `aside` first.
+///
+/// # Errors
+/// [`FaultKind::Outside`] if a region lacks a span.
+pub(crate) fn views<'m, const N: usize>(
+    memory: &'m mut Memory,
+    tile: &'m mut Region,
+    from: [&Span; N],
+    to: &Span,
+    aside: &'m mut Aside,
+) -> Result<([&'m [f16]; N], &'m mut [f16]), FaultKind> {
+    let bytes = |span: &Span| match span.home {
+        Home::Bar(bar) => memory.region(bar).map_or(0, Region::len),
+        Home::Tile => tile.len(),
+    };
+    let limits = (from.map(bytes), bytes(to));
+    let all = from.into_iter().zip(limits.0).chain([(to, limits.1)]);
+    if let Some((span, limit)) = all.into_iter().find(|(span, limit)| 2 * span.range.end > *limit) {
+        return Err(outside(span, limit));
+    }
+    memory::views(memory, tile, from.map(Span::part), to.part(), aside).ok_or_else(|| outside(to, limits.1))
+}
+
+fn outside(span: &Span, limit: usize) -> FaultKind {
+    let operand = format!("{} bytes at {:#x}", 2 * span.range.len(), 2 * span.range.start);
+    FaultKind::Outside { operation: "task from memory to memory", operand, limit: limit as u64 }
+}
+
+/// Operands of a task that goes from memory to memory, at its first depth plane; any of them may be tile memory.
+#[derive(Clone)]
+pub(crate) struct Operands {
     pub(crate) from: Span,
+    /// Place of the source in tile memory afterwards, if the task keeps it there.
+    kept: Option<Span>,
+    pub(crate) second: Option<Span>,
     pub(crate) to: Span,
     /// Second destination, for tasks that keep the result in tile memory and send it on.
     also: Option<Span>,
+    stored: Stored,
+    /// Elements from depth plane to depth plane, in the order of the spans.
+    planes: [usize; 5],
 }
 
-/// Operands of a task that goes from memory to memory; `kept` is where its source is in tile memory afterwards.
-pub(crate) struct Spans {
-    from: Span,
-    kept: Option<Span>,
-    to: Span,
-    also: Option<Span>,
+/// Extents of operands as they are stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored {
+    pub(crate) input: Extents,
+    /// Extents of source 2; `None` if the task has one source.
+    pub(crate) second: Option<Extents>,
+    pub(crate) output: Extents,
 }
 
-impl Direct {
+impl Operands {
+    /// Returns true if the source is in tile memory afterwards.
+    pub(crate) fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
     /// Returns true if the result has one destination.
     pub(crate) fn goes_once(&self) -> bool {
         self.also.is_none()
     }
+
+    /// Extents of source 1 as it is stored.
+    pub(crate) fn input(&self) -> Extents {
+        self.stored.input
+    }
 }
 
 impl Machine<'_> {
-    /// Source 1 and the result where they lie row by row, by the task's fields; the error is the reason why they do not. Extents are
-    /// those of what is stored.
-    pub(crate) fn in_rows(&self, input: Extents, output: Extents) -> Result<Spans, &'static str> {
+    /// Operands in place, row by row, by the task's fields; the error is the reason why they are not.
+    pub(crate) fn operands(&self, stored: Stored) -> Result<Operands, &'static str> {
+        let Stored { input, second, output } = stored;
         let (source, result) = (self.get(SrcType), self.get(ResType));
         let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
         if ![source, result].iter().all(|kind| kinds.contains(kind)) {
             return Err("the task before hands its result on, or this one does");
         }
-        if [input, output].iter().any(|e| e.array().contains(&0)) {
+        if [Some(input), second, Some(output)].iter().flatten().any(|e| e.array().contains(&0)) {
             return Err("an operand has no elements");
         }
         let halves = |field| self.get(field) == format::FP16;
-        let fetched = source == residency::L2 || halves(Src1MemFmt);
-        let sent = result == residency::L2 || halves(DstMemFmt);
-        if !(halves(InFmt) && halves(OutFmt) && fetched && sent) {
+        let (fetched, sent) = (source != residency::L2, result != residency::L2);
+        let of_memory = second.is_some() && self.get(Src2Type) == 1;
+        let dma = [
+            (fetched, Src1MemFmt, Src1Interleave, Rbe0),
+            (of_memory, Src2MemFmt, Src2Interleave, Rbe1),
+            (sent, DstMemFmt, DstInterleave, Wbe),
+        ];
+        let dma = || dma.iter().filter(|(moved, ..)| *moved);
+        let formats = halves(InFmt) && halves(OutFmt) && (second.is_none() || halves(Src2Fmt));
+        if !formats || dma().any(|&(_, format, ..)| !halves(format)) {
             return Err("an operand is not of fp16 elements");
         }
-        let fetched = source == residency::L2 || self.size(Src1Interleave) <= 1;
-        let sent = result == residency::L2 || self.size(DstInterleave) <= 1;
-        if !(fetched && sent) {
+        if dma().any(|&(_, _, interleave, _)| self.size(interleave) > 1) {
             return Err("channels of an operand are interleaved");
         }
-        let Some(spans) = self.spans(input, output) else { return Err("a row begins at an odd byte") };
-        if nested(output, spans.to.strides) { Ok(spans) } else { Err("rows of the result overlap") }
+        let bound = dma().all(|&(.., enable)| self.get(enable) == 1) && (!sent || self.get(DstEn) == 1);
+        if !bound || second.is_some() && self.get(Src2Type) > 1 {
+            return Err("the base register of an operand is not in use");
+        }
+        let operands = self.resolved(stored).ok_or("a row begins at an odd byte")?;
+        let rows_apart = nested(output, operands.to.strides);
+        if rows_apart { Ok(operands) } else { Err("rows of the result overlap") }
     }
 
-    /// Operands of a task whose source and result lie in rows; `None` where a distance is not a whole number of elements.
-    fn spans(&self, input: Extents, output: Extents) -> Option<Spans> {
-        let (read, write) = (Home::Bar(self.get(RBase0) as u8), Home::Bar(self.get(WBase) as u8));
+    /// Operands of a task whose fields place them; `None` where a distance is not a whole number of elements.
+    fn resolved(&self, stored: Stored) -> Option<Operands> {
+        let Stored { input, second, output } = stored;
+        let home = |base| Home::Bar(self.get(base) as u8);
         let (from, kept) = match self.get(SrcType) {
-            residency::L2 => (self.span(&SRC1_L2, Home::Tile, input)?, None),
-            residency::DMA => (self.span(&SRC1_DMA, read, input)?, None),
-            _ => (self.span(&SRC1_DMA, read, input)?, Some(self.span(&SRC1_L2, Home::Tile, input)?)),
+            residency::L2 => ((&SRC1_L2, Home::Tile), None),
+            residency::DMA => ((&SRC1_DMA, home(RBase0)), None),
+            _ => ((&SRC1_DMA, home(RBase0)), Some((&SRC1_L2, Home::Tile))),
         };
         let (to, also) = match self.get(ResType) {
-            residency::L2 => (self.span(&RES_L2, Home::Tile, output)?, None),
-            residency::DMA => (self.span(&DST_DMA, write, output)?, None),
-            _ => (self.span(&RES_L2, Home::Tile, output)?, Some(self.span(&DST_DMA, write, output)?)),
+            residency::L2 => ((&RES_L2, Home::Tile), None),
+            residency::DMA => ((&DST_DMA, home(WBase)), None),
+            _ => ((&RES_L2, Home::Tile), Some((&DST_DMA, home(WBase)))),
         };
-        Some(Spans { from, kept, to, also })
+        let read = if self.get(Src2Type) == 1 { (&SRC2_DMA, home(RBase1)) } else { (&SRC2_L2, Home::Tile) };
+        let places = [Some((from, input)), kept.map(|at| (at, input)), second.map(|ext| (read, ext))];
+        let places = [places[0], places[1], places[2], Some((to, output)), also.map(|at| (at, output))];
+        let mut spans: [Option<Span>; 5] = Default::default();
+        let mut planes = [0; 5];
+        for ((span, plane), place) in spans.iter_mut().zip(&mut planes).zip(places) {
+            let Some(((place, home), ext)) = place else { continue };
+            *span = Some(self.span(place, home, ext)?);
+            *plane = self.plane_stride(place)?;
+        }
+        let [from, kept, second, to, also] = spans;
+        Some(Operands { from: from?, kept, second, to: to?, also, stored, planes })
     }
 
-    /// Source 1 and the result in place, if both lie row by row and neither needs to be rearranged. Their rows are
-    /// checked, and the result's count as written. Extents are those of what is stored. A source that the task keeps in
-    /// tile memory is there afterwards; [`Machine::done`] does the like for a result.
-    pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {
-        let (source, result) = (self.get(SrcType), self.get(ResType));
-        let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
-        let fetched = source == residency::L2 || bound(RBase0, Rbe0);
-        let sent = result == residency::L2 || bound(WBase, Wbe) && self.get(DstEn) == 1;
-        let Ok(Spans { from, kept, to, also }) = self.in_rows(input, output) else { return Ok(None) };
-        if !fetched || !sent {
-            return Ok(None);
-        }
-        self.check_read(if source == residency::L2 { &SRC1_L2 } else { &SRC1_DMA }, from.home, input)?;
+    /// Elements from depth plane to depth plane of an operand, 0 if all read one; `None` where that is not a whole number.
+    fn plane_stride(&self, place: &Place) -> Option<usize> {
+        let repeated = match place.format {
+            InFmt => self.get(Src1BroadcastD) == 1,
+            Src2Fmt => self.get(Src2BroadcastD) == 1,
+            _ => false,
+        };
+        let bytes = if repeated || self.depths() == (0..1) { 0 } else { self.bytes(place.depth) };
+        bytes.is_multiple_of(2).then_some((bytes / 2) as usize)
+    }
+
+    /// The operands at the depth plane at hand, with the memory that is bound: rows are checked, and the result's count as written. A
+    /// source that the task keeps in tile memory is there afterwards; [`Machine::done`] does the like for a result.
+    ///
+    /// # Errors
+    /// The fault of the first operand that memory lacks, or that nothing has written.
+    pub(crate) fn bind(&mut self, planned: &Operands) -> Result<Operands, FaultKind> {
+        let bound = self.at_plane(planned);
+        let Operands { from, kept, second, to, also, stored, .. } = &bound;
+        let place = |home, tile, dma| if home == Home::Tile { tile } else { dma };
+        self.check_bound(from, RBase0)?;
+        self.check_read(place(from.home, &SRC1_L2, &SRC1_DMA), from.home, stored.input)?;
         if let Some(kept) = kept {
-            self.check_written(&SRC1_L2, Home::Tile, input)?;
-            if !self.copy_rows(&from, &kept, input) {
-                return Ok(None);
-            }
+            self.check_written(&SRC1_L2, Home::Tile, stored.input)?;
+            self.copy_rows(from, kept, stored.input)?;
         }
-        self.check_written(if to.home == Home::Tile { &RES_L2 } else { &DST_DMA }, to.home, output)?;
-        if let Some(also) = &also {
-            self.check_written(&DST_DMA, also.home, output)?;
+        if let (Some(second), Some(ext)) = (second, stored.second) {
+            self.check_bound(second, RBase1)?;
+            self.check_read(place(second.home, &SRC2_L2, &SRC2_DMA), second.home, ext)?;
         }
-        Ok(Some(Direct { from, to, also }))
+        for (span, tile) in [(to, &RES_L2)].into_iter().chain(also.as_ref().map(|also| (also, &DST_DMA))) {
+            self.check_bound(span, WBase)?;
+            self.check_written(place(span.home, tile, &DST_DMA), span.home, stored.output)?;
+        }
+        Ok(bound)
     }
 
-    /// To be called when the result is where [`Machine::direct`] said; its extents are as they were there.
-    pub(crate) fn done(&mut self, direct: &Direct, output: Extents) {
-        if let Some(also) = &direct.also {
-            self.copy_rows(&direct.to, also, output);
+    fn at_plane(&self, planned: &Operands) -> Operands {
+        let Operands { from, kept, second, to, also, stored, planes } = planned;
+        let (read, written) = (self.source_depth as usize, self.depth as usize);
+        Operands {
+            from: from.further(read * planes[0]),
+            kept: kept.as_ref().map(|kept| kept.further(read * planes[1])),
+            second: second.as_ref().map(|second| second.further(read * planes[2])),
+            to: to.further(written * planes[3]),
+            also: also.as_ref().map(|also| also.further(written * planes[4])),
+            stored: *stored,
+            planes: *planes,
         }
     }
 
-    /// Element by element, as through fp32. False where memory does not have them.
-    fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> bool {
+    /// To be called when the result is in its first destination.
+    pub(crate) fn done(&mut self, operands: &Operands) -> Result<(), FaultKind> {
+        match &operands.also {
+            Some(also) => self.copy_rows(&operands.to, also, operands.stored.output),
+            None => Ok(()),
+        }
+    }
+
+    /// Element by element, as through fp32.
+    fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> Result<(), FaultKind> {
         let mut aside = Default::default();
-        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
-            return false;
-        };
+        let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
         let source = TensorView { data, strides: from.strides };
         for g in 0..ext.g {
             for c in 0..ext.c {
@@ -159,13 +258,20 @@ impl Machine<'_> {
                 }
             }
         }
-        true
+        Ok(())
     }
 
     fn home(&self, home: Home) -> Option<&Region> {
         match home {
             Home::Bar(bar) => self.memory.region(bar),
             Home::Tile => Some(self.l2),
+        }
+    }
+
+    fn check_bound(&self, span: &Span, field: Field) -> Result<(), FaultKind> {
+        match span.home {
+            Home::Bar(bar) if self.memory.region(bar).is_none() => Err(FaultKind::Unbound { field, bar }),
+            _ => Ok(()),
         }
     }
 
@@ -183,24 +289,6 @@ impl Machine<'_> {
         };
         let Some(region) = region.filter(|r| !r.is_trusted()) else { return Ok(()) };
         each_row(ext, base, strides, |address| region.write(place.base, address, ext.w).map(|_| ()))
-    }
-
-    /// As [`Machine::direct`] for source 2.
-    pub(crate) fn direct_second(&self, stored: Extents) -> Result<Option<Span>, FaultKind> {
-        let halves = self.get(Src2Fmt) == format::FP16;
-        let (place, home) = match self.get(Src2Type) {
-            1 if self.get(Rbe1) == 1 && self.size(Src2Interleave) <= 1 && self.get(Src2MemFmt) == format::FP16 => {
-                (&SRC2_DMA, Home::Bar(self.get(RBase1) as u8))
-            }
-            0 => (&SRC2_L2, Home::Tile),
-            _ => return Ok(None),
-        };
-        if !halves || self.home(home).is_none() || stored.array().contains(&0) {
-            return Ok(None);
-        }
-        let Some(span) = self.span(place, home, stored) else { return Ok(None) };
-        self.check_read(place, home, stored)?;
-        Ok(Some(span))
     }
 
     /// `None` where a distance is not a whole number of elements.

@@ -21,7 +21,7 @@ const OTHER_GENERATIONS: Treatment = Treatment::Only(&[0], "no generation with t
 /// Shifts in a field of five bits that are the same with and without a sign.
 pub(crate) const POSITIVE_SHIFTS: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Whether programs with this form of descriptors are executed.
+/// Returns true if programs with this form of descriptors are executed.
 pub fn executes(layout: &Layout) -> bool {
     layout.codec == Codec::Runs
 }

@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// Whether the function of the table's mode has a value there: roots and logarithms of negative numbers have none.
+    /// Returns true if the function of the table's mode has a value there: roots and logarithms of negative numbers have none.
     pub fn is_defined(&self, x: f32) -> bool {
         x >= 0.0 || !matches!(self.mode, Mode::Sqrt | Mode::Rsqrt | Mode::Log2)
     }

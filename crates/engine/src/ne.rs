@@ -8,15 +8,16 @@ mod select;
 use channels::{max_over_channels, sum_of_channels};
 
 use crate::constants::{Constants, PackingKey};
+use crate::direct::{Operands, Stored, views};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory;
 use crate::numerics::Parameters;
 use crate::packed::Packed;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
-use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve};
+use anemone_kernels::conv::registry::Row;
+use anemone_kernels::conv::{Coefficients, Im2col, Kernels};
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
@@ -40,6 +41,8 @@ pub(crate) struct Neural {
     pub(crate) activation: Activation,
     /// Epilogue in the exact models, if it is known at planning.
     pub(crate) exactly: Option<ExactEpilogue>,
+    /// Operands of a task that goes from memory to memory; the error is the reason why it goes through tensors.
+    pub(crate) operands: Result<Operands, &'static str>,
 }
 
 pub(crate) enum Operation {
@@ -62,6 +65,8 @@ pub(crate) struct Convolution {
     pub(crate) reuse: bool,
     /// `None` if they are read in every run.
     pub(crate) coefficients: Option<Packed>,
+    /// Kernel selected at planning; `None` if coefficients are packed in every run, or for the exact array.
+    pub(crate) kernel: Option<&'static Row>,
     /// Reason why they are read in every run.
     pub(crate) unknown: &'static str,
     /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
@@ -74,6 +79,17 @@ impl Convolution {
     /// Number of coefficients of an output channel.
     pub(crate) fn taps(&self) -> usize {
         self.per_output * self.window.elements()
+    }
+
+    /// The convolution by the exact array; `None` without an array or a planned epilogue.
+    fn exact<'a>(
+        &'a self,
+        mac: Option<&'static AccumulatorSpec>,
+        exactly: &'a Option<ExactEpilogue>,
+        groups: Groups<'a>,
+    ) -> Option<Exact<'a>> {
+        let (window, channels, unicast, staging) = (&self.window, self.per_output, self.unicast, &self.staging);
+        Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly.as_ref()? })
     }
 
     /// Coefficients of one group, packed for the exact array; a unicast convolution has a set per output channel.
@@ -163,13 +179,22 @@ impl Machine<'_> {
             Operation::Copy => self.prepare_exactly(constants, false)?,
             _ => None,
         };
-        Ok(Neural { input, output, operation, activation, exactly })
+        let mut neural = Neural { input, output, operation, activation, exactly, operands: Err("") };
+        let stored = Stored { input, second: None, output: self.stored_result(&neural) };
+        neural.operands = self.computes_in_place(&neural).and_then(|()| self.operands(stored));
+        Ok(neural)
     }
 
+    /// Executes the task by the path that was selected when it was planned.
     pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
-        if self.compute_in_place(neural)? {
-            return Ok(());
+        match &neural.operands {
+            Ok(operands) => self.compute_in_place(neural, operands),
+            Err(_) => self.compute_tensors(neural),
         }
+    }
+
+    /// Executes the task through tensors: every form of operand and of window.
+    fn compute_tensors(&mut self, neural: &Neural) -> Result<(), FaultKind> {
         let x = match self.depth_window() {
             Some(window) => self.source_planes(&window, neural.input)?,
             None => self.source1(neural.input)?,
@@ -193,53 +218,48 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// Executes the task memory to memory, without an intermediate tensor. Returns false if it does not allow that.
-    fn compute_in_place(&mut self, neural: &Neural) -> Result<bool, FaultKind> {
-        if self.computes_in_place(neural).is_err() {
-            return Ok(false);
-        }
+    /// Executes the task memory to memory, without an intermediate tensor.
+    fn compute_in_place(&mut self, neural: &Neural, operands: &Operands) -> Result<(), FaultKind> {
         let convolution = match &neural.operation {
             Operation::Convolution(convolution) => Some(convolution),
             _ => None,
         };
         let (exact, turned) = (self.model.rounding().is_some(), self.get(NeTranspose) == 1);
-        let stored = self.stored_result(neural);
-        let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
-        let (from, to) = (&direct.from, &direct.to);
+        let bound = self.bind(operands)?;
+        let (from, to) = (&bound.from, &bound.to);
         let activation = if exact { Activation::None } else { self.activation_of(neural)? };
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
-        let ending = neural.exactly.as_ref().map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
-        let mut aside = self.workers.aside();
-        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
-            return Ok(false);
-        };
+        let workers = self.workers;
+        let mut aside = workers.aside();
+        let packed = convolution.and_then(|c| Some((c, c.coefficients.as_ref().or(read.as_ref())?)));
+        let unsuited = self.inconsistent(KernelMode, "coefficients are packed for another array");
+        let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
         let source = TensorView { data, strides: from.strides };
         let target = TensorViewMut { data: target, strides: to.strides, transposed: turned };
-        let packed = convolution.map(|c| (c, c.coefficients.as_ref().or(read.as_ref())));
-        match (packed, self.mac, &neural.exactly) {
-            (None, ..) => epilogue::copy(self.workers, &ending, source, target, neural.output),
-            (Some((c, Some(Packed::Fast(kernels)))), ..) if c.sequence => {
+        match packed {
+            None => {
+                let ending = neural.exactly.as_ref().map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
+                epilogue::copy(workers, &ending, source, target, neural.output);
+            }
+            Some((c, Packed::Fast(kernels))) if c.sequence => {
                 let extents = [neural.input, neural.output];
-                flat::convolve_sequence(self.workers, (&c.staging, kernels), &finish, source, target, extents);
+                flat::convolve_sequence(workers, c.planned(kernels), &finish, source, target, extents);
             }
-            (Some((c, Some(Packed::Fast(kernels)))), ..) => {
-                convolve(self.workers, &c.staging, kernels, &finish, source, target, neural.output);
+            Some((c, Packed::Fast(kernels))) => {
+                c.planned(kernels).convolve(workers, &finish, source, target, neural.output);
             }
-            (Some((c, Some(packed))), Some(mac), Some(exactly)) => {
-                let groups = match packed {
-                    Packed::Exact(groups) => Groups::Sets(groups),
-                    Packed::ExactBlocks(kernels) => Groups::Blocks(kernels),
-                    Packed::Fast(_) | Packed::Scaled(_) => return Ok(false),
-                };
-                let (channels, unicast) = (c.per_output, c.unicast);
-                let of = Exact { mac, window: &c.window, channels, unicast, staging: &c.staging, groups, exactly };
-                exact::convolve(self.workers, &of, source, target, neural.output);
+            Some((c, Packed::Exact(groups))) => {
+                let of = c.exact(self.mac, &neural.exactly, Groups::Sets(groups)).ok_or(unsuited)?;
+                exact::convolve(workers, &of, source, target, neural.output);
             }
-            _ => return Ok(false),
+            Some((c, Packed::ExactBlocks(kernels))) => {
+                let of = c.exact(self.mac, &neural.exactly, Groups::Blocks(kernels)).ok_or(unsuited)?;
+                exact::convolve(workers, &of, source, target, neural.output);
+            }
+            Some((_, Packed::Scaled(_))) => return Err(unsuited),
         }
-        self.done(&direct, stored);
-        Ok(true)
+        self.done(&bound)
     }
 
     /// NaN rule of a task that copies elements unchanged; `None` for any other task.
@@ -336,8 +356,18 @@ impl Machine<'_> {
             if sequence { (flat::along_columns(&window), flat::one_row(output)) } else { (window, output) };
         let staging = Im2col::new(window.clone(), per_output, unicast, planned, threads)?;
         let (coefficients, unknown) = (None, constants.unknown(bar));
-        let mut convolution =
-            Convolution { window, staging, per_output, unicast, reuse, coefficients, unknown, sequence, from_memory };
+        let mut convolution = Convolution {
+            window,
+            staging,
+            per_output,
+            unicast,
+            reuse,
+            coefficients,
+            kernel: None,
+            unknown,
+            sequence,
+            from_memory,
+        };
         if constants.holds(bar) {
             let key = self.packing_key(&convolution, input.g, output.c);
             let mut packed = constants.packed(key, || self.pack(&convolution, input.g, output.c))?;
@@ -431,10 +461,10 @@ impl Machine<'_> {
         let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
         match convolution.sequence {
             true => {
-                let of = (&convolution.staging, kernels);
+                let of = convolution.planned(kernels);
                 flat::convolve_sequence(self.workers, of, &finish, source, target, [x.ext, output]);
             }
-            false => convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output),
+            false => convolution.planned(kernels).convolve(self.workers, &finish, source, target, output),
         }
         let mut y = Tensor::zeros(output)?;
         num::widen_row(&to, &mut y.data);

@@ -8,7 +8,7 @@ use crate::fault::FaultKind;
 use crate::lines::{FIRST, SECOND};
 use crate::machine::Machine;
 use crate::numerics::{Parameters, binary_op};
-use crate::planar::registry::Row;
+use crate::planar::registry::Selected;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
 use anemone_kernels::cost;
@@ -24,12 +24,12 @@ use anemone_kernels::workers::{PER_THREAD, chunks};
 type Broadcast = [bool; 3];
 
 impl Machine<'_> {
-    /// A task of the planar engine, in the numbers of the model. If memory lacks an operand, tensors say what is wrong with the task.
-    pub(crate) fn planar(&mut self, kernel: &Row) -> Result<(), FaultKind> {
+    /// A task of the planar engine, in the numbers of the model, by the kernel that was selected when it was planned.
+    pub(crate) fn planar(&mut self, selected: &Selected) -> Result<(), FaultKind> {
         // What is looked at row by row is bounded like what is held.
         self.input_extents().elements()?;
-        if kernel.run(self)? {
-            return Ok(());
+        if let Selected::InPlace(row, operands) = selected {
+            return row.run(self, operands);
         }
         match self.model.rounding() {
             Some(_) => self.planar_in::<Exact>(),
@@ -134,6 +134,13 @@ impl Machine<'_> {
         (self.stored(FIRST, ext), second.map(|ext| self.stored(SECOND, ext)))
     }
 
+    /// Extents of the result as it is stored.
+    pub(crate) fn planar_result(&self) -> Extents {
+        let [h, w] = if self.reduces() { [1; 2] } else { [self.size(Hout), self.size(Wout)] };
+        let result = Extents { g: self.size(NumGroups).max(1), c: self.size(Cout), h, w };
+        if self.get(ResultTranspose) == 1 { result.transposed() } else { result }
+    }
+
     /// Source 2 with its repeated and exchanged axes, at full extents.
     fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
         let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
@@ -222,23 +229,24 @@ impl Machine<'_> {
         let x = self.source1(self.stored(FIRST, ext))?;
         let mut x = admit::<N>(expand(if turned { x.transposed() } else { x }, ext, flags)?);
         let pre = self.half(PePreScale);
-        let abs = match self.get(PeCond) {
-            condition::NONE => false,
-            condition::ABS => true,
-            value => {
-                return Err(FaultKind::NotHonoured {
-                    field: PeCond,
-                    value,
-                    reason: "only the absolute value is executed",
-                });
-            }
-        };
+        let abs = self.takes_magnitude()?;
         if pre != 1.0 || abs {
             let pre = N::admit(pre);
             let nanos = cost::one_by_one(x.data.len());
             chunks(&mut x.data, PER_THREAD, nanos, |_, row| prepare(row, pre, abs));
         }
         Ok(x)
+    }
+
+    /// Returns true if source 1 is read as its magnitude.
+    pub(crate) fn takes_magnitude(&self) -> Result<bool, FaultKind> {
+        match self.get(PeCond) {
+            condition::NONE => Ok(false),
+            condition::ABS => Ok(true),
+            value => {
+                Err(FaultKind::NotHonoured { field: PeCond, value, reason: "only the absolute value is executed" })
+            }
+        }
     }
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.

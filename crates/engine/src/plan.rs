@@ -42,8 +42,10 @@ use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
 use bytes::Bytes;
 use common::Common;
+use fan::Fan;
+use lift::Group;
 use ops::{Kind, Op};
-use pair::put_in_blocks;
+use pair::{Fused, put_in_blocks};
 use profile::Clock;
 use schedule::Schedule;
 use std::time::Instant;
@@ -98,10 +100,10 @@ pub struct Plan {
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Bytes)>,
     l2: Region,
-    /// Number of tasks fused from each one on (1 to 4), in runs whose accesses are known. Empty if none are.
-    together: Vec<usize>,
-    /// Number of pointwise convolutions from each task on that become one if they read one source, in such runs.
-    fans: Vec<usize>,
+    /// Group fused from each task on, in runs whose accesses are known. Empty if none are.
+    together: Vec<Option<Fused>>,
+    /// Pointwise convolutions of one source from each task on, in such runs.
+    fans: Vec<Option<Fan>>,
     /// Memory accesses of each task, in task order; `None` where unknown. Empty if tasks are executed one by one.
     accesses: Vec<Option<Accesses>>,
     /// Operations of runs whose accesses are known. Empty if tasks are executed one by one.
@@ -208,6 +210,11 @@ impl Plan {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
         });
         let fans = fans.unwrap_or_default();
+        for step in &mut steps {
+            if let Work::Neural(neural) = &mut step.work {
+                neural.select(step.fields.get(Field::NeTranspose) == 1);
+            }
+        }
         let trace = options.trace;
         let ops = Vec::new();
         let mut plan = Plan {
@@ -246,12 +253,10 @@ impl Plan {
     /// Operations that the tasks are lifted to, before any pass.
     fn lifted(&self) -> Vec<Op> {
         let lifted = self.each_task(|machine, step| machine.lifted(step));
-        lift::lift(&self.steps, lifted, &self.accesses, |i| {
-            let count = |of: &[usize]| of.get(i).copied().unwrap_or(1);
-            match (count(&self.together), count(&self.fans)) {
-                (1, fan) => (fan, "pointwise convolutions of one source"),
-                (together, _) => (together, "fused convolutions"),
-            }
+        lift::lift(&self.steps, lifted, &self.accesses, |i| match (self.together.get(i), self.fans.get(i)) {
+            (Some(Some(of)), _) => Group::Fused(of.clone()),
+            (_, Some(Some(of))) => Group::Fan(of.clone()),
+            _ => Group::Single,
         })
     }
 
@@ -260,7 +265,7 @@ impl Plan {
         let rejected = self.each_task(|machine, step| match &step.work {
             Work::Planar(_) => machine.planar_kernel().1,
             Work::Neural(neural) => {
-                machine.in_place(neural).err().map(|why| ("memory to memory", why)).into_iter().collect()
+                neural.operands.as_ref().err().map(|why| ("memory to memory", *why)).into_iter().collect()
             }
             _ => Vec::new(),
         });
@@ -400,8 +405,8 @@ impl Plan {
         clock: &mut Clock,
     ) -> Result<usize, Fault> {
         let mut chain = Chain::default();
-        let Plan { common, steps, l2, together, fans, ops, .. } = self;
-        let schedule = Schedule { common, steps, together, fans };
+        let Plan { common, steps, l2, ops, .. } = self;
+        let schedule = Schedule { common, steps };
         for op in ops.iter() {
             if !go_on() {
                 return Ok(op.tasks.start);
@@ -472,7 +477,7 @@ impl Machine<'_> {
             | class::PLANAR_TWO
             | class::PLANAR_AFFINE
             | class::PLANAR_REDUCE
-            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar(self.planar_kernel().0)),
+            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar(Box::new(self.planar_kernel().0))),
             value => Err(FaultKind::NotHonoured {
                 field: Field::TaskClass,
                 value,

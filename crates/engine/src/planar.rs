@@ -3,24 +3,22 @@
 
 pub(crate) mod registry;
 
+use crate::direct::{Operands, views};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory;
-use crate::numerics::{Parameters, binary_op};
+use crate::numerics::Parameters;
 use anemone_facts::Field::*;
-use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, residency, second};
+use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, pool, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::conv::Im2col;
 use anemone_kernels::cost;
 use anemone_kernels::elementwise::{self, Binary};
-use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::TensorView;
-use anemone_kernels::window::Window;
 
 impl Machine<'_> {
-    /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way. By the
-    /// rules of the device also nothing scaled, so that fp32 holds what there is to hold.
+    /// Returns true if source 1 and the result are what memory holds: nothing is repeated, exchanged or changed on the way. By the rules
+    /// of the device also nothing is scaled, so that fp32 holds every value.
     pub(crate) fn is_plain(&self) -> bool {
         let clear = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose, ResultTranspose];
         let unscaled = f32::from_bits(self.get(PeFinalScale)) == 1.0
@@ -33,7 +31,7 @@ impl Machine<'_> {
             && self.get(PeCond) == condition::NONE
     }
 
-    /// Whether two sources are combined as they are, rows of the second one maybe with several of the first.
+    /// Returns true if two sources are combined as they are; rows of the second one may meet several of the first.
     pub(crate) fn is_plain_pair(&self) -> bool {
         // A source that is kept may be where the second one is read.
         self.is_plain()
@@ -44,7 +42,7 @@ impl Machine<'_> {
             && self.get(Src2BroadcastW) == 0
     }
 
-    /// Whether all that the task does is to add two tensors in fp32.
+    /// Returns true if the task adds two tensors in fp32 and does nothing else.
     pub(crate) fn is_sum(&self) -> bool {
         let ext = self.input_extents();
         let clear = [Src2BroadcastH, Src2BroadcastC, InputRelu, Src2InputRelu];
@@ -57,31 +55,25 @@ impl Machine<'_> {
             && self.ending::<f32>().is_ok_and(|ending| ending.is_idle())
     }
 
-    /// Two sources, element by element. False where the task is of another form.
-    pub(crate) fn combine_in_place(&mut self, ext: Extents) -> Result<bool, FaultKind> {
-        let Some(op) = binary_op(self.get(PeOp)) else { return Ok(false) };
-        if !self.is_plain_pair() || op == BinaryOp::SquareOfSum {
-            return Ok(false);
-        }
+    /// Two sources, element by element.
+    pub(crate) fn combine_in_place(&mut self, operands: &Operands) -> Result<(), FaultKind> {
+        let (ext, op) = (self.input_extents(), self.operation::<f32>(false)?.op);
         ext.elements()?;
-        let Some(stored) = self.planar_sources().1 else { return Ok(false) };
-        let Some(b) = self.direct_second(stored)? else { return Ok(false) };
-        let Some(direct) = self.direct(ext, ext)? else { return Ok(false) };
-        let (a, to) = (&direct.from, &direct.to);
+        let bound = self.bind(operands)?;
+        let (a, b, to) = (&bound.from, bound.second.as_ref().unwrap_or(&bound.from), &bound.to);
         let (ending, rules) = (self.ending::<f32>()?, self.model.rounding());
         let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
         let strides = b.repeated(self.get(Src2BroadcastH) == 1, self.get(Src2BroadcastC) == 1);
-        let mut aside = self.workers.aside();
+        let workers = self.workers;
+        let mut aside = workers.aside();
         // One may stand where the result goes.
         let is_second = a.is_that_of(to, ext);
         let (target, one, other) = if is_second || b.is_that_of(to, ext) && strides == b.strides {
-            let (span, strides) = if is_second { (&b, strides) } else { (a, a.strides) };
-            let views = memory::views(self.memory, self.l2, [span.part()], to.part(), &mut aside);
-            let Some(([data], target)) = views else { return Ok(false) };
+            let (span, strides) = if is_second { (b, strides) } else { (a, a.strides) };
+            let ([data], target) = views(self.memory, self.l2, [span], to, &mut aside)?;
             (target, TensorView { data, strides }, None)
         } else {
-            let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part(), &mut aside);
-            let Some(([x, y], target)) = views else { return Ok(false) };
+            let ([x, y], target) = views(self.memory, self.l2, [a, b], to, &mut aside)?;
             (target, TensorView { data: x, strides: a.strides }, Some(TensorView { data: y, strides }))
         };
         let axes = |of: TensorView| OperandAxes { strides: of.strides, one_column: false };
@@ -104,36 +96,26 @@ impl Machine<'_> {
             }
         }
         let of = Binary { op, ending: &ending, rules, one, other, is_second, relus };
-        elementwise::combine(self.workers, of, target, rows, strides);
-        self.done(&direct, ext);
-        Ok(true)
+        elementwise::combine(workers, of, target, rows, strides);
+        self.done(&bound)
     }
 
-    /// Windows over one source. False where the task is of another form.
-    pub(crate) fn pool_in_place(
-        &mut self,
-        window: Window,
-        input: Extents,
-        output: Extents,
-        max: bool,
-    ) -> Result<bool, FaultKind> {
-        let rules = self.model.rounding();
-        if !self.is_plain() || self.get(InputRelu) == 1 || rules.is_some() && !max {
-            return Ok(false);
-        }
-        let Some(direct) = self.direct(input, output)? else { return Ok(false) };
-        let (from, to) = (&direct.from, &direct.to);
-        let ending = self.ending::<f32>()?;
+    /// Windows over one source.
+    pub(crate) fn pool_in_place(&mut self, operands: &Operands) -> Result<(), FaultKind> {
+        let (input, max) = (self.input_extents(), self.get(PePool) == pool::MAX);
+        let output = Extents { h: self.size(Hout), w: self.size(Wout), ..input };
+        let window = self.pooling_window().over(input, output);
+        let bound = self.bind(operands)?;
+        let (from, to) = (&bound.from, &bound.to);
+        let (ending, rules, workers) = (self.ending::<f32>()?, self.model.rounding(), self.workers);
         let staging = {
             let reads = output.elements()? * window.elements();
-            Im2col::new(window, 1, true, output, self.workers.threads_for(cost::elementwise(reads)))?
+            Im2col::new(window, 1, true, output, workers.threads_for(cost::elementwise(reads)))?
         };
-        let mut aside = self.workers.aside();
-        let views = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside);
-        let Some(([data], target)) = views else { return Ok(false) };
+        let mut aside = workers.aside();
+        let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
         let source = TensorView { data, strides: from.strides };
-        elementwise::pool(self.workers, &staging, max, &ending, rules, source, target, output, to.strides);
-        self.done(&direct, output);
-        Ok(true)
+        elementwise::pool(workers, &staging, max, &ending, rules, source, target, output, to.strides);
+        self.done(&bound)
     }
 }

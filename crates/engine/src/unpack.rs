@@ -220,7 +220,7 @@ impl Machine<'_> {
         words
     }
 
-    /// Whether an extra coefficient stream is on.
+    /// Returns true if an extra coefficient stream is on.
     fn extra_is_on(&self, i: u32) -> bool {
         self.task.get_at(self.layout, ExtraEn, i) == Some(1)
     }

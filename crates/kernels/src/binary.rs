@@ -15,7 +15,7 @@ pub struct BinaryRows<'a> {
     pub one: (&'a [f16], usize),
     /// `None` is what stands where the result goes.
     pub other: Option<(&'a [f16], usize)>,
-    /// Whether `one` is the second operand, which tells what becomes of two NaNs.
+    /// True if `one` is the second operand, which decides the result of two NaNs.
     pub is_second: bool,
     pub rows: Rows,
 }

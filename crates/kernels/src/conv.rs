@@ -6,7 +6,7 @@
 //! [`depthwise`], 3x3 ([`winograd`]), and fixed-point accumulators ([`exact`]).
 
 use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
-use crate::conv::registry::Query;
+use crate::conv::registry::{Query, Row};
 use crate::cost;
 use crate::epilogue::Epilogue;
 use crate::filter::Filter;
@@ -56,8 +56,24 @@ const PACKING: usize = 8;
 /// Cost model: reading an element from another core's cache, in multiply-adds.
 const FETCH: usize = 16;
 
-/// `to = finish(kernels * from)`; `ext` is the result's extents before it is transposed.
+/// As [`convolve_by`], by the first kernel of the registry that accepts the convolution: for coefficients that are packed in every run.
 pub fn convolve(
+    workers: &Workers,
+    staging: &Im2col,
+    kernels: &Kernels,
+    finish: &Epilogue,
+    from: TensorView,
+    to: TensorViewMut,
+    ext: Extents,
+) {
+    let to = to.in_columns(ext);
+    let row = registry::first(&Query { staging, kernels, transposed: to.transposed, ext });
+    convolve_by(row, workers, staging, kernels, finish, from, to, ext);
+}
+
+/// `to = finish(kernels * from)` by a kernel that accepts it; `ext` is the result's extents before it is transposed.
+pub fn convolve_by(
+    row: &Row,
     workers: &Workers,
     staging: &Im2col,
     kernels: &Kernels,
@@ -76,7 +92,7 @@ pub fn convolve(
     };
     let kernels = whole.as_ref().unwrap_or(kernels);
     let query = Query { staging, kernels, transposed: to.transposed, ext };
-    registry::run(registry::Work { workers, query, finish, from, to });
+    row.run(registry::Work { workers, query, finish, from, to });
 }
 
 /// Convolution to a single position: a matrix-vector product. Panels of coefficients are those of `gemv`.

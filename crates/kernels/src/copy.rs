@@ -2,7 +2,7 @@
 
 mod strided;
 
-pub use strided::{CopyAxis, form, normalized, strided};
+pub use strided::{CopyAxis, normalized, select, strided};
 
 use crate::num;
 use crate::params::ElementType;

@@ -28,7 +28,7 @@ pub struct Binary<'a> {
     pub one: TensorView<'a>,
     /// `None` is what stands where the result goes.
     pub other: Option<TensorView<'a>>,
-    /// Whether `one` is the second source.
+    /// True if `one` is the second source.
     pub is_second: bool,
     /// Which of the sources pass a ReLU.
     pub relus: [bool; 2],

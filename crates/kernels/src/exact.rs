@@ -73,7 +73,7 @@ const PARALLEL_THRESHOLD: usize = 1 << 18;
 pub struct Weights {
     mac: AccumulatorSpec,
     packed: PackedFilter,
-    /// Whether the model reads all of them as they are.
+    /// True if the model reads all of them as they are.
     plain: bool,
     /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
     dropping: Vec<u32>,

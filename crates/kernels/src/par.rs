@@ -17,7 +17,7 @@ const IDLE: Duration = Duration::from_micros(500);
 static WORKS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this thread looks for work already, or does what others look for parts of.
+    /// True if this thread looks for work already, or does work that others look for parts of.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -73,7 +73,7 @@ impl Drop for Working {
     }
 }
 
-/// Whether there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
+/// Returns true if there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
 pub fn are_several() -> bool {
     rayon::current_num_threads() > 1
 }

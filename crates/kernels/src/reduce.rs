@@ -72,7 +72,7 @@ pub enum Folding<N: Line, const P: usize> {
 }
 
 impl Fold {
-    /// Whether terms can be added in turn, without rules of adders.
+    /// Returns true if terms can be added in turn, without rules of adders.
     pub fn goes_on(&self) -> bool {
         !matches!(self, Fold::Sum(Some(_)))
     }

@@ -33,7 +33,7 @@ pub enum Form {
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     pub source: TensorView<'a>,
-    /// Whether one element stands for a row.
+    /// True if one element is broadcast to a row.
     pub one_column: bool,
     pub relu: bool,
     /// For pairs of a channel: whether channels are its columns, and whether one pair stands for all of them.

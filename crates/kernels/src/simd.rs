@@ -321,7 +321,7 @@ pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
     simd.partial_store_f32s(rest, x);
 }
 
-/// Whether the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant: code for the
+/// Returns true if the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant: code for the
 /// other case is not generated.
 pub const fn converts<S: Simd>() -> bool {
     host::IS_X86 && S::F32_LANES == LONGEST

@@ -145,12 +145,12 @@ pub fn reach(ext: Extents, strides: Strides) -> usize {
     steps.iter().zip(strides).map(|(n, stride)| n * stride).sum::<usize>() + ext.w
 }
 
-/// Whether a result can be cut into shares: rows lie within planes, or channels within rows, and both within groups.
+/// Returns true if a result can be cut into shares: rows lie within planes, or channels within rows, and both within groups.
 pub fn nested(ext: Extents, strides: Strides) -> bool {
     rows_outside(ext, strides).is_some()
 }
 
-/// Whether rows are further apart than channels.
+/// Returns whether rows are further apart than channels; `None` if they overlap.
 fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
     let outline = |n: usize, stride: usize, least: usize| n <= 1 || stride >= least;
     let reach = |n: usize, stride: usize| (n.max(1) - 1) * stride;
@@ -233,7 +233,7 @@ pub fn partition_columns<'a>(
     shares
 }
 
-/// So many consecutive parts, `stride` apart; the last one takes what is left.
+/// Consecutive parts, `stride` apart; the last one takes the rest.
 fn parts(mut whole: &mut [f16], stride: usize, count: usize) -> impl Iterator<Item = &mut [f16]> {
     (0..count).map(move |i| {
         let at = if i + 1 == count { whole.len() } else { stride.min(whole.len()) };

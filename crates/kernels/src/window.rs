@@ -24,7 +24,7 @@ impl Window {
         self.k[0] * self.k[1]
     }
 
-    /// Whether every output reads one place of its own.
+    /// Returns true if every output reads one place of its own.
     pub fn is_pointwise(&self) -> bool {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
     }

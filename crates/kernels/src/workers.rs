@@ -22,7 +22,7 @@ pub struct Workers {
     scratch: Vec<Mutex<Scratch>>,
     aside: Mutex<Aside>,
     blocks: Mutex<Vec<f16>>,
-    /// Whether threads look for work throughout a run, see [`on_all_threads`].
+    /// True if threads look for work throughout a run, see [`on_all_threads`].
     pub awake: bool,
 }
 
@@ -37,6 +37,7 @@ pub struct Scratch {
     pub halves: Vec<f16>,
     pub gathered: Vec<f16>,
     pub row: Vec<(f32, f32)>,
+    pub places: Vec<u32>,
     /// Buffers that only one kernel knows.
     pub arena: Arena,
 }
@@ -64,7 +65,7 @@ impl Workers {
         workers
     }
 
-    /// Whether [`simd::converts`] in code for this host.
+    /// Returns true if [`simd::converts`] holds in code for this host.
     pub fn converts(&self) -> bool {
         struct Converts;
         impl WithSimd for Converts {

@@ -1,7 +1,7 @@
 //! Convolutions of planes of one column: sequences, whose rows are their steps in time. They are executed on planes of one long row;
 //! where rows of one element lie apart in memory, sources are gathered first, and results scattered. The order of sums is the same.
 
-use anemone_kernels::conv::{Im2col, Kernels, convolve};
+use super::select::Planned;
 use anemone_kernels::copy::{self, CopyAxis, NanRule};
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::tensor::Extents;
@@ -30,10 +30,10 @@ pub(super) fn one_row(ext: Extents) -> Extents {
     Extents { h: 1, w: ext.h, ..ext }
 }
 
-/// As [`convolve`], by a plan for planes of one row; the extents are those of planes of one column.
+/// As [`Planned::convolve`], by a plan for planes of one row; the extents are those of planes of one column.
 pub(super) fn convolve_sequence(
     workers: &Workers,
-    (staging, kernels): (&Im2col, &Kernels),
+    of: Planned,
     finish: &Epilogue,
     source: TensorView,
     target: TensorViewMut,
@@ -54,10 +54,10 @@ pub(super) fn convolve_sequence(
     };
     let ext = one_row(output);
     if !scatters {
-        return convolve(workers, staging, kernels, finish, source, target, ext);
+        return of.convolve(workers, finish, source, target, ext);
     }
     let row = TensorViewMut { data: &mut *results, strides: dense(ext), transposed: false };
-    convolve(workers, staging, kernels, finish, source, row, ext);
+    of.convolve(workers, finish, source, row, ext);
     copy::strided(workers, NanRule::Quiet, results, target.data, &axes(output, target.strides, dense(output)));
 }
 
@@ -71,7 +71,7 @@ fn axes(ext: Extents, to: Strides, from: Strides) -> Vec<CopyAxis> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anemone_kernels::conv::Coefficients;
+    use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve};
     use anemone_kernels::epilogue::Activation;
     use anemone_kernels::filter::Values;
     use half::f16;
@@ -109,7 +109,8 @@ mod tests {
                     let target = TensorViewMut { data: &mut wanted, strides, transposed: false };
                     convolve(&workers, &rows, &pack(&rows), &finish, source, target, output);
                     let target = TensorViewMut { data: &mut found, strides, transposed: false };
-                    let of = (&columns, &pack(&columns));
+                    let kernels = pack(&columns);
+                    let of = Planned { staging: &columns, kernels: &kernels, row: None };
                     convolve_sequence(&workers, of, &finish, source, target, [input, output]);
                     let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                     assert!(bits(&found) == bits(&wanted), "{cin} to {cout}, {k} taps, {apart} apart");

@@ -6,7 +6,7 @@ use crate::memory::Home;
 use crate::operand::MemRef;
 use crate::plan::{Plan, Step, Work};
 use anemone_facts::Field::{self, *};
-use anemone_facts::code::{class, residency};
+use anemone_facts::code::residency;
 use anemone_kernels::interleave::interleaved;
 use anemone_kernels::tensor::Extents;
 
@@ -84,14 +84,6 @@ impl Machine<'_> {
         }
         let known = [residency::DMA, residency::DMA_KEEP, residency::L2, residency::CHAIN].contains(&result);
         known.then_some(Accesses { reads, writes })
-    }
-
-    /// Extents of a planar result as it is stored.
-    fn planar_result(&self) -> Extents {
-        let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass));
-        let [h, w] = if reduces { [1; 2] } else { [self.size(Hout), self.size(Wout)] };
-        let result = Extents { g: self.size(NumGroups).max(1), c: self.size(Cout), h, w };
-        if self.get(ResultTranspose) == 1 { result.transposed() } else { result }
     }
 
     /// Box of an operand with `planes` depth planes; `None` if channels do not divide by the interleave, or the format is unknown.

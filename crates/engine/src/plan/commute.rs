@@ -111,7 +111,7 @@ mod tests {
     fn a_chain_between_two_turns_needs_neither() {
         let turned = |from| copy(5000, from, [[32, 20, 1], [20, 1, 40]]);
         let back = copy(9000, 7000, [[20, 32, 1], [32, 1, 20]]);
-        let out = Op { tasks: 3..4, kind: Kind::Tasks("out"), reads: back.writes.clone(), writes: vec![], known: true };
+        let out = Op { tasks: 3..4, kind: Kind::Task("out"), reads: back.writes.clone(), writes: vec![], known: true };
         let mut ops = vec![turned(0), chain(7000, 5000, 20), back.clone(), out.clone()];
         run(&mut ops, |_| true);
         let [Op { kind: Kind::Map(map), .. }, _] = ops.as_slice() else { panic!("{} operations", ops.len()) };

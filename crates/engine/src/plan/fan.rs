@@ -4,10 +4,9 @@
 
 use super::pair::kernels_of;
 use super::{Step, Work};
-use crate::direct::Direct;
+use crate::direct::{Span, views};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory;
 use crate::ne::Neural;
 use anemone_facts::Field::*;
 use anemone_facts::code::residency;
@@ -32,9 +31,20 @@ impl Candidate<'_> {
     }
 }
 
+/// Tasks that multiply one source, each for the next channels of one result.
+#[derive(Clone)]
+pub(crate) struct Fan {
+    from: Span,
+    to: Span,
+    /// Extents of the result before it is transposed.
+    ext: Extents,
+    /// Number of tasks.
+    pub(super) tasks: usize,
+}
+
 impl Machine<'_> {
-    /// Number of tasks that may be executed as one, from each task on.
-    pub(crate) fn fans(&mut self, steps: &[Step]) -> Vec<usize> {
+    /// Group of tasks that are executed as one, from each task on.
+    pub(crate) fn fans(&mut self, steps: &[Step]) -> Vec<Option<Fan>> {
         let mut counts = vec![1; steps.len()];
         for (i, [one, next]) in steps.array_windows().enumerate().rev() {
             let both = self.at(one).candidate(one).zip(self.at(next).candidate(next));
@@ -42,7 +52,7 @@ impl Machine<'_> {
                 counts[i] = counts[i + 1] + 1;
             }
         }
-        counts
+        (0..steps.len()).map(|i| Fan::of(&steps[i..][..counts[i]])).collect()
     }
 
     /// The task at hand as a member of a fan; `None` if it does anything else.
@@ -55,53 +65,56 @@ impl Machine<'_> {
             && self.depths() == (0..1)
             && [residency::DMA, residency::L2].contains(&self.get(SrcType));
         let suits = convolution.staging.is_pointwise() && !kernels.are_blocks() && neural.output.w > 1;
-        let in_place = self.in_place(neural).is_ok();
-        if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits || !in_place {
+        if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits || neural.operands.is_err() {
             return None;
         }
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &neural.activation };
         Some(Candidate { neural, taps: convolution.taps(), member: BatchMember { kernels, finish } })
     }
 
-    /// Does tasks at once that [`Machine::fans`] counts. False, and nothing is done, where what they read and leave is not
-    /// found to be of one source and one result.
-    pub(crate) fn fan(&mut self, steps: &[Step]) -> Result<bool, FaultKind> {
+    /// Executes a fan whose tasks are `steps`.
+    pub(crate) fn fan(&mut self, steps: &[Step], of: &Fan) -> Result<(), FaultKind> {
         let mut members = Vec::with_capacity(steps.len());
-        let mut whole: Option<(Direct, Extents)> = None;
         for step in steps {
-            let mut machine = self.at(step);
-            let Some(Candidate { neural, member, .. }) = machine.candidate(step) else { return Ok(false) };
-            let ext = neural.output;
-            let Some(direct) = machine.direct(neural.input, ext.transposed())?.filter(Direct::goes_once) else {
-                return Ok(false);
-            };
-            members.push(member);
-            let Some((first, all)) = &mut whole else {
-                whole = Some((direct, ext));
+            let unsuited = self.inconsistent(KernelMode, "coefficients are not in panels");
+            members.push(self.at(step).candidate(step).ok_or(unsuited)?.member);
+        }
+        let mut aside = self.workers.aside();
+        let ([data], target) = views(self.memory, self.l2, [&of.from], &of.to, &mut aside)?;
+        let source = TensorView { data, strides: of.from.strides };
+        let target = TensorViewMut { data: target, strides: of.to.strides, transposed: true };
+        convolve_pointwise(self.workers, &members, source, target, of.ext);
+        Ok(())
+    }
+}
+
+impl Fan {
+    /// The longest prefix of these tasks that reads one source and makes consecutive channels of one result; `None` if it has fewer than two.
+    fn of(steps: &[Step]) -> Option<Fan> {
+        let mut fan: Option<Fan> = None;
+        for step in steps {
+            let Work::Neural(neural) = &step.work else { break };
+            let (Ok(operands), ext) = (&neural.operands, neural.output) else { break };
+            if !operands.goes_once() {
+                break;
+            }
+            let Some(whole) = &mut fan else {
+                fan = Some(Fan { from: operands.from.clone(), to: operands.to.clone(), ext, tasks: 1 });
                 continue;
             };
             // Channels are columns of what is stored.
-            let goes_on = (direct.to.home, direct.to.strides, direct.to.range.start)
-                == (first.to.home, first.to.strides, first.to.range.start + all.c);
-            if !goes_on || !direct.from.is_that_of(&first.from, neural.input) {
-                return Ok(false);
+            let goes_on = (operands.to.home, operands.to.strides, operands.to.range.start)
+                == (whole.to.home, whole.to.strides, whole.to.range.start + whole.ext.c);
+            let longer = Extents { c: whole.ext.c + ext.c, ..whole.ext };
+            let mut to = whole.to.clone();
+            to.range.end = to.range.start + reach(longer.transposed(), to.strides);
+            // A later task would read what an earlier one wrote.
+            let apart = nested(longer.transposed(), to.strides) && !whole.from.overlaps(&to);
+            if !goes_on || !apart || !operands.from.is_that_of(&whole.from, neural.input) {
+                break;
             }
-            all.c += ext.c;
+            (whole.to, whole.ext, whole.tasks) = (to, longer, whole.tasks + 1);
         }
-        let Some((Direct { from, mut to, .. }, ext)) = whole else { return Ok(false) };
-        let stored = ext.transposed();
-        to.range.end = to.range.start + reach(stored, to.strides);
-        // A later task would read what an earlier one wrote.
-        if !nested(stored, to.strides) || from.overlaps(&to) {
-            return Ok(false);
-        }
-        let mut aside = self.workers.aside();
-        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
-            return Ok(false);
-        };
-        let source = TensorView { data, strides: from.strides };
-        let target = TensorViewMut { data: target, strides: to.strides, transposed: true };
-        convolve_pointwise(self.workers, &members, source, target, ext);
-        Ok(true)
+        fan.filter(|fan| fan.tasks > 1)
     }
 }

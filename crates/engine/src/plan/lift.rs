@@ -1,8 +1,10 @@
 //! Lifting: tasks become host operations.
 
 use super::access::Accesses;
+use super::fan::Fan;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
+use super::pair::Fused;
 use super::product::Product;
 use super::{Step, Work};
 use crate::machine::Machine;
@@ -21,19 +23,31 @@ pub(super) enum Lifted {
     Both(Move, Map),
 }
 
-/// Lifts tasks to operations: one for each task, or for each group that `together` counts from its first task on.
+/// Tasks that become one operation.
+pub(super) enum Group {
+    Single,
+    Fused(Fused),
+    Fan(Fan),
+}
+
+/// Lifts tasks to operations: one for each task, or for each group that `together` gives from its first task on.
 pub(super) fn lift(
     steps: &[Step],
     lifted: Vec<Option<Lifted>>,
     accesses: &[Option<Accesses>],
-    together: impl Fn(usize) -> (usize, &'static str),
+    together: impl Fn(usize) -> Group,
 ) -> Vec<Op> {
     let mut ops = Vec::with_capacity(steps.len());
     let mut lifted = lifted.into_iter();
     let mut i = 0;
     while i < steps.len() {
-        let (count, name) = together(i);
-        let tasks = i..(i + count.max(1)).min(steps.len());
+        let group = together(i);
+        let count = match &group {
+            Group::Single => 1,
+            Group::Fused(of) => of.tasks,
+            Group::Fan(of) => of.tasks,
+        };
+        let tasks = i..(i + count).min(steps.len());
         let of = lifted.by_ref().take(tasks.len()).fold(None, |_, of| of).filter(|_| tasks.len() == 1);
         if let Some(of) = of {
             match of {
@@ -50,8 +64,12 @@ pub(super) fn lift(
             let known = all.iter().all(|of| of.is_some());
             let reads = all.iter().flatten().flat_map(|of| of.reads.iter().cloned()).collect();
             let writes = all.iter().flatten().flat_map(|of| of.writes.iter().cloned()).collect();
-            let name = if tasks.len() == 1 { steps[i].name() } else { name };
-            ops.push(Op { tasks: tasks.clone(), kind: Kind::Tasks(name), reads, writes, known });
+            let kind = match group {
+                Group::Single => Kind::Task(steps[i].name()),
+                Group::Fused(of) => Kind::Fused(Box::new(of)),
+                Group::Fan(of) => Kind::Fan(Box::new(of)),
+            };
+            ops.push(Op { tasks: tasks.clone(), kind, reads, writes, known });
         }
         i = tasks.end;
     }

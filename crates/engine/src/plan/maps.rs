@@ -240,7 +240,7 @@ pub(super) fn join(ops: &mut [Op]) {
         let Kind::Map(map) = &op.kind else { continue };
         let elements = map.ext.g * map.ext.c * map.ext.plane();
         op.kind = match map.stages.len() {
-            1 if elements > SINGLE_STAGE_ELEMENTS && !map.rewired && !map.is_faster_alone() => Kind::Tasks(map.name()),
+            1 if elements > SINGLE_STAGE_ELEMENTS && !map.rewired && !map.is_faster_alone() => Kind::Task(map.name()),
             _ => Kind::Map(Box::new(map.as_ref().clone().joined())),
         };
     }

@@ -229,7 +229,7 @@ mod tests {
         let gather = || Op::moves(2..3, copy(80_000, 5000, &[axis(6, 8, 8 * 32), axis(8, 1, 32)]));
         let task = |reads: Vec<MemRef>, writes: Vec<MemRef>, known| Op {
             tasks: 1..2,
-            kind: Kind::Tasks("task"),
+            kind: Kind::Task("task"),
             reads,
             writes,
             known,

@@ -1,7 +1,9 @@
 //! Host operations, which a program's tasks are lifted to. Operands are resolved; the list is in execution order, and overlapping
 //! operands are the dependences.
 
+use super::fan::Fan;
 use super::maps::Map;
+use super::pair::Fused;
 use super::product::Product;
 use crate::memory::Home;
 use crate::operand::MemRef;
@@ -29,8 +31,12 @@ pub(crate) enum Kind {
     Move(Move),
     /// A product of two operands in memory.
     Product(Box<Product>),
-    /// Tasks as their units execute them, with a name for listings.
-    Tasks(&'static str),
+    /// A convolution fused with the depthwise convolution that reads its result, and with what follows.
+    Fused(Box<Fused>),
+    /// Pointwise convolutions of one source.
+    Fan(Box<Fan>),
+    /// A task as its unit executes it, with a name for listings.
+    Task(&'static str),
 }
 
 /// A copy from one strided box to another. Offsets and strides are in fp16 elements.
@@ -134,7 +140,7 @@ impl Op {
         match &self.kind {
             Kind::Map(map) => map.tasks,
             Kind::Product(product) => product.tasks,
-            Kind::Move(_) | Kind::Tasks(_) => self.tasks.len(),
+            Kind::Move(_) | Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => self.tasks.len(),
         }
     }
 
@@ -144,7 +150,9 @@ impl Op {
             Kind::Move(_) => "copy",
             Kind::Map(map) => map.name(),
             Kind::Product(_) => "product of two operands",
-            Kind::Tasks(name) => name,
+            Kind::Fused(_) => "fused convolutions",
+            Kind::Fan(_) => "pointwise convolutions of one source",
+            Kind::Task(name) => name,
         }
     }
 
@@ -152,7 +160,7 @@ impl Op {
     pub(crate) fn as_move(&self) -> Option<&Move> {
         match &self.kind {
             Kind::Move(of) => Some(of),
-            Kind::Map(_) | Kind::Product(_) | Kind::Tasks(_) => None,
+            _ => None,
         }
     }
 

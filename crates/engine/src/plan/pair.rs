@@ -5,10 +5,10 @@
 
 use super::access::Accesses;
 use super::{Step, Work};
-use crate::direct::{Direct, Span};
+use crate::direct::{Operands, Span, Stored, views};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::{self, Home};
+use crate::memory::Home;
 use crate::ne::{Convolution, Neural, Operation};
 use crate::operand::MemRef;
 use crate::packed::Packed;
@@ -22,7 +22,6 @@ use anemone_kernels::exact::{self, bounds};
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
-use anemone_kernels::workers::Aside;
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
 
@@ -59,13 +58,13 @@ pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     }
 }
 
-/// Puts channels side by side in the coefficients of tasks that are done together, so many from each one on; and in those of the exact
-/// array's that have a single output.
-pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&AccumulatorSpec>) {
+/// Puts coefficients in blocks of channels where tasks are fused, by the group from each one on; and those of the exact array's
+/// tasks that have a single output.
+pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[Option<Fused>], mac: Option<&AccumulatorSpec>) {
     let mut done = 0;
     let (mut kernels_again, mut sets_again) = (RepackCache::default(), RepackCache::default());
     for (i, step) in steps.iter_mut().enumerate() {
-        let count = together.get(i).copied().filter(|&count| count > 1).unwrap_or(0);
+        let count = together.get(i).and_then(Option::as_ref).map_or(0, |group| group.tasks);
         done = done.max(i + count);
         let is_gemv = candidate(&step.work, mac).is_some_and(|(one, _)| one.staging.is_gemv());
         let Work::Neural(neural) = &mut step.work else { continue };
@@ -86,8 +85,8 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<
 }
 
 impl Machine<'_> {
-    /// Number of tasks that can be fused, from each one on; empty if none can. `accesses` are those of all tasks.
-    pub(crate) fn together(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<usize> {
+    /// Group of tasks that can be fused, from each one on; empty if none can. `accesses` are those of all tasks.
+    pub(crate) fn together(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<Option<Fused>> {
         let mac = self.mac;
         let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
         let may = |i: usize| match (convolution(i), convolution(i + 1)) {
@@ -96,37 +95,48 @@ impl Machine<'_> {
             }
             _ => false,
         };
-        let takes_blocks = |i: usize| {
-            convolution(i).is_some_and(|(one, channels)| nchwc::suits(channels) && one.staging.is_of_blocks())
-        };
         if !(0..steps.len()).any(may) {
             return Vec::new();
         }
         let converts = self.workers.converts();
-        let each: Vec<[bool; 2]> = steps
+        let each: Vec<Part> = steps
             .iter()
             .map(|step| {
                 let machine = self.at(step);
-                [machine.may_be_fused(&step.work), converts && machine.is_sum()]
+                let plain = machine.may_be_fused(&step.work);
+                let sum = (converts && plain && machine.is_sum()).then(|| machine.sum_operands()).flatten();
+                Part { plain, sum }
             })
             .collect();
-        let is_sum = |i: usize| each.get(i).is_some_and(|[_, is_sum]| *is_sum);
         let is_alone = |i: usize, operands| {
-            let plain = each.get(i..i + 2).is_some_and(|both| both.iter().all(|[plain, _]| *plain));
+            let plain = each.get(i..i + 2).is_some_and(|both| both.iter().all(|part| part.plain));
             plain && self.is_alone(accesses, i, operands)
         };
-        let count = |i: usize| match may(i) && is_alone(i, 1) {
-            true if takes_blocks(i + 2) && is_alone(i + 1, 1) => {
-                if is_sum(i + 3) && is_alone(i + 2, 2) {
-                    4
-                } else {
-                    3
-                }
-            }
-            true => 2,
-            false => 1,
+        let neural = |i: usize| match steps.get(i).map(|step| &step.work) {
+            Some(Work::Neural(neural)) => neural.operands.as_ref().ok().map(|operands| (&**neural, operands)),
+            _ => None,
         };
-        (0..steps.len()).map(count).collect()
+        let group = |i: usize| {
+            let ((_, first), (second, second_operands)) = (neural(i)?, neural(i + 1)?);
+            if !may(i) || !is_alone(i, 1) || second_operands.keeps() {
+                return None;
+            }
+            let pair = Fused { first: first.clone(), last: second_operands.clone(), tasks: 2, sum: None };
+            // The third one may divide the same elements into other channels and groups.
+            let third = neural(i + 2).filter(|(third, operands)| {
+                let blocks = convolution(i + 2)
+                    .is_some_and(|(one, channels)| nchwc::suits(channels) && one.staging.is_of_blocks());
+                blocks && third.input == second.output && is_alone(i + 1, 1) && !operands.keeps()
+            });
+            let Some((_, third)) = third else { return Some(pair) };
+            let sum = each.get(i + 3).and_then(|part| part.sum.as_ref()).filter(|_| is_alone(i + 2, 2));
+            let sum = sum.and_then(|operands| Some((operands, Sum::of(operands, &third.to)?)));
+            Some(match sum {
+                Some((operands, sum)) => Fused { last: operands.clone(), tasks: 4, sum: Some(sum), ..pair },
+                None => Fused { last: third.clone(), tasks: 3, ..pair },
+            })
+        };
+        (0..steps.len()).map(group).collect()
     }
 
     /// Returns true if the result of a task is read by the next one alone, as one of `operands` operands, in this run and in later ones.
@@ -163,136 +173,151 @@ impl Machine<'_> {
             _ => self.get(DstMemFmt) == format::FP16 && self.size(DstInterleave) <= 1,
         };
         let in_place = match work {
-            Work::Neural(neural) => self.in_place(neural).is_ok(),
+            Work::Neural(neural) => neural.operands.is_ok(),
             _ => true,
         };
         !set && halves && in_place && self.depth_window().is_none() && self.depths() == (0..1)
     }
 
-    /// The task at hand and the next ones, as many as [`Machine::together`] says, at once. Returns how many were done: none where
-    /// they do not go from memory to memory.
-    pub(crate) fn at_once(&mut self, steps: &[Step], count: usize) -> Result<usize, FaultKind> {
+    /// Executes a fused group; the task at hand and `steps` begin with its first one.
+    pub(crate) fn at_once(&mut self, steps: &[Step], of: &Fused) -> Result<(), FaultKind> {
         match self.mac {
-            None => self.at_once_as(steps, count, |machine, neural| {
+            None => self.at_once_as(steps, of, |machine, neural| {
                 Some(Epilogue { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
             }),
-            Some(mac) => self.at_once_as(steps, count, |_, neural| {
+            Some(mac) => self.at_once_as(steps, of, |_, neural| {
                 Some(ExactAccumulator { mac, bounds: neural.exactly.as_ref()?.bounds()? })
             }),
         }
     }
 
-    /// Executes a fused group from the task at hand on; `followed_by` gives the accumulator and epilogue of each task.
+    /// As [`Machine::at_once`]; `followed_by` gives the accumulator and epilogue of each task.
     fn at_once_as<'a, A: Accumulator>(
         &mut self,
         steps: &'a [Step],
-        count: usize,
+        of: &Fused,
         followed_by: impl Fn(&Machine, &'a Neural) -> Option<A>,
-    ) -> Result<usize, FaultKind> {
-        let [step, next, rest @ ..] = steps else { return Ok(0) };
-        let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(0) };
-        let (Some((before, first)), Some((convolution, second))) = (kernels_of(&step.work), kernels_of(&next.work))
-        else {
-            return Ok(0);
+    ) -> Result<(), FaultKind> {
+        let member = |machine: &mut Machine, i: usize| {
+            let member = steps.get(i).and_then(|step| {
+                let Work::Neural(neural) = &step.work else { return None };
+                let (convolution, kernels) = kernels_of(&step.work)?;
+                let finish = followed_by(&machine.at(step), neural)?;
+                Some(Member { neural, convolution, kernels, finish })
+            });
+            member.ok_or_else(|| machine.inconsistent(KernelMode, "coefficients are not in panels"))
         };
-        let Some(direct) = self.direct(one.input, one.output)? else { return Ok(0) };
-        let Some(finish) = followed_by(self, one) else { return Ok(0) };
-        let Some(then) = self.at(next).direct(other.input, other.output)? else { return Ok(0) };
-        // Where the third task's result goes.
-        let third = rest.first().filter(|_| count > 2);
-        let last = match third.map(|third| (third, &third.work)) {
-            Some((third, Work::Neural(neural))) => {
-                let to = self.at(third).direct(neural.input, neural.output)?;
-                let finish = followed_by(&self.at(third), neural);
-                to.zip(finish).zip(kernels_of(&third.work))
-            }
-            _ => None,
-        };
-        // The third one may divide the same elements into other channels and groups.
-        let whole = |third: &Step| matches!(&third.work, Work::Neural(neural) if neural.input == other.output);
-        let last = last.filter(|((to, _), _)| third.is_some_and(whole) && self.has(&to.to));
-        // What the fourth one adds to it.
-        let sum = match (rest.get(1).filter(|_| count > 3), &last) {
-            (Some(fourth), Some(((to, _), _))) => self.at(fourth).sum_with(&to.to)?,
-            _ => None,
-        };
-        let sum = sum.filter(|sum| self.has(&sum.other) && self.has(&sum.direct.to));
-        let workers = self.workers;
-        let mut after = self.at(next);
-        let Some(finish_after) = followed_by(&after, other) else { return Ok(0) };
+        let first = self.bind(&of.first)?;
+        let (one, other) = (member(self, 0)?, member(self, 1)?);
         let pair = FusedDepthwise {
-            kernels: [first, second],
-            finish: [finish, finish_after],
-            stagings: [&before.staging, &convolution.staging],
+            kernels: [one.kernels, other.kernels],
+            finish: [one.finish, other.finish],
+            stagings: [&one.convolution.staging, &other.convolution.staging],
         };
-        let mut aside = workers.aside();
-        let mut blocks = workers.blocks();
-        let views = memory::views(after.memory, after.l2, [direct.from.part()], then.to.part(), &mut aside);
-        let Some(([data], target)) = views else { return Ok(0) };
-        let source = TensorView { data, strides: direct.from.strides };
-        let (Some(third), Some(((to, finish), (last, kernels)))) = (third, last) else {
-            let target = TensorViewMut { data: target, strides: then.to.strides, transposed: false };
-            A::convolve_pair(&pair, workers, source, target, other.output, false);
-            after.done(&then, other.output);
-            return Ok(2);
+        let third = if of.tasks > 2 { Some(member(self, 2)?) } else { None };
+        let workers = self.workers;
+        let Some(last) = steps.get(of.tasks - 1) else { return Ok(()) };
+        let mut machine = self.at(last);
+        let bound = machine.bind(&of.last)?;
+        let (mut aside, mut blocks) = (workers.aside(), workers.blocks());
+        let to = &bound.to;
+        let Some(third) = third else {
+            let ([data], target) = views(machine.memory, machine.l2, [&first.from], to, &mut aside)?;
+            let source = TensorView { data, strides: first.from.strides };
+            let target = TensorViewMut { data: target, strides: to.strides, transposed: false };
+            A::convolve_pair(&pair, workers, source, target, other.neural.output, false);
+            return machine.done(&bound);
         };
-        let ext = other.output;
+        let ext = other.neural.output;
         let blocks = scratch_slice(&mut blocks, ext.elements()?);
+        let ([data], _) = views(machine.memory, machine.l2, [&first.from], to, &mut aside)?;
+        let source = TensorView { data, strides: first.from.strides };
         let target = TensorViewMut { data: &mut *blocks, strides: dense(ext), transposed: false };
         A::convolve_pair(&pair, workers, source, target, ext, true);
-        let Work::Neural(neural) = &third.work else { return Ok(0) };
         let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
-        let from = Operand { source: TensorView { data: blocks, strides }, in_blocks: true, staging: &last.staging };
-        let (mut machine, to, done) = match (&sum, rest.get(1)) {
-            (Some(sum), Some(fourth)) => (self.at(fourth), &sum.direct, 4),
-            _ => (self.at(third), &to, 3),
-        };
-        let elsewhere = sum.as_ref().filter(|sum| !sum.is_in_place).map(|sum| &sum.other);
+        let staging = &third.convolution.staging;
+        let from = Operand { source: TensorView { data: blocks, strides }, in_blocks: true, staging };
+        let elsewhere = of.sum.as_ref().filter(|sum| !sum.is_in_place).map(|sum| &sum.other);
         let (added, target) = match elsewhere {
             Some(other) => {
-                let views = memory::views(machine.memory, machine.l2, [other.part()], to.to.part(), &mut aside);
-                let Some(([data], target)) = views else { return Ok(0) };
+                let ([data], target) = views(machine.memory, machine.l2, [other], to, &mut aside)?;
                 (Some(TensorView { data, strides: other.strides }), target)
             }
-            None => {
-                let views = memory::views(machine.memory, machine.l2, [], to.to.part(), &mut aside);
-                let Some(([], target)) = views else { return Ok(0) };
-                (None, target)
-            }
+            None => (None, views(machine.memory, machine.l2, [], to, &mut aside)?.1),
         };
-        let plus = sum.as_ref().map(|sum| ResidualAdd { source: added, is_first: sum.is_first });
-        let target = TensorViewMut { data: target, strides: to.to.strides, transposed: false };
-        finish.convolve_nchwc(workers, kernels, from, plus, target, neural.output);
-        machine.done(to, neural.output);
-        Ok(done)
+        let plus = of.sum.as_ref().map(|sum| ResidualAdd { source: added, is_first: sum.is_first });
+        let target = TensorViewMut { data: target, strides: to.strides, transposed: false };
+        third.finish.convolve_nchwc(workers, third.kernels, from, plus, target, third.neural.output);
+        machine.done(&bound)
     }
 
-    /// Returns true if memory has the span.
-    fn has(&mut self, span: &Span) -> bool {
-        memory::views(self.memory, self.l2, [], span.part(), &mut Aside::default()).is_some()
-    }
-
-    /// The task at hand as a sum with the result of the one before; `None` if it is not found to be one.
-    fn sum_with(&mut self, left: &Span) -> Result<Option<Sum>, FaultKind> {
+    /// Operands of the task at hand as a sum of two tensors; `None` if they do not lie in rows.
+    fn sum_operands(&self) -> Option<Operands> {
         let ext = self.input_extents();
-        let Some(second) = self.direct_second(ext)? else { return Ok(None) };
-        let Some(direct) = self.direct(ext, ext)? else { return Ok(None) };
-        let (other, is_first) = match [&direct.from, &second].map(|operand| operand.is_that_of(left, ext)) {
-            [true, _] => (second, false),
-            [_, true] => (direct.from.clone(), true),
-            _ => return Ok(None),
-        };
-        let is_in_place = other.is_that_of(&direct.to, ext);
-        Ok(Some(Sum { other, is_first, is_in_place, direct }))
+        let operands = self.operands(Stored { input: ext, second: Some(ext), output: ext }).ok()?;
+        (!operands.keeps()).then_some(operands)
+    }
+}
+
+/// A task of a group, for its fusion.
+struct Part {
+    /// True if it may be fused.
+    plain: bool,
+    /// Its operands, if it is a sum of two tensors.
+    sum: Option<Operands>,
+}
+
+/// A convolution of a group with what follows its sums.
+struct Member<'a, A> {
+    neural: &'a Neural,
+    convolution: &'a Convolution,
+    kernels: &'a Kernels,
+    finish: A,
+}
+
+/// A fused group: a convolution, the depthwise convolution that reads its result, and up to two tasks behind them.
+#[derive(Clone)]
+pub(crate) struct Fused {
+    /// Operands of the first task.
+    first: Operands,
+    /// Operands of the last one.
+    last: Operands,
+    /// Number of tasks, 2 to 4.
+    pub(super) tasks: usize,
+    /// The sum that the fourth task is.
+    sum: Option<Sum>,
+}
+
+impl Fused {
+    /// Name of the kernel.
+    pub(super) fn kernel(&self) -> &'static str {
+        match self.tasks {
+            2 => "convolution and depthwise, band by band",
+            3 => "convolution and depthwise, band by band, then nchwc16",
+            _ => "convolution and depthwise, band by band, then nchwc16 with a residual",
+        }
     }
 }
 
 /// The sum of a task's result and of another tensor.
+#[derive(Clone)]
 struct Sum {
     other: Span,
     /// True if the other tensor is the first operand.
     is_first: bool,
     /// True if it is in place of the sum.
     is_in_place: bool,
-    direct: Direct,
+}
+
+impl Sum {
+    /// The sum of these operands, one of which is `left`; `None` if none is.
+    fn of(operands: &Operands, left: &Span) -> Option<Sum> {
+        let (ext, second) = (operands.input(), operands.second.as_ref()?);
+        let (other, is_first) = match [&operands.from, second].map(|operand| operand.is_that_of(left, ext)) {
+            [true, _] => (second, false),
+            [_, true] => (&operands.from, true),
+            _ => return None,
+        };
+        Some(Sum { other: other.clone(), is_first, is_in_place: other.is_that_of(&operands.to, ext) })
+    }
 }

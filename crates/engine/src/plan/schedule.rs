@@ -23,8 +23,6 @@ use half::f16;
 pub(super) struct Schedule<'a> {
     pub(super) common: &'a Common,
     pub(super) steps: &'a [Step],
-    pub(super) together: &'a [usize],
-    pub(super) fans: &'a [usize],
 }
 
 impl Schedule<'_> {
@@ -34,7 +32,7 @@ impl Schedule<'_> {
             Kind::Move(of) => self.copy(of, memory, l2),
             Kind::Map(of) => self.map(of, memory, l2),
             Kind::Product(of) => self.product(of, memory, l2),
-            Kind::Tasks(_) => return self.tasks(op, memory, l2, chain),
+            Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => return self.tasks(op, memory, l2, chain),
         };
         done.ok_or_else(|| self.outside(op, memory, l2))
     }
@@ -135,27 +133,15 @@ impl Schedule<'_> {
     }
 
     fn tasks(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {
-        let mut index = op.tasks.start;
-        while let Some(step) = self.steps.get(index).filter(|_| index < op.tasks.end) {
-            let mut machine = self.common.machine(memory, l2, chain, &step.task, &step.fields);
-            let fault = |kind| Fault { task: Some(index), offset: step.task.offset, kind };
-            let count = self.together.get(index).copied().unwrap_or(1);
-            if count > 1 {
-                let done = machine.at_once(&self.steps[index..], count).map_err(fault)?;
-                if done > 0 {
-                    index += done;
-                    continue;
-                }
-            }
-            let fan = self.fans.get(index).copied().unwrap_or(1);
-            if fan > 1 && machine.fan(&self.steps[index..][..fan]).map_err(fault)? {
-                index += fan;
-                continue;
-            }
-            machine.execute(&step.work).map_err(fault)?;
-            index += 1;
-        }
-        Ok(())
+        let steps = self.steps.get(op.tasks.clone()).unwrap_or(&[]);
+        let Some(step) = steps.first() else { return Ok(()) };
+        let mut machine = self.common.machine(memory, l2, chain, &step.task, &step.fields);
+        let done = match &op.kind {
+            Kind::Fused(of) => machine.at_once(steps, of),
+            Kind::Fan(of) => machine.fan(steps, of),
+            _ => machine.execute(&step.work),
+        };
+        done.map_err(|kind| Fault { task: Some(op.tasks.start), offset: step.task.offset, kind })
     }
 }
 

@@ -43,7 +43,7 @@ impl Step {
 pub(crate) enum Work {
     Neural(Box<Neural>),
     /// Planar engine, with the kernel that was selected.
-    Planar(&'static planar::registry::Row),
+    Planar(Box<planar::registry::Selected>),
     /// Not Apple's: a native layer in this project's own encoding.
     Own(Box<Own>),
     /// No work: the descriptor's skip bit is set.

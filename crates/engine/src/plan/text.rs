@@ -42,20 +42,24 @@ pub(super) fn selection(ops: &[Op], steps: &[Step], rejected: &[Rejected]) -> St
     for (i, op) in ops.iter().enumerate() {
         let by_fields = rejected.get(op.tasks.start).cloned().unwrap_or_default();
         let (kernel, rejected) = match (&op.kind, steps.get(op.tasks.start)) {
-            (Kind::Move(of), _) => (format!("strided copy: {}", copy::form(&of.axes)), Vec::new()),
+            (Kind::Move(of), _) => {
+                let (form, rejected) = copy::select(&of.axes);
+                (format!("strided copy: {form}"), rejected)
+            }
             (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
             (Kind::Product(_), _) => {
                 let kernel = "coefficients packed in every run, then as the registry says".to_string();
                 (kernel, vec![("coefficients packed at planning", FROM_TASKS)])
             }
-            (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
-            (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
+            (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
+            (Kind::Fan(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
+            (Kind::Task(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
                 let (kernel, mut rejected) = neural.selection(fields.get(Field::NeTranspose) == 1);
                 rejected.splice(0..0, by_fields);
                 (kernel, rejected)
             }
-            (Kind::Tasks(_), Some(Step { work: Work::Planar(kernel), .. })) => (kernel.name.to_string(), by_fields),
-            (Kind::Tasks(_), _) => ("its unit".to_string(), Vec::new()),
+            (Kind::Task(_), Some(Step { work: Work::Planar(kernel), .. })) => (kernel.name().to_string(), by_fields),
+            (Kind::Task(_), _) => ("its unit".to_string(), Vec::new()),
         };
         text += &format!("{i}: task {}, {}: {kernel}", op.tasks.start, op.class());
         if !rejected.is_empty() {
@@ -104,8 +108,8 @@ impl fmt::Display for Op {
             (Kind::Product(product), _) => {
                 write!(f, "{} ; {} tasks, the last is task {last}", self.class(), product.tasks)?;
             }
-            (Kind::Tasks(name), true) => write!(f, "{name} ; task {}", self.tasks.start)?,
-            (Kind::Tasks(name), false) => write!(f, "{name} ; tasks {} to {last}", self.tasks.start)?,
+            (_, true) => write!(f, "{} ; task {}", self.class(), self.tasks.start)?,
+            (_, false) => write!(f, "{} ; tasks {} to {last}", self.class(), self.tasks.start)?,
         }
         if !self.known {
             return write!(f, ", accesses unknown");

@@ -30,7 +30,7 @@ pub enum WindowOp<'a> {
 }
 
 impl WindowOp<'_> {
-    /// Whether there is code for such windows.
+    /// Returns true if there is code for such windows.
     pub fn executes(self, window: &Window) -> bool {
         match self {
             WindowOp::Kernel(..) => convolves(window),
@@ -39,7 +39,7 @@ impl WindowOp<'_> {
     }
 }
 
-/// Whether there is code for convolutions with such windows.
+/// Returns true if there is code for convolutions with such windows.
 pub fn convolves(window: &Window) -> bool {
     is_square(window, [3, 5])
 }

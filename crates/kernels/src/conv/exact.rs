@@ -60,7 +60,7 @@ pub struct Exact<'a> {
     pub window: &'a Window,
     /// Input channels that one output reads.
     pub channels: usize,
-    /// Whether every output channel reads channels of its own.
+    /// True if every output channel reads channels of its own.
     pub unicast: bool,
     /// How a source is staged where channels are read alone.
     pub staging: &'a Im2col,
@@ -316,7 +316,7 @@ impl Operands for Sliding<'_> {
     }
 }
 
-/// As many columns of each row from a tap's first number on.
+/// Equally many columns of each row, from a tap's first number on.
 struct Staged<'a> {
     staged: &'a [f32],
     offsets: &'a [u32],

@@ -127,6 +127,16 @@ impl Kernels {
         Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), height: self.height })
     }
 
+    /// Name of the form that coefficients are packed in.
+    pub fn packing(&self) -> &'static str {
+        match self.height {
+            1 => "rows of channels",
+            BLOCK => "blocks of 16 channels",
+            PANEL => "panels of 6 channels",
+            _ => "panels of 64 channels",
+        }
+    }
+
     /// Returns true if panels are blocks of 16 channels.
     pub fn are_blocks(&self) -> bool {
         self.height == BLOCK

@@ -35,7 +35,7 @@ const TOGETHER: usize = 2;
 const PACKED: usize = 1 << 20;
 const OUTPUTS: [usize; 2] = [256, 1024];
 
-/// Whether blocks of so many channels are full enough.
+/// Returns true if blocks of so many channels are full enough.
 pub fn suits(channels: usize) -> bool {
     3 * channels.next_multiple_of(BLOCK) <= 4 * channels
 }
@@ -352,7 +352,7 @@ pub struct Job<'a, 'b, A> {
 pub struct ResidualAdd<'a> {
     /// `None` is what stands where the result goes.
     pub source: Option<TensorView<'a>>,
-    /// Whether it is the first one of the sum, which tells what becomes of two NaNs.
+    /// True if it is the first operand of the sum, which decides the result of two NaNs.
     pub is_first: bool,
 }
 

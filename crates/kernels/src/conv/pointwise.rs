@@ -6,9 +6,7 @@
 use crate::conv::{BatchMember, Im2col};
 use crate::epilogue::Epilogue;
 use crate::filter::Filter;
-use crate::gemm::microkernel::{
-    COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, SideBySide, TailKernel, columns_of, run_outputs,
-};
+use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, TailKernel, columns_of, run_outputs};
 use crate::host::Rows;
 use crate::view::{OutputTile, Part, TensorView, copy_short};
 use crate::workers::{Scratch, outline, scratch_slice};
@@ -104,9 +102,10 @@ impl Job<'_, '_> {
         let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
-        let Scratch { packed, panel, sums, halves, .. } = &mut *self.scratch;
+        let Scratch { packed, panel, sums, halves, places, .. } = &mut *self.scratch;
         let packed = scratch_slice(packed, stride * all);
         let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
+        let places = side_by_side::<S>(places, taps_at_once);
         let sums = scratch_slice(sums, CHANNELS * stride);
         let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
@@ -119,7 +118,7 @@ impl Job<'_, '_> {
         let panel = scratch_slice(panel, group * taps_at_once + COLUMN_SLACK);
         for channel in (0..channels).step_by(CHANNELS) {
             let block = channel..channels.min(channel + CHANNELS);
-            let product = Product { kernel, first, outputs, stride, taps_at_once };
+            let product = Product { kernel, first, outputs, stride, taps_at_once, places };
             for tap in (0..all).step_by(taps_at_once) {
                 let taps = tap..all.min(tap + taps_at_once);
                 for channel in block.clone().step_by(group) {
@@ -168,7 +167,7 @@ impl Job<'_, '_> {
         let (columns, channels) = (self.columns, self.share.channels());
         let outputs = self.share.rows * columns;
         let stride = outputs.next_multiple_of(width);
-        let Scratch { staged, packed, wide, panel, sums, .. } = &mut *self.scratch;
+        let Scratch { staged, packed, wide, panel, sums, places, .. } = &mut *self.scratch;
         let area = staging.staged_elements();
         let staged = scratch_slice(staged, area + staging.staged_slack());
         staging.stage(
@@ -189,7 +188,8 @@ impl Job<'_, '_> {
         wide[outputs..].fill(0.0);
         let panel = scratch_slice(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
         let sums = scratch_slice(sums, channels * stride);
-        let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once };
+        let places = side_by_side::<S>(places, taps_at_once);
+        let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once, places };
         for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
             for (tap, &offset) in offsets.iter().enumerate() {
                 let rows = staged[offset as usize..].chunks(staging.width);
@@ -227,6 +227,15 @@ struct Product<'a> {
     stride: usize,
     /// Most of the taps that are added together.
     taps_at_once: usize,
+    /// Offset of each of those taps in a run.
+    places: &'a [u32],
+}
+
+/// Offsets of taps that stand one behind the other, as many numbers each as [`run_outputs`] says.
+fn side_by_side<S: Simd>(places: &mut Vec<u32>, taps: usize) -> &[u32] {
+    let places = scratch_slice(places, taps);
+    places.iter_mut().enumerate().for_each(|(tap, place)| *place = (tap * run_outputs::<S>()) as u32);
+    places
 }
 
 impl Product<'_> {
@@ -243,7 +252,7 @@ impl Product<'_> {
         panel: &mut [f32],
         sums: &mut [f32],
     ) {
-        let &Product { kernel, first, outputs, stride, taps_at_once } = self;
+        let &Product { kernel, first, outputs, stride, taps_at_once, places } = self;
         let (width, count, resume) = (run_outputs::<S>(), channels.len(), taps.start > 0);
         for c in (0..count).step_by(PANEL) {
             kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
@@ -275,7 +284,7 @@ impl Product<'_> {
             for c in (0..count).step_by(PANEL) {
                 let height = PANEL.min(count - c);
                 let outputs = if c < alone { outputs - columns } else { outputs };
-                let (panel, places) = (&panel[c * taps_at_once..][..height * taps.len()], SideBySide);
+                let panel = &panel[c * taps_at_once..][..height * taps.len()];
                 let sums = &mut sums[c * stride + output..];
                 MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
             }
@@ -296,7 +305,7 @@ fn channels_at_once<S: Simd>(outputs: usize, stride: usize) -> usize {
     PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
 }
 
-/// As many taps at once as there may be, in visits of about one length.
+/// Taps that are added at once: at most `most`, in passes of about equal length.
 fn evenly(taps: usize, most: usize) -> usize {
     taps.div_ceil(taps.div_ceil(most).max(1)).max(1)
 }

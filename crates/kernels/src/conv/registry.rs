@@ -1,4 +1,5 @@
-//! Kernel registry of convolutions in fp32, one row each: the first row that accepts is executed.
+//! Kernel registry of convolutions in fp32, one row each: the first row that accepts a convolution is selected, when it is planned or
+//! when its coefficients are packed.
 
 use super::nchwc::Operand;
 use super::{
@@ -134,9 +135,15 @@ pub fn select(query: &Query) -> (&'static Row, Vec<(&'static str, &'static str)>
     (&ROWS[ROWS.len() - 1], rejected)
 }
 
-/// Executes a convolution with the first kernel that accepts it.
-pub(super) fn run(work: Work) {
+/// Selected kernel, as [`select`] finds it.
+pub fn first(query: &Query) -> &'static Row {
     let last = &ROWS[ROWS.len() - 1];
-    let row = ROWS.iter().find(|row| (row.accepts)(&work.query).is_ok()).unwrap_or(last);
-    (row.run)(work);
+    ROWS.iter().find(|row| (row.accepts)(query).is_ok()).unwrap_or(last)
+}
+
+impl Row {
+    /// Executes a convolution that the kernel accepts.
+    pub(super) fn run(&self, work: Work) {
+        (self.run)(work);
+    }
 }

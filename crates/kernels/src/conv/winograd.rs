@@ -54,7 +54,7 @@ const SQUARES: usize = 80;
 const RESULTS: usize = 80;
 const FEW: usize = 4;
 
-/// Whether the cost model favours Winograd over direct convolution.
+/// Returns true if the cost model favours Winograd over direct convolution.
 pub fn is_profitable(window: &Window, channels: usize, to: Extents) -> bool {
     if window.k != [3; 2] || window.s != [1; 2] || to.array().contains(&0) {
         return false;
@@ -116,7 +116,7 @@ fn few(squares: usize, lanes: usize) -> Option<usize> {
     [2, 4, 8].into_iter().find(|&few| squares <= few && few <= lanes / 2)
 }
 
-/// Whether all elements are finite.
+/// Returns true if all elements are finite.
 #[inline(always)]
 pub fn is_finite(source: TensorView, group: usize, channels: usize, [rows, columns]: [usize; 2]) -> bool {
     let [_, channel, row] = source.strides;

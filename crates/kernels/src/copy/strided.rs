@@ -37,15 +37,65 @@ pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
     joined
 }
 
-/// Form in which a box is copied: rows, a transposition in blocks, or elements one by one. `axes` are [`normalized`].
-pub fn form(axes: &[CopyAxis]) -> &'static str {
-    let Some((inner, outer)) = axes.split_last() else { return "one element" };
-    match (inner.to, inner.from) {
-        (1, 1) => "rows",
-        (1, 0) => "elements repeated to rows",
-        (1, _) if outer.iter().any(|axis| axis.from == 1) => "blocked transposition",
-        _ => "strided elements",
+/// A form in which a box is copied.
+struct Form {
+    name: &'static str,
+    /// Tests the innermost axis and those around it; the error is the reason why not.
+    accepts: fn(&CopyAxis, &[CopyAxis]) -> Result<(), &'static str>,
+}
+
+/// Forms in order of preference.
+static FORMS: [Form; 5] = [
+    Form {
+        name: "rows",
+        accepts: |inner, _| when((inner.to, inner.from) == (1, 1), "no axis is contiguous on both sides"),
+    },
+    Form {
+        name: "elements repeated to rows",
+        accepts: |inner, _| when((inner.to, inner.from) == (1, 0), "every element is read once"),
+    },
+    Form {
+        name: "blocked transposition",
+        accepts: |inner, outer| {
+            let lines = contiguous_source(outer).filter(|&at| transposes(inner, &outer[at]));
+            when(lines.is_some(), "no axis of the source is contiguous, or its lines are short")
+        },
+    },
+    Form {
+        name: "rows of the source",
+        accepts: |inner, outer| {
+            let apart = inner.to > 1 && inner.from > 1 && contiguous_source(outer).is_some();
+            when(apart, "no axis of the source is contiguous")
+        },
+    },
+    Form { name: "strided elements", accepts: |_, _| Ok(()) },
+];
+
+fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(else_because) }
+}
+
+/// The axis that is contiguous where it is read.
+fn contiguous_source(outer: &[CopyAxis]) -> Option<usize> {
+    outer.iter().position(|axis| axis.from == 1)
+}
+
+/// Returns true if squares of the innermost axis and of one that is contiguous in the source are worth transposing.
+fn transposes(inner: &CopyAxis, lines: &CopyAxis) -> bool {
+    inner.to == 1 && inner.from > 1 && (inner.count >= SHORT || lines.to < FAR)
+}
+
+/// Form in which a box is copied, and the reason why each form before it is not taken. `axes` are [`normalized`].
+pub fn select(axes: &[CopyAxis]) -> (&'static str, Vec<(&'static str, &'static str)>) {
+    let Some((inner, outer)) = axes.split_last() else { return ("one element", Vec::new()) };
+    let mut rejected = Vec::new();
+    for form in &FORMS {
+        match (form.accepts)(inner, outer) {
+            Ok(()) => return (form.name, rejected),
+            Err(why) => rejected.push((form.name, why)),
+        }
     }
+    ("strided elements", rejected)
 }
 
 /// Copies a box of elements. `axes` are [`normalized`]; in the result each distance is at least what the axes inside of it reach.
@@ -115,10 +165,8 @@ fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], fix: impl Fn(f16) -> f1
     let Some((&inner, outer)) = axes.split_last() else {
         return to[0] = fix(from[0]);
     };
-    // The axis that is contiguous where it is read.
-    let read = outer.iter().position(|axis| axis.from == 1);
-    match read {
-        Some(at) if inner.to == 1 && inner.from > 1 && (inner.count >= SHORT || outer[at].to < FAR) => {
+    match contiguous_source(outer) {
+        Some(at) if transposes(&inner, &outer[at]) => {
             let rows = outer[at];
             let others: Vec<CopyAxis> = outer.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, a)| *a).collect();
             each(

@@ -23,7 +23,7 @@ const WHOLE: f32 = 250.0;
 /// Products of less round to zero.
 const NOTHING: f32 = 1.0 / (1 << 18) as f32;
 
-/// Whether sums of channels side by side are formed for such an array.
+/// Returns true if sums of channels side by side are formed for such an array.
 pub fn suits(mac: &AccumulatorSpec) -> bool {
     is_fixed(mac) && !mac.flush_subnormals && mac.ties == Ties::Away
 }
@@ -398,7 +398,7 @@ impl RangeBound {
         self.most = if run <= self.most { self.most } else { run };
     }
 
-    /// Whether sums are those of the array.
+    /// Returns true if sums are those of the array.
     pub fn is_short(&self) -> bool {
         self.most < RUN_LIMIT && self.all < WHOLE
     }

@@ -126,7 +126,7 @@ pub(super) fn end_run<S: Simd>(simd: S, acc: &mut [S::f32s], units: &mut [S::u32
     }
 }
 
-/// Whether the model is an integer accumulator of the width that the kernels count in.
+/// Returns true if the model is an integer accumulator of the width that the kernels count in.
 pub(super) fn is_fixed(mac: &AccumulatorSpec) -> bool {
     let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
     // Exponent sums of 4 and more have no bit in the sets.

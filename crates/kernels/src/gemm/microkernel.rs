@@ -25,7 +25,7 @@ const fn run_vectors<S: Simd>() -> usize {
     }
 }
 
-/// As many sums of few channels stay in registers as of many; one channel's are enough to hide how long an addition takes.
+/// Vectors of a run: the sums of few channels fill the registers as those of many do, and one channel's hide the latency of an addition.
 #[inline(always)]
 const fn vectors_of<S: Simd>(channels: usize) -> usize {
     let most = run_vectors::<S>();
@@ -41,48 +41,25 @@ const fn vectors_of<S: Simd>(channels: usize) -> usize {
 /// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
 pub const SLACK: usize = 128;
 
-/// Offset of each tap's numbers in a source.
-pub trait Places: Copy {
-    fn places<S: Simd>(self) -> impl Iterator<Item = usize>;
-}
-
-/// Anywhere.
-impl Places for &[u32] {
-    #[inline(always)]
-    fn places<S: Simd>(self) -> impl Iterator<Item = usize> {
-        self.iter().map(|&place| place as usize)
-    }
-}
-
-/// One behind the other, as many numbers each as [`run_outputs`] says.
-#[derive(Clone, Copy)]
-pub struct SideBySide;
-
-impl Places for SideBySide {
-    #[inline(always)]
-    fn places<S: Simd>(self) -> impl Iterator<Item = usize> {
-        (0..).map(|tap| tap * run_outputs::<S>())
-    }
-}
-
 /// One panel of channels by consecutive outputs.
-pub struct MicroKernel<'a, P> {
+pub struct MicroKernel<'a> {
     /// Coefficients of the panel, tap by tap.
     pub panel: &'a [f32],
     /// Channels of the panel.
     pub height: usize,
     pub source: &'a [f32],
-    pub places: P,
+    /// Offset of each tap's numbers in the source.
+    pub places: &'a [u32],
     /// By channel of the panel; the last vectors of a channel may reach up to [`SLACK`] past the outputs.
     pub sums: &'a mut [f32],
     /// Elements between channels in `sums`, at least the outputs and what the last vectors reach past them.
     pub stride: usize,
     pub outputs: usize,
-    /// Whether the sums go on from what `sums` holds: the order of additions is that of the taps, however they are cut.
+    /// True if sums continue from those in `sums`: the order of additions is that of the taps, however they are cut.
     pub resume: bool,
 }
 
-impl<P: Places> WithSimd for MicroKernel<'_, P> {
+impl WithSimd for MicroKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -98,7 +75,7 @@ impl<P: Places> WithSimd for MicroKernel<'_, P> {
     }
 }
 
-impl<P: Places> MicroKernel<'_, P> {
+impl MicroKernel<'_> {
     #[inline(always)]
     fn rows<S: Simd, const M: usize>(mut self, simd: S) {
         let most = const { vectors_of::<S>(M) };
@@ -123,21 +100,21 @@ impl<P: Places> MicroKernel<'_, P> {
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
         let MicroKernel { panel, source, places, stride, resume, .. } = *self;
         let (source, sums) = (&source[at..], &mut self.sums[at..]);
-        outline(simd, Shape::<P, M, N> { panel, source, places, sums, stride, resume });
+        outline(simd, Shape::<M, N> { panel, source, places, sums, stride, resume });
     }
 }
 
 /// Sums of `M` channels in `N` vectors.
-struct Shape<'a, P, const M: usize, const N: usize> {
+struct Shape<'a, const M: usize, const N: usize> {
     panel: &'a [f32],
     source: &'a [f32],
-    places: P,
+    places: &'a [u32],
     sums: &'a mut [f32],
     stride: usize,
     resume: bool,
 }
 
-impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> {
+impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
     type Output = ();
 
     #[inline(always)]
@@ -145,22 +122,24 @@ impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> 
         let Shape { panel, source, places, sums: to, stride, resume } = self;
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
         if resume {
-            for (m, sums) in sums.iter_mut().enumerate() {
-                sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
+            for m in 0..M {
+                sums[m].copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
             }
         }
-        for (weights, place) in panel.as_chunks::<M>().0.iter().zip(places.places::<S>()) {
-            let (vectors, _) = S::as_simd_f32s(&source[place..][..N * S::F32_LANES]);
-            let Some(x) = vectors.first_chunk::<N>() else { return };
+        let panel = panel.as_chunks::<M>().0;
+        let taps = panel.len().min(places.len());
+        let (panel, places) = (&panel[..taps], &places[..taps]);
+        for tap in 0..taps {
+            let x = S::as_simd_f32s(&source[places[tap] as usize..][..N * S::F32_LANES]).0;
             for m in 0..M {
-                let weight = simd.splat_f32s(weights[m]);
+                let weight = simd.splat_f32s(panel[tap][m]);
                 for n in 0..N {
                     sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
                 }
             }
         }
-        for (m, sums) in sums.iter().enumerate() {
-            S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(sums);
+        for m in 0..M {
+            S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(&sums[m]);
         }
     }
 }

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 /// A number between two roundings. Operands and results are `f32`, which holds every fp16 number.
 pub trait Wide: Copy + Send + Sync + 'static {
-    /// Whether the device's rules hold, so that a stage that changes no value may still change a NaN or a zero's sign.
+    /// True if the device's rules hold, so that a stage that changes no value may still change a NaN or a zero's sign.
     const EXACT: bool;
 
     /// An operand as the unit sees it.

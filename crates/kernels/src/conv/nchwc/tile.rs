@@ -34,7 +34,7 @@ pub(super) const fn most<S: Simd, A: Accumulator>() -> usize {
     }
 }
 
-/// Whether vectors of channels come in pairs: a block of channels is an even number of them.
+/// Returns true if vectors of channels come in pairs: a block of channels is an even number of them.
 const fn are_pairs<S: Simd>() -> bool {
     (BLOCK / S::F32_LANES).is_multiple_of(VECTORS)
 }
@@ -103,33 +103,28 @@ impl StoreSink<'_> {
         }
     }
 
-    /// Puts vectors of sums where they belong: from places on, and from others on.
+    /// Puts vectors of sums where they belong: for each place a vector for each of `at`, which counts from there. The tile's sizes are
+    /// constants where this is inlined.
     #[inline(always)]
-    pub(super) fn put<S: Simd, A: Accumulator, const T: usize, const G: usize>(
+    pub(super) fn put<S: Simd, A: Accumulator>(
         self,
         simd: S,
         _: A,
         stages: impl LaneMap<S>,
-        sums: &[[S::f32s; G]; T],
-        places: &[u32; T],
-        at: [usize; G],
+        sums: &[S::f32s],
+        places: &[u32],
+        at: &[usize],
     ) {
         match self {
-            StoreSink::Halves(to) if const { simd::converts::<S>() } => {
-                for t in 0..T {
-                    leave(simd, stages, &sums[t], places[t] as usize, at, to);
-                }
-            }
+            StoreSink::Halves(to) if const { simd::converts::<S>() } => leave(simd, stages, sums, places, at, to),
             StoreSink::Wide(to) if const { simd::converts::<S>() && !A::EXACT } => {
-                for t in 0..T {
-                    leave(simd, stages, &sums[t], places[t] as usize, at, to);
-                }
+                leave(simd, stages, sums, places, at, to);
             }
             StoreSink::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => {
-                for t in 0..T {
-                    for g in 0..G {
+                for t in 0..places.len() {
+                    for g in 0..at.len() {
                         let to = &mut to[places[t] as usize + at[g]..][..S::F32_LANES];
-                        S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[t][g]);
+                        S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[t * at.len() + g]);
                     }
                 }
             }
@@ -182,17 +177,20 @@ impl<S: Simd> Staged<S> for Elsewhere<'_> {
 }
 
 #[inline(always)]
-fn leave<S: Simd, E: StoreFormat, const G: usize>(
+fn leave<S: Simd, E: StoreFormat>(
     simd: S,
     stages: impl LaneMap<S>,
-    sums: &[S::f32s; G],
-    place: usize,
-    at: [usize; G],
+    sums: &[S::f32s],
+    places: &[u32],
+    at: &[usize],
     to: &mut [E],
 ) {
-    for g in 0..G {
-        if let (Some(left), Some(to)) = (E::of(simd, stages, sums[g]), to[place + at[g]..].first_chunk_mut()) {
-            *to = left;
+    for t in 0..places.len() {
+        for g in 0..at.len() {
+            let left = E::of(simd, stages, sums[t * at.len() + g]);
+            if let (Some(left), Some(to)) = (left, to[places[t] as usize + at[g]..].first_chunk_mut()) {
+                *to = left;
+            }
         }
     }
 }
@@ -259,7 +257,7 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Tile { source, taps, weights, finish, terms, soon, places, at, to } = self;
-        let Some(places) = places.first_chunk() else { return };
+        let (Some(places), Some(at)) = (places.first_chunk::<T>(), at.first_chunk::<G>()) else { return };
         let mut biases = [simd.splat_f32s(0.0); G];
         for g in 0..G {
             biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
@@ -290,7 +288,7 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
                 }
             }
         }
-        finish.with_after(simd, Ended::<S, A, T, G> { sums: &done, finish, places, at, to });
+        finish.with_after(simd, Ended { sums: done.as_flattened(), finish, places, at, to });
     }
 }
 
@@ -323,9 +321,10 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
         let [one, two] = self.weights;
         let (one, two) = (one[of.clone()].as_chunks::<BLOCK>().0, two[of.clone()].as_chunks::<BLOCK>().0);
         if IN_BLOCKS {
-            let blocks = self.source[taps.start * T..taps.end * T].chunks_exact(T * BLOCK);
-            for (x, (one, two)) in blocks.zip(one.as_chunks::<BLOCK>().0.iter().zip(two.as_chunks::<BLOCK>().0)) {
-                let Some(x) = x.as_chunks::<BLOCK>().0.first_chunk::<T>() else { return };
+            let blocks = self.source[taps.start * T..taps.end * T].as_chunks::<BLOCK>().0;
+            for block in 0..taps.len() / BLOCK {
+                let Some(x) = blocks[block * T..].first_chunk::<T>() else { return };
+                let (one, two) = (&one[block * BLOCK..][..BLOCK], &two[block * BLOCK..][..BLOCK]);
                 for tap in 0..BLOCK {
                     let mut operands = [0.0; T];
                     for t in 0..T {
@@ -335,9 +334,12 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
                 }
             }
         } else {
-            for (x, (one, two)) in self.source[of].as_chunks::<BLOCK>().0.iter().zip(one.iter().zip(two)) {
-                let Some(x) = x.first_chunk() else { return };
-                step::<S, FUSED, T, G>(simd, x, [one, two], sums);
+            let x = self.source[of].as_chunks::<BLOCK>().0;
+            let count = x.len().min(one.len()).min(two.len());
+            let (x, one, two) = (&x[..count], &one[..count], &two[..count]);
+            for tap in 0..count {
+                let Some(x) = x[tap].first_chunk() else { return };
+                step::<S, FUSED, T, G>(simd, x, [&one[tap], &two[tap]], sums);
             }
         }
     }
@@ -373,37 +375,17 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             if end == taps {
                 break;
             }
-            for (sum, total) in sums.as_flattened_mut().iter_mut().zip(&mut *totals) {
-                let more = bounds::of_run(simd, *sum);
-                *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
-                *sum = bounds::new_run(simd);
-            }
+            end_run(simd, sums.as_flattened_mut(), totals, run == 0);
         }
         for &tap in mixed {
             let tap = tap as usize;
-            let (mut keep, mut back) = ([simd.splat_f32s(0.0); G], [simd.splat_f32s(0.0); G]);
-            for g in 0..G {
-                let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
-                // A zero has nothing to take back.
-                (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
-            }
             let Some(x) = self.met(tap) else { return };
-            for t in 0..T {
-                let x = simd.splat_f32s(x[if IN_BLOCKS { t * BLOCK } else { t }]);
-                let magnitude = simd.abs_f32s(x);
-                for g in 0..G {
-                    let without = simd.mul_add_e_f32s(back[g], x, sums[t][g]);
-                    let drops = simd.less_than_f32s(magnitude, keep[g]);
-                    sums[t][g] = simd.select_f32s(drops, without, sums[t][g]);
-                }
-            }
+            let [one, two] = self.weights;
+            let weights = [&one[tap * BLOCK..][..S::F32_LANES], &two[tap * BLOCK..][..S::F32_LANES]];
+            let step = if IN_BLOCKS { BLOCK } else { 1 };
+            without_dropped(simd, mac, &weights[..G], (x, step), sums.as_flattened_mut());
         }
-        for (sum, total) in sums.as_flattened_mut().iter_mut().zip(totals) {
-            *sum = bounds::of_run(simd, *sum);
-            if ends.len() > 1 {
-                *sum = simd.add_f32s(*sum, *total);
-            }
-        }
+        end_runs(simd, sums.as_flattened_mut(), totals, ends.len() > 1);
     }
 
     /// From what the first output meets under a tap to what the last one does.
@@ -416,21 +398,71 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
     }
 }
 
+/// Adds a run's sums to the totals, and begins the next run. The tile's sizes are constants where this is inlined, and in the functions
+/// below.
+#[inline(always)]
+fn end_run<S: Simd>(simd: S, sums: &mut [S::f32s], totals: &mut [S::f32s], is_first: bool) {
+    let totals = &mut totals[..sums.len()];
+    for i in 0..sums.len() {
+        let more = bounds::of_run(simd, sums[i]);
+        totals[i] = if is_first { more } else { simd.add_f32s(totals[i], more) };
+        sums[i] = bounds::new_run(simd);
+    }
+}
+
+/// Sums of all runs in place of those of the last one.
+#[inline(always)]
+fn end_runs<S: Simd>(simd: S, sums: &mut [S::f32s], totals: &[S::f32s], several: bool) {
+    let totals = &totals[..sums.len()];
+    for i in 0..sums.len() {
+        sums[i] = bounds::of_run(simd, sums[i]);
+        if several {
+            sums[i] = simd.add_f32s(sums[i], totals[i]);
+        }
+    }
+}
+
+/// Takes products of a tap that the array drops back from the sums; `x` has what the outputs meet, so far apart.
+#[inline(always)]
+fn without_dropped<S: Simd>(
+    simd: S,
+    mac: &AccumulatorSpec,
+    weights: &[&[f32]],
+    (x, step): (&[f32], usize),
+    sums: &mut [S::f32s],
+) {
+    let (mut keep, mut back) = ([simd.splat_f32s(0.0); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
+    for g in 0..weights.len() {
+        let w = S::as_simd_f32s(weights[g]).0[0];
+        // A zero has nothing to take back.
+        (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
+    }
+    for t in 0..sums.len() / weights.len() {
+        let x = simd.splat_f32s(x[t * step]);
+        let magnitude = simd.abs_f32s(x);
+        for g in 0..weights.len() {
+            let sum = &mut sums[t * weights.len() + g];
+            let without = simd.mul_add_e_f32s(back[g], x, *sum);
+            let drops = simd.less_than_f32s(magnitude, keep[g]);
+            *sum = simd.select_f32s(drops, without, *sum);
+        }
+    }
+}
+
 /// Sums of a tile, with biases.
-struct Ended<'a, S: Simd, A, const T: usize, const G: usize> {
-    sums: &'a [[S::f32s; G]; T],
+struct Ended<'a, S: Simd, A> {
+    sums: &'a [S::f32s],
     finish: A,
-    places: &'a [u32; T],
-    at: [usize; VECTORS],
+    places: &'a [u32],
+    at: &'a [usize],
     to: StoreSink<'a>,
 }
 
-impl<S: Simd, A: Accumulator, const T: usize, const G: usize> Staged<S> for Ended<'_, S, A, T, G> {
+impl<S: Simd, A: Accumulator> Staged<S> for Ended<'_, S, A> {
     #[inline(always)]
     fn with(self, simd: S, stages: impl LaneMap<S>) {
         let Ended { sums, finish, places, at, to } = self;
-        let Some(at) = at.first_chunk() else { return };
-        to.put(simd, finish, stages, sums, places, *at);
+        to.put(simd, finish, stages, sums, places, at);
     }
 }
 

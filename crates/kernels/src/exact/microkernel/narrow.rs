@@ -37,7 +37,7 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
         narrow_vectors::<S, E, H, 1>(simd, lists, w, x, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
-        narrow_column::<S, E, H>(simd, lists, w, &x[first..][..w.len()], column, ends);
+        narrow_column(simd, lists, H, w.as_flattened(), &x[first..][..w.len()], column, ends);
     }
 }
 
@@ -60,59 +60,63 @@ pub(super) fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
     }
 }
 
-/// One column alone: rows stand side by side in a vector. Sums of exact terms may be taken in any order.
+/// One column alone: `height` rows stand side by side in a vector. Sums of exact terms may be taken in any order. The height is a
+/// constant where this is inlined.
 #[inline(always)]
-pub(super) fn narrow_column<S: Simd, E: Ends, const H: usize>(
+pub(super) fn narrow_column<S: Simd, E: Ends>(
     simd: S,
     lists: &Lists,
-    w: &[[f32; H]],
+    height: usize,
+    w: &[f32],
     x: &[f32],
     column: usize,
     ends: &mut E,
 ) {
     // A vector that reaches past its row holds another tap's elements there, which are ignored.
-    let flat = w.as_flattened();
     let keep = lists.keep.as_flattened();
-    for first in (0..H).step_by(S::F32_LANES) {
-        let vector = |of: &[f32], tap: usize| -> S::f32s {
-            let at = tap * H + first;
-            match of.get(at..at + S::F32_LANES) {
-                Some(numbers) => S::as_simd_f32s(numbers).0[0],
-                None => simd.partial_load_f32s(&of[at..]),
-            }
-        };
+    for first in (0..height).step_by(S::F32_LANES) {
         let mut acc = [simd.splat_f32s(START); TURNS];
         // Taps whose vectors do not reach past the last one.
-        let within = (flat.len() - first + H).saturating_sub(S::F32_LANES) / H;
-        let turns = x.as_chunks::<TURNS>().0.iter().take(within / TURNS);
-        let done = turns.len() * TURNS;
-        for (i, x) in turns.enumerate() {
-            let rows = &flat[i * TURNS * H + first..][..(TURNS - 1) * H + S::F32_LANES];
+        let within = (w.len() - first + height).saturating_sub(S::F32_LANES) / height;
+        let turns = (within / TURNS).min(x.len() / TURNS);
+        let done = turns * TURNS;
+        for turn in 0..turns {
+            let rows = &w[turn * TURNS * height + first..][..(TURNS - 1) * height + S::F32_LANES];
+            let x = &x[turn * TURNS..][..TURNS];
             for t in 0..TURNS {
-                let w = S::as_simd_f32s(&rows[t * H..][..S::F32_LANES]).0[0];
+                let w = S::as_simd_f32s(&rows[t * height..][..S::F32_LANES]).0[0];
                 acc[t] = simd.mul_add_e_f32s(w, simd.splat_f32s(x[t]), acc[t]);
             }
         }
-        for (tap, &x) in x.iter().enumerate().skip(done) {
-            acc[0] = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x), acc[0]);
+        for tap in done..x.len() {
+            acc[0] = simd.mul_add_e_f32s(beside(simd, w, tap * height + first), simd.splat_f32s(x[tap]), acc[0]);
         }
         for (i, tap) in lists.mixed().enumerate() {
             let (x, acc) = (simd.splat_f32s(x[tap]), &mut acc[0]);
-            let drops = simd.less_than_f32s(simd.abs_f32s(x), vector(keep, i));
+            let drops = simd.less_than_f32s(simd.abs_f32s(x), beside(simd, keep, i * height + first));
             let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
-            *acc = simd.mul_add_e_f32s(simd.neg_f32s(vector(flat, tap)), dropped, *acc);
+            *acc = simd.mul_add_e_f32s(simd.neg_f32s(beside(simd, w, tap * height + first)), dropped, *acc);
         }
         let mut units = [0u32; LONGEST];
         for acc in acc {
             let mut turn = [0; LONGEST];
             S::as_mut_simd_u32s(&mut turn[..S::F32_LANES]).0[0] = simd.transmute_u32s_f32s(acc);
-            for (units, turn) in units.iter_mut().zip(turn) {
-                *units = units.wrapping_add(turn.wrapping_sub(START.to_bits()));
+            for i in 0..LONGEST {
+                units[i] = units[i].wrapping_add(turn[i].wrapping_sub(START.to_bits()));
             }
         }
-        for (row, units) in (first..H).zip(units).take(S::F32_LANES) {
-            ends.one(row, column, units);
+        for row in first..height.min(first + S::F32_LANES) {
+            ends.one(row, column, units[row - first]);
         }
+    }
+}
+
+/// A vector from a position on; zeros behind the last number.
+#[inline(always)]
+fn beside<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
+    match of.get(at..at + S::F32_LANES) {
+        Some(numbers) => S::as_simd_f32s(numbers).0[0],
+        None => simd.partial_load_f32s(&of[at..]),
     }
 }
 
@@ -132,8 +136,10 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
         for r in 0..R {
             acc[r] = [simd.splat_f32s(ends.start(first + r)); V];
         }
-        for (w, x) in w.iter().zip(x) {
-            let (w, x) = (some::<R>(w, first), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
+        let count = w.len().min(x.len());
+        let (some_w, some_x) = (&w[..count], &x[..count]);
+        for tap in 0..count {
+            let (w, x) = (some::<R>(&some_w[tap], first), &S::as_simd_f32s(&some_x[tap].0).0[vector..vector + V]);
             // Row by row: the registers hold all sums, and one weight.
             for r in 0..R {
                 let weight = simd.splat_f32s(w[r]);
@@ -142,22 +148,30 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
                 }
             }
         }
-        for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
-            let (w, keep, x) = (some::<R>(&w[tap], first), some::<R>(keep, first), S::as_simd_f32s(&x[tap].0).0);
-            for v in 0..V {
-                let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
-                for r in 0..R {
-                    let drops = simd.less_than_f32s(magnitude, simd.splat_f32s(keep[r]));
-                    // Weights are finite: a zero adds nothing.
-                    let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
-                    acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(-w[r]), dropped, acc[r][v]);
-                }
-            }
+        for (i, tap) in lists.mixed().enumerate() {
+            let keep = &lists.keep.as_flattened()[i * H + first..][..R];
+            let x = &S::as_simd_f32s(&x[tap].0).0[vector..vector + V];
+            without_dropped(simd, &w[tap][first..][..R], keep, x, acc.as_flattened_mut());
         }
         for r in 0..R {
             for v in 0..V {
                 ends.vector(simd, first + r, vector + v, acc[r][v]);
             }
+        }
+    }
+}
+
+/// Takes products of a tap that the array drops back from sums by row and vector, whose numbers are constants where this is inlined.
+#[inline(always)]
+fn without_dropped<S: Simd>(simd: S, w: &[f32], keep: &[f32], x: &[S::f32s], acc: &mut [S::f32s]) {
+    for v in 0..x.len() {
+        let magnitude = simd.abs_f32s(x[v]);
+        for r in 0..w.len() {
+            let drops = simd.less_than_f32s(magnitude, simd.splat_f32s(keep[r]));
+            // Weights are finite: a zero adds nothing.
+            let dropped = simd.select_f32s(drops, x[v], simd.splat_f32s(0.0));
+            let acc = &mut acc[r * x.len() + v];
+            *acc = simd.mul_add_e_f32s(simd.splat_f32s(-w[r]), dropped, *acc);
         }
     }
 }
