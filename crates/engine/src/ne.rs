@@ -6,6 +6,7 @@ mod gains;
 mod select;
 
 use channels::{max_over_channels, sum_of_channels};
+pub(crate) use select::Kernel;
 
 use crate::constants::{Constants, PackingKey};
 use crate::direct::{Operands, Stored, views};
@@ -16,7 +17,6 @@ use crate::packed::Packed;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
-use anemone_kernels::conv::registry::Row;
 use anemone_kernels::conv::{Coefficients, Im2col, Kernels};
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::cost;
@@ -65,8 +65,8 @@ pub(crate) struct Convolution {
     pub(crate) reuse: bool,
     /// `None` if they are read in every run.
     pub(crate) coefficients: Option<Packed>,
-    /// Kernel selected at planning; `None` if coefficients are packed in every run, or for the exact array.
-    pub(crate) kernel: Option<&'static Row>,
+    /// Kernel selected at planning; `None` if coefficients are packed in every run.
+    pub(crate) kernel: Option<Kernel>,
     /// Reason why they are read in every run.
     pub(crate) unknown: &'static str,
     /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
@@ -251,11 +251,11 @@ impl Machine<'_> {
             }
             Some((c, Packed::Exact(groups))) => {
                 let of = c.exact(self.mac, &neural.exactly, Groups::Sets(groups)).ok_or(unsuited)?;
-                exact::convolve(workers, &of, source, target, neural.output);
+                c.convolve_exact(workers, &of, source, target, neural.output);
             }
             Some((c, Packed::ExactBlocks(kernels))) => {
                 let of = c.exact(self.mac, &neural.exactly, Groups::Blocks(kernels)).ok_or(unsuited)?;
-                exact::convolve(workers, &of, source, target, neural.output);
+                c.convolve_exact(workers, &of, source, target, neural.output);
             }
             Some((_, Packed::Scaled(_))) => return Err(unsuited),
         }

@@ -212,7 +212,7 @@ impl Plan {
         let fans = fans.unwrap_or_default();
         for step in &mut steps {
             if let Work::Neural(neural) = &mut step.work {
-                neural.select(step.fields.get(Field::NeTranspose) == 1);
+                neural.select(common.mac, step.fields.get(Field::NeTranspose) == 1);
             }
         }
         let trace = options.trace;
@@ -269,7 +269,7 @@ impl Plan {
             }
             _ => Vec::new(),
         });
-        text::selection(&self.ops, &self.steps, &rejected)
+        text::selection(&self.ops, &self.steps, self.common.mac, &rejected)
     }
 
     /// Text of the operations before the first pass, and after each one.

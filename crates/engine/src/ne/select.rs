@@ -5,9 +5,11 @@ use crate::machine::Machine;
 use crate::numerics::Parameters;
 use crate::packed::Packed;
 use anemone_facts::Field::*;
+use anemone_kernels::conv::exact::{self, Exact, Groups};
 use anemone_kernels::conv::registry::{Query, Row, select};
 use anemone_kernels::conv::{Im2col, Kernels, convolve, convolve_by};
 use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use anemone_kernels::workers::Workers;
@@ -38,65 +40,112 @@ impl Planned<'_> {
     }
 }
 
+/// Kernel of a convolution.
+#[derive(Clone, Copy)]
+pub(crate) enum Kernel {
+    /// Sums in fp32.
+    Fp32(&'static Row),
+    /// Sums of the exact array.
+    Array(&'static exact::registry::Row),
+}
+
+impl Kernel {
+    fn name(self) -> &'static str {
+        match self {
+            Kernel::Fp32(row) => row.name,
+            Kernel::Array(row) => row.name,
+        }
+    }
+}
+
+/// Kernels that do not execute a task, and why.
+type Rejected = Vec<(&'static str, &'static str)>;
+
 impl Convolution {
+    /// The convolution by the exact array, with its kernel.
+    pub(super) fn convolve_exact(
+        &self,
+        workers: &Workers,
+        of: &Exact,
+        from: TensorView,
+        to: TensorViewMut,
+        ext: Extents,
+    ) {
+        match self.kernel {
+            Some(Kernel::Array(row)) => exact::convolve_by(row, workers, of, from, to, ext),
+            _ => exact::convolve(workers, of, from, to, ext),
+        }
+    }
+
     /// The convolution of these coefficients, with its kernel.
     pub(super) fn planned<'a>(&'a self, kernels: &'a Kernels) -> Planned<'a> {
-        Planned { staging: &self.staging, kernels, row: self.kernel }
+        let row = match self.kernel {
+            Some(Kernel::Fp32(row)) => Some(row),
+            _ => None,
+        };
+        Planned { staging: &self.staging, kernels, row }
     }
 }
 
 impl Neural {
-    /// Selects the kernel of a convolution in fp32 whose coefficients are known. `transposed` is true if the task exchanges channels and
-    /// columns of its result.
-    pub(crate) fn select(&mut self, transposed: bool) {
-        let Some((row, _)) = self.selected(transposed) else { return };
+    /// Selects the kernel of a convolution whose coefficients are known. `transposed` is true if the task exchanges channels and columns
+    /// of its result.
+    pub(crate) fn select(&mut self, mac: Option<&'static AccumulatorSpec>, transposed: bool) {
+        let Some((kernel, _)) = self.selected(mac, transposed) else { return };
         if let Operation::Convolution(convolution) = &mut self.operation {
-            convolution.kernel = Some(row);
+            convolution.kernel = Some(kernel);
         }
     }
 
-    fn selected(&self, transposed: bool) -> Option<(&'static Row, Vec<(&'static str, &'static str)>)> {
+    fn selected(&self, mac: Option<&'static AccumulatorSpec>, transposed: bool) -> Option<(Kernel, Rejected)> {
         let Operation::Convolution(convolution) = &self.operation else { return None };
-        let Some(Packed::Fast(kernels)) = &convolution.coefficients else { return None };
         // Tensors are transposed afterwards, and the channels of one column, stored as a row, need no exchange.
         let transposed = transposed && self.operands.is_ok() && self.output.w != 1;
-        let ext = if convolution.sequence { flat::one_row(self.output) } else { self.output };
-        Some(select(&Query { staging: &convolution.staging, kernels, transposed, ext }))
+        let groups = match convolution.coefficients.as_ref()? {
+            Packed::Fast(kernels) => {
+                let ext = if convolution.sequence { flat::one_row(self.output) } else { self.output };
+                let (row, rejected) = select(&Query { staging: &convolution.staging, kernels, transposed, ext });
+                return Some((Kernel::Fp32(row), rejected));
+            }
+            Packed::Exact(groups) => Groups::Sets(groups),
+            Packed::ExactBlocks(kernels) => Groups::Blocks(kernels),
+            Packed::Scaled(_) => return None,
+        };
+        let of = convolution.exact(mac, &self.exactly, groups)?;
+        let (row, rejected) = exact::registry::select(&exact::registry::Query { of: &of, transposed });
+        Some((Kernel::Array(row), rejected))
     }
 
     /// The kernel's name, and for each kernel before it in the registry why it does not do the task. `transposed` is true if the task
     /// exchanges channels and columns of its result.
-    pub(crate) fn selection(&self, transposed: bool) -> (String, Vec<(&'static str, &'static str)>) {
+    pub(crate) fn selection(&self, mac: Option<&'static AccumulatorSpec>, transposed: bool) -> (String, Rejected) {
         let only = |name: &str| (name.to_string(), Vec::new());
         let convolution = match &self.operation {
             Operation::Convolution(convolution) => convolution,
             Operation::SumOfChannels | Operation::MaxOverChannels(_) => return only("tensors"),
             Operation::Copy => return only("copy with epilogue"),
         };
-        if let Some((row, rejected)) = self.selected(transposed) {
-            let rows = if convolution.sequence { ", planes of one column as one row" } else { "" };
-            let packing = match &convolution.coefficients {
-                Some(Packed::Fast(kernels)) => kernels.packing(),
-                _ => "panels",
-            };
-            return (format!("{}{rows}, coefficients in {packing}", row.name), rejected);
-        }
-        match &convolution.coefficients {
-            None => {
+        match (&convolution.coefficients, self.selected(mac, transposed)) {
+            (None, _) => {
                 let name = "coefficients packed in every run, then as the registry says".to_string();
                 (name, vec![("coefficients packed at planning", convolution.unknown)])
             }
-            Some(Packed::Fast(_)) => only("tensors"),
-            Some(Packed::Exact(_)) => {
+            (Some(Packed::Fast(kernels)), Some((kernel, rejected))) => {
+                let rows = if convolution.sequence { ", planes of one column as one row" } else { "" };
+                (format!("{}{rows}, coefficients in {}", kernel.name(), kernels.packing()), rejected)
+            }
+            (Some(Packed::Exact(_)), Some((kernel, mut rejected))) => {
                 let bounded = self.exactly.as_ref().is_some_and(|exactly| exactly.bounds().is_some());
                 let why = match bounded {
                     true => "it is not fused, and not a matrix by a vector",
                     false => "its epilogue is more than two bounds",
                 };
-                ("exact array".to_string(), vec![("blocks of channels", why)])
+                rejected.insert(0, ("blocks of channels", why));
+                (kernel.name().to_string(), rejected)
             }
-            Some(Packed::ExactBlocks(_)) => only("exact array, blocks of channels"),
-            Some(Packed::Scaled(_)) => only("tap by tap, with factors of channels"),
+            (Some(_), Some((kernel, rejected))) => (kernel.name().to_string(), rejected),
+            (Some(Packed::Scaled(_)), None) => only("tap by tap, with factors of channels"),
+            (Some(_), None) => only("tensors"),
         }
     }
 }

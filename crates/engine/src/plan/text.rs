@@ -8,6 +8,7 @@ use anemone_facts::Field;
 use anemone_kernels::copy::{self, CopyAxis};
 use anemone_kernels::epilogue::Activation;
 use anemone_kernels::map::{MapInput, MapKind};
+use anemone_kernels::params::AccumulatorSpec;
 use std::fmt;
 
 /// A plan after a pass.
@@ -37,7 +38,12 @@ pub(super) fn listing(ops: &[Op], tasks: usize) -> String {
 
 /// A line for each operation: the kernel that executes it, and why those before it in the registry do not.
 /// `rejected` has reasons that the fields of each task give.
-pub(super) fn selection(ops: &[Op], steps: &[Step], rejected: &[Rejected]) -> String {
+pub(super) fn selection(
+    ops: &[Op],
+    steps: &[Step],
+    mac: Option<&'static AccumulatorSpec>,
+    rejected: &[Rejected],
+) -> String {
     let mut text = String::new();
     for (i, op) in ops.iter().enumerate() {
         let by_fields = rejected.get(op.tasks.start).cloned().unwrap_or_default();
@@ -54,7 +60,7 @@ pub(super) fn selection(ops: &[Op], steps: &[Step], rejected: &[Rejected]) -> St
             (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
             (Kind::Fan(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
             (Kind::Task(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
-                let (kernel, mut rejected) = neural.selection(fields.get(Field::NeTranspose) == 1);
+                let (kernel, mut rejected) = neural.selection(mac, fields.get(Field::NeTranspose) == 1);
                 rejected.splice(0..0, by_fields);
                 (kernel, rejected)
             }

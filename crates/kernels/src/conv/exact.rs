@@ -1,7 +1,8 @@
 //! Convolutions with fixed-point accumulators, and what follows their sums.
 
-use crate::conv::nchwc::{ExactAccumulator, Operand};
-use crate::conv::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv, convolve_nchwc};
+pub mod registry;
+
+use crate::conv::{Im2col, Kernels, MOST_AT_ONCE};
 use crate::cost;
 use crate::epilogue::ExactEpilogue;
 use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Weights, decode, product_of_rows, row_of};
@@ -14,6 +15,7 @@ use crate::view::{OutputTile, Part, TensorView, TensorViewMut, copy_short, parti
 use crate::window::Window;
 use crate::workers::{Scratch, Workers, scratch_slice};
 use pulp::{Simd, WithSimd};
+use registry::{Query, Row, Work};
 
 /// Sums of one group, by set of outputs that read the same inputs; and biases.
 pub type Sets = (Vec<Weights>, Option<Vec<f32>>);
@@ -68,17 +70,36 @@ pub struct Exact<'a> {
     pub exactly: &'a ExactEpilogue,
 }
 
-/// The extents are those of the result before it is turned.
+/// As [`convolve_by`], by the first kernel of the registry that accepts the convolution.
 pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
-    if let (Groups::Blocks(kernels), Some(bounds), false) = (of.groups, of.exactly.bounds(), of.unicast) {
-        let (to, array) = (to.in_columns(ext), ExactAccumulator { mac: of.mac, bounds });
-        if of.staging.is_gemv() {
-            return convolve_gemv(workers, kernels, array, from, to, ext);
-        }
-        let from = Operand { source: from, in_blocks: false, staging: of.staging };
-        return convolve_nchwc(workers, kernels, array, from, None, to, ext);
+    let to = to.in_columns(ext);
+    let (row, _) = registry::select(&Query { of, transposed: to.transposed });
+    convolve_by(row, workers, of, from, to, ext);
+}
+
+/// Convolution by a kernel that accepts it; `ext` is the result's extents before it is transposed.
+pub fn convolve_by(row: &Row, workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
+    row.run(Work { workers, of, from, to: to.in_columns(ext), ext });
+}
+
+/// Channels that read channels of their own, a few at a time.
+fn by_channels(work: Work) {
+    let Work { workers, of, from, to: TensorViewMut { data, strides, .. }, ext } = work;
+    let taps = of.channels * of.window.elements();
+    if taps == 0 {
+        return;
     }
-    let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
+    let shared = workers.threads_for(cost::exact_products(ext.g * ext.c * ext.plane() * taps)) > 1;
+    let (offsets, columns) = (of.staging.offsets(), ext.w);
+    let shares = partition(data, ext, strides, of.staging.share_rows, of.staging.share_channels);
+    workers.each(shares, shared, |share, scratch| {
+        workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
+    });
+}
+
+/// Tiles of channels by outputs.
+fn by_tiles(work: Work) {
+    let Work { workers, of, from, to: TensorViewMut { data, strides, transposed }, ext } = work;
     let taps = of.channels * of.window.elements();
     if taps == 0 {
         return;
@@ -87,26 +108,18 @@ pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewM
     let shared = threads > 1;
     // Groups enough for all threads are not cut: each part would pack a side again.
     let threads = if ext.g >= 2 * threads { 1 } else { threads };
-    let (rows, channels) = if of.unicast {
-        (ext.h, ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT))
-    } else {
-        // What the longest share computes, packs and raises.
+    // Cost of the longest share: sums, packing, raising.
+    let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
+    let (rows, channels) = {
         let (rows, channels) = (ext.h.div_ceil(threads), ext.c.div_ceil(threads).next_multiple_of(LEAST_HEIGHT));
-        let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
         match cost(rows * ext.w, ext.c) <= cost(ext.plane(), channels) {
             true => (rows, ext.c),
             false => (ext.h, channels.next_multiple_of(HEIGHT)),
         }
     };
-    let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
     let shares = match transposed {
-        _ if of.unicast && !transposed => {
-            partition(data, ext, strides, of.staging.share_rows, of.staging.share_channels)
-        }
         true => {
             let columns = ext.w.div_ceil(threads).next_multiple_of(WIDTH);
-            // What the longest share computes, packs and raises.
-            let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
             let channels = ext.c.div_ceil(threads).next_multiple_of(HEIGHT);
             let by_channels = cost(ext.w.next_multiple_of(VECTOR), channels);
             if of.unicast || ext.h > 1 || threads == 1 || cost(columns.min(ext.w), ext.c) <= by_channels {
@@ -120,9 +133,6 @@ pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewM
     };
     let columns = if transposed { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
-        if of.unicast && !transposed {
-            return workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
-        }
         workers.arch.dispatch(Job { of, from, columns, transposed, share, scratch });
     });
 }

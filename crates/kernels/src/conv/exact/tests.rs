@@ -1,5 +1,6 @@
 use super::*;
-use crate::conv::{FusedDepthwise, can_fuse_depthwise};
+use crate::conv::nchwc::{ExactAccumulator, Operand};
+use crate::conv::{FusedDepthwise, can_fuse_depthwise, convolve_nchwc};
 use crate::epilogue::Between;
 use crate::exact::all_rows;
 use crate::num::reference::dot;

@@ -246,8 +246,17 @@ impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for
     fn with(self, simd: S, stages: impl LaneMap<S>) {
         let Windows { source, width, rows, columns, weights, finish, ends, mut to } = self.0;
         let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
-        for at in (0..BLOCK).step_by(S::F32_LANES) {
-            let lane = Lane::<S, K>::of(simd, finish.mac(), weights, at, ends);
+        for lane in (0..BLOCK).step_by(S::F32_LANES) {
+            let of = |row: &[f32; BLOCK]| S::as_simd_f32s(&row[lane..][..S::F32_LANES]).0[0];
+            let mut taps = [[simd.splat_f32s(0.0); K]; K];
+            let mut keeps = taps;
+            for i in 0..K * K {
+                taps[i / K][i % K] = of(&weights[i]);
+                if let Some(mac) = finish.mac() {
+                    keeps[i / K][i % K] = bounds::keep_from(simd, mac, taps[i / K][i % K]);
+                }
+            }
+            let lane = Lane::<S, K> { at: lane, taps, keeps, bias: of(&weights[K * K]), ends };
             for row in 0..rows {
                 let first = row * columns * BLOCK;
                 let from = &source[row * STRIDE * width..];
@@ -295,21 +304,6 @@ struct Lane<S: Simd, const K: usize> {
 }
 
 impl<S: Simd, const K: usize> Lane<S, K> {
-    /// Channels from `at` on, with their coefficients.
-    #[inline(always)]
-    fn of(simd: S, mac: Option<&'static AccumulatorSpec>, weights: &[[f32; BLOCK]], at: usize, ends: u32) -> Self {
-        let of = |row: &[f32; BLOCK]| S::as_simd_f32s(&row[at..][..S::F32_LANES]).0[0];
-        let mut taps = [[simd.splat_f32s(0.0); K]; K];
-        let mut keeps = taps;
-        for i in 0..K * K {
-            taps[i / K][i % K] = of(&weights[i]);
-            if let Some(mac) = mac {
-                keeps[i / K][i % K] = bounds::keep_from(simd, mac, taps[i / K][i % K]);
-            }
-        }
-        Lane { at, taps, keeps, bias: of(&weights[K * K]), ends }
-    }
-
     /// `N` outputs of a row.
     #[inline(always)]
     fn outputs<A: Accumulator, const STRIDE: usize, const N: usize>(

@@ -375,17 +375,37 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             if end == taps {
                 break;
             }
-            end_run(simd, sums.as_flattened_mut(), totals, run == 0);
+            for (sum, total) in sums.as_flattened_mut().iter_mut().zip(&mut *totals) {
+                let more = bounds::of_run(simd, *sum);
+                *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
+                *sum = bounds::new_run(simd);
+            }
         }
         for &tap in mixed {
             let tap = tap as usize;
+            let (mut keep, mut back) = ([simd.splat_f32s(0.0); G], [simd.splat_f32s(0.0); G]);
+            for g in 0..G {
+                let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
+                // A zero has nothing to take back.
+                (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
+            }
             let Some(x) = self.met(tap) else { return };
-            let [one, two] = self.weights;
-            let weights = [&one[tap * BLOCK..][..S::F32_LANES], &two[tap * BLOCK..][..S::F32_LANES]];
-            let step = if IN_BLOCKS { BLOCK } else { 1 };
-            without_dropped(simd, mac, &weights[..G], (x, step), sums.as_flattened_mut());
+            for t in 0..T {
+                let x = simd.splat_f32s(x[if IN_BLOCKS { t * BLOCK } else { t }]);
+                let magnitude = simd.abs_f32s(x);
+                for g in 0..G {
+                    let without = simd.mul_add_e_f32s(back[g], x, sums[t][g]);
+                    let drops = simd.less_than_f32s(magnitude, keep[g]);
+                    sums[t][g] = simd.select_f32s(drops, without, sums[t][g]);
+                }
+            }
         }
-        end_runs(simd, sums.as_flattened_mut(), totals, ends.len() > 1);
+        for (sum, total) in sums.as_flattened_mut().iter_mut().zip(totals) {
+            *sum = bounds::of_run(simd, *sum);
+            if ends.len() > 1 {
+                *sum = simd.add_f32s(*sum, *total);
+            }
+        }
     }
 
     /// From what the first output meets under a tap to what the last one does.
@@ -394,57 +414,6 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
         match IN_BLOCKS {
             true => self.source[tap / BLOCK * T * BLOCK + tap % BLOCK..].get(..(T - 1) * BLOCK + 1),
             false => self.source[tap * BLOCK..].get(..T),
-        }
-    }
-}
-
-/// Adds a run's sums to the totals, and begins the next run. The tile's sizes are constants where this is inlined, and in the functions
-/// below.
-#[inline(always)]
-fn end_run<S: Simd>(simd: S, sums: &mut [S::f32s], totals: &mut [S::f32s], is_first: bool) {
-    let totals = &mut totals[..sums.len()];
-    for i in 0..sums.len() {
-        let more = bounds::of_run(simd, sums[i]);
-        totals[i] = if is_first { more } else { simd.add_f32s(totals[i], more) };
-        sums[i] = bounds::new_run(simd);
-    }
-}
-
-/// Sums of all runs in place of those of the last one.
-#[inline(always)]
-fn end_runs<S: Simd>(simd: S, sums: &mut [S::f32s], totals: &[S::f32s], several: bool) {
-    let totals = &totals[..sums.len()];
-    for i in 0..sums.len() {
-        sums[i] = bounds::of_run(simd, sums[i]);
-        if several {
-            sums[i] = simd.add_f32s(sums[i], totals[i]);
-        }
-    }
-}
-
-/// Takes products of a tap that the array drops back from the sums; `x` has what the outputs meet, so far apart.
-#[inline(always)]
-fn without_dropped<S: Simd>(
-    simd: S,
-    mac: &AccumulatorSpec,
-    weights: &[&[f32]],
-    (x, step): (&[f32], usize),
-    sums: &mut [S::f32s],
-) {
-    let (mut keep, mut back) = ([simd.splat_f32s(0.0); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
-    for g in 0..weights.len() {
-        let w = S::as_simd_f32s(weights[g]).0[0];
-        // A zero has nothing to take back.
-        (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
-    }
-    for t in 0..sums.len() / weights.len() {
-        let x = simd.splat_f32s(x[t * step]);
-        let magnitude = simd.abs_f32s(x);
-        for g in 0..weights.len() {
-            let sum = &mut sums[t * weights.len() + g];
-            let without = simd.mul_add_e_f32s(back[g], x, *sum);
-            let drops = simd.less_than_f32s(magnitude, keep[g]);
-            *sum = simd.select_f32s(drops, without, *sum);
         }
     }
 }
