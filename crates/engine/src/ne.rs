@@ -18,7 +18,6 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
 use anemone_kernels::conv::{Coefficients, Im2col, Kernels};
-use anemone_kernels::copy::NanRule;
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
 use anemone_kernels::exact::Weights;
@@ -79,17 +78,6 @@ impl Convolution {
     /// Number of coefficients of an output channel.
     pub(crate) fn taps(&self) -> usize {
         self.per_output * self.window.elements()
-    }
-
-    /// The convolution by the exact array; `None` without an array or a planned epilogue.
-    fn exact<'a>(
-        &'a self,
-        mac: Option<&'static AccumulatorSpec>,
-        exactly: &'a Option<ExactEpilogue>,
-        groups: Groups<'a>,
-    ) -> Option<Exact<'a>> {
-        let (window, channels, unicast, staging) = (&self.window, self.per_output, self.unicast, &self.staging);
-        Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly.as_ref()? })
     }
 
     /// Coefficients of one group, packed for the exact array; a unicast convolution has a set per output channel.
@@ -260,31 +248,6 @@ impl Machine<'_> {
             Some((_, Packed::Scaled(_))) => return Err(unsuited),
         }
         self.done(&bound)
-    }
-
-    /// NaN rule of a task that copies elements unchanged; `None` for any other task.
-    pub(crate) fn copies(&self, neural: &Neural) -> Option<NanRule> {
-        let copies = matches!(neural.operation, Operation::Copy)
-            && self.get(InputRelu) == 0
-            && self.get(PostScaleMode) != 1
-            && self.depth_window().is_none();
-        let plain = match self.model.rounding() {
-            None if matches!(neural.activation, Activation::None) => self.added() == 0.0 && self.factor() == 1.0,
-            None => false,
-            Some(_) => matches!(neural.exactly, Some(ExactEpilogue::Admit)) && self.crop_gain_log2().is_none(),
-        };
-        let rule = if self.model.rounding().is_some() { NanRule::Infinity } else { NanRule::Quiet };
-        (copies && plain).then_some(rule)
-    }
-
-    /// Activation of a task that applies only bias, scale and activation to its elements; `None` for any other task, and if its table
-    /// is not read at planning.
-    pub(crate) fn activates(&self, neural: &Neural) -> Option<Activation> {
-        let copies = matches!(neural.operation, Operation::Copy)
-            && [InputRelu, PostScaleMode].iter().all(|&field| self.get(field) == 0)
-            && self.depth_window().is_none();
-        let known = !matches!(neural.activation, Activation::Unread);
-        (copies && known).then(|| neural.activation.clone())
     }
 
     /// Activation of the task; a table that was not read at planning is read now.

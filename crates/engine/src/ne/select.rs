@@ -8,7 +8,8 @@ use anemone_facts::Field::*;
 use anemone_kernels::conv::exact::{self, Exact, Groups};
 use anemone_kernels::conv::registry::{Query, Row, select};
 use anemone_kernels::conv::{Im2col, Kernels, convolve, convolve_by};
-use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::copy::NanRule;
+use anemone_kernels::epilogue::{Activation, Epilogue, ExactEpilogue};
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut};
@@ -62,6 +63,17 @@ impl Kernel {
 type Rejected = Vec<(&'static str, &'static str)>;
 
 impl Convolution {
+    /// The convolution by the exact array; `None` without an array or a planned epilogue.
+    pub(super) fn exact<'a>(
+        &'a self,
+        mac: Option<&'static AccumulatorSpec>,
+        exactly: &'a Option<ExactEpilogue>,
+        groups: Groups<'a>,
+    ) -> Option<Exact<'a>> {
+        let (window, channels, unicast, staging) = (&self.window, self.per_output, self.unicast, &self.staging);
+        Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly.as_ref()? })
+    }
+
     /// The convolution by the exact array, with its kernel.
     pub(super) fn convolve_exact(
         &self,
@@ -169,6 +181,31 @@ impl Machine<'_> {
             () if exact && copies && self.crop_gain_log2().is_some() => Err("it crops with a gain"),
             () => Ok(()),
         }
+    }
+
+    /// NaN rule of a task that copies elements unchanged; `None` for any other task.
+    pub(crate) fn copies(&self, neural: &Neural) -> Option<NanRule> {
+        let copies = matches!(neural.operation, Operation::Copy)
+            && self.get(InputRelu) == 0
+            && self.get(PostScaleMode) != 1
+            && self.depth_window().is_none();
+        let plain = match self.model.rounding() {
+            None if matches!(neural.activation, Activation::None) => self.added() == 0.0 && self.factor() == 1.0,
+            None => false,
+            Some(_) => matches!(neural.exactly, Some(ExactEpilogue::Admit)) && self.crop_gain_log2().is_none(),
+        };
+        let rule = if self.model.rounding().is_some() { NanRule::Infinity } else { NanRule::Quiet };
+        (copies && plain).then_some(rule)
+    }
+
+    /// Activation of a task that applies only bias, scale and activation to its elements; `None` for any other task, and if its table
+    /// is not read at planning.
+    pub(crate) fn activates(&self, neural: &Neural) -> Option<Activation> {
+        let copies = matches!(neural.operation, Operation::Copy)
+            && [InputRelu, PostScaleMode].iter().all(|&field| self.get(field) == 0)
+            && self.depth_window().is_none();
+        let known = !matches!(neural.activation, Activation::Unread);
+        (copies && known).then(|| neural.activation.clone())
     }
 
     /// Extents of the result as it is stored.
