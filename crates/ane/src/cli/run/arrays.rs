@@ -9,7 +9,7 @@ use anemone_net::{DType, Net};
 use anemone_program::Direction;
 use std::path::{Path, PathBuf};
 
-/// Expectations of a run and the files of its results.
+/// Expected outputs of a run, and files for its results.
 pub struct Wanted {
     /// Expected outputs by name.
     pub expected: Vec<(String, Array)>,
