@@ -27,8 +27,8 @@ pub fn row(name: &str) -> Option<&'static Row> {
     by_name(name.strip_prefix(MIL_PREFIX).unwrap_or(name)).or_else(|| by_tag(named(name)?.tag))
 }
 
-/// What the exported validator asks of the unit that an error of a netplist is about, with Apple's text for a wrong number of
-/// operands; `None` for errors of no unit, or of one without a validator.
+/// Requirements of the exported validator on the unit that an error of a netplist names, with Apple's text for a wrong number
+/// of operands; `None` for errors of no unit, or of one without a validator.
 pub fn contract(error: &Error) -> Option<String> {
     let Error::InOp { op, source } = error else { return None };
     let (kind, operands) = match **source {

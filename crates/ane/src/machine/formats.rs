@@ -1,9 +1,10 @@
 //! The dispatch descriptor, the containers, the descriptor image.
 
 use super::Fact;
+use anemone_facts::Space;
 use anemone_facts::enums::ELEMENT_ROWS;
 use anemone_facts::formats::{Code, Word, dialects, e5, firmware, hwx};
-use anemone_facts::layout::v10;
+use anemone_facts::layout::{H13, v10};
 use anemone_program::task::image::CachePrimitive;
 
 fn of_code(kind: &'static str, row: &Code, source: &'static str, also: Vec<String>) -> Fact {
@@ -173,20 +174,26 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
     }
 }
 
-/// Words of a task that the book takes for operation codes, with the register that they are values of.
-const WINDOWS: [(u32, &str); 3] =
-    [(0x5042_a063, "3x3 with padding 1"), (0x5000_a021, "1x1"), (0x5000_b021, "1x1 with 16 lanes")];
+/// Words of a task that the book takes for operation codes; samples have them in the window register.
+const WINDOWS: [u32; 3] = [0x5042_a063, 0x5000_a021, 0x5000_b021];
+/// The window register of descriptor version 7.
+const WINDOW_REGISTER: u32 = 0x1c;
 
 /// Operation codes, which no task of version 7 has.
 pub(super) fn windows(facts: &mut Vec<Fact>) {
-    for (word, window) in WINDOWS {
+    for word in WINDOWS {
+        let fields = H13.rows_at(Space::Register, WINDOW_REGISTER).filter_map(|(row, _)| {
+            let value = word >> row.lo & (u32::MAX >> (31 - row.hi + row.lo));
+            (value != 0).then(|| format!("{} = {value}", row.field.info().name))
+        });
+        let window = fields.collect::<Vec<_>>().join(", ");
         facts.push(Fact {
             kind: "word that the book takes for an operation code",
             name: format!("{word:#x}"),
             also: vec!["op-config".into(), "operation-code".into()],
             numbers: vec![u64::from(word)],
             lines: vec![
-                format!("a value of the window register, 0x0001c of descriptor version 7: {window}"),
+                format!("a value of the window register, {WINDOW_REGISTER:#07x} of descriptor version 7: {window}"),
                 "no operation code exists: task class, mode bits and planar configuration decide (docs/conflicts.md)"
                     .into(),
             ],
@@ -250,17 +257,13 @@ pub(super) fn dialects(facts: &mut Vec<Fact>) {
     }
 }
 
+/// A fact of descriptor version 10, as the book claims it.
+fn claimed(kind: &'static str, name: String, also: Vec<String>, numbers: Vec<u64>, lines: Vec<String>) -> Fact {
+    Fact { kind, name, also, numbers, lines, evidence: "C", source: "td-image" }
+}
+
 /// The register image of descriptor version 10.
 pub(super) fn image(facts: &mut Vec<Fact>) {
-    let claimed = |kind, name: String, also: Vec<String>, numbers, lines| Fact {
-        kind,
-        name,
-        also,
-        numbers,
-        lines,
-        evidence: "C",
-        source: "td-image",
-    };
     let groups = v10::GROUPS.iter().map(|g| {
         let from = g.aperture.map_or(String::new(), |a| format!(" from {a:#x}"));
         format!("{:#06x} v10-{}: {} registers{from}, {}", g.struct_base, g.name, g.registers, g.contents)
@@ -317,6 +320,11 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
     ];
     let also = ["Row", "Channel", "Depth", "Group"].map(|axis| format!("v10.{axis}Stride")).to_vec();
     facts.push(claimed("field of descriptor version 10", "v10-stride".into(), also, Vec::new(), lines));
+    patches(facts);
+}
+
+/// Patches of the image at load, what it lacks, its records.
+fn patches(facts: &mut Vec<Fact>) {
     let lines = vec![
         "register, bit offset and width of a field that the loader writes".into(),
         "its value is a device address, the number of a data set in on-chip memory, or a byte offset in a buffer"

@@ -56,7 +56,7 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
         broker.refused.fetch_add(1, Relaxed);
         return wire::refuse(&socket, &foreign());
     }
-    // Of the broker's own program: a sibling perhaps, that says so first.
+    // A peer of the broker's own program may be a sibling, which says so first.
     let sibling = socket::own_digest().is_ok_and(|own| own == peer.digest);
     let tier = broker.policy().tier(&peer.digest);
     let mut session = match Session::admit(broker, peer.clone(), tier) {

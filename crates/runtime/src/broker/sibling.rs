@@ -30,7 +30,8 @@ impl Listening {
             let spawned = std::thread::Builder::new().name("ane-sibling".into()).spawn(move || {
                 if let Err(error) = relay(&broker, &socket) {
                     tracing::debug!(%error, "a connection ended");
-                    // The peer may be gone already.
+                    // A refusal is the answer to a request: closed before it, the connection would only break. The peer may be gone.
+                    let _ = socket::receive_within(&socket, MAX_BODY_BYTES, socket::TICK);
                     let _ = wire::refuse(&socket, &error);
                 }
                 own.fetch_sub(1, Relaxed);
