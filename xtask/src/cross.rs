@@ -213,7 +213,7 @@ pub fn build(target: &Target) -> Result<PathBuf, String> {
     Ok(folder().join(target.triple).join("dist"))
 }
 
-/// Linkers of the target, and of what a build runs here. Cargo builds everything again when a linker's path changes, so one script
+/// Linkers and flags of the target, and of what a build runs here. Cargo builds everything again when a linker's path changes, so one script
 /// serves every step of a target, and one every build script and macro, which all targets share.
 pub fn environment(command: &mut Command, target: &Target) -> Result<(), String> {
     for target in [targets::find(HERE)?, target] {
@@ -226,6 +226,9 @@ pub fn environment(command: &mut Command, target: &Target) -> Result<(), String>
             Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
         };
         command.env(variable(target, "LINKER"), linker);
+        if !target.flags().is_empty() {
+            command.env(variable(target, "RUSTFLAGS"), target.flags());
+        }
     }
     Ok(())
 }

@@ -17,9 +17,9 @@ const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LI
 /// Shells with the files that `ane completions` writes for them.
 const SHELLS: [(&str, &str); 4] =
     [("bash", "ane.bash"), ("zsh", "_ane"), ("fish", "ane.fish"), ("powershell", "_ane.ps1")];
-/// Most bytes of the command line, stripped. The aim is 15 MB. Optimization across crates would save 0.7 MB for three times the
-/// time of a build; the largest part, 4.5 MB, are kernels for each kind of vectors.
-const MAX_BINARY_BYTES: u64 = 17_000_000;
+/// Most bytes of the command line, stripped. The aim is 15 MB, which x86-64 misses: its kernels are there for three kinds of vectors,
+/// 4.5 MB of code. Optimization across crates would save 0.7 MB for three times the time of a build.
+const MAX_BINARY_BYTES: u64 = 16_000_000;
 
 /// Builds all, or the named ones.
 pub fn run(arguments: &[String]) -> Outcome {
@@ -191,7 +191,7 @@ pub struct Row {
     pub triple: String,
     /// Bytes of the command line, the C library, the archive and the wheel; 0 where there is none.
     pub bytes: [u64; 4],
-    /// Seconds of the build.
+    /// Seconds of the build; 0 where it was not timed alone.
     pub seconds: u64,
     /// Digest of the sources, as `ane doctor` names it.
     pub build: String,

@@ -137,6 +137,12 @@ impl Target {
         self.triple.contains("apple")
     }
 
+    /// Flags of its code. By default every call between crates of x86-64 Linux reads a table that has an entry and a relocation
+    /// for each function; with partial protection of the table, as the compiler sees it, calls are direct. The linker protects the table in full.
+    pub fn flags(&self) -> &'static str {
+        if self.triple.starts_with("x86_64-unknown-linux") { "-Crelro-level=partial -Clink-arg=-Wl,-z,now" } else { "" }
+    }
+
     /// Packages of a build: the command line and the C libraries, of which the driver's is for Linux.
     pub fn packages(&self) -> &'static [&'static str] {
         if self.has_driver() { &["anemone", "anemone-e5rt", "anemone-iokit"] } else { &["anemone", "anemone-e5rt"] }

@@ -16,7 +16,8 @@ pub fn table() -> Result<String, String> {
     for row in Row::read(&repo::read(RECORD)?)? {
         let target = targets::find(&row.triple)?;
         let cells: Vec<String> = row.bytes.iter().map(|&bytes| megabytes(bytes)).collect();
-        let (cells, seconds, build) = (cells.join(" | "), row.seconds, row.build);
+        let (cells, build) = (cells.join(" | "), row.build);
+        let seconds = if row.seconds == 0 { "-".into() } else { row.seconds.to_string() };
         let _ = writeln!(out, "| {} (`{}`) | {cells} | {seconds} | `{build}` |", target.name, target.triple);
     }
     out.push('\n');
