@@ -5,7 +5,7 @@
 pub enum Support {
     /// Tests run it on that system.
     Tested,
-    /// Tests run it under Wine, not on the system itself.
+    /// It was run under Wine, not on the system itself.
     Emulated,
     /// It is written for that system; no test has run there.
     Untested,
