@@ -128,14 +128,14 @@ impl fmt::Display for Risk {
     }
 }
 
-/// The whole record.
-pub fn document(program: &Program, chip: &str, model: Model, tasks: &[TaskTrace]) -> Value {
+/// The whole record; `risk` is that of its tasks, `None` where their values were not counted.
+pub fn document(program: &Program, chip: &str, model: Model, tasks: &[TaskTrace], risk: Option<&Risk>) -> Value {
     let ports = program.ports.iter().map(|p| json!({ "name": p.name, "bar": p.bar })).collect::<Vec<_>>();
     json!({
         "schema": "anemone.trace/1", "chip": chip, "program": program.name, "numerics": model.name(), "ports": ports,
         "tasks": tasks.iter().enumerate().map(|(i, t)| task(i, t)).collect::<Vec<_>>(),
         "timeline": spans(program, chip),
-        "risk": Risk::of(tasks).json(),
+        "risk": risk.map(Risk::json),
     })
 }
 

@@ -73,7 +73,8 @@ pub fn conclude(
         time.as_ref().map_or(Ok(()), |time| print(&format!("modelled: {time}\n")))?;
     }
     if let Some(path) = &flags.trace {
-        let document = trace::document(&chain.programs()[0], prepared.chip.target, options.model, &run.trace);
+        let program = &chain.programs()[0];
+        let document = trace::document(program, prepared.chip.target, options.model, &run.trace, risk.as_ref());
         files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
     }
     if !failed {
