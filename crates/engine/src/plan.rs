@@ -254,8 +254,8 @@ impl Plan {
     fn lifted(&self) -> Vec<Op> {
         let lifted = self.each_task(|machine, step| machine.lifted(step));
         lift::lift(&self.steps, lifted, &self.accesses, |i| match (self.together.get(i), self.fans.get(i)) {
-            (Some(Some(of)), _) => Group::Fused(of.clone()),
-            (_, Some(Some(of))) => Group::Fan(of.clone()),
+            (Some(Some(of)), _) => Group::Fused(Box::new(of.clone())),
+            (_, Some(Some(of))) => Group::Fan(Box::new(of.clone())),
             _ => Group::Single,
         })
     }

@@ -35,7 +35,9 @@ pub fn arity(kind: &OpKind) -> (usize, usize) {
     match kind {
         OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => (2, 3),
         OpKind::MatMul { .. } | OpKind::Combine | OpKind::Binary(_) | OpKind::Gather { .. } => (2, 2),
-        OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } | OpKind::Sample { .. } | OpKind::Suppress { .. } => (2, 2),
+        OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } | OpKind::Sample { .. } | OpKind::Suppress { .. } => {
+            (2, 2)
+        }
         OpKind::Select | OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => (3, 3),
         OpKind::Concat { .. } => (1, usize::MAX),
         OpKind::BatchNorm { .. } => (3, 5),

@@ -269,8 +269,12 @@ impl Session {
                 lane.stream.execute().map_err(refused)?;
                 continue;
             }
-            let submitted = self.lanes.iter().map(|lane| lane.stream.submit(None).map_err(refused));
-            let events = submitted.collect::<Result<Vec<_>>>()?;
+            let events = {
+                // However short their work, the streams overlap.
+                let _held = self.runtime.hold();
+                let submitted = self.lanes.iter().map(|lane| lane.stream.submit(None).map_err(refused));
+                submitted.collect::<Result<Vec<_>>>()?
+            };
             for (at, (_, event)) in events.iter().enumerate() {
                 event.wait(STREAM_TIME).map_err(|error| {
                     let mut diagnostic = refused(error);

@@ -65,10 +65,11 @@ fn faults(fields: &[&str], folder: &Path) -> Option<String> {
     match verdict.split_once(": ") {
         None if verdict == "nothing to run" => return (!command.is_empty()).then(|| "a command".into()),
         None if verdict == "holds" => {}
-        Some(("departs", of)) => match of.split("; ").find(unknown) {
-            Some(subject) => return Some(format!("docs/conflicts.md has no row `{subject}`")),
-            None => {}
-        },
+        Some(("departs", of)) => {
+            if let Some(subject) = of.split("; ").find(unknown) {
+                return Some(format!("docs/conflicts.md has no row `{subject}`"));
+            }
+        }
         _ => return Some(format!("verdict `{verdict}`")),
     }
     let mut parts: Vec<&str> = shows.split(" ; ").filter(|part| !part.is_empty()).collect();

@@ -26,8 +26,8 @@ pub(super) enum Lifted {
 /// Tasks that become one operation.
 pub(super) enum Group {
     Single,
-    Fused(Fused),
-    Fan(Fan),
+    Fused(Box<Fused>),
+    Fan(Box<Fan>),
 }
 
 /// Lifts tasks to operations: one for each task, or for each group that `together` gives from its first task on.
@@ -66,8 +66,8 @@ pub(super) fn lift(
             let writes = all.iter().flatten().flat_map(|of| of.writes.iter().cloned()).collect();
             let kind = match group {
                 Group::Single => Kind::Task(steps[i].name()),
-                Group::Fused(of) => Kind::Fused(Box::new(of)),
-                Group::Fan(of) => Kind::Fan(Box::new(of)),
+                Group::Fused(of) => Kind::Fused(of),
+                Group::Fan(of) => Kind::Fan(of),
             };
             ops.push(Op { tasks: tasks.clone(), kind, reads, writes, known });
         }

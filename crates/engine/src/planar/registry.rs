@@ -29,7 +29,7 @@ impl Row {
 /// Kernel of a task, as it was selected when the task was planned.
 pub(crate) enum Selected {
     /// A kernel of the registry, with its operands.
-    InPlace(&'static Row, Operands),
+    InPlace(&'static Row, Box<Operands>),
     /// Every form of task, through tensors.
     Tensors,
 }
@@ -120,7 +120,7 @@ impl Machine<'_> {
         let mut rejected = Vec::new();
         for row in &ROWS {
             match (row.accepts)(self).and_then(|()| operands.clone()) {
-                Ok(operands) => return (Selected::InPlace(row, operands), rejected),
+                Ok(operands) => return (Selected::InPlace(row, Box::new(operands)), rejected),
                 Err(why) => rejected.push((row.name, why)),
             }
         }

@@ -30,7 +30,7 @@ pub use library::{Function, Library, MAIN};
 pub use operation::{IoPort, Operation};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 pub use stream::{Event, Stream, StreamConfig};
 
 /// Defects of Apple's runtime to reproduce.
@@ -66,6 +66,7 @@ pub struct Runtime {
     pub(crate) quirks: Quirks,
     pub(crate) counts: Counts,
     pub(crate) flights: Mutex<u32>,
+    pub(crate) departures: RwLock<()>,
     pub(crate) trace: Option<trace::Trace>,
     submitted: AtomicU64,
 }
@@ -88,9 +89,15 @@ impl Runtime {
             quirks: Quirks::default(),
             counts: Counts::default(),
             flights: Mutex::new(0),
+            departures: RwLock::new(()),
             trace: None,
             submitted: AtomicU64::new(0),
         }
+    }
+
+    /// Holds submitted streams at their start until the guard is dropped, so that all of them overlap.
+    pub fn hold(&self) -> RwLockWriteGuard<'_, ()> {
+        self.departures.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the executor of host segments. Without one, a model that has them is refused.

@@ -162,6 +162,7 @@ impl Stream {
         let (runtime, state) = (Arc::clone(&self.runtime), Arc::clone(&self.state));
         let (done, config) = (Arc::clone(&complete), self.config);
         let run = move || {
+            drop(runtime.departures.read().unwrap_or_else(PoisonError::into_inner));
             let result = fly(&runtime, config, (&work, overlapped), limit).map_err(|e| e.code());
             state.land();
             done.fire(result);

@@ -49,7 +49,7 @@ impl Question<'_> {
 
     /// A layer above what rounding costs whose result is still much the same, and its cause where that is a table.
     fn above(&self, layer: &Layer) -> String {
-        let function = tables::of(self.net, self.chip, self.options).iter().any(|name| *name == layer.name);
+        let function = tables::of(self.net, self.chip, self.options).contains(&layer.name);
         let table = if function { "; the function is one table, which `--activations accurate` avoids" } else { "" };
         format!(
             "first above {NETWORK_FACTOR} times what fp16 rounding costs: {} `{}`, {:.1} times, cosine {:.6}{table}",

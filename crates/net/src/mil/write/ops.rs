@@ -14,6 +14,9 @@ type Arguments<'n> = Vec<(&'n str, Arg)>;
 /// Operands of the operations that scatter.
 const SCATTERED: &[&str] = &["data", "indices", "updates"];
 
+/// Reason why a suppression is not written: MIL's operation has the boxes and their scores as results too.
+const SUPPRESSED: &str = "the places of the boxes that stay, without the boxes";
+
 /// A call of a MIL operation: its name, and its arguments in order.
 struct Call<'n> {
     name: &'n str,
@@ -103,6 +106,9 @@ impl<'n> Call<'n> {
 impl Writer<'_> {
     pub(super) fn op(&mut self, op: &Op) -> Result<(), Error> {
         let out = op.outputs[0];
+        if let Some(reason) = without_form(&op.kind) {
+            return Err(self.unsupported(&op.kind, out, reason));
+        }
         let operands: Vec<Arg> = op.inputs.iter().map(|&id| self.use_of(id)).collect();
         let x_type = op.inputs.first().map_or(DType::F32, |&id| self.net.value(id).ty.dtype);
         let TensorType { dtype, shape } = self.net.value(out).ty.clone();
@@ -125,9 +131,6 @@ impl Writer<'_> {
             OpKind::Linear => call("linear", &["x", "weight", "bias"]),
             OpKind::Unary(unary) => return self.unary(op, unary),
             OpKind::Binary(Binary::Equal) if x_type == DType::Bool => return self.same_truth(op),
-            OpKind::Binary(binary) if binary.is_of_bits() => {
-                return Err(self.unsupported(&op.kind, out, "the format has no operation on bits of integers"));
-            }
             OpKind::Binary(binary) => call(binary_name(*binary, x_type), &["x", "y"]),
             OpKind::Select => call("select", &["cond", "a", "b"]),
             OpKind::Pool { kind, kernel, strides, pads, ceil_mode } => {
@@ -137,18 +140,12 @@ impl Writer<'_> {
             OpKind::Reduce { kind, axes, keep_dims } => {
                 call(reduction_name(*kind), &["x"]).sizes("axes", axes).flag("keep_dims", *keep_dims)
             }
-            OpKind::ArgReduce { last: true, .. } => {
-                return Err(self.unsupported(&op.kind, out, "the last of equal elements"));
-            }
-            OpKind::ArgReduce { greatest, axis, keep_dims, last: false } => {
+            OpKind::ArgReduce { greatest, axis, keep_dims, .. } => {
                 let name = if *greatest { "reduce_argmax" } else { "reduce_argmin" };
                 call(name, &["x"]).integer("axis", *axis).flag("keep_dims", *keep_dims)
             }
             OpKind::ArgSort { axis, descending } => {
                 call("argsort", &["x"]).integer("axis", *axis).flag("ascending", !descending)
-            }
-            OpKind::Suppress { .. } => {
-                return Err(self.unsupported(&op.kind, out, "the places of the boxes that stay, without the boxes"));
             }
             OpKind::Softmax { axis } => call("softmax", &["x"]).integer("axis", *axis),
             OpKind::Concat { axis } => {
@@ -198,6 +195,7 @@ impl Writer<'_> {
                 let operands = op.inputs.iter().map(|&id| self.use_of(id)).collect();
                 return self.native(op, native, operands);
             }
+            OpKind::Suppress { .. } => return Err(self.unsupported(&op.kind, out, SUPPRESSED)),
             OpKind::Cast => call("cast", &["x"]).text("dtype", name_of(dtype)),
         };
         self.define(op, call.name, call.arguments);
@@ -322,6 +320,15 @@ impl Writer<'_> {
         let reps: Vec<usize> = to.iter().zip(&shape).map(|(t, s)| t / s.max(&1)).collect();
         self.define(op, "tile", vec![("x", x), ("reps", Arg::Value(sizes(&reps)))]);
         Ok(())
+    }
+}
+
+/// Reason why a form of an operation has no call of MIL.
+fn without_form(kind: &OpKind) -> Option<&'static str> {
+    match kind {
+        OpKind::Binary(binary) if binary.is_of_bits() => Some("the format has no operation on bits of integers"),
+        OpKind::ArgReduce { last: true, .. } => Some("the last of equal elements"),
+        _ => None,
     }
 }
 
