@@ -422,26 +422,32 @@ pub(crate) fn views<'m, const N: usize>(
         aside.clear();
         aside.extend_from_slice(region.halfwords().get(range.clone())?);
     }
-    let mut others: [Option<&'m Region>; BAR_COUNT + 1] = [None; BAR_COUNT + 1];
-    let mut own = None;
-    let regions = memory.regions.iter_mut().map(|r| r.as_mut()).chain([Some(tile)]);
-    for (i, (slot, region)) in others.iter_mut().zip(regions).enumerate() {
-        if i == home.index() {
-            own = region;
-        } else {
-            *slot = region.map(|r| &*r);
+    // Regions before and behind the one that is written, and tile memory unless it is that.
+    let (regions_before, own, regions_behind, tile) = match home {
+        Home::Tile => (&*memory.regions, tile, &[][..], None),
+        Home::Bar(_) => {
+            let (before, rest) = memory.regions.split_at_mut_checked(home.index())?;
+            let (own, behind) = rest.split_first_mut()?;
+            (&*before, own.as_mut()?, &*behind, Some(&*tile))
         }
-    }
-    let (before, rest) = own?.halfwords_mut().split_at_mut_checked(to.start)?;
+    };
+    let other = |of: Home| match of {
+        Home::Tile => tile,
+        Home::Bar(_) => match of.index().checked_sub(regions_before.len() + 1) {
+            Some(at) => regions_behind.get(at)?.as_ref(),
+            None => regions_before.get(of.index())?.as_ref(),
+        },
+    };
+    let (before, rest) = own.halfwords_mut().split_at_mut_checked(to.start)?;
     let (written, after) = rest.split_at_mut_checked(to.len())?;
     let (before, after) = (&*before, &*after);
     let mut sources: [&[f16]; N] = [&[]; N];
     for ((source, (from_home, range)), aside) in sources.iter_mut().zip(from).zip(aside) {
-        *source = match others[from_home.index()] {
+        *source = match from_home {
             _ if overlaps(&(from_home, range.clone())) => aside,
             _ if from_home == home && range.end <= to.start => before.get(range)?,
             _ if from_home == home => after.get(range.start.checked_sub(to.end)?..range.end - to.end)?,
-            region => region?.halfwords().get(range)?,
+            _ => other(from_home)?.halfwords().get(range)?,
         };
     }
     Some((sources, written))

@@ -5,6 +5,7 @@ mod common;
 mod commute;
 mod fan;
 mod foresee;
+mod gemv;
 mod lift;
 mod live;
 mod maps;
@@ -15,6 +16,7 @@ mod product;
 mod profile;
 mod resolution;
 mod schedule;
+mod slices;
 mod step;
 mod text;
 mod trace;
@@ -139,7 +141,9 @@ const PASSES: &[Pass] = &[
     Pass { name: "moves", run: |common, ops| moves::run(ops, |home| common.is_own(home)) },
     Pass { name: "products", run: |common, ops| product::run(ops, |home| common.is_own(home)) },
     Pass { name: "maps", run: |common, ops| maps::run(ops, |home| common.is_own(home)) },
+    Pass { name: "slices", run: |common, ops| slices::run(ops, |home| common.is_own(home)) },
     Pass { name: "commute", run: |common, ops| commute::run(ops, |home| common.is_own(home)) },
+    Pass { name: "tables", run: |common, ops| maps::tables(ops, &common.workers) },
     Pass { name: "join", run: |_, ops| maps::join(ops) },
 ];
 

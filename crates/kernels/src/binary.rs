@@ -1,6 +1,6 @@
 //! Binary operations on rows of two tensors, from memory to memory, in registers.
 
-use crate::host::Rows;
+use crate::host::{Rows, Two, combine_halves};
 use crate::params::{BinaryOp, Rounding};
 use crate::simd::{self, Admit, LONGEST, LaneMap, Settle, StoreFormat};
 use bytemuck::cast;
@@ -21,12 +21,12 @@ pub struct BinaryRows<'a> {
 }
 
 impl BinaryRows<'_> {
-    /// Their sums or products, through a ReLU where there is one, vector by vector; false where they are of another operation, or not
-    /// converted on the way. `rules` are those of an exact model.
+    /// Their sums or products, through a ReLU where there is one, vector by vector; false where they are of another operation, or the host
+    /// does not convert them on the way. `rules` are those of an exact model.
     #[inline(always)]
     pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, relu: bool, rules: Option<&Rounding>, to: &mut [f16]) -> bool {
         if const { !simd::converts::<S>() } {
-            return false;
+            return rules.is_none() && self.by_host(op, relu, to);
         }
         match (op, rules) {
             (BinaryOp::Add, None) => self.each(simd, to, Sum, (), Rectify(relu)),
@@ -36,6 +36,16 @@ impl BinaryRows<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// As [`BinaryRows::combine`], by the host's own conversions.
+    fn by_host(self, op: BinaryOp, relu: bool, to: &mut [f16]) -> bool {
+        let BinaryRows { one: (one, from_stride), other, is_second, rows } = self;
+        if !matches!(op, BinaryOp::Add | BinaryOp::Mul) || rows.columns < LONGEST {
+            return false;
+        }
+        let how = Two { other, rows: Rows { from_stride, ..rows }, product: op == BinaryOp::Mul, relu, is_second };
+        combine_halves(one, to, how)
     }
 
     /// No element is read after its place was written. Each branch keeps its vectors in registers; merging branches would go through the

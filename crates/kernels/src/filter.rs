@@ -1,6 +1,6 @@
 //! Packed filter panels: fp16 or palettized as in their streams, widened where they are used.
 
-use crate::host::widen_indices;
+use crate::host::{fetch, widen_indices};
 use crate::num;
 use crate::simd::{self, LaneMap};
 use half::f16;
@@ -193,11 +193,12 @@ impl PackedFilter {
         let (channels, height) = (rows.len(), height.max(1));
         let mut kept = vec![f16::ZERO; channels * taps];
         for (rows, panel) in rows.chunks(height).zip(kept.chunks_mut((height * taps).max(1))) {
+            let in_place = rows.iter().map(|row| &row.data[..taps]);
             match (rows.len(), rows.iter().all(|row| row.stride == 1)) {
-                (6, true) => interleave_from::<6>(rows, taps, panel),
-                (8, true) => interleave_from::<8>(rows, taps, panel),
-                (12, true) => interleave_from::<12>(rows, taps, panel),
-                (16, true) => interleave_from::<16>(rows, taps, panel),
+                (6, true) => interleave::<6>(in_place, panel),
+                (8, true) => interleave::<8>(in_place, panel),
+                (12, true) => interleave::<12>(in_place, panel),
+                (16, true) => interleave::<16>(in_place, panel),
                 (count, _) => {
                     for (i, row) in rows.iter().enumerate() {
                         let from = row.data.iter().step_by(row.stride.max(1)).take(taps);
@@ -344,6 +345,14 @@ impl PackedFilter {
         to
     }
 
+    /// Asks for some taps of the panel that begins with channel `first`, which will be widened soon. Nothing past the last channel.
+    #[inline(always)]
+    pub fn fetch(&self, first: usize, taps: Range<usize>) {
+        let bytes = self.bytes_of(first..first + self.height);
+        let place = |tap: usize| bytes.len() * tap / self.taps.max(1);
+        fetch(&bytes[place(taps.start)..place(taps.end)]);
+    }
+
     /// Widens the first `to.len()` taps of one channel; at most those of a 5x5 window, if panels have several channels.
     #[inline(always)]
     pub fn widen_channel(&self, channel: usize, to: &mut [f32]) {
@@ -368,10 +377,10 @@ fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
     let height = rows.len() / taps.max(1);
     match height {
         1 => to.copy_from_slice(rows),
-        6 => interleave::<6>(rows, taps, to),
-        8 => interleave::<8>(rows, taps, to),
-        12 => interleave::<12>(rows, taps, to),
-        16 => interleave::<16>(rows, taps, to),
+        6 => interleave::<6>(rows.chunks_exact(taps), to),
+        8 => interleave::<8>(rows.chunks_exact(taps), to),
+        12 => interleave::<12>(rows.chunks_exact(taps), to),
+        16 => interleave::<16>(rows.chunks_exact(taps), to),
         _ => {
             for (i, row) in rows.chunks_exact(taps.max(1)).enumerate() {
                 to[i..].iter_mut().step_by(height).zip(row).for_each(|(to, x)| *to = *x);
@@ -381,20 +390,9 @@ fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
 }
 
 /// As [`interleave_rows`], of `N` rows that lie anywhere.
-fn interleave_from<const N: usize>(rows: &[CoefficientRow], taps: usize, to: &mut [f16]) {
+fn interleave<'a, const N: usize>(rows: impl Iterator<Item = &'a [f16]>, to: &mut [f16]) {
     let mut sources: [&[f16]; N] = [&[]; N];
-    sources.iter_mut().zip(rows).for_each(|(source, row)| *source = &row.data[..taps]);
-    for (tap, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        for i in 0..N {
-            to[i] = sources[i][tap];
-        }
-    }
-}
-
-/// As [`interleave_rows`], of `N` rows.
-fn interleave<const N: usize>(rows: &[f16], taps: usize, to: &mut [f16]) {
-    let mut sources: [&[f16]; N] = [&[]; N];
-    sources.iter_mut().zip(rows.chunks_exact(taps)).for_each(|(source, row)| *source = row);
+    sources.iter_mut().zip(rows).for_each(|(source, row)| *source = row);
     for (tap, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
         for i in 0..N {
             to[i] = sources[i][tap];

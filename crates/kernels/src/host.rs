@@ -60,6 +60,33 @@ pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
     native::convert(from, to, *palette, [native::look_up, native::look_up_sixteen])
 }
 
+/// Rows of sums or products of two tensors, where [`Two`] says; each is rounded once. Returns false, without writing, on hosts without
+/// conversions. Panics if a side is shorter than its rows.
+pub fn combine_halves(one: &[f16], to: &mut [f16], how: Two) -> bool {
+    native::convert(one, to, how, [native::two; 2])
+}
+
+/// The second operand and the operation of [`combine_halves`].
+#[derive(Clone, Copy)]
+pub struct Two<'a> {
+    /// The second operand, and how far apart its rows are; `None` if it lies where the result goes.
+    pub other: Option<(&'a [f16], usize)>,
+    /// Rows of the first operand and of the result.
+    pub rows: Rows,
+    /// True for a product.
+    pub product: bool,
+    /// True for plus zero in place of what is not above it.
+    pub relu: bool,
+    /// True if the second operand comes first, which decides the result of two NaNs.
+    pub is_second: bool,
+}
+
+/// `((x * f0) * f1) * f2 + bias` of a row, rounded once, through a ReLU where `relu` is set. Returns false, without writing, on hosts
+/// without conversions. Panics if `from` is shorter than `to`.
+pub fn affine_halves(from: &[f16], to: &mut [f16], factors: [f32; 3], bias: f32, relu: bool) -> bool {
+    native::convert(from, to, (factors, bias, relu), [native::affine; 2])
+}
+
 /// Asks for what will be read soon: lines of cache that are on their way meanwhile. Nothing where the host is not asked.
 #[inline(always)]
 pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
@@ -69,7 +96,7 @@ pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
 /// Hosts without conversions that can be asked for at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
-    use crate::host::Rows;
+    use crate::host::{Rows, Two};
     use half::f16;
     use pulp::Arch;
 
@@ -92,6 +119,10 @@ mod native {
         false
     }
 
+    pub(super) fn two(_: &[f16], _: &mut [f16], _: Two) {}
+
+    pub(super) fn affine(_: &[f16], _: &mut [f16], _: ([f32; 3], f32, bool)) {}
+
     pub(super) fn look_up(_: &[u8], _: &mut [f32], _: [f16; 16]) {}
 
     pub(super) fn widen(_: &[f16], _: &mut [f32], _: Rows) {}
@@ -103,7 +134,7 @@ mod native {
 
 #[cfg(target_arch = "x86_64")]
 mod native {
-    use crate::host::Rows;
+    use crate::host::{Rows, Two};
     use bytemuck::cast;
     use half::f16;
     use pulp::Arch;
@@ -111,10 +142,11 @@ mod native {
     use pulp::x86::{V3, V4};
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{
-        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
-        _mm_shuffle_epi8, _mm_srli_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph,
-        _mm512_and_si512, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512,
-        _mm512_permutexvar_epi16, _mm512_set1_epi32, _mm512_slli_epi32,
+        __m128i, __m256, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
+        _mm_shuffle_epi8, _mm_srli_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_add_ps, _mm256_cvtph_ps,
+        _mm256_cvtps_ph, _mm256_max_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm512_and_si512,
+        _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512, _mm512_permutexvar_epi16,
+        _mm512_set1_epi32, _mm512_slli_epi32,
     };
 
     pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
@@ -237,6 +269,73 @@ mod native {
             {
                 row(from, to, |x| cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))));
             }
+        });
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn two(one: &[f16], to: &mut [f16], how: Two) {
+        let Two { other, rows, product, relu, is_second } = how;
+        let zero = _mm256_setzero_ps();
+        let sum = |x: __m256, y: __m256| _mm256_add_ps(x, y);
+        let times = |x: __m256, y: __m256| _mm256_mul_ps(x, y);
+        let idle = |x: __m256| x;
+        let rectify = |x: __m256| _mm256_max_ps(x, zero);
+        match (product, relu) {
+            (false, false) => each_two(one, other, to, rows, is_second, |x, y| idle(sum(x, y))),
+            (false, true) => each_two(one, other, to, rows, is_second, |x, y| rectify(sum(x, y))),
+            (true, false) => each_two(one, other, to, rows, is_second, |x, y| idle(times(x, y))),
+            (true, true) => each_two(one, other, to, rows, is_second, |x, y| rectify(times(x, y))),
+        }
+    }
+
+    /// Rows of two operands, widened, through `of`, and rounded.
+    #[target_feature(enable = "avx,f16c")]
+    #[inline]
+    fn each_two(
+        one: &[f16],
+        other: Option<(&[f16], usize)>,
+        to: &mut [f16],
+        rows: Rows,
+        is_second: bool,
+        of: impl Fn(__m256, __m256) -> __m256,
+    ) {
+        let made = |x: [f16; LANES], y: [f16; LANES]| -> [f16; LANES] {
+            let (x, y) = if is_second { (y, x) } else { (x, y) };
+            let made = of(_mm256_cvtph_ps(cast(x)), _mm256_cvtph_ps(cast(y)));
+            cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(made))
+        };
+        for row in 0..rows.count {
+            let (whole, last) = one[row * rows.from_stride..][..rows.columns].as_chunks::<LANES>();
+            let (to, rest) = to[row * rows.to_stride..][..rows.columns].as_chunks_mut::<LANES>();
+            let (mut few, mut few_others) = ([f16::ZERO; LANES], [f16::ZERO; LANES]);
+            few[..last.len()].copy_from_slice(last);
+            if let Some((other, stride)) = other {
+                let (others, last_others) = other[row * stride..][..rows.columns].as_chunks::<LANES>();
+                for ((to, x), y) in to.iter_mut().zip(whole).zip(others) {
+                    *to = made(*x, *y);
+                }
+                few_others[..rest.len()].copy_from_slice(last_others);
+            } else {
+                for (to, x) in to.iter_mut().zip(whole) {
+                    *to = made(*x, *to);
+                }
+                few_others[..rest.len()].copy_from_slice(rest);
+            }
+            if !rest.is_empty() {
+                rest.copy_from_slice(&made(few, few_others)[..rest.len()]);
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn affine(from: &[f16], to: &mut [f16], (factors, bias, relu): ([f32; 3], f32, bool)) {
+        let [pre, last, scale] = factors.map(|x| _mm256_set1_ps(x));
+        let (bias, zero) = (_mm256_set1_ps(bias), _mm256_setzero_ps());
+        row(&from[..to.len()], to, |x: [f16; LANES]| -> [f16; LANES] {
+            let x = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(_mm256_cvtph_ps(cast(x)), pre), last), scale);
+            let x = _mm256_add_ps(x, bias);
+            let x = if relu { _mm256_max_ps(x, zero) } else { x };
+            cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x))
         });
     }
 

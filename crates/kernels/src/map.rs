@@ -1,7 +1,6 @@
 //! Chains of elementwise stages, executed block by block: the result of a stage is rounded to fp16 by the rules of its number model, as
 //! it would be in memory, and read by later stages from cache.
 
-use crate::binary::BinaryRows;
 use crate::cost;
 use crate::elementwise::BLOCK;
 use crate::epilogue::{Activation, Epilogue, ExactEpilogue};
@@ -13,14 +12,23 @@ use crate::params::Rounding;
 use crate::reduce::{ElementwiseEpilogue, Operation, prepare};
 use crate::rows::Operand;
 use crate::simd;
+use crate::table::Table;
 use crate::tensor::Extents;
-use crate::view::{Block, OutputTile, Strides, TensorView, partition};
+use crate::view::{
+    Block, OutputTile, Strides, TensorView, gather_elements, partition, repeat_elements, scatter_elements,
+};
 use crate::workers::{Workers, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
+use std::sync::Arc;
+
+mod registers;
+mod unary;
+
+pub use unary::{key, table_of, with_tables};
 
 /// Operands of a chain in memory, at most.
-pub const MOST_OPERANDS: usize = 6;
+pub const MOST_OPERANDS: usize = 8;
 /// Stages of a chain, at most.
 pub const MOST_STAGES: usize = 16;
 
@@ -53,6 +61,8 @@ pub enum MapKind {
     Combine(Box<Combination<f32>>),
     /// Epilogue of an exact model for one source.
     Convert(ExactEpilogue),
+    /// The value of one source's bit pattern, where several stages depend on that source alone.
+    LookUp(Arc<Table>),
     /// As `Combine`, in an exact model.
     CombineExactly(Box<ExactCombination>),
 }
@@ -156,24 +166,32 @@ impl WithSimd for Job<'_, '_> {
             gathered: scratch_slice(gathered, most),
         };
         let values = scratch_slice(values, most * of.stages.len());
+        let Some((last, before_last)) = of.stages.split_last() else { return };
+        // No operand lies where the result goes.
+        let straight = of.operands.iter().all(Option::is_some);
         share.blocks(
             columns,
             BLOCK,
             #[inline(always)]
             |block, to| {
-                for (i, stage) in of.stages.iter().enumerate() {
+                let n = block.elements();
+                for (i, stage) in before_last.iter().enumerate() {
                     let (before, rest) = values.split_at_mut(i * most);
-                    let left = &mut rest[..block.elements()];
                     let sources = Sources { of: &of, to: &*to, block, values: before, most };
-                    at.stage(simd, stage, &sources, left);
+                    at.stage(simd, stage, &sources, &mut rest[..n]);
                 }
-                let last = &values[(of.stages.len() - 1) * most..][..block.elements()];
+                let (before, rest) = values.split_at_mut(before_last.len() * most);
+                let sources = Sources { of: &of, to: &[], block, values: before, most };
+                if straight && (block.count == 1 || block.stored().to_stride == columns) {
+                    return at.stage(simd, last, &sources, &mut to[..n]);
+                }
+                let left = &mut rest[..n];
+                at.stage(simd, last, &Sources { to: &*to, ..sources }, left);
                 if columns == 1 {
                     // Rows of one element, whatever their distance.
-                    let stride = block.stored().to_stride;
-                    last.iter().enumerate().for_each(|(i, x)| to[i * stride] = *x);
+                    scatter_elements(left, block.stored().to_stride, to);
                 } else {
-                    block.store(last, to);
+                    block.store(left, to);
                 }
             },
         );
@@ -241,55 +259,6 @@ impl Sources<'_> {
         N::admit_rows(simd, from, rows, relu, wide, &mut to[..n]);
     }
 
-    /// Rows of a source in fp16 and their distance; `None` if one element is broadcast to a row.
-    #[inline(always)]
-    fn rows(&self, input: MapInput) -> Option<(&[f16], usize)> {
-        match input {
-            MapInput::Value(at) => Some((&self.values[at * self.most..], self.block.columns)),
-            MapInput::Operand(at) => match self.of.operands[at] {
-                Some((_, true)) => None,
-                Some((source, false)) => Some(self.block.of_source(source)),
-                None => Some((self.to, self.block.stored().to_stride)),
-            },
-        }
-    }
-
-    /// A sum or product of two sources without factors, bias and function, in registers. False, and nothing is done, for anything else.
-    #[inline(always)]
-    fn combine<S: Simd>(
-        &self,
-        simd: S,
-        stage: &MapStage,
-        of: &Combination<f32>,
-        rules: Option<&Rounding>,
-        gathered: &mut [f16],
-        to: &mut [f16],
-    ) -> bool {
-        let &[one, other] = stage.inputs.as_slice() else { return false };
-        let Block { count, columns, .. } = self.block;
-        if !of.is_plain() || stage.relus != [false; 2] || columns < SHORT {
-            return false;
-        }
-        // The row that is broadcast is the second one, if any.
-        let (one, other, is_second) = match self.rows(one) {
-            Some(_) => (one, other, false),
-            None => (other, one, true),
-        };
-        let Some(one) = self.rows(one) else { return false };
-        let other = match self.rows(other) {
-            Some(rows) => rows,
-            None => (self.gather(other, gathered), columns),
-        };
-        let rows = Rows { count, columns, from_stride: 0, to_stride: columns };
-        BinaryRows { one, other: Some(other), is_second, rows }.combine(
-            simd,
-            of.operation.op,
-            of.ending.relu,
-            rules,
-            to,
-        )
-    }
-
     /// The block of a source in fp16, without gaps; gathered into `to` if it has any.
     #[inline(always)]
     fn gather<'a>(&'a self, input: MapInput, to: &'a mut [f16]) -> &'a [f16] {
@@ -299,9 +268,7 @@ impl Sources<'_> {
             MapInput::Operand(at) => match self.of.operands[at] {
                 Some((source, true)) if columns > 1 => {
                     let (from, stride) = self.block.of_source(source);
-                    for row in 0..count {
-                        to[row * columns..][..columns].fill(from[row * stride]);
-                    }
+                    repeat_elements(from, stride, columns, &mut to[..n]);
                     return &to[..n];
                 }
                 Some((source, _)) => self.block.of_source(source),
@@ -312,7 +279,7 @@ impl Sources<'_> {
             return &from[..n];
         }
         if columns == 1 {
-            to[..n].iter_mut().enumerate().for_each(|(i, to)| *to = from[i * stride]);
+            gather_elements(from, stride, &mut to[..n]);
         } else {
             crate::view::copy_rows(from, to, Rows { count, columns, from_stride: stride, to_stride: columns });
         }
@@ -331,6 +298,7 @@ impl At<'_> {
                 let finish = Epilogue { bias: *bias, scale: *scale, activation };
                 finish.copy(simd, from, &mut wide[..left.len()], left);
             }
+            MapKind::LookUp(table) => table.look_up(sources.gather(stage.inputs[0], gathered), left),
             MapKind::Combine(of) => {
                 if sources.combine(simd, stage, of, None, gathered, left) {
                     return;

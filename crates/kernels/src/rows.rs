@@ -16,6 +16,8 @@ use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
+mod turned;
+
 /// Elements that a thread folds at a time.
 const FOLDED_AT_ONCE: usize = 1 << 15;
 /// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
@@ -168,14 +170,14 @@ pub trait RowNumber: Line + Default {
 }
 
 macro_rules! row_number {
-    ($number: ty) => {
+    ($number: ty, $reduce: path) => {
         impl RowNumber for $number {
             fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides) {
                 elements(workers, lines, to, ext, strides);
             }
 
             fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16> {
-                reduce(workers, lines, fold, ext)
+                $reduce(workers, lines, fold, ext)
             }
 
             fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32> {
@@ -185,8 +187,13 @@ macro_rules! row_number {
     };
 }
 
-row_number!(f32);
-row_number!(Exact);
+row_number!(f32, reduce_in_fp32);
+row_number!(Exact, reduce);
+
+/// Turned, where that has a form.
+fn reduce_in_fp32(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Extents) -> Vec<f16> {
+    turned::reduce(workers, lines, fold, ext).unwrap_or_else(|| reduce(workers, lines, fold, ext))
+}
 
 fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
     let elements = ext.g * ext.c * ext.plane();

@@ -299,6 +299,26 @@ pub fn convert_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &[f32], to:
     }
 }
 
+/// Applies `of` to fp16 numbers, and rounds. False, and nothing is done, unless [`converts`].
+#[inline(always)]
+pub fn map_halves<S: Simd>(simd: S, of: impl LaneMap<S>, from: &[f16], to: &mut [f16]) -> bool {
+    if const { !converts::<S>() } {
+        return false;
+    }
+    let Some(host) = longest::of(simd) else { return false };
+    let (whole, rest) = to.as_chunks_mut::<LONGEST>();
+    let (sources, last) = from.as_chunks::<LONGEST>();
+    for (to, x) in whole.iter_mut().zip(sources) {
+        *to = host.round(cast(of.of(simd, cast(host.widen(*x)))));
+    }
+    if !rest.is_empty() {
+        let mut few = [f16::ZERO; LONGEST];
+        few[..rest.len()].copy_from_slice(&last[..rest.len()]);
+        rest.copy_from_slice(&host.round(cast(of.of(simd, cast(host.widen(few)))))[..rest.len()]);
+    }
+    true
+}
+
 /// The first `N` vectors of a row.
 #[inline(always)]
 pub fn load<S: Simd, const N: usize>(row: &[f32]) -> [S::f32s; N] {

@@ -123,6 +123,57 @@ pub fn copy_rows(from: &[f16], to: &mut [f16], rows: Rows) {
     }
 }
 
+/// Elements that lie `stride` apart, the first one in front. Compiled on its own, and without vectors: they take longer.
+#[inline(never)]
+pub fn gather_elements(from: &[f16], stride: usize, to: &mut [f16]) {
+    let mut at = 0;
+    for to in to {
+        *to = from[at];
+        at += stride;
+    }
+}
+
+/// Stores elements `stride` apart, as [`gather_elements`] reads them.
+#[inline(never)]
+pub fn scatter_elements(from: &[f16], stride: usize, to: &mut [f16]) {
+    let mut at = 0;
+    for from in from {
+        to[at] = *from;
+        at += stride;
+    }
+}
+
+/// Single elements that lie `stride` apart, each repeated to a row; rows have no gaps. Compiled on its own.
+#[inline(never)]
+pub fn repeat_elements(from: &[f16], stride: usize, columns: usize, to: &mut [f16]) {
+    match columns {
+        65.. => each_repeated(from, stride, columns, to, |x, to| to.fill(x)),
+        32.. => each_repeated(from, stride, columns, to, fill_ends::<32>),
+        16.. => each_repeated(from, stride, columns, to, fill_ends::<16>),
+        8.. => each_repeated(from, stride, columns, to, fill_ends::<8>),
+        4.. => each_repeated(from, stride, columns, to, fill_ends::<4>),
+        _ => each_repeated(from, stride, columns, to, |x, to| to.iter_mut().for_each(|to| *to = x)),
+    }
+}
+
+#[inline(always)]
+fn each_repeated(from: &[f16], stride: usize, columns: usize, to: &mut [f16], fill: impl Fn(f16, &mut [f16])) {
+    for (row, to) in to.chunks_exact_mut(columns.max(1)).enumerate() {
+        fill(from[row * stride], to);
+    }
+}
+
+/// Fills a row of `N` to `2 * N` elements.
+#[inline(always)]
+fn fill_ends<const N: usize>(x: f16, to: &mut [f16]) {
+    if let Some(to) = to.first_chunk_mut() {
+        *to = [x; N];
+    }
+    if let Some(to) = to.last_chunk_mut() {
+        *to = [x; N];
+    }
+}
+
 /// The last piece overlaps the one before.
 #[inline(always)]
 fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {

@@ -14,7 +14,7 @@ pub use crate::par::{PER_THREAD, are_several, awake, chunks, on_all_threads};
 pub use crate::simd::{arches, outline};
 
 /// Copies of what a task reads where it writes.
-pub type Aside = [Vec<f16>; 6];
+pub type Aside = [Vec<f16>; 8];
 
 /// The vector instructions of this machine, and scratch memory for each thread.
 pub struct Workers {

@@ -165,7 +165,7 @@ impl Neural {
 impl Machine<'_> {
     /// Tests whether the computation goes from memory to memory, by the task's fields; the error is the reason why it goes through tensors.
     /// Its operands may lie anyhow.
-    pub(super) fn computes_in_place(&self, neural: &Neural) -> Result<(), &'static str> {
+    pub(crate) fn computes_in_place(&self, neural: &Neural) -> Result<(), &'static str> {
         let copies = match &neural.operation {
             Operation::Convolution(_) => false,
             Operation::Copy => true,

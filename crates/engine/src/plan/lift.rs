@@ -2,6 +2,7 @@
 
 use super::access::Accesses;
 use super::fan::Fan;
+use super::gemv::Gemv;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::pair::Fused;
@@ -14,11 +15,12 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
 
-/// Lifted form of a task that is a copy, an elementwise chain, one after the other, or a product of two operands.
+/// Lifted form of a task that is a copy, an elementwise chain, one after the other, a product of two operands, or a matrix-vector product.
 pub(super) enum Lifted {
     Move(Move),
     Map(Map),
     Product(Box<Product>),
+    Gemv(Box<Gemv>),
     /// A copy, then a chain in place on its result.
     Both(Move, Map),
 }
@@ -54,6 +56,7 @@ pub(super) fn lift(
                 Lifted::Move(of) => ops.push(Op::moves(tasks.clone(), of)),
                 Lifted::Map(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Product(of) => ops.push(of.op(tasks.clone())),
+                Lifted::Gemv(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Both(first, then) => {
                     ops.push(Op::moves(tasks.clone(), first));
                     ops.push(then.op(tasks.clone()));
@@ -95,7 +98,8 @@ impl Step {
 }
 
 impl Machine<'_> {
-    /// Lifted form of the task at hand; `None` unless it is a copy, an elementwise chain or a product of two operands.
+    /// Lifted form of the task at hand; `None` unless it is a copy, an elementwise chain, a product of two operands or a
+    /// matrix-vector product.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
         let Work::Neural(neural) = &step.work else { return self.as_map(step).map(Lifted::Map) };
         if let Some(rule) = self.copies(neural) {
@@ -103,6 +107,9 @@ impl Machine<'_> {
         }
         if let Some(product) = self.as_product(step) {
             return Some(Lifted::Product(Box::new(product)));
+        }
+        if let Some(of) = self.as_gemv(step, neural) {
+            return Some(Lifted::Gemv(Box::new(of)));
         }
         let of = self.as_map(step).map(Lifted::Map);
         of.or_else(|| {

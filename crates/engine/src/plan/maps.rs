@@ -15,15 +15,24 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, format, planar, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::copy::NanRule;
-use anemone_kernels::map::{Combination, ExactCombination, MOST_OPERANDS, MOST_STAGES, MapInput, MapKind, MapStage};
+use anemone_kernels::map::{
+    self, Combination, ExactCombination, MOST_OPERANDS, MOST_STAGES, MapInput, MapKind, MapStage,
+};
 use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::BinaryOp;
+use anemone_kernels::table::Table;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{Strides, nested};
+use anemone_kernels::view::{Strides, gather_elements, nested};
+use anemone_kernels::workers::Workers;
 use half::f16;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Chains of a single stage with more elements than this are left to the kernels of their task.
 const SINGLE_STAGE_ELEMENTS: usize = 1 << 11;
+
+/// Chains of fewer elements than this have no tables of their own: each takes 128 KB.
+const LEAST_LOOKED_UP: usize = 1 << 12;
 
 /// Largest chain, in elements, whose sources are traced through copies.
 const MOST_TRACED: usize = 1 << 14;
@@ -45,7 +54,7 @@ pub(crate) struct Map {
     pub(crate) stages: Vec<MapStage>,
     /// Number of tasks that it replaces.
     pub(crate) tasks: usize,
-    /// True if it reads other memory than its tasks do, so that they cannot replace it.
+    /// True if it reads other memory than its tasks do, or has other stages, so that they cannot replace it.
     pub(super) rewired: bool,
 }
 
@@ -87,6 +96,12 @@ impl MapOperand {
         for g in 0..groups {
             for c in 0..channels {
                 let plane = &data[g * group + c * channel..];
+                if row == 1 {
+                    let first = to.len();
+                    to.resize(first + rows, f16::ZERO);
+                    gather_elements(plane, next, &mut to[first..]);
+                    continue;
+                }
                 (0..rows).for_each(|h| to.extend_from_slice(&plane[h * next..][..row]));
             }
         }
@@ -105,7 +120,7 @@ impl Map {
 
     /// Fuses `before`, whose result this chain reads, into it; `None` if the extents differ, a source overlaps that result in part,
     /// or there are too many stages or operands.
-    fn after(&self, before: &Map) -> Option<Map> {
+    pub(super) fn after(&self, before: &Map) -> Option<Map> {
         if before.ext != self.ext || before.stages.len() + self.stages.len() > MOST_STAGES {
             return None;
         }
@@ -151,7 +166,7 @@ impl Map {
         let plain = |stage: &MapStage| match &stage.kind {
             MapKind::Combine(of) => of.is_plain(),
             MapKind::CombineExactly(of) => of.narrow.is_some(),
-            MapKind::Activate { .. } | MapKind::Convert(_) => false,
+            MapKind::Activate { .. } | MapKind::Convert(_) | MapKind::LookUp(_) => false,
         };
         self.stages.iter().all(plain) && self.sources.iter().any(|source| source.axes.one_column)
     }
@@ -159,6 +174,7 @@ impl Map {
     /// Why the kernels of single tasks do not execute it.
     pub(crate) fn reason(&self) -> &'static str {
         match self.stages.len() {
+            1 if self.tasks > 1 => "several tasks are fused",
             1 if self.rewired => "a source is read where a copy took it from",
             1 if self.is_faster_alone() => "an element is broadcast to a row",
             1 => "it has few elements",
@@ -233,6 +249,29 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     }
 }
 
+/// Pass `tables`: stages that depend on one operand alone are looked up at once, where that is faster. Equal parts share a table.
+pub(super) fn tables(ops: &mut [Op], workers: &Workers) {
+    let mut known: HashMap<Vec<u64>, (Vec<MapStage>, Arc<Table>)> = HashMap::new();
+    let converts = workers.converts();
+    for op in ops {
+        let Kind::Map(map) = &mut op.kind else { continue };
+        if map.ext.g * map.ext.c * map.ext.plane() < LEAST_LOOKED_UP {
+            continue;
+        }
+        let stages = map::with_tables(&map.stages, converts, |part| {
+            // The stages are held: their tables' addresses stay theirs.
+            let (_, table) = known.entry(map::key(&part)).or_insert_with(|| {
+                let table = Arc::new(map::table_of(workers, &part));
+                (part, table)
+            });
+            table.clone()
+        });
+        if let Some(stages) = stages {
+            (map.stages, map.rewired) = (stages, true);
+        }
+    }
+}
+
 /// Pass `join`: axes of chains are joined to long rows, and chains of one stage go back to the kernels of their tasks where those are as
 /// fast.
 pub(super) fn join(ops: &mut [Op]) {
@@ -281,7 +320,8 @@ impl Map {
     pub(crate) fn name(&self) -> &'static str {
         match self.stages.as_slice() {
             [stage] => match (&stage.kind, stage.inputs.len()) {
-                (MapKind::Activate { .. } | MapKind::Convert(_), _) => "table",
+                _ if self.tasks > 1 => "fused elementwise",
+                (MapKind::Activate { .. } | MapKind::Convert(_) | MapKind::LookUp(_), _) => "table",
                 (_, 1) => "elementwise of one",
                 (_, 2) => "elementwise of two",
                 _ => "scale and shift",

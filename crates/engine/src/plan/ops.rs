@@ -2,6 +2,7 @@
 //! operands are the dependences.
 
 use super::fan::Fan;
+use super::gemv::Gemv;
 use super::maps::Map;
 use super::pair::Fused;
 use super::product::Product;
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     Fused(Box<Fused>),
     /// Pointwise convolutions of one source.
     Fan(Box<Fan>),
+    /// A matrix-vector product with constant coefficients.
+    Gemv(Box<Gemv>),
     /// A task as its unit executes it, with a name for listings.
     Task(&'static str),
 }
@@ -140,7 +143,7 @@ impl Op {
         match &self.kind {
             Kind::Map(map) => map.tasks,
             Kind::Product(product) => product.tasks,
-            Kind::Move(_) | Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => self.tasks.len(),
+            Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => self.tasks.len(),
         }
     }
 
@@ -150,6 +153,7 @@ impl Op {
             Kind::Move(_) => "copy",
             Kind::Map(map) => map.name(),
             Kind::Product(_) => "product of two operands",
+            Kind::Gemv(_) => "matrix by vector",
             Kind::Fused(_) => "fused convolutions",
             Kind::Fan(_) => "pointwise convolutions of one source",
             Kind::Task(name) => name,

@@ -1,5 +1,6 @@
 //! Executes operations on memory whose accesses are known to be in order.
 
+use super::gemv::Gemv;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::product::Product;
@@ -8,7 +9,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::machine::Chain;
 use crate::memory::{self, Home, Memory, Region};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
-use anemone_kernels::conv::{Kernels, convolve};
+use anemone_kernels::conv::{Kernels, convolve, convolve_gemv};
 use anemone_kernels::copy;
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::Epilogue;
@@ -32,6 +33,7 @@ impl Schedule<'_> {
             Kind::Move(of) => self.copy(of, memory, l2),
             Kind::Map(of) => self.map(of, memory, l2),
             Kind::Product(of) => self.product(of, memory, l2),
+            Kind::Gemv(of) => self.gemv(of, memory, l2),
             Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => return self.tasks(op, memory, l2, chain),
         };
         done.ok_or_else(|| self.outside(op, memory, l2))
@@ -105,6 +107,20 @@ impl Schedule<'_> {
             let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
             convolve(workers, staging, &kernels, &finish, source, target, of.output);
         }
+        Some(())
+    }
+
+    /// Executes a matrix-vector product; `None` if a region lacks an operand.
+    fn gemv(&self, of: &Gemv, memory: &mut Memory, l2: &mut Region) -> Option<()> {
+        let workers = &self.common.workers;
+        let source = (of.source.home, of.source.base..of.source.end(of.input));
+        let target = (of.to.home, of.to.base..of.to.end(of.stored));
+        let mut aside = workers.aside();
+        let ([data], to) = memory::views(memory, l2, [source], target, &mut aside)?;
+        let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
+        let source = TensorView { data, strides: of.source.axes.strides };
+        let target = TensorViewMut { data: to, strides: of.strides(), transposed: false };
+        convolve_gemv(workers, &of.kernels, finish, source, target, of.output);
         Some(())
     }
 

@@ -57,6 +57,7 @@ pub(super) fn selection(
                 let kernel = "coefficients packed in every run, then as the registry says".to_string();
                 (kernel, vec![("coefficients packed at planning", FROM_TASKS)])
             }
+            (Kind::Gemv(_), _) => ("gemv".to_string(), Vec::new()),
             (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
             (Kind::Fan(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
             (Kind::Task(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
@@ -97,6 +98,7 @@ impl fmt::Display for Op {
                         }
                         MapKind::Combine(of) => format!("{:?}", of.operation.op),
                         MapKind::Convert(_) => "exact epilogue".to_string(),
+                        MapKind::LookUp(_) => "table of several stages".to_string(),
                         MapKind::CombineExactly(of) => {
                             let width = if of.narrow.is_some() { "fp32" } else { "fp64" };
                             format!("exact {:?} in {width}", of.of.operation.op)

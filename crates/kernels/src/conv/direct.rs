@@ -78,6 +78,10 @@ impl WithSimd for Job<'_, '_> {
                     let source = if staging.unicast { &staged[m * area..] } else { &staged[..] };
                     let height = kernel.packed.height(channel + m);
                     let panel = kernel.packed.widen(channel + m, some.clone(), widened);
+                    if !staging.unicast {
+                        // Those of the next panel are on their way meanwhile.
+                        kernel.packed.fetch(channel + m + height, some.clone());
+                    }
                     let sums = &mut sums[m * stride..];
                     let places = &offsets[some.clone()];
                     let resume = tap > 0;

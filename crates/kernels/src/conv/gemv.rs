@@ -12,7 +12,7 @@ use crate::filter::spread;
 use crate::host::{Rows, fetch};
 use crate::num;
 use crate::simd::{self, LONGEST};
-use crate::view::{OutputTile, TensorView};
+use crate::view::{OutputTile, TensorView, gather_elements, scatter_elements};
 use crate::workers::{Scratch, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -43,7 +43,7 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
         let (taps, channels) = (kernel.packed.taps(), share.channels());
         let segments = taps.div_ceil(TAPS);
         let (halves, source) = (scratch_slice(halves, taps.max(channels)), scratch_slice(wide, taps));
-        halves.iter_mut().enumerate().take(taps).for_each(|(c, x)| *x = from.from(share.group, c, 0)[0]);
+        gather_elements(from.from(share.group, 0, 0), from.strides[1], &mut halves[..taps]);
         num::widen_row(&halves[..taps], source);
         let (keep, norms) = scratch_slice(packed, taps + segments).split_at_mut(taps);
         if let Some(mac) = finish.mac() {
@@ -55,14 +55,14 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
         for (c, sums) in (0..channels).step_by(PANEL).zip(sums.chunks_exact_mut(PANEL)) {
             let (first, height) = (share.first_channel + c, PANEL.min(channels - c));
             let (mut begin, mut own) = ([0.0; PANEL], Own { sums, squares: [0.0; PANEL] });
-            for (to, i) in begin.iter_mut().zip(0..height) {
-                *to = kernel.bias(first + i);
-            }
             if const { !A::EXACT && simd::converts::<S>() }
                 && let Some(panel) = kernel.packed.halves_of(first)
             {
                 own.add_halves(simd, panel.as_chunks().0, source);
                 continue;
+            }
+            for (to, i) in begin.iter_mut().zip(0..height) {
+                *to = kernel.bias(first + i);
             }
             let mut reach = if A::EXACT { RangeBound::of(&mut begin) } else { RangeBound::default() };
             for (i, (source, keep)) in source.chunks(TAPS).zip(keep.chunks(TAPS)).enumerate() {
@@ -95,8 +95,7 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
         let halves = &halves[..channels];
         let rows = Rows { count: 1, columns: 1, from_stride: 1, to_stride: 1 };
         share.store([0; 3], channels, halves, 1, rows, |from, to, rows| {
-            let to = to.iter_mut().step_by(rows.to_stride.max(1));
-            to.zip(from.iter().step_by(rows.from_stride.max(1))).take(rows.count).for_each(|(to, from)| *to = *from);
+            scatter_elements(&from[..rows.count], rows.to_stride.max(1), to);
         });
     }
 }

@@ -8,6 +8,7 @@ use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, TailKernel, columns_of, run_outputs};
 use crate::host::Rows;
+use crate::simd;
 use crate::view::{OutputTile, Part, TensorView, copy_short};
 use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
@@ -126,7 +127,12 @@ impl Job<'_, '_> {
                     // Sums that are not gone on with stay where they were last.
                     let at = if all <= taps_at_once { 0 } else { (channel - block.start) * stride };
                     let sums = &mut sums[at..];
-                    product.add(simd, some.clone(), taps.clone(), &packed[tap * width..], all, panel, sums);
+                    let next = match (some.end < block.end, taps.end < all) {
+                        (true, _) => (some.end, taps.clone()),
+                        (_, true) => (block.start, taps.end..all.min(taps.end + taps_at_once)),
+                        _ => (block.end, 0..all.min(taps_at_once)),
+                    };
+                    product.add(simd, some.clone(), taps.clone(), next, &packed[tap * width..], all, panel, sums);
                     if taps.end < all {
                         continue;
                     }
@@ -206,8 +212,8 @@ impl Job<'_, '_> {
             let taps = block * taps_at_once..block * taps_at_once + offsets.len();
             for channel in (0..channels).step_by(CHANNELS) {
                 let some = channel..channels.min(channel + CHANNELS);
-                let sums = &mut sums[channel * stride..];
-                product.add(simd, some, taps.clone(), packed, offsets.len(), panel, sums);
+                let (sums, next) = (&mut sums[channel * stride..], (some.end, taps.clone()));
+                product.add(simd, some, taps.clone(), next, packed, offsets.len(), panel, sums);
             }
         }
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
@@ -240,13 +246,14 @@ fn side_by_side<S: Simd>(places: &mut Vec<u32>, taps: usize) -> &[u32] {
 
 impl Product<'_> {
     /// Adds some taps, for [`CHANNELS`] channels at most. `packed` has the first tap of the first run in front, and so many taps
-    /// of each run.
+    /// of each run. `next` are the first channel and the taps that will be added after these: their coefficients are asked for meanwhile.
     #[inline(always)]
     fn add<S: Simd>(
         &self,
         simd: S,
         channels: Range<usize>,
         taps: Range<usize>,
+        next: (usize, Range<usize>),
         packed: &[f32],
         taps_of_run: usize,
         panel: &mut [f32],
@@ -257,7 +264,12 @@ impl Product<'_> {
         for c in (0..count).step_by(PANEL) {
             kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
         }
+        let runs = outputs.div_ceil(width).max(1);
+        // A part of them beside every run.
+        let (next, soon) = next;
+        let part = soon.len().div_ceil(runs);
         for (run, output) in (0..outputs).step_by(width).enumerate() {
+            let soon = (soon.start + run * part).min(soon.end)..(soon.start + (run + 1) * part).min(soon.end);
             let source = &packed[run * taps_of_run * width..][..taps.len() * width];
             let outputs = width.min(outputs - output);
             let columns = columns_of::<S>(outputs);
@@ -283,6 +295,7 @@ impl Product<'_> {
             }
             for c in (0..count).step_by(PANEL) {
                 let height = PANEL.min(count - c);
+                kernel.packed.fetch(first + next + c, soon.clone());
                 let outputs = if c < alone { outputs - columns } else { outputs };
                 let panel = &panel[c * taps_at_once..][..height * taps.len()];
                 let sums = &mut sums[c * stride + output..];
@@ -318,13 +331,24 @@ fn panels_at_once(panels: usize) -> usize {
 /// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
 #[inline(always)]
 fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
-    let width = run_outputs::<S>();
-    wide[part.outputs()..].fill(0.0);
+    let (width, outputs) = (run_outputs::<S>(), part.outputs());
+    wide[outputs..].fill(0.0);
+    // Where converting is no call, each run's numbers go to where they are packed.
+    let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
     for tap in 0..taps {
         if part.rows.len() == 1 {
             from.fetch_after(group, tap, part.rows.start, part.columns.clone());
         }
-        from.widen(simd, group, tap, part, &mut wide[..part.outputs()]);
+        if one_row {
+            let row = &from.from(group, tap, part.rows.start)[part.columns.start..];
+            for (run, first) in (0..outputs).step_by(width).enumerate() {
+                let (n, to) = (width.min(outputs - first), &mut to[(run * taps + tap) * width..][..width]);
+                simd::widen_rows(simd, &row[first..], &mut to[..n], Rows::one(n));
+                to[n..].fill(0.0);
+            }
+            continue;
+        }
+        from.widen(simd, group, tap, part, &mut wide[..outputs]);
         pack(wide, width, taps, tap, to);
     }
 }

@@ -199,7 +199,12 @@ fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], fix: impl Fn(f16) -> f1
 fn each(axes: &[CopyAxis], mut visit: impl FnMut(usize, usize)) {
     match *axes {
         [] => visit(0, 0),
-        [a] => (0..a.count).for_each(|i| visit(i * a.to, i * a.from)),
+        // No `for_each`: its closure would not be compiled for the vectors of the caller.
+        [a] => {
+            for i in 0..a.count {
+                visit(i * a.to, i * a.from);
+            }
+        }
         [ref outer @ .., a, b] => {
             let mut at = vec![0; outer.len()];
             loop {
@@ -229,12 +234,18 @@ fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
         }
         (1, 0) => to[..count].fill(fix(from[0])),
         (1, _) => {
-            let from = from.iter().step_by(from_stride.max(1));
-            to[..count].iter_mut().zip(from).for_each(|(to, from)| *to = fix(*from));
+            let mut read = 0;
+            for to in &mut to[..count] {
+                *to = fix(from[read]);
+                read += from_stride;
+            }
         }
+        // Checks of every place keep this from being turned into vectors, which take longer.
         _ => {
-            for i in 0..count {
-                to[i * to_stride] = fix(from[i * from_stride]);
+            let (mut written, mut read) = (0, 0);
+            for _ in 0..count {
+                to[written] = fix(from[read]);
+                (written, read) = (written + to_stride, read + from_stride);
             }
         }
     }

@@ -71,7 +71,7 @@ impl Longest {
         match self.0 {}
     }
 
-    pub(crate) fn curve(self, _: &Curve, _: &[f32; 32], _: &[f32; 32]) -> CurveVectors {
+    pub(crate) fn curve(self, _: &Curve, _: &[f32; 32], _: &[f32; 32], _: bool) -> CurveVectors {
         match self.0 {}
     }
 }

@@ -7,8 +7,8 @@ use pulp::Simd;
 use pulp::x86::V4;
 use std::any::Any;
 use std::arch::x86_64::{
-    __m512, __m512i, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _CMP_UNORD_Q, _MM_FROUND_NO_EXC,
-    _MM_FROUND_TO_NEAREST_INT, _MM_FROUND_TO_NEG_INF, _MM_FROUND_TO_ZERO,
+    __m512, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT,
+    _MM_FROUND_TO_NEG_INF, _MM_FROUND_TO_ZERO,
 };
 
 #[derive(Clone, Copy)]
@@ -114,7 +114,7 @@ impl Longest {
 
     /// A curve in registers, with the slopes and intercepts of its pieces.
     #[inline(always)]
-    pub(crate) fn curve(self, curve: &Curve, slopes: &[f32; 32], intercepts: &[f32; 32]) -> CurveVectors {
+    pub(crate) fn curve(self, curve: &Curve, slopes: &[f32; 32], intercepts: &[f32; 32], tails: bool) -> CurveVectors {
         let (slopes, _) = slopes.as_chunks::<16>();
         let (intercepts, _) = intercepts.as_chunks::<16>();
         let [[below_slope, below], [above_slope, above]] = curve.tails;
@@ -129,9 +129,10 @@ impl Longest {
             tail_intercepts: [splat(below), splat(above)],
             limits: [splat(curve.limits[0]), splat(curve.limits[1])],
             constants: [splat(curve.constants[0]), splat(curve.constants[1])],
-            zero_below: splat(if curve.is_zero_below_zero { 0.0 } else { f32::NEG_INFINITY }),
-            sign: cast([if curve.is_odd { 1u32 << 31 } else { 0 }; 16]),
+            is_zero_below_zero: curve.is_zero_below_zero,
+            is_odd: curve.is_odd,
             is_exponential: curve.is_exponential,
+            has_tails: tails,
         }
     }
 }
@@ -155,11 +156,13 @@ pub(crate) struct CurveVectors {
     tail_intercepts: [__m512; 2],
     limits: [__m512; 2],
     constants: [__m512; 2],
-    /// Below it the value is zero.
-    zero_below: __m512,
-    /// Bit that is taken off arguments, and put back on values.
-    sign: __m512i,
+    /// True if the value of what is below zero is zero.
+    is_zero_below_zero: bool,
+    /// True if the sign is taken off arguments, and put back on values.
+    is_odd: bool,
     is_exponential: bool,
+    /// True if arguments reach beyond the knots.
+    has_tails: bool,
 }
 
 // Functions in place of closures: instructions are inlined only into code that is compiled for them.
@@ -168,16 +171,20 @@ impl CurveVectors {
     #[inline(always)]
     pub(crate) fn values<const AWAY: bool>(&self, x: [f32; 16]) -> [f32; 16] {
         let avx = self.host.avx512f;
-        let sign = avx._mm512_and_si512(cast(x), self.sign);
-        let x: __m512 = cast(avx._mm512_xor_si512(cast(x), sign));
+        let sign = avx._mm512_and_si512(cast(x), cast([1u32 << 31; 16]));
+        let x: __m512 = if self.is_odd { cast(avx._mm512_xor_si512(cast(x), sign)) } else { cast(x) };
         let y = if self.is_exponential { self.exponential::<AWAY>(x) } else { self.linear::<AWAY>(x) };
         let low = avx._mm512_cmp_ps_mask::<_CMP_LE_OQ>(x, self.limits[0]);
         let high = avx._mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, self.limits[1]);
-        let negative = avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, self.zero_below);
         let y = avx._mm512_mask_mov_ps(y, high, self.constants[1]);
-        let y = avx._mm512_mask_mov_ps(y, low, self.constants[0]);
-        let y = avx._mm512_mask_mov_ps(y, negative, splat(0.0));
-        cast(avx._mm512_xor_si512(cast(y), sign))
+        let mut y = avx._mm512_mask_mov_ps(y, low, self.constants[0]);
+        if self.is_zero_below_zero {
+            y = avx._mm512_mask_mov_ps(y, avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, splat(0.0)), splat(0.0));
+        }
+        if self.is_odd {
+            y = cast(avx._mm512_xor_si512(cast(y), sign));
+        }
+        cast(y)
     }
 
     /// The piece of a fraction, scaled by the whole part's power of two.
@@ -201,14 +208,16 @@ impl CurveVectors {
         let at = avx._mm512_add_ps(avx._mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(t), self.origin);
         let at = avx._mm512_min_ps(splat(31.0), avx._mm512_max_ps(splat(0.0), at));
         let at = avx._mm512_cvttps_epi32(at);
-        let below = avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(t, self.edges[0]);
-        let above = avx._mm512_cmp_ps_mask::<_CMP_GT_OQ>(t, self.edges[1]);
-        let slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
-        let slope = avx._mm512_mask_mov_ps(slope, below, self.tail_slopes[0]);
-        let slope = avx._mm512_mask_mov_ps(slope, above, self.tail_slopes[1]);
-        let intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
-        let intercept = avx._mm512_mask_mov_ps(intercept, below, self.tail_intercepts[0]);
-        let intercept = avx._mm512_mask_mov_ps(intercept, above, self.tail_intercepts[1]);
+        let mut slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
+        let mut intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
+        if self.has_tails {
+            let below = avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(t, self.edges[0]);
+            let above = avx._mm512_cmp_ps_mask::<_CMP_GT_OQ>(t, self.edges[1]);
+            slope = avx._mm512_mask_mov_ps(slope, below, self.tail_slopes[0]);
+            slope = avx._mm512_mask_mov_ps(slope, above, self.tail_slopes[1]);
+            intercept = avx._mm512_mask_mov_ps(intercept, below, self.tail_intercepts[0]);
+            intercept = avx._mm512_mask_mov_ps(intercept, above, self.tail_intercepts[1]);
+        }
         self.line::<AWAY>(slope, x, intercept)
     }
 

@@ -98,3 +98,42 @@ fn exact_stages_round_by_their_rules() {
         assert_eq!(found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), wanted, "{narrow}");
     }
 }
+
+/// `silu(x) * y`, whose parts of one operand become a table, and stay where a table takes longer.
+#[test]
+fn stages_of_one_operand_become_a_table() {
+    use MapInput::{Operand, Value};
+    let workers = Workers::new();
+    let values: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i.rotate_left(3))).collect();
+    let activation = Activation::Table(std::sync::Arc::new(Table::of(values, None)));
+    let activate = |input| MapStage {
+        inputs: vec![input],
+        relus: [false; 2],
+        kind: MapKind::Activate { bias: 0.0, scale: 0.5, activation: activation.clone() },
+    };
+    let stages = [
+        activate(Operand(1)),
+        combine(BinaryOp::Mul, &[Operand(1), Value(0)], true),
+        combine(BinaryOp::Add, &[Value(1), Operand(0)], false),
+    ];
+    let mut parts = Vec::new();
+    let found = with_tables(&stages, false, |part| {
+        parts.push(part.len());
+        std::sync::Arc::new(table_of(&workers, &part))
+    });
+    let found = found.expect("two stages take longer than a look-up");
+    assert_eq!((parts, found.len()), (vec![2], 2));
+    assert!(with_tables(&stages[2..], false, |_| unreachable!()).is_none());
+    let ext = Extents { g: 1, c: 1, h: 64, w: 1024 };
+    let x: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+    let y: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i.wrapping_mul(2477))).collect();
+    let run = |stages: &[MapStage]| {
+        let operands = [&y, &x].map(|data| Some((TensorView { data, strides: [0, 0, 1024] }, false)));
+        let mut to = vec![f16::ZERO; x.len()];
+        map(&workers, Map { stages, operands: &operands }, &mut to, ext, [0, 0, 1024]);
+        to.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(&found), run(&stages));
+    assert_eq!(key(&stages), key(&stages.clone()));
+    assert_ne!(key(&stages[..1]), key(&stages[1..2]));
+}

@@ -7,18 +7,21 @@ use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Pieces of a [`Curve`], for vectors: slopes and intercepts between knots, and what bounds them.
+#[derive(Clone)]
 pub struct Pieces {
     slopes: [f32; 32],
     intercepts: [f32; 32],
     curve: Curve,
     /// True if values are rounded once with ties away from zero, and NaN is read as plus infinity.
     away: bool,
+    /// True if arguments reach beyond the knots.
+    tails: bool,
 }
 
 impl Pieces {
     /// Pieces of a curve whose values are rounded to nearest even, or with `away` by the rules of an exact model.
     pub fn of(curve: &Curve, away: bool) -> Pieces {
-        let mut pieces = Pieces { slopes: [0.0; 32], intercepts: [0.0; 32], curve: curve.clone(), away };
+        let mut pieces = Pieces { slopes: [0.0; 32], intercepts: [0.0; 32], curve: curve.clone(), away, tails: true };
         for i in 0..32 {
             let (low, rise) = (curve.knots[i], curve.knots[i + 1] - curve.knots[i]);
             pieces.slopes[i] = rise * curve.knots_per_unit;
@@ -28,9 +31,14 @@ impl Pieces {
         pieces
     }
 
+    /// The same pieces for arguments that do not reach beyond the knots, or whose limits say what is there.
+    pub fn without_tails(self) -> Pieces {
+        Pieces { tails: false, ..self }
+    }
+
     #[inline(always)]
     fn in_registers(&self, host: Longest) -> CurveVectors {
-        host.curve(&self.curve, &self.slopes, &self.intercepts)
+        host.curve(&self.curve, &self.slopes, &self.intercepts, self.tails)
     }
 }
 

@@ -1,0 +1,136 @@
+//! Pass `slices`: an elementwise chain whose result is read in slices, each once and by elementwise chains alone, is fused into all of
+//! them: every one computes its own slice.
+
+use super::maps::{Map, MapOperand};
+use super::moves::readers;
+use super::ops::{Kind, Op};
+use crate::memory::Home;
+use anemone_kernels::tensor::Extents;
+
+/// Pass `slices`. `own` returns true for regions that only the program's tasks access.
+pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    for i in (0..ops.len()).rev() {
+        let Some(fused) = into_readers(ops, i, &own) else { continue };
+        for (j, map) in fused {
+            ops[j] = map.op(ops[j].tasks.clone());
+        }
+        ops.remove(i);
+    }
+}
+
+fn elements(ext: Extents) -> usize {
+    ext.g * ext.c * ext.plane()
+}
+
+/// Readers of the chain at `i`, each with its slices of the chain fused; `None` unless all readers are chains, and read no element twice.
+fn into_readers(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Vec<(usize, Map)>> {
+    let Kind::Map(before) = &ops[i].kind else { return None };
+    let written = ops[i].writes.first().filter(|_| own(before.to.home))?;
+    let mut left = elements(before.ext);
+    let mut fused = Vec::new();
+    for j in readers(ops, i) {
+        let Kind::Map(reader) = &ops[j].kind else { return None };
+        // It reads later what it read then.
+        if ops[i + 1..j].iter().any(|op| ops[i].reads.iter().any(|read| op.may_write(read))) {
+            return None;
+        }
+        let mut map = reader.as_ref().clone();
+        for source in &reader.sources {
+            let read = source.of(reader.ext);
+            if !read.overlaps(written) {
+                continue;
+            }
+            if ops[..j].iter().rposition(|op| op.may_write(&read)) != Some(i) {
+                return None;
+            }
+            left = left.checked_sub(elements(map.ext))?;
+            map = map.after(&before.slice(source, map.ext)?)?;
+        }
+        fused.push((j, map));
+    }
+    fused.last_mut()?.1.tasks += before.tasks;
+    Some(fused)
+}
+
+impl Map {
+    /// The chain for the part of its result that `source` reads; `None` unless that is a slice along its axes. It replaces no task.
+    fn slice(&self, source: &MapOperand, ext: Extents) -> Option<Map> {
+        if source.axes.one_column && ext.w > 1 || source.home != self.to.home {
+            return None;
+        }
+        let (counts, wanted) = ([self.ext.g, self.ext.c, self.ext.h], [ext.g, ext.c, ext.h]);
+        let strides = self.to.axes.strides;
+        let mut order = [0, 1, 2];
+        order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
+        let mut offset = source.base.checked_sub(self.to.base)?;
+        let mut first = [0; 3];
+        for axis in order.into_iter().filter(|&axis| counts[axis] > 1) {
+            (first[axis], offset) = (offset / strides[axis].max(1), offset % strides[axis].max(1));
+        }
+        let inside = |axis: usize| {
+            let alike = wanted[axis] == 1 || source.axes.strides[axis] == strides[axis];
+            alike && first[axis] + wanted[axis] <= counts[axis]
+        };
+        if offset + ext.w > self.ext.w || !(0..3).all(inside) {
+            return None;
+        }
+        let part = |of: &MapOperand| {
+            let column = if of.axes.one_column { 0 } else { offset };
+            let moved: usize = first.iter().zip(of.axes.strides).map(|(at, stride)| at * stride).sum();
+            MapOperand { base: of.base + moved + column, ..of.clone() }
+        };
+        let sources = self.sources.iter().map(part).collect();
+        Some(Map { ext, to: source.clone(), sources, stages: self.stages.clone(), tasks: 0, rewired: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_kernels::axes::OperandAxes;
+    use anemone_kernels::epilogue::Activation;
+    use anemone_kernels::map::{MapInput, MapKind, MapStage};
+
+    fn chain(to: usize, from: usize, channels: usize) -> Op {
+        let operand =
+            |base| MapOperand { home: Home::Tile, base, axes: OperandAxes { strides: [0, 8, 0], one_column: false } };
+        let kind = MapKind::Activate { bias: 0.0, scale: 1.0, activation: Activation::Relu };
+        let stage = MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind };
+        let ext = Extents { g: 1, c: channels, h: 1, w: 1 };
+        let (to, sources) = (operand(to), vec![operand(from)]);
+        Map { ext, to, sources, stages: vec![stage], tasks: 1, rewired: false }.op(1..2)
+    }
+
+    /// Gates of a recurrence: one chain over all of them, then one for each.
+    #[test]
+    fn a_chain_is_fused_into_those_that_read_its_slices() {
+        let last = |of: &Op| Op {
+            tasks: 3..4,
+            kind: Kind::Task("out"),
+            reads: of.writes.clone(),
+            writes: vec![],
+            known: true,
+        };
+        let (one, other) = (chain(6000, 4000, 64), chain(7000, 4000 + 8 * 64, 64));
+        let ends = [last(&one), last(&other)];
+        let mut ops = [vec![chain(4000, 0, 128), one.clone(), other.clone()], ends.to_vec()].concat();
+        run(&mut ops, |_| true);
+        let maps: Vec<&Map> = ops
+            .iter()
+            .filter_map(|op| match &op.kind {
+                Kind::Map(map) => Some(map.as_ref()),
+                _ => None,
+            })
+            .collect();
+        let found: Vec<_> = maps.iter().map(|map| (map.sources[0].base, map.stages.len(), map.tasks)).collect();
+        assert_eq!(found, [(0, 2, 1), (8 * 64, 2, 2)]);
+        // Slices that overlap are computed once, and so is what somebody else reads.
+        let twice = [vec![chain(4000, 0, 128), one.clone(), chain(7000, 4000, 128)], ends.to_vec()].concat();
+        let read = [vec![chain(4000, 0, 128), one, other, last(&chain(4000, 0, 128))], ends.to_vec()].concat();
+        for ops in [twice, read] {
+            let (mut after, count) = (ops.clone(), ops.len());
+            run(&mut after, |_| true);
+            assert_eq!(after.len(), count);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Stages of a chain that depend on one operand alone, as one table: the value that they make of every fp16 bit pattern.
+
+use super::{Combination, Map, MapInput, MapKind, MapStage, map};
+use crate::epilogue::{Activation, ExactEpilogue};
+use crate::line::Line;
+use crate::reduce::{ElementwiseEpilogue, Operation};
+use crate::table::Table;
+use crate::tensor::Extents;
+use crate::view::TensorView;
+use crate::workers::Workers;
+use half::f16;
+use std::sync::Arc;
+
+/// Predicted time of looking an element up, in hundredths of a nanosecond.
+const LOOK_UP: usize = 45;
+
+impl MapStage {
+    /// Predicted time of an element, in hundredths of a nanosecond; `converts` as [`Workers::converts`].
+    fn cost(&self, converts: bool) -> usize {
+        let simple = if converts { 7 } else { 30 };
+        let table = |table: &Table| if converts && table.is_computed() { 20 } else { LOOK_UP };
+        match &self.kind {
+            MapKind::Activate { activation: Activation::Table(of), .. } | MapKind::Convert(ExactEpilogue::Map(of)) => {
+                table(of)
+            }
+            MapKind::LookUp(_) => LOOK_UP,
+            MapKind::Combine(of) if of.ending.function.is_some() => 200,
+            MapKind::CombineExactly(of) if of.narrow.is_none() => 150,
+            MapKind::Activate { .. } | MapKind::Convert(_) | MapKind::Combine(_) | MapKind::CombineExactly(_) => simple,
+        }
+    }
+
+    /// Words that are equal for stages of equal functions, while both are held.
+    fn key(&self, to: &mut Vec<u64>) {
+        to.push(self.inputs.len() as u64);
+        to.extend(self.inputs.iter().map(|input| match *input {
+            MapInput::Operand(at) => 2 * at as u64,
+            MapInput::Value(at) => 2 * at as u64 + 1,
+        }));
+        to.extend(self.relus.map(u64::from));
+        let address = |table: &Arc<Table>| Arc::as_ptr(table) as u64;
+        let bits = |x: f32| u64::from(x.to_bits());
+        match &self.kind {
+            MapKind::Activate { bias, scale, activation } => {
+                let [kind, one, other] = match activation {
+                    Activation::None => [0; 3],
+                    Activation::Relu => [1, 0, 0],
+                    Activation::Clamp(low, high) => [2, bits(*low), bits(*high)],
+                    Activation::Table(of) => [3, address(of), 0],
+                    Activation::Unread => [4, 0, 0],
+                };
+                to.extend([0, bits(*bias), bits(*scale), kind, one, other]);
+            }
+            MapKind::Combine(of) => {
+                to.push(1);
+                of.key(to, bits);
+            }
+            MapKind::Convert(of) => to.extend(match of {
+                ExactEpilogue::Admit => [2, 0, 0, 0],
+                ExactEpilogue::Relu => [2, 1, 0, 0],
+                ExactEpilogue::Clamp(low, high) => [2, 2, u64::from(low.to_bits()), u64::from(high.to_bits())],
+                ExactEpilogue::Map(of) => [2, 3, address(of), 0],
+            }),
+            MapKind::CombineExactly(of) => {
+                to.extend([3, std::ptr::from_ref(of.rules) as u64, u64::from(of.narrow.is_some())]);
+                of.of.key(to, |x| x.get().to_bits());
+            }
+            MapKind::LookUp(of) => to.extend([4, address(of)]),
+        }
+    }
+}
+
+impl<N: Line> Combination<N> {
+    fn key(&self, to: &mut Vec<u64>, bits: impl Fn(N) -> u64) {
+        let Operation { op, first, sign } = self.operation;
+        let ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu } = self.ending;
+        let pre = self.pre.map_or([0; 2], |(factor, abs)| [1 + u64::from(abs), bits(factor)]);
+        to.extend(pre);
+        to.extend([op as u64, u64::from(plain), u64::from(relu), function.map_or(0, |of| of as usize as u64)]);
+        to.extend([first, sign, last, scale, bias, epsilon].map(bits));
+    }
+}
+
+/// Words that are equal for chains of equal functions, while the stages of both are held.
+pub fn key(stages: &[MapStage]) -> Vec<u64> {
+    let mut words = Vec::new();
+    stages.iter().for_each(|stage| stage.key(&mut words));
+    words
+}
+
+/// Values of a chain of one operand.
+pub fn table_of(workers: &Workers, stages: &[MapStage]) -> Table {
+    let ext = Extents { g: 1, c: 1, h: 1 << 6, w: 1 << 10 };
+    let (patterns, strides): (Vec<f16>, _) = ((0..=u16::MAX).map(f16::from_bits).collect(), [0, 0, ext.w]);
+    let mut values = vec![f16::ZERO; patterns.len()];
+    let operands = [Some((TensorView { data: &patterns, strides }, false))];
+    map(workers, Map { stages, operands: &operands }, &mut values, ext, strides);
+    Table::of(values, None)
+}
+
+/// The chain with every part that depends on one operand alone, and takes longer than to look it up, as a table by `make`, which gets the
+/// part as a chain of operand 0. `None` if there is no such part.
+pub fn with_tables(
+    stages: &[MapStage],
+    converts: bool,
+    mut make: impl FnMut(Vec<MapStage>) -> Arc<Table>,
+) -> Option<Vec<MapStage>> {
+    let operands = operands_of(stages);
+    let mut kept: Vec<Option<MapStage>> = vec![None; stages.len()];
+    let mut waiting = vec![stages.len().checked_sub(1)?];
+    let mut found = false;
+    while let Some(at) = waiting.pop() {
+        let Some(stage) = stages.get(at).filter(|_| kept[at].is_none()) else { continue };
+        let part = operands[at].map(|operand| (operand, part_of(stages, at)));
+        let worth = |part: &[MapStage]| part.iter().map(|stage| stage.cost(converts)).sum::<usize>() > LOOK_UP;
+        kept[at] = match part {
+            Some((operand, part)) if worth(&part) => {
+                found = true;
+                let inputs = vec![MapInput::Operand(operand)];
+                Some(MapStage { inputs, relus: [false; 2], kind: MapKind::LookUp(make(part)) })
+            }
+            _ => {
+                waiting.extend(stage.inputs.iter().filter_map(value));
+                Some(stage.clone())
+            }
+        };
+    }
+    found.then(|| renumbered(kept))
+}
+
+fn value(input: &MapInput) -> Option<usize> {
+    match *input {
+        MapInput::Value(at) => Some(at),
+        MapInput::Operand(_) => None,
+    }
+}
+
+/// The one operand that each stage depends on; `None` if there are several.
+fn operands_of(stages: &[MapStage]) -> Vec<Option<usize>> {
+    let mut found: Vec<Option<usize>> = Vec::with_capacity(stages.len());
+    for stage in stages {
+        let mut of = stage.inputs.iter().map(|input| match *input {
+            MapInput::Operand(at) => Some(at),
+            MapInput::Value(at) => found.get(at).copied().flatten(),
+        });
+        let first = of.next().flatten();
+        let all = of.all(|other| other == first);
+        found.push(first.filter(|_| all));
+    }
+    found
+}
+
+/// The stages that a stage of one operand depends on, and itself, as a chain of operand 0.
+fn part_of(stages: &[MapStage], last: usize) -> Vec<MapStage> {
+    let mut kept: Vec<Option<MapStage>> = vec![None; last + 1];
+    let mut waiting = vec![last];
+    while let Some(at) = waiting.pop() {
+        if kept[at].is_none() {
+            waiting.extend(stages[at].inputs.iter().filter_map(value));
+            let inputs = stages[at].inputs.iter().map(|input| match *input {
+                MapInput::Operand(_) => MapInput::Operand(0),
+                value => value,
+            });
+            kept[at] = Some(MapStage { inputs: inputs.collect(), ..stages[at].clone() });
+        }
+    }
+    renumbered(kept)
+}
+
+/// Stages that are kept, one behind the other.
+fn renumbered(kept: Vec<Option<MapStage>>) -> Vec<MapStage> {
+    let mut places = Vec::with_capacity(kept.len());
+    let mut count = 0;
+    for stage in &kept {
+        places.push(count);
+        count += usize::from(stage.is_some());
+    }
+    let mut stages: Vec<MapStage> = kept.into_iter().flatten().collect();
+    for input in stages.iter_mut().flat_map(|stage| &mut stage.inputs) {
+        if let MapInput::Value(at) = input {
+            *at = places[*at];
+        }
+    }
+    stages
+}

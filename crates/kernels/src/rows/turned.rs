@@ -1,0 +1,287 @@
+//! Reductions of many short planes in fp32, turned: each vector holds one element of as many planes, so that their sums advance together. A
+//! plane's elements are taken in their order.
+
+use super::{FOLDED_AT_ONCE, Form, Operand, RowKernel};
+use crate::cost;
+use crate::line::Line;
+use crate::params::BinaryOp;
+use crate::reduce::{Fold, Operation};
+use crate::simd::{self, LONGEST};
+use crate::tensor::Extents;
+use crate::view::{SQUARE, gather_elements, transpose};
+use crate::workers::Workers;
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Planes that are folded together.
+const PLANES: usize = SQUARE;
+/// Fewer planes are folded one by one.
+const LEAST_PLANES: usize = 8;
+/// Elements of a plane that are turned at a time.
+const COLUMNS: usize = 64;
+/// Vectors of one element of all planes.
+const VECTORS: usize = PLANES / LONGEST;
+
+/// Elements of one operand, turned.
+type Square = [[f16; PLANES]; COLUMNS];
+
+/// An operand of consecutive planes.
+#[derive(Clone, Copy)]
+enum Turned<'a> {
+    /// Rows of elements, and the distance of planes.
+    Rows(&'a [f16], usize),
+    /// One element for each plane.
+    One([f16; PLANES]),
+}
+
+impl<'a> Turned<'a> {
+    /// The operand from plane `c` of a group on; `None` if its elements do not follow each other.
+    fn of(operand: &Operand<'a>, ext: Extents, [g, c]: [usize; 2], planes: usize) -> Option<Turned<'a>> {
+        let Operand { source, one_column, relu, .. } = *operand;
+        let (from, [_, channel, row]) = (source.from(g, c, 0), source.strides);
+        if relu {
+            return None;
+        }
+        if one_column {
+            let mut of_planes = [f16::ZERO; PLANES];
+            gather_elements(from, channel, &mut of_planes[..planes]);
+            return (ext.h == 1 || row == 0).then_some(Turned::One(of_planes));
+        }
+        (ext.h == 1 || row == ext.w).then_some(Turned::Rows(from, channel))
+    }
+
+    /// Turns some elements of every plane; those that are the same for all stay in `square` from the first call on.
+    #[inline(always)]
+    fn turn(&self, first: usize, [columns, planes]: [usize; 2], square: &mut Square) {
+        match self {
+            Turned::One(of_planes) if first == 0 => square.fill(*of_planes),
+            Turned::One(_) => {}
+            Turned::Rows(from, stride) => transpose(
+                &from[first..],
+                *stride,
+                [columns, planes],
+                #[inline(always)]
+                |x| x,
+                #[inline(always)]
+                |column, _, line, _| square[column] = *line,
+            ),
+        }
+    }
+}
+
+/// One number of each plane: by group, then channel. `None` unless numbers are converted in registers, and operands have the form.
+pub(super) fn reduce(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Extents) -> Option<Vec<f16>> {
+    let form = match (lines.form, lines.operation.op) {
+        (Form::One, _) => ALONE,
+        (Form::Two, BinaryOp::Add) => SUM,
+        (Form::Two, BinaryOp::Mul) => PRODUCT,
+        (Form::Two, BinaryOp::SquareOfSum) => SQUARE_OF_SUM,
+        _ => return None,
+    };
+    let operands = if form == ALONE { &lines.operands[..1] } else { &lines.operands };
+    let turns = operands.iter().all(|operand| Turned::of(operand, ext, [0; 2], 0).is_some());
+    let plain = lines.pre.is_none_or(|(_, abs)| !abs) && fold.goes_on();
+    if !workers.converts() || !turns || !plain || ext.c < LEAST_PLANES {
+        return None;
+    }
+    let mut results = vec![f16::ZERO; ext.g * ext.c];
+    let at_once = PLANES * (FOLDED_AT_ONCE / (PLANES * ext.plane()).max(1)).max(1);
+    let shares = results.chunks_mut(at_once).enumerate().collect();
+    let nanos = cost::elementwise(operands.len() * ext.g * ext.c * ext.plane());
+    workers.each(shares, workers.shares(nanos), |(i, results), scratch| {
+        let mut squares: Box<Squares> = scratch.arena.take();
+        let (first, squares_of) = (*i * at_once, &mut squares.0);
+        workers.arch.dispatch(Job { lines, fold, form, ext, first, results, squares: squares_of });
+        scratch.arena.put(squares);
+    });
+    Some(results)
+}
+
+/// Consecutive planes of a reduction.
+struct Job<'a, 'b> {
+    lines: &'a RowKernel<'a, f32>,
+    fold: &'a Fold,
+    form: u8,
+    ext: Extents,
+    /// Planes, counted over all groups.
+    first: usize,
+    results: &'b mut [f16],
+    squares: &'a mut [Square; 2],
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let results = std::mem::take(&mut self.results);
+        let mut done = 0;
+        while done < results.len() {
+            let plane = self.first + done;
+            let (g, c) = (plane / self.ext.c, plane % self.ext.c);
+            let count = PLANES.min(self.ext.c - c).min(results.len() - done);
+            let mut ends = [0.0; PLANES];
+            self.fold(simd, [g, c], count, &mut ends);
+            let ends = &mut ends[..count];
+            self.lines.ending.apply(ends);
+            f32::settle_line(self.lines.rules, ends, &mut results[done..done + count]);
+            done += count;
+        }
+    }
+}
+
+impl Job<'_, '_> {
+    /// Folds planes of one group from `place` on, to a number each.
+    #[inline(always)]
+    fn fold<S: Simd>(&mut self, simd: S, place: [usize; 2], planes: usize, to: &mut [f32; PLANES]) {
+        let Job { lines, fold, form, ext, ref mut squares, .. } = *self;
+        let of = |i: usize| Turned::of(&lines.operands[i], ext, place, planes);
+        let (first, second) = (of(0), if form == ALONE { None } else { of(1) });
+        let (total, largest) = (ext.plane(), matches!(fold, Fold::Max));
+        let start = if largest { f32::NEG_INFINITY } else { f32::start() };
+        let mut now = [simd.splat_f32s(start); VECTORS];
+        let Operation { first: factor, sign, .. } = lines.operation;
+        let by = By { simd, pre: lines.pre.map_or(1.0, |(pre, _)| pre), first: factor, sign };
+        for at in (0..total).step_by(COLUMNS) {
+            let columns = COLUMNS.min(total - at);
+            let [one, other] = &mut **squares;
+            if let Some(first) = &first {
+                first.turn(at, [columns, planes], one);
+            }
+            if let Some(second) = &second {
+                second.turn(at, [columns, planes], other);
+            }
+            let (one, other) = (&one[..columns], &other[..columns]);
+            match (form, largest) {
+                (ALONE, false) => by.go_on::<ALONE, false>(one, other, &mut now),
+                (ALONE, true) => by.go_on::<ALONE, true>(one, other, &mut now),
+                (SUM, false) => by.go_on::<SUM, false>(one, other, &mut now),
+                (SUM, true) => by.go_on::<SUM, true>(one, other, &mut now),
+                (PRODUCT, false) => by.go_on::<PRODUCT, false>(one, other, &mut now),
+                (PRODUCT, true) => by.go_on::<PRODUCT, true>(one, other, &mut now),
+                (_, false) => by.go_on::<SQUARE_OF_SUM, false>(one, other, &mut now),
+                (_, true) => by.go_on::<SQUARE_OF_SUM, true>(one, other, &mut now),
+            }
+        }
+        for (now, to) in now.iter().zip(to.chunks_exact_mut(S::F32_LANES)) {
+            simd.partial_store_f32s(to, *now);
+        }
+    }
+}
+
+const ALONE: u8 = 0;
+const SUM: u8 = 1;
+const PRODUCT: u8 = 2;
+const SQUARE_OF_SUM: u8 = 3;
+
+/// Factors of the operands.
+#[derive(Clone, Copy)]
+struct By<S> {
+    simd: S,
+    pre: f32,
+    first: f32,
+    sign: f32,
+}
+
+impl<S: Simd> By<S> {
+    /// The next elements of every plane.
+    #[inline(always)]
+    fn go_on<const FORM: u8, const LARGEST: bool>(
+        self,
+        one: &[[f16; PLANES]],
+        other: &[[f16; PLANES]],
+        now: &mut [S::f32s; VECTORS],
+    ) {
+        let By { simd, pre, first, sign } = self;
+        let [pre, first, sign] = [simd.splat_f32s(pre), simd.splat_f32s(first), simd.splat_f32s(sign)];
+        if const { !simd::converts::<S>() } {
+            return;
+        }
+        let mut sums = *now;
+        for (one, other) in one.iter().zip(other) {
+            let (one, other) = (one.as_chunks().0, other.as_chunks().0);
+            for v in 0..VECTORS {
+                let Some(x) = simd::widened(simd, one[v]) else { return };
+                let mut x = simd.mul_f32s(x, pre);
+                if FORM != ALONE {
+                    let Some(y) = simd::widened(simd, other[v]) else { return };
+                    let (a, b) = (simd.mul_f32s(first, x), simd.mul_f32s(sign, y));
+                    x = if FORM == PRODUCT { simd.mul_f32s(a, b) } else { simd.add_f32s(a, b) };
+                    if FORM == SQUARE_OF_SUM {
+                        x = simd.mul_f32s(x, x);
+                    }
+                }
+                sums[v] = if LARGEST {
+                    // Of two zeros the earlier one; a number after NaN.
+                    let larger = simd::larger(simd, x, sums[v]);
+                    simd.select_f32s(simd.equal_f32s(sums[v], sums[v]), larger, x)
+                } else {
+                    simd.add_f32s(sums[v], x)
+                };
+            }
+        }
+        *now = sums;
+    }
+}
+
+/// Squares of two operands.
+struct Squares([Square; 2]);
+
+impl Default for Squares {
+    fn default() -> Squares {
+        Squares([[[f16::ZERO; PLANES]; COLUMNS]; 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Operand, reduce as one_by_one};
+    use super::*;
+    use crate::reduce::ElementwiseEpilogue;
+    use crate::view::TensorView;
+
+    /// Every form, of planes with gaps and without, whose number and length divide nothing, NaN and zeros of both signs included.
+    #[test]
+    fn turned_planes_have_the_numbers_of_planes_one_by_one() {
+        let data: Vec<f16> = (0..60_000u32)
+            .map(|i| match i * 7919 % 1009 {
+                0 => f16::from_f32(-0.0),
+                1 if i % 5 == 0 => f16::NAN,
+                x => f16::from_f32(x as f32 / 504.5 - 1.0),
+            })
+            .collect();
+        let (workers, ending) = (Workers::new(), ElementwiseEpilogue::nothing());
+        for (ext, gap) in [(37, 1, 5), (70, 1, 64), (9, 3, 33), (33, 1, 200)]
+            .into_iter()
+            .flat_map(|(c, h, w)| [0, 3].map(|gap| (Extents { g: 2, c, h, w }, gap)))
+        {
+            let plane = ext.plane() + gap;
+            let rows = |first: usize| TensorView { data: &data[first..], strides: [ext.c * plane, plane, ext.w] };
+            let operand = |first, one_column| Operand {
+                source: TensorView { strides: [ext.c * plane, plane, 0], ..rows(first) },
+                one_column,
+                relu: false,
+                pairs_turned: false,
+                one_pair: false,
+            };
+            let whole = |first| Operand { source: rows(first), ..operand(first, false) };
+            let ops = [BinaryOp::Add, BinaryOp::Mul, BinaryOp::SquareOfSum];
+            for (form, op, second) in ops.into_iter().flat_map(|op| {
+                [(Form::One, op, whole(7)), (Form::Two, op, whole(7)), (Form::Two, op, operand(11, true))]
+            }) {
+                let operation = Operation { op, first: 1.0, sign: -1.0 };
+                let operands = [whole(0), second];
+                let (pre, rules, columns) = (Some((0.75, false)), None, ext.w);
+                let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns };
+                for fold in [Fold::Sum(None), Fold::Max] {
+                    let bits = |of: Vec<f16>| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    let wanted = bits(one_by_one(&workers, &lines, &fold, ext));
+                    match reduce(&workers, &lines, &fold, ext) {
+                        Some(found) => assert_eq!(bits(found), wanted, "{ext:?} {op:?}"),
+                        None => assert!(!workers.converts()),
+                    }
+                }
+            }
+        }
+    }
+}
