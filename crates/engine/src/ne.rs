@@ -17,7 +17,7 @@ use crate::packed::Packed;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
-use anemone_kernels::conv::{Coefficients, Im2col, Kernels};
+use anemone_kernels::conv::{Coefficients, Im2col, Kernels, Packing};
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
 use anemone_kernels::exact::Weights;
@@ -352,8 +352,8 @@ impl Machine<'_> {
 
     /// Cache key of [`Machine::pack`]: all that its result depends on, except tap offsets in the staged source.
     fn packing_key(&self, convolution: &Convolution, groups: usize, cout: usize) -> PackingKey {
-        let height = Kernels::height_for(&convolution.staging, self.stores_transposed(convolution), cout);
-        let form = [groups, cout, convolution.taps(), height, usize::from(convolution.unicast)];
+        let packing = Packing::for_staging(&convolution.staging, self.stores_transposed(convolution), cout);
+        let form = [groups, cout, convolution.taps(), packing.height(), usize::from(convolution.unicast)];
         let mut words = self.stream_words();
         words.extend(form.map(|n| n as u32));
         PackingKey(words)

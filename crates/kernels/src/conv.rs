@@ -29,7 +29,7 @@ pub mod winograd;
 
 use direct::Job;
 pub use im2col::{Im2col, by_parity, stage_pairs};
-pub use kernels::{Coefficients, Kernels, RepackCache};
+pub use kernels::{Coefficients, Kernels, Packing, RepackCache};
 pub use pair::{FusedDepthwise, can_fuse_depthwise};
 
 /// L2 budget for a staged source, in elements: every output channel reads it again.
@@ -67,7 +67,7 @@ pub fn convolve(
     ext: Extents,
 ) {
     let to = to.in_columns(ext);
-    let row = registry::first(&Query { staging, kernels, transposed: to.transposed, ext });
+    let (row, _) = registry::select(&Query { staging, kernels, transposed: to.transposed, ext });
     convolve_by(row, workers, staging, kernels, finish, from, to, ext);
 }
 
@@ -92,7 +92,7 @@ pub fn convolve_by(
     };
     let kernels = whole.as_ref().unwrap_or(kernels);
     let query = Query { staging, kernels, transposed: to.transposed, ext };
-    row.run(registry::Work { workers, query, finish, from, to });
+    row.run(registry::Work { workers, query, finish, from, to, nanos: (row.cost)(&query) });
 }
 
 /// Convolution to a single position: a matrix-vector product. Panels of coefficients are those of `gemv`.

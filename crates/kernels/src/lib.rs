@@ -23,6 +23,7 @@
 //! | [`conv`] | convolution: im2col, direct, pointwise, depthwise, Winograd, NCHWc, GEMV, fused 1x1 and depthwise, exact |
 //! | [`binary`], [`elementwise`], [`rows`], [`reduce`] | elementwise operations, pooling, reductions |
 //! | [`map`] | chains of elementwise stages, block by block |
+//! | [`registry`], [`cost`] | selection of kernels with reasons, predicted times |
 //! | [`copy`], [`interleave`] | copies, conversion, channel interleave |
 //!
 //! Dependencies: `half` for fp16, `bytemuck` to view vectors as arrays without `unsafe`, `pulp` to choose vector instructions at run
@@ -66,6 +67,7 @@ pub mod num;
 pub mod par;
 pub mod params;
 pub mod reduce;
+pub mod registry;
 pub mod rows;
 pub mod simd;
 pub mod table;

@@ -181,7 +181,7 @@ fn run_time_packing_and_the_exact_array_give_their_reasons() {
         (
             convolution,
             Model::Fixed,
-            "exact tiles (not blocks of channels: it is not fused, and not a matrix by a vector",
+            "predicted on one thread (not blocks of channels: it is not fused, and not a matrix by a vector",
         ),
     ] {
         let net = text::parse(source, &[]).expect("a network");

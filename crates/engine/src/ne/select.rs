@@ -11,6 +11,7 @@ use anemone_kernels::conv::{Im2col, Kernels, convolve, convolve_by};
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::epilogue::{Activation, Epilogue, ExactEpilogue};
 use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::registry::Rejected;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use anemone_kernels::workers::Workers;
@@ -59,8 +60,10 @@ impl Kernel {
     }
 }
 
-/// Kernels that do not execute a task, and why.
-type Rejected = Vec<(&'static str, &'static str)>;
+/// Predicted time of a kernel in words.
+fn predicted(nanos: usize) -> String {
+    format!("{:.1} us predicted on one thread", nanos as f64 / 1000.0)
+}
 
 impl Convolution {
     /// The convolution by the exact array; `None` without an array or a planned epilogue.
@@ -103,29 +106,32 @@ impl Neural {
     /// Selects the kernel of a convolution whose coefficients are known. `transposed` is true if the task exchanges channels and columns
     /// of its result.
     pub(crate) fn select(&mut self, mac: Option<&'static AccumulatorSpec>, transposed: bool) {
-        let Some((kernel, _)) = self.selected(mac, transposed) else { return };
+        let Some((kernel, ..)) = self.selected(mac, transposed) else { return };
         if let Operation::Convolution(convolution) = &mut self.operation {
             convolution.kernel = Some(kernel);
         }
     }
 
-    fn selected(&self, mac: Option<&'static AccumulatorSpec>, transposed: bool) -> Option<(Kernel, Rejected)> {
+    /// Kernel of a convolution whose coefficients are known, its predicted nanoseconds on one thread, and rejected kernels.
+    fn selected(&self, mac: Option<&'static AccumulatorSpec>, transposed: bool) -> Option<(Kernel, usize, Rejected)> {
         let Operation::Convolution(convolution) = &self.operation else { return None };
         // Tensors are transposed afterwards, and the channels of one column, stored as a row, need no exchange.
         let transposed = transposed && self.operands.is_ok() && self.output.w != 1;
         let groups = match convolution.coefficients.as_ref()? {
             Packed::Fast(kernels) => {
                 let ext = if convolution.sequence { flat::one_row(self.output) } else { self.output };
-                let (row, rejected) = select(&Query { staging: &convolution.staging, kernels, transposed, ext });
-                return Some((Kernel::Fp32(row), rejected));
+                let query = Query { staging: &convolution.staging, kernels, transposed, ext };
+                let (row, rejected) = select(&query);
+                return Some((Kernel::Fp32(row), (row.cost)(&query), rejected));
             }
             Packed::Exact(groups) => Groups::Sets(groups),
             Packed::ExactBlocks(kernels) => Groups::Blocks(kernels),
             Packed::Scaled(_) => return None,
         };
         let of = convolution.exact(mac, &self.exactly, groups)?;
-        let (row, rejected) = exact::registry::select(&exact::registry::Query { of: &of, transposed });
-        Some((Kernel::Array(row), rejected))
+        let query = exact::registry::Query { of: &of, transposed, ext: self.output };
+        let (row, rejected) = exact::registry::select(&query);
+        Some((Kernel::Array(row), (row.cost)(&query), rejected))
     }
 
     /// The kernel's name, and for each kernel before it in the registry why it does not do the task. `transposed` is true if the task
@@ -142,20 +148,25 @@ impl Neural {
                 let name = "coefficients packed in every run, then as the registry says".to_string();
                 (name, vec![("coefficients packed at planning", convolution.unknown)])
             }
-            (Some(Packed::Fast(kernels)), Some((kernel, rejected))) => {
+            (Some(Packed::Fast(kernels)), Some((kernel, nanos, rejected))) => {
                 let rows = if convolution.sequence { ", planes of one column as one row" } else { "" };
-                (format!("{}{rows}, coefficients in {}", kernel.name(), kernels.packing()), rejected)
+                (
+                    format!("{}{rows}, coefficients in {}, {}", kernel.name(), kernels.packing(), predicted(nanos)),
+                    rejected,
+                )
             }
-            (Some(Packed::Exact(_)), Some((kernel, mut rejected))) => {
+            (Some(Packed::Exact(_)), Some((kernel, nanos, mut rejected))) => {
                 let bounded = self.exactly.as_ref().is_some_and(|exactly| exactly.bounds().is_some());
                 let why = match bounded {
                     true => "it is not fused, and not a matrix by a vector",
                     false => "its epilogue is more than two bounds",
                 };
                 rejected.insert(0, ("blocks of channels", why));
-                (kernel.name().to_string(), rejected)
+                (format!("{}, {}", kernel.name(), predicted(nanos)), rejected)
             }
-            (Some(_), Some((kernel, rejected))) => (kernel.name().to_string(), rejected),
+            (Some(_), Some((kernel, nanos, rejected))) => {
+                (format!("{}, {}", kernel.name(), predicted(nanos)), rejected)
+            }
             (Some(Packed::Scaled(_)), None) => only("tap by tap, with factors of channels"),
             (Some(_), None) => only("tensors"),
         }

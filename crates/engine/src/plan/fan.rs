@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::ne::Neural;
 use anemone_facts::Field::*;
 use anemone_facts::code::residency;
-use anemone_kernels::conv::{BatchMember, convolve_pointwise};
+use anemone_kernels::conv::{BatchMember, Packing, convolve_pointwise};
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut, nested, reach};
@@ -64,7 +64,7 @@ impl Machine<'_> {
             && self.depth_window().is_none()
             && self.depths() == (0..1)
             && [residency::DMA, residency::L2].contains(&self.get(SrcType));
-        let suits = convolution.staging.is_pointwise() && !kernels.are_blocks() && neural.output.w > 1;
+        let suits = convolution.staging.is_pointwise() && kernels.packing() != Packing::Blocks16 && neural.output.w > 1;
         if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits || neural.operands.is_err() {
             return None;
         }

@@ -9,6 +9,7 @@ use anemone_kernels::copy::{self, CopyAxis};
 use anemone_kernels::epilogue::Activation;
 use anemone_kernels::map::{MapInput, MapKind};
 use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::registry::Rejected;
 use std::fmt;
 
 /// A plan after a pass.
@@ -19,9 +20,6 @@ pub struct PassText {
     /// Operations in order.
     pub text: String,
 }
-
-/// Kernels that do not execute an operation, and why.
-pub(super) type Rejected = Vec<(&'static str, &'static str)>;
 
 /// The list of operations.
 pub(super) fn listing(ops: &[Op], tasks: usize) -> String {

@@ -8,6 +8,7 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, padding, pool, residency, second};
 use anemone_kernels::num::wide::Exact;
 use anemone_kernels::params::BinaryOp;
+use anemone_kernels::registry::{Rejected, select, when};
 use anemone_kernels::rows::Form;
 use anemone_kernels::tensor::Extents;
 
@@ -57,10 +58,6 @@ static ROWS: [Row; 3] = [
         },
     },
 ];
-
-fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
-    if holds { Ok(()) } else { Err(else_because) }
-}
 
 fn is_pair(machine: &Machine) -> Result<(), &'static str> {
     when(machine.get(TaskClass) == class::PLANAR_TWO, "it has one source, or channels have factors, or it reduces")?;
@@ -114,16 +111,12 @@ fn keeps_extents(machine: &Machine) -> bool {
 
 impl Machine<'_> {
     /// Kernel of the planar task at hand, and for each kernel of the registry that was rejected before the reason.
-    pub(crate) fn planar_kernel(&self) -> (Selected, Vec<(&'static str, &'static str)>) {
+    pub(crate) fn planar_kernel(&self) -> (Selected, Rejected) {
         let (input, second) = self.planar_sources();
         let operands = self.operands(Stored { input, second, output: self.planar_result() });
-        let mut rejected = Vec::new();
-        for row in &ROWS {
-            match (row.accepts)(self).and_then(|()| operands.clone()) {
-                Ok(operands) => return (Selected::InPlace(row, Box::new(operands)), rejected),
-                Err(why) => rejected.push((row.name, why)),
-            }
-        }
-        (Selected::Tensors, rejected)
+        let accepts = |row: &Row| (row.accepts)(self).and_then(|()| operands.clone());
+        let (row, rejected) = select(&ROWS, |row| row.name, accepts);
+        let selected = row.map_or(Selected::Tensors, |(row, operands)| Selected::InPlace(row, Box::new(operands)));
+        (selected, rejected)
     }
 }

@@ -3,7 +3,6 @@
 pub mod registry;
 
 use crate::conv::{Im2col, Kernels, MOST_AT_ONCE};
-use crate::cost;
 use crate::epilogue::ExactEpilogue;
 use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Weights, decode, product_of_rows, row_of};
 use crate::filter::{PackedFilter, Values};
@@ -73,23 +72,24 @@ pub struct Exact<'a> {
 /// As [`convolve_by`], by the first kernel of the registry that accepts the convolution.
 pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
     let to = to.in_columns(ext);
-    let (row, _) = registry::select(&Query { of, transposed: to.transposed });
+    let (row, _) = registry::select(&Query { of, transposed: to.transposed, ext });
     convolve_by(row, workers, of, from, to, ext);
 }
 
 /// Convolution by a kernel that accepts it; `ext` is the result's extents before it is transposed.
 pub fn convolve_by(row: &Row, workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
-    row.run(Work { workers, of, from, to: to.in_columns(ext), ext });
+    let query = Query { of, transposed: to.transposed, ext };
+    row.run(Work { workers, of, from, to: to.in_columns(ext), ext, nanos: (row.cost)(&query) });
 }
 
 /// Channels that read channels of their own, a few at a time.
 fn by_channels(work: Work) {
-    let Work { workers, of, from, to: TensorViewMut { data, strides, .. }, ext } = work;
+    let Work { workers, of, from, to: TensorViewMut { data, strides, .. }, ext, nanos } = work;
     let taps = of.channels * of.window.elements();
     if taps == 0 {
         return;
     }
-    let shared = workers.threads_for(cost::exact_products(ext.g * ext.c * ext.plane() * taps)) > 1;
+    let shared = workers.threads_for(nanos) > 1;
     let (offsets, columns) = (of.staging.offsets(), ext.w);
     let shares = partition(data, ext, strides, of.staging.share_rows, of.staging.share_channels);
     workers.each(shares, shared, |share, scratch| {
@@ -99,12 +99,12 @@ fn by_channels(work: Work) {
 
 /// Tiles of channels by outputs.
 fn by_tiles(work: Work) {
-    let Work { workers, of, from, to: TensorViewMut { data, strides, transposed }, ext } = work;
+    let Work { workers, of, from, to: TensorViewMut { data, strides, transposed }, ext, nanos } = work;
     let taps = of.channels * of.window.elements();
     if taps == 0 {
         return;
     }
-    let threads = workers.threads_for(cost::exact_products(ext.g * ext.c * ext.plane() * taps));
+    let threads = workers.threads_for(nanos);
     let shared = threads > 1;
     // Groups enough for all threads are not cut: each part would pack a side again.
     let threads = if ext.g >= 2 * threads { 1 } else { threads };

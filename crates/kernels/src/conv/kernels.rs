@@ -26,8 +26,57 @@ pub struct Kernels {
     pub(super) kept: Option<Arc<[usize]>>,
     /// Filters with all positions, made where a source turns out not to be finite: zero times infinity is NaN.
     pub(super) all: Arc<OnceLock<Arc<Vec<Filter>>>>,
+    pub(super) packing: Packing,
+}
+
+/// Form of packed coefficients: how many channels stand side by side for each tap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Channel after channel.
+    Rows,
+    Panels6,
+    Blocks16,
+    Panels64,
+}
+
+impl Packing {
     /// Channels per panel.
-    pub(super) height: usize,
+    pub fn height(self) -> usize {
+        match self {
+            Packing::Rows => 1,
+            Packing::Panels6 => PANEL,
+            Packing::Blocks16 => BLOCK,
+            Packing::Panels64 => gemv::PANEL,
+        }
+    }
+
+    /// Form that the convolution's kernel reads. `transposed` is true if results are stored with channels and columns exchanged.
+    pub fn for_staging(staging: &Im2col, transposed: bool, channels: usize) -> Packing {
+        let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
+        match staging.unicast {
+            true if staging.is_depthwise() && blocks => Packing::Blocks16,
+            true => Packing::Rows,
+            false if staging.is_gemv() => Packing::Panels64,
+            false if staging.is_pointwise() && blocks => Packing::Blocks16,
+            false => Packing::Panels6,
+        }
+    }
+
+    /// Reason for the rejection of a kernel that reads other forms.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Packing::Rows => "coefficients are packed in rows of channels",
+            Packing::Panels6 => "coefficients are packed in panels of 6 channels",
+            Packing::Blocks16 => "coefficients are packed in blocks of 16 channels",
+            Packing::Panels64 => "coefficients are packed in panels of 64 channels",
+        }
+    }
+}
+
+impl std::fmt::Display for Packing {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.reason().trim_start_matches("coefficients are packed in "))
+    }
 }
 
 /// Positions of zeros alone are dropped if they are at least one in this many of the window's.
@@ -38,7 +87,7 @@ impl Kernels {
     /// channels and columns exchanged.
     pub fn pack(staging: &Im2col, transposed: bool, channels: usize, groups: Vec<Coefficients>) -> Kernels {
         let kept = staging.kept(&groups);
-        let height = Kernels::height_for(staging, transposed, channels);
+        let packing = Packing::for_staging(staging, transposed, channels);
         let elements = staging.window.elements();
         let taps = staging.channels * kept.as_ref().map_or(elements, |kept| kept.len());
         let mut filters: Vec<(Option<Coefficients>, Option<Filter>)> =
@@ -52,7 +101,11 @@ impl Kernels {
                     Some(kept) => weights.positions(elements, kept),
                     None => weights,
                 };
-                *filter = Some(Filter { packed: PackedFilter::of(&weights, channels, taps, height), biases, finite });
+                *filter = Some(Filter {
+                    packed: PackedFilter::of(&weights, channels, taps, packing.height()),
+                    biases,
+                    finite,
+                });
             }
         });
         let groups = filters.into_iter().filter_map(|(_, filter)| filter).collect();
@@ -61,7 +114,7 @@ impl Kernels {
             offsets: Vec::new(),
             kept: kept.map(Arc::from),
             all: Arc::default(),
-            height,
+            packing,
         };
         kernels.read_from(staging);
         kernels
@@ -70,7 +123,7 @@ impl Kernels {
     /// As [`Kernels::pack`], of a pointwise convolution without biases, from rows where they lie: one item for all groups, or one per
     /// group.
     pub fn pack_rows(staging: &Im2col, transposed: bool, channels: usize, groups: &[Vec<CoefficientRow>]) -> Kernels {
-        let height = Kernels::height_for(staging, transposed, channels);
+        let packing = Packing::for_staging(staging, transposed, channels);
         let taps = staging.channels;
         let mut filters: Vec<Option<Filter>> = vec![None; groups.len()];
         let nanos = cost::elementwise(channels * taps * groups.len());
@@ -78,28 +131,16 @@ impl Kernels {
             for filter in filters {
                 // Only windows of several taps ask whether coefficients are finite.
                 *filter = Some(Filter {
-                    packed: PackedFilter::of_rows(&groups[g], taps, height),
+                    packed: PackedFilter::of_rows(&groups[g], taps, packing.height()),
                     biases: None,
                     finite: false,
                 });
             }
         });
         let groups = Arc::new(filters.into_iter().flatten().collect());
-        let mut kernels = Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), height };
+        let mut kernels = Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), packing };
         kernels.read_from(staging);
         kernels
-    }
-
-    /// Channels per panel that the convolution's kernel needs.
-    pub fn height_for(staging: &Im2col, transposed: bool, channels: usize) -> usize {
-        let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
-        match staging.unicast {
-            true if staging.is_depthwise() && blocks => BLOCK,
-            true => 1,
-            false if staging.is_gemv() => gemv::PANEL,
-            false if staging.is_pointwise() && blocks => BLOCK,
-            false => PANEL,
-        }
     }
 
     /// Sets tap offsets for a source staged by this plan; the coefficients stay shared.
@@ -121,37 +162,27 @@ impl Kernels {
         let whole = |filter: &Filter| {
             let (channels, taps) = (filter.packed.channels(), staging.channels * elements);
             let values = filter.packed.values().spread(elements, kept);
-            Filter { packed: PackedFilter::of(&values, channels, taps, self.height), ..filter.clone() }
+            Filter { packed: PackedFilter::of(&values, channels, taps, self.packing.height()), ..filter.clone() }
         };
         let groups = self.all.get_or_init(|| Arc::new(self.groups.iter().map(whole).collect())).clone();
-        Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), height: self.height })
+        Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), packing: self.packing })
     }
 
-    /// Name of the form that coefficients are packed in.
-    pub fn packing(&self) -> &'static str {
-        match self.height {
-            1 => "rows of channels",
-            BLOCK => "blocks of 16 channels",
-            PANEL => "panels of 6 channels",
-            _ => "panels of 64 channels",
-        }
-    }
-
-    /// Returns true if panels are blocks of 16 channels.
-    pub fn are_blocks(&self) -> bool {
-        self.height == BLOCK
+    /// Form that coefficients are packed in.
+    pub fn packing(&self) -> Packing {
+        self.packing
     }
 
     /// Coefficients and biases of every group for the exact array, in blocks of channels or in panels of `gemv`.
     pub fn abreast(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
-        let height = if staging.is_gemv() { gemv::PANEL } else { BLOCK };
+        let packing = if staging.is_gemv() { Packing::Panels64 } else { Packing::Blocks16 };
         let groups = groups.into_iter().map(|(packed, biases)| Filter {
-            packed: packed.with_height(height),
+            packed: packed.with_height(packing.height()),
             biases,
             // Asked of what goes through Winograd's form.
             finite: false,
         });
-        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, all: Arc::default(), height }
+        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, all: Arc::default(), packing }
     }
 
     /// Number of channels of a group.
@@ -161,7 +192,7 @@ impl Kernels {
 
     /// Repacks into blocks of 16 channels, unless [`Kernels::pack`] did: a plan does that once it knows which tasks are fused.
     pub fn repack_nchwc16(&mut self, shared: &mut RepackCache<Filter>) {
-        if !self.are_blocks() {
+        if self.packing != Packing::Blocks16 {
             let in_blocks = |mut kernels: Vec<Filter>| {
                 kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
                 Kernels {
@@ -169,11 +200,11 @@ impl Kernels {
                     offsets: Vec::new(),
                     kept: None,
                     all: Arc::default(),
-                    height: BLOCK,
+                    packing: Packing::Blocks16,
                 }
             };
             self.groups = shared.get(std::mem::take(&mut self.groups), BLOCK, in_blocks).groups;
-            self.height = BLOCK;
+            self.packing = Packing::Blocks16;
         }
     }
 

@@ -3,11 +3,12 @@
 
 use super::nchwc::Operand;
 use super::{
-    BatchMember, Im2col, Kernels, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc, convolve_pointwise,
-    convolve_winograd, is_source_finite, winograd,
+    BatchMember, Im2col, Kernels, Packing, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc,
+    convolve_pointwise, convolve_winograd, is_source_finite, winograd,
 };
 use crate::cost;
 use crate::epilogue::Epilogue;
+use crate::registry::{Rejected, when};
 use crate::tensor::Extents;
 use crate::view::TensorView;
 use crate::workers::Workers;
@@ -28,40 +29,42 @@ pub struct Work<'a> {
     pub finish: &'a Epilogue<'a>,
     pub from: TensorView<'a>,
     pub to: TensorViewMut<'a>,
+    /// Predicted nanoseconds on one thread, as the kernel's row has them.
+    pub nanos: usize,
 }
 
 /// A kernel of the registry.
 pub struct Row {
     pub name: &'static str,
+    /// Forms of packed coefficients that the kernel reads.
+    pub packing: &'static [Packing],
     /// Tests whether the kernel accepts a convolution; the error is the reason why not.
-    pub accepts: fn(&Query) -> Result<(), &'static str>,
+    accepts: fn(&Query) -> Result<(), &'static str>,
+    /// Predicted nanoseconds on one thread: they decide whether threads share the work.
+    pub cost: fn(&Query) -> usize,
     run: fn(Work),
 }
 
-impl Query<'_> {
-    /// Returns true if the work is enough to wake other threads.
-    fn shared(&self, workers: &Workers) -> bool {
-        let taps = self.kernels.groups.first().map_or(0, |first| first.packed.taps());
-        workers.shares(cost::products(self.ext.g * self.ext.c * self.ext.plane() * taps))
-    }
-}
-
-fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
-    if holds { Ok(()) } else { Err(else_because) }
+/// Every multiply-accumulate of the convolution.
+fn products(query: &Query) -> usize {
+    let taps = query.kernels.groups.first().map_or(0, |first| first.packed.taps());
+    cost::products(query.ext.g * query.ext.c * query.ext.plane() * taps)
 }
 
 /// Kernels in order of preference.
 pub static ROWS: &[Row] = &[
     Row {
         name: "gemv",
+        packing: &[Packing::Panels64],
+        cost: products,
         accepts: |q| when(q.staging.is_gemv(), "the result has several places, or taps beside them"),
         run: |w| convolve_gemv(w.workers, w.query.kernels, *w.finish, w.from, w.to, w.query.ext),
     },
     Row {
         name: "nchwc16",
-        accepts: |q| {
-            when(!q.staging.unicast && q.kernels.are_blocks(), "coefficients are not packed in blocks of 16 channels")
-        },
+        packing: &[Packing::Blocks16],
+        cost: products,
+        accepts: |q| when(!q.staging.unicast, "every channel reads channels of its own"),
         run: |w| {
             let from = Operand { source: w.from, in_blocks: false, staging: w.query.staging };
             convolve_nchwc(w.workers, w.query.kernels, *w.finish, from, None, w.to, w.query.ext);
@@ -69,6 +72,8 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "packed gemm",
+        packing: &[Packing::Panels6, Packing::Rows],
+        cost: products,
         accepts: |q| when(q.staging.is_pointwise(), "the window has several taps, a stride or padding"),
         run: |w| {
             let members = &[BatchMember { kernels: w.query.kernels, finish: *w.finish }];
@@ -77,6 +82,8 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "winograd",
+        packing: &[Packing::Panels6],
+        cost: products,
         accepts: |q| {
             let (window, channels) = (&q.staging.window, q.staging.channels);
             when(!q.transposed, "the result is stored transposed")?;
@@ -86,8 +93,8 @@ pub static ROWS: &[Row] = &[
             when(q.kernels.groups.iter().all(|kernel| kernel.finite), "a coefficient is not finite")
         },
         run: |w| {
-            let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to } = w;
-            let shared = w.query.shared(w.workers);
+            let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos } = w;
+            let shared = workers.shares(nanos);
             // Winograd's sums differ if a number of the source is not finite.
             if is_source_finite(workers, staging, from, ext) {
                 convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
@@ -99,6 +106,8 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "depthwise",
+        packing: &[Packing::Rows, Packing::Blocks16],
+        cost: products,
         accepts: |q| {
             when(q.staging.is_depthwise(), "channels do not each read one of their own, or the window has no code")?;
             when(!q.transposed, "the result is stored transposed")
@@ -107,38 +116,35 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "unfolded gemm",
+        packing: ANY,
+        cost: products,
         accepts: |q| {
             when(!q.transposed, "the result is stored transposed")?;
             when(q.staging.is_small(q.ext.w), "rows are long enough to slide over")
         },
         run: direct,
     },
-    Row { name: "direct", accepts: |_| Ok(()), run: direct },
+    Row { name: "direct", packing: ANY, cost: products, accepts: |_| Ok(()), run: direct },
 ];
 
+const ANY: &[Packing] = &[Packing::Rows, Packing::Panels6, Packing::Blocks16, Packing::Panels64];
+
 fn direct(work: Work) {
-    let Work { workers, query, finish, from, to } = work;
+    let Work { workers, query, finish, from, to, nanos } = work;
     let Query { staging, kernels, ext, transposed } = query;
     let small = !transposed && staging.is_small(ext.w);
-    convolve_direct(workers, staging, kernels, finish, from, to, ext, small, query.shared(workers));
+    convolve_direct(workers, staging, kernels, finish, from, to, ext, small, workers.shares(nanos));
 }
 
 /// Selected kernel, and the name and reason of each kernel rejected before it.
-pub fn select(query: &Query) -> (&'static Row, Vec<(&'static str, &'static str)>) {
-    let mut rejected = Vec::new();
-    for row in &ROWS[..ROWS.len() - 1] {
-        match (row.accepts)(query) {
-            Ok(()) => return (row, rejected),
-            Err(why) => rejected.push((row.name, why)),
-        }
-    }
-    (&ROWS[ROWS.len() - 1], rejected)
-}
-
-/// Selected kernel, as [`select`] finds it.
-pub fn first(query: &Query) -> &'static Row {
-    let last = &ROWS[ROWS.len() - 1];
-    ROWS.iter().find(|row| (row.accepts)(query).is_ok()).unwrap_or(last)
+pub fn select(query: &Query) -> (&'static Row, Rejected) {
+    let packing = query.kernels.packing();
+    let (row, rejected) = crate::registry::select(
+        ROWS,
+        |row| row.name,
+        |row| when(row.packing.contains(&packing), packing.reason()).and_then(|()| (row.accepts)(query)),
+    );
+    (row.map_or(&ROWS[ROWS.len() - 1], |(row, ())| row), rejected)
 }
 
 impl Row {

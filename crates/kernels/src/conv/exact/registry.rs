@@ -3,6 +3,8 @@
 use super::{Exact, Groups, by_channels, by_tiles};
 use crate::conv::nchwc::{ExactAccumulator, Operand};
 use crate::conv::{Kernels, convolve_gemv, convolve_nchwc};
+use crate::cost;
+use crate::registry::{Rejected, when};
 use crate::tensor::Extents;
 use crate::view::{TensorView, TensorViewMut};
 use crate::workers::Workers;
@@ -13,6 +15,8 @@ pub struct Query<'a> {
     pub of: &'a Exact<'a>,
     /// True if the result is stored with channels and columns exchanged.
     pub transposed: bool,
+    /// Extents of the result before it is transposed.
+    pub ext: Extents,
 }
 
 /// A convolution to execute; `ext` is the result's extents before it is transposed.
@@ -22,13 +26,43 @@ pub struct Work<'a> {
     pub from: TensorView<'a>,
     pub to: TensorViewMut<'a>,
     pub ext: Extents,
+    /// Predicted nanoseconds on one thread, as the kernel's row has them.
+    pub nanos: usize,
+}
+
+/// Form of coefficients that a kernel of the exact array reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// In blocks of channels, or in panels of `gemv`.
+    Blocks,
+    /// Sets of the array, split by bit planes where sums need it.
+    Sets,
+}
+
+impl Packing {
+    fn of(groups: &Groups) -> Packing {
+        match groups {
+            Groups::Blocks(_) => Packing::Blocks,
+            Groups::Sets(_) => Packing::Sets,
+        }
+    }
+}
+
+/// Every multiply-accumulate of the convolution.
+fn products(query: &Query) -> usize {
+    let (of, ext) = (query.of, query.ext);
+    cost::exact_products(ext.g * ext.c * ext.plane() * of.channels * of.window.elements())
 }
 
 /// A kernel of the registry.
 pub struct Row {
     pub name: &'static str,
+    /// Forms of coefficients that the kernel reads.
+    pub packing: &'static [Packing],
     /// Tests whether the kernel accepts a convolution; the error is the reason why not.
-    pub accepts: fn(&Query) -> Result<(), &'static str>,
+    accepts: fn(&Query) -> Result<(), &'static str>,
+    /// Predicted nanoseconds on one thread: they decide whether threads share the work.
+    pub cost: fn(&Query) -> usize,
     run: fn(Work),
 }
 
@@ -39,13 +73,9 @@ impl Row {
     }
 }
 
-fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
-    if holds { Ok(()) } else { Err(else_because) }
-}
-
 /// Coefficients in blocks of channels and the accumulator of sums between two bounds; the error is the reason why there are none.
 fn in_blocks<'a>(of: &Exact<'a>) -> Result<(&'a Kernels, ExactAccumulator), &'static str> {
-    let Groups::Blocks(kernels) = of.groups else { return Err("coefficients are not in blocks of channels") };
+    let Groups::Blocks(kernels) = of.groups else { return Err(NOT_BLOCKS) };
     when(!of.unicast, "every channel reads channels of its own")?;
     let bounds = of.exactly.bounds().ok_or("its epilogue is more than two bounds")?;
     Ok((kernels, ExactAccumulator { mac: of.mac, bounds }))
@@ -55,6 +85,8 @@ fn in_blocks<'a>(of: &Exact<'a>) -> Result<(&'a Kernels, ExactAccumulator), &'st
 pub static ROWS: &[Row] = &[
     Row {
         name: "exact gemv",
+        packing: &[Packing::Blocks],
+        cost: products,
         accepts: |q| {
             in_blocks(q.of)?;
             when(q.of.staging.is_gemv(), "the result has several places, or taps beside them")
@@ -66,6 +98,8 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "exact nchwc16",
+        packing: &[Packing::Blocks],
+        cost: products,
         accepts: |q| in_blocks(q.of).map(|_| ()),
         run: |w| {
             let Ok((kernels, array)) = in_blocks(w.of) else { return };
@@ -75,23 +109,32 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "exact channels one by one",
+        packing: &[Packing::Sets, Packing::Blocks],
+        cost: products,
         accepts: |q| {
             when(q.of.unicast, "an output reads all channels")?;
             when(!q.transposed, "the result is stored transposed")
         },
         run: by_channels,
     },
-    Row { name: "exact tiles", accepts: |_| Ok(()), run: by_tiles },
+    Row {
+        name: "exact tiles",
+        packing: &[Packing::Sets, Packing::Blocks],
+        cost: products,
+        accepts: |_| Ok(()),
+        run: by_tiles,
+    },
 ];
 
 /// Selected kernel, and the name and reason of each kernel rejected before it.
-pub fn select(query: &Query) -> (&'static Row, Vec<(&'static str, &'static str)>) {
-    let mut rejected = Vec::new();
-    for row in &ROWS[..ROWS.len() - 1] {
-        match (row.accepts)(query) {
-            Ok(()) => return (row, rejected),
-            Err(why) => rejected.push((row.name, why)),
-        }
-    }
-    (&ROWS[ROWS.len() - 1], rejected)
+pub fn select(query: &Query) -> (&'static Row, Rejected) {
+    let packing = Packing::of(&query.of.groups);
+    let (row, rejected) = crate::registry::select(
+        ROWS,
+        |row| row.name,
+        |row| when(row.packing.contains(&packing), NOT_BLOCKS).and_then(|()| (row.accepts)(query)),
+    );
+    (row.map_or(&ROWS[ROWS.len() - 1], |(row, ())| row), rejected)
 }
+
+const NOT_BLOCKS: &str = "coefficients are not in blocks of channels";
