@@ -3,6 +3,7 @@
 
 mod driver;
 mod formats;
+mod terms;
 mod words;
 
 use anemone_facts::lut::CUSTOM;
@@ -48,6 +49,9 @@ impl Fact {
         })
     }
 }
+
+/// Kind of the facts that are codes of enumerations.
+pub const CODE: &str = "code of an enumeration";
 
 /// Every fact, by the same name or the same number.
 pub fn find(word: &str) -> Vec<&'static Fact> {
@@ -114,6 +118,7 @@ fn all() -> &'static [Fact] {
         formats::elements(&mut facts);
         formats::image(&mut facts);
         words::words(&mut facts);
+        terms::terms(&mut facts);
         params(&mut facts);
         facts
     })

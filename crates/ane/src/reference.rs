@@ -104,6 +104,13 @@ pub enum Topic {
     Elsewhere(&'static Elsewhere),
 }
 
+/// Stem of a layer in the names of its descriptor, constructor and parser.
+fn layer_stem(word: &str) -> &str {
+    let parts = [("_ANEC", "LayerDescInitialize"), ("ANEC", "LayerDesc"), ("ZinParse", "Unit")];
+    let stem = |(before, behind)| word.strip_prefix(before).and_then(|rest: &str| rest.strip_suffix(behind));
+    parts.into_iter().find_map(stem).unwrap_or(word)
+}
+
 /// Everything of that name: a code, an operation, a layer or its validator, a number of chips, a fact of formats or driver.
 pub fn look_up(word: &str) -> Vec<Topic> {
     let mut found: Vec<Topic> = lint::by_code(word).map(Topic::Lint).into_iter().collect();
@@ -111,7 +118,8 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(LINTS.iter().filter(|l| l.name.eq_ignore_ascii_case(word)).map(Topic::Lint));
     found.extend(Code::ALL.into_iter().filter(|c| c.text().eq_ignore_ascii_case(word)).map(Topic::Code));
     found.extend(ops::by_name(&word.to_ascii_lowercase()).map(Topic::Op));
-    let layer = VALIDATORS.iter().find(|v| v.stem.eq_ignore_ascii_case(word) || v.export() == word);
+    let stem = layer_stem(word);
+    let layer = VALIDATORS.iter().find(|v| v.stem.eq_ignore_ascii_case(stem) || v.export() == word);
     let other = || crate::native::row(word).and_then(|row| VALIDATORS.iter().find(|v| v.stem == row.stem));
     let known = !found.is_empty();
     found.extend(layer.or_else(|| validators::by_name(word)).or_else(|| other().filter(|_| !known)).map(Topic::Layer));
@@ -119,7 +127,9 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(hal.map(Topic::Hal));
     found.extend(silicon::find(word).map(Topic::Chip));
     found.extend(silicon::group(word).map(Topic::Group));
-    found.extend(machine::find(word).into_iter().map(Topic::Fact));
+    // Codes of enumerations have common names: they are for words that nothing else explains.
+    let known = !found.is_empty();
+    found.extend(machine::find(word).into_iter().filter(|fact| !known || fact.kind != machine::CODE).map(Topic::Fact));
     found.extend(native::elsewhere(word).map(Topic::Elsewhere));
     if found.is_empty() {
         found.extend(crate::native::row(word).map(Topic::Native));

@@ -277,7 +277,7 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
             format!("{} registers from {:#x} of the structure, {place}", g.registers, g.struct_base),
             g.contents.to_string(),
         ];
-        let numbers = g.aperture.map(u64::from).into_iter().collect();
+        let numbers = g.aperture.map(u64::from).into_iter().chain([u64::from(g.struct_base)]).collect();
         facts.push(claimed(
             "register group of descriptor version 10",
             format!("v10-{}", g.name),
@@ -292,7 +292,7 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
             "field of descriptor version 10",
             format!("v10.{}", f.name),
             vec![f.name.into()],
-            Vec::new(),
+            vec![u64::from(f.offset)],
             lines,
         ));
     }
