@@ -176,6 +176,10 @@ kern_return_t AnemoneCreateProgram(const char *model_path, void *image, size_t *
 // Copies the reason of the last refusal of AnemoneCreateProgram to `to`, memory of the caller for `capacity` bytes, cut to fit; returns
 // its length.
 size_t AnemoneCopyLastError(char *to, size_t capacity);
+// Calls a selector by an argument block of 0x68 bytes whose fields lie where the book's Listing 27.2 has them: a pointer at 0x10 to scalars
+// and their count at 0x20, a structure at 0x30 and its bytes at 0x38, scalars out at 0x48 and 0x50, a structure out at 0x58 and 0x60.
+// IOConnectCallMethod is the public form of the same call. 0xe00002c7: the block has a wake port at 0x08.
+kern_return_t AnemoneExternalMethod(io_connect_t connect, uint32_t selector, void *block);
 // Releases a surface of the caller.
 kern_return_t AnemoneReleaseSurface(IOSurfaceRef surface);
 // Waits for one message at the port, for at most `milliseconds`, without a run loop; calls its callback. 5: no message came in time.

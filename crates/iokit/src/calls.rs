@@ -2,6 +2,7 @@
 
 use crate::memory::{read, words, write};
 use crate::world::{Object, Pending, guarded, world};
+use anemone_facts::driver::selectors::ARGUMENT_BLOCK;
 use anemone_runtime::Code;
 use anemone_runtime::driver::WakePort;
 use anemone_runtime::driver::client::Arguments;
@@ -151,6 +152,39 @@ pub extern "C" fn IOConnectCallMethod(
             structure_out: (output_struct, output_bytes),
         };
         code(call.make(None))
+    })
+}
+
+/// Calls a selector by an argument block whose fields lie where the book has them (Listing 27.2); its pointers are the caller's own, and
+/// counts and sizes of results are its capacities. A block with a wake port is unsupported: such calls go by
+/// `IOConnectCallAsyncMethod`.
+#[unsafe(no_mangle)]
+pub extern "C" fn AnemoneExternalMethod(connection: u32, selector: u32, block: *mut c_void) -> u32 {
+    guarded(Code::NO_RESOURCES.0, || {
+        let at = |name: &str| {
+            let place = ARGUMENT_BLOCK.iter().find(|(_, field)| *field == name).map(|(offset, _)| *offset as usize);
+            place.map(|offset| block.wrapping_byte_add(offset)).ok_or(Code::BAD_ARGUMENT)
+        };
+        let word = |name: &str| words(at(name)?.cast_const().cast(), 1).ok_or(Code::BAD_ARGUMENT).map(|all| all[0]);
+        let short = |name: &str| {
+            let bytes = read(at(name)?, 4).ok_or(Code::BAD_ARGUMENT)?;
+            Ok::<u32, Code>(bytes.iter().rev().fold(0, |all, &b| all << 8 | u32::from(b)))
+        };
+        let make = || {
+            if short("asyncWakePort")? != 0 {
+                return Err(Code::UNSUPPORTED);
+            }
+            let call = Call {
+                connection,
+                selector,
+                scalars: (word("scalarInput")? as *const u64, short("scalarInputCount")?),
+                structure: (word("structureInput")? as *const c_void, word("structureInputSize")? as usize),
+                scalars_out: (word("scalarOutput")? as *mut u64, at("scalarOutputCount")?.cast()),
+                structure_out: (word("structureOutput")? as *mut c_void, at("structureOutputSize")?.cast()),
+            };
+            call.make(None)
+        };
+        code(make())
     })
 }
 

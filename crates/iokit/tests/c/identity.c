@@ -53,6 +53,17 @@ int main(int count, char **names) {
     uint64_t engines;
     memcpy(&engines, handshake + 0x50, 8);
     printf("engines %llu\n", (unsigned long long)engines);
+    // The same calls by an argument block of the book: the version, and a wrong size.
+    uint64_t block[13] = {0}, same = 0;
+    CHECK(IOConnectCallScalarMethod(connect, 10, NULL, 0, &version, &one));
+    block[9] = (uintptr_t)&same, block[10] = 1;
+    CHECK(AnemoneExternalMethod(connect, 10, block));
+    if (same != version || same == 0) return 1;
+    block[10] = 2;
+    if (AnemoneExternalMethod(connect, 10, block) != kIOReturnBadArgument) return 1;
+    block[1] = 1;
+    if (AnemoneExternalMethod(connect, 10, block) != kIOReturnUnsupported) return 1;
+    if (AnemoneExternalMethod(connect, 10, NULL) != kIOReturnBadArgument) return 1;
     if (IOConnectCallStructMethod(connect, 4, handshake, 55, handshake, &bytes) != kIOReturnBadArgument) return 1;
     if (IOConnectCallStructMethod(connect, 6, (void *)16, 16, NULL, NULL) != kIOReturnBadArgument) return 1;
 
