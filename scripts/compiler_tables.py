@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tables of docs/compiler.md: what each pass is worth over a folder of models, and buffers by allocation type.
+"""Tables of docs/compiler.md: the effect of each pass over a folder of models, and buffers by allocation type.
 
-    scripts/compiler_tables.py --ane target/release/ane MODELS [MODELS ...]
+    scripts/compiler_tables.py --ane target/release/ane --write MODELS [MODELS ...]
+    cargo xtask docs
 
 Every model is compiled once as it is and once with each pass left out that may be. Sums over the models: tasks, bytes of kernel
 data and of the intermediate region, modelled time of the engine. A pass without a difference has a row too.
@@ -50,15 +51,13 @@ def passes(ane):
     return [line.split()[0] for line in listed.splitlines() if line.rstrip().endswith("may be left out")]
 
 
-def pass_table(ane, found, folder):
+def pass_rows(ane, found, folder):
+    """Every model as it is, then without each pass: name, models changed, models refused, and the sums of `measure`."""
     whole = {model: compiled(ane, model, folder) for model in found}
     known = [model for model in found if whole[model]]
     base = [measure(whole[model]) for model in known]
     total = [sum(column) for column in zip(*base)]
-    mb = lambda n: f"{n / 1e6:.2f}"
-    print("| left out | models changed | tasks | kernel MB | scratch MB | engine us |")
-    print("|---|---|---|---|---|---|")
-    print(f"| nothing | | {total[0]} | {mb(total[1])} | {mb(total[2])} | {total[3] / 1e3:.0f} |")
+    yield ["nothing", 0, 0, *total]
     for name in passes(ane):
         rows = [compiled(ane, model, folder, "--disable", name) for model in known]
         refused = sum(row is None for row in rows)
@@ -66,13 +65,15 @@ def pass_table(ane, found, folder):
         changed = sum(row != own for row, own in kept)
         sums = [sum(column) for column in zip(*(row for row, _ in kept))]
         without = [sum(column) for column in zip(*(own for _, own in kept))]
-        sums = [total[i] + sums[i] - without[i] for i in range(4)]
-        note = f", {refused} refused" if refused else ""
-        print(f"| `{name}` | {changed}{note} | {sums[0]} | {mb(sums[1])} | {mb(sums[2])} | {sums[3] / 1e3:.0f} |", flush=True)
+        yield [name, changed, refused, *(total[i] + sums[i] - without[i] for i in range(4))]
 
 
-def allocation_table(ane, found, folder):
-    rows = []
+KINDS = {0: "on chip", 1: "in memory", 2: "chained", 3: "behind a chained one", 4: "in place", 5: "in place behind a chained one", 8: "in place in memory"}
+
+
+def allocation_rows(ane, found, folder):
+    """A head, then for every model its buffers by type and its intermediate region."""
+    yield ["package", *(f"{kind} {meaning}" for kind, meaning in KINDS.items()), "scratch MB"]
     for model in found:
         stages = folder / "stages"
         document = compiled(ane, model, folder, "--dump-ir", str(stages))
@@ -80,17 +81,13 @@ def allocation_table(ane, found, folder):
             continue
         last = (stages / "3z-reside.txt").read_text().strip().splitlines()[-1]
         counts = {int(kind): int(count) for count, kind in re.findall(r"(\d+) of type (\d)", last)}
-        rows.append((name_of(model), counts, document["scratch_bytes"]))
-    kinds = [0, 1, 2, 3, 4, 5, 8]
-    print("| package | " + " | ".join(f"type {kind}" for kind in kinds) + " | scratch MB |")
-    print("|---" * (len(kinds) + 2) + "|")
-    for name, counts, scratch in rows:
-        print(f"| {name} | " + " | ".join(str(counts.get(kind, 0)) for kind in kinds) + f" | {scratch / 1e6:.2f} |")
+        yield [name_of(model), *(counts.get(kind, 0) for kind in KINDS), f"{document['scratch_bytes'] / 1e6:.2f}"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ane", default="target/release/ane")
+    parser.add_argument("--write", action="store_true", help="record in docs/data, for `cargo xtask docs`")
     parser.add_argument("models", nargs="+")
     arguments = parser.parse_args()
     found = models(arguments.models)
@@ -98,9 +95,18 @@ def main():
         sys.exit("no models there")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        pass_table(arguments.ane, found, folder)
-        print()
-        allocation_table(arguments.ane, found, folder)
+        files = {
+            "passes.tsv": ["# left out, models changed, models refused, tasks, kernel bytes, scratch bytes, modelled engine nanoseconds"],
+            "allocations.tsv": ["# buffers by allocation type"],
+        }
+        for file, rows in [("passes.tsv", pass_rows), ("allocations.tsv", allocation_rows)]:
+            for row in rows(arguments.ane, found, folder):
+                files[file].append("\t".join(map(str, row)))
+                print(files[file][-1], flush=True)
+        if arguments.write:
+            data = pathlib.Path(__file__).parent.parent / "docs" / "data"
+            for file, lines in files.items():
+                (data / file).write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 mod catalogue;
 mod conditions;
 mod native;
+mod passes;
 mod performance;
 mod python;
 mod registers;
@@ -118,6 +119,11 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let frontends = with_part(&frontends, &suite::tables()?)
         .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/frontends.md".into(), frontends));
+    let compiler = repo::read("docs/compiler.md")?;
+    let compiler = with_part(&compiler, &passes::effects()?)
+        .and_then(|page| with_nth_part(&page, 1, &passes::buffers().ok()?))
+        .ok_or(format!("docs/compiler.md: two of `{OPEN}` and `{CLOSE}`, and the data of both, expected"))?;
+    all.push(("docs/compiler.md".into(), compiler));
     let (headline, tables, plots) = performance::documents()?;
     let measured = repo::read("docs/performance.md")?;
     let measured = with_part(&measured, &headline)

@@ -1,5 +1,6 @@
 //! Choices of the caller: whose conventions the program follows, and which passes run.
 
+use anemone_facts::chips::Chip;
 pub use anemone_facts::formats::dialects::Convention;
 
 /// Compiler whose conventions the program follows.
@@ -30,7 +31,27 @@ pub enum Activations {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Disabled(u64);
 
+/// Work of a pass that a later stage does, as a bit of [`Disabled`] that no pass has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Later {
+    /// Parts of concatenations are computed in place.
+    Concatenations = 62,
+    /// Rows are apart by banks.
+    Banks = 63,
+}
+
 impl Disabled {
+    /// Leaves out what a later stage would do.
+    pub(crate) fn leave(&mut self, later: Later) {
+        self.0 |= 1 << later as u8;
+    }
+
+    /// Returns true if a later stage is to leave that out.
+    pub(crate) fn leaves(self, later: Later) -> bool {
+        self.0 >> later as u8 & 1 == 1
+    }
+
     /// Leaves out the pass at that position.
     pub(crate) fn insert(&mut self, position: usize) {
         self.0 |= 1 << position;
@@ -48,7 +69,7 @@ pub struct Options {
     /// Conventions.
     pub compat: Compat,
     /// Whose reading is followed where the book and the bytes of Apple's programs disagree. By the book, also: partitions close below
-    /// the capacity of tile memory, and a product whose matrix is larger than tile memory is not rewritten before it is lowered.
+    /// the capacity of tile memory, and a product with a matrix larger than tile memory reads that from memory.
     pub convention: Convention,
     /// Tables or steps.
     pub activations: Activations,
@@ -62,6 +83,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Bytes of the largest matrix that becomes coefficients. The book's convention leaves a larger one in memory: "a weight above the
+    /// 2 MB ceiling stays a tiled matrix multiply".
+    pub(crate) fn most_resident(&self, chip: &Chip) -> u64 {
+        chip.hal.l2_bytes.filter(|_| self.convention == Convention::Book).unwrap_or(u64::MAX)
+    }
+
     /// The conventions that the program follows.
     pub(crate) fn conventions(&self) -> &'static Conventions {
         match self.compat {
@@ -95,6 +122,7 @@ conventions! {
     reductions_join_unit_axes: true true false, "Axes of one element do not separate the axes of a reduction.";
     reductions_by_group: true true false, "Two leading axes are reduced as groups and channels of one task.";
     sums_transposed: true true false, "Sums over a leading axis are computed transposed.";
+    columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, one below another.";
     sums_of_rows_turned_back: false true false, "A sum over rows is turned back by a copy of its own.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";

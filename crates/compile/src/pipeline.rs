@@ -5,7 +5,7 @@ use crate::fuse::{self, Rules};
 use crate::ir::Graph;
 use crate::legalize::{self, Legal};
 use crate::memory::{self, Placed, Residency};
-use crate::options::Options;
+use crate::options::{Later, Options};
 use crate::remarks::{Log, Remarks, Stage};
 use crate::schedule::{self, Schedule};
 use crate::{lower, rewrite, stream};
@@ -38,6 +38,8 @@ enum Work {
     Fuse(Rules),
     /// From one stage to the next; told whether to do what is optional.
     Stage(fn(State, &mut Run, bool) -> Result<State>),
+    /// What a later stage does where it makes layers or addresses.
+    Later(Later),
 }
 
 /// Text behind the first dash.
@@ -104,7 +106,7 @@ passes! {
         "transposes behind others become one, or none";
     PADDING: 4 true "0dd-fold-padding" Work::Net(fuse::fold_padding), "book table 22.1, pad optimization",
         "constant padding becomes that of the window behind it";
-    AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, gain and offset",
+    AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, FoldWeightsWithScale, kernel_scale",
         "constants added or multiplied per channel go into the convolution before them";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
         "constants added or multiplied per column go into the products behind them";
@@ -114,6 +116,8 @@ passes! {
         "convolutions and poolings beyond the chip's windows become ones within them";
     DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",
         "operations whose results nobody reads disappear";
+    JOIN: 4 true "0g-width-concat" Work::Later(Later::Concatenations), "book table 22.1, width-concat; book table 22.3, IsFusableConcat",
+        "parts of a concatenation, of columns too where a part begins with a row of memory, are computed where it has them";
     LOWER: 0 false "1-lowered" Work::Stage(lower_net), "ours", "operations become layers, one task each";
     FUNCTIONS: 1 true "2-functions-into-tables" Work::Graph(fuse::functions_into_tables),
         "book table 22.3, transcendentals", "layers that compute a function of one number become one table, where its error is admitted";
@@ -128,20 +132,24 @@ passes! {
     PAIRS: 1 true "2e-merge-fusable-activation-pairs" Work::Fuse(Rules::PAIRS),
         "book table 22.3, MergeFusableActivationPairs", "what follows an activation becomes part of its table";
     HOIST: 1 true "2f-hoist-goc-or-activation-for-conv-fusion" Work::Fuse(Rules::PARTS),
-        "book table 22.3, ZinMirHoistGOCorActivationForConvFusion",
+        "book table 22.1, bias and activation hoisting; book table 22.3, ZinMirHoistGOCorActivationForConvFusion",
         "a step behind layers that write one result in parts becomes part of each";
     TURN: 1 true "2g-ne-transpose-fusion" Work::Graph(fuse::transposes_into_producer),
-        "book table 22.3, ZinMirNETransposeFusion", "a transposing copy becomes the transpose of the layer before it";
+        "book table 22.1, transpose fusion; book table 22.3, ZinMirNETransposeFusion", "a transposing copy becomes the transpose of the layer before it";
     OPERAND: 1 true "2h-scale-of-operand" Work::Graph(fuse::scale_into_reader), "ours",
         "a constant factor of an operand becomes part of the planar layer that alone reads it";
     SOURCE: 1 true "2i-relu-of-source" Work::Graph(fuse::relu_into_reader),
         "ours", "a ReLU of an input becomes part of the planar layer that alone reads it";
-    LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book 22, legalization",
+    LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book table 22.1, dimension and rank legalization, kernel-memory split",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
-    SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book 22, scheduling", "one order, and when each buffer lives";
-    CO_ISSUE: 3 true "3a-co-issue" Work::Stage(co_issue), "book 22, parallel-execution discovery",
+    SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book table 22.1, greedy list scheduler", "one order, and when each buffer lives";
+    CUT: 3 true "3a-partition-emission" Work::Stage(cut), "book table 22.1, partition emission",
+        "the order is cut where the results that live at once exceed the budget: what is needed beyond goes to memory";
+    CO_ISSUE: 3 true "3b-co-issue" Work::Stage(co_issue), "book table 22.1, parallel-execution discovery",
         "independent layers of the two engines become neighbours, where no more bytes go to memory";
-    WEIGHTS: 4 true "3y-stream-weights" Work::Stage(stream_weights), "book 25, stream-versus-fold decision; book 22, weight packing",
+    BANKS: 4 true "3x-bank-conflicts" Work::Later(Later::Banks), "book table 22.1, bank-conflict optimization",
+        "rows that are read together start in banks of tile memory of their own";
+    WEIGHTS: 4 true "3y-stream-weights" Work::Stage(stream_weights), "book table 22.1, weight packing; book table 22.3, kernel_palettized_LUT; book 25, stream-versus-fold decision",
         "compressed weights stay so where the chip streams their form";
     ALLOCATE: 4 true "3ya-allocate" Work::Stage(allocate), "book table 22.2",
         "results that are read at once are chained, elementwise ones take the place of their source";
@@ -223,9 +231,9 @@ impl State {
 }
 
 /// Context of a compilation that passes share.
-struct Run<'a> {
+struct Run {
     chip: &'static Chip,
-    options: &'a Options,
+    options: Options,
     remarks: Remarks,
     /// Rules of the fusion passes so far.
     rules: Rules,
@@ -242,7 +250,7 @@ pub(crate) fn run(
     let wanted = log.wants();
     let verified = cfg!(any(debug_assertions, test));
     let remarks = Remarks { wanted, lines: Vec::new() };
-    let mut run = Run { chip, options, remarks, rules: Rules::default() };
+    let mut run = Run { chip, options: *options, remarks, rules: Rules::default() };
     let mut state = State::Net(net.clone());
     let mut optional = 0;
     for (position, pass) in ALL.iter().enumerate() {
@@ -277,9 +285,11 @@ impl Pass {
 
     fn apply(&self, mut state: State, run: &mut Run, taken: bool) -> Result<State> {
         match (&self.work, &mut state) {
-            (Work::Net(work), State::Net(net)) if taken => work(net, run.options, &mut run.remarks)?,
-            (Work::Target(work), State::Net(net)) if taken => work(net, run.chip, run.options, &mut run.remarks)?,
-            (Work::Graph(work), State::Layers(graph)) if taken => work(graph, run.options, &mut run.remarks),
+            (Work::Net(work), State::Net(net)) if taken => work(net, &run.options, &mut run.remarks)?,
+            (Work::Target(work), State::Net(net)) if taken => work(net, run.chip, &run.options, &mut run.remarks)?,
+            (Work::Graph(work), State::Layers(graph)) if taken => work(graph, &run.options, &mut run.remarks),
+            (Work::Later(later), _) if !taken => run.options.disabled.leave(*later),
+            (Work::Later(_), _) => {}
             (Work::Fuse(rules), State::Layers(graph)) => {
                 let conventions = run.options.conventions();
                 run.rules = if taken { run.rules.and(*rules) } else { run.rules };
@@ -303,17 +313,22 @@ fn out_of_order(pass: &str, state: &State) -> Error {
 
 fn lower_net(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Net(net) = state else { return Err(out_of_order(LOWER.name, &state)) };
-    lower::lower(&net, run.chip, run.options).map(State::Layers)
+    lower::lower(&net, run.chip, &run.options).map(State::Layers)
 }
 
 fn legalize_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Layers(graph) = state else { return Err(out_of_order(LEGALIZE.name, &state)) };
-    legalize::legalize(graph, run.chip, run.options, &mut run.remarks).map(State::Legal)
+    legalize::legalize(graph, run.chip, &run.options, &mut run.remarks).map(State::Legal)
 }
 
 fn schedule_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Legal(legal) = state else { return Err(out_of_order(SCHEDULE.name, &state)) };
-    Ok(State::Scheduled(schedule::schedule(legal, run.chip, run.options, &mut run.remarks)))
+    Ok(State::Scheduled(schedule::schedule(legal, run.chip, &run.options, &mut run.remarks)))
+}
+
+fn cut(state: State, run: &mut Run, taken: bool) -> Result<State> {
+    let State::Scheduled(schedule) = state else { return Err(out_of_order(CUT.name, &state)) };
+    Ok(State::Scheduled(if taken { schedule.cut(run.chip, &run.options, &mut run.remarks) } else { schedule }))
 }
 
 fn co_issue(state: State, run: &mut Run, taken: bool) -> Result<State> {
@@ -324,7 +339,7 @@ fn co_issue(state: State, run: &mut Run, taken: bool) -> Result<State> {
     }
     let Some(paired) = schedule.paired(&mut run.remarks) else { return Ok(State::Scheduled(schedule)) };
     let bytes =
-        |schedule: &Schedule| memory::reside(schedule, run.chip, run.options, true).memory_bytes(&schedule.graph);
+        |schedule: &Schedule| memory::reside(schedule, run.chip, &run.options, true).memory_bytes(&schedule.graph);
     let (before, after) = (bytes(&schedule), bytes(&paired));
     if after > before {
         run.remarks.say(|| format!("the order stays: pairs would move {after} bytes through memory for {before}"));
@@ -349,11 +364,11 @@ fn allocate(state: State, _: &mut Run, taken: bool) -> Result<State> {
 
 fn reside(state: State, run: &mut Run, taken: bool) -> Result<State> {
     let State::Scheduled(schedule) = state else { return Err(out_of_order(RESIDE.name, &state)) };
-    let residency = memory::reside(&schedule, run.chip, run.options, taken);
+    let residency = memory::reside(&schedule, run.chip, &run.options, taken);
     Ok(State::Resident(schedule, residency))
 }
 
 fn place(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Resident(schedule, residency) = state else { return Err(out_of_order(PLACE.name, &state)) };
-    Ok(State::Placed(memory::place(schedule, residency, run.options)))
+    Ok(State::Placed(memory::place(schedule, residency, &run.options)))
 }

@@ -33,14 +33,12 @@ pub struct Schedule {
 /// Share of tile memory by which a partition is closed under the book's convention: "a margin fraction below one".
 const PARTITION_MARGIN_OF_BOOK: (u64, u64) = (3, 4);
 
-/// Orders the layers and cuts the order into partitions.
+/// Orders the layers: one partition.
 pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Schedule {
     let graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
     let order = order::order(&graph, capacity, options.conventions().all_ready_compared, reasons);
-    let margin = if options.convention == Convention::Book { PARTITION_MARGIN_OF_BOOK } else { PARTITION_MARGIN };
-    let budget = (capacity / margin.1).saturating_mul(margin.0);
-    of_order(in_order(graph, order), budget, reasons)
+    of_order(in_order(graph, order), u64::MAX, reasons)
 }
 
 /// The graph with its layers in that order.
@@ -64,6 +62,14 @@ fn of_order(graph: Graph, budget: u64, reasons: &mut Remarks) -> Schedule {
 }
 
 impl Schedule {
+    /// Cuts the order into partitions.
+    pub(crate) fn cut(self, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Schedule {
+        let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
+        let margin = if options.convention == Convention::Book { PARTITION_MARGIN_OF_BOOK } else { PARTITION_MARGIN };
+        let budget = (capacity / margin.1).saturating_mul(margin.0);
+        Schedule { shares: self.shares, ..of_order(self.graph, budget, reasons) }
+    }
+
     /// The schedule with layers that the two engines may run at once next to each other; `None` where no layer moves.
     pub(crate) fn paired(&self, reasons: &mut Remarks) -> Option<Schedule> {
         let order = co_issue::order(&self.graph, &self.partitions, reasons)?;

@@ -5,6 +5,7 @@ use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
 use anemone::{aliases, machine};
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
+use anemone_facts::epilogue::{SLOTS, Slot};
 use anemone_facts::layout::KNOWN;
 use anemone_facts::lint::LINTS;
 use anemone_facts::{Coding, Field, Layout, Row, Space};
@@ -50,14 +51,21 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let Some(what) = flags.what.as_deref() else { return catalogue(voice) };
     let same = |name: &str| name.eq_ignore_ascii_case(what);
     if let Some(e) = ENUMERATIONS.iter().find(|e| same(e.name) || same(e.vendor)) {
-        let rows: Vec<Value> = e.rows.iter().map(|r| json!({ "code": r.code, "name": r.name })).collect();
+        let rows: Vec<Value> =
+            e.rows.iter().map(|r| json!({ "code": r.code, "name": r.name, "meaning": r.meaning })).collect();
         let document = json!({
             "schema": "anemone.explain/1", "enumeration": e.name, "vendor": e.vendor, "meaning": e.meaning,
             "evidence": e.evidence.letter(), "source": SOURCE, "codes": rows,
         });
         let mut text = format!("{} ({}): {} [{}, {SOURCE}]\n", e.name, e.vendor, e.meaning, e.evidence.letter());
-        e.rows.iter().for_each(|r| text += &format!("  {:>3} {}\n", r.code, r.name));
+        let line = |r: &anemone_facts::formats::Code| {
+            format!("  {:>3} {:18} {}", r.code, r.name, r.meaning).trim_end().to_string() + "\n"
+        };
+        text.extend(e.rows.iter().map(line));
         return print(&if voice.json { format!("{document}\n") } else { text }).map(|()| 0);
+    }
+    if same("epilogue") || same("ZinNEBypassLayer") || SLOTS.iter().any(|slot| same(slot.class)) {
+        return epilogue(voice);
     }
     let address = match what.strip_prefix('+') {
         Some(offset) => number(offset).map(|a| (Space::Header, a)),
@@ -103,6 +111,31 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     print(&text)?;
     Ok(0)
+}
+
+/// The slots of a layer's epilogue, and what a task of each unit of the M1 has of them.
+fn epilogue(voice: Voice) -> Result<u8> {
+    let held = |slot: &Slot| [slot.convolution, slot.neural, slot.planar].map(|h| format!("{h:?}").to_lowercase());
+    if voice.json {
+        let row = |slot: &Slot| {
+            let [convolution, neural, planar] = held(slot);
+            json!({
+                "slot": slot.name, "class": slot.class, "meaning": slot.meaning, "convolution": convolution,
+                "neural": neural, "planar": planar,
+            })
+        };
+        let rows: Vec<Value> = SLOTS.iter().map(row).collect();
+        let document = json!({ "schema": "anemone.explain/1", "source": "book listing 22.3", "epilogue": rows });
+        return print(&format!("{document}\n")).map(|()| 0);
+    }
+    let head = "slots of a layer's epilogue, in their order [book listing 22.3], and what a task of the M1 has: with coefficients, \
+                without, planar\n";
+    let line = |slot: &Slot| {
+        let [convolution, neural, planar] = held(slot);
+        let has = format!("{convolution:8} {neural:8} {planar:8}");
+        format!("  {:15} {:18} {has} {}\n", slot.name, slot.class, slot.meaning)
+    };
+    print(&SLOTS.iter().fold(head.to_string(), |text, slot| text + &line(slot))).map(|()| 0)
 }
 
 /// The rules of `ane check`, a line each.

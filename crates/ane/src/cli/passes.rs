@@ -6,6 +6,10 @@ use anemone_compile::pipeline::ALL;
 use clap::Args;
 use serde_json::json;
 
+/// The step of phase 2 that is no pass: it makes the networks that go through the passes.
+const CUTS: &str = "before the passes: each program of a network that is cut (`--cut-attention`, operations left to the host) goes through \
+                    them by itself [book table 22.1, multi-segment graph cuts]\n";
+
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,5 +36,5 @@ pub fn run(_: Flags, voice: Voice) -> Result<u8> {
         let kept = if p.optional { "may be left out" } else { "" };
         format!("{:17} phase {phase}  {} [{}] {kept}", p.name, p.what, p.source).trim_end().to_string() + "\n"
     };
-    print(&ALL.iter().map(line).collect::<String>()).map(|()| 0)
+    print(&(ALL.iter().map(line).collect::<String>() + CUTS)).map(|()| 0)
 }

@@ -134,3 +134,84 @@ fn names_of_the_chapters_are_explained() {
         assert!(parts.iter().all(|part| told.contains(part)), "{name}: {told}");
     }
 }
+
+/// One layer of each kind that the chapters name, attention among them.
+const LAYERS: &str = r#"program(1.0)
+{
+ func main<ios16>(tensor<fp16, [1, 2, 4, 8]> x, tensor<fp16, [1, 2, 4, 8]> z, tensor<fp16, [1, 2, 5, 8]> q) {
+  tensor<fp16, [1, 1, 1, 1]> s = const()[name = string("s"), val = tensor<fp16, [1, 1, 1, 1]>([[[[0x1p-2]]]])];
+  tensor<fp16, [2, 2, 1, 1]> w = const()[name = string("w"), val = tensor<fp16, [2, 2, 1, 1]>([[[[1.0]], [[0.5]]], [[[0.25]], [[2.0]]]])];
+  tensor<int32, [1]> axes = const()[name = string("axes"), val = tensor<int32, [1]>([-1])];
+  tensor<fp16, [1, 2, 4, 8]> c = conv(x = x, weight = w)[name = string("c")];
+  tensor<fp16, [1, 2, 4, 8]> g = mul(x = z, y = fp16(3.0))[name = string("g")];
+  tensor<fp16, [1, 2, 4, 8]> a = add(x = c, y = g)[name = string("a")];
+  tensor<fp16, [1, 2, 4, 8]> n = layer_norm(x = a, axes = axes, epsilon = fp16(0x1p-10))[name = string("n")];
+  tensor<fp16, [1, 2, 5, 8]> o = anec.sdpa(bottom = (q, q, q, s), subtract_max = bool(true))[name = string("o")];
+ } -> (g, n, o);
+}
+"#;
+
+/// Names of the chapters' tables 22.1, 22.3 (passes and what they make of a pattern).
+const IN_PASSES: &[&str] = &[
+    "transpose fusion",
+    "bias and activation hoisting",
+    "elementwise-copy elimination",
+    "dimension and rank legalization",
+    "kernel-memory split",
+    "multi-segment graph cuts",
+    "parallel-execution discovery",
+    "greedy list scheduler",
+    "partition emission",
+    "bank-conflict optimization",
+    "pad optimization",
+    "width-concat",
+    "weight packing",
+    "ScaledEWOrEWWithConstInToGOC",
+    "ZinMirHoistGOCorActivationForConvFusion",
+    "FoldScale",
+    "FoldWeightsWithScale",
+    "MergeFusableActivationPairs",
+    "SimpleActivation",
+    "CollapseTranspose",
+    "ZinMirNETransposeFusion",
+    "CollapseQuantDequant",
+    "DeduplicateStandaloneDequantGOCsAcrossConcat",
+    "ReplaceMatmulWithConv",
+    "IsFusableConcat",
+    "kernel_scale",
+    "kernel_palettized_LUT",
+];
+
+/// Layers of the listings 22.1 and 22.2 and of the tables 22.3 and 26.2.
+const IN_DUMPS: &[&str] =
+    &["anec.matmul", "anec.convolution", "anec.gain_offset_control", "anec.add", "anec.sdpa", "anec.layer_norm"];
+
+#[test]
+fn every_name_of_the_tables_stands_in_a_dump_or_a_listing() {
+    let scratch = Scratch::new();
+    let (model, stages) = (scratch.file("layers.mil", LAYERS), scratch.out("stages"));
+    ane!("compile", model, "-o", scratch.out("layers.hwx"), "--dump-ir", &stages).fine();
+    let texts = std::fs::read_dir(&stages).expect("stages").filter_map(|file| {
+        let path = file.expect("a stage").path();
+        path.extension().is_some_and(|e| e == "txt").then(|| std::fs::read_to_string(path).expect("text"))
+    });
+    let dumps: Vec<String> = texts.collect();
+    // A word of a dump, not part of a longer one.
+    let dumped = |name: &str| dumps.iter().any(|text| text.split([' ', '\n', '(']).any(|word| word == name));
+    let missing: Vec<&&str> = IN_DUMPS.iter().filter(|name| !dumped(name)).collect();
+    assert!(missing.is_empty(), "in no dump: {missing:?}");
+    let listing = ane!("passes").fine().out;
+    let missing: Vec<&&str> = IN_PASSES.iter().filter(|name| !listing.contains(**name)).collect();
+    assert!(missing.is_empty(), "not in `ane passes`: {missing:?}");
+    // Listing 22.3: every slot, also those that no task of the M1 has.
+    let slots = ane!("explain", "epilogue").fine().out;
+    for slot in anemone_facts::epilogue::SLOTS {
+        assert!(slots.contains(slot.class) && slots.contains(slot.meaning), "{} not in {slots}", slot.name);
+    }
+    // Table 22.2: every state, and the types of a program's buffers in its dump.
+    let states = ane!("explain", "allocation").fine().out;
+    for row in &anemone_facts::enums::ALLOCATIONS {
+        assert!(states.contains(row.meaning), "{} not in {states}", row.name);
+    }
+    assert!(dumps.iter().any(|text| text.contains("type 4, rewritten in place in L2")), "no type in a dump");
+}

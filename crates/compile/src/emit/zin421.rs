@@ -49,7 +49,7 @@ impl Emitter<'_> {
         } else {
             SPREAD
         };
-        let row = if spread == 0 { tile.row_bytes } else { tile.spread(spread) };
+        let row = if spread == 0 || !self.placed.residency.spreads() { tile.row_bytes } else { tile.spread(spread) };
         let fields = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
         for (field, bytes) in fields.into_iter().zip([tile.channel_bytes, row, tile.row_bytes, tile.row_bytes]) {
             self.set_bytes(field, bytes)?;

@@ -57,6 +57,7 @@ impl Emitter<'_> {
         let through = copies(layer) && !layer.transpose && self.result_place().is_some() && tile.rows > 1;
         let row = match keeps && hin == 1 {
             true => tile.row_bytes,
+            false if !self.placed.residency.spreads() => tile.row_bytes,
             false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
             false => row_bytes(layer, &tile, layer.sources[0].height(), keeps, self.chip),
         };
@@ -100,7 +101,11 @@ impl Emitter<'_> {
             } else if copies(layer) && first.is_none() {
                 let out = result_tile(layer);
                 let height = layer.result.height();
-                let row = if height > 1 { row_bytes(layer, &out, height, false, self.chip) } else { out.row_bytes };
+                let row = if height > 1 && self.placed.residency.spreads() {
+                    row_bytes(layer, &out, height, false, self.chip)
+                } else {
+                    out.row_bytes
+                };
                 self.set_each(RESULT, [out.channel_bytes, row, out.row_bytes, out.row_bytes])?;
             }
         }
@@ -215,6 +220,8 @@ impl Emitter<'_> {
     fn turns_few_channels(&self) -> bool {
         let [channels, height, width] = input(self.layer);
         let few = channels <= COPY_ROWS || channels <= 2 * COPY_ROWS && channels <= width;
+        // A table leaves the unit to the engine (`norm_softmax_a1_1x512x1x1`).
+        let few = few && self.layer.kind.is_copy();
         self.layer.transpose && few && (height > 1 || width >= COPY_COLUMNS)
     }
 

@@ -21,7 +21,7 @@ impl Graph {
         let mut writers: HashMap<u32, Vec<usize>> = HashMap::new();
         for (i, layer) in self.layers.iter().enumerate() {
             let colour = if layer.is_neural() { "lightblue" } else { "wheat" };
-            let label = quoted(&format!("{i} {}\n{}", layer.name, layer.kind));
+            let label = quoted(&format!("{i} {}\n{} {}", layer.name, layer.dialect(), layer.kind));
             let _ = writeln!(out, "  l{i} [label={label}, style=filled, fillcolor={colour}];");
             for (from, label) in self.edges(layer, &writers) {
                 let _ = writeln!(out, "  {from} -> l{i} [label={}];", quoted(&label));

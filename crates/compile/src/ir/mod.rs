@@ -4,6 +4,7 @@
 //! columns are always contiguous, because that is all the DMA can do. Transposes of the leading axes, slices and most
 //! reshapes are therefore views, not layers.
 
+mod dialect;
 mod dot;
 mod epilogue;
 mod own;

@@ -2,6 +2,7 @@
 
 use super::*;
 use anemone_facts::native as rows;
+use anemone_net::native::MIL_PREFIX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
@@ -40,7 +41,13 @@ impl Graph {
                 rest.nothing_left()?;
                 self.buffers.push(Buffer { name: name.into(), role, bytes: hex(bytes)?, port, constant });
             }
-            [result, "=", kind, rest @ ..] => self.layers.push(layer(name, result, kind, Rest::of(rest, data)?)?),
+            [result, "=", named, kind, rest @ ..] if named.starts_with(MIL_PREFIX) => {
+                let layer = layer(name, result, kind, Rest::of(rest, data)?)?;
+                if layer.dialect() != *named {
+                    return Err(format!("`{named}` for a layer that is `{}`", layer.dialect()));
+                }
+                self.layers.push(layer);
+            }
             _ => return Err("a buffer, `inputs`, `outputs` or a layer expected".into()),
         }
         Ok(())

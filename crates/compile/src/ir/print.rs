@@ -193,7 +193,7 @@ fn buffer_line(i: usize, buffer: &Buffer, data: &mut Vec<Datum>) -> String {
 }
 
 fn layer_line(layer: &Layer, data: &mut Vec<Datum>) -> String {
-    let mut line = format!("  {} = {}", layer.result, layer.kind);
+    let mut line = format!("  {} = {} {}", layer.result, layer.dialect(), layer.kind);
     for (i, source) in layer.sources.iter().enumerate() {
         line += &format!(" {source}");
         let [c, h, w] = layer.broadcast.get(i).copied().unwrap_or_default();

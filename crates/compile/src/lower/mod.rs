@@ -24,12 +24,13 @@ mod resample;
 mod runtime_product;
 mod select;
 mod strided;
+mod turned;
 mod unary;
 
 use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::lut::Knots;
-use crate::options::Options;
+use crate::options::{Later, Options};
 use anemone_facts::chips::Chip;
 use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId};
 use anemone_program::{BAR_COUNT, Program};
@@ -39,6 +40,7 @@ use std::sync::Arc;
 
 /// Lowers a rewritten network (see [`crate::rewrite`]).
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
+    let resident = options.most_resident(chip);
     let mut lowerer = Lowerer {
         net,
         chip,
@@ -49,11 +51,11 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         reserved: HashMap::new(),
         uses: net.read_counts(),
         outputs: net.outputs.iter().copied().collect(),
-        products: product::products(net),
+        products: product::products(net, resident),
         knots: Knots::On,
-        operands_alone: product::operands_alone(net),
-        stay_turned: product::stay(net),
-        by_rows: product::by_rows(net),
+        operands_alone: product::operands_alone(net, resident),
+        stay_turned: product::stay(net, resident),
+        by_rows: product::by_rows(net, resident),
         turned: HashMap::new(),
         inverses: HashMap::new(),
         masks: HashMap::new(),
@@ -62,7 +64,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     };
     lowerer.bind_ports()?;
     lowerer.constant_outputs()?;
-    if options.conventions().concatenations_in_place {
+    if options.conventions().concatenations_in_place && !options.disabled.leaves(Later::Concatenations) {
         lowerer.reserve_parts();
     }
     for op in &net.ops {

@@ -40,29 +40,37 @@ impl Turned {
     }
 }
 
-/// Results of products with one constant matrix.
-pub(super) fn products(net: &Net) -> HashSet<ValueId> {
-    net.ops.iter().filter(|op| multiplied(net, op).is_some()).filter_map(|op| op.outputs.first().copied()).collect()
+/// Results of products with one constant matrix of at most so many bytes.
+pub(super) fn products(net: &Net, most: u64) -> HashSet<ValueId> {
+    net.ops
+        .iter()
+        .filter(|op| multiplied(net, op, most).is_some())
+        .filter_map(|op| op.outputs.first().copied())
+        .collect()
 }
 
-/// Left operand of a product with one constant matrix; `None` for other operations.
-fn multiplied(net: &Net, op: &Op) -> Option<ValueId> {
+/// Left operand of a product with one constant matrix of at most so many bytes; `None` for other operations.
+fn multiplied(net: &Net, op: &Op, most: u64) -> Option<ValueId> {
     let matrix = op.inputs.get(1).map(|&id| net.value(id)).filter(|value| value.data.is_some())?;
+    if matrix.ty.shape.iter().product::<usize>() as u64 * ELEMENT_BYTES > most {
+        return None;
+    }
     let one = matrix.ty.shape.iter().rev().skip(2).all(|&n| n == 1) && matrix.ty.shape.len() > 1;
     let straight = matches!(op.kind, OpKind::Linear | OpKind::MatMul { transpose_x: false, .. });
     (one && straight).then(|| op.inputs[0])
 }
 
-/// Values that nothing but products with one constant matrix reads, as what they multiply.
-pub(super) fn operands_alone(net: &Net) -> HashSet<ValueId> {
-    let others = |op: &Op| usize::from(multiplied(net, op).is_some());
+/// Values that nothing but products with one constant matrix of at most so many bytes reads, as what they multiply.
+pub(super) fn operands_alone(net: &Net, most: u64) -> HashSet<ValueId> {
+    let others = |op: &Op| usize::from(multiplied(net, op, most).is_some());
     let read = net.ops.iter().flat_map(|op| &op.inputs[others(op)..]).chain(&net.outputs);
     let barred: HashSet<&ValueId> = read.collect();
-    net.ops.iter().filter_map(|op| multiplied(net, op)).filter(|id| !barred.contains(id)).collect()
+    net.ops.iter().filter_map(|op| multiplied(net, op, most)).filter(|id| !barred.contains(id)).collect()
 }
 
-/// Values that products make, perhaps through functions of one number, and only products read, perhaps through such.
-pub(super) fn stay(net: &Net) -> HashSet<ValueId> {
+/// Values that products with matrices of at most so many bytes make, perhaps through functions of one number, and only such products
+/// read, perhaps through such.
+pub(super) fn stay(net: &Net, most: u64) -> HashSet<ValueId> {
     let function = |op: &Op| match op.kind {
         OpKind::Unary(_) => op.inputs.first().copied(),
         _ => None,
@@ -71,24 +79,24 @@ pub(super) fn stay(net: &Net) -> HashSet<ValueId> {
     for op in net.ops.iter().rev() {
         let passes = function(op).filter(|_| op.outputs.iter().all(|o| !barred.contains(o)));
         // The first operand of these may stay turned.
-        let spared = usize::from(multiplied(net, op).or(passes).is_some());
+        let spared = usize::from(multiplied(net, op, most).or(passes).is_some());
         barred.extend(op.inputs.iter().skip(spared));
     }
     let mut stay = HashSet::new();
     for op in &net.ops {
-        let made = multiplied(net, op).is_some() || function(op).is_some_and(|x| stay.contains(&x));
+        let made = multiplied(net, op, most).is_some() || function(op).is_some_and(|x| stay.contains(&x));
         stay.extend(op.outputs.iter().copied().filter(|o| made && !barred.contains(o)));
     }
     stay
 }
 
-/// Products of two computed matrices, perhaps through functions of one number: their rows are channels.
-pub(super) fn by_rows(net: &Net) -> HashSet<ValueId> {
+/// Products of two matrices in memory, perhaps through functions of one number: their rows are channels.
+pub(super) fn by_rows(net: &Net, most: u64) -> HashSet<ValueId> {
     let mut rows = HashSet::new();
     for op in &net.ops {
         let number = |&id: &ValueId| net.value(id).data.as_ref().is_some_and(|t| t.shape.iter().all(|&n| n == 1));
         let made = match op.kind {
-            OpKind::MatMul { .. } => multiplied(net, op).is_none(),
+            OpKind::MatMul { .. } => multiplied(net, op, most).is_none(),
             OpKind::Unary(_) => rows.contains(&op.inputs[0]),
             OpKind::Binary(_) => op.inputs.iter().any(|id| rows.contains(id)) && op.inputs.iter().any(number),
             _ => false,
@@ -108,7 +116,7 @@ impl Lowerer<'_> {
         self.product(op.inputs[0], op.outputs[0], weights, bias)
     }
 
-    /// `x · y`, by a convolution where `y` is one constant matrix, else with coefficients computed at run time.
+    /// `x · y`, by a convolution where `y` is one constant matrix that may become coefficients, else with coefficients from memory.
     pub(super) fn matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
         let (x, y) = (op.inputs[0], op.inputs[1]);
         let (x_rank, y_rank) = (self.shape(x).len(), self.shape(y).len());
@@ -116,7 +124,9 @@ impl Lowerer<'_> {
             return Err(self.unsupported("a product with a vector", "reshape the vector to a matrix"));
         }
         let one_matrix = self.shape(y)[..y_rank - 2].iter().all(|&n| n == 1);
-        let constant = self.constant(y).filter(|_| one_matrix).cloned();
+        let bytes = self.shape(y).iter().product::<usize>() as u64 * ELEMENT_BYTES;
+        let constant =
+            self.constant(y).filter(|_| one_matrix && bytes <= self.options.most_resident(self.chip)).cloned();
         let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
         let given = Weights::from(&constant);

@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
 use crate::rewrite::Limits;
-use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
 
@@ -279,58 +278,6 @@ impl Lowerer<'_> {
             self.planar_one(&target, to, after, false)?;
         }
         Ok(())
-    }
-
-    /// Sums one leading axis on the planar engine: a copy puts it into the columns, the sum turns back on the way out,
-    /// or by a copy of its own as 9.509 does it for rows (`reduce_probe_sum_ax2_1x128x16x16`).
-    /// `false` where the copy is too large to stay in tile memory.
-    fn reduce_turned(&mut self, affine: Affine, abs: bool, axis: usize, from: &View, to: &View) -> Result<bool> {
-        let last = from.lead.len();
-        let mut outer = from.lead.clone();
-        outer.remove(axis);
-        let groups: usize = outer.iter().map(|a| a.extent).product();
-        let fits = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES && groups <= self.max_groups();
-        if !fits {
-            return Ok(false);
-        }
-        let rest = |v: &View| {
-            let mut lead = v.lead.clone();
-            lead.remove(axis);
-            View { lead, width: 1, ..v.clone() }
-        };
-        let mut shape = from.shape();
-        shape.swap(axis, last);
-        let (lead, bytes) = dense_axes(&shape);
-        let turned =
-            View { buffer: BufferId(self.graph.buffers.len() as u32), offset_bytes: 0, lead, width: shape[last] };
-        let planes = axis.checked_sub(1).is_some_and(|planes| from.lead[planes].extent > 1);
-        if self.options.conventions().sums_of_rows_turned_back && axis + 1 == last && planes && from.width > 1 {
-            let turned = View { buffer: self.scratch_of("turned", bytes), ..turned };
-            self.copy_transposed(from, &turned, axis)?;
-            shape[last] = 1;
-            let sum = self.scratch("sum", &shape);
-            self.reduce_columns(PoolOp::Sum, affine, abs, false, &[last], &turned, &sum)?;
-            self.copy_transposed(&sum, to, axis)?;
-            return Ok(true);
-        }
-        let parts = self.merged_blocks(&[&rest(&turned), &rest(to)])?;
-        let [pair] = parts.as_slice() else { return Ok(false) };
-        if pair[0].axes[..2].iter().any(|a| a.extent != 1) {
-            return Ok(false);
-        }
-        let turned = View { buffer: self.scratch_of("turned", bytes), ..turned };
-        self.copy_transposed(from, &turned, axis)?;
-        let one = Axis { extent: 1, stride_bytes: 0 };
-        let put = |v: View4, channels: Axis, width: usize| View4 { axes: [v.axes[2], channels, one], width, ..v };
-        let source = put(View4 { buffer: turned.buffer, ..pair[0] }, turned.lead[axis], turned.width);
-        // The one channel of the result is its plane.
-        let rows = pair[1].axes[2];
-        let plane = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
-        let mut result = put(pair[1], plane, to.width);
-        result.axes[2] = plane;
-        let kind = Kind::Reduce { op: PoolOp::Sum, abs, affine, reciprocal: false };
-        self.push(kind, vec![source], vec![[false; 3]], result, true);
-        Ok(true)
     }
 
     /// Views without one leading axis, in pieces whose channels are free for it.

@@ -7,10 +7,10 @@ mod allocation;
 mod residency;
 
 pub use allocation::Allocations;
-pub use residency::{Place, Residency};
+pub use residency::{Place, Residency, Ways};
 
 use crate::ir::*;
-use crate::options::Options;
+use crate::options::{Later, Options};
 use crate::schedule::Schedule;
 use crate::tile::{Staging, staging};
 use anemone_facts::chips::Chip;
@@ -44,17 +44,19 @@ pub struct Placed {
 /// Chooses the results that stay in tile memory; without `stay`, none.
 pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
     let graph = &schedule.graph;
+    let spreads = !options.disabled.leaves(Later::Banks);
     let (conventions, allocations) = (options.conventions(), &Allocations::undecided(schedule.shares));
     // Own tasks reach memory alone.
     if !conventions.results_stay_in_tile_memory || graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
-        return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len()));
+        return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len())).spreading(spreads);
     }
     if !stay {
-        return Residency::none(graph, chip, allocations, groups(graph, options.convention));
+        return Residency::none(graph, chip, allocations, groups(graph, options.convention)).spreading(spreads);
     }
-    let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
+    let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, spreads, chip)).collect();
     let grouped = groups(graph, options.convention);
-    Residency::of(graph, chip, (allocations, grouped), &staged, &schedule.partitions, conventions)
+    let ways = Ways { conventions, spreads };
+    Residency::of(graph, chip, (allocations, grouped), &staged, &schedule.partitions, &ways).spreading(spreads)
 }
 
 /// Assigns addresses.

@@ -5,6 +5,7 @@
 //! resident result that escapes its group of tasks also has a place in memory, to which the device may save it on a task
 //! switch. `memory/allocation.rs` names the allocation type of each buffer (book, table 22.2).
 
+mod candidates;
 mod display;
 mod groups;
 mod order;
@@ -15,11 +16,11 @@ pub use groups::{groups, groups_in_pairs};
 use super::allocation::{Allocations, OnChip};
 use crate::ir::*;
 use crate::options::Conventions;
-use crate::tile::{Staging, copies, spread, unit_banks};
+use crate::tile::Staging;
 use anemone_facts::chips::Chip;
-use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use anemone_facts::staging::UNIT_BYTES;
+use candidates::candidates;
 use order::{by_last_reader, places, takes};
-use parts::joined;
 use std::collections::HashSet;
 
 /// Longest live range of a resident result, in layers: a longer one would block the space for too many others.
@@ -151,6 +152,16 @@ pub struct Residency {
     kept: Vec<Option<(Place, usize)>>,
     /// Allocation types, from which the addresses follow.
     allocations: Allocations,
+    /// True if rows that are read together start in banks of their own.
+    spreads: bool,
+}
+
+/// How results are laid out in tile memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways<'a> {
+    pub(crate) conventions: &'a Conventions,
+    /// True if rows that are read together start in banks of their own.
+    pub(crate) spreads: bool,
 }
 
 impl Residency {
@@ -160,7 +171,7 @@ impl Residency {
         let allocations =
             allocations.decide(graph, chip, &OnChip { buffers: &HashSet::new(), takes: &[], groups: &groups });
         let (residents, top, kept) = (vec![None; graph.buffers.len()], vec![0; layers], vec![None; layers]);
-        Residency { residents, top, kept, groups, allocations }
+        Residency { residents, top, kept, groups, allocations, spreads: true }
     }
 
     /// Keeps results that fit and stay within their partition; `staged` and `partitions` are by layer. Types are decided first; what
@@ -171,18 +182,18 @@ impl Residency {
         (allocations, groups): (&Allocations, Vec<usize>),
         staged: &[Staging],
         partitions: &[usize],
-        conventions: &Conventions,
+        ways: &Ways,
     ) -> Residency {
         let mut residency = Residency::none(graph, chip, allocations, groups);
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
-        let mut candidates = candidates(graph, &residency.groups, conventions);
+        let mut candidates = candidates(graph, &residency.groups, ways);
         candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);
         loop {
             let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
-            let takes = takes(graph, &candidates, conventions);
+            let takes = takes(graph, &candidates, ways.conventions);
             let on_chip = OnChip { buffers: &stays, takes: &takes, groups: &residency.groups };
             residency.allocations = allocations.decide(graph, chip, &on_chip);
-            residency.assign(&mut candidates, graph, conventions);
+            residency.assign(&mut candidates, graph, ways.conventions);
             let tight: Vec<usize> = (0..graph.layers.len())
                 .filter(|&i| residency.top[i] > 0)
                 .filter(|&i| residency.top[i] + staged[i].beside(&graph.layers[i], &stays) > capacity)
@@ -343,6 +354,16 @@ impl Residency {
         self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)
     }
 
+    /// The same with rows apart by banks, or as they fall.
+    pub(crate) fn spreading(self, spreads: bool) -> Residency {
+        Residency { spreads, ..self }
+    }
+
+    /// Returns true if rows that are read together start in banks of their own.
+    pub(crate) fn spreads(&self) -> bool {
+        self.spreads
+    }
+
     /// First byte of tile memory that a layer may stage into.
     pub fn top(&self, layer: usize) -> u64 {
         self.top[layer]
@@ -353,135 +374,4 @@ impl Residency {
         let group = |i: usize| self.groups.get(i);
         (layer == 0 || group(layer - 1) != group(layer), group(layer + 1) != group(layer))
     }
-}
-
-/// Buffers that could stay, in the order of their writers, not yet placed.
-fn candidates(graph: &Graph, groups: &[usize], conventions: &Conventions) -> Vec<(usize, Resident)> {
-    #[derive(Default)]
-    struct Uses {
-        writers: Vec<usize>,
-        readers: Vec<(usize, usize)>,
-    }
-    let mut uses: Vec<Uses> = Vec::new();
-    uses.resize_with(graph.buffers.len(), Uses::default);
-    for (i, layer) in graph.layers.iter().enumerate() {
-        uses[layer.result.buffer.0 as usize].writers.push(i);
-        for (s, source) in layer.sources.iter().enumerate() {
-            uses[source.buffer.0 as usize].readers.push((i, s));
-        }
-    }
-    let mut found: Vec<(usize, Resident)> = uses
-        .iter()
-        .enumerate()
-        .filter_map(|(buffer, uses)| {
-            let (&writer, &(last, _)) = (uses.writers.first()?, uses.readers.last()?);
-            let scratch = graph.buffers[buffer].role == Role::Scratch;
-            if !scratch || last <= writer || last - writer > LONGEST_LIFE {
-                return None;
-            }
-            let resident = resident(graph, groups, conventions, last, &uses.writers, &uses.readers)?;
-            let written = uses.writers.iter().all(|&i| {
-                let layer = &graph.layers[i];
-                layer.interleave == 1 && resident.strides(&layer.result).is_some()
-            });
-            if !written {
-                return None;
-            }
-            let reads = uses.readers.iter().all(|&(i, s)| {
-                let layer = &graph.layers[i];
-                let tensor = s == 0 || !layer.is_neural();
-                tensor && layer.source_interleave == 1 && resident.strides(&layer.sources[s]).is_some()
-            });
-            reads.then_some((buffer, resident))
-        })
-        .collect();
-    found.sort_by_key(|(_, r)| r.writer);
-    found
-}
-
-/// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows then lie side by side.
-fn seen_otherwise(view: &View4, whole: &View4) -> bool {
-    let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
-    channels || view.width != whole.width && view.height() > 1
-}
-
-fn resident(
-    graph: &Graph,
-    groups: &[usize],
-    conventions: &Conventions,
-    last: usize,
-    writers: &[usize],
-    readers: &[(usize, usize)],
-) -> Option<Resident> {
-    let &writer = writers.first()?;
-    let mut view = graph.layers[writer].result;
-    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
-    if writers.len() > 1 {
-        let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
-        view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
-        // As a reader has it whose rows these are.
-        let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
-            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
-        });
-        view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
-    }
-    // A matrix whose rows were folded is read as it lies in memory.
-    let copied = readers.iter().all(|&(i, _)| graph.layers[i].kind.is_copy());
-    let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
-    let fills =
-        reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
-    if copied && fills && view.height() > 1 && reader.height() == 1 {
-        view = *reader;
-    }
-    let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
-    let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
-    let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
-    if convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
-        // An odd distance starts neighbouring channels in banks of their own.
-        channel |= 1;
-    }
-    let mut row = channel * view.channels() as u64;
-    let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
-    let written = &graph.layers[writer];
-    if conventions.places_by_engine && copies(written) && !neural && view.height() > 1 {
-        // Only the copy itself has rows that stand side by side in a unit.
-        row = spread(row, 1, unit_banks(written));
-    } else if view.height() > 1 && !dense {
-        let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
-        // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
-        row = match rows(NEURAL_BANKS) {
-            // Sixteen rows are read together by the planar engine, and by the neural one where nothing slides over them.
-            _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
-            (..=2, _) => row,
-            _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
-            (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
-            all => spread(row, 1, all),
-        };
-    }
-    let group = row * view.height() as u64;
-    // Groups of one row take the space of rows that are apart.
-    let taken = if view.groups() > 1 && view.height() == 1 && !conventions.places_by_engine {
-        spread(group, 1, (PLANAR_BANKS.0.min(view.groups() as u64), PLANAR_BANKS.1))
-    } else {
-        group
-    };
-    Some(Resident {
-        base_bytes: 0,
-        bytes: taken * view.groups() as u64 * UNIT_BYTES,
-        crosses: readers.iter().map(|&(i, _)| i).chain(writers.iter().copied()).any(|i| groups[i] != groups[writer]),
-        entries: {
-            let reads = readers.iter().map(|&(i, _)| i).filter(|&i| groups[i] != groups[writer]);
-            let mut entries: Vec<usize> = reads.collect();
-            entries.dedup_by_key(|i| groups[*i]);
-            entries
-        },
-        copied,
-        alone: writers.len() == 1,
-        read_once: readers.len() == 1,
-        neural: written.is_neural(),
-        writer,
-        last,
-        view,
-        strides: [group, channel, row].map(|units| units * UNIT_BYTES),
-    })
 }

@@ -47,7 +47,7 @@ pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: 
                     builder.ops.push(op.clone());
                 }
             }
-            OpKind::Linear => builder.linear(op),
+            OpKind::Linear => builder.linear(op, options.most_resident(chip)),
             OpKind::Conv { .. } => builder.conv_bias(op),
             OpKind::Unary(f) => {
                 if !builder.function(op, *f) {

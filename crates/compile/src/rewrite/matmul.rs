@@ -1,7 +1,7 @@
 //! A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3).
 
 use crate::error::Result;
-use crate::options::{Convention, Options};
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
@@ -17,7 +17,7 @@ pub(crate) fn replace_matmul(
     options: &Options,
     reasons: &mut Remarks,
 ) -> Result<()> {
-    let ceiling = chip.hal.l2_bytes.filter(|_| options.convention == Convention::Book).unwrap_or(u64::MAX);
+    let ceiling = options.most_resident(chip);
     for at in 0..net.ops.len() {
         let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
         let y = net.ops[at].inputs[1];

@@ -9,6 +9,10 @@ use anemone_net::native::{Kind, Native};
 use anemone_net::{Binary, Coordinates, EdgeMode, Net, Op, OpKind, ReduceKind, ResizeMode, Unary, ValueId};
 
 pub(crate) fn expand_natives(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    for op in &net.ops {
+        let OpKind::Native(native) = &op.kind else { continue };
+        reasons.say(|| format!("{} is {}", op.name, native.schema().mil_name()));
+    }
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::Native(native) => builder.native(op, native)?,

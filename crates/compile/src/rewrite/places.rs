@@ -159,10 +159,11 @@ impl Builder<'_> {
         self.push(kind, &[value], out);
     }
 
-    /// A linear layer whose matrix is computed is a product; a computed bias is added.
-    pub(super) fn linear(&mut self, op: &Op) {
+    /// A linear layer whose matrix is computed, or larger than `most` bytes, is a product; a bias of such a one, and a computed one, is added.
+    pub(super) fn linear(&mut self, op: &Op, most: u64) {
         let constant = |id: ValueId| self.net.value(id).data.is_some();
-        let (matrix, bias) = (constant(op.inputs[1]), op.inputs.get(2).is_none_or(|&b| constant(b)));
+        let bytes = self.shape(op.inputs[1]).iter().product::<usize>() as u64 * 2;
+        let (matrix, bias) = (constant(op.inputs[1]) && bytes <= most, op.inputs.get(2).is_none_or(|&b| constant(b)));
         if matrix && bias {
             return self.ops.push(op.clone());
         }

@@ -84,9 +84,10 @@ pub(crate) fn unit_rows(layer: &Layer) -> u32 {
 }
 
 /// Rows of a copy's work unit, and the units that each takes in tile memory: they are written together, so that no two may start in
-/// one bank (`softmax_1x64x8x8`: eight of two units, 0x42 for 0x40; `norm_softmax_an1_1x8x64x64`: two of eight, 0x48 for 0x40).
+/// one bank (`softmax_1x64x8x8`: eight of two units, 0x42 for 0x40; `norm_softmax_an1_1x8x64x64`: two of eight, 0x48 for 0x40). What is
+/// turned is written by eight, whatever its rows (`reduce_probe_sum_ax1_1x32x4x4`: four rows, 0x11 for 0x10).
 pub(crate) fn unit_banks(layer: &Layer) -> (u64, u64) {
-    let rows = unit_rows(layer).min(4);
+    let rows = if layer.transpose { 3 } else { unit_rows(layer).min(4) };
     let row_bytes = ELEMENT_BYTES << (NEURAL_UNIT - rows);
     (1 << rows, row_bytes / UNIT_BYTES)
 }
@@ -120,9 +121,13 @@ pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
 }
 
 /// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.
-pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
+pub(crate) fn staging(layer: &Layer, spreads: bool, chip: &Chip) -> Staging {
     let tile = source_tile(layer);
-    let [row, kept] = [false, true].map(|kept| row_bytes(layer, &tile, layer.sources[0].height(), kept, chip));
+    let row_of = |kept| match spreads {
+        true => row_bytes(layer, &tile, layer.sources[0].height(), kept, chip),
+        false => tile.row_bytes,
+    };
+    let [row, kept] = [false, true].map(row_of);
     let source = row * tile.rows as u64;
     let result = result_tile(layer);
     let staged = source + SECOND_BYTES;

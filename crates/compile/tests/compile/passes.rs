@@ -108,6 +108,30 @@ const OTHERS: &[(&str, &str)] = &[
          %y: f16[1, 4, 8, 8] = mul(%a, %x)\n  output %y\n}\n",
     ),
     (
+        "width-concat",
+        // A part that another layer reads too: without the pass a copy makes it.
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 32]\n  input %z: f16[1, 4, 8, 32]\n  %a: f16[1, 4, 8, 32] = tanh(%x)\n  \
+         %b: f16[1, 4, 8, 32] = mul(%a, %z)\n  %y: f16[1, 4, 8, 64] = concat(%a, %b) axis=3\n  output %y\n}\n",
+    ),
+    (
+        // Six results of half a megabyte live at once, and more than the three megabytes of a partition with what is made of them.
+        "partition-emission",
+        "net \"n\" {\n  input %x: f16[1, 64, 64, 64]\n  \
+         %a: f16[1, 64, 64, 64] = tanh(%x)\n  %b: f16[1, 64, 64, 64] = sigmoid(%x)\n  \
+         %c: f16[1, 64, 64, 64] = exp(%x)\n  %d: f16[1, 64, 64, 64] = relu(%x)\n  \
+         %e: f16[1, 64, 64, 64] = sqrt(%x)\n  %g: f16[1, 64, 64, 64] = abs(%x)\n  \
+         %p: f16[1, 64, 64, 64] = mul(%a, %b)\n  %q: f16[1, 64, 64, 64] = mul(%c, %d)\n  \
+         %r: f16[1, 64, 64, 64] = mul(%e, %g)\n  %s: f16[1, 64, 64, 64] = mul(%a, %c)\n  \
+         %t: f16[1, 64, 64, 64] = mul(%b, %e)\n  %u: f16[1, 64, 64, 64] = mul(%d, %g)\n  \
+         %v: f16[1, 64, 64, 64] = max(%p, %q)\n  %w: f16[1, 64, 64, 64] = max(%r, %s)\n  \
+         %k: f16[1, 64, 64, 64] = max(%t, %u)\n  %l: f16[1, 64, 64, 64] = max(%v, %w)\n  \
+         %y: f16[1, 64, 64, 64] = max(%l, %k)\n  output %y\n}\n",
+    ),
+    (
+        "bank-conflicts",
+        "net \"n\" {\n  input %x: f16[1, 64, 8, 8]\n  input %z: f16[1, 64, 8, 8]\n  %y: f16[1, 64, 8, 8] = max(%x, %z)\n  output %y\n}\n",
+    ),
+    (
         "reside",
         "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = add(%x, %z)\n  \
          %y: f16[1, 4, 8, 8] = mul(%a, %x)\n  output %y\n}\n",

@@ -1,0 +1,146 @@
+//! Results that could stay in tile memory: their sizes and strides there.
+
+use super::parts::joined;
+use super::{LONGEST_LIFE, Resident, Ways};
+use crate::ir::*;
+use crate::tile::{copies, spread, unit_banks};
+use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+
+/// Buffers that could stay, in the order of their writers, not yet placed.
+pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(usize, Resident)> {
+    #[derive(Default)]
+    struct Uses {
+        writers: Vec<usize>,
+        readers: Vec<(usize, usize)>,
+    }
+    let mut uses: Vec<Uses> = Vec::new();
+    uses.resize_with(graph.buffers.len(), Uses::default);
+    for (i, layer) in graph.layers.iter().enumerate() {
+        uses[layer.result.buffer.0 as usize].writers.push(i);
+        for (s, source) in layer.sources.iter().enumerate() {
+            uses[source.buffer.0 as usize].readers.push((i, s));
+        }
+    }
+    let mut found: Vec<(usize, Resident)> = uses
+        .iter()
+        .enumerate()
+        .filter_map(|(buffer, uses)| {
+            let (&writer, &(last, _)) = (uses.writers.first()?, uses.readers.last()?);
+            let scratch = graph.buffers[buffer].role == Role::Scratch;
+            if !scratch || last <= writer || last - writer > LONGEST_LIFE {
+                return None;
+            }
+            let resident = resident(graph, groups, ways, last, &uses.writers, &uses.readers)?;
+            let written = uses.writers.iter().all(|&i| {
+                let layer = &graph.layers[i];
+                layer.interleave == 1 && resident.strides(&layer.result).is_some()
+            });
+            if !written {
+                return None;
+            }
+            let reads = uses.readers.iter().all(|&(i, s)| {
+                let layer = &graph.layers[i];
+                let tensor = s == 0 || !layer.is_neural();
+                tensor && layer.source_interleave == 1 && resident.strides(&layer.sources[s]).is_some()
+            });
+            reads.then_some((buffer, resident))
+        })
+        .collect();
+    found.sort_by_key(|(_, r)| r.writer);
+    found
+}
+
+/// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows then lie side by side.
+fn seen_otherwise(view: &View4, whole: &View4) -> bool {
+    let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
+    channels || in_pieces(view, whole)
+}
+
+/// Returns true if a view has pieces of the whole's columns as rows.
+fn in_pieces(view: &View4, whole: &View4) -> bool {
+    view.width != whole.width && view.height() > 1
+}
+
+fn resident(
+    graph: &Graph,
+    groups: &[usize],
+    &Ways { conventions, spreads }: &Ways,
+    last: usize,
+    writers: &[usize],
+    readers: &[(usize, usize)],
+) -> Option<Resident> {
+    let &writer = writers.first()?;
+    let mut view = graph.layers[writer].result;
+    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
+    if writers.len() > 1 {
+        let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
+        view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
+        // As a reader has it whose rows these are.
+        let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
+            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
+        });
+        view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
+    }
+    // A matrix whose rows were folded is read as it lies in memory.
+    let copied = readers.iter().all(|&(i, _)| graph.layers[i].kind.is_copy());
+    let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
+    let fills =
+        reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
+    if copied && fills && view.height() > 1 && reader.height() == 1 {
+        view = *reader;
+    }
+    let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
+    let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
+    let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
+    if spreads && convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
+        // An odd distance starts neighbouring channels in banks of their own.
+        channel |= 1;
+    }
+    let mut row = channel * view.channels() as u64;
+    let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
+    let folded = readers.iter().any(|&(i, s)| in_pieces(&graph.layers[i].sources[s], &view));
+    let written = &graph.layers[writer];
+    if !spreads {
+        // Rows lie side by side.
+    } else if conventions.places_by_engine && copies(written) && !neural && view.height() > 1 && !folded {
+        // Only the copy itself has rows that stand side by side in a unit.
+        row = spread(row, 1, unit_banks(written));
+    } else if view.height() > 1 && !dense {
+        let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
+        // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
+        row = match rows(NEURAL_BANKS) {
+            // Sixteen rows are read together by the planar engine, and by the neural one where nothing slides over them.
+            _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
+            (..=2, _) => row,
+            _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
+            (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
+            all => spread(row, 1, all),
+        };
+    }
+    let group = row * view.height() as u64;
+    // Groups of one row take the space of rows that are apart.
+    let taken = if view.groups() > 1 && view.height() == 1 && !conventions.places_by_engine {
+        spread(group, 1, (PLANAR_BANKS.0.min(view.groups() as u64), PLANAR_BANKS.1))
+    } else {
+        group
+    };
+    Some(Resident {
+        base_bytes: 0,
+        bytes: taken * view.groups() as u64 * UNIT_BYTES,
+        crosses: readers.iter().map(|&(i, _)| i).chain(writers.iter().copied()).any(|i| groups[i] != groups[writer]),
+        entries: {
+            let reads = readers.iter().map(|&(i, _)| i).filter(|&i| groups[i] != groups[writer]);
+            let mut entries: Vec<usize> = reads.collect();
+            entries.dedup_by_key(|i| groups[*i]);
+            entries
+        },
+        copied,
+        alone: writers.len() == 1,
+        read_once: readers.len() == 1,
+        neural: written.is_neural(),
+        writer,
+        last,
+        view,
+        strides: [group, channel, row].map(|units| units * UNIT_BYTES),
+    })
+}
