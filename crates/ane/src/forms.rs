@@ -4,6 +4,7 @@ use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::dialects::{BOOK_SCRATCH_SEGMENTS, Convention, Dialect};
+use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::raw::anec;
 use anemone_net::Net;
 use anemone_net::read::Bytes;
@@ -156,21 +157,21 @@ pub fn files_as(
     };
     // Beside a descriptor, containers hold the engine's programs alone.
     let described = forms.contains(&Form::E5);
+    let book = dress.convention == Convention::Book;
     let around = |at: usize| {
         let container = hwx::Options {
             dialect: dress.dialect,
             component: dress.component.clone(),
-            scratch_segments: match dress.convention {
-                Convention::Samples => 1,
-                Convention::Book => BOOK_SCRATCH_SEGMENTS,
-            },
+            scratch_segments: if book { BOOK_SCRATCH_SEGMENTS } else { 1 },
+            // The book has tasks and weights on the granule of weights.
+            text_align_log2: if book { rows::KERNEL.align_log2 } else { rows::TEXT.align_log2 },
             // Native layers on a chip whose registers are not known are written in those of another.
             target: chip.layout.map_or(String::new(), |_| chip.target.to_string()),
             netplist_path: source.to_string(),
             output_path: name(at, Form::Hwx),
             ..hwx::Options::default()
         };
-        let engine_names = described && dress.convention == Convention::Book;
+        let engine_names = described && book;
         Surroundings { container, states: chain.states().to_vec(), engine_names, ..Surroundings::default() }
     };
     for form in forms.iter().filter(|form| **form != Form::E5 && !(described && **form == Form::Hwx)) {

@@ -108,7 +108,6 @@ pub(super) fn operand(l: &Layout) -> Record {
         ("stride_batch_number", number(strides[0])),
         ("stride_sequence_length", number(strides[0])),
         ("storage_type", number(l.storage)),
-        ("component_pack", number(1u64)),
     ];
     record("Operand", vec![("descriptor", table(record("TensorDescriptor", fields)))])
 }

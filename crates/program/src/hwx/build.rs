@@ -80,7 +80,7 @@ fn build(programs: &[Program], options: &Options, held: bool) -> Result<Containe
     };
     let relocations: Vec<Relocation> = parts.iter().flat_map(of_part).collect();
 
-    let mut commands = commands::segments(&parts, &plan, dialect, relocations, held);
+    let mut commands = commands::segments(&parts, &plan, options, relocations, held);
     for part in &parts {
         for (port, address) in part.program.ports.iter().zip(&part.windows) {
             commands.push(commands::window(port, *address, dialect));

@@ -31,6 +31,8 @@ pub struct Options {
     pub component: String,
     /// Segments that the intermediate region is written as; one of the book's samples has two.
     pub scratch_segments: u64,
+    /// Base-2 logarithm of the alignment that the section of the task stream states.
+    pub text_align_log2: u32,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             kernel_section_bytes: dialects::MAX_KERNEL_SECTION_BYTES,
             component: String::new(),
             scratch_segments: 1,
+            text_align_log2: rows::TEXT.align_log2,
         }
     }
 }
@@ -65,7 +68,9 @@ impl Options {
         });
         let scratch =
             container.segments().filter(|s| s.sections.iter().any(|x| name16_text(&x.name) == rows::BSS.section));
+        let text = container.section(rows::TEXT.segment, rows::TEXT.section);
         Options {
+            text_align_log2: text.map_or(rows::TEXT.align_log2, |text| text.align_log2),
             scratch_segments: (scratch.count() as u64).max(1),
             dialect: container.dialect().filter(|d| d.written).unwrap_or(&dialects::ZIN_421),
             target: path(rows::BANNER_TARGET),

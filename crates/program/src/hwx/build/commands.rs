@@ -46,7 +46,7 @@ fn segment(row: &rows::SectionRow, address: u64, bytes: u64, sections: Vec<Secti
 pub(super) fn segments(
     parts: &[Part],
     plan: &Plan,
-    dialect: &Dialect,
+    options: &Options,
     relocations: Vec<Relocation>,
     held: bool,
 ) -> Vec<Command> {
@@ -61,6 +61,7 @@ pub(super) fn segments(
         text.flags |= rows::HAS_RELOCATIONS;
     }
     text.relocations = relocations;
+    text.align_log2 = options.text_align_log2;
     let mut constants = section(&rows::CONST, plan.const_address, plan.const_bytes);
     let mut inside = parts.iter().filter(|part| !plan.is_apart(part) && !part.program.kernel.is_empty()).peekable();
     if held || inside.peek().is_none() {
@@ -88,7 +89,7 @@ pub(super) fn segments(
         windows.push(segment(row, address, pages(port.bytes) as u64, vec![section(row, address, port.bytes)]));
     }
     let mut all = vec![segment(&rows::PAGE_ZERO, 0, rows::PAGE, Vec::new())];
-    if dialect.windows_first {
+    if options.dialect.windows_first {
         all.append(&mut windows);
     }
     all.push(stream);
