@@ -11,20 +11,28 @@ const CALL: &str = "int64_t e5rt_";
 const SAFETY: &str = "//\n// # Safety\n";
 
 /// Arguments that are no objects, by declaration: what they are and who owns them.
-const ARGUMENTS: [(&str, &str); 15] = [
+const ARGUMENTS: [(&str, &str); 23] = [
     ("bool *done", "out: true if the event has fired; memory of the caller"),
+    ("bool *ended", "out: true if the compile has ended; memory of the caller"),
     ("bool *required", "out: true if a compile would run; memory of the caller"),
+    ("char *answer", "out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit"),
+    ("char *counters", "out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit"),
+    ("char *entry", "out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit"),
     ("char *name", "out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit"),
     ("char *text", "out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit"),
+    ("const char *entry", "in: key of a program in the cache, null for all of them; copied"),
     ("const char *key", "in: name of the setting, one of those above; copied"),
     ("const char *name", "in: name as the model has it; copied"),
     ("const char *path", "in: path of a file or package; copied"),
     ("const char *value", "in: the setting's text; copied"),
+    ("const uint64_t *numbers", "in: the method's numbers, null where it takes none; copied"),
     ("int64_t value", "in: the setting's number; of a switch, 0 is off"),
     ("uint32_t kind", "in: type of the memory; 0"),
+    ("uint64_t *removed", "out: number of programs that were removed; memory of the caller"),
     ("uint64_t *submission", "out: number of the submission; memory of the caller"),
     ("uint64_t timeout_ms", "in: milliseconds to wait at most"),
     ("uintptr_t *bytes", "out: number of bytes; memory of the caller"),
+    ("uintptr_t count", "in: number of them"),
     ("uintptr_t bytes", "in: number of bytes"),
     ("void **data", "out: address of the bytes; the memory belongs to the buffer object"),
 ];
@@ -33,7 +41,7 @@ const ARGUMENTS: [(&str, &str); 15] = [
 pub fn text() -> Result<String, String> {
     let config = cbindgen::Config::from_file(repo::at("crates/e5rt/cbindgen.toml"))?;
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["handle", "compiler", "execution"] {
+    for file in ["handle", "compiler", "compilation", "device", "execution"] {
         builder = builder.with_src(repo::at(&format!("crates/e5rt/src/{file}.rs")));
     }
     let bindings = builder.generate().map_err(|e| e.to_string())?;

@@ -33,6 +33,7 @@
 // The command line's files name the library as its other users do.
 extern crate self as anemone;
 
+pub mod adapter;
 pub mod aliases;
 pub mod brief;
 pub mod chain;
@@ -41,6 +42,8 @@ pub mod check;
 pub mod cli;
 pub mod compile;
 pub mod compiled;
+#[cfg(feature = "system")]
+pub mod connection;
 pub mod convert;
 pub mod diagnostic;
 pub mod executable;
@@ -58,6 +61,8 @@ pub mod model;
 pub mod native;
 pub mod os;
 pub mod overview;
+#[cfg(feature = "system")]
+pub mod places;
 pub mod procedures;
 pub mod reference;
 #[cfg(feature = "system")]

@@ -124,11 +124,20 @@ ANEC_VALIDATOR(_ANECValidateMutableProcedureInfo);
 // An output of the last run has an infinity or NaN.
 #define E5RT_NOT_FINITE 10
 
+// The compile was cancelled.
+#define E5RT_CANCELLED 11
+
+// The broker's policy or the driver does not give the caller the right; the message names the entitlement.
+#define E5RT_NOT_PRIVILEGED 12
+
 // An event.
 typedef struct e5rt_async_event e5rt_async_event;
 
 // A buffer.
 typedef struct e5rt_buffer_object e5rt_buffer_object;
+
+// A compile in the background.
+typedef struct e5rt_compilation e5rt_compilation;
 
 // A compiler.
 typedef struct e5rt_e5_compiler e5rt_e5_compiler;
@@ -177,7 +186,8 @@ int64_t e5rt_e5_compiler_config_create(e5rt_e5_compiler_config **config);
 
 // Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
 // compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
-// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK).
+// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK); `route`, the way of submissions to a
+// broker: `broker`, the default, or `direct`, on a connection of the program's own that the broker hands over.
 //
 //   config: in: borrowed for the call
 //   key: in: name of the setting, one of those above; copied
@@ -185,6 +195,18 @@ int64_t e5rt_e5_compiler_config_create(e5rt_e5_compiler_config **config);
 int64_t e5rt_e5_compiler_config_set_string(const e5rt_e5_compiler_config *config,
                                            const char *key,
                                            const char *value);
+
+// Sets a number of a configuration. Of a broker: `class_of_service`, 33, 25, 21, 17 or 9, the first the most urgent, 0 for real time,
+// which needs its key; `queue_depth`, requests at once that are asked for; `power_saving`, 1 for aggressive power saving, which needs its
+// key; `wired`, 1 to keep the program's memory when the engine goes off; `long_compile`, 1 for the service of long compiles, which
+// needs its key. Of a device of this process: `secure`, 1 to exclude others while a program runs.
+//
+//   config: in: borrowed for the call
+//   key: in: name of the setting, one of those above; copied
+//   value: in: the setting's number; of a switch, 0 is off
+int64_t e5rt_e5_compiler_config_set_int(const e5rt_e5_compiler_config *config,
+                                        const char *key,
+                                        int64_t value);
 
 // Releases a configuration.
 //
@@ -295,6 +317,105 @@ int64_t e5rt_program_function_load_for_execution(const e5rt_program_function *fu
 //
 //   function: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_program_function_release(e5rt_program_function **function);
+
+// Compiles a model in the background, or takes it from the cache. Null options are the defaults.
+//
+//   compiler: in: borrowed for the call
+//   path: in: path of a file or package; copied
+//   options: in: borrowed for the call; null for the defaults
+//   compilation: out: receives a new object of the caller, released with e5rt_compilation_release
+int64_t e5rt_e5_compiler_compile_async(const e5rt_e5_compiler *compiler,
+                                       const char *path,
+                                       const e5rt_e5_compiler_options *options,
+                                       e5rt_compilation **compilation);
+
+// Waits for a compile, and gives its library; each call gives a new object. E5RT_TIMEOUT if it has not ended, E5RT_CANCELLED if it was
+// cancelled, else the reason of its failure.
+//
+//   compilation: in: borrowed for the call
+//   timeout_ms: in: milliseconds to wait at most
+//   library: out: receives a new object of the caller, released with e5rt_program_library_release
+int64_t e5rt_compilation_wait(const e5rt_compilation *compilation,
+                              uint64_t timeout_ms,
+                              e5rt_program_library **library);
+
+// Tells whether a compile has ended: done, failed or cancelled.
+//
+//   compilation: in: borrowed for the call
+//   ended: out: true if the compile has ended; memory of the caller
+int64_t e5rt_compilation_is_done(const e5rt_compilation *compilation, bool *ended);
+
+// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread goes on to the end of the compile, and the cache may keep
+// the program. One that has ended stays as it is.
+//
+//   compilation: in: borrowed for the call
+int64_t e5rt_compilation_cancel(const e5rt_compilation *compilation);
+
+// Releases a compile; one that runs is cancelled.
+//
+//   compilation: in and out: the caller's object; it is released, and the pointer set to null
+int64_t e5rt_compilation_release(e5rt_compilation **compilation);
+
+// Makes a library with other weights on the same base: the arrays of a file `.npz`, by the names that `ane patch` lists for the compiled
+// program. Functions of it are instances of the resident base, and share with it what is not replaced. The library must have one
+// program and no host segments; a broker asks for the key of adapter weights when a function is loaded.
+//
+//   library: out: receives a new object of the caller, released with e5rt_program_library_release
+//   base: in: borrowed for the call
+//   path: in: path of a file or package; copied
+int64_t e5rt_program_library_create_with_adapter(e5rt_program_library **library,
+                                                 const e5rt_program_library *base,
+                                                 const char *path);
+
+// Copies the cache's key of a model with options, 64 hexadecimal digits, for e5rt_e5_compiler_purge. Null options are the defaults; a broker
+// says keys of the defaults alone.
+//
+//   compiler: in: borrowed for the call
+//   path: in: path of a file or package; copied
+//   options: in: borrowed for the call; null for the defaults
+//   entry: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
+//   bytes: in: number of bytes
+int64_t e5rt_e5_compiler_get_cache_key(const e5rt_e5_compiler *compiler,
+                                       const char *path,
+                                       const e5rt_e5_compiler_options *options,
+                                       char *entry,
+                                       uintptr_t bytes);
+
+// Removes one program from the cache by its key, or all of them, for which a broker asks an entitlement. The cache is the
+// broker's, or the folder of the configuration; without either, nothing is removed.
+//
+//   compiler: in: borrowed for the call
+//   entry: in: key of a program in the cache, null for all of them; copied
+//   removed: out: number of programs that were removed; memory of the caller
+int64_t e5rt_e5_compiler_purge(const e5rt_e5_compiler *compiler,
+                               const char *entry,
+                               uint64_t *removed);
+
+// Calls a method of the driver by name, `ANE_PowerOff` or `PowerOff`: power, gating, throttling, mappings, hints and the others that
+// `ane driver list` names. The answer is a number in decimal, or lines. A broker's driver gives the rights that its policy gives.
+//
+//   compiler: in: borrowed for the call
+//   name: in: name as the model has it; copied
+//   numbers: in: the method's numbers, null where it takes none; copied
+//   count: in: number of them
+//   answer: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
+//   bytes: in: number of bytes
+int64_t e5rt_e5_compiler_call_method(const e5rt_e5_compiler *compiler,
+                                     const char *name,
+                                     const uint64_t *numbers,
+                                     uintptr_t count,
+                                     char *answer,
+                                     uintptr_t bytes);
+
+// Copies the counters of the compiler's device, and of its broker where it has one, as the JSON that `ane stat --json` prints. The whole
+// text fits into 64 KiB.
+//
+//   compiler: in: borrowed for the call
+//   counters: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
+//   bytes: in: number of bytes
+int64_t e5rt_e5_compiler_get_counters(const e5rt_e5_compiler *compiler,
+                                      char *counters,
+                                      uintptr_t bytes);
 
 // Makes options for an operation that executes a function.
 //

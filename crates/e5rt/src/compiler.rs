@@ -5,6 +5,7 @@
 use crate::handle::{
     OVERLAPPED_STREAMS, Refusal, Setting, call, give, locked, object, overlap, runtime, set, take, text,
 };
+use anemone::connection::Device;
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::{CompileOptions, Function, Library, Runtime};
 use std::ffi::c_char;
@@ -15,13 +16,17 @@ use std::sync::{Arc, Mutex};
 /// Where a compiler keeps what it makes, and whose device it compiles for.
 pub struct e5rt_e5_compiler_config(Mutex<Setting>);
 /// A compiler.
-pub struct e5rt_e5_compiler(Arc<Runtime>);
+pub struct e5rt_e5_compiler(pub(crate) Arc<Runtime>, pub(crate) Device);
 /// What a compile is asked.
 pub struct e5rt_e5_compiler_options(Mutex<CompileOptions>);
 /// A compiled model.
-pub struct e5rt_program_library(Library);
+pub struct e5rt_program_library(pub(crate) Library);
 /// A function of a library.
 pub struct e5rt_program_function(pub(crate) Function);
+
+fn make(setting: &Setting) -> Result<e5rt_e5_compiler, Refusal> {
+    runtime(setting).map(|(runtime, device)| e5rt_e5_compiler(runtime, device))
+}
 
 /// Makes a configuration.
 ///
@@ -35,7 +40,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e
 
 /// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
 /// compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
-/// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK).
+/// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK); `route`, the way of submissions to a
+/// broker: `broker`, the default, or `direct`, on a connection of the program's own that the broker hands over.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -51,8 +57,40 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
         match key {
             "cache_bundle_location" => locked(&config.0).cache = Some(PathBuf::from(value)),
             "broker" => locked(&config.0).broker = Some(PathBuf::from(value)),
+            "route" if value == "broker" || value == "direct" => locked(&config.0).direct = value == "direct",
             "quirk" if value == OVERLAPPED_STREAMS => overlap().store(true, Ordering::Relaxed),
-            "quirk" => return Err(Refusal::option(value)),
+            "quirk" | "route" => return Err(Refusal::option(value)),
+            other => return Err(Refusal::option(other)),
+        }
+        Ok(())
+    })
+}
+
+/// Sets a number of a configuration. Of a broker: `class_of_service`, 33, 25, 21, 17 or 9, the first the most urgent, 0 for real time,
+/// which needs its key; `queue_depth`, requests at once that are asked for; `power_saving`, 1 for aggressive power saving, which needs its
+/// key; `wired`, 1 to keep the program's memory when the engine goes off; `long_compile`, 1 for the service of long compiles, which
+/// needs its key. Of a device of this process: `secure`, 1 to exclude others while a program runs.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_config_set_int(
+    config: *const e5rt_e5_compiler_config,
+    key: *const c_char,
+    value: i64,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (config, key) = (object(config)?, text(key)?);
+        let count = u32::try_from(value).map_err(|_| Refusal::Argument("a negative number, or one above 32 bits"));
+        let mut setting = locked(&config.0);
+        match key {
+            "class_of_service" => setting.class = Some(count?),
+            "queue_depth" => setting.loading.depth = count?,
+            "power_saving" => setting.loading.power_saving = value != 0,
+            "wired" => setting.loading.wired = value != 0,
+            "long_compile" => setting.loading.long = value != 0,
+            "secure" => setting.secure = value != 0,
             other => return Err(Refusal::option(other)),
         }
         Ok(())
@@ -76,7 +114,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_release(config: *mut *mut e5rt_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_compiler) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { give(compiler, || Ok(e5rt_e5_compiler(runtime(&Setting::default())?))) })
+    call(|| unsafe { give(compiler, || make(&Setting::default())) })
 }
 
 /// Makes a compiler with a configuration.
@@ -91,7 +129,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let setting = locked(&object(config)?.0).clone();
-        give(compiler, || Ok(e5rt_e5_compiler(runtime(&setting)?)))
+        give(compiler, || make(&setting))
     })
 }
 
@@ -196,7 +234,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_release(options: *mut *mut e5r
 ///
 /// # Safety
 /// As for [`object`].
-unsafe fn asked(options: *const e5rt_e5_compiler_options) -> CompileOptions {
+pub(crate) unsafe fn asked(options: *const e5rt_e5_compiler_options) -> CompileOptions {
     // SAFETY: as the caller promises.
     unsafe { options.as_ref() }.map_or_else(CompileOptions::default, |o| locked(&o.0).clone())
 }
@@ -255,7 +293,7 @@ pub unsafe extern "C" fn e5rt_program_library_create(
         give(library, || {
             let file = std::fs::read(&path).map_err(failed)?;
             let bundle = Cache::open_export(&file)?.1;
-            Ok(e5rt_program_library(runtime(&Setting::default())?.library(bundle)?))
+            Ok(e5rt_program_library(runtime(&Setting::default())?.0.library(bundle)?))
         })
     })
 }

@@ -1,9 +1,12 @@
 //! Parts that every call shares: codes, pointers, the last error, and the one device of the process.
 
+use anemone::connection::Device;
 use anemone::host::Evaluator;
 use anemone::runtime::ModelCompiler;
-use anemone_runtime::broker::client::{Remote, Route};
+use anemone_runtime::broker::client::{Loading, Remote, Route};
 use anemone_runtime::cache::Cache;
+use anemone_runtime::driver::sign::Signer;
+use anemone_runtime::driver::{Config, Driver};
 use anemone_runtime::e5rt::device::InProcess;
 use anemone_runtime::e5rt::{Quirks, Runtime};
 use anemone_runtime::{Code, Error};
@@ -38,6 +41,10 @@ pub mod status {
     pub const E5RT_DEFECT: i64 = 9;
     /// An output of the last run has an infinity or NaN.
     pub const E5RT_NOT_FINITE: i64 = 10;
+    /// The compile was cancelled.
+    pub const E5RT_CANCELLED: i64 = 11;
+    /// The broker's policy or the driver does not give the caller the right; the message names the entitlement.
+    pub const E5RT_NOT_PRIVILEGED: i64 = 12;
 }
 
 thread_local! {
@@ -47,6 +54,8 @@ thread_local! {
 pub(crate) enum Refusal {
     Argument(&'static str),
     NotFound(String),
+    Tensor(String),
+    Cancelled,
     Runtime(Error),
 }
 
@@ -78,6 +87,8 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
     let (code, text) = match refusal {
         Refusal::Argument(what) => (status::E5RT_INVALID_ARGUMENT, format!("{what} is not usable")),
         Refusal::NotFound(what) => (status::E5RT_NOT_FOUND, what),
+        Refusal::Tensor(what) => (status::E5RT_SIZE_MISMATCH, what),
+        Refusal::Cancelled => (status::E5RT_CANCELLED, "the compile was cancelled".into()),
         Refusal::Runtime(error) => {
             let code = match &error {
                 Error::Unknown { .. } => status::E5RT_NOT_FOUND,
@@ -86,6 +97,8 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
                 Error::NotFinite { .. } => status::E5RT_NOT_FINITE,
                 Error::State { .. } => status::E5RT_INVALID_STATE,
                 Error::Timeout { .. } => status::E5RT_TIMEOUT,
+                Error::Denied { .. } | Error::Remote { code: Code::NOT_PRIVILEGED, .. } => status::E5RT_NOT_PRIVILEGED,
+                Error::Driver { code: Code::NOT_PRIVILEGED, .. } => status::E5RT_NOT_PRIVILEGED,
                 Error::Driver { code: Code::ABORTED | Code::TIMEOUT, .. } => status::E5RT_TIMEOUT,
                 Error::System { .. } => status::E5RT_SYSTEM,
                 _ => status::E5RT_DEVICE,
@@ -197,14 +210,14 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Refusal> {
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Refusal::Argument("a text that is not UTF-8"))
 }
 
-/// The process's device; streams of every compiler share it.
-fn device() -> Result<Arc<InProcess>, Refusal> {
-    static DEVICE: OnceLock<Arc<InProcess>> = OnceLock::new();
-    if let Some(device) = DEVICE.get() {
-        return Ok(Arc::clone(device));
+/// The process's driver; streams of every compiler share it.
+fn driver() -> Result<(Arc<Driver>, Signer), Refusal> {
+    static DRIVER: OnceLock<(Arc<Driver>, Signer)> = OnceLock::new();
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver.clone());
     }
-    let made = Arc::new(InProcess::start()?);
-    Ok(Arc::clone(DEVICE.get_or_init(|| made)))
+    let made = Driver::start(Config::default())?;
+    Ok(DRIVER.get_or_init(|| made).clone())
 }
 
 /// Most bytes of the cache.
@@ -224,6 +237,14 @@ pub(crate) struct Setting {
     pub cache: Option<PathBuf>,
     /// Socket of the broker; without one the device is this process's own.
     pub broker: Option<PathBuf>,
+    /// True if submissions go on a connection of their own, which the broker hands over.
+    pub direct: bool,
+    /// Class of service of all that the broker is asked.
+    pub class: Option<u32>,
+    /// Preferences for loads and compiles of the broker.
+    pub loading: Loading,
+    /// Programs run in secure mode.
+    pub secure: bool,
 }
 
 /// Has the process's streams show the defect, those that exist already excepted.
@@ -232,21 +253,28 @@ pub(crate) fn overlap() -> &'static AtomicBool {
     OVERLAP.get_or_init(|| AtomicBool::new(std::env::var(QUIRK).is_ok_and(|quirk| quirk == OVERLAPPED_STREAMS)))
 }
 
-/// A runtime. A broker compiles and keeps programs itself; host segments run in this process either way.
-pub(crate) fn runtime(setting: &Setting) -> Result<Arc<Runtime>, Refusal> {
+/// A runtime, with the device that it runs on. A broker compiles and keeps programs itself; host segments run in this process either
+/// way.
+pub(crate) fn runtime(setting: &Setting) -> Result<(Arc<Runtime>, Device), Refusal> {
     let broker = setting.broker.clone().or_else(|| std::env::var_os(BROKER).map(PathBuf::from));
-    let runtime = match broker {
+    let (runtime, device) = match broker {
+        Some(_) if setting.secure => return Err(Refusal::Argument("secure mode of a broker's device")),
         Some(socket) => {
-            let remote = Arc::new(Remote::connect(&socket, Route::Broker)?);
-            Runtime::new(remote.clone(), remote, None)
+            let route = if setting.direct { Route::Direct } else { Route::Broker };
+            let remote = Remote::connect(&socket, route)?.with_loading(setting.loading);
+            let remote = Arc::new(setting.class.into_iter().fold(remote, Remote::with_class));
+            (Runtime::new(remote.clone(), remote.clone(), None), Device::There(remote))
         }
         None => {
+            let (driver, signer) = driver()?;
+            let device = InProcess::with(driver, signer);
+            let device = Arc::new(if setting.secure { device.secure() } else { device });
             let cache = setting.cache.as_deref().map(|folder| Cache::new(folder, CACHE_BYTES));
-            Runtime::new(device()?, Arc::new(ModelCompiler), cache)
+            (Runtime::new(device.clone(), Arc::new(ModelCompiler), cache), Device::Here(device))
         }
     };
     let quirks = Quirks { stream_overlap: overlap().load(Ordering::Relaxed) };
-    Ok(Arc::new(runtime.with_host(Arc::new(Evaluator)).with_quirks(quirks)))
+    Ok((Arc::new(runtime.with_host(Arc::new(Evaluator)).with_quirks(quirks)), device))
 }
 
 /// The runtime of streams, which no compiler made.
@@ -255,6 +283,6 @@ pub(crate) fn shared() -> Result<Arc<Runtime>, Refusal> {
     if let Some(runtime) = SHARED.get() {
         return Ok(Arc::clone(runtime));
     }
-    let made = runtime(&Setting::default())?;
+    let (made, _) = runtime(&Setting::default())?;
     Ok(Arc::clone(SHARED.get_or_init(|| made)))
 }

@@ -28,12 +28,16 @@
 
 #![allow(unsafe_code)]
 
+mod compilation;
 mod compiler;
+mod device;
 mod execution;
 mod handle;
 mod validators;
 
+pub use compilation::*;
 pub use compiler::*;
+pub use device::*;
 pub use execution::*;
 pub use handle::{e5rt_last_error_message, status};
 pub use validators::*;

@@ -3,6 +3,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+#[cfg(target_os = "linux")]
+use {
+    anemone::runtime::ModelCompiler,
+    anemone_facts::driver::entitlements as keys,
+    anemone_runtime::broker::policy::{Known, Policy},
+    anemone_runtime::broker::{Broker, Listening},
+    anemone_runtime::cache::Cache,
+    anemone_runtime::os::socket,
+    std::sync::Arc,
+    std::sync::atomic::{AtomicBool, Ordering},
+};
 
 const ADD_ONE: &str = r#"net "main" {
   input %x: f32[1, 4, 1, 8]
@@ -44,42 +55,80 @@ fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
 
 /// Builds and runs a program on a model, given as text; with a broker's socket, its device and compiler are the broker's.
 fn run_with(source: &Path, model_text: &str, cache: bool, form: Form, broker: Option<&Path>) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = folder.path().join("program");
+    build(source, &binary, form)?;
+    let extension = match model_text {
+        text if text.starts_with("net") => "net",
+        text if text.starts_with('<') => "plist",
+        _ => "mil",
+    };
+    let model = folder.path().join("model").with_extension(extension);
+    std::fs::write(&model, model_text).expect("written");
+    let mut arguments = vec![model];
+    arguments.extend(cache.then(|| folder.path().join("cache")));
+    Some(execute(&binary, &arguments, broker))
+}
+
+/// Builds a program, if there is a C compiler.
+fn build(source: &Path, binary: &Path, form: Form) -> Option<()> {
     if Command::new("cc").arg("--version").output().is_err() {
         println!("skipped: no C compiler called cc");
         return None;
     }
     let library = form.file().expect("the library beside the test");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().expect("a folder");
-    let extension = match model_text {
-        text if text.starts_with("net") => "net",
-        text if text.starts_with('<') => "plist",
-        _ => "mil",
-    };
-    let (binary, model) = (folder.path().join("program"), folder.path().join("model").with_extension(extension));
-    std::fs::write(&model, model_text).expect("written");
     let built = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"])
         .arg("-I")
         .arg(root.join("include"))
         .arg(root.join(source))
         .arg("-o")
-        .arg(&binary)
+        .arg(binary)
         .args(form.arguments(&library))
         .output()
         .expect("cc runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut command = Command::new(&binary);
-    command.arg(&model);
-    if cache {
-        command.arg(folder.path().join("cache"));
-    }
-    command.env_remove("ANEMONE_BROKER").env_remove("ANEMONE_QUIRK");
+    Some(())
+}
+
+/// Runs a program that was built; its output.
+fn execute(binary: &Path, arguments: &[PathBuf], broker: Option<&Path>) -> String {
+    run_command(Command::new(binary), arguments, broker)
+}
+
+fn run_command(mut command: Command, arguments: &[PathBuf], broker: Option<&Path>) -> String {
+    command.args(arguments).env_remove("ANEMONE_BROKER").env_remove("ANEMONE_QUIRK");
     command.envs(broker.map(|socket| ("ANEMONE_BROKER", socket)));
     let ran = command.output().expect("runs");
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(ran.status.success(), "{:?}: {text}{}", ran.status, String::from_utf8_lossy(&ran.stderr));
-    Some(text)
+    text
+}
+
+/// Model, adapter and cache of the program `device.c`.
+fn device_arguments(folder: &Path) -> Vec<PathBuf> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    vec![data.join("identity.net"), data.join("adapter.npz"), folder.join("cache")]
+}
+
+#[test]
+fn adapters_background_compiles_the_cache_and_methods_from_c() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = folder.path().join("device");
+    if build(Path::new("tests/c/device.c"), &binary, Form::Shared).is_some() {
+        let arguments = device_arguments(folder.path());
+        let wanted = "compiled, ended 1\nbase 3c00, adapter 4200\nthrottled 1, wired 0\nkey of 64 digits, removed 1\n\
+                      compile required 1\n";
+        assert_eq!(execute(&binary, &arguments, None), wanted);
+        if Command::new("valgrind").arg("--version").output().is_ok() {
+            let mut checked = Command::new("valgrind");
+            // It does not see writes through the system, so undefined values are not reported.
+            checked.args(["-q", "--undef-value-errors=no", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+            checked.arg("--error-exitcode=9").arg(&binary);
+            assert_eq!(run_command(checked, &arguments, None), wanted);
+        }
+    }
 }
 
 #[test]
@@ -161,29 +210,79 @@ fn host_segments_run_from_c() {
     }
 }
 
+/// A broker of this process at a socket, until it is dropped.
+#[cfg(target_os = "linux")]
+struct Serving {
+    broker: Arc<Broker>,
+    socket: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[cfg(target_os = "linux")]
+impl Serving {
+    fn new(folder: &Path, policy: Policy) -> Serving {
+        let socket = folder.join("aned.sock");
+        let cache = Cache::new(&folder.join("brokers"), 1 << 30);
+        let broker = Broker::new(policy, Arc::new(ModelCompiler), Some(cache)).expect("a broker");
+        let listening = Listening::bind(&socket).expect("listens");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (served, stopped) = (broker.clone(), stop.clone());
+        let thread = std::thread::spawn(move || listening.serve(&served, &stopped).expect("serves"));
+        Serving { broker, socket, stop, thread: Some(thread) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().is_none_or(|thread| thread.join().is_ok());
+        assert!(ended || std::thread::panicking(), "the broker ends");
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_broker_compiles_and_executes_for_c() {
-    use anemone::runtime::ModelCompiler;
-    use anemone_runtime::broker::{Broker, Listening, policy::Policy};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("aned.sock");
-    let broker = Broker::new(Policy::default(), Arc::new(ModelCompiler), None).expect("a broker");
-    let listening = Listening::bind(&socket).expect("listens");
-    let stop = Arc::new(AtomicBool::new(false));
-    let (served, stopped) = (broker.clone(), stop.clone());
-    let thread = std::thread::spawn(move || listening.serve(&served, &stopped).expect("serves"));
-    let text = run_with(Path::new("tests/c/hosts.c"), &rows(), false, Form::Shared, Some(&socket));
+    let serving = Serving::new(folder.path(), Policy::default());
+    let text = run_with(Path::new("tests/c/hosts.c"), &rows(), false, Form::Shared, Some(&serving.socket));
     if let Some(text) = text {
         assert_eq!(text, ROWS);
-        let stat = broker.stat();
+        let stat = serving.broker.stat();
         // The engine's part of four runs, of which one ended on the host.
         assert_eq!((&stat["compiles"], &stat["completed"]), (&1.into(), &3.into()), "{stat}");
     }
-    stop.store(true, Ordering::Relaxed);
-    thread.join().expect("the broker ends");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_broker_gives_c_what_its_policy_allows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = folder.path().join("device");
+    if build(Path::new("tests/c/device.c"), &binary, Form::Shared).is_none() {
+        return;
+    }
+    let digest = socket::digest_of(binary.to_str().expect("a name in UTF-8")).expect("the program's digest");
+    let known = |keys: &[&str]| {
+        let entitlements = keys.iter().map(|key| key.to_string()).collect();
+        let known = Known { digest: digest.clone(), team: "A".into(), entitlements, privileged: true };
+        Policy { identity: vec![known], ..Policy::default() }
+    };
+    let serving = Serving::new(folder.path(), known(&[keys::LONG_COMPILE, keys::ADAPTER_WEIGHT]));
+    let mut arguments = device_arguments(folder.path());
+    let text = execute(&binary, &arguments, Some(&serving.socket));
+    let rest = "throttled 1, wired 1\nkey of 64 digits, removed 1\ncompile required 1\n";
+    assert_eq!(text, format!("compiled, ended 1\nbase 3c00, adapter 4200\n{rest}"));
+    let stat = serving.broker.stat();
+    assert_eq!((&stat["long_compiles"], &stat["purged"]), (&2.into(), &1.into()), "{stat}");
+    // The most urgent class has the first queue of those that are not reserved.
+    assert_eq!(stat["engine_requests_by_queue"][3], 2, "{stat}");
+    serving.broker.set_policy(known(&[keys::LONG_COMPILE]));
+    arguments.push("refused".into());
+    let text = execute(&binary, &arguments, Some(&serving.socket));
+    assert!(text.contains("needs com.apple.aned.private.adapterWeight.allow"), "{text}");
 }
 
 #[test]

@@ -20,6 +20,7 @@
 #![allow(missing_docs)]
 
 mod arrays;
+mod connection;
 mod error;
 mod graph;
 mod model;
@@ -34,6 +35,8 @@ mod _anemone {
     use super::*;
 
     #[pymodule_export]
+    use super::connection::{Broker, Connection};
+    #[pymodule_export]
     use super::error::{BadInput, Defect, Error, Refused};
     #[pymodule_export]
     use super::graph::{Graph, Tensor};
@@ -44,8 +47,13 @@ mod _anemone {
 
     /// Runs the command line, the first argument being the program's name; its exit code.
     #[pyfunction]
-    fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {
-        py.detach(|| anemone::cli::main(arguments.into_iter().map(Into::into).collect()))
+    fn main(py: Python<'_>, arguments: Vec<String>) -> PyResult<u8> {
+        let python: Option<String> = py.import("sys")?.getattr("executable")?.extract()?;
+        // A broker starts its compile service as this command, not as the interpreter alone.
+        if let Some(python) = python.filter(|path| !path.is_empty()) {
+            anemone::cli::set_own_command(vec![python.into(), "-m".into(), "anemone".into()]);
+        }
+        Ok(py.detach(|| anemone::cli::main(arguments.into_iter().map(Into::into).collect())))
     }
 
     /// Calls one of Apple's exported validators on a text; the refusals, none where it accepts.

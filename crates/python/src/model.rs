@@ -1,6 +1,7 @@
 //! Models and their check reports.
 
 use crate::arrays;
+use crate::connection::{Connection, Options as Ways, connect};
 use crate::error::{apart, raised};
 use crate::program::Program;
 use crate::travel::{Source, travel};
@@ -227,6 +228,44 @@ impl Model {
         Ok(Program::new(compiled, chip, stem, Some(source), threads))
     }
 
+    /// Compiles and loads through the runtime, once for many dispatches: the words of `ane run --via`.
+    ///
+    /// `via`: `inprocess`, a driver of this process with the cache in `cache`; `broker`, a broker at `socket`; `direct`, loaded by the
+    /// broker, dispatched on a connection of its own. Of a broker: `qos`, the class of service; `depth`, requests at once;
+    /// `power_saving`, `wired`, `long_compile`. Of this process: `secure`. `adapter`: other weights on the same base, a file `.npz` or
+    /// arrays by the names that `ane patch` lists. `streams`: as many at once; `quirk`: `["overlapped-streams"]`, the M1's defect.
+    /// Returns a `Connection`. Raises `Refused` with the entitlement that is missing, `BadInput` where no broker listens.
+    ///
+    /// >>> connection = anemone.load("digits.mlpackage").connect("m1", cache="cache")
+    /// >>> connection.inputs
+    /// {'image': (1, 1, 8, 8)}
+    #[pyo3(signature = (chip="m1", *, engine_only=false, adapter=None, via="inprocess".to_string(), socket=None, cache=None, qos=None, depth=8,
+        power_saving=false, wired=false, long_compile=false, secure=false, streams=1, quirk=Vec::new()))]
+    #[expect(clippy::too_many_arguments, reason = "arguments by name, in Python")]
+    fn connect(
+        &self,
+        py: Python<'_>,
+        chip: &str,
+        engine_only: bool,
+        adapter: Option<&Bound<'_, PyAny>>,
+        via: String,
+        socket: Option<PathBuf>,
+        cache: Option<PathBuf>,
+        qos: Option<u32>,
+        depth: u32,
+        power_saving: bool,
+        wired: bool,
+        long_compile: bool,
+        secure: bool,
+        streams: u32,
+        quirk: Vec<String>,
+    ) -> PyResult<Connection> {
+        let options =
+            Ways { via, socket, cache, qos, depth, power_saving, wired, long_compile, secure, streams, quirk };
+        let file = self.file_and_function().map_err(|d| raised(py, d))?;
+        connect(py, file, chip, engine_only, adapter, options)
+    }
+
     /// Outputs of the graph's plain evaluator in fp32, without compiling it.
     ///
     /// `inputs` has an array of the declared extents for each input; states that are not given are zeros. Returns arrays of
@@ -264,6 +303,19 @@ impl Model {
             Some(_) => "<anemone.Model of an object>".to_string(),
             None => format!("<anemone.Model {}>", self.path.display()),
         }
+    }
+}
+
+impl Model {
+    /// File and function, for a reader that takes no extents.
+    fn file_and_function(&self) -> anemone::Result<(PathBuf, Option<String>)> {
+        let options = &self.choices.options;
+        if let Some(name) = options.extents.keys().min() {
+            let message = format!("dim: {name} was given, and the runtime reads the file as it is");
+            let help = "convert it first: ane convert MODEL --dim NAME=N -o FILE.mlpackage";
+            return Err(Diagnostic::new(Code::Usage, message).help(help));
+        }
+        Ok((self.path.clone(), options.function.clone()))
     }
 }
 

@@ -5,8 +5,11 @@ import importlib
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import anemone
@@ -196,6 +199,110 @@ class Models(unittest.TestCase):
         for result in results:
             for name, array in result.items():
                 np.testing.assert_array_equal(array, expected[name])
+
+
+# A convolution with the identity.
+IDENTITY = """program(1.3)
+{
+ func main<ios18>(tensor<fp16, [1, 8, 2, 4]> x) {
+  tensor<fp16, [8, 8, 1, 1]> w = const()[name = string("w"), val = tensor<fp16, [8, 8, 1, 1]>(WEIGHTS)];
+  string p = const()[name = string("p"), val = string("valid")];
+  tensor<int32, [2]> s = const()[name = string("s"), val = tensor<int32, [2]>([1, 1])];
+  tensor<int32, [4]> z = const()[name = string("z"), val = tensor<int32, [4]>([0, 0, 0, 0])];
+  int32 g = const()[name = string("g"), val = int32(1)];
+  tensor<fp16, [1, 8, 2, 4]> y = conv(dilations = s, groups = g, pad = z, pad_type = p, strides = s, weight = w, x = x)[name = string("y")];
+ } -> (y);
+}
+""".replace("WEIGHTS", str(np.eye(8).reshape(8, 8, 1, 1).tolist()))
+
+
+class Connections(unittest.TestCase):
+    """Models through the runtime: by a driver of this process, and by a broker that this package runs."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.image = np.load(EXAMPLE / "image.npy").astype(np.float32)
+
+    def broker(self, *arguments):
+        socket = self.folder / "aned.sock"
+        command = [sys.executable, "-m", "anemone", "broker", "--socket", socket, "--cache", self.folder / "brokers", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(lambda: (process.terminate(), process.wait()))
+        until = time.monotonic() + 60
+        while not socket.exists():
+            self.assertLess(time.monotonic(), until, "the broker does not listen")
+            time.sleep(0.02)
+        return socket
+
+    def test_in_process(self):
+        model, cache = anemone.load(PACKAGE), self.folder / "cache"
+        first, again = (model.connect("m1", cache=cache) for _ in range(2))
+        self.assertEqual((first.cached, again.cached), (False, True))
+        self.assertEqual(first.inputs, {"image": (1, 1, 8, 8)})
+        wanted = model.compile("m1").run(self.image)
+        np.testing.assert_array_equal(first.run(self.image)["probs"], wanted["probs"])
+        np.testing.assert_array_equal(again.run(inputs={"image": self.image})["probs"], wanted["probs"])
+        self.assertEqual(first.counters()["completed"], 1)
+        for arguments in [{"via": "nothing"}, {"quirk": ["nothing"]}, {"streams": 0}, {"qos": 9}]:
+            with self.assertRaises(anemone.BadInput):
+                model.connect("m1", cache=cache, **arguments)
+        with self.assertRaises(anemone.BadInput):
+            first.run(picture=self.image)
+        with self.assertRaises(anemone.BadInput):
+            first.run(self.image[..., :4])
+
+    def test_the_defect_of_overlapped_streams(self):
+        model, cache = anemone.load(PACKAGE), self.folder / "cache"
+        self.assertIn("probs", model.connect("m1", cache=cache, streams=2).run(self.image))
+        with self.assertRaisesRegex(anemone.Error, "stream 2 of 2"):
+            model.connect("m1", cache=cache, streams=2, quirk=["overlapped-streams"]).run(self.image)
+
+    def test_states_stay_on_the_device(self):
+        path = self.folder / "sum.mil"
+        path.write_text(ACCUMULATOR)
+        connection = anemone.load(path).connect("m1", cache=self.folder / "cache")
+        self.assertEqual(connection.state_names, ["total"])
+        for step in range(1, 4):
+            outputs = connection.run(np.ones((1, 8), np.float32))
+            self.assertEqual(list(outputs), ["y"])
+            np.testing.assert_array_equal(outputs["y"], np.full((1, 8), step, np.float32))
+        np.testing.assert_array_equal(connection.state("total"), np.full((1, 8), 3, np.float32))
+        with self.assertRaises(anemone.BadInput):
+            connection.state("nothing")
+
+    def test_adapters(self):
+        path = self.folder / "identity.mil"
+        path.write_text(IDENTITY)
+        x = np.arange(64, dtype=np.float32).reshape(1, 8, 2, 4)
+        model, cache = anemone.load(path), self.folder / "cache"
+        weights = {"td0": 3 * np.eye(8, dtype=np.float32).reshape(8, 8, 1, 1)}
+        np.savez(self.folder / "adapter.npz", **weights)
+        for adapter, factor in [(None, 1), (weights, 3), (self.folder / "adapter.npz", 3)]:
+            got = model.connect("m1", cache=cache, adapter=adapter).run(x)["y"]
+            np.testing.assert_array_equal(got, factor * x)
+        with self.assertRaises(anemone.Error):
+            model.connect("m1", cache=cache, adapter={"td9": weights["td0"]})
+
+    def test_through_a_broker(self):
+        socket = self.broker()
+        model = anemone.load(PACKAGE)
+        wanted = model.compile("m1").run(self.image)["probs"]
+        for via in ["broker", "direct"]:
+            connection = model.connect("m1", via=via, socket=socket, qos=33, depth=2, wired=True)
+            np.testing.assert_array_equal(connection.run(self.image)["probs"], wanted)
+        stat = connection.counters()
+        self.assertEqual((stat["compiles"], stat["completed"]), (1, 2))
+        broker = anemone.Broker(socket)
+        self.assertEqual(broker.method("SetThrottlingPercentage", 50), 0)
+        self.assertTrue(any("control" in line for line in broker.method("GetClientsInfo")))
+        self.assertEqual(broker.stat()["throttling_percent"], 50)
+        with self.assertRaisesRegex(anemone.Error, "modelPurgeInAllPartitions"):
+            broker.purge()
+        with self.assertRaisesRegex(anemone.Error, "aggressivePowerSaving"):
+            model.connect("m1", via="broker", socket=socket, power_saving=True)
+        with self.assertRaises(anemone.Error):
+            anemone.Broker(self.folder / "nothing.sock")
 
 
 class Graphs(unittest.TestCase):

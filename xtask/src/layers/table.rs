@@ -124,18 +124,22 @@ pub const CRATES: &[Crate] = &[
         layers: &[
             &["aliases", "brief", "diagnostic", "host", "machine", "native", "words"],
             &["os"],
-            &["files", "lut", "reference"],
+            &["files", "lut", "places", "reference"],
             &["model", "tensor"],
-            &["check", "compile", "convert", "execute", "explain", "graph", "overview", "warnings"],
+            &["adapter", "check", "compile", "convert", "execute", "explain", "graph", "overview", "warnings"],
             &["fix", "layers", "validate"],
             &["chain"],
             &["forms"],
             &["compiled", "executable"],
             &["procedures", "session"],
             &["runtime"],
+            &["connection"],
         ],
     },
-    Crate { name: "e5rt", layers: &[&["handle"], &["compiler", "validators"], &["execution"]] },
+    Crate {
+        name: "e5rt",
+        layers: &[&["handle"], &["compiler", "validators"], &["compilation", "device", "execution"]],
+    },
     Crate {
         name: "iokit",
         layers: &[
@@ -146,7 +150,10 @@ pub const CRATES: &[Crate] = &[
             &["surfaces", "registry", "programs", "run_loop", "calls"],
         ],
     },
-    Crate { name: "python", layers: &[&["arrays", "error", "travel"], &["program"], &["graph", "model"]] },
+    Crate {
+        name: "python",
+        layers: &[&["arrays", "error", "travel"], &["connection", "program"], &["graph", "model"]],
+    },
 ];
 
 /// Upward imports and edges of import cycles that exist: crate, importing module, imported module.

@@ -1,7 +1,7 @@
 //! `ane broker`: the daemon. `ane stat`: what it counts. The compile service is this program too, under a hidden verb.
 
-use super::places::{self, cache, refused};
 use super::{Voice, print};
+use anemone::places::{self, cache, refused};
 use anemone::runtime::ModelCompiler;
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_runtime::broker::client::{Remote, Route};
@@ -13,9 +13,10 @@ use anemone_runtime::e5rt::Compiler;
 use anemone_runtime::os::{confine, socket};
 use clap::Args;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 #[derive(Args)]
@@ -65,6 +66,25 @@ const LONG_COMPILE_TIME: Duration = Duration::from_secs(6 * 3600);
 /// Verb of the compile service.
 pub const SERVICE: &str = "compile-service";
 
+/// Command that starts this program again, where that is not its executable.
+static OWN: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the command that starts this program again, for hosts whose executable is an interpreter: program, then arguments. The first
+/// call counts.
+pub fn set_own_command(command: Vec<OsString>) {
+    OWN.get_or_init(|| command);
+}
+
+/// Program and arguments of the compile service.
+fn own_command() -> Result<(PathBuf, Vec<OsString>)> {
+    if let Some([program, arguments @ ..]) = OWN.get().map(Vec::as_slice) {
+        return Ok((program.into(), [arguments, &[SERVICE.into()]].concat()));
+    }
+    let own = std::env::current_exe();
+    let own = own.map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
+    Ok((own, vec![SERVICE.into()]))
+}
+
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(broker) = &flags.through {
         let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
@@ -79,14 +99,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Policy::parse(&text).map_err(|e| refused(e).at(path.display()))?
         }
     };
-    let own = std::env::current_exe()
-        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
+    let (own, arguments) = own_command()?;
     let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
     let config = Config { arithmetic: flags.numerics.arithmetic(), engines: flags.engines, ..Config::default() };
-    let service = Arc::new(Service::new(own.clone(), vec![SERVICE.into()]));
-    let long = Arc::new(Service::new(own, vec![SERVICE.into()]).within(LONG_COMPILE_TIME));
+    let service = Arc::new(Service::new(own.clone(), arguments.clone()));
+    let long = Arc::new(Service::new(own, arguments).within(LONG_COMPILE_TIME));
     let services = (service as Arc<dyn Compiler>, Some(long as Arc<dyn Compiler>));
     let broker = Broker::with_services(policy, services, Some(cache(flags.cache)?), config).map_err(refused)?;
+    if OWN.get().is_some() {
+        broker.refuse_siblings();
+    }
     voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));
     listening.serve(&broker, &AtomicBool::new(false)).map_err(refused)?;
     Ok(0)

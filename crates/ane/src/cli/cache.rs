@@ -1,7 +1,7 @@
 //! `ane cache`: compiled programs by content; they move between machines.
 
-use super::places::{cache, cache_folder, refused};
 use super::{Voice, print};
+use anemone::places::{cache, cache_folder, refused};
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::cache::Key;
@@ -68,7 +68,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 print(&format!("{}\n", json!({ "schema": "anemone.cache/1", "entries": all })))?;
             } else {
                 let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
-                let limit = super::places::CACHE_BYTES >> 20;
+                let limit = anemone::places::CACHE_BYTES >> 20;
                 voice.note(format!("{}: {} programs, {} of {limit} MiB", folder.display(), entries.len(), bytes >> 20));
                 for (build, programs) in cache.of_others() {
                     voice.note(format!("not read: {programs} programs of another version, {}", build.display()));

@@ -148,7 +148,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Err(refused);
     }
     reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
-    stages.unkept.iter().for_each(|why| voice.note(super::places::not_kept(why)));
+    stages.unkept.iter().for_each(|why| voice.note(anemone::places::not_kept(why)));
     let written = emit::write(&flags, &chain, chip, &forms, &output, &options)?;
     report::tell(&flags, &chain, chip, &forms, &written, voice)?;
     Ok(0)
@@ -182,7 +182,7 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
     }
     if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
-        super::by_the_book(flags.convention, &flags.model, net, chip)?;
+        super::by_the_book(flags.convention, &flags.model, net, chip, voice)?;
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
@@ -247,7 +247,7 @@ const MOST_KEPT_BYTES: usize = 64 << 20;
 /// Program from the cache, or compiled and then cached. Flags that inspect the passes, and `--no-cache`, compile anew.
 fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
     let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
-    let store = if looking { None } else { super::places::cache(flags.cache.clone()).ok() };
+    let store = if looking { None } else { anemone::places::cache(flags.cache.clone()).ok() };
     let Some((store, key)) = store.and_then(|store| Some((store, runtime::key(&model, chip, options)?))) else {
         return Ok(model.compile(chip, options, &mut files::Releasing::new(stages))?.program);
     };

@@ -99,11 +99,11 @@ fn looks() -> Vec<Look> {
             "set TMPDIR to a folder that can be written",
         );
     }
-    if let Ok(cache) = super::places::cache(None) {
+    if let Ok(cache) = anemone::places::cache(None) {
         let entries = cache.list();
         let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
-        let folder = super::places::cache_folder(None).map(|f| f.display().to_string()).unwrap_or_default();
-        let limit = super::places::CACHE_BYTES >> 20;
+        let folder = anemone::places::cache_folder(None).map(|f| f.display().to_string()).unwrap_or_default();
+        let limit = anemone::places::CACHE_BYTES >> 20;
         let found = format!(
             "{} programs, {} of {limit} MiB, in {folder}; a program of another build is not found",
             entries.len(),

@@ -1,7 +1,7 @@
 //! `ane driver`: the driver's interface by hand: what there is, and one call of a selector with its structures explained.
 
-use super::places::refused;
 use super::{Voice, chip, print};
+use anemone::places::refused;
 use anemone::reference::nearest;
 use anemone::runtime::ModelCompiler;
 use anemone::{Code, Diagnostic, Result, files};
@@ -11,7 +11,7 @@ use anemone_facts::driver::structures::{self as s, Place};
 use anemone_facts::driver::{codes, properties};
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::driver::client::{Arguments, Client, Create};
-use anemone_runtime::driver::methods::Answer;
+use anemone_runtime::driver::methods::{self, Answer};
 use anemone_runtime::driver::sign::Signer;
 use anemone_runtime::driver::task::{Identity, Task};
 use anemone_runtime::driver::{Config, Driver, Property};
@@ -153,14 +153,13 @@ fn task(without: &[String]) -> Task {
 
 fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
     known_keys(&flags.without)?;
-    let short = flags.name.strip_prefix("ANE_").unwrap_or(&flags.name);
-    let all = || METHODS.iter().chain(HINT_METHODS);
-    let Some(row) = all().find(|method| method.name == short) else {
+    let Some((row, hints)) = methods::named(&flags.name) else {
         let message = format!("no method is called {}", flags.name);
-        return Err(Diagnostic::new(Code::Usage, message).help(nearest(short, all().map(|method| method.name))));
+        let known = METHODS.iter().chain(HINT_METHODS).map(|method| method.name);
+        return Err(Diagnostic::new(Code::Usage, message).help(nearest(&flags.name, known)));
     };
+    let short = row.name;
     numbers_fit(row, &flags.numbers)?;
-    let hints = HINT_METHODS.contains(row);
     let help = match row.guarded {
         true => format!("{}; the second access check guards it: `privileged = true` in a policy", row.effect),
         false => row.effect.to_string(),

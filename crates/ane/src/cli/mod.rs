@@ -20,7 +20,6 @@ mod new;
 mod ops;
 mod passes;
 mod patch;
-mod places;
 mod reference;
 mod run;
 mod sweep;
@@ -217,6 +216,8 @@ impl Voice {
     }
 }
 
+pub use broker::set_own_command;
+
 /// Runs the command line and returns its exit code; the first argument is the program's name. Prints errors, and a panic as a defect.
 pub fn main(arguments: Vec<OsString>) -> u8 {
     // Known before the arguments are understood: usage errors follow it too.
@@ -361,14 +362,24 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Refuses what the book refuses on a chip, where its convention was asked for.
-fn by_the_book(asked: ConventionName, model: &Path, net: &anemone_net::Net, chip: &'static Chip) -> Result<()> {
-    let outline = || anemone::check::outline(model, net);
+/// Refuses what the book refuses on a chip, where its convention was asked for; else `-v` says so.
+fn by_the_book(
+    asked: ConventionName,
+    model: &Path,
+    net: &anemone_net::Net,
+    chip: &'static Chip,
+    voice: Voice,
+) -> Result<()> {
     let asked = asked == ConventionName::Book;
-    match asked.then(|| anemone::check::refused_by_the_book(&outline(), chip)).flatten() {
-        Some(refused) => Err(refused.or_at(model.display())),
-        None => Ok(()),
+    if !asked && !voice.verbose {
+        return Ok(());
     }
+    match anemone::check::refused_by_the_book(&anemone::check::outline(model, net), chip) {
+        Some(refused) if asked => return Err(refused.or_at(model.display())),
+        Some(refused) => voice.detail(format!("own lowering, refused with --convention book: {}", refused.message)),
+        None => {}
+    }
+    Ok(())
 }
 
 /// Reads a compiled form by name.

@@ -3,7 +3,8 @@
 mod stored;
 
 use super::{Voice, print};
-use anemone::tensor::{Array, read_npy};
+use anemone::adapter::{Found, edits, find, fp16};
+use anemone::tensor::read_npy;
 use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_facts::formats::{firmware, hwx, raw};
 use anemone_facts::layout::H13;
@@ -11,7 +12,6 @@ use anemone_program::hwx::{Container, KernelData};
 use anemone_program::patch::{Edits, Kernel, Part, apply, kernels};
 use anemone_program::{Program, text};
 use clap::Args;
-use half::f16;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let (name, file) = argument
             .split_once('=')
             .ok_or_else(|| Diagnostic::new(Code::Usage, format!("--weights {argument}: NAME=FILE expected")))?;
-        let (kernel, part) = find(name, &target, &found)?;
+        let (kernel, part) = find(name, &target.symbols, &found)?;
         let array = read_npy(Path::new(file))?;
         let transposed =
             flags.transposed.as_ref().is_some_and(|names| names.is_empty() || names.iter().any(|n| n == name));
@@ -199,120 +199,6 @@ fn symbols(container: &Container, address: u64) -> Vec<(u64, String)> {
     let Some(table) = container.symtab() else { return Vec::new() };
     let kernels = table.symbols.iter().filter(|s| s.kind == hwx::SYMBOL_DEFINED && s.value >= address);
     kernels.map(|s| (s.value - address, table.name(s))).filter(|(_, name)| name.starts_with('K')).collect()
-}
-
-type Found = [std::result::Result<Kernel, anemone_program::patch::PatchError>];
-
-fn find<'a>(name: &str, target: &Target, found: &'a Found) -> Result<(&'a Kernel, Part)> {
-    let (stem, part) = match name.rsplit_once('.') {
-        Some((stem, "bias")) => (stem, Part::Bias),
-        Some((stem, "lut")) => (stem, Part::Table),
-        Some((stem, "weights")) => (stem, Part::Weights),
-        _ => (name, Part::Weights),
-    };
-    let by_symbol = |k: &Kernel| {
-        let first = k.streams.iter().flatten().next().map(|s| s.0);
-        !stem.is_empty() && target.symbols.iter().any(|(at, name)| Some(*at) == first && name.starts_with(stem))
-    };
-    for entry in found {
-        match entry {
-            Ok(k) if stem == format!("td{}", k.task) || by_symbol(k) => return Ok((k, part)),
-            Err(e) if matches!(e, anemone_program::patch::PatchError::Storage { task, .. } if stem == format!("td{task}")) =>
-            {
-                return Err(Diagnostic::new(Code::UnsupportedOp, e.to_string()));
-            }
-            _ => {}
-        }
-    }
-    let known: Vec<String> = found.iter().flatten().map(|k| format!("td{}", k.task)).collect();
-    let help =
-        if known.is_empty() { "no task has kernel data".into() } else { format!("kernels: {}", known.join(", ")) };
-    Err(Diagnostic::new(Code::Usage, format!("no kernel is called {stem}")).help(help))
-}
-
-/// Kernel data of a program with arrays in the place of its own, by the names that a listing of the program shows.
-pub fn adapted(program: &Program, arrays: Vec<(String, Array)>) -> Result<Vec<u8>> {
-    let found = kernels(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
-    let target = Target { program: program.clone(), places: Vec::new(), symbols: Vec::new() };
-    let mut kernel = program.kernel.to_vec();
-    for (name, array) in arrays {
-        let (at, part) = find(&name, &target, &found)?;
-        let array = fp16(array, false)?;
-        let (edits, _) = edits(program, at, part, &array, false)?;
-        apply(&mut kernel, 0, &edits);
-    }
-    Ok(kernel)
-}
-
-/// Differing byte ranges of kernel data: offset and new bytes. Chunks of 64 bytes are compared; adjacent ones are joined.
-pub fn pieces(before: &[u8], after: &[u8]) -> Vec<(u64, Vec<u8>)> {
-    const LEAST: usize = 64;
-    let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
-    for (i, (old, new)) in before.chunks(LEAST).zip(after.chunks(LEAST)).enumerate() {
-        let at = (i * LEAST) as u64;
-        match all.last_mut() {
-            _ if old == new => {}
-            Some((start, bytes)) if *start + bytes.len() as u64 == at => bytes.extend_from_slice(new),
-            _ => all.push((at, new.to_vec())),
-        }
-    }
-    all
-}
-
-/// Refuses what fp16 cannot hold: no number, or values beyond its largest, which become that where it is wanted.
-fn fp16(mut array: Array, saturate: bool) -> Result<Array> {
-    let largest = f16::MAX.to_f32();
-    for (at, x) in array.data.iter_mut().enumerate() {
-        let beyond = !f16::from_f32(*x).is_finite();
-        if x.is_nan() || beyond && !saturate {
-            let message = match x.is_nan() {
-                true => format!("value {at} is not a number"),
-                false => format!("value {at} is {x}, fp16 reaches {largest}"),
-            };
-            let refused = Diagnostic::new(Code::BadTensor, message);
-            return Err(if x.is_nan() { refused } else { refused.help("--saturate writes the largest instead") });
-        }
-        if beyond {
-            *x = largest.copysign(*x);
-        }
-    }
-    Ok(array)
-}
-
-/// Edits, and the number of values that fp16 does not hold exactly.
-fn edits(program: &Program, kernel: &Kernel, part: Part, array: &Array, transposed: bool) -> Result<(Edits, usize)> {
-    let refused = |message: String| Diagnostic::new(Code::BadTensor, message);
-    let count = kernel.count(part).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
-    let extents: Vec<usize> = match (part, kernel.weights) {
-        (Part::Weights, Some(extents)) => extents.to_vec(),
-        _ => vec![count],
-    };
-    let mut wanted = extents.clone();
-    if transposed && part == Part::Weights {
-        wanted.swap(0, 1);
-    }
-    if array.data.len() != count || !array.lies_as(&wanted) {
-        let (found, elements) = (&array.shape, array.data.len());
-        return Err(refused(format!(
-            "task {}: takes {count} values {wanted:?}, the array has {elements} {found:?}",
-            kernel.task
-        )));
-    }
-    let mut values: Vec<f32> = array.data.clone();
-    if transposed && part == Part::Weights {
-        let [outputs, inputs] = [extents[0], count / extents[0].max(1)];
-        if extents[2..] != [1, 1] {
-            return Err(refused(format!(
-                "task {}: --transposed is for products; its shape is {extents:?}",
-                kernel.task
-            )));
-        }
-        values = (0..count).map(|i| array.data[i % inputs * outputs + i / inputs]).collect();
-    }
-    let bits: Vec<u16> = values.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
-    let rounded = values.iter().zip(&bits).filter(|(x, b)| f16::from_bits(**b).to_f32() != **x && !x.is_nan()).count();
-    let edits = kernel.edits(program, part, &bits).map_err(|e| Diagnostic::new(Code::ChipLimit, e.to_string()))?;
-    Ok((edits, rounded))
 }
 
 fn list(target: &Target, found: &Found, voice: Voice) -> Result<()> {

@@ -12,6 +12,8 @@ The verdicts, names and codes are those of the command line ``ane``.
 
 from ._anemone import (
     BadInput,
+    Broker,
+    Connection,
     Defect,
     Error,
     Graph,
@@ -50,6 +52,8 @@ def __dir__():
 
 __all__ = [
     "BadInput",
+    "Broker",
+    "Connection",
     "Defect",
     "Error",
     "Evaluation",

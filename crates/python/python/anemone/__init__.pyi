@@ -102,6 +102,30 @@ class Model:
         """Compiles for one chip. Operations without a way to the engine run on the host (`Program.on_host` has the reasons), or
         are refused with `engine_only`. With `strict`, whatever Apple's compiler refuses is refused. `threads` bounds the threads of a run."""
 
+    def connect(
+        self,
+        chip: str = "m1",
+        *,
+        engine_only: bool = False,
+        adapter: Union[None, str, PathLike[str], Mapping[str, ArrayLike]] = None,
+        via: str = "inprocess",
+        socket: Union[None, str, PathLike[str]] = None,
+        cache: Union[None, str, PathLike[str]] = None,
+        qos: Optional[int] = None,
+        depth: int = 8,
+        power_saving: bool = False,
+        wired: bool = False,
+        long_compile: bool = False,
+        secure: bool = False,
+        streams: int = 1,
+        quirk: Sequence[str] = (),
+    ) -> Connection:
+        """Compiles and loads the model through the runtime, as `ane run --via` does: `via` is "inprocess", "broker" or "direct".
+        `socket` is that of the broker, `cache` the folder of a driver in this process. A broker takes the class of service `qos`,
+        `depth` requests at once, `power_saving`, `wired` and `long_compile`; a driver in this process takes `secure`. `adapter` has
+        other weights on the same base by the names that `ane patch` lists, as a file `.npz` or as arrays. `streams` are submitted at
+        once; `quirk=["overlapped-streams"]` has the second one never complete, as on an M1."""
+
     def evaluate(self, inputs: Mapping[str, ArrayLike]) -> Dict[str, NDArray[float32]]:
         """Outputs of the network in fp32 by name, computed without compiling it."""
 
@@ -177,6 +201,54 @@ class Program:
 
     def listing(self) -> str:
         """The listing that `ane asm` assembles to the same bytes."""
+
+class Connection:
+    """A model that is loaded once and dispatched many times, by a broker or by a driver in this process."""
+
+    @property
+    def inputs(self) -> Dict[str, Tuple[int, ...]]:
+        """Shapes of the inputs by name."""
+
+    @property
+    def outputs(self) -> Dict[str, Tuple[int, ...]]:
+        """Shapes of the outputs by name."""
+
+    @property
+    def state_names(self) -> List[str]:
+        """Names of the inputs that hold, on the device, the values that the previous run left."""
+
+    @property
+    def cached(self) -> bool:
+        """True if the program came from a cache: nothing was compiled."""
+
+    def run(
+        self,
+        only: Optional[ArrayLike] = None,
+        *,
+        inputs: Optional[Mapping[str, ArrayLike]] = None,
+        **named: ArrayLike,
+    ) -> Dict[str, NDArray[float32]]:
+        """Dispatches once and returns the outputs by name. Inputs are arrays by name, in `inputs` or as keywords; `only` is the array
+        of a model with one input. States are no outputs; one that is not given is what the previous run left."""
+
+    def state(self, name: str) -> NDArray[float32]:
+        """A copy of a state, by the name of its input."""
+
+    def counters(self) -> Dict[str, Any]:
+        """Counters of the device, as `ane stat --json` prints them."""
+
+class Broker:
+    """A broker at a socket."""
+
+    def __init__(self, socket: Union[None, str, PathLike[str]] = None) -> None: ...
+    def stat(self) -> Dict[str, Any]:
+        """Counters of the broker and its driver, as `ane stat --json` prints them."""
+
+    def purge(self, key: Optional[str] = None) -> int:
+        """Removes one program from the broker's cache by its key, or all of them; returns their number."""
+
+    def method(self, name: str, *numbers: int) -> Union[int, List[str]]:
+        """Calls a method of the driver by name, as `ane driver method --socket` does."""
 
 class Tensor:
     """A value of a graph."""

@@ -3,7 +3,7 @@
 use super::wire::{self, Answer, Ask, kind};
 use crate::cache::{Bundle, hex};
 use crate::driver::client::Submit;
-use crate::driver::methods::Answer as Method;
+use crate::driver::methods::{self, Answer as Method};
 use crate::driver::priority_of;
 use crate::driver::sign::sha256;
 use crate::driver::task::lock;
@@ -116,6 +116,13 @@ impl Remote {
             Answer::Lines(lines) => Ok(Method::Lines(lines)),
             _ => Err(gone()),
         }
+    }
+
+    /// Calls a method by its name alone, with or without `ANE_`.
+    pub fn method_named(&self, name: &str, numbers: &[u64]) -> Result<Method> {
+        let unknown = || Error::Unknown { what: "method", name: name.into() };
+        let (method, hints) = methods::named(name).ok_or_else(unknown)?;
+        self.method(hints, method.name, numbers)
     }
 
     /// Live counters.

@@ -76,6 +76,8 @@ pub struct Broker {
     long: AtomicU64,
     /// Connections now, by [`policy::Admitted`].
     tiers: [AtomicUsize; 3],
+    /// True if a peer with this executable may be a sibling.
+    siblings: AtomicBool,
 }
 
 impl Broker {
@@ -125,7 +127,13 @@ impl Broker {
             saving: AtomicU64::new(0),
             long: AtomicU64::new(0),
             tiers: Default::default(),
+            siblings: AtomicBool::new(true),
         }))
+    }
+
+    /// Takes no sibling from now on: for a broker whose executable runs other programs too, as an interpreter does.
+    pub fn refuse_siblings(&self) {
+        self.siblings.store(false, Relaxed);
     }
 
     /// The driver.
@@ -202,15 +210,8 @@ impl Broker {
         lock(&self.known).images.get(digest).cloned()
     }
 
-    /// Live counters.
+    /// Live counters: those of the broker, and those of its driver.
     pub fn stat(&self) -> serde_json::Value {
-        let counters = self.driver.counters();
-        let (programs, instances) = self.driver.loaded();
-        let registry = self.driver.registry();
-        let (drops, restarts, runs) = self.driver.with_firmware(|f| (f.drops.total(), f.restarts, f.runs));
-        let counted = self.driver.with_firmware(|f| f.counters);
-        let counters_of_tasks: serde_json::Map<_, _> =
-            crate::firmware::stats::names().into_iter().zip(counted.map(serde_json::Value::from)).collect();
         let counts = self.runtime.counts();
         let mut stat = serde_json::json!({
             "schema": "anemone.stat/1",
@@ -221,36 +222,16 @@ impl Broker {
                 .collect::<BTreeMap<_, _>>(),
             "methods": self.served.load(Relaxed),
             "refused": self.refused.load(Relaxed),
-            "control_clients": registry.control,
-            "direct_clients": registry.direct,
-            "programs": programs,
-            "instances": instances,
             "attached": self.attached.load(Relaxed),
-            "programs_by_engine": self.driver.resident(),
-            "pending": self.driver.pending(),
-            "completed": counters.completed,
-            "aborted": counters.aborted,
-            "preempted": counters.preempted,
-            "doorbells": counters.doorbells,
-            "interrupts": counters.interrupts,
-            "engine_requests_by_queue": counters.engine_requests,
-            "chained": counters.chained,
-            "secure_phases": counters.secure_phases,
             "compiles_waiting": self.door.waiting(),
             "compiles": counts.compiles.load(Relaxed)
                 + self.patient.as_ref().map_or(0, |long| long.counts().compiles.load(Relaxed)),
             "purged": self.purged.load(Relaxed),
             "power_saving": self.saving.load(Relaxed),
             "long_compiles": self.long.load(Relaxed),
-            "depths": self.driver.depths(),
-            "firmware_runs": runs,
-            "firmware_drops": drops,
-            "firmware_restarts": restarts,
-            "modelled_ns": self.driver.now_ns(),
-            "modelled_counters": counters_of_tasks,
         });
-        if let (Some(all), serde_json::Value::Object(described)) = (stat.as_object_mut(), self.driver.described()) {
-            all.extend(described);
+        if let (Some(all), serde_json::Value::Object(driver)) = (stat.as_object_mut(), self.driver.stat()) {
+            all.extend(driver);
         }
         stat
     }

@@ -57,7 +57,7 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
         return wire::refuse(&socket, &foreign());
     }
     // A peer of the broker's own program may be a sibling, which says so first.
-    let sibling = socket::own_digest().is_ok_and(|own| own == peer.digest);
+    let sibling = broker.siblings.load(Relaxed) && socket::own_digest().is_ok_and(|own| own == peer.digest);
     let tier = broker.policy().tier(&peer.digest);
     let mut session = match Session::admit(broker, peer.clone(), tier) {
         Err(error) if !sibling => return wire::refuse(&socket, &error),

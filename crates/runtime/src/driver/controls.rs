@@ -168,6 +168,43 @@ impl Driver {
         lock(&self.gate).described()
     }
 
+    /// Live counters by name, with [`Driver::described`].
+    pub fn stat(&self) -> Value {
+        let counters = self.counters();
+        let (programs, instances) = self.loaded();
+        let registry = self.registry();
+        let (drops, restarts, runs, counted) =
+            self.with_firmware(|f| (f.drops.total(), f.restarts, f.runs, f.counters));
+        let counters_of_tasks: Map<String, Value> =
+            crate::firmware::stats::names().into_iter().zip(counted.map(Value::from)).collect();
+        let mut stat = json!({
+            "control_clients": registry.control,
+            "direct_clients": registry.direct,
+            "programs": programs,
+            "instances": instances,
+            "programs_by_engine": self.resident(),
+            "pending": self.pending(),
+            "completed": counters.completed,
+            "aborted": counters.aborted,
+            "preempted": counters.preempted,
+            "doorbells": counters.doorbells,
+            "interrupts": counters.interrupts,
+            "engine_requests_by_queue": counters.engine_requests,
+            "chained": counters.chained,
+            "secure_phases": counters.secure_phases,
+            "depths": self.depths(),
+            "firmware_runs": runs,
+            "firmware_drops": drops,
+            "firmware_restarts": restarts,
+            "modelled_ns": self.now_ns(),
+            "modelled_counters": counters_of_tasks,
+        });
+        if let (Some(all), Value::Object(described)) = (stat.as_object_mut(), self.described()) {
+            all.extend(described);
+        }
+        stat
+    }
+
     /// Mappings now, of all contexts.
     pub fn mappings(&self) -> Vec<dart::Mapping> {
         let gate = lock(&self.gate);

@@ -9,7 +9,7 @@ use crate::firmware::header::{Form, Header};
 use crate::firmware::{Channel, Outcome, power};
 use crate::words::{put32, u32_at};
 use anemone_facts::driver::limits as rows;
-use anemone_facts::driver::selectors::{Client as Kind, METHODS, Method};
+use anemone_facts::driver::selectors::{Client as Kind, HINT_METHODS, METHODS, Method};
 use anemone_facts::driver::structures::hinted;
 
 /// Result of a method.
@@ -22,6 +22,13 @@ pub enum Answer {
 }
 
 type Answered = Result<Answer, Code>;
+
+/// Method by its name, with or without `ANE_`, and true if it is of the hint client.
+pub fn named(name: &str) -> Option<(&'static Method, bool)> {
+    let name = name.strip_prefix("ANE_").unwrap_or(name);
+    let of = |rows: &'static [Method]| rows.iter().find(|method| method.name == name);
+    of(METHODS).map(|method| (method, false)).or_else(|| of(HINT_METHODS).map(|method| (method, true)))
+}
 
 fn number(n: u64) -> Answered {
     Ok(Answer::Number(n))

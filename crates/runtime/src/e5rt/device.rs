@@ -2,12 +2,13 @@
 
 use crate::driver::chaining::Chain;
 use crate::driver::client::{Client, Create, Submit};
+use crate::driver::methods::{self, Answer};
 use crate::driver::sign::Signer;
 use crate::driver::task::{Identity, Task};
 use crate::driver::{Config, Driver, WakePort};
 use crate::error::{Code, Error, Result};
 use crate::os::shared::Shared;
-use anemone_facts::driver::entitlements::{CHAINING, USER_ACCESS};
+use anemone_facts::driver::entitlements::{CHAINING, ENTITLEMENTS, USER_ACCESS};
 use anemone_program::Program;
 use anemone_program::hwx::Container;
 use bytes::Bytes;
@@ -104,6 +105,18 @@ impl InProcess {
     /// The driver.
     pub fn driver(&self) -> &Arc<Driver> {
         &self.driver
+    }
+
+    /// Calls a method of the direct-path client or of the hint client by name, with or without `ANE_`. The driver is this process's
+    /// own: the caller has every right.
+    pub fn method(&self, name: &str, numbers: &[u64]) -> Result<Answer> {
+        let unknown = || Error::Unknown { what: "method", name: name.into() };
+        let (method, hints) = methods::named(name).ok_or_else(unknown)?;
+        let task = Task::new(std::process::id(), Identity::default(), ENTITLEMENTS.iter().map(|row| row.key));
+        task.set_privileged(true);
+        let client = self.driver.open(&Arc::new(task), if hints { 2 } else { 1 });
+        let called = client.and_then(|client| client.method(method.name, numbers));
+        called.map_err(|code| Error::driver(method.name, code))
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, voice:
     let read = procedures::networks(&flags.model, &flags.choices.choices()?, names)?;
     for (net, notes) in &read {
         voice.reader_notes(notes);
-        super::super::by_the_book(flags.convention, &flags.model, net, chip)?;
+        super::super::by_the_book(flags.convention, &flags.model, net, chip, voice)?;
     }
     let nets: Vec<Net> = read.into_iter().map(|(net, _)| net).collect();
     let text = format!("compiling for {}", chip.target);

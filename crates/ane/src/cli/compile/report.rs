@@ -2,8 +2,9 @@
 
 use super::Flags;
 use super::emit::Written;
-use crate::cli::{Voice, places, print, trace};
+use crate::cli::{Voice, print, trace};
 use anemone::forms::Form;
+use anemone::places;
 use anemone::{Chain, Code, Diagnostic, Result, overview};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;

@@ -1,6 +1,7 @@
 //! Parts of a chain that a run tells of or changes: host segments, adapter weights, records of tasks, written outputs.
 
-use crate::cli::{Voice, patch};
+use crate::cli::Voice;
+use anemone::adapter::pieces_of;
 use anemone::chain::Cut;
 use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, files, tensor};
 use anemone_compile::Options;
@@ -16,8 +17,7 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
         let message = format!("--adapter: {several} programs, one is expected");
         return Err(Diagnostic::new(Code::Usage, message).at(path.display()));
     };
-    let kernel = patch::adapted(program, arrays).map_err(|d| d.or_at(path.display()))?;
-    let pieces = patch::pieces(&program.kernel, &kernel);
+    let (pieces, kernel) = pieces_of(program, arrays).map_err(|d| d.or_at(path.display()))?;
     program.kernel = kernel.into();
     Ok(pieces)
 }

@@ -4,7 +4,8 @@ use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced
 use super::report::summary;
 use super::{Flags, Numerics, by_layer};
 use crate::cli::conventions::CompatName;
-use crate::cli::{FIRST, Voice, by_the_book, chip, print, target, via};
+use crate::cli::{FIRST, Voice, by_the_book, chip, print, target};
+use anemone::connection::{Adapter, Request};
 use anemone::tensor::Array;
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run};
 use anemone_compile::{Compat, Options};
@@ -23,7 +24,7 @@ pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
     let chip = target(&flags.target, &model)?;
     if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
-        by_the_book(flags.convention, &flags.model, net, chip)?;
+        by_the_book(flags.convention, &flags.model, net, chip, voice)?;
         if flags.strict
             && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip, true)?.first
         {
@@ -130,15 +131,14 @@ pub fn execute(
         );
     }
     let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
-    let request = via::Request {
-        model: &flags.model,
-        target: chip.target,
-        arithmetic: flags.numerics.arithmetic(),
+    let request = Request {
         engine_only: flags.engine_only,
         function: flags.choices.function.as_deref(),
-        adapter,
+        adapter: (!adapter.is_empty()).then(|| Adapter::Pieces(adapter.clone())),
+        ..Request::new(&flags.model, chip.target)
     };
-    let session = flags.via.wanted().then(|| flags.via.open(&request, chain.states(), voice)).transpose();
+    let open = || flags.via.open(&request, flags.numerics.arithmetic(), voice);
+    let session = flags.via.wanted().then(open).transpose();
     let session = session.map_err(in_file)?;
     let mut steps = Vec::new();
     let mut run = loop {

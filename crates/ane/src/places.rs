@@ -1,6 +1,7 @@
 //! Default places of the runtime: the broker's socket, the cache.
 
-use anemone::{Code, Diagnostic, Result, os};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::os;
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::cache_root;
 use std::path::PathBuf;

@@ -1,0 +1,203 @@
+//! Compiles in the background, for models that take long.
+
+#![allow(non_camel_case_types)]
+
+use crate::compiler::{asked, e5rt_e5_compiler, e5rt_e5_compiler_options, e5rt_program_library};
+use crate::handle::{Refusal, call, give, locked, object, set, take, text};
+use anemone_runtime::e5rt::Library;
+use anemone_runtime::{Code, Error};
+use std::ffi::c_char;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// A compile in the background.
+pub struct e5rt_compilation(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Running,
+    Cancelled,
+    /// The library, or the refusal: code and text are the same for every wait.
+    Ended(Result<Library, (Code, String)>),
+}
+
+/// Longest wait.
+const MOST_MS: u64 = 1 << 40;
+
+/// Compiles a model in the background, or takes it from the cache. Null options are the defaults.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_compile_async(
+    compiler: *const e5rt_e5_compiler,
+    path: *const c_char,
+    options: *const e5rt_e5_compiler_options,
+    compilation: *mut *mut e5rt_compilation,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (runtime, path) = (Arc::clone(&object(compiler)?.0), PathBuf::from(text(path)?));
+        let options = asked(options);
+        give(compilation, || {
+            let shared = Arc::<Shared>::default();
+            let own = Arc::clone(&shared);
+            let work = move || {
+                let ended = runtime.compile(&path, &options).map_err(|error| (error.code(), error.to_string()));
+                let mut state = locked(&own.state);
+                if matches!(*state, State::Running) {
+                    *state = State::Ended(ended);
+                    own.changed.notify_all();
+                }
+            };
+            let spawned = std::thread::Builder::new().name("e5rt-compile".into()).spawn(work);
+            spawned.map_err(|error| Error::system("spawn", "", error))?;
+            Ok(e5rt_compilation(shared))
+        })
+    })
+}
+
+/// Waits for a compile, and gives its library; each call gives a new object. E5RT_TIMEOUT if it has not ended, E5RT_CANCELLED if it was
+/// cancelled, else the reason of its failure.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_compilation_wait(
+    compilation: *const e5rt_compilation,
+    timeout_ms: u64,
+    library: *mut *mut e5rt_program_library,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let shared = &object(compilation)?.0;
+        give(library, || {
+            let until = Instant::now() + Duration::from_millis(timeout_ms.min(MOST_MS));
+            let mut state = locked(&shared.state);
+            loop {
+                match &*state {
+                    State::Ended(Ok(library)) => return Ok(e5rt_program_library(library.clone())),
+                    State::Ended(Err((code, said))) => {
+                        let (code, text) = (*code, said.clone());
+                        return Err(match code {
+                            Code::ERROR => Error::Compile(text).into(),
+                            code => Error::Remote { code, text }.into(),
+                        });
+                    }
+                    State::Cancelled => return Err(Refusal::Cancelled),
+                    State::Running => {}
+                }
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    let (what, waited_ms) = ("compile", timeout_ms);
+                    return Err(Error::Timeout { what, waited_ms, code: Code::TIMEOUT }.into());
+                }
+                let waited = shared.changed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            }
+        })
+    })
+}
+
+/// Tells whether a compile has ended: done, failed or cancelled.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_compilation_is_done(compilation: *const e5rt_compilation, ended: *mut bool) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { set(ended, !matches!(*locked(&object(compilation)?.0.state), State::Running)) })
+}
+
+/// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread goes on to the end of the compile, and the cache may keep
+/// the program. One that has ended stays as it is.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_compilation_cancel(compilation: *const e5rt_compilation) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let shared = &object(compilation)?.0;
+        let mut state = locked(&shared.state);
+        if matches!(*state, State::Running) {
+            *state = State::Cancelled;
+            shared.changed.notify_all();
+        }
+        Ok(())
+    })
+}
+
+/// Releases a compile; one that runs is cancelled.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_compilation_release(compilation: *mut *mut e5rt_compilation) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(compilation) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::status;
+    use anemone::connection::Device;
+    use anemone_runtime::cache::Bundle;
+    use anemone_runtime::e5rt::device::InProcess;
+    use anemone_runtime::e5rt::{CompileOptions, Compiler, Runtime};
+    use std::path::Path;
+    use std::ptr;
+    use std::sync::mpsc::{Receiver, channel};
+
+    /// A compiler that waits until it may go on.
+    struct Waits(Mutex<Receiver<()>>);
+
+    impl Compiler for Waits {
+        fn content(&self, _: &Path) -> Result<[u8; 32], String> {
+            Ok([0; 32])
+        }
+
+        fn compile(&self, _: &Path, _: &CompileOptions) -> Result<Bundle, String> {
+            locked(&self.0).recv().map_err(|e| e.to_string())?;
+            Err("it was let go on".into())
+        }
+    }
+
+    #[test]
+    fn a_compile_times_out_is_cancelled_and_keeps_its_end() {
+        let (go_on, waits) = channel();
+        let device = Arc::new(InProcess::start().expect("a driver"));
+        let runtime = Arc::new(Runtime::new(device.clone(), Arc::new(Waits(Mutex::new(waits))), None));
+        let compiler = e5rt_e5_compiler(runtime, Device::Here(device));
+        let (mut first, mut second, mut library) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: every pointer is one of this library, or to a variable of the right type, or null.
+        unsafe {
+            let begin = |at: &mut *mut e5rt_compilation| {
+                e5rt_e5_compiler_compile_async(&compiler, c"model".as_ptr(), ptr::null(), at)
+            };
+            assert_eq!((begin(&mut first), begin(&mut second)), (status::E5RT_SUCCESS, status::E5RT_SUCCESS));
+            assert_eq!(e5rt_compilation_wait(first, 1, &mut library), status::E5RT_TIMEOUT);
+            assert_eq!(e5rt_compilation_cancel(second), status::E5RT_SUCCESS);
+            assert_eq!(e5rt_compilation_wait(second, 600_000, &mut library), status::E5RT_CANCELLED);
+            go_on.send(()).expect("it waits");
+            go_on.send(()).expect("the other one waits");
+            for _ in 0..2 {
+                assert_eq!(e5rt_compilation_wait(first, 600_000, &mut library), status::E5RT_COMPILE_FAILED);
+            }
+            assert_eq!(e5rt_compilation_cancel(first), status::E5RT_SUCCESS);
+            assert_eq!(e5rt_compilation_wait(first, 0, &mut library), status::E5RT_COMPILE_FAILED);
+            assert_eq!(e5rt_compilation_release(&mut first), status::E5RT_SUCCESS);
+            assert_eq!(e5rt_compilation_release(&mut second), status::E5RT_SUCCESS);
+        }
+        assert!(library.is_null());
+    }
+}
