@@ -15,9 +15,9 @@ use crate::simd;
 use crate::table::Table;
 use crate::tensor::Extents;
 use crate::view::{
-    Block, OutputTile, Strides, TensorView, gather_elements, partition, repeat_elements, scatter_elements,
+    Block, OutputTile, Strides, TensorView, copy_rows, gather_elements, partition, repeat_elements, scatter_elements,
 };
-use crate::workers::{Workers, scratch_slice};
+use crate::workers::{LINE_BYTES, Workers, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub const MOST_OPERANDS: usize = 8;
 /// Stages of a chain, at most.
 pub const MOST_STAGES: usize = 16;
 
+/// Elements of a line of cache.
+const LINE: usize = LINE_BYTES / 2;
 /// Rows of fewer columns are gathered before they are widened.
 const SHORT: usize = 8;
 
@@ -154,7 +156,8 @@ impl WithSimd for Job<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { of, columns, share, buffers } = self;
-        let most = BLOCK.max(columns);
+        // Rows may have gaps as long as they are. Buffers do not begin a power of two apart, which would compete for places in cache.
+        let most = (2 * BLOCK).max(columns).next_multiple_of(LINE) + LINE;
         let Buffers { wide, a, b, exact: [exact_a, exact_b], gathered, values } = buffers;
         let in_exact = of.stages.iter().any(MapStage::is_in_exact);
         let exact_elements = if in_exact { most } else { 0 };
@@ -174,6 +177,8 @@ impl WithSimd for Job<'_, '_> {
             BLOCK,
             #[inline(always)]
             |block, to| {
+                let stored = block.stored();
+                let block = with_gaps(&of, block, to);
                 let n = block.elements();
                 for (i, stage) in before_last.iter().enumerate() {
                     let (before, rest) = values.split_at_mut(i * most);
@@ -182,20 +187,42 @@ impl WithSimd for Job<'_, '_> {
                 }
                 let (before, rest) = values.split_at_mut(before_last.len() * most);
                 let sources = Sources { of: &of, to: &[], block, values: before, most };
-                if straight && (block.count == 1 || block.stored().to_stride == columns) {
+                if straight && block.columns == columns && (block.count == 1 || stored.to_stride == columns) {
                     return at.stage(simd, last, &sources, &mut to[..n]);
                 }
                 let left = &mut rest[..n];
                 at.stage(simd, last, &Sources { to: &*to, ..sources }, left);
                 if columns == 1 {
                     // Rows of one element, whatever their distance.
-                    scatter_elements(left, block.stored().to_stride, to);
+                    scatter_elements(left, stored.to_stride, to);
                 } else {
-                    block.store(left, to);
+                    copy_rows(left, to, Rows { from_stride: block.columns, ..stored });
                 }
             },
         );
     }
+}
+
+/// Rows with the gaps behind them, if those of all operands are equally far apart: what lies in the gaps is computed and not stored.
+#[inline(always)]
+fn with_gaps(of: &Map, block: Block, to: &[f16]) -> Block {
+    let mut columns = None;
+    for operand in of.operands {
+        let (from, stride) = match *operand {
+            Some((_, true)) => continue,
+            Some((source, false)) => block.of_source(source),
+            None => (to, block.stored().to_stride),
+        };
+        let alike = columns.is_none_or(|columns| columns == stride);
+        let near = (block.columns..=2 * block.columns).contains(&stride);
+        if !alike || !near || block.columns == 1 || from.len() < block.count * stride {
+            return block;
+        }
+        columns = Some(stride);
+    }
+    let mut wider = block;
+    wider.columns = columns.unwrap_or(block.columns);
+    wider
 }
 
 /// Sources that a stage may read.
@@ -281,7 +308,7 @@ impl Sources<'_> {
         if columns == 1 {
             gather_elements(from, stride, &mut to[..n]);
         } else {
-            crate::view::copy_rows(from, to, Rows { count, columns, from_stride: stride, to_stride: columns });
+            copy_rows(from, to, Rows { count, columns, from_stride: stride, to_stride: columns });
         }
         &to[..n]
     }
