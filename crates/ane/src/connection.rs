@@ -31,7 +31,7 @@ use anemone_runtime::e5rt::device::{InProcess, Piece};
 use anemone_runtime::e5rt::{Buffer, CompileOptions, Library, MAIN, Quirks, Runtime, Stream};
 use half::f16;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Device of a connection.
@@ -176,7 +176,15 @@ impl Settings {
         let held = if self.times == 1 { states.as_slice() } else { &[] };
         let function = function.unwrap_or(MAIN);
         let lanes = (0..self.streams).map(|_| Lane::new(&runtime, &library, function, held)).collect::<Result<_>>()?;
-        Ok(Connection { runtime, device, lanes, kept, times: self.times, overlap: self.overlap })
+        Ok(Connection {
+            runtime,
+            device,
+            lanes,
+            kept,
+            times: self.times,
+            overlap: self.overlap,
+            running: Mutex::new(()),
+        })
     }
 
     /// Runtime over the device, and that device.
@@ -187,13 +195,19 @@ impl Settings {
             return refuse(message, "ane broker --numerics exact, or --via inprocess");
         }
         if self.via != Via::Inprocess && self.secure {
-            return refuse("--secure is a property of the driver, which the broker has", "--via inprocess");
+            return refuse(
+                "secure mode (--secure) is a property of the driver, which the broker has",
+                "--via inprocess",
+            );
         }
         let route = match self.via {
             Via::Broker => Some(Route::Broker),
             Via::Direct => Some(Route::Direct),
             Via::Inprocess if self.class.is_some() => {
-                return refuse("--qos is told to a broker; there is none with --via inprocess", "--via broker");
+                return refuse(
+                    "a class of service (--qos) is told to a broker; there is none in this process",
+                    "--via broker",
+                );
             }
             Via::Inprocess => None,
         };
@@ -250,6 +264,8 @@ pub struct Connection {
     times: u32,
     /// True if overlapped streams have the M1's defect.
     overlap: bool,
+    /// Held by a run: buffers are one caller's from its inputs to its outputs.
+    running: Mutex<()>,
 }
 
 /// A stream with an operation and buffers of its own.
@@ -318,10 +334,11 @@ fn elements(info: &PortInfo, buffer: &Buffer) -> Array {
 
 impl Connection {
     /// Runs on inputs by name, and returns the outputs of the first stream by name. An input that holds a state may be left out: it
-    /// has what the run before left, zeros at first.
+    /// has what the run before left, zeros at first. Callers on several threads run one after another.
     ///
     /// Errors: an input that is missing or has another number of elements; a fault of the device; a stream that does not complete.
     pub fn run(&self, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.lanes.iter().try_for_each(|lane| lane.fill(inputs))?;
         for _ in 0..self.times {
             match self.lanes.as_slice() {

@@ -128,7 +128,7 @@ impl Connection {
     /// Inputs are as those of `Program.run`. A state that is not given is what the run before left, zeros at first; it stays on the
     /// device. Raises `BadInput` for other names and extents, `Refused` for a fault of the device and for a stream that never completes.
     ///
-    /// >>> connection = anemone.load("digits.mlpackage").connect("m1", cache="cache")
+    /// >>> connection = anemone.load("digits.mlpackage").connect("m1", cache=folder)
     /// >>> connection.run(np.load("image.npy"))["probs"].argmax()
     /// np.int64(8)
     #[pyo3(signature = (only=None, *, inputs=None, **named))]

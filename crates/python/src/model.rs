@@ -236,7 +236,7 @@ impl Model {
     /// arrays by the names that `ane patch` lists. `streams`: as many at once; `quirk`: `["overlapped-streams"]`, the M1's defect.
     /// Returns a `Connection`. Raises `Refused` with the entitlement that is missing, `BadInput` where no broker listens.
     ///
-    /// >>> connection = anemone.load("digits.mlpackage").connect("m1", cache="cache")
+    /// >>> connection = anemone.load("digits.mlpackage").connect("m1", cache=folder)
     /// >>> connection.inputs
     /// {'image': (1, 1, 8, 8)}
     #[pyo3(signature = (chip="m1", *, engine_only=false, adapter=None, via="inprocess".to_string(), socket=None, cache=None, qos=None, depth=8,

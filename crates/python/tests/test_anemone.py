@@ -1,5 +1,6 @@
 """The package against its contract; `crates/python/tests/package.rs` runs it."""
 
+import atexit
 import doctest
 import importlib
 import os
@@ -244,6 +245,22 @@ class Connections(unittest.TestCase):
         np.testing.assert_array_equal(first.run(self.image)["probs"], wanted["probs"])
         np.testing.assert_array_equal(again.run(inputs={"image": self.image})["probs"], wanted["probs"])
         self.assertEqual(first.counters()["completed"], 1)
+        # Callers on several threads get the outputs of their own inputs.
+        images = [self.image * factor for factor in (0, 0.5, 1, 2)]
+        expected = [model.compile("m1").run(image)["probs"] for image in images]
+        results = [[] for _ in images]
+        threads = [
+            threading.Thread(target=lambda at: results[at].extend(first.run(images[at])["probs"] for _ in range(20)), args=(at,))
+            for at in range(len(images))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for all, wanted in zip(results, expected):
+            self.assertEqual(len(all), 20)
+            for got in all:
+                np.testing.assert_array_equal(got, wanted)
         for arguments in [{"via": "nothing"}, {"quirk": ["nothing"]}, {"streams": 0}, {"qos": 9}]:
             with self.assertRaises(anemone.BadInput):
                 model.connect("m1", cache=cache, **arguments)
@@ -430,8 +447,10 @@ class Graphs(unittest.TestCase):
 def load_tests(_loader, tests, _pattern):
     """The examples of the docstrings too; their files are those of the digits."""
     before = os.getcwd()
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings = {
-        "extraglobs": {"anemone": anemone, "np": np},
+        "extraglobs": {"anemone": anemone, "np": np, "folder": folder},
         "setUp": lambda _: os.chdir(EXAMPLE),
         "tearDown": lambda _: os.chdir(before),
     }

@@ -66,7 +66,7 @@ int main(int count, char **arguments) {
     e5rt_e5_compiler *compiler = NULL;
     e5rt_compilation *compilation = NULL;
     e5rt_program_library *library = NULL, *adapted = NULL;
-    e5rt_execution_stream_operation *refused = NULL;
+    e5rt_execution_stream_operation *refused = NULL, *kept = NULL;
     bool ended = false, required = false;
     unsigned base = 0, other = 0;
     uint64_t removed = 0, half[] = {50};
@@ -102,10 +102,13 @@ int main(int count, char **arguments) {
         printf("base %x, adapter %x\n", base, other);
     }
 
+    // The counters are of what is loaded now.
+    CHECK(operation_of(library, &kept));
     CHECK(e5rt_e5_compiler_call_method(compiler, "ANE_SetThrottlingPercentage", half, 1, text, sizeof text));
     if (e5rt_e5_compiler_call_method(compiler, "NoSuchMethod", NULL, 0, text, sizeof text) != E5RT_NOT_FOUND) return 6;
     CHECK(e5rt_e5_compiler_get_counters(compiler, text, sizeof text));
     printf("throttled %d, wired %d\n", strstr(text, "\"throttling_percent\":50") != NULL, strstr(text, "\"wired\":0") == NULL);
+    CHECK(e5rt_execution_stream_operation_release(&kept));
 
     CHECK(e5rt_e5_compiler_get_cache_key(compiler, arguments[1], NULL, text, sizeof text));
     CHECK(e5rt_e5_compiler_purge(compiler, text, &removed));

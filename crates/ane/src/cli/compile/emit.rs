@@ -5,6 +5,7 @@ use anemone::forms::{self, Form};
 use anemone::{Chain, Code, Diagnostic, Result, files};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
+use anemone_facts::formats::dialects::Convention;
 use anemone_program::{Program, hwx};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,12 @@ pub(super) fn write(
     let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
     let component = if flags.model.is_dir() { None } else { anemone_net::mil::component(&files::read(&flags.model)?) };
     let dress = forms::Dress { dialect, convention: options.convention, component: component.unwrap_or_default() };
-    let encoded = forms::files_as(chain, chip, forms, (&stem, &name), &dress)?;
+    // The book's banner is the invocation as it was given; a name alone gives the same bytes wherever the model lies.
+    let source = match options.convention {
+        Convention::Samples => name.clone(),
+        Convention::Book => flags.model.display().to_string(),
+    };
+    let encoded = forms::files_as(chain, chip, forms, (&stem, &source), &dress)?;
     let (paths, made) = destinations(output, &encoded)?;
     let parts: Vec<Vec<&[u8]>> = encoded.iter().map(forms::File::parts).collect();
     let files: Vec<(&Path, &[&[u8]])> = paths.iter().zip(&parts).map(|(path, p)| (path.as_path(), &p[..])).collect();
