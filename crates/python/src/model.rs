@@ -50,6 +50,8 @@ pub fn load(
     portable: bool,
     weights_dir: Option<PathBuf>,
 ) -> PyResult<Model> {
+    // A specification without the folder of its weights.
+    let mut alone = false;
     let (path, folder) = match model.extract::<PathBuf>() {
         Ok(path) if !path.exists() => {
             return Err(PyFileNotFoundError::new_err(format!("no such model: {}", path.display())));
@@ -64,6 +66,7 @@ pub fn load(
         Err(_) if model.hasattr("SerializeToString")? && model.hasattr("specificationVersion")? => {
             let folder = tempfile::tempdir()?;
             let path = of_spec(py, model, weights_dir.as_deref(), &folder)?;
+            alone = weights_dir.is_none();
             (path, Some(folder))
         }
         Err(_) => {
@@ -76,11 +79,13 @@ pub fn load(
     choices.options.extents = dim.unwrap_or_default();
     choices.options.function = function;
     let (place, chosen) = (path.clone(), choices.clone());
-    let notes = apart(py, move || {
-        Ok(match anemone::Model::load_with(&place, &chosen)? {
-            anemone::Model::Net { notes, .. } => notes,
-            _ => Vec::new(),
-        })
+    let notes = apart(py, move || match anemone::Model::load_with(&place, &chosen) {
+        Ok(anemone::Model::Net { notes, .. }) => Ok(notes),
+        Ok(_) => Ok(Vec::new()),
+        Err(why) if alone && why.code == Code::Malformed => {
+            Err(why.help("a specification names its weights and does not hold them: load(spec, weights_dir=...)"))
+        }
+        Err(why) => Err(why),
     })?;
     Ok(Model { path, notes, choices, portable, digest: OnceLock::new(), _folder: folder })
 }

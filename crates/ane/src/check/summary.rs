@@ -2,7 +2,7 @@
 
 use super::json::Baseline;
 use super::verdict::{self, by_answer, percent};
-use super::{Report, json, route_name};
+use super::{Answer, Report, json, route_name};
 use crate::diagnostic::{Code, Diagnostic};
 use anemone_compile::check::{Placement, Route};
 use serde_json::{Value, json};
@@ -127,25 +127,24 @@ fn rows_of(report: &Report) -> Vec<[String; 5]> {
         let on = total - p.fallbacks();
         format!("{on}/{total} {}", percent(on as u64, total as u64))
     };
-    let rows = by_answer(report).into_iter().map(|same| {
-        let first = verdict::first_cause(report, |answer| answer.chip == same.answer.chip);
-        let fix = match first {
+    let cells = |answer: &Answer| {
+        let fix = match verdict::first_cause(report, |other| other.chip == answer.chip) {
             Some(c) => {
                 let op = &report.outline.ops[c.ops[0]].op;
                 let several = 2 * c.ops.len() > report.outline.ops.len() || c.cause.starts_with(op.as_str());
                 if several { c.cause } else { format!("{op}: {}", c.cause) }
             }
-            None if share(&same.answer.framework).starts_with("0/") => {
-                verdict::why_not(&same.answer.framework, |_| false)
-                    .map_or(String::new(), |why| format!("Core ML: {why}"))
+            None if share(&answer.framework).starts_with("0/") => {
+                verdict::why_not(&answer.framework, |_| false).map_or(String::new(), |why| format!("Core ML: {why}"))
             }
             None => String::new(),
         };
-        [report.path.clone(), same.label(), share(&same.answer.direct), share(&same.answer.framework), fix]
-    });
-    let mut rows: Vec<[String; 5]> = rows.collect();
-    rows.iter_mut().skip(1).for_each(|row| row[0].clear());
-    rows
+        [share(&answer.direct), share(&answer.framework), fix]
+    };
+    let path = |at| if at == 0 { report.path.clone() } else { String::new() };
+    let rows = verdict::shared(&by_answer(report), cells).into_iter().enumerate();
+    rows.map(|(at, (names, [direct, framework, fix]))| [path(at), verdict::few(&names), direct, framework, fix])
+        .collect()
 }
 
 /// All reports as one document, schema `anemone.checks/1`.

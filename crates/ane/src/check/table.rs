@@ -5,7 +5,7 @@ use super::verdict::{self, Same, by_answer, percent};
 use super::{Fallback, Report, route_name, times};
 use crate::overview::counted;
 use anemone_compile::check::lint::Finding;
-use anemone_compile::check::{Place, Route};
+use anemone_compile::check::{Place, Placement, Route};
 use anemone_compile::here::Here;
 use anemone_facts::lint::Severity;
 use std::collections::BTreeMap;
@@ -28,9 +28,9 @@ pub fn render(report: &Report, style: Style) -> String {
     let failing = report.failing(style.baseline.unwrap_or_default());
     let mut out = String::new();
     let first = verdict::first_cause(report, |_| true);
-    for same in &groups {
-        let bad = same.names.iter().any(|name| failing.iter().any(|(chip, _)| chip == name));
-        let line = format!("{}: {}", same.names.join(", "), verdict::sentence(same.answer, first.as_ref()));
+    for (names, sentence) in verdict::shared(&groups, |answer| verdict::sentence(answer, first.as_ref())) {
+        let bad = names.iter().any(|name| failing.iter().any(|(chip, _)| chip == name));
+        let line = format!("{}: {sentence}", names.join(", "));
         let _ = writeln!(out, "{}", style.paint(if bad { RED } else { GREEN }, &line));
     }
     if let Some(cause) = &first {
@@ -118,31 +118,33 @@ fn quantity(macs: u64) -> String {
     }
 }
 
+/// One row: operations and work on the engine, segments and transfers.
+fn row(placement: &Placement) -> String {
+    let total = placement.verdicts.len();
+    let on = total - placement.fallbacks();
+    format!(
+        "{:>9} {:>8} {:>8}  {:>8}  {:>9}",
+        format!("{on}/{total}"),
+        percent(on as u64, total as u64),
+        percent(placement.macs_engine, placement.macs),
+        placement.engine_segments(),
+        placement.hand_overs,
+    )
+}
+
 /// Shares of operations and of work on the engine, both routes.
 fn shares(groups: &[Same], out: &mut String) {
-    let width = groups.iter().map(|same| same.label().chars().count()).max().unwrap_or(0).max(5);
+    let rows = verdict::shared(groups, |answer| [row(&answer.direct), row(&answer.framework)]);
+    let rows: Vec<(String, [String; 2])> = rows.into_iter().map(|(names, row)| (verdict::few(&names), row)).collect();
+    let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0).max(5);
     let _ = writeln!(
         out,
         "{:width$}  {:20}  {:>9} {:>8} {:>8}  {:>8}  {:>9}",
         "chips", "route", "on engine", "", "work", "segments", "transfers"
     );
-    for same in groups {
-        for (placement, route) in
-            [(&same.answer.direct, "direct (can run)"), (&same.answer.framework, "framework (Core ML)")]
-        {
-            let total = placement.verdicts.len();
-            let on = total - placement.fallbacks();
-            let label = if placement.route == Route::Direct { same.label() } else { String::new() };
-            let _ = writeln!(
-                out,
-                "{label:width$}  {route:20}  {:>9} {:>8} {:>8}  {:>8}  {:>9}",
-                format!("{on}/{total}"),
-                percent(on as u64, total as u64),
-                percent(placement.macs_engine, placement.macs),
-                placement.engine_segments(),
-                placement.hand_overs,
-            );
-        }
+    for (label, [direct, framework]) in rows {
+        let _ = writeln!(out, "{label:width$}  {:20}  {direct}", "direct (can run)");
+        let _ = writeln!(out, "{:width$}  {:20}  {framework}", "", "framework (Core ML)");
     }
     out.push('\n');
 }

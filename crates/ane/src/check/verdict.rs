@@ -101,6 +101,19 @@ pub fn sentence(answer: &Answer, told: Option<&Cause>) -> String {
     text
 }
 
+/// A text for each answer, with the names of its chips. Chips of one text share it, though they may reach it by other layers.
+pub fn shared<'a, T: PartialEq>(groups: &[Same<'a>], text: impl Fn(&Answer) -> T) -> Vec<(Vec<&'a str>, T)> {
+    let mut all: Vec<(Vec<&str>, T)> = Vec::new();
+    for same in groups {
+        let text = text(same.answer);
+        match all.iter_mut().find(|(_, known)| *known == text) {
+            Some((names, _)) => names.extend(&same.names),
+            None => all.push((same.names.clone(), text)),
+        }
+    }
+    all
+}
+
 /// Too little work, as the segmenter counts.
 const TOO_LITTLE: &str = "too little work to pay for starting the engine (modelled)";
 
@@ -155,7 +168,7 @@ pub fn first_fix(report: &Report, cause: &Cause) -> String {
 }
 
 /// Names, or where they are many the first and a count.
-fn few(names: &[&str]) -> String {
+pub fn few(names: &[&str]) -> String {
     match names {
         [first, second, rest @ ..] if rest.len() > 1 => format!("{first}, {second} and {} more", rest.len()),
         names => names.join(", "),

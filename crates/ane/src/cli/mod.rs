@@ -53,18 +53,21 @@ Examples:
 
 Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or unreadable input, 3 a defect of this program.";
 
+/// Order of the options that every verb has: behind its own, before help.
+const LAST: usize = 900;
+
 /// Open toolchain for the Apple Neural Engine.
 #[derive(Parser)]
 #[command(name = "ane", version, after_help = EXAMPLES)]
 pub struct Args {
     /// Print one JSON document on standard output
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
     /// Print results and errors only
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = LAST)]
     pub quiet: bool,
     /// Print more detail
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = LAST)]
     pub verbose: bool,
     #[command(subcommand)]
     verb: Verb,

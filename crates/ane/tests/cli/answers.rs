@@ -79,6 +79,22 @@ fn a_cause_has_one_block_with_every_chip() {
 }
 
 #[test]
+fn chips_of_one_sentence_share_it() {
+    let scratch = Scratch::new();
+    // A sampler on the M4, three tasks on the M1: other layers, the same answer.
+    let text = "program(1.0) { func main<ios16>(tensor<fp16, [1, 2, 8, 8]> x) {
+        tensor<fp16, [1, 2, 16, 16]> y = upsample_nearest_neighbor(x = x, scale_factor_height = fp32(2),
+            scale_factor_width = fp32(2))[name = string(\"y\")]; } -> (y); }";
+    let model = scratch.file("up.mil", text);
+    let told = ane!("check", model, "-t", "m1,m4").fine();
+    assert!(told.out.starts_with("m1, m4: the only operation can run"), "{told:?}");
+    assert_eq!(told.out.matches("direct (can run)").count(), 1, "{told:?}");
+    assert!(told.out.contains("decomposed  supported"), "the layers stay apart: {told:?}");
+    let several = ane!("check", model, model, "-t", "m1,m4").fine();
+    assert_eq!(several.out.matches("1/1 100 %").count(), 2, "one row a model: {several:?}");
+}
+
+#[test]
 fn counts_have_their_noun() {
     let scratch = Scratch::new();
     let told = ane!("check", scratch.relu(), "-t", "m1").fine().out;

@@ -210,6 +210,12 @@ fn every_verb_has_examples() {
         let told = ane!(verb, "--help").fine().out;
         assert!(told.contains("Examples:") && told.contains(&format!("ane {verb}")), "{verb}: {told}");
         unbroken(&told);
+        // The options of every verb stand behind its own: --json, --quiet, --verbose and help.
+        let group = told.split("\nOptions:\n").nth(1).unwrap_or_default();
+        let group = group.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
+        let options: Vec<&str> = group.map(str::trim_start).filter(|line| line.starts_with('-')).collect();
+        let common = options.iter().position(|line| line.contains("--json"));
+        assert!(common.is_none_or(|at| at + 4 >= options.len()), "{verb}: {options:?}");
     }
     ane!("chekc", "x").refused(2, "ANE2004", &["similar subcommand", "'check'"]);
     let [package, ..] = digits();

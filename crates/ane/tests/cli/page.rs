@@ -82,7 +82,8 @@ fn the_page_is_clicked_through() {
         told.linked = [state.chip, state.route, state.chosen === conv];
         for (let i = 0; i < 9; i++) click(by('in')); told.near = seen();
         for (let i = 0; i < 30; i++) click(by('out')); told.far = seen(); click(by('fit')); told.fitted = seen();
-        told.flat = flat(); return told;"
+        told.flat = flat(); dispatchEvent(new Event('beforeprint'));
+        told.folded = document.querySelectorAll('details:not([open])').length; return told;"
     );
     for width in [1400, 480] {
         let told = on_page(&browser, &page, width, &script);
@@ -104,7 +105,30 @@ fn the_page_is_clicked_through() {
             assert!(told[zoom].as_u64() > Some(0), "the graph is out of sight: {told}");
         }
         assert_eq!(told["flat"], true, "the page itself scrolls sideways: {told}");
+        assert_eq!(told["folded"], 0, "nothing can be opened on paper: {told}");
     }
+}
+
+/// On paper the page has its cards one below the other, and neither controls nor an empty panel.
+#[test]
+fn the_page_is_printed() {
+    let Some(browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let ([package, ..], page, paper) = (digits(), scratch.out("page.html"), scratch.out("page.pdf"));
+    ane!("check", package, "--html", page).fine();
+    let profile = tempfile::tempdir().expect("a folder");
+    let ran = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"])
+        .arg(format!("--print-to-pdf={paper}"))
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{page}"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("the browser ends");
+    assert!(ran.status.success(), "{ran:?}");
+    let bytes = std::fs::read(&paper).expect("a document");
+    let pages = bytes.windows(12).filter(|w| *w == b"/Type /Page\n").count();
+    assert!((2..=6).contains(&pages), "{pages} pages");
 }
 
 #[test]

@@ -137,22 +137,23 @@ fn packages_execute_to_the_same_bits_after_every_chain_of_two() {
     score.close();
 }
 
-#[test]
-fn every_chain_of_two_executes_to_the_same_bits() {
-    let cases = std::env::var("ANE_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(CASES);
-    let (mut score, mut lost, mut chains) = (Score::default(), [0usize; WAYS.len()], 0);
-    for seed in 0..u64::from(cases) {
-        let case = Draw::new(seed).next(&format!("seed {seed}"));
-        let name = format!("{} {}", case.name, case.summary());
+proptest! {
+    #![proptest_config(drawn(CASES))]
+
+    #[test]
+    fn every_chain_of_two_executes_to_the_same_bits(choices in choices()) {
+        let case = Draw::choosing(choices).next("drawn");
+        let program = case.program();
         // Other tests check that it compiles.
-        let Ok((program, inputs)) = case.program() else { continue };
-        score.case(&name, every_chain(&program, &inputs, &mut lost, &mut chains));
+        prop_assume!(program.is_ok());
+        let (program, inputs) = program.expect("assumed");
+        let (mut lost, mut chains) = ([0usize; WAYS.len()], 0);
+        let outcome = every_chain(&program, &inputs, &mut lost, &mut chains);
+        prop_assert!(outcome.is_ok(), "{}: {:?}", case.summary(), outcome.err());
+        // Containers and packages state their ports: nothing is lost in them.
+        prop_assert_eq!((lost[0], lost[1], lost[4], lost[5]), (0, 0, 0, 0));
+        prop_assert!(chains > 8, "{chains}");
     }
-    println!("{chains} chains; refused or said to be lost: {lost:?} of {WAYS:?}");
-    // Containers and packages state their ports: nothing is lost in them.
-    assert_eq!((lost[0], lost[1], lost[4], lost[5]), (0, 0, 0, 0));
-    assert!(chains > 8 * cases as usize, "{chains}");
-    score.close();
 }
 
 /// The container that a network compiles to.

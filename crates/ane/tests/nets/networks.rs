@@ -1,5 +1,5 @@
 //! Random networks of several operations, with forks and merges: the whole compiler and the engine against the plain
-//! evaluator, and again from the container. The same seeds on every run.
+//! evaluator, and again from the container. The same cases on every run.
 
 use crate::common;
 
@@ -11,12 +11,14 @@ use anemone_facts::chips;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR, TABLE};
 use anemone_net::*;
 use anemone_program::hwx::{self, Container};
+use common::draw::{choices, drawn};
 use common::{Random, Score, nets};
 use half::f16;
+use proptest::prelude::*;
 use std::sync::Arc;
 
 /// Networks of images per run, and of matrices.
-const CASES: [u64; 2] = [2000, 500];
+const CASES: [u32; 2] = [2000, 500];
 /// Networks that only move data.
 const LAYOUTS: u64 = 300;
 /// Largest magnitude that may occur: beyond it fp16 has no fraction left.
@@ -24,6 +26,9 @@ const LARGEST: f32 = 1024.0;
 
 /// A network under construction; every value is of rank 4 with a leading 1.
 struct Draw {
+    /// Choices that proptest made, so that it can make them smaller.
+    choices: std::vec::IntoIter<u64>,
+    /// Numbers of constants, and numbers behind the last choice.
     random: Random,
     net: Net,
     /// Values that operations may read.
@@ -31,8 +36,14 @@ struct Draw {
 }
 
 impl Draw {
+    fn new(name: &str, choices: Vec<u64>, seed: u64) -> Draw {
+        let net = Net { name: name.into(), ..Net::default() };
+        Draw { choices: choices.into_iter(), random: Random::new(seed), net, pool: Vec::new() }
+    }
+
     fn below(&mut self, n: usize) -> usize {
-        (self.random.next() % n as u64) as usize
+        let number = self.choices.next().unwrap_or_else(|| self.random.next());
+        (number % n as u64) as usize
     }
 
     fn value(&mut self, stem: &str, ty: TensorType, data: Option<Tensor>) -> ValueId {
@@ -179,10 +190,8 @@ impl Draw {
     }
 }
 
-fn network(seed: u64, matrices: bool) -> Net {
-    let net = Net { name: format!("seed {seed}"), ..Net::default() };
-    let mut draw = Draw { random: Random::new(seed + 1), net, pool: Vec::new() };
-    draw.random.next();
+fn network(choices: Vec<u64>, matrices: bool) -> Net {
+    let mut draw = Draw::new("drawn", choices, 1);
     for _ in 0..1 + draw.below(2) {
         let shape = if matrices {
             let rows = if draw.below(3) == 0 { 8 * (1 + draw.below(8)) } else { 1 + draw.below(70) };
@@ -202,8 +211,7 @@ fn network(seed: u64, matrices: bool) -> Net {
 
 /// An image pooled along some axes, the channels of which are classified, `more` beside that.
 fn classifier(shape: [usize; 4], axes: &[usize], more: impl FnOnce(&mut Draw, ValueId)) -> Net {
-    let net = Net { name: "classifier".into(), ..Net::default() };
-    let mut draw = Draw { random: Random::new(5), net, pool: Vec::new() };
+    let mut draw = Draw::new("classifier", Vec::new(), 5);
     let x = draw.value("x", TensorType { dtype: DType::F16, shape: shape.to_vec() }, None);
     draw.net.inputs.push(x);
     let newest = |draw: &Draw| draw.pool[draw.pool.len() - 1];
@@ -277,28 +285,27 @@ fn check(net: Net, seed: u64) -> Result<String, String> {
     Ok(format!("{} operations, {} tasks, {worst:.2} of what is admitted", net.ops.len(), run.tasks))
 }
 
-fn check_all(cases: u64, matrices: bool) {
-    let mut score = Score::default();
-    for seed in 0..cases {
-        score.case(&format!("seed {seed}"), check(network(seed, matrices), seed));
+proptest! {
+    #![proptest_config(drawn(CASES[0]))]
+
+    #[test]
+    fn random_networks_match_the_evaluator(choices in choices(), seed in 0u64..1000) {
+        check(network(choices, false), seed).map_err(TestCaseError::fail)?;
     }
-    score.close();
 }
 
-#[test]
-fn random_networks_match_the_evaluator() {
-    check_all(CASES[0], false);
-}
+proptest! {
+    #![proptest_config(drawn(CASES[1]))]
 
-#[test]
-fn random_products_match_the_evaluator() {
-    check_all(CASES[1], true);
+    #[test]
+    fn random_products_match_the_evaluator(choices in choices(), seed in 0u64..1000) {
+        check(network(choices, true), seed).map_err(TestCaseError::fail)?;
+    }
 }
 
 /// A tensor of two to six axes, moved about: reshapes, transposes, slices and parts joined again; sums and functions between.
 fn moved(seed: u64) -> Net {
-    let net = Net { name: "moved".into(), ..Net::default() };
-    let mut draw = Draw { random: Random::new(seed * 31 + 3), net, pool: Vec::new() };
+    let mut draw = Draw::new("moved", Vec::new(), seed * 31 + 3);
     let rank = 2 + draw.below(3);
     let sizes = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
     let mut shape: Vec<usize> = (0..rank).map(|_| sizes[draw.below(sizes.len())]).collect();

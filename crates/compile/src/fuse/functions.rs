@@ -28,8 +28,6 @@ const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
 /// The same for functions that are zero at zero, as hard swish. Near zero a table's error reaches the size of the values themselves, so
 /// the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
 const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
-/// Greatest error under [`Activations::Auto`] behind a product, where the network has only one function above [`SMALL_ERROR`].
-const ONCE_ERROR: f64 = 4e-3;
 
 /// A function of one number.
 struct Region {
@@ -262,8 +260,6 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
             regions.push(found);
         }
     }
-    // A table that is not so close is taken where it is the network's only one.
-    let alone = regions.iter().filter(|r| r.error > SMALL_ERROR).count() == 1;
     let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
         small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.error).collect(), total)
     });
@@ -271,7 +267,6 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
             Activations::Accurate => ROUNDING,
-            Activations::Auto if alone && behind_product(graph, &writers, &found) => ONCE_ERROR,
             Activations::Auto => small[usize::from(found.is_zero_at_zero)],
         };
         let taken = found.error <= most;
@@ -305,17 +300,6 @@ fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
         most = errors.last().copied().unwrap_or(ROUNDING);
     }
     most
-}
-
-/// Returns true if the region's argument is written only by matrix products or dense 1x1 convolutions.
-fn behind_product(graph: &Graph, writers: &Writers, region: &Region) -> bool {
-    let all = &writers.0[region.argument.buffer.0 as usize];
-    let product = |kind: &Kind| match kind {
-        Kind::Conv { window, connect, .. } => *window == Window::UNIT && *connect == Connect::Dense,
-        Kind::Product { .. } => true,
-        _ => false,
-    };
-    !all.is_empty() && all.iter().all(|&at| product(&graph.layers[at].kind))
 }
 
 /// Drops layers whose results nobody reads.

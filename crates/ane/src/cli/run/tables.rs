@@ -89,7 +89,8 @@ fn explained(
         n => {
             let more = if n > NAMED { ", ..." } else { "" };
             let largest = errors.fold(0.0, f64::max);
-            format!("{n} functions are one table each, off by {largest:.1e} at most ({first}{more})")
+            let (functions, each) = if n == 1 { ("function is", "") } else { ("functions are", " each") };
+            format!("{n} {functions} one table{each}, off by {largest:.1e} at most ({first}{more})")
         }
     };
     let with = match within {
