@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of docs/compiler.md: the effect of each pass over a folder of models, and buffers by allocation type.
+"""Tables of docs/compiler.md: the effect of each pass over a folder of models, functions, buffers, traffic and weights.
 
     scripts/compiler_tables.py --ane target/release/ane --write MODELS [MODELS ...]
     cargo xtask docs
@@ -84,6 +84,56 @@ def allocation_rows(ane, found, folder):
         yield [name_of(model), *(counts.get(kind, 0) for kind in KINDS), f"{document['scratch_bytes'] / 1e6:.2f}"]
 
 
+def call(ane, *arguments):
+    return subprocess.run([ane, *map(str, arguments)], capture_output=True, text=True).stdout
+
+
+def function_rows(ane, found, folder):
+    """A head, then tasks and largest error against fp32 for each choice of `--activations`, for models in which it changes tasks."""
+    choices = [["--activations", word] for word in ("auto", "fused", "accurate")] + [["--compat", "zin-9.509"]]
+    yield ["package", "`auto`", "`fused`", "`accurate`", "`--compat zin-9.509`"]
+    for model in found:
+        programs = [compiled(ane, model, folder, *choice) for choice in choices]
+        if None in programs or len({document["tasks"] for document in programs[:3]}) == 1:
+            continue
+        names = [output["name"] for output in json.loads(call(ane, "run", model, "--reference", "--json"))["outputs"]]
+        files = [f"{name}={folder / str(at)}.npy" for at, name in enumerate(names)]
+        write, expect = ([word for file in files for word in (flag, file)] for flag in ("-o", "--expect"))
+        call(ane, "run", model, "--seed", 1, "--reference", *write)
+        cells = []
+        for choice, document in zip(choices, programs):
+            outputs = json.loads(call(ane, "run", model, "--seed", 1, "--json", *expect, *choice))["outputs"]
+            error = f"{max(output['max_abs_error'] for output in outputs):.1e}".replace("e-0", "e-")
+            cells.append(f"{document['tasks']} tasks, {error}")
+        yield [name_of(model), *cells]
+
+
+def traffic_rows(ane, found, folder):
+    """A head, then tasks with no optional pass and with all, and megabytes of one run, with results in memory and kept on chip."""
+    yield ["package", "tasks, no optional pass", "tasks", "MB through memory", "MB kept on chip", "ratio"]
+    for model in found:
+        plain = compiled(ane, model, folder, "--pass-limit", "0")
+        moved = []
+        for flags in (["--disable", "reside"], []):
+            whole = compiled(ane, model, folder, *flags)
+            call(ane, "run", folder / "out.hwx", "--trace", folder / "trace.json")
+            tasks = json.loads((folder / "trace.json").read_text())["tasks"]
+            moved.append(sum(task["bytes"][key] for task in tasks for key in ("source1", "source2", "destination")))
+        if plain and whole:
+            cells = [f"{n / 1e6:.2f}" for n in moved] + [f"{moved[1] / moved[0]:.2f}" if moved[0] else "-"]
+            yield [name_of(model), plain["tasks"], whole["tasks"], *cells]
+
+
+def weight_rows(ane, found, folder):
+    """A head, then kernel bytes of models whose weights are compressed, expanded and as the chip takes them."""
+    yield ["package", "kernel bytes, expanded", "compressed", "tasks with palettes", "tasks with sparse weights"]
+    for model in (model for model in found if any(form in name_of(model) for form in ("pal", "int8", "sparse"))):
+        program, expanded = compiled(ane, model, folder), compiled(ane, model, folder, "--expand-weights")
+        if program and expanded:
+            tasks = [program["palette_tasks"], program["zero_skipping_tasks"]]
+            yield [name_of(model), expanded["kernel_bytes"], program["kernel_bytes"], *tasks]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ane", default="target/release/ane")
@@ -95,18 +145,21 @@ def main():
         sys.exit("no models there")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        files = {
-            "passes.tsv": ["# left out, models changed, models refused, tasks, kernel bytes, scratch bytes, modelled engine nanoseconds"],
-            "allocations.tsv": ["# buffers by allocation type"],
+        tables = {
+            "passes": (pass_rows, "left out, models changed, models refused, tasks, kernel bytes, scratch bytes, modelled engine nanoseconds"),
+            "functions": (function_rows, "tasks and errors by --activations"),
+            "allocations": (allocation_rows, "buffers by allocation type"),
+            "traffic": (traffic_rows, "tasks and bytes between memory and the units"),
+            "weights": (weight_rows, "kernel bytes of compressed weights"),
         }
-        for file, rows in [("passes.tsv", pass_rows), ("allocations.tsv", allocation_rows)]:
+        for name, (rows, about) in tables.items():
+            lines = [f"# {about}"]
             for row in rows(arguments.ane, found, folder):
-                files[file].append("\t".join(map(str, row)))
-                print(files[file][-1], flush=True)
-        if arguments.write:
-            data = pathlib.Path(__file__).parent.parent / "docs" / "data"
-            for file, lines in files.items():
-                (data / file).write_text("\n".join(lines) + "\n")
+                lines.append("\t".join(map(str, row)))
+                print(lines[-1], flush=True)
+            if arguments.write:
+                data = pathlib.Path(__file__).parent.parent / "docs" / "data"
+                (data / f"{name}.tsv").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

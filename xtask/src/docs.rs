@@ -119,10 +119,12 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let frontends = with_part(&frontends, &suite::tables()?)
         .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/frontends.md".into(), frontends));
-    let compiler = repo::read("docs/compiler.md")?;
-    let compiler = with_part(&compiler, &passes::effects()?)
-        .and_then(|page| with_nth_part(&page, 1, &passes::buffers().ok()?))
-        .ok_or(format!("docs/compiler.md: two of `{OPEN}` and `{CLOSE}`, and the data of both, expected"))?;
+    let mut compiler = repo::read("docs/compiler.md")?;
+    let measured = ["functions", "allocations", "traffic", "weights"].map(passes::table);
+    for (at, part) in std::iter::once(passes::effects()).chain(measured).enumerate() {
+        compiler = with_nth_part(&compiler, at, &part?)
+            .ok_or(format!("docs/compiler.md: five of `{OPEN}` and `{CLOSE}` expected"))?;
+    }
     all.push(("docs/compiler.md".into(), compiler));
     let (headline, tables, plots) = performance::documents()?;
     let measured = repo::read("docs/performance.md")?;

@@ -1,8 +1,10 @@
 """The package against its contract; `crates/python/tests/package.rs` runs it."""
 
 import atexit
+import contextlib
 import doctest
 import importlib
+import io
 import os
 import pathlib
 import shutil
@@ -160,6 +162,9 @@ class Models(unittest.TestCase):
             np.testing.assert_array_equal(got[name], array)
         with self.assertRaises(FileNotFoundError):
             anemone.load(Spec(), weights_dir=self.folder / "nothing")
+        with self.assertRaises(anemone.BadInput) as refused:
+            anemone.load(Spec())
+        self.assertIn("weights_dir", refused.exception.suggestion)
 
     def test_states(self):
         path = self.folder / "sum.mil"
@@ -442,6 +447,33 @@ class Graphs(unittest.TestCase):
         for wrong in ([300, 0], [1.5, 0], [float("nan"), 0]):
             with self.assertRaisesRegex(anemone.BadInput, "input x is i8"):
                 program.run(x=np.array(wrong, np.float32))
+
+
+class Documents(unittest.TestCase):
+    """Examples of the pages run as they stand, on the digits and a state that adds up its inputs."""
+
+    PAGES = ["crates/python/README.md", "docs/python.md"]
+
+    def test_examples(self):
+        root = EXAMPLE.parent.parent
+        names = {"image": np.load(EXAMPLE / "image.npy"), "tokens": [np.ones((1, 8), np.float32)] * 3}
+        before, count = os.getcwd(), 0
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                shutil.copytree(PACKAGE, "model.mlpackage")
+                shutil.copytree(PACKAGE, "models/digits.mlpackage")
+                shutil.copytree(PACKAGE, "other.mlpackage")
+                pathlib.Path("decoder.mil").write_text(ACCUMULATOR)
+                for page in self.PAGES:
+                    for fence in (root / page).read_text().split("```python\n")[1:]:
+                        with self.subTest(page=page, example=count), contextlib.redirect_stdout(io.StringIO()):
+                            exec(compile(fence.split("```")[0], page, "exec"), names)  # noqa: S102
+                        count += 1
+                self.assertEqual(names["outputs"]["y"].tolist(), [[3.0] * 8], "three tokens are added up")
+            finally:
+                os.chdir(before)
+        self.assertGreaterEqual(count, 5)
 
 
 def load_tests(_loader, tests, _pattern):

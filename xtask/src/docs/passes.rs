@@ -1,11 +1,10 @@
-//! Effect of each pass and buffers by allocation type, from the data that `scripts/compiler_tables.py --write` records.
+//! Tables of `docs/compiler.md`, from the data that `scripts/compiler_tables.py --write` records.
 
 use crate::repo;
 use anemone_compile::pipeline;
 use std::fmt::Write;
 
 const EFFECTS: &str = "docs/data/passes.tsv";
-const BUFFERS: &str = "docs/data/allocations.tsv";
 
 /// Cells of each row of a file, the head left out.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -83,16 +82,17 @@ pub(super) fn effects() -> Result<String, String> {
     Ok(out)
 }
 
-/// Buffers by allocation type, a row for each package.
-pub(super) fn buffers() -> Result<String, String> {
-    let record = repo::read(BUFFERS)?;
+/// A table whose file has its head in the first row.
+pub(super) fn table(name: &str) -> Result<String, String> {
+    let path = format!("docs/data/{name}.tsv");
+    let record = repo::read(&path)?;
     let mut rows = rows(&record);
-    let head = rows.next().ok_or_else(|| format!("{BUFFERS}: empty"))?;
+    let head = rows.next().ok_or_else(|| format!("{path}: empty"))?;
     let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
     let mut out = format!("\n{}|{}\n", line(&head), "---|".repeat(head.len()));
     for row in rows {
         if row.len() != head.len() {
-            return Err(format!("{BUFFERS}: {} cells expected in `{}`", head.len(), row.join(" ")));
+            return Err(format!("{path}: {} cells expected in `{}`", head.len(), row.join(" ")));
         }
         out += &line(&row);
     }
