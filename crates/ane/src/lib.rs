@@ -54,6 +54,7 @@ pub mod fix;
 pub mod forms;
 pub mod graph;
 pub mod host;
+pub mod inputs;
 pub mod layers;
 pub mod lut;
 pub mod machine;

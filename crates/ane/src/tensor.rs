@@ -2,8 +2,8 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
+use anemone_net::DType;
 use anemone_net::read::npy::{self, Npy};
-use anemone_net::{DType, Net};
 use half::f16;
 use rawzip::{CompressionMethod, ZipArchive};
 use std::collections::BTreeSet;
@@ -51,23 +51,6 @@ pub fn fits(name: &str, dtype: DType, data: &[f32]) -> Result<()> {
         data[at]
     );
     Err(Diagnostic::new(Code::BadTensor, message).help("convert the array, or give the model an input of floats"))
-}
-
-/// As [`fits`], of every input of a network that is given.
-///
-/// # Errors
-///
-/// As [`fits`].
-pub fn all_fit(net: &Net, inputs: &[(&str, View)]) -> Result<()> {
-    for (name, view) in inputs {
-        let value = net.inputs.iter().map(|&id| net.value(id)).find(|value| value.name == *name);
-        let Some(value) = value.filter(|value| !value.ty.dtype.is_float()) else { continue };
-        match view.elements {
-            Elements::F32(data) => fits(name, value.ty.dtype, data)?,
-            Elements::F16(_) => fits(name, value.ty.dtype, &view.to_array().data)?,
-        }
-    }
-    Ok(())
 }
 
 /// Arrays by name, borrowed.

@@ -2,10 +2,12 @@
 //! warning has a name, and names the first value or operation concerned.
 
 mod against;
+mod inaccurate;
 mod overflow;
 
 use crate::tensor::{Array, Elements, View};
 use against::against_reference;
+pub(crate) use against::tensors;
 use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Net, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
@@ -37,7 +39,10 @@ impl std::fmt::Display for Warning {
 
 /// Every name, and when the warning is given.
 pub static NAMES: &[(&str, &str)] = &[
-    ("saturated", "a result is infinite or NaN where fp32 has a number, or an input is beyond fp16"),
+    (
+        "saturated",
+        "a result is infinite or NaN where fp32 has a number, or far off, for a value beyond fp16; or an input is beyond it",
+    ),
     (
         "undefined",
         "a result is a number where fp32 has an infinity or NaN, or the other way round, at the end or on the way",
@@ -51,6 +56,10 @@ pub static NAMES: &[(&str, &str)] = &[
     (
         "tie",
         "a quotient or sum that is rounded lies exactly between two whole numbers: the device rounds up, fp32 to even",
+    ),
+    (
+        "inaccurate",
+        "a result is off by more than a sixteenth of the largest, or an integer or truth value is another, for no other reason",
     ),
     ("nan-as-infinity", "an input has NaN, and the arithmetic of the device reads plus infinity"),
 ];
@@ -82,7 +91,8 @@ pub fn of_run(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(Stri
     };
     let suspicious = || inputs.iter().any(|(_, view)| suspect(view)) || outputs.iter().any(|(_, a)| suspect(&a.view()));
     if work(net) <= WORTH_EVALUATING || suspicious() {
-        all.extend(against_reference(net, model, inputs, outputs));
+        let told = !all.is_empty();
+        all.extend(against_reference(net, model, inputs, outputs, told));
     }
     all
 }
@@ -116,23 +126,26 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
 /// that was rounded on the way, shows nowhere else.
 const WORTH_EVALUATING: u64 = 10_000_000;
 
-/// Cost of an evaluation: about the number of multiplications and elements.
+/// Cost of an evaluation: the sum of [`cost`].
 fn work(net: &Net) -> u64 {
-    let of = |op: &anemone_net::Op| {
-        let shape = |id: &ValueId| &net.value(*id).ty.shape;
-        let each = match (&op.kind, op.inputs.get(1).map(shape)) {
-            (OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear, Some(w)) => {
-                w.iter().skip(1).product()
-            }
-            (OpKind::MatMul { .. }, Some(y)) => y.iter().rev().take(2).copied().max().unwrap_or(1),
-            (OpKind::Pool { kernel, .. }, _) => kernel.iter().product(),
-            (OpKind::Reduce { .. } | OpKind::ArgReduce { .. }, _) => shape(&op.inputs[0]).iter().product(),
-            _ => 1,
-        };
-        let elements: usize = op.outputs.iter().map(|id| net.value(*id).ty.elements()).sum();
-        (elements as u64).saturating_mul(each as u64)
+    net.ops.iter().map(|op| cost(net, op)).fold(0, u64::saturating_add)
+}
+
+/// Cost of evaluating an operation: about the number of its multiplications and elements.
+pub(crate) fn cost(net: &Net, op: &anemone_net::Op) -> u64 {
+    let shape = |id: &ValueId| &net.value(*id).ty.shape;
+    let elements: usize = op.outputs.iter().map(|id| net.value(*id).ty.elements()).sum();
+    let each = match (&op.kind, op.inputs.get(1).map(shape)) {
+        (OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear, Some(w)) => w.iter().skip(1).product(),
+        (OpKind::MatMul { .. }, Some(y)) => y.iter().rev().take(2).copied().max().unwrap_or(1),
+        (OpKind::Pool { kernel, .. }, _) => kernel.iter().product(),
+        // Each element of the operand is read once.
+        (OpKind::Reduce { .. } | OpKind::ArgReduce { .. }, _) => {
+            net.value(op.inputs[0]).ty.elements() / elements.max(1)
+        }
+        _ => 1,
     };
-    net.ops.iter().map(of).fold(0, u64::saturating_add)
+    (elements as u64).saturating_mul(each as u64)
 }
 
 fn warning(name: &'static str, at: &str, message: String) -> Warning {

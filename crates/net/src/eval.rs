@@ -43,7 +43,16 @@ pub fn eval_typed(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
 /// As [`eval`], rounding every float input and result to fp16: what a network loses in half precision even where each
 /// operation is computed exactly.
 pub fn eval_rounded(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    walk(net, inputs, Round::Half, &mut |_, _| {})
+    eval_rounded_traced(net, inputs, &mut |_, _| {})
+}
+
+/// As [`eval_rounded`], calling `trace` with the name and data of every input and every rounded result, in definition order.
+pub fn eval_rounded_traced(
+    net: &Net,
+    inputs: &[Tensor],
+    trace: &mut dyn FnMut(&str, &Tensor),
+) -> Result<Vec<Tensor>, Error> {
+    walk(net, inputs, Round::Half, trace)
 }
 
 /// As [`eval`], calling `trace` with the name and data of every input and every result, in definition order.
@@ -81,8 +90,12 @@ fn walk(
     for (&id, tensor) in net.inputs.iter().zip(inputs) {
         let value = net.value(id);
         accepts(&value.name, &value.ty, tensor)?;
-        trace(&value.name, tensor);
-        values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data).rounded(round.rounds(&value.ty))));
+        let buffer = Buffer::from(&tensor.data).rounded(round.rounds(&value.ty));
+        match round {
+            Round::Nothing => trace(&value.name, tensor),
+            _ => trace(&value.name, &buffer.to_tensor(&value.ty)),
+        }
+        values[id.0 as usize] = Some(Arc::new(buffer));
     }
     let mut uses = net.read_counts();
     for op in &net.ops {

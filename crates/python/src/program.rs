@@ -240,7 +240,7 @@ impl Program {
         let mut views: Vec<(&str, View)> =
             held.iter().map(|(name, held)| Ok((name.as_str(), held.view()?))).collect::<PyResult<_>>()?;
         if let Some(net) = self.compiled.net.as_deref() {
-            anemone::tensor::all_fit(net, &views).map_err(|d| raised(py, d))?;
+            anemone::inputs::all_fit(net, &views).map_err(|d| raised(py, d))?;
         }
         views.extend(states.iter().flat_map(|states| anemone::tensor::views(states)));
         let session = self.session(model, threads.or(self.threads));

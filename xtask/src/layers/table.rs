@@ -127,7 +127,7 @@ pub const CRATES: &[Crate] = &[
             &["files", "lut", "places", "reference"],
             &["model", "tensor"],
             &["adapter", "check", "compile", "convert", "execute", "explain", "graph", "overview", "warnings"],
-            &["fix", "layers", "validate"],
+            &["fix", "inputs", "layers", "validate"],
             &["chain"],
             &["forms"],
             &["compiled", "executable"],

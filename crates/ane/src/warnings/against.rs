@@ -1,5 +1,6 @@
 //! Comparison of a run with fp32 evaluation of the network.
 
+use super::inaccurate::{Reciprocals, inaccurate};
 use super::overflow::{Limit, Overflow};
 use super::{LARGEST_WHOLE, Warning, warning, whole};
 use crate::tensor::{Array, View};
@@ -7,13 +8,14 @@ use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
 use half::f16;
 
-/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, and inexact whole numbers of
-/// intermediate values.
+/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, inexact whole numbers of
+/// intermediate values, and, where nothing was `told` of the run, results that are far off.
 pub(super) fn against_reference(
     net: &Net,
     model: Model,
     inputs: &[(&str, View)],
     outputs: &[(String, Array)],
+    told: bool,
 ) -> Vec<Warning> {
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
     let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
@@ -35,8 +37,10 @@ pub(super) fn against_reference(
     }
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut overflow = Overflow::new(net, Limit::Half);
+    let mut reciprocals = Reciprocals::new(net);
     let mut see = |name: &str, tensor: &Tensor| {
         overflow.see(name, tensor);
+        reciprocals.see(name, &tensor.data);
         let data = tensor.data.to_f32();
         if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
@@ -67,8 +71,11 @@ pub(super) fn against_reference(
             beyond = Some((name.to_string(), largest));
         }
     };
-    let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
-    let differs = differences(net, model, outputs, &wanted, beyond);
+    let wanted = match eval::eval_traced(net, &tensors, &mut see) {
+        Ok(wanted) => wanted,
+        Err(e) => return vec![warning("undefined", &net.name, format!("has no value in fp32: {e}"))],
+    };
+    let differs = differences(net, model, outputs, &wanted, beyond.clone());
     let divided = divided_by_zero(net, &zeros).or_else(|| raised_below_zero(net, &negatives));
     // A difference that an output shows itself says more.
     let dropped = divided.or(dropped).filter(|_| differs.is_none());
@@ -83,20 +90,36 @@ pub(super) fn against_reference(
     };
     let inexact = inexact.or_else(|| overflow.found());
     let inexact = inexact.or_else(|| net.outputs.iter().zip(&wanted).find_map(unlike));
-    inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect()
+    let mut all: Vec<Warning> = inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect();
+    if all.is_empty() && !told {
+        let beyond = beyond.or_else(|| reciprocals.found());
+        all.extend(inaccurate(net, &tensors, outputs, &wanted, beyond));
+    }
+    all
 }
 
-/// Names of quotients and sums that are rounded: what becomes one sum of an array is rounded by it, in its own way.
+/// Names of numbers that are rounded by the array or an activation table, in their own way: quotients, sums, and what is clipped to a
+/// range or narrow integers.
 fn rounded_quotients(net: &Net) -> Vec<&str> {
-    let rounds = |op: &&anemone_net::Op| matches!(op.kind, OpKind::Unary(Unary::Round | Unary::RoundClip { .. }));
+    let made = |id: ValueId| net.ops.iter().find(|op| op.outputs.contains(&id)).map(|op| &op.kind);
     let scales = |id: ValueId| {
-        net.ops.iter().any(|op| {
-            op.outputs.contains(&id)
-                && matches!(op.kind, OpKind::Binary(Binary::Div | Binary::Mul | Binary::Add | Binary::Sub))
-        })
+        use Binary::{Add, Div, Mul, Sub};
+        matches!(made(id), Some(OpKind::Binary(Div | Mul | Add | Sub) | OpKind::Unary(Unary::Clip { .. })))
     };
-    let rounded = net.ops.iter().filter(rounds).filter_map(|op| op.inputs.first().copied());
-    rounded.filter(|&id| scales(id)).map(|id| net.value(id).name.as_str()).collect()
+    let narrows = |op: &anemone_net::Op| match op.kind {
+        OpKind::Cast => net.value(op.outputs[0]).ty.dtype.narrow_range().is_some(),
+        OpKind::Binary(Binary::Add | Binary::Sub) | OpKind::Unary(Unary::Clip { .. }) => true,
+        _ => false,
+    };
+    let rounds = |op: &&anemone_net::Op| match op.kind {
+        OpKind::Unary(Unary::RoundClip { .. }) => true,
+        OpKind::Unary(Unary::Round) => {
+            scales(op.inputs[0])
+                || net.ops.iter().any(|reader| reader.inputs.contains(&op.outputs[0]) && narrows(reader))
+        }
+        _ => false,
+    };
+    net.ops.iter().filter(rounds).map(|op| net.value(op.inputs[0]).name.as_str()).collect()
 }
 
 /// The first quotient or remainder of integers whose divisor has a zero: it has no value, and the engine's is infinite or NaN.
@@ -230,7 +253,7 @@ fn differences(
 }
 
 /// The inputs as the evaluator takes them.
-pub(super) fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
+pub(crate) fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
     let tensor = |&id: &ValueId| {
         let value = net.value(id);
         let (_, view) = inputs.iter().find(|(name, _)| *name == value.name)?;

@@ -339,3 +339,33 @@ fn listing_that_does_not_assemble() {
     ane!("asm", scratch.path("none.asm"), "-o", out).refused(2, "ANE2001", &["none.asm"]);
     scratch.nothing_written();
 }
+
+/// Inputs by which a gather would read beyond its operand: refused with the place and the extent, compiled and evaluated.
+#[test]
+fn places_beyond_an_axis() {
+    let scratch = Scratch::new();
+    let operation =
+        "gather(axis = int32(0), indices = q, x = x, validate_indices = bool(false), batch_dims = int32(0))";
+    let text = format!(
+        "program(1.3)\n{{\n  func main<ios18>(tensor<fp16, [4]> x, tensor<int32, [2]> p) {{\n    \
+         tensor<int32, [2]> q = add(x = p, y = int32(1))[name = string(\"q\")];\n    \
+         tensor<fp16, [2]> y = {operation}[name = string(\"y\")];\n  }} -> (y);\n}}\n"
+    );
+    let model = scratch.file("gather.mil", text);
+    let array = |name: &str, data: &[f32]| {
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        scratch.file(name, npy("<f4", false, &format!("({},)", data.len()), &bytes))
+    };
+    let x = format!("x={}", array("x.npy", &[1.0, 2.0, 3.0, 4.0]));
+    for (place, fits) in [(2.0, true), (-5.0, true), (3.0, false), (-6.0, false)] {
+        let p = format!("p={}", array("p.npy", &[0.0, place]));
+        for (way, code) in [(&["--numerics", "fast"][..], "ANE2003"), (&["--reference"], "ANE2002")] {
+            let all = [&["run", &model, "--input", &x, "--input", &p], way].concat();
+            let ran = run(&all.into_iter().map(str::to_string).collect::<Vec<_>>());
+            match fits {
+                true => drop(ran.fine()),
+                false => drop(ran.refused(2, code, &[&format!("{}", place + 1.0), "axis of extent 4"])),
+            }
+        }
+    }
+}

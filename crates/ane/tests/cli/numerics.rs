@@ -143,6 +143,44 @@ static WARNED: &[Case] = &[
         arguments: &["--numerics", "exact"],
         gives: &[],
     },
+    // What is clipped to narrow integers rounds in one table.
+    Case {
+        told: "tie",
+        inputs: &[("x", F, &[0.5, 20.0]), ("z", "uint8, [2]", &[0.0, 1.0])],
+        body: &[
+            "tensor<fp16, [2]> r = round(x = x)[name = string(\"r\")]",
+            "tensor<uint8, [2]> c = cast(dtype = string(\"uint8\"), x = r)[name = string(\"c\")]",
+            "tensor<uint8, [2]> y = add(x = c, y = z)[name = string(\"y\")]",
+        ],
+        arguments: &["--numerics", "exact"],
+        gives: &[1.0, 21.0],
+    },
+    // The reciprocal of the divisor is beyond fp16, and the function behind it hides the infinity.
+    Case {
+        told: "saturated",
+        inputs: &[("x", F, &[1e-6, 1.0]), ("z", F, &[1e-5, 2.0])],
+        body: &[
+            "tensor<fp16, [2]> q = real_div(x = x, y = z)[name = string(\"q\")]",
+            "tensor<fp16, [2]> y = tanh(x = q)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    },
+    // 2048.3 - 2048 is 0 in fp16.
+    Case {
+        told: "inaccurate",
+        inputs: &[("x", F, &[2048.3, 2048.0])],
+        body: &["tensor<fp16, [2]> y = sub(x = x, y = fp16(2048.0))[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[0.0, 0.0],
+    },
+    Case {
+        told: "inaccurate",
+        inputs: &[("x", F, &[1000.1, 1000.2])],
+        body: &["tensor<bool, [2]> y = greater(x = x, y = fp16(1000.0))[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[0.0, 0.0],
+    },
     Case {
         told: "nan-as-infinity",
         inputs: &[("x", F, &[NAN, 20.0])],

@@ -35,7 +35,7 @@ impl Table {
     }
 
     /// `gain * f(x) + offset` for this table's `f`. `None` where its form cannot say that, or not in fp16: modes that split
-    /// the exponent off take no offset, and an odd function has none.
+    /// the exponent off take no offset, an odd function has none, and of subnormal values alone each loses digits.
     pub fn scaled(&self, gain: f32, offset: f32) -> Option<Table> {
         let symmetry = self.symmetry()?;
         let form = match self.mode {
@@ -55,10 +55,13 @@ impl Table {
         let ends = [place::Y_LOW, place::Y_HIGH, place::LEFT + 1, place::RIGHT + 1];
         let values = ends.into_iter().chain(place::KNOT..place::KNOT + KNOTS);
         // All are put, also after one that was not held.
-        let mut held = true;
+        let (mut held, mut largest) = (true, 0f64);
         for at in values {
-            held &= put(at, self.half(at) * gain + offset);
+            let value = self.half(at) * gain + offset;
+            held &= put(at, value);
+            largest = if value.is_finite() { largest.max(value.abs()) } else { largest };
         }
+        held &= largest >= f64::from(f16::MIN_POSITIVE);
         let held = [place::LEFT, place::RIGHT].into_iter().fold(held, |held, at| put(at, self.half(at) * gain) && held);
         table.name = format!("{}*{gain}{offset:+}", self.name);
         held.then_some(table)

@@ -76,7 +76,7 @@ fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
 pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
     let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
     if let Some(net) = net {
-        tensor::all_fit(net, &views(&all))?;
+        anemone::inputs::all_fit(net, &views(&all))?;
     }
     for (i, port) in chain.ports(Direction::Input).enumerate() {
         if all.iter().any(|(n, _)| *n == port.name) {

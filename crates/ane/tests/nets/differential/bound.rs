@@ -2,7 +2,7 @@
 //! operands propagated through it. Where no bound holds (the operands are uncertain and the operation jumps, or it overflows on
 //! the way, or an exact model meets a NaN that reads as a number there) the bound is infinite.
 
-use super::known::{KNOWN, When};
+use super::known::{CEILING, KNOWN, When};
 use super::parts::parts;
 use anemone_compile::accuracy::{self, LEAST, OVERFLOW, ROUNDING};
 use anemone_facts::numerics::Model;
@@ -13,8 +13,6 @@ use std::collections::HashMap;
 const UNIT: f32 = 1.0 / 65536.0;
 /// Columns from which on a copy of part of a row begins on a boundary of memory, and goes through the crop.
 const CROPPED_COLUMNS: usize = 32;
-/// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
-const CEILING: f32 = 32_000.0;
 
 /// Expected elements, each with its error bound.
 pub struct Expected {
@@ -163,6 +161,11 @@ impl Step<'_> {
             true => (self::whole(t), self::whole(t)),
             false => (t.clone(), mapped(t, |x| x.abs().max(1.0))),
         };
+        if let OpKind::Reduce { kind: ReduceKind::Sum, axes, .. } = self.kind
+            && axes.len() > 1
+        {
+            return self.sums_of_each_axis(error);
+        }
         let (whole, sizes): (Vec<_>, Vec<_>) = self.operands.iter().enumerate().map(sized).unzip();
         let plain = match self.kind {
             // Factors and parts of a product, each beyond what follows.
@@ -190,6 +193,12 @@ impl Step<'_> {
         error.iter_mut().zip(sizes).filter(|(_, size)| *size > 2048.0).for_each(|(e, _)| *e = f32::INFINITY);
     }
 
+    /// Nothing is known where terms add up to more than 2048 in magnitude: sums over one axis before that over the next.
+    fn sums_of_each_axis(&self, error: &mut [f32]) {
+        let Ok(sizes) = self.fold(self.kind, &[&mapped(&self.operands[0], f32::abs)]) else { return };
+        error.iter_mut().zip(sizes).filter(|(_, size)| *size > 2048.0).for_each(|(e, _)| *e = f32::INFINITY);
+    }
+
     /// A copy by an exact array keeps multiples of its unit, below its ceiling.
     fn copied(&self, mut error: Vec<f32>) -> Vec<f32> {
         if self.exact && !self.whole {
@@ -204,7 +213,9 @@ impl Step<'_> {
     fn leave_out(&self, dtype: DType, error: &mut [f32], noted: &mut [bool]) -> Result<(), String> {
         let about = |known: &super::known::Known| {
             let wide = self.operands[0].shape.last().is_some_and(|&n| n > CROPPED_COLUMNS);
-            known.is_about(self.kind, dtype) && (known.when != When::Cropped || self.exact && wide)
+            known.is_about(self.kind, dtype)
+                && (self.exact || !known.when.is_exact())
+                && (wide || known.when != When::Cropped)
         };
         for (row, known) in KNOWN.iter().enumerate().filter(|(_, known)| about(known)) {
             let each = matches!(self.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Select | OpKind::Cast);
@@ -461,7 +472,8 @@ impl Step<'_> {
                 // 2^(y log2 x): the logarithm's error and the product's rounding are multiplied by the exponent.
                 let (log, exp) = (accuracy::bound("log2"), accuracy::bound("exp2"));
                 let out = self.out.data.to_f32();
-                let unknown = a.iter().zip(&b).map(|(a, b)| a.is_infinite() || b.is_infinite());
+                let carried =
+                    x.iter().zip(&a).zip(y.iter().zip(&b)).map(|((&x, &a), (&y, &b))| power_moved(x, a, y, b));
                 let each = |((r, x), y): ((&f32, &f32), &f32)| {
                     let logarithm = x.abs().log2().abs();
                     let off = y.abs() * (log.absolute + (log.relative + ROUNDING) * logarithm);
@@ -470,7 +482,7 @@ impl Step<'_> {
                     (off + exp.relative) * r.abs() + 2.0 * LEAST
                 };
                 let own = out.iter().zip(&x).zip(&y).map(each);
-                own.zip(unknown).map(|(e, unknown)| if unknown { f32::INFINITY } else { e }).collect()
+                own.zip(carried).map(|(own, carried)| own + 1.1 * carried).collect()
             }
             _ => {
                 let row = accuracy::bound(f.name());
@@ -581,6 +593,20 @@ fn product_error(x: f32, y: f32, a: f32, b: f32) -> f32 {
     let error = part(x, b) + part(y, a) + part(a, b);
     // NaN times an uncertain number can be anything.
     if error.is_nan() { f32::INFINITY } else { error }
+}
+
+/// Change of a power when its base and exponent move by their bounds; infinite where the base may change its sign.
+fn power_moved(x: f32, a: f32, y: f32, b: f32) -> f32 {
+    if a == 0.0 && b == 0.0 {
+        return 0.0;
+    }
+    if (a > 0.0 && a >= x.abs()) || (x < 0.0 && b > 0.0) {
+        return f32::INFINITY;
+    }
+    let corners = [-a, a].into_iter().flat_map(|a| [-b, b].map(|b| (x + a).powf(y + b)));
+    corners
+        .map(|moved| (moved - x.powf(y)).abs())
+        .fold(0.0, |most, e| if e.is_nan() { f32::INFINITY } else { most.max(e) })
 }
 
 fn whole(t: &Tensor) -> Tensor {

@@ -349,6 +349,92 @@ static FOUND: &[Found] = &[
 ",
         &[&[2047.0, 2.0, 1.0, 3.0, -500.0, 7.0, 0.0]],
     ),
+    // A rounding of what becomes a narrow integer is one table, which rounds away from zero in the exact models.
+    (
+        700_203_074,
+        "  input %x: f16[4]
+  input %z: u8[4]
+  %r: f16[4] = round(%x)
+  %c: u8[4] = cast(%r)
+  %y: u8[4] = add(%c, %z)
+  output %y
+",
+        &[&[NAN, -INF, 0.5, 2.5], &[0.0, 0.0, 0.0, 1.0]],
+    ),
+    // The reciprocal of a subnormal number is infinite, and an exponential hides it.
+    (
+        700_416_824,
+        "  input %x: f16[2]
+  input %z: f16[2]
+  %q: f16[2] = div(%x, %z)
+  %y: f16[2] = exp2(%q)
+  output %y
+",
+        &[&[5.960_464_5e-8, 32752.0], &[-5.960_464_5e-8, 2047.0]],
+    ),
+    // Reductions read each element once: these networks are small, and compared with fp32.
+    (
+        700_511_822,
+        "  input %x: i16[4, 5, 5, 38, 1]
+  input %e: i16[4, 5, 5, 38, 1]
+  %p: i16[4, 5, 5, 38, 1] = pow(%x, %e)
+  %y: i32[4, 5, 5, 38] = arg_min(%p) last=false axis=4 keep_dims=false
+  output %y
+",
+        &[&[0.0, 16.0, -100.0, -2.0], &[-100.0, -100.0, 127.0, 100.0]],
+    ),
+    (
+        700_596_467,
+        "  input %x: i16[3, 2, 5, 39, 5]
+  %i: i32[2, 5, 39, 5] = arg_min(%x) last=true axis=0 keep_dims=false
+  const %c: i32[1, 1, 1, 5] = [16, 100, 0, 100, -1]
+  %y: i32[2, 5, 39, 5] = mod(%i, %c)
+  output %y
+",
+        &[&[-2.0, 3.0, -128.0, 1.0, 0.0, 0.0, 0.0]],
+    ),
+    (
+        700_675_755,
+        "  input %x: i32[27, 37, 3, 1, 6]
+  input %b: i32[1, 37, 3, 1, 1]
+  %p: i32[1, 37, 3, 1, 6] = reduce_prod(%x) axes=[0] keep_dims=true
+  %y: i32[1, 37, 3, 1, 6] = max(%b, %p)
+  output %y
+",
+        &[&[1000.0, 127.0, 1000.0, -1.0, 16.0, 0.0, 16.0], &[-128.0]],
+    ),
+    // A constant addend behind a product is part of its sum, which ends at 32768 in the exact models.
+    (
+        700_712_158,
+        "  input %x: f16[3]
+  const %w: f16[2, 3] = [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+  %p: f16[2] = linear(%x, %w)
+  const %c: f16[2] = [-32768.0, 0.0]
+  %y: f16[2] = add(%p, %c)
+  output %y
+",
+        &[&[0.0, 1.0, 2.0]],
+    ),
+    // Sums over one axis before that over the next.
+    (
+        800_045_533,
+        "  input %x: i16[34, 5, 5]
+  %y: i16[1, 5, 1] = reduce_sum(%x) axes=[0, 2] keep_dims=true
+  output %y
+",
+        &[&[0.0, 0.0, 1000.0, 1000.0, 127.0, -128.0, -1000.0, -7.0, 1.0, 0.0, 0.0]],
+    ),
+    // A copy by the exact array keeps multiples of 2^-16, and a power makes a large difference of a small one.
+    (
+        800_037_885,
+        "  input %x: f16[1, 4, 5, 3]
+  input %e: f16[1, 6, 7, 7]
+  %p: f16[1, 6, 7, 7] = pad_edge(%x) pads=[[0, 0], [0, 2], [0, 2], [2, 2]] mode=reflect
+  %y: f16[1, 6, 7, 7] = pow(%p, %e)
+  output %y
+",
+        &[&[5.960_464_5e-8, 1.0, 2.0], &[0.001, 1.0, 0.5, 0.001, 0.001]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.

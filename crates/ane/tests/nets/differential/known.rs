@@ -15,6 +15,22 @@ pub enum When {
     SmallDivisor,
     /// An exact model copies columns from the 32nd on, and an element is beyond the crop's limit.
     Cropped,
+    /// An exact model, whose array's sums end at its ceiling.
+    Ceiling,
+    /// An exact model, and an operand lies exactly between two whole numbers.
+    Tie,
+}
+
+impl When {
+    /// Returns true for a condition of the exact models.
+    pub fn is_exact(self) -> bool {
+        matches!(self, When::Cropped | When::Ceiling | When::Tie)
+    }
+
+    /// Returns true for a condition that random networks seldom meet: findings have a case of it.
+    pub fn is_rare(self) -> bool {
+        self.is_exact()
+    }
 }
 
 /// Something that is known to differ.
@@ -57,7 +73,22 @@ pub static KNOWN: &[Known] = &[
         when: When::SmallDivisor,
         reason: "a quotient is a product with the reciprocal, which overflows",
     },
+    Known {
+        operations: &["add", "sub", "mul", "div"],
+        floats: true,
+        when: When::Ceiling,
+        reason: "a constant behind a product becomes part of its sum, which is infinite from 32768 on",
+    },
+    Known {
+        operations: &["round"],
+        floats: true,
+        when: When::Tie,
+        reason: "a rounding to a range is a table that rounds away from zero",
+    },
 ];
+
+/// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
+pub const CEILING: f32 = 32_000.0;
 
 /// Largest number that the crop leaves finite.
 const CROP_LIMIT: f32 = 4094.0;
@@ -77,6 +108,11 @@ impl Known {
             When::NotFinite => operands.iter().any(|(x, bound)| !x.is_finite() || bound.is_infinite()),
             When::Nan => operands.iter().any(|(x, _)| x.is_nan()),
             When::Cropped => operands.iter().any(|(x, bound)| x.abs() + bound > CROP_LIMIT),
+            When::Ceiling => [|x: f32, y: f32| x + y, |x, y| x * y, |x, y| x / y].iter().any(|f| {
+                let sizes = operands.iter().map(|(x, bound)| x.abs() + bound);
+                sizes.reduce(f).is_some_and(|size| size >= CEILING)
+            }),
+            When::Tie => operands.iter().any(|(x, _)| x.abs().fract() == 0.5),
             When::SmallDivisor => operands.get(1).is_some_and(|(y, bound)| y.abs() - bound <= SMALL),
         }
     }

@@ -1,0 +1,122 @@
+//! Results that are far from fp32 evaluation, and the value that loses accuracy first.
+
+use super::{Warning, warning};
+use crate::tensor::Array;
+use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId, eval};
+use half::f16;
+use std::collections::HashMap;
+
+/// Share of a tensor's largest magnitude by which an element is far from its value: rounding and activation tables cost a
+/// hundredth at most.
+const FAR: f32 = 1.0 / 16.0;
+
+/// Magnitude above the absolute errors of activation tables.
+const WORTH_TELLING: f32 = 1.0 / 32.0;
+
+/// Divisors below this in magnitude have a reciprocal beyond fp16.
+const LEAST_DIVISOR: f32 = 1.0 / 65504.0;
+
+/// Elements of an output that are far from fp32 evaluation.
+struct Far<'a> {
+    output: &'a str,
+    count: usize,
+    elements: usize,
+    /// The first of them, and its value in fp32.
+    first: [f32; 2],
+}
+
+/// The warning about the first output with elements far from fp32: of floats by [`FAR`], of integers and truth values by
+/// anything. `beyond` is the first value that fp16 does not hold: behind it, elements are held to their own magnitude.
+pub(super) fn inaccurate(
+    net: &Net,
+    inputs: &[Tensor],
+    outputs: &[(String, Array)],
+    wanted: &[Tensor],
+    beyond: Option<(String, f32)>,
+) -> Option<Warning> {
+    let far =
+        net.outputs.iter().zip(wanted).find_map(|(&id, wanted)| far(net, id, outputs, wanted, beyond.is_some()))?;
+    let shown = format!(
+        "{} of {} elements of output {} are off, such as {} for {}",
+        far.count, far.elements, far.output, far.first[0], far.first[1]
+    );
+    if let Some((at, largest)) = beyond {
+        return Some(warning("saturated", &at, format!("reaches {largest} in fp32, beyond fp16 (65504): {shown}")));
+    }
+    match first_loss(net, inputs) {
+        Some(at) => Some(warning("inaccurate", &at, format!("loses its value in fp16: {shown}"))),
+        None => Some(warning("inaccurate", far.output, format!("by the arithmetic of the device: {shown}"))),
+    }
+}
+
+fn far<'a>(net: &'a Net, id: ValueId, outputs: &[(String, Array)], wanted: &Tensor, each: bool) -> Option<Far<'a>> {
+    let value = net.value(id);
+    let (_, got) = outputs.iter().find(|(name, _)| *name == value.name)?;
+    let wanted = wanted.data.to_f32();
+    let most = if value.ty.dtype.is_float() { FAR * largest(&wanted) } else { 0.0 };
+    let admitted = |wanted: f32| if each { most.min(WORTH_TELLING.max(FAR * wanted.abs())) } else { most };
+    let off = |&(got, wanted): &(&f32, &f32)| is_far(*got, *wanted, admitted(*wanted));
+    let mut all = got.data.iter().zip(&wanted).filter(off);
+    let (&first, &expected) = all.next()?;
+    Some(Far { output: &value.name, count: 1 + all.count(), elements: wanted.len(), first: [first, expected] })
+}
+
+/// Infinities and NaN have warnings of their own.
+fn is_far(got: f32, wanted: f32, admitted: f32) -> bool {
+    got.is_finite() && wanted.is_finite() && (got - wanted).abs() > admitted
+}
+
+fn largest(data: &[f32]) -> f32 {
+    data.iter().filter(|x| x.is_finite()).fold(0.0, |most, x| most.max(x.abs()))
+}
+
+/// The first value that is far from fp32 if every value is rounded to fp16.
+fn first_loss(net: &Net, inputs: &[Tensor]) -> Option<String> {
+    let mut values: HashMap<String, Vec<f32>> = HashMap::new();
+    eval::eval_traced(net, inputs, &mut |name, tensor| drop(values.insert(name.into(), tensor.data.to_f32()))).ok()?;
+    let mut found = None;
+    let mut compare = |name: &str, rounded: &Tensor| {
+        let Some(wanted) = values.get(name).filter(|_| found.is_none()) else { return };
+        let admitted = if rounded.data.dtype().is_float() { FAR * largest(wanted) } else { 0.0 };
+        if rounded.data.to_f32().iter().zip(wanted).any(|(x, y)| is_far(*x, *y, admitted)) {
+            found = Some(name.to_string());
+        }
+    };
+    eval::eval_rounded_traced(net, inputs, &mut compare).ok()?;
+    found
+}
+
+/// Reciprocals beyond fp16: a quotient of floats is a product with the divisor's.
+pub(super) struct Reciprocals<'a> {
+    /// Quotients by the name of their divisor.
+    quotients: HashMap<&'a str, &'a str>,
+    found: Option<(String, f32)>,
+}
+
+impl<'a> Reciprocals<'a> {
+    pub(super) fn new(net: &'a Net) -> Self {
+        let divides = |op: &&Op| {
+            op.kind == OpKind::Binary(Binary::Div) && op.inputs.iter().all(|&id| net.value(id).ty.dtype.is_float())
+        };
+        let name = |id: ValueId| net.value(id).name.as_str();
+        let quotients = net.ops.iter().filter(divides).map(|op| (name(op.inputs[1]), name(op.outputs[0]))).collect();
+        let mut all = Reciprocals { quotients, found: None };
+        let constants = net.values.iter().filter_map(|v| Some((v.name.as_str(), v.data.as_deref()?)));
+        constants.for_each(|(name, tensor)| all.see(name, &tensor.data));
+        all
+    }
+
+    /// Takes a value.
+    pub(super) fn see(&mut self, name: &str, data: &anemone_net::Data) {
+        let Some(quotient) = self.quotients.get(name).filter(|_| self.found.is_none()) else { return };
+        let small = |x: &f32| *x != 0.0 && f16::from_f32(*x).to_f32().abs() <= LEAST_DIVISOR;
+        if let Some(x) = data.to_f32().into_iter().find(small) {
+            self.found = Some((quotient.to_string(), 1.0 / x));
+        }
+    }
+
+    /// The first quotient with such a divisor, and the reciprocal.
+    pub(super) fn found(self) -> Option<(String, f32)> {
+        self.found
+    }
+}
