@@ -1,7 +1,7 @@
 //! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test] [TARGET...]`.
 //!
-//! Needed beside rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for the others `cargo-zigbuild` and `ziglang` of PyPI
-//! on the path. `--check` needs neither, and without targets takes two foreign
+//! Needed beside rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for Linux with shared libraries and for macOS `cargo-zigbuild` and
+//! `ziglang` of PyPI on the path. `--check` needs neither, and without targets takes two foreign
 //! systems and the core, and looks that unfit processors are refused. `--test` runs tests under an emulator, and says so where
 //! there is none.
 
@@ -113,25 +113,40 @@ fn refusal(triple: &str, message: &str) -> Result<(), String> {
     }
 }
 
-/// Tests a target's binary under its emulator: the tests of the command line, and a replay of packages, golden programs and
-/// random networks against the binary of this system, bit for bit.
+/// Tests of a target's own build that run under its emulator: containers, and results against recorded digests.
+const TESTS: [(&str, &str); 2] = [("program", ""), ("nets", "fingerprint")];
+/// Damaged copies of each file in the tests of the command line: an emulator takes a second for a command.
+const FLIPS: &str = "6";
+
+/// Tests a target's binary under its emulator: the tests of containers, digests and the command line, and a replay of packages,
+/// golden programs and random networks against the binary of this system, bit for bit.
 fn test_one(target: &Target) -> Result<String, String> {
     let Some(runner) = target.runner.first() else {
         return Ok("skipped: nothing runs its programs here".into());
     };
-    let linker = if let Linker::Gcc(gcc) = target.linker { gcc } else { "cargo-zigbuild" };
+    let linker = match target.linker {
+        Linker::Gcc(gcc) => gcc,
+        Linker::Zig(_) => "cargo-zigbuild",
+        Linker::Lld | Linker::Apple | Linker::None => "rustc",
+    };
     for tool in [runner, linker] {
         if Command::new(tool).arg("--version").output().is_err() {
             return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
         }
     }
-    let built = build(target)?;
+    let profile = profile()?;
+    let mut tests = emulated(target, &["--no-run"])?;
+    status(tests.args(TESTS.iter().flat_map(|(test, _)| ["--test", test])), target.triple)?;
+    let built = folder().join(target.triple).join(if profile == "dev" { "debug" } else { &profile });
     random_numbers(target, &built)?;
+    for (test, filter) in TESTS {
+        status(emulated(target, &["--test", test, filter])?.args(["--", "--nocapture"]), target.triple)?;
+    }
     let foreign = wrapper(target, &built)?;
     let own = own()?;
     let mut cli = Command::new(cargo());
-    cli.args(["test", "--profile", &profile()?, "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
-    status(&mut cli, target.triple)?;
+    cli.args(["test", "--profile", &profile, "--workspace", "--test", "cli"]);
+    status(cli.env("ANE_BINARY", &foreign).env("ANE_CLI_FLIPS", FLIPS), target.triple)?;
     let recording = folder().join("replay-cross");
     let replay = |mode: &str, binary: &Path| {
         let (folder, binary) = (recording.display().to_string(), binary.display().to_string());
@@ -140,18 +155,26 @@ fn test_one(target: &Target) -> Result<String, String> {
     };
     replay("--record", &own)?;
     let closing = replay("--compare", &foreign)?;
-    fingerprint(target)?;
-    Ok(format!("{closing}; digests equal"))
+    Ok(format!("tests of containers and of the command line pass; digests equal; {closing}"))
 }
 
-/// Runs the target's build of the test `fingerprint`: its results have the recorded digests.
-fn fingerprint(target: &Target) -> Result<(), String> {
+/// `cargo test` of the target's build, whose programs its emulator runs, by the profile of the chores.
+fn emulated(target: &Target, arguments: &[&str]) -> Result<Command, String> {
     let mut command = Command::new(cargo());
-    command.args(["test", "--profile", "dist", "--target", target.triple, "--package", "anemone", "--test", "nets"]);
-    command.args(["fingerprint", "--", "--nocapture"]);
-    environment(&mut command, target)?;
+    command.args(["test", "--profile", &profile()?, "--workspace", "--target", target.triple]);
+    command.args(arguments.iter().filter(|a| !a.is_empty()));
+    link(&mut command, target)?;
     command.env(variable(target, "RUNNER"), target.runner.join(" "));
-    status(command.env("WINEDEBUG", "-all"), target.triple)
+    command.envs(wine(target)).env("CARGO_INCREMENTAL", "0");
+    Ok(command)
+}
+
+/// Environment of Wine: it says on standard error what it lacks itself, and its files are the build's own.
+fn wine(target: &Target) -> Vec<(&'static str, String)> {
+    if !target.is_windows() {
+        return Vec::new();
+    }
+    vec![("WINEDEBUG", "-all".into()), ("WINEPREFIX", folder().join("wine").display().to_string())]
 }
 
 /// Cargo's variable of the environment for a setting of a target.
@@ -182,16 +205,25 @@ fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
 /// A script that runs the target's binary.
 fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     let binary = folder.join(target.artifacts()[0]);
-    // Wine says on standard error what it lacks itself.
-    let silent = if target.is_windows() { "env WINEDEBUG=-all " } else { "" };
-    script(folder, "ane-here", &format!("{silent}{} {}", target.runner.join(" "), binary.display()))
+    let variables: String = wine(target).iter().map(|(name, value)| format!("{name}={value} ")).collect();
+    script(folder, "ane-here", &format!("exec env {variables}{} {} \"$@\"", target.runner.join(" "), binary.display()))
 }
 
-/// A script that is another name of a command.
-fn script(folder: &Path, name: &str, command: &str) -> Result<PathBuf, String> {
+/// Lines of a script that calls the linker itself with arguments that are for a C compiler, as maturin gives them.
+const DIRECT: &str = "for a; do
+  shift
+  case $a in
+    -Wl,*) IFS=,; set -- \"$@\" ${a#-Wl,}; unset IFS;;
+    *) set -- \"$@\" \"$a\";;
+  esac
+done
+exec \"$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld\" \"$@\"";
+
+/// A script of these lines.
+fn script(folder: &Path, name: &str, lines: &str) -> Result<PathBuf, String> {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join(name);
-    let text = format!("#!/bin/sh\nexec {command} \"$@\"\n");
+    let text = format!("#!/bin/sh\n{lines}\n");
     let fail = |e: std::io::Error| format!("{}: {e}", path.display());
     if std::fs::read_to_string(&path).ok().as_deref() != Some(&text) {
         std::fs::create_dir_all(folder).map_err(fail)?;
@@ -216,29 +248,38 @@ pub fn build(target: &Target) -> Result<PathBuf, String> {
 /// Linkers and flags of the target, and of what a build runs here. Cargo builds everything again when a linker's path changes, so one script
 /// serves every step of a target, and one every build script and macro, which all targets share.
 pub fn environment(command: &mut Command, target: &Target) -> Result<(), String> {
-    for target in [targets::find(HERE)?, target] {
-        let linker = match target.linker {
-            Linker::Gcc(gcc) => gcc.into(),
-            Linker::Zig(system) => {
-                let flags = format!("-g -fno-sanitize=all -target {system}");
-                script(&folder(), &format!("zig-{}", target.triple), &format!("cargo-zigbuild zig cc -- {flags}"))?
-            }
-            Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
-        };
-        command.env(variable(target, "LINKER"), linker);
-        if !target.flags().is_empty() {
-            command.env(variable(target, "RUSTFLAGS"), target.flags());
+    link(command, targets::find(HERE)?)?;
+    link(command, target)
+}
+
+/// Linker and flags of one target.
+fn link(command: &mut Command, target: &Target) -> Result<(), String> {
+    let linker = match target.linker {
+        Linker::Gcc(gcc) => gcc.into(),
+        Linker::Zig(system) => {
+            let line = format!("exec cargo-zigbuild zig cc -- -g -fno-sanitize=all -target {system} \"$@\"");
+            script(&folder(), &format!("zig-{}", target.triple), &line)?
         }
+        Linker::Lld => "rust-lld".into(),
+        Linker::Apple => {
+            command.env("SDKROOT", symbols::library(&folder())?);
+            script(&folder(), &format!("lld-{}", target.triple), DIRECT)?
+        }
+        Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
+    };
+    command.env(variable(target, "LINKER"), linker);
+    if !target.flags.is_empty() {
+        command.env(variable(target, "RUSTFLAGS"), target.flags);
     }
     Ok(())
 }
 
-/// For macOS, the names that the programs ask the system for.
+/// For macOS, the names that the programs ask the system for, and the oldest system that they are for.
 pub fn offers(target: &Target, folder: &Path) -> Result<String, String> {
     if !target.is_macos() {
         return Ok(String::new());
     }
-    let checked = |name: &str| symbols::check(&folder.join(name), target.triple);
+    let checked = |name: &str| symbols::check(&folder.join(name), target.triple, target.wheel);
     let names: usize = target.artifacts().into_iter().map(checked).sum::<Result<_, _>>()?;
     Ok(format!("; {names} names asked of the system, all offered"))
 }

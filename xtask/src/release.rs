@@ -17,8 +17,7 @@ const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LI
 /// Shells with the files that `ane completions` writes for them.
 const SHELLS: [(&str, &str); 4] =
     [("bash", "ane.bash"), ("zsh", "_ane"), ("fish", "ane.fish"), ("powershell", "_ane.ps1")];
-/// Most bytes of the command line, stripped. The aim is 15 MB, which x86-64 misses: its kernels are there for three kinds of vectors,
-/// 4.5 MB of code. Optimization across crates would save 0.7 MB for three times the time of a build.
+/// Most bytes of the command line, stripped. The aim is 15 MB, which x86-64 misses; docs/install.md has the reasons.
 const MAX_BINARY_BYTES: u64 = 16_000_000;
 
 /// Builds all, or the named ones.

@@ -5,8 +5,12 @@
 pub enum Linker {
     /// A C compiler of Debian's cross packages, by name.
     Gcc(&'static str),
-    /// `cargo-zigbuild zig cc`, by zig's name of the target, with the C library's version where that matters.
+    /// `cargo-zigbuild zig cc`, by zig's name of the target, with the C library's version.
     Zig(&'static str),
+    /// The `rust-lld` of the Rust toolchain, which also brings the C library of a static target.
+    Lld,
+    /// `rust-lld` for macOS, with the list of the system's names that zig brings.
+    Apple,
     /// Not linked: the core as a library, checked alone.
     None,
 }
@@ -20,6 +24,8 @@ pub struct Target {
     pub name: &'static str,
     /// Linker of release archives and of checks that link.
     pub linker: Linker,
+    /// Flags of its code and of its linker.
+    pub flags: &'static str,
     /// Runner of its programs here, with arguments.
     pub runner: &'static [&'static str],
     /// True if `cross --check` takes it by default.
@@ -30,12 +36,15 @@ pub struct Target {
     pub shown: [&'static str; 4],
 }
 
-/// Every target.
+/// Every target. By default every call between crates of x86-64 Linux reads a table that has an entry and a relocation for each
+/// function; with partial protection of the table, as the compiler sees it, calls are direct, and the linker protects the table in full.
+/// Packed relocations need a system from 2022 on where libraries are shared; a static program brings what reads them.
 pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-gnu",
         name: "Linux x86-64",
         linker: Linker::Zig("x86_64-linux-gnu.2.28"),
+        flags: "-Crelro-level=partial -Clink-arg=-Wl,-z,now",
         runner: &[],
         in_ci: false,
         wheel: "manylinux_2_28_x86_64",
@@ -44,16 +53,24 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-musl",
         name: "Linux x86-64, static",
-        linker: Linker::Zig("x86_64-linux-musl"),
-        runner: &[],
+        linker: Linker::Lld,
+        flags: "-Crelro-level=partial -Clink-arg=-znow -Clinker-flavor=ld.lld -Clink-self-contained=yes \
+                -Clink-arg=--pack-dyn-relocs=relr",
+        runner: &["env"],
         in_ci: false,
         wheel: "",
-        shown: ["yes", "yes", "14 packages", "14 packages, both number models"],
+        shown: [
+            "yes",
+            "yes",
+            "220 golden programs and netplists, 14 packages, 500 random networks",
+            "all of them, both number models",
+        ],
     },
     Target {
         triple: "aarch64-unknown-linux-gnu",
         name: "Linux arm64",
         linker: Linker::Zig("aarch64-linux-gnu.2.28"),
+        flags: "",
         runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         in_ci: true,
         wheel: "manylinux_2_28_aarch64",
@@ -62,7 +79,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-linux-musl",
         name: "Linux arm64, static",
-        linker: Linker::Zig("aarch64-linux-musl"),
+        linker: Linker::Lld,
+        flags: "-Clinker-flavor=ld.lld -Clink-self-contained=yes",
         runner: &["qemu-aarch64"],
         in_ci: false,
         wheel: "",
@@ -71,7 +89,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-apple-darwin",
         name: "macOS arm64",
-        linker: Linker::Zig("aarch64-macos"),
+        linker: Linker::Apple,
+        flags: "-Clinker-flavor=ld64.lld",
         runner: &[],
         in_ci: false,
         wheel: "macosx_11_0_arm64",
@@ -80,7 +99,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-apple-darwin",
         name: "macOS x86-64",
-        linker: Linker::Zig("x86_64-macos"),
+        linker: Linker::Apple,
+        flags: "-Clinker-flavor=ld64.lld",
         runner: &[],
         in_ci: false,
         wheel: "macosx_10_12_x86_64",
@@ -90,6 +110,7 @@ pub const TARGETS: &[Target] = &[
         triple: "x86_64-pc-windows-gnu",
         name: "Windows x86-64",
         linker: Linker::Gcc("x86_64-w64-mingw32-gcc"),
+        flags: "",
         runner: &["wine"],
         in_ci: true,
         wheel: "win_amd64",
@@ -99,6 +120,7 @@ pub const TARGETS: &[Target] = &[
         triple: "wasm32-unknown-unknown",
         name: "WebAssembly: the library without files",
         linker: Linker::None,
+        flags: "",
         runner: &[],
         in_ci: true,
         wheel: "",
@@ -135,12 +157,6 @@ impl Target {
     /// Returns true if its programs are for macOS: linked here, never run.
     pub fn is_macos(&self) -> bool {
         self.triple.contains("apple")
-    }
-
-    /// Flags of its code. By default every call between crates of x86-64 Linux reads a table that has an entry and a relocation
-    /// for each function; with partial protection of the table, as the compiler sees it, calls are direct. The linker protects the table in full.
-    pub fn flags(&self) -> &'static str {
-        if self.triple.starts_with("x86_64-unknown-linux") { "-Crelro-level=partial -Clink-arg=-Wl,-z,now" } else { "" }
     }
 
     /// Packages of a build: the command line and the C libraries, of which the driver's is for Linux.

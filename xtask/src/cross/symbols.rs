@@ -1,7 +1,8 @@
 //! Names that a macOS program asks of the system's libraries, against the list of what they offer: such a program is linked here and
 //! cannot run.
 
-use object::Object;
+use object::read::macho::{LoadCommandVariant, MachOFile64};
+use object::{Endianness, Object};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +12,50 @@ const LIBRARY: &str = "/usr/lib/libSystem.B.dylib";
 /// The list of its names, in the folder of `ziglang`.
 const LIST: &str = "lib/libc/darwin/libSystem.tbd";
 
+/// Architectures in the list that `rust-lld` does not know.
+const UNKNOWN: [&str; 2] = ["arm64e.x1-macos", "arm64e.x1-maccatalyst"];
+
+/// Writes the list for the linker, under the names by which the system's library is asked for; the folder in which they are found
+/// as in Apple's kit.
+///
+/// # Errors
+/// A list that is absent, a folder that cannot be written.
+pub fn library(folder: &Path) -> Result<PathBuf, String> {
+    let root = folder.join("apple");
+    let names = root.join("usr/lib");
+    if names.join("libm.tbd").exists() {
+        return Ok(root);
+    }
+    let list = list()?;
+    let text = std::fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
+    let text = known(&text);
+    std::fs::create_dir_all(&names).map_err(|e| format!("{}: {e}", names.display()))?;
+    for name in ["libSystem.tbd", "libc.tbd", "libm.tbd"] {
+        let path = names.join(name);
+        std::fs::write(&path, &text).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(root)
+}
+
+/// The list without unknown architectures, which never stand first.
+fn known(list: &str) -> String {
+    let mut parts = list.split(',');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        match UNKNOWN.iter().find_map(|name| part.trim_start().strip_prefix(name)) {
+            Some(rest) => text.push_str(rest),
+            None => text.extend([",", part]),
+        }
+    }
+    text
+}
+
 /// Reads a program's imports and returns how many there are.
 ///
 /// # Errors
-/// A file that is no program, an import of another library, or a name that is not offered.
-pub fn check(file: &Path, triple: &str) -> Result<usize, String> {
+/// A file that is no program, one for newer systems than the wheel's tag (`macosx_11_0_arm64`) says, an import of another library, or a name
+/// that is not offered.
+pub fn check(file: &Path, triple: &str, wheel: &str) -> Result<usize, String> {
     let list = list()?;
     let text = std::fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
     let system = if triple.starts_with("aarch64") { "arm64e-macos" } else { "x86_64-macos" };
@@ -24,6 +64,10 @@ pub fn check(file: &Path, triple: &str) -> Result<usize, String> {
         return Err(format!("{}: no names for {system}", list.display()));
     }
     let bytes = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let oldest = oldest(&bytes).map_err(|e| format!("{}: {e}", file.display()))?;
+    if oldest.as_ref().is_none_or(|version| !wheel.starts_with(&format!("macosx_{version}_"))) {
+        return Err(format!("{}: for macOS from {oldest:?} on, and the wheel's tag is {wheel}", file.display()));
+    }
     let imports = imports(&bytes).map_err(|e| format!("{}: {e}", file.display()))?;
     let missing = missing(&imports, &offered);
     if missing.is_empty() {
@@ -41,6 +85,21 @@ fn imports(bytes: &[u8]) -> object::Result<Vec<(String, String)>> {
         .imports()?
         .map(|import| import.map(|i| (text(i.library()), text(i.name().name().unwrap_or_default()))))
         .collect()
+}
+
+/// The oldest system that a program is for, as `11_0`.
+fn oldest(bytes: &[u8]) -> object::Result<Option<String>> {
+    let program = MachOFile64::<Endianness>::parse(bytes)?;
+    let mut commands = program.macho_load_commands()?;
+    while let Some(command) = commands.next()? {
+        let version = match command.variant()? {
+            LoadCommandVariant::BuildVersion(build, _) => build.minos.get(program.endian()).0,
+            LoadCommandVariant::VersionMin(least) => least.version.get(program.endian()).0,
+            _ => continue,
+        };
+        return Ok(Some(format!("{}_{}", version >> 16, version >> 8 & 0xff)));
+    }
+    Ok(None)
 }
 
 /// Imports of other libraries, and names that this one does not have.
@@ -94,6 +153,13 @@ mod tests {
         assert_eq!(offered(STUB, "arm64e-macos").into_iter().collect::<Vec<_>>(), ["__Znwm", "_read", "_write"]);
         assert!(offered(STUB, "x86_64-macos").contains("_old"));
         assert!(offered(STUB, "arm64-ios").is_empty());
+    }
+
+    #[test]
+    fn the_linkers_list_has_no_unknown_architecture() {
+        let list =
+            "targets: [ x86_64-macos, arm64e-macos,\n  arm64e.x1-macos, arm64e.x1-maccatalyst ]\nsymbols: [ _a, _b ]\n";
+        assert_eq!(known(list), "targets: [ x86_64-macos, arm64e-macos ]\nsymbols: [ _a, _b ]\n");
     }
 
     #[test]

@@ -58,7 +58,7 @@ const LAST: usize = 900;
 
 /// Open toolchain for the Apple Neural Engine.
 #[derive(Parser)]
-#[command(name = "ane", version, after_help = EXAMPLES)]
+#[command(name = "ane", bin_name = "ane", version, after_help = EXAMPLES)]
 pub struct Args {
     /// Print one JSON document on standard output
     #[arg(long, global = true, display_order = LAST)]

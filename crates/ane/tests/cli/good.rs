@@ -105,6 +105,9 @@ fn a_compiled_program_names_no_states() {
 #[test]
 fn written_files_are_plain() {
     use std::os::unix::fs::{MetadataExt, symlink};
+    if absent_on(&["windows"]) {
+        return;
+    }
     let scratch = Scratch::new();
     let [package, ..] = digits();
     let (plain, link) = (scratch.out("x.hwx"), scratch.path("link.hwx"));

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// No run of these small files may take longer.
@@ -33,6 +34,25 @@ pub fn command(arguments: &[String]) -> Command {
     command.args(arguments).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Returns true, and prints it, if the binary under test is for one of these systems, which lack the subject of the test.
+pub fn absent_on(systems: &[&str]) -> bool {
+    static SYSTEM: OnceLock<String> = OnceLock::new();
+    let system = SYSTEM.get_or_init(|| match std::env::var_os("ANE_BINARY") {
+        None => std::env::consts::OS.into(),
+        Some(_) => {
+            // The first line of its doctor: `yes version  ane 0.1.0, build 0, linux on x86_64`.
+            let told = ane!("doctor").fine().out;
+            let found = ["windows", "macos"].into_iter().find(|name| told.contains(&format!(", {name} on ")));
+            found.unwrap_or("linux").into()
+        }
+    });
+    let absent = systems.contains(&system.as_str());
+    if absent {
+        eprintln!("skipped: nothing of the kind on {system}");
+    }
+    absent
 }
 
 /// Runs `ane`; stopped when it passes the time limit, with exit code `None`.
@@ -87,6 +107,16 @@ impl Ran {
         for part in parts {
             assert!(self.err.contains(part), "`{part}` is missing: {self:?}");
         }
+        self
+    }
+
+    /// The message says, in the words of the system that the binary is for, that a file is absent.
+    #[track_caller]
+    pub fn says_absent(self) -> Ran {
+        // Unix, Windows (file, path), Wine (file, path).
+        let words =
+            ["No such file", "cannot find the file", "cannot find the path", "File not found", "Path not found"];
+        assert!(words.iter().any(|w| self.err.contains(w)), "{self:?}");
         self
     }
 

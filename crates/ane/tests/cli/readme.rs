@@ -1,7 +1,7 @@
 //! The commands of the README and of the tour: each ends well and prints the lines that stand below it.
 
+use crate::harness::command;
 use std::path::Path;
-use std::process::Command;
 
 /// Fenced blocks in their order: language and text.
 fn blocks(text: &str) -> Vec<(&str, &str)> {
@@ -36,10 +36,10 @@ fn follow(page: &str, command: impl Fn(&str) -> Option<String>) -> (usize, usize
 
 /// Standard output of `ane`, which must succeed. A check says by its exit code that something is off the engine.
 fn ane<'a>(arguments: impl Iterator<Item = &'a str>, folder: &Path) -> String {
-    let arguments: Vec<&str> = arguments.collect();
-    let ran = Command::new(env!("CARGO_BIN_EXE_ane")).args(&arguments).current_dir(folder).output();
-    let ran = ran.expect("ane starts");
-    let answered = ran.status.success() || arguments.first() == Some(&"check") && ran.status.code() == Some(1);
+    let arguments: Vec<String> = arguments.map(String::from).collect();
+    let ran = command(&arguments).current_dir(folder).output().expect("ane starts");
+    let answered =
+        ran.status.success() || arguments.first().is_some_and(|verb| verb == "check") && ran.status.code() == Some(1);
     assert!(answered, "{arguments:?}: {}\n{}", ran.status, String::from_utf8_lossy(&ran.stderr));
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }

@@ -1,5 +1,6 @@
 //! State from run to run: a run finds the values that the one before left.
 
+use crate::ane;
 use anemone::execute::Execution;
 use anemone::{Array, Compiled, Model};
 use anemone_compile::Options;
@@ -123,11 +124,7 @@ fn the_command_line_repeats() {
     let array = Array { shape: vec![1, 8], data: vec![1.0; 8] };
     std::fs::write(&ones, anemone::tensor::npy_bytes(&array)).expect("written");
     let text = |path: &Path| path.to_str().expect("a name").to_string();
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ane"))
-        .args(["run", &text(&model), "--input", &format!("x={}", text(&ones)), "--repeat", "4"])
-        .output()
-        .expect("starts");
-    let out = String::from_utf8_lossy(&output.stdout);
+    let out = ane!("run", text(&model), "--input", format!("x={}", text(&ones)), "--repeat", "4").fine().out;
     let counts: Vec<String> = out
         .lines()
         .filter(|l| l.starts_with("run ") && l.contains(": y") || l.starts_with("y "))
