@@ -65,8 +65,9 @@ pub fn check(file: &Path, triple: &str, wheel: &str) -> Result<usize, String> {
     }
     let bytes = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let oldest = oldest(&bytes).map_err(|e| format!("{}: {e}", file.display()))?;
-    if oldest.as_ref().is_none_or(|version| !wheel.starts_with(&format!("macosx_{version}_"))) {
-        return Err(format!("{}: for macOS from {oldest:?} on, and the wheel's tag is {wheel}", file.display()));
+    let oldest = oldest.ok_or_else(|| format!("{}: names no oldest macOS", file.display()))?;
+    if !wheel.starts_with(&format!("macosx_{oldest}_")) {
+        return Err(format!("{}: for macOS from {oldest} on, and the wheel's tag is {wheel}", file.display()));
     }
     let imports = imports(&bytes).map_err(|e| format!("{}: {e}", file.display()))?;
     let missing = missing(&imports, &offered);
