@@ -1,6 +1,7 @@
 //! Plans: a program is decoded once, its tasks are checked and prepared, then lifted to host operations and optimized.
 
 mod access;
+mod blocks;
 mod common;
 mod commute;
 mod fan;
@@ -14,6 +15,7 @@ mod ops;
 mod pair;
 mod product;
 mod profile;
+mod reduction;
 mod resolution;
 mod schedule;
 mod slices;
@@ -142,6 +144,7 @@ const PASSES: &[Pass] = &[
     Pass { name: "products", run: |common, ops| product::run(ops, |home| common.is_own(home)) },
     Pass { name: "maps", run: |common, ops| maps::run(ops, |home| common.is_own(home)) },
     Pass { name: "slices", run: |common, ops| slices::run(ops, |home| common.is_own(home)) },
+    Pass { name: "blocks", run: |common, ops| blocks::run(ops, |home| common.is_own(home)) },
     Pass { name: "commute", run: |common, ops| commute::run(ops, |home| common.is_own(home)) },
     Pass { name: "tables", run: |common, ops| maps::tables(ops, &common.workers) },
     Pass { name: "join", run: |_, ops| maps::join(ops) },

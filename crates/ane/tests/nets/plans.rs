@@ -208,6 +208,54 @@ fn run_time_packing_and_the_exact_array_give_their_reasons() {
     }
 }
 
+/// Attention over a long sequence runs in blocks of rows, on one thread and on two, with the bits of whole results.
+#[test]
+fn attention_runs_in_blocks_of_rows() {
+    let source = r#"net "main" {
+  input %x: f16[1, 600, 384]
+  input %z: f16[1, 600, 384]
+  input %u: f16[1, 600, 384]
+  %qs: f16[1, 600, 6, 64] = reshape(%x)
+  %q: f16[1, 6, 600, 64] = transpose(%qs) perm=[0, 2, 1, 3]
+  %ks: f16[1, 600, 6, 64] = reshape(%z)
+  %k: f16[1, 6, 64, 600] = transpose(%ks) perm=[0, 2, 3, 1]
+  %vs: f16[1, 600, 6, 64] = reshape(%u)
+  %v: f16[1, 6, 600, 64] = transpose(%vs) perm=[0, 2, 1, 3]
+  %s: f16[1, 6, 600, 600] = matmul(%q, %k) transpose_x=false transpose_y=false
+  %p: f16[1, 6, 600, 600] = softmax(%s) axis=3
+  %o: f16[1, 6, 600, 64] = matmul(%p, %v) transpose_x=false transpose_y=false
+  %ot: f16[1, 600, 6, 64] = transpose(%o) perm=[0, 2, 1, 3]
+  %y: f16[1, 600, 384] = reshape(%ot)
+  output %y
+}
+"#;
+    let net = text::parse(source, &[]).expect("a network");
+    let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
+    let run = |level| {
+        let mut plan = Plan::new(&program, EngineOptions { level, ..EngineOptions::default() }).expect("a plan");
+        let mut memory = plan.memory();
+        let mut results = Vec::new();
+        for seed in [1, 2] {
+            fill(&program, &mut memory, seed);
+            for port in program.ports_of(Direction::Input) {
+                let halves = memory.region_mut(port.bar).expect("an input").bytes_mut().chunks_exact_mut(2);
+                // One number that is none reaches every result.
+                halves.filter(|x| x[1] & 0x7c == 0x7c).for_each(|x| x.fill(0));
+            }
+            plan.run(&mut memory).expect("it runs");
+            let port = program.ports_of(Direction::Output).next().expect("an output");
+            results.push(memory.region(port.bar).expect("a region").bytes().to_vec());
+        }
+        (results, plan.selection().matches("product of two operands").count())
+    };
+    for threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        let [(whole, _), (blocks, products)] = pool.install(|| [Level::Unoptimized, Level::Optimized].map(run));
+        assert!(products > 2, "{products} products");
+        assert!(whole[0] != whole[1] && whole == blocks, "{threads} threads");
+    }
+}
+
 /// A network of layers one after another, most of which move elements.
 struct Chain {
     draw: Draw,

@@ -7,6 +7,7 @@ use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::pair::Fused;
 use super::product::Product;
+use super::reduction::Reduction;
 use super::{Step, Work};
 use crate::machine::Machine;
 use crate::memory::Home;
@@ -15,12 +16,14 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
 
-/// Lifted form of a task that is a copy, an elementwise chain, one after the other, a product of two operands, or a matrix-vector product.
+/// Lifted form of a task that is a copy, an elementwise chain, one after the other, a product of two operands, a matrix-vector product, or
+/// a reduction.
 pub(super) enum Lifted {
     Move(Move),
     Map(Map),
     Product(Box<Product>),
     Gemv(Box<Gemv>),
+    Reduction(Box<Reduction>),
     /// A copy, then a chain in place on its result.
     Both(Move, Map),
 }
@@ -57,6 +60,7 @@ pub(super) fn lift(
                 Lifted::Map(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Product(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Gemv(of) => ops.push(of.op(tasks.clone())),
+                Lifted::Reduction(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Both(first, then) => {
                     ops.push(Op::moves(tasks.clone(), first));
                     ops.push(then.op(tasks.clone()));
@@ -98,10 +102,13 @@ impl Step {
 }
 
 impl Machine<'_> {
-    /// Lifted form of the task at hand; `None` unless it is a copy, an elementwise chain, a product of two operands or a
-    /// matrix-vector product.
+    /// Lifted form of the task at hand; `None` unless it is a copy, an elementwise chain, a product of two operands, a
+    /// matrix-vector product, or a reduction.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
-        let Work::Neural(neural) = &step.work else { return self.as_map(step).map(Lifted::Map) };
+        let Work::Neural(neural) = &step.work else {
+            let reduction = self.as_reduction(step).map(|of| Lifted::Reduction(Box::new(of)));
+            return reduction.or_else(|| self.as_map(step).map(Lifted::Map));
+        };
         if let Some(rule) = self.copies(neural) {
             return self.as_move(neural, rule).map(Lifted::Move);
         }

@@ -432,7 +432,7 @@ impl Machine<'_> {
     }
 
     /// Combination that the planar task computes from `inputs` sources.
-    fn combination<N: Wide>(&self, inputs: usize, abs: bool) -> Option<Combination<N>> {
+    pub(super) fn combination<N: Wide>(&self, inputs: usize, abs: bool) -> Option<Combination<N>> {
         let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
         let pre = self.half(PePreScale);
         let pre = (pre != 1.0 || abs).then(|| (N::admit(pre), abs));

@@ -6,6 +6,7 @@ use super::gemv::Gemv;
 use super::maps::Map;
 use super::pair::Fused;
 use super::product::Product;
+use super::reduction::Reduction;
 use crate::memory::Home;
 use crate::operand::MemRef;
 use anemone_kernels::copy::{CopyAxis, NanRule, normalized};
@@ -36,6 +37,8 @@ pub(crate) enum Kind {
     Fused(Box<Fused>),
     /// Pointwise convolutions of one source.
     Fan(Box<Fan>),
+    /// Sums or maxima of the channels of a long result.
+    Reduction(Box<Reduction>),
     /// A matrix-vector product with constant coefficients.
     Gemv(Box<Gemv>),
     /// A task as its unit executes it, with a name for listings.
@@ -143,6 +146,7 @@ impl Op {
         match &self.kind {
             Kind::Map(map) => map.tasks,
             Kind::Product(product) => product.tasks,
+            Kind::Reduction(of) => of.tasks,
             Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => self.tasks.len(),
         }
     }
@@ -153,6 +157,7 @@ impl Op {
             Kind::Move(_) => "copy",
             Kind::Map(map) => map.name(),
             Kind::Product(_) => "product of two operands",
+            Kind::Reduction(_) => "reduction",
             Kind::Gemv(_) => "matrix by vector",
             Kind::Fused(_) => "fused convolutions",
             Kind::Fan(_) => "pointwise convolutions of one source",

@@ -32,7 +32,7 @@ pub(crate) struct Product {
     pub(crate) output: Extents,
     pub(crate) coefficients: CoefficientBox,
     /// Coefficients as copies to a matrix without gaps, by group, row and tap; each has some of the rows.
-    parts: Vec<Move>,
+    pub(super) parts: Vec<Move>,
     pub(crate) source: MapOperand,
     pub(crate) to: MapOperand,
     pub(crate) transposed: bool,

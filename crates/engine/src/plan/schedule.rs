@@ -4,6 +4,7 @@ use super::gemv::Gemv;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::product::Product;
+use super::reduction::Reduction;
 use super::{Common, Step};
 use crate::fault::{Fault, FaultKind};
 use crate::machine::Chain;
@@ -16,6 +17,8 @@ use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::exact::Weights;
 use anemone_kernels::map::{self, MOST_OPERANDS};
 use anemone_kernels::num::elementwise::admit_half;
+use anemone_kernels::reduce::Operation;
+use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use anemone_kernels::workers::{Aside, chunks};
 use half::f16;
@@ -33,6 +36,7 @@ impl Schedule<'_> {
             Kind::Move(of) => self.copy(of, memory, l2),
             Kind::Map(of) => self.map(of, memory, l2),
             Kind::Product(of) => self.product(of, memory, l2),
+            Kind::Reduction(of) => self.reduction(of, memory, l2),
             Kind::Gemv(of) => self.gemv(of, memory, l2),
             Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => return self.tasks(op, memory, l2, chain),
         };
@@ -106,6 +110,32 @@ impl Schedule<'_> {
             let kernels = Kernels::pack_rows(staging, of.transposed, of.output.c, &groups);
             let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
             convolve(workers, staging, &kernels, &finish, source, target, of.output);
+        }
+        Some(())
+    }
+
+    /// Executes a reduction; `None` if a region lacks an operand.
+    fn reduction(&self, of: &Reduction, memory: &mut Memory, l2: &mut Region) -> Option<()> {
+        let (workers, ext) = (&self.common.workers, of.ext);
+        let source = (of.source.home, of.source.base..of.source.end(ext));
+        let target = (of.to.home, of.to.base..of.to.end(of.result()));
+        let mut aside = workers.aside();
+        let ([data], to) = memory::views(memory, l2, [source], target, &mut aside)?;
+        let source = TensorView { data, strides: of.source.axes.strides };
+        let operand = Operand { source, one_column: false, relu: of.relu, pairs_turned: false, one_pair: false };
+        let Operation { op, first, sign } = of.of.operation;
+        let lines = RowKernel {
+            form: Form::One,
+            operands: [operand; 2],
+            pre: of.of.pre,
+            operation: Operation { op, first, sign },
+            ending: &of.of.ending,
+            rules: None,
+            columns: ext.w,
+        };
+        let [group, channel, _] = of.to.axes.strides;
+        for (i, result) in f32::reduce(workers, &lines, &of.fold(), ext).into_iter().enumerate() {
+            to[i / ext.c * group + i % ext.c * channel] = result;
         }
         Some(())
     }

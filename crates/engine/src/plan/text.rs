@@ -55,6 +55,7 @@ pub(super) fn selection(
                 let kernel = "coefficients packed in every run, then as the registry says".to_string();
                 (kernel, vec![("coefficients packed at planning", FROM_TASKS)])
             }
+            (Kind::Reduction(_), _) => ("rows with prologue and epilogue".to_string(), by_fields),
             (Kind::Gemv(_), _) => ("gemv".to_string(), Vec::new()),
             (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
             (Kind::Fan(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),

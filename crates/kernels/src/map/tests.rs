@@ -137,3 +137,39 @@ fn stages_of_one_operand_become_a_table() {
     assert_eq!(key(&stages), key(&stages.clone()));
     assert_ne!(key(&stages[..1]), key(&stages[1..2]));
 }
+
+/// Rows with gaps, of any length: what lies in the gaps is neither used nor written.
+#[test]
+fn gaps_between_rows_stay() {
+    use MapInput::{Operand, Value};
+    let workers = Workers::new();
+    let stages = [
+        combine(BinaryOp::Add, &[Operand(0), Operand(1)], false),
+        combine(BinaryOp::Mul, &[Value(0), Operand(2)], true),
+    ];
+    for (columns, stride) in [(7, 8), (14, 16), (14, 40), (30, 32), (1, 2), (112, 120)] {
+        let ext = Extents { g: 1, c: 3, h: 50, w: columns };
+        let (whole, short) = ([150 * stride, 50 * stride, stride], [150 * stride, 50 * stride, columns]);
+        let data = |seed: u32| -> Vec<f16> {
+            (0..150 * stride as u32).map(|i| f16::from_f32((i * seed % 251) as f32 / 64.0 - 2.0)).collect()
+        };
+        let [x, y, z] = [7, 11, 13].map(data);
+        let operand = |data, strides, one| Some((TensorView { data, strides }, one));
+        for second in [operand(&y, whole, false), operand(&y, short, false), operand(&y, whole, true)] {
+            let operands = [operand(&x, whole, false), second, operand(&z, whole, false)];
+            let mut to = vec![f16::ONE; 150 * stride];
+            map(&workers, Map { stages: &stages, operands: &operands }, &mut to, ext, whole);
+            for (i, found) in to.iter().enumerate() {
+                let (plane, row, column) = (i / (50 * stride), i / stride % 50, i % stride);
+                let at = |of: Option<(TensorView, bool)>| {
+                    let (view, one) = of.expect("an operand");
+                    view.from(0, plane, row)[if one { 0 } else { column }].to_f32()
+                };
+                let sum = || f16::from_f32(at(operands[0]) + at(operands[1])).to_f32();
+                let wanted =
+                    if column < columns { f16::from_f32((sum() * at(operands[2])).max(0.0)) } else { f16::ONE };
+                assert_eq!(found.to_f32(), wanted.to_f32(), "{columns} {stride} {i}");
+            }
+        }
+    }
+}
