@@ -73,7 +73,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "kernels",
         layers: &[
-            &["arena", "cost", "params", "tensor"],
+            &["arena", "cost", "params", "registry", "tensor"],
             &["host", "isa", "par"],
             &["num"],
             &["simd"],
