@@ -38,7 +38,7 @@ enum Work {
     Fuse(Rules),
     /// From one stage to the next; told whether to do what is optional.
     Stage(fn(State, &mut Run, bool) -> Result<State>),
-    /// What a later stage does where it makes layers or addresses.
+    /// Work of a later stage, which makes layers or addresses accordingly.
     Later(Later),
 }
 

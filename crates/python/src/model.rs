@@ -188,7 +188,7 @@ impl Model {
                 &Assumptions::default(),
             );
             report.strict = strict;
-            report.compile(&path, &choices);
+            report.compile(&path, &choices)?;
             Ok(report)
         })?;
         Ok(Report { report, source: slf.clone().unbind(), chips: chip.0 })

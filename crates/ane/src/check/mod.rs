@@ -271,11 +271,13 @@ pub struct Fallback {
 impl Report {
     /// Compiles the program for every chip. Unless the report is strict, the verdicts of the direct route are what comes of it, with
     /// what Apple's compiler refuses beside them. Of a program that cannot be read as a network, the operation that is why is rejected.
-    pub fn compile(&mut self, path: &Path, choices: &Choices) {
+    ///
+    /// Errors: those of a file that is no network, such as an operand that nothing defines.
+    pub fn compile(&mut self, path: &Path, choices: &Choices) -> Result<()> {
         let net = match Model::load_with(path, choices) {
             Ok(Model::Net { net, .. }) => net,
-            Err(refused) => return self.unread(&refused),
-            Ok(_) => return,
+            Err(refused) => return self.unread(refused),
+            Ok(_) => return Ok(()),
         };
         let first = self.answers.iter().map(|answer| answer.direct.chip).find(|chip| chip.layout.is_some());
         let gated = first.map(|chip| refused(path, choices, chip, false));
@@ -294,16 +296,20 @@ impl Report {
                 self.answers[at].direct.settle(&self.outline, &host);
             }
         }
+        Ok(())
     }
 
-    /// Rejects the operation that a reader refused, on the chips that programs are made for.
-    fn unread(&mut self, refused: &Diagnostic) {
-        let Some(result) = refused.details.as_ref().and_then(|details| details.output.as_deref()) else { return };
+    /// Rejects the operation that a reader refused, on the chips that programs are made for. Errors: a file that is no network.
+    fn unread(&mut self, refused: Diagnostic) -> Result<()> {
+        let Some(result) = refused.details.as_ref().and_then(|details| details.output.as_deref()) else {
+            return if refused.code == Code::Malformed { Err(refused) } else { Ok(()) };
+        };
         for answer in self.answers.iter_mut().filter(|a| a.direct.chip.layout.is_some()) {
             let (op, message) = (Some(result.to_string()), refused.message.clone());
             answer.here = Some(Here::Refused(vec![Refused { op, message }]));
             answer.direct.reject(&self.outline, result, &refused.message);
         }
+        Ok(())
     }
 
     /// Every operation off the engine by the deciding route.

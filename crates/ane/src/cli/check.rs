@@ -141,7 +141,7 @@ impl Question<'_> {
         }
         let mut report = check::report(model, outline, self.chips, self.route, self.assumed);
         (report.max_fallback, report.strict) = (self.flags.max_fallback, self.flags.strict);
-        report.compile(model, &self.flags.choices.choices()?);
+        report.compile(model, &self.flags.choices.choices()?)?;
         Ok(report)
     }
 }

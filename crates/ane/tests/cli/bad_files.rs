@@ -369,3 +369,17 @@ fn places_beyond_an_axis() {
         }
     }
 }
+
+#[test]
+fn an_operand_that_nothing_defines_is_refused_by_check_as_by_compile() {
+    let scratch = Scratch::new();
+    let text = "program(1.0)\n{\n func main<ios16>(tensor<fp16, [1, 4]> x) {\n  tensor<fp16, [1, 4]> a = add(x = x, y = y)[name = string(\"a\")];\n  \
+                tensor<fp16, [1, 4]> y = relu(x = a)[name = string(\"y\")];\n } -> (y);\n}\n";
+    let model = scratch.file("cycle.mil", text);
+    for verb in ["check", "compile", "run"] {
+        let output = if verb == "compile" { vec!["-o".to_string(), scratch.out("x.hwx")] } else { Vec::new() };
+        let arguments = [vec![verb.to_string(), model.clone()], output].concat();
+        run(&arguments).refused(2, "ANE2002", &["add `a`", "no value is named `y`"]);
+    }
+    scratch.nothing_written();
+}

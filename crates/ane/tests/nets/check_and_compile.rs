@@ -62,7 +62,7 @@ fn here(model: &Path) -> Option<(Here, Result<usize, String>)> {
     let Ok(Subject::Program(outline, _)) = check::load(model, &choices) else { return None };
     let chips = anemone::reference::chip_list(&["m1".to_string()]).expect("the M1 is known");
     let mut report = check::report(model, *outline, &chips, Route::Direct, &Assumptions::default());
-    report.compile(model, &choices);
+    report.compile(model, &choices).ok()?;
     let compiled = Model::load_with(model, &choices).ok()?.compile(chips[0].1, &Options::default(), &mut ());
     let tasks = compiled.map_err(|e| e.to_string()).map(|c| c.program.tasks().map_or(0, |tasks| tasks.len()));
     Some((report.answers.remove(0).here?, tasks))
