@@ -1,29 +1,26 @@
 //! Programs dispatched one after the other: each takes by name what is given and what those before it left.
 
+mod beside;
+mod execution;
+
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::execute::{Execution, Run, check_together};
 use crate::files;
 use crate::host;
-use crate::tensor::{Array, View, views};
+use crate::tensor::Array;
 use anemone_compile::segments::{self, Segment};
 use anemone_compile::{Options, native};
 use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::{Data, Net, Tensor, TensorType, Value, eval};
-use anemone_program::e5::{
-    Call, Declared, Descriptor, Dispatch, EngineCall, HostCall, Sequence, State, Step, container_hash,
-    without_engine_names,
-};
-use anemone_program::hwx::Container;
-use anemone_program::{Direction, Element, Nchw, Port, Program, Strides};
-use std::collections::HashMap;
-use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use anemone_program::e5::{Call, HostCall, Repeat, State, Step};
+use anemone_program::{Direction, Element, Nchw, Port, Program, Strides, cost};
+
+pub use execution::ChainExecution;
 
 /// Programs in order of dispatch. A single program is a chain of one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chain {
     name: String,
     programs: Vec<Program>,
@@ -32,8 +29,23 @@ pub struct Chain {
     states: Vec<State>,
     /// Host segments, each with the number of programs before it.
     hosts: Vec<(usize, Net)>,
-    /// Ends that no program has: inputs and outputs of host segments alone.
+    /// Counted loops.
+    loops: Vec<Repeat>,
+    /// Programs, host segments and the ends of loops as they follow each other.
+    order: Vec<Part>,
+    /// Ends that no program has: inputs and outputs of host segments and loops alone.
     host_ports: Vec<Port>,
+    /// Types of ends that loops alone have.
+    host_types: Vec<(String, TensorType)>,
+}
+
+/// A step of a chain, by its position among its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Program(usize),
+    Host(usize),
+    Begin(usize),
+    End(usize),
 }
 
 impl From<Program> for Chain {
@@ -44,9 +56,8 @@ impl From<Program> for Chain {
             name: program.name.clone(),
             ends,
             programs: vec![program],
-            states: Vec::new(),
-            hosts: Vec::new(),
-            host_ports: Vec::new(),
+            order: vec![Part::Program(0)],
+            ..Chain::default()
         }
     }
 }
@@ -71,31 +82,76 @@ impl Chain {
         }
         let names = |ids: &[anemone_net::ValueId]| ids.iter().map(|&id| net.value(id).name.clone()).collect();
         let ends = [names(&net.inputs), names(&net.outputs)];
-        Chain { name: net.name.clone(), programs, ends, states, hosts: Vec::new(), host_ports: Vec::new() }
+        let order = (0..programs.len()).map(Part::Program).collect();
+        Chain { name: net.name.clone(), programs, ends, states, order, ..Chain::default() }
     }
 
     /// A network with host segments where the engine has no way, and why each is there.
     pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
         let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut ()))?;
         let reasons = cut.reasons.iter().map(|(_, error)| error.to_string()).collect();
-        let (mut programs, mut hosts) = (Vec::new(), Vec::new());
-        for segment in cut.segments {
-            match segment {
-                Segment::Engine(program) => programs.push(*program),
-                Segment::Host(part) => hosts.push((programs.len(), *part)),
-            }
-        }
-        if hosts.is_empty() && programs.len() == 1 {
-            return Ok((Chain::of_network(net, programs.remove(0)), reasons));
+        let mut chain = Chain { name: net.name.clone(), ..Chain::default() };
+        chain.add(cut.segments)?;
+        if chain.is_single() {
+            return Ok((Chain::of_network(net, chain.programs.remove(0)), reasons));
         }
         let name = |id: &anemone_net::ValueId| net.value(*id).name.clone();
         let left = net.states.iter().map(|s| &s.output).filter(|id| !net.outputs.contains(id));
         let ends: [Vec<String>; 2] =
             [net.inputs.iter().map(name).collect(), net.outputs.iter().chain(left).map(name).collect()];
-        let states = written_states(net);
-        let mut chain = Chain { name: net.name.clone(), programs, ends, states, hosts, host_ports: Vec::new() };
+        (chain.ends, chain.states) = (ends, written_states(net));
         chain.bind_hosts();
         Ok((chain, reasons))
+    }
+
+    /// Appends segments.
+    fn add(&mut self, segments: Vec<Segment>) -> Result<()> {
+        for segment in segments {
+            match segment {
+                Segment::Engine(program) => {
+                    self.order.push(Part::Program(self.programs.len()));
+                    self.programs.push(*program);
+                }
+                Segment::Host(part) => {
+                    self.order.push(Part::Host(self.hosts.len()));
+                    self.hosts.push((self.programs.len(), *part));
+                }
+                Segment::Loop(turns) => {
+                    let repeat = host::repeat_of(&turns.whole).map_err(|e| Diagnostic::new(Code::Defect, e))?;
+                    let at = self.loops.len();
+                    self.loops.push(repeat);
+                    self.order.push(Part::Begin(at));
+                    self.add(turns.segments)?;
+                    self.order.push(Part::End(at));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true for one program alone: nothing runs on the host.
+    pub fn is_single(&self) -> bool {
+        matches!(self.order[..], [Part::Program(0)])
+    }
+
+    /// Counted loops: their turns, and what each turn reads and makes.
+    pub fn loops(&self) -> &[Repeat] {
+        &self.loops
+    }
+
+    /// Number of times that a run dispatches each program.
+    pub fn dispatches(&self) -> Vec<u64> {
+        let (mut times, mut all) = (vec![1u64], vec![1; self.programs.len()]);
+        for part in &self.order {
+            let now = times.last().copied().unwrap_or(1);
+            match *part {
+                Part::Begin(at) => times.push(now.saturating_mul(self.loops[at].turns)),
+                Part::End(_) => drop(times.pop()),
+                Part::Program(at) => all[at] = now,
+                Part::Host(_) => {}
+            }
+        }
+        all
     }
 
     /// A network as one program where the engine has a way for all of it, else as [`Chain::with_host`]; the error is the
@@ -122,37 +178,21 @@ impl Chain {
         Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 
-    /// The chain that a dispatch descriptor at `path` names: its containers lie in the same folder and are known by their
-    /// hash, whatever their names. Processor calls are host segments.
-    pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
-        let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(path.display());
-        let Sequence { calls, inputs, outputs, states } = descriptor.sequence().map_err(|e| {
-            let code = if e.unsupported { Code::UnsupportedOp } else { Code::Malformed };
-            Diagnostic::new(code, e.what).at(path.display())
-        })?;
-        let mut containers = Containers::beside(path);
-        let (mut programs, mut hosts) = (Vec::new(), Vec::new());
-        for call in &calls {
-            match call {
-                Dispatch::Engine(call) => programs.push(containers.called(call, path)?),
-                Dispatch::Host(call) => {
-                    let net = host::net_of(call).map_err(|e| malformed(format!("{}: {e}", call.name)))?;
-                    hosts.push((programs.len(), net));
-                }
-            }
-        }
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let mut chain = Chain { name, programs, ends: [inputs, outputs], states, hosts, host_ports: Vec::new() };
-        chain.bind_hosts();
-        Ok(chain)
-    }
-
     /// Gives ports to the ends that no program has: inputs and outputs of host segments alone.
     fn bind_hosts(&mut self) {
         for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
             let bound: Vec<String> = self.ports(direction).map(|p| p.name.clone()).collect();
             let missing = self.ends[side].iter().filter(|name| !bound.contains(name));
-            let ports: Vec<Port> = missing.filter_map(|name| host_port(self.host_value(name)?, direction)).collect();
+            let mut ports = Vec::new();
+            for name in missing {
+                let of_loop = || self.loops.iter().find_map(|repeat| host::type_in(repeat, name));
+                let of_host = self.host_value(name).map(|value| value.ty.clone());
+                let Some(ty) = of_host.clone().or_else(of_loop) else { continue };
+                ports.extend(host_port(name, &ty.shape, direction));
+                if of_host.is_none() {
+                    self.host_types.push((name.clone(), ty));
+                }
+            }
             self.host_ports.extend(ports);
         }
     }
@@ -164,7 +204,8 @@ impl Chain {
 
     /// Type of an end as its network declares it, where a host segment has it; programs alone say fp16 and four extents.
     pub fn declared(&self, name: &str) -> Option<&TensorType> {
-        self.host_value(name).map(|value| &value.ty)
+        let of_loops = || self.host_types.iter().find(|(own, _)| own == name).map(|(_, ty)| ty);
+        self.host_value(name).map(|value| &value.ty).or_else(of_loops)
     }
 
     /// Tensors held from run to run: zeros before the first, then what the output left.
@@ -202,10 +243,17 @@ impl Chain {
 
     /// The program of a chain of one.
     pub fn only_program_mut(&mut self) -> Option<&mut Program> {
-        match (self.programs.as_mut_slice(), self.hosts.as_slice()) {
-            ([program], []) => Some(program),
-            _ => None,
+        if self.is_single() { self.programs.first_mut() } else { None }
+    }
+
+    /// Modelled time of a run with all its dispatches; `None` where a program has none.
+    pub fn modelled(&self, chip: &Chip) -> Option<cost::Cost> {
+        let mut all = Vec::new();
+        for (program, times) in self.programs.iter().zip(self.dispatches()) {
+            let one = cost::of_program(program, chip)?;
+            all.extend(std::iter::repeat_n(one, usize::try_from(times).ok()?));
         }
+        cost::Cost::sum(all)
     }
 
     /// Names of the results that the caller gets.
@@ -236,6 +284,12 @@ impl Chain {
 
     /// Refuses to leave out host segments: in `form` there is no place for them.
     pub fn check_no_host(&self, form: &str) -> Result<()> {
+        if let Some(repeat) = self.loops.first() {
+            let Repeat { name, turns, .. } = repeat;
+            let message = format!("loop {name} of {turns} turns: {form} cannot carry what runs on the host");
+            return Err(Diagnostic::new(Code::UnsupportedOp, message)
+                .help("--emit hwx,e5: a dispatch descriptor carries it; --engine-only unrolls it"));
+        }
         let Some((_, host)) = self.hosts.first() else { return Ok(()) };
         let kinds: Vec<&str> = host.ops.iter().map(|op| op.kind.name()).collect();
         let (name, kinds) = (&host.name, kinds.join(", "));
@@ -244,21 +298,28 @@ impl Chain {
             .help("--emit hwx,e5: a dispatch descriptor carries it as a processor call"))
     }
 
-    /// Host segments as a descriptor carries them, each with the number of programs before it.
-    pub fn host_calls(&self) -> Vec<(usize, HostCall)> {
-        self.hosts.iter().map(|(before, net)| (*before, host::call_of(net))).collect()
+    /// Host segments and both ends of loops as a descriptor carries them, in order.
+    pub fn host_calls(&self) -> Vec<HostCall> {
+        let call = |part: &Part| match *part {
+            Part::Program(_) => None,
+            Part::Host(at) => Some(host::call_of(&self.hosts[at].1)),
+            Part::Begin(at) => Some(self.loops[at].begin()),
+            Part::End(at) => Some(self.loops[at].end()),
+        };
+        self.order.iter().filter_map(call).collect()
     }
 
     /// The chain's steps over containers, one a program, and over [`Chain::host_calls`].
-    pub fn steps<'a>(&'a self, containers: &'a [Vec<u8>], hosts: &'a [(usize, HostCall)]) -> Vec<Step<'a>> {
-        let mut steps = Vec::new();
-        for at in 0..=self.programs.len() {
-            steps.extend(hosts.iter().filter(|(before, _)| *before == at).map(|(_, call)| Step::Host(call)));
-            if let (Some(program), Some(container)) = (self.programs.get(at), containers.get(at)) {
-                steps.push(Step::Engine(Call { program, container }));
+    pub fn steps<'a>(&'a self, containers: &'a [Vec<u8>], hosts: &'a [HostCall]) -> Vec<Step<'a>> {
+        let mut calls = hosts.iter().map(Step::Host);
+        let step = |part: &Part| match *part {
+            Part::Program(at) => {
+                let (program, container) = (&self.programs[at], containers.get(at)?);
+                Some(Step::Engine(Call { program, container }))
             }
-        }
-        steps
+            _ => calls.next(),
+        };
+        self.order.iter().filter_map(step).collect()
     }
 
     /// The arithmetic of the generation that it is compiled for.
@@ -277,68 +338,8 @@ impl Chain {
     }
 }
 
-/// A chain planned once, to be run many times.
-pub struct ChainExecution<C> {
-    chain: C,
-    executions: Vec<Execution>,
-    /// Inputs of the next run, where several programs or host segments read them.
-    bound: Vec<(String, Array)>,
-}
-
-impl<C: Deref<Target = Chain>> ChainExecution<C> {
-    /// Every program checked and planned.
-    pub fn new(chain: C, options: engine::Options) -> Result<Self> {
-        check_together(&chain.programs)?;
-        let executions = chain.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
-        Ok(ChainExecution { chain, executions, bound: Vec::new() })
-    }
-
-    /// Runs every program once, as [`Execution::run`]; tasks and traces follow each other.
-    pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
-        self.bind(&views(inputs))?;
-        self.run_bound()
-    }
-
-    /// Takes the inputs of one [`ChainExecution::run_bound`]: a single program has them written where it reads them, others
-    /// get copies.
-    pub fn bind(&mut self, inputs: &[(&str, View)]) -> Result<()> {
-        if let ([only], []) = (self.executions.as_mut_slice(), self.chain.hosts.as_slice()) {
-            return only.bind(inputs);
-        }
-        self.bound = inputs.iter().map(|(name, view)| (name.to_string(), view.to_array())).collect();
-        Ok(())
-    }
-
-    /// Runs every program once on the inputs that were bound.
-    pub fn run_bound(&mut self) -> Result<Run> {
-        if let ([only], []) = (self.executions.as_mut_slice(), self.chain.hosts.as_slice()) {
-            return only.run_bound();
-        }
-        let mut whole = Run { outputs: Vec::new(), tasks: 0, skipped: Vec::new(), trace: Vec::new() };
-        let mut known = std::mem::take(&mut self.bound);
-        for at in 0..=self.executions.len() {
-            for (_, host) in self.chain.hosts.iter().filter(|(before, _)| *before == at) {
-                known.extend(on_host(host, &known)?);
-            }
-            let Some(execution) = self.executions.get_mut(at) else { break };
-            let run = execution.run(&known)?;
-            whole.tasks += run.tasks;
-            whole.skipped.extend(run.skipped);
-            whole.trace.extend(run.trace);
-            known.extend(run.outputs);
-        }
-        for name in self.chain.outputs() {
-            let at = known.iter().rposition(|(n, _)| n == name);
-            let at = at.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program leaves the output {name}")))?;
-            whole.outputs.push(known[at].clone());
-        }
-        Ok(whole)
-    }
-}
-
-/// A port for an input or output of host segments alone: extents as a port has them, and no memory of a program's.
-fn host_port(value: &Value, direction: Direction) -> Option<Port> {
-    let (name, shape) = (value.name.as_str(), &value.ty.shape);
+/// A port for an input or output of host segments and loops alone: extents as a port has them, and no memory of a program's.
+fn host_port(name: &str, shape: &[usize], direction: Direction) -> Option<Port> {
     if shape.iter().any(|&n| u32::try_from(n).is_err()) {
         return None;
     }
@@ -358,13 +359,6 @@ fn host_port(value: &Value, direction: Direction) -> Option<Port> {
         element: Element::Float16,
         bytes: 0,
     })
-}
-
-/// Runs a host segment on the arrays known so far.
-fn on_host(net: &Net, known: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
-    let outputs = host::evaluate(net, &tensors(net, known, false)?)
-        .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the places it reads by"))?;
-    Ok(named_outputs(net, outputs))
 }
 
 /// Evaluates a network in fp32, without compiling it: arrays by name in, arrays by name out. States that are not given are zeros.
@@ -414,78 +408,4 @@ pub(crate) fn written_states(net: &Net) -> Vec<State> {
     let name = |id| net.value(id).name.clone();
     let written = net.states.iter().filter(|s| s.input != s.output);
     written.map(|s| State { input: name(s.input), output: name(s.output) }).collect()
-}
-
-/// Containers of a folder, hashed one by one until the wanted one is found.
-struct Containers {
-    /// Not hashed yet; the next is the last.
-    left: Vec<PathBuf>,
-    known: HashMap<String, PathBuf>,
-}
-
-impl Containers {
-    /// Those beside a descriptor; first those whose names begin as its name does.
-    fn beside(path: &Path) -> Containers {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-        let mut left: Vec<PathBuf> =
-            entries.filter(|p| p.extension().is_some_and(|e| e == "hwx") && p.is_file()).collect();
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let other = |p: &PathBuf| !p.file_name().unwrap_or_default().to_string_lossy().starts_with(&*stem);
-        left.sort_by_key(|p| std::cmp::Reverse((other(p), p.clone())));
-        Containers { left, known: HashMap::new() }
-    }
-
-    /// The program that a call of the descriptor at `path` names. Its container has the ports, the windows and the name that
-    /// the descriptor says.
-    fn called(&mut self, call: &EngineCall, path: &Path) -> Result<Program> {
-        let EngineCall { name, hash, symbol, .. } = call;
-        let malformed = |message: String| Err(Diagnostic::new(Code::Malformed, message).at(path.display()));
-        let (program, declared) = self.program(hash)?.ok_or_else(|| {
-            let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");
-            Diagnostic::new(Code::Unreadable, message)
-                .at(path.display())
-                .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
-        })?;
-        // Tensors may have their names of the engine's side in the container.
-        let program = match program.ports.iter().all(|port| call.windows.iter().any(|(name, _)| *name == port.name)) {
-            true => program,
-            false => without_engine_names(program),
-        };
-        for (direction, tensors) in [(Direction::Input, &call.inputs), (Direction::Output, &call.outputs)] {
-            let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
-            let mut named: Vec<&str> = tensors.iter().map(String::as_str).collect();
-            ports.sort_unstable();
-            named.sort_unstable();
-            if ports != named {
-                return malformed(format!("{name}: binds {tensors:?}, its container has {ports:?}"));
-            }
-        }
-        if let Some(procedure) = declared.procedure.as_deref().filter(|p| p != symbol) {
-            return malformed(format!("{name}: program symbol {symbol:?}, its container has {procedure:?}"));
-        }
-        for (port, address) in &call.windows {
-            if let Some(own) = declared.window(port).filter(|own| own != address) {
-                let message = format!("{name}: {port} at {address:#x}, its container has the window at {own:#x}");
-                return malformed(message);
-            }
-        }
-        Ok(program)
-    }
-
-    /// The program of the container with this hash, and what the container declares.
-    fn program(&mut self, hash: &str) -> Result<Option<(Program, Declared)>> {
-        while !self.known.contains_key(hash) {
-            let Some(path) = self.left.pop() else { return Ok(None) };
-            // A file that cannot be read is none of those that are wanted.
-            let Ok(bytes) = files::read(&path) else { continue };
-            self.known.insert(container_hash(&bytes), path);
-        }
-        let path = &self.known[hash];
-        let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
-        let bytes = files::mapped(path)?;
-        let container = Container::read_shared(&bytes).map_err(|e| malformed(&e))?;
-        let program = container.program().map_err(|e| malformed(&e))?;
-        Ok(Some((program, Declared::of(&bytes))))
-    }
 }

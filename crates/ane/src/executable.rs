@@ -153,7 +153,9 @@ impl Executable {
         options: &Options,
     ) -> Result<Vec<PathBuf>> {
         let segmented = match &self.net {
-            Some(net) if forms.contains(&Form::E5) && self.chain.hosts().is_empty() => {
+            Some(net)
+                if forms.contains(&Form::E5) && self.chain.hosts().is_empty() && self.chain.loops().is_empty() =>
+            {
                 Some(Chain::of_net(net, Cut::Natives, |segment| program_of(segment, chip, options, &mut ()))?)
             }
             _ => None,

@@ -4,8 +4,8 @@
 //! element type, the rank, the extents and the number of bytes as 64-bit little-endian words, then the bytes, dense.
 
 use anemone_facts::formats::e5::CODE_LANGUAGE;
-use anemone_net::{DType, Data, Net, Tensor, eval, text};
-use anemone_program::e5::{HostCall, HostTensor};
+use anemone_net::{DType, Data, Net, OpKind, Scan, Tensor, TensorType, Value, ValueId, eval, text};
+use anemone_program::e5::{Carried, HostCall, HostTensor, Repeat, Scanned, Source};
 #[cfg(feature = "system")]
 use anemone_runtime::e5rt::{HostExecutor, HostSegment};
 use std::sync::Arc;
@@ -44,14 +44,7 @@ pub fn call_of(net: &Net) -> HostCall {
         }
         constants.extend_from_slice(&bytes);
     }
-    let tensors = |ids: &[anemone_net::ValueId]| -> Vec<HostTensor> {
-        let tensor = |&id| {
-            let value = net.value(id);
-            let shape = value.ty.shape.iter().map(|&n| n as u64).collect();
-            HostTensor { name: value.name.clone(), storage: storage(value.ty.dtype), shape }
-        };
-        ids.iter().map(tensor).collect()
-    };
+    let tensors = |ids: &[ValueId]| -> Vec<HostTensor> { ids.iter().map(|&id| declared(net.value(id))).collect() };
     HostCall {
         name: net.name.clone(),
         language: CODE_LANGUAGE.into(),
@@ -80,6 +73,65 @@ pub fn net_of(call: &HostCall) -> Result<Net, String> {
         return Err(format!("its code takes {found:?}, the call gives {expected:?}, or their results differ"));
     }
     Ok(net)
+}
+
+/// A tensor of a net as a descriptor declares it.
+fn declared(value: &Value) -> HostTensor {
+    let shape = value.ty.shape.iter().map(|&n| n as u64).collect();
+    HostTensor { name: value.name.clone(), storage: storage(value.ty.dtype), shape }
+}
+
+/// A loop, the one operation of a network, as a descriptor carries it.
+pub fn repeat_of(whole: &Net) -> Result<Repeat, String> {
+    let [op] = whole.ops.as_slice() else { return Err("a loop is one operation".into()) };
+    let OpKind::Loop(l) = &op.kind else { return Err(format!("{} is no loop", op.name)) };
+    let source = |id: ValueId| match &whole.value(id).data {
+        None => Source::Tensor(whole.value(id).name.clone()),
+        Some(tensor) => {
+            let mut bytes = Vec::new();
+            tensor.data.dense().stored(&mut |part| bytes.extend_from_slice(part));
+            Source::Constant(bytes)
+        }
+    };
+    let inside = |id: ValueId| declared(l.body.value(id));
+    let mut repeat = Repeat { name: whole.name.clone(), turns: l.turns as u64, ..Repeat::default() };
+    for slot in 0..l.carried {
+        repeat.carried.push(Carried {
+            start: source(op.inputs[slot]),
+            now: inside(l.body.inputs[slot]),
+            next: inside(l.body.outputs[slot]).name,
+            last: whole.value(op.outputs[slot]).name.clone(),
+        });
+    }
+    let scanned = |at: usize, scan: &Scan| Scanned {
+        whole: source(op.inputs[l.carried + at]),
+        part: inside(l.body.inputs[l.carried + at]),
+        axis: scan.axis,
+        backwards: scan.backwards,
+    };
+    repeat.scanned = l.scanned.iter().enumerate().map(|(at, scan)| scanned(at, scan)).collect();
+    let collected = |at: usize, scan: &Scan| Scanned {
+        whole: Source::Tensor(whole.value(op.outputs[l.carried + at]).name.clone()),
+        part: inside(l.body.outputs[l.carried + at]),
+        axis: scan.axis,
+        backwards: scan.backwards,
+    };
+    repeat.collected = l.collected.iter().enumerate().map(|(at, scan)| collected(at, scan)).collect();
+    Ok(repeat)
+}
+
+/// Type of a tensor outside of a loop that begins with it or gives it.
+pub fn type_in(repeat: &Repeat, name: &str) -> Option<TensorType> {
+    let (begin, end) = (repeat.begin(), repeat.end());
+    let tensor = begin.inputs.into_iter().chain(end.outputs).find(|tensor| tensor.name == name)?;
+    let dtype = *DTYPES.iter().find(|&&dtype| storage(dtype) == tensor.storage)?;
+    Some(TensorType { dtype, shape: tensor.shape.iter().map(|&n| n as usize).collect() })
+}
+
+/// Numbers of dense bytes.
+pub fn numbers(code: u32, bytes: &[u8]) -> Option<Vec<f32>> {
+    let dtype = *DTYPES.iter().find(|&&dtype| storage(dtype) == code)?;
+    Some(Data::from_le_bytes(dtype, bytes).to_f32())
 }
 
 fn tensors_of(mut rest: &[u8]) -> Option<Vec<Arc<Tensor>>> {

@@ -2,10 +2,12 @@
 //! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
 
 use crate::compiler::compile;
+use crate::error::Error;
 use crate::options::Options;
 use crate::remarks::{Log, Progress, Stage};
+use crate::segments;
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, ValueId};
+use anemone_net::{Net, ValueId, loops};
 use anemone_program::cost;
 use std::collections::HashMap;
 
@@ -80,6 +82,9 @@ pub fn names_of_tasks(net: &Net, chip: &'static Chip, options: &Options) -> Vec<
 /// Compiles a network for a chip, followed by a log. `None` for chips that nothing is compiled for.
 pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
     chip.layout?;
+    if loops::any(net) {
+        return Some(in_turns(net, chip, log));
+    }
     let mut rest = net.clone();
     let mut refusals: Vec<Refused> = Vec::new();
     loop {
@@ -111,6 +116,32 @@ pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
         }
     }
     Some(Here::Refused(refusals))
+}
+
+/// Result of compiling a network with loops: tasks of all programs, and the time of a run with all its dispatches.
+fn in_turns(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Here {
+    let cut = match segments::cut(net, chip, &Options::default(), log) {
+        Ok(cut) if cut.reasons.is_empty() => cut,
+        Ok(cut) => {
+            let told = |(op, error): (String, Error)| Refused { op: Some(op), message: error.to_string() };
+            return Here::Refused(cut.reasons.into_iter().take(MOST_REFUSALS).map(told).collect());
+        }
+        Err(error) => {
+            return Here::Refused(vec![Refused { op: error.op().map(str::to_string), message: error.to_string() }]);
+        }
+    };
+    let mut programs = Vec::new();
+    cut.segments.iter().for_each(|segment| segment.programs(1, &mut programs));
+    let tasks = programs.iter().map(|(program, _)| program.tasks().map_or(0, |tasks| tasks.len())).sum();
+    let mut time_ns = Some([0; 3]);
+    for (program, times) in programs {
+        time_ns = time_ns.zip(cost::of_program(program, chip)).map(|(all, cost): ([u64; 3], _)| {
+            let (least, most) = cost.band_ns();
+            let one = [cost.total_ns(), least, most];
+            std::array::from_fn(|i| all[i].saturating_add(one[i].saturating_mul(times as u64)))
+        });
+    }
+    Here::Compiled { tasks, time_ns, by_task: Vec::new() }
 }
 
 /// Names of the operations, each with the name of its first result.

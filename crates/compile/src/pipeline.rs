@@ -10,7 +10,7 @@ use crate::remarks::{Log, Remarks, Stage};
 use crate::schedule::{self, Schedule};
 use crate::{lower, rewrite, stream};
 use anemone_facts::chips::Chip;
-use anemone_net::Net;
+use anemone_net::{Net, loops};
 
 /// One step from network to program.
 pub struct Pass {
@@ -251,7 +251,8 @@ pub(crate) fn run(
     let verified = cfg!(any(debug_assertions, test));
     let remarks = Remarks { wanted, lines: Vec::new() };
     let mut run = Run { chip, options: *options, remarks, rules: Rules::default() };
-    let mut state = State::Net(net.clone());
+    let unrolled = loops::any(net).then(|| loops::unrolled(net)).transpose().map_err(|e| Error::Net(e.to_string()))?;
+    let mut state = State::Net(unrolled.unwrap_or_else(|| net.clone()));
     let mut optional = 0;
     for (position, pass) in ALL.iter().enumerate() {
         let wanted_pass =

@@ -11,7 +11,7 @@ use crate::native::extract;
 use crate::options::Options;
 use crate::remarks::Log;
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, Op, OpKind, ValueId};
+use anemone_net::{Net, Op, OpKind, ValueId, loops};
 use anemone_program::Program;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,6 +23,41 @@ pub enum Segment {
     Engine(Box<Program>),
     /// Runs on the host: operations of the network, evaluated in its own element types.
     Host(Box<Net>),
+    /// A counted loop on the host around segments that are made once.
+    Loop(Box<Turns>),
+}
+
+/// A counted loop in segments.
+#[derive(Debug)]
+pub struct Turns {
+    /// The loop as the one operation of a network. Names in its body are found nowhere else.
+    pub whole: Net,
+    /// Segments of a turn.
+    pub segments: Vec<Segment>,
+}
+
+impl Segment {
+    /// Adds the engine's programs of this segment, each with the number of times that a run dispatches it.
+    pub fn programs<'a>(&'a self, times: usize, out: &mut Vec<(&'a Program, usize)>) {
+        match self {
+            Segment::Engine(program) => out.push((program, times)),
+            Segment::Host(_) => {}
+            Segment::Loop(turns) => {
+                let count = turns.whole.ops.iter().map(|op| if let OpKind::Loop(l) = &op.kind { l.turns } else { 1 });
+                let times = count.fold(times, usize::saturating_mul);
+                turns.segments.iter().for_each(|segment| segment.programs(times, out));
+            }
+        }
+    }
+
+    /// Returns true if a part of it runs on the host.
+    fn has_host(&self) -> bool {
+        match self {
+            Segment::Engine(_) => false,
+            Segment::Host(_) => true,
+            Segment::Loop(turns) => turns.segments.iter().any(Segment::has_host),
+        }
+    }
 }
 
 /// A network cut, and why.
@@ -34,21 +69,51 @@ pub struct Cut {
     pub reasons: Vec<(String, Error)>,
 }
 
+/// Most operations of a program that is one turn, or several, of a loop: a dispatch costs as much as some hundred of them.
+pub const TURN_OPS: usize = 512;
+
 /// Most attempts to compile: each puts what it was refused on the host.
 const MOST_ATTEMPTS: usize = 256;
 
 /// Compiles a network with host segments where the engine has no way. A network that compiles is one engine segment; an error that
 /// is about no operation stays one. `log` follows every compilation.
 pub fn cut(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Cut> {
+    let mut names = net.values.iter().map(|value| value.name.clone()).collect();
+    cut_named(net, &mut names, chip, options, log)
+}
+
+/// As [`cut`], with the names that tensors have already.
+fn cut_named(
+    net: &Net,
+    names: &mut HashSet<String>,
+    chip: &'static Chip,
+    options: &Options,
+    log: &mut dyn Log,
+) -> Result<Cut> {
     let mut reasons = Vec::new();
-    let refused = match compile(net, chip, options, log) {
-        Ok(program) => return Ok(Cut { segments: vec![Segment::Engine(Box::new(program))], reasons }),
-        Err(error) => error,
-    };
-    let mut host: HashSet<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
-    if !divides(&refused, net.ops.len()) {
-        refuse(net, refused, &mut host, &mut reasons)?;
+    let grouped = loops::any(net).then(|| loops::grouped(net, TURN_OPS)).transpose();
+    let grouped = grouped.map_err(|e| Error::Net(e.to_string()))?;
+    let net = grouped.as_ref().unwrap_or(net);
+    let is_loop = |at: &usize| matches!(net.ops[*at].kind, OpKind::Loop(_));
+    let exact: Vec<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
+    let mut host: HashSet<usize> = HashSet::new();
+    let mut turns: HashMap<usize, Turns> = HashMap::new();
+    for at in (0..net.ops.len()).filter(is_loop) {
+        let (made, why) = turns_of(net, at, names, (chip, options), log)?;
+        reasons.extend(why);
+        turns.insert(at, made);
     }
+    if turns.is_empty() {
+        let refused = match compile(net, chip, options, log) {
+            Ok(program) => return Ok(Cut { segments: vec![Segment::Engine(Box::new(program))], reasons }),
+            Err(error) => error,
+        };
+        host.extend(&exact);
+        if !divides(&refused, net.ops.len()) {
+            refuse(net, refused, &mut host, &mut reasons)?;
+        }
+    }
+    host.extend(turns.keys());
     // Programs by the operations of their segment: later attempts reuse them.
     let mut kept: HashMap<Vec<usize>, Vec<Program>> = HashMap::new();
     'attempts: for _ in 0..MOST_ATTEMPTS {
@@ -56,8 +121,10 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log)
         let mut segments = Vec::new();
         for (is_host, ops) in &levels {
             if *is_host {
-                let name = format!("{}_{}", net.name, segments.len());
-                segments.push(Segment::Host(Box::new(part(net, name, ops))));
+                for run in ops.chunk_by(|a, b| !is_loop(a) && !is_loop(b)) {
+                    let name = format!("{}_{}", net.name, segments.len());
+                    segments.push(Planned::Host(Box::new(part(net, name, run)), run[0]));
+                }
                 continue;
             }
             if !kept.contains_key(ops) {
@@ -66,16 +133,65 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log)
                         kept.insert(ops.clone(), programs);
                     }
                     Err(error) => {
+                        host.extend(&exact);
                         refuse(net, error, &mut host, &mut reasons)?;
                         continue 'attempts;
                     }
                 }
             }
-            segments.extend(kept[ops].iter().map(|program| Segment::Engine(Box::new(program.clone()))));
+            segments.extend(kept[ops].iter().map(|program| Planned::Engine(Box::new(program.clone()))));
         }
-        return Ok(Cut { segments, reasons });
+        let segment = |planned| match planned {
+            Planned::Engine(program) => Segment::Engine(program),
+            Planned::Host(part, first) => match turns.remove(&first) {
+                Some(turns) => Segment::Loop(Box::new(turns)),
+                None => Segment::Host(part),
+            },
+        };
+        return Ok(Cut { segments: segments.into_iter().map(segment).collect(), reasons });
     }
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
+}
+
+/// A segment to be, a host's with the position of its first operation.
+enum Planned {
+    Engine(Box<Program>),
+    Host(Box<Net>, usize),
+}
+
+/// The turns of the loop at a position in segments, and the operations of the body that the compiler refuses.
+fn turns_of(
+    net: &Net,
+    at: usize,
+    names: &mut HashSet<String>,
+    (chip, options): (&'static Chip, &Options),
+    log: &mut dyn Log,
+) -> Result<(Turns, Vec<(String, Error)>)> {
+    let mut whole = part(
+        net,
+        net.ops[at].outputs.iter().map(|&id| net.value(id).name.clone()).collect::<Vec<_>>().join("_"),
+        &[at],
+    );
+    let op = &mut whole.ops[0];
+    let OpKind::Loop(l) = &mut op.kind else { return Err(Error::Net("no loop".into())) };
+    for value in &mut l.body.values {
+        let stem = value.name.clone();
+        for serial in 1.. {
+            if names.insert(value.name.clone()) {
+                break;
+            }
+            value.name = format!("{stem}.{serial}");
+        }
+    }
+    l.body.name = format!("{}_turn", net.name);
+    let op = &whole.ops[0];
+    let OpKind::Loop(l) = &op.kind else { return Err(Error::Net("no loop".into())) };
+    let mut body = l.bound(&whole, op);
+    // A tensor is an output once, and what a turn reads is known.
+    let mut seen: HashSet<ValueId> = body.inputs.iter().copied().collect();
+    body.outputs.retain(|id| seen.insert(*id));
+    let Cut { segments, reasons } = cut_named(&body, names, chip, options, log)?;
+    Ok((Turns { whole, segments }, reasons))
 }
 
 /// Returns true for an error that goes away where a network of so many operations is divided.
@@ -114,6 +230,10 @@ pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String
     let beside = |kind: &str| format!("{kind} is computed beside operations that the engine has no way for");
     let mut made = BTreeMap::new();
     for segment in &cut.segments {
+        if let (Segment::Loop(turns), true) = (segment, segment.has_host()) {
+            let reason = "a turn has operations that the engine has no way for";
+            made.extend(turns.whole.outputs.iter().map(|&id| (turns.whole.value(id).name.clone(), reason.to_string())));
+        }
         let Segment::Host(part) = segment else { continue };
         for op in &part.ops {
             let reason = reasons.get(&op.name).cloned().unwrap_or_else(|| beside(op.kind.name()));

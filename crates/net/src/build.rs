@@ -5,6 +5,7 @@ pub mod attention;
 pub mod einsum;
 pub mod indexing;
 pub mod recurrent;
+pub mod rolled;
 pub mod sampling;
 pub mod window;
 
@@ -76,6 +77,13 @@ pub type Built = Result<ValueId, Error>;
 impl Builder {
     pub fn new(name: &str) -> Builder {
         Builder { net: Net { name: name.to_string(), ..Net::default() }, ..Builder::default() }
+    }
+
+    /// A builder with the values, inputs, outputs and states of a network, and no operations yet.
+    pub fn of(net: &Net) -> Builder {
+        let names = net.values.iter().map(|value| value.name.clone()).collect();
+        let Net { name, values, inputs, outputs, states, .. } = net.clone();
+        Builder { net: Net { name, values, ops: Vec::new(), inputs, outputs, states }, names, ..Builder::default() }
     }
 
     /// Keeps a name for whoever defines it later.
@@ -247,6 +255,14 @@ impl Builder {
     /// Truth values.
     pub fn mask(&mut self, shape: impl Into<Vec<usize>>, values: Vec<bool>) -> ValueId {
         self.constant("mask", Tensor { shape: shape.into(), data: Data::Bool(values) })
+    }
+
+    /// A copy of a value, made by an operation even of a constant.
+    pub fn copied(&mut self, x: ValueId) -> Built {
+        let (name, ty) = (self.fresh(&format!("{}.copy", self.stem)), self.ty(x).clone());
+        let copy = self.value(&name, ty, None);
+        self.net.ops.push(Op { name, kind: OpKind::Unary(Unary::Identity), inputs: vec![x], outputs: vec![copy] });
+        Ok(copy)
     }
 
     pub fn unary(&mut self, unary: Unary, x: ValueId) -> Built {

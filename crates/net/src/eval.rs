@@ -11,6 +11,7 @@ mod detection;
 mod elementwise;
 mod indexing;
 mod linear;
+mod looped;
 mod movement;
 mod statistics;
 mod window;
@@ -97,16 +98,32 @@ fn walk(
         }
         values[id.0 as usize] = Some(Arc::new(buffer));
     }
+    operations(net, &mut values, round, trace)?;
+    Ok(net.outputs.iter().map(|&id| load(net, &mut values, id).to_tensor(&net.value(id).ty)).collect())
+}
+
+/// Computes every operation of a checked net, from values that are there.
+fn operations(
+    net: &Net,
+    values: &mut [Option<Arc<Buffer>>],
+    round: Round,
+    trace: &mut dyn FnMut(&str, &Tensor),
+) -> Result<(), Error> {
     let mut uses = net.read_counts();
     for op in &net.ops {
-        let operands: Vec<Arc<Buffer>> = op.inputs.iter().map(|&id| load(net, &mut values, id)).collect();
+        let operands: Vec<Arc<Buffer>> = op.inputs.iter().map(|&id| load(net, values, id)).collect();
         let views: Vec<View> =
             operands.iter().zip(&op.inputs).map(|(buffer, &id)| View { ty: &net.value(id).ty, buffer }).collect();
-        let output = op.outputs[0];
-        let result = &net.value(output).ty;
-        let buffer = apply(&op.kind, &views, result).map_err(|e| e.in_op(&op.name))?.rounded(round.rounds(result));
-        trace(&net.value(output).name, &buffer.to_tensor(result));
-        values[output.0 as usize] = Some(Arc::new(buffer));
+        let results = match &op.kind {
+            OpKind::Loop(l) => looped::run(l, &operands, round),
+            kind => apply(kind, &views, &net.value(op.outputs[0]).ty).map(|buffer| vec![buffer]),
+        };
+        for (&output, buffer) in op.outputs.iter().zip(results.map_err(|e| e.in_op(&op.name))?) {
+            let result = &net.value(output).ty;
+            let buffer = buffer.rounded(round.rounds(result));
+            trace(&net.value(output).name, &buffer.to_tensor(result));
+            values[output.0 as usize] = Some(Arc::new(buffer));
+        }
         for &id in &op.inputs {
             uses[id.0 as usize] -= 1;
             if uses[id.0 as usize] == 0 {
@@ -114,7 +131,7 @@ fn walk(
             }
         }
     }
-    Ok(net.outputs.iter().map(|&id| load(net, &mut values, id).to_tensor(&net.value(id).ty)).collect())
+    Ok(())
 }
 
 /// Result of one operation on constants, rounded once to the result's element type. `declared` is as in
@@ -346,6 +363,8 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         OpKind::PadEdge { pads, mode } => movement::pad_edge(x, pads, *mode),
         OpKind::Resize { mode, coordinates } => store(movement::resize(x, *mode, *coordinates, &result.shape)),
         OpKind::Cast => elementwise::cast(x, result.dtype),
+        // A loop has several results: whoever walks a network runs it.
+        OpKind::Loop(_) => return Err(Error::NotDeclared { kind: kind.name() }),
         OpKind::Native(native) => {
             let data: Vec<Cow<[f32]>> = inputs.iter().map(View::floats).collect();
             let four = |shape: &[usize]| std::array::from_fn(|i| shape.get(i).copied().unwrap_or(1));

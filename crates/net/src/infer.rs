@@ -25,6 +25,11 @@ pub fn infer(kind: &OpKind, inputs: &[&TensorType], declared: Option<&TensorType
     for (operand, input) in inputs.iter().enumerate() {
         sized(input, || format!("{name}: operand {operand}"))?;
     }
+    if let OpKind::Loop(l) = kind {
+        let results = l.types(inputs)?;
+        results.iter().try_for_each(|ty| sized(ty, || format!("{name}: result")))?;
+        return Ok(results);
+    }
     let result = Infer { name, inputs }.result(kind, declared)?;
     sized(&result, || format!("{name}: result"))?;
     Ok(vec![result])
@@ -39,7 +44,7 @@ pub fn arity(kind: &OpKind) -> (usize, usize) {
             (2, 2)
         }
         OpKind::Select | OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => (3, 3),
-        OpKind::Concat { .. } => (1, usize::MAX),
+        OpKind::Concat { .. } | OpKind::Loop(_) => (1, usize::MAX),
         OpKind::BatchNorm { .. } => (3, 5),
         OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => (1, 3),
         OpKind::Native(native) => (native.schema().least, native.schema().most),
@@ -122,6 +127,7 @@ impl Infer<'_> {
                 same(to.shape.clone())
             }
             OpKind::Native(native) => crate::native::result(native, self.inputs)?,
+            OpKind::Loop(l) => l.types(self.inputs)?.swap_remove(0),
             OpKind::Transpose { perm } => same(self.transpose(perm)?),
             OpKind::Slice { begin, end, stride } => same(self.slice(begin, end, stride)?),
             OpKind::Gather { axis } => same(self.gather(*axis)?),

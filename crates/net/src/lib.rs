@@ -36,6 +36,7 @@ mod error;
 pub mod eval;
 pub mod graph;
 pub mod infer;
+pub mod loops;
 pub mod mil;
 pub mod native;
 pub mod netplist;
@@ -49,6 +50,7 @@ mod types;
 
 pub use error::{Error, TextFault};
 pub use graph::{Net, Op, State, Surface, Value, ValueId};
+pub use loops::{Loop, Scan};
 pub use ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };

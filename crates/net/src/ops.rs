@@ -3,6 +3,7 @@
 
 pub mod unary;
 
+use crate::loops::Loop;
 use crate::native::Native;
 
 pub use unary::{GeluMode, Unary};
@@ -99,6 +100,8 @@ pub enum OpKind {
     Cast,
     /// A layer that the model names directly: operands and meaning are those of its [`crate::native::Kind`].
     Native(Box<Native>),
+    /// `(carried..., scanned..., unchanging...)`: a [`Loop`]; results are the carried values after the last turn, then the collected tensors.
+    Loop(Box<Loop>),
 }
 
 impl OpKind {
@@ -143,6 +146,7 @@ impl OpKind {
             OpKind::Resize { .. } => "resize",
             OpKind::Cast => "cast",
             OpKind::Native(native) => native.schema().tag,
+            OpKind::Loop(_) => "loop",
         }
     }
 }

@@ -363,6 +363,7 @@ fn spelled(kind: &OpKind) -> (&'static str, Parameters) {
             ("resize_bilinear", vec![integers("align_corners", &[aligned])])
         }
         OpKind::Native(native) => (native.schema().tag, native_parameters(native)),
+        OpKind::Loop(_) => ("while_loop", Vec::new()),
         kind => (kind.name(), Vec::new()),
     }
 }

@@ -219,6 +219,10 @@ fn chain(
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
+    // A loop stays one where a form can carry it.
+    if !flags.engine_only && forms.contains(&Form::E5) && anemone_net::loops::any(&net) {
+        return Chain::with_host(&net, chip, options);
+    }
     let mut segments = 0;
     let cut = match flags.cut_attention {
         true => Cut::Attention,

@@ -22,6 +22,7 @@ mod frontends;
 mod good;
 mod harness;
 mod host_segments;
+mod loops;
 mod lut;
 mod native;
 mod numerics;

@@ -48,6 +48,8 @@ pub const ANE_INFERENCE: u32 = 1;
 pub const CPU_INFERENCE: u32 = 3;
 /// Language of a processor call's code that this project writes: the text form of its networks.
 pub const CODE_LANGUAGE: &str = "anemone-net 1";
+/// Language of the two processor calls around the turns of a counted loop, ours.
+pub const LOOP_LANGUAGE: &str = "anemone-loop 1";
 
 /// Kinds of sections; numbers are ours.
 pub static SECTION_KINDS: &[Code] = &[

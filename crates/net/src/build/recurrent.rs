@@ -1,4 +1,4 @@
-//! Recurrent layers, unrolled step by step.
+//! Recurrent layers: short ones unrolled step by step, longer ones as a loop.
 //!
 //! Everything between a layer's operand and its result has features as channels, steps as rows and the batch as columns: then a step,
 //! a gate and the states of all steps are slices and concatenations of leading axes, and products are convolutions of 1x1.
@@ -6,10 +6,11 @@
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::ValueId;
+use crate::loops::{Scan, UNROLLED_OPS};
 use crate::ops::{Binary, OpKind, Unary};
 
-/// Most steps that are unrolled.
-const STEPS: usize = 4096;
+/// Most steps that are unrolled: a step is about sixteen operations.
+const STEPS: usize = UNROLLED_OPS / 16;
 
 /// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
 pub enum Cell {
@@ -49,11 +50,11 @@ pub struct Weights {
     pub recurrent_bias: Option<ValueId>,
 }
 
-/// Results of one direction, each `[1, H, 1, N]`.
+/// Results of one direction.
 pub struct Sequence {
-    /// State after each step, in the order of the input.
+    /// States after the steps in the order of the input, each `[1, H, steps, N]` of one step or of several.
     pub states: Vec<ValueId>,
-    /// State after the last step.
+    /// State after the last step, `[1, H, 1, N]`.
     pub last: ValueId,
     /// Cell after the last step, where there is one.
     pub cell: Option<ValueId>,
@@ -74,17 +75,24 @@ impl Builder {
         let [steps, n, features] = shape[..] else {
             return Err(self.unsupported("recurrent", "operand not of rank 3"));
         };
-        if steps > STEPS {
-            return Err(self.unsupported("recurrent", format!(
-                "{steps} steps, at most {STEPS} are unrolled. Run the sequence in parts: the last state of one is the first of the next"
-            )));
-        }
         // All products with the input at once.
         let x = self.transpose(x, &[2, 0, 1])?;
         let x = self.reshape(x, [1, features, steps, n])?;
         let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
         let mut hidden = self.as_channels(start.0)?;
         let mut cell = start.1.map(|cell| self.as_channels(cell)).transpose()?;
+        if steps > STEPS {
+            let scan = Scan { axis: 2, backwards };
+            let types = [Some(hidden), cell].into_iter().flatten().map(|id| self.ty(id).clone()).collect();
+            let mut turn = self.turn(types);
+            let now = self.scan(&mut turn, all, scan, steps);
+            let (h, c) = self.cell(kind, now, weights, (turn.carried[0], turn.carried.get(1).copied()), clip)?;
+            let starts: Vec<ValueId> = [Some(hidden), cell].into_iter().flatten().collect();
+            let next: Vec<ValueId> = [Some(h), c].into_iter().flatten().collect();
+            let results = self.close(turn, &starts, &next, &[(h, scan)], steps)?;
+            let cell = cell.map(|_| results[1]);
+            return Ok(Sequence { states: results[results.len() - 1..].to_vec(), last: results[0], cell });
+        }
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };

@@ -145,3 +145,38 @@ fn packages_survive_the_text() {
         println!("{name}: {} operations", rewritten.ops.len());
     }
 }
+
+/// A loop too long to be unrolled stays one; a counter that it gathers by becomes a tensor that is scanned.
+#[test]
+fn a_long_loop_stays_a_loop() {
+    let text = r#"program(1.0) { func main<ios18>(tensor<fp32, [1000, 2]> x, tensor<fp32, [2]> s) {
+        int32 zero = const()[val = int32(0)];
+        int32 n, tensor<fp32, [2]> y = while_loop(loop_vars = (zero, s)) (int32 i, tensor<fp32, [2]> a) {
+            bool go = less(x = i, y = int32(900));
+        } -> (go), (int32 i, tensor<fp32, [2]> a) {
+            int32 next = add(x = i, y = int32(1));
+            int32 at = add(x = i, y = int32(50));
+            tensor<fp32, [2]> row = gather(x = x, indices = at, axis = int32(0));
+            tensor<fp32, [2]> sum = add(x = a, y = row);
+            tensor<fp32, [2]> half = mul(x = sum, y = fp32(0x1p-1));
+        } -> (next, half);
+        tensor<fp32, [2]> out = relu(x = y);
+    } -> (out, n); }"#;
+    let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
+    let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+    check(&net).unwrap();
+    let found = net.ops.iter().find_map(|op| if let crate::OpKind::Loop(l) = &op.kind { Some(l) } else { None });
+    let found = found.expect("a loop");
+    assert_eq!((found.turns, found.carried, found.scanned.len()), (900, 1, 1));
+    assert!(found.body.ops.iter().all(|op| op.kind.name() != "gather"), "{:?}", found.body.ops);
+    let x: Vec<f32> = (0..2000).map(|i| (i % 37) as f32 / 8.0 - 1.0).collect();
+    let (mut a, mut b) = (3.0f32, -1.0f32);
+    for row in x.chunks(2).skip(50).take(900) {
+        (a, b) = ((a + row[0]) * 0.5, (b + row[1]) * 0.5);
+    }
+    let inputs = [Tensor::f32([1000, 2], x), Tensor::f32([2], vec![3.0, -1.0])];
+    let outputs = eval(&net, &inputs).unwrap();
+    assert_eq!(outputs[0].data, Data::F32(vec![a.max(0.0), b.max(0.0)]));
+    assert_eq!(outputs[1].data.to_i32(), [900]);
+    assert_eq!(eval(&crate::loops::unrolled(&net).unwrap(), &inputs).unwrap(), outputs);
+}

@@ -1,6 +1,8 @@
 //! Attributes of operations as named values: one table for printing, one for parsing.
 
 use crate::error::TextFault;
+use crate::graph::Net;
+use crate::loops::{Loop, Scan};
 use crate::native::{Native, Param, Schema};
 use crate::ops::unary::Row;
 use crate::ops::{
@@ -74,6 +76,19 @@ fn suppression(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
         ("score_threshold", Attribute::float(*score_threshold)),
         ("most", Attribute::size(*most)),
         ("per_class", Attribute::flag(*per_class)),
+    ]
+}
+
+/// Attributes of a loop but its body, which the printer writes: its constants stand in the table of the whole text.
+fn looped(l: &Loop) -> Vec<(&'static str, Attribute)> {
+    let scans = |all: &[Scan]| {
+        Attribute::List(all.iter().map(|s| Attribute::sizes(&[s.axis, usize::from(s.backwards)])).collect())
+    };
+    vec![
+        ("turns", Attribute::size(l.turns)),
+        ("carried", Attribute::size(l.carried)),
+        ("scanned", scans(&l.scanned)),
+        ("collected", scans(&l.collected)),
     ]
 }
 
@@ -168,6 +183,7 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
             };
             vec![("mode", mode), ("coordinates", Attribute::word(coordinates))]
         }
+        OpKind::Loop(l) => looped(l),
         OpKind::Linear
         | OpKind::Combine
         | OpKind::Binary(_)
@@ -246,6 +262,25 @@ impl Attributes<'_> {
 
     fn flag(&mut self, name: &str) -> Result<bool, TextFault> {
         self.choice(name, "true or false", &[("true", true), ("false", false)])
+    }
+
+    /// A loop with this body.
+    pub fn looped(&mut self, body: Net) -> Result<OpKind, TextFault> {
+        let mut scans = |name: &str| -> Result<Vec<Scan>, TextFault> {
+            let wrong =
+                || TextFault::AttributeType { name: name.to_string(), expected: "a list of axes, each with 0 or 1" };
+            let scan = |(axis, backwards)| match backwards {
+                0 | 1 => Ok(Scan { axis, backwards: backwards == 1 }),
+                _ => Err(wrong()),
+            };
+            self.pairs(name)?.into_iter().map(scan).collect()
+        };
+        let (scanned, collected) = (scans("scanned")?, scans("collected")?);
+        let l = Loop { body, turns: self.size("turns")?, carried: self.size("carried")?, scanned, collected };
+        match self.list.first() {
+            None => Ok(OpKind::Loop(Box::new(l))),
+            Some((name, _)) => Err(TextFault::UnknownAttribute { op: self.op.to_string(), name: name.clone() }),
+        }
     }
 
     /// The operation with that name and these attributes, all of which it takes.

@@ -10,12 +10,16 @@ use std::sync::Arc;
 /// Deepest nesting of lists: pads are lists of pairs.
 const LIST_DEPTH: usize = 4;
 
+/// Most bodies of loops within each other.
+const BODY_DEPTH: usize = 8;
+
 /// The net that a text describes; `blobs` is the table of constants that it refers to.
 ///
 /// The net is not checked beyond names: types are those of the text. Errors are [`Error::Text`] with line and column,
 /// both counted from one.
 pub fn parse(text: &str, blobs: &[Arc<Tensor>]) -> Result<Net, Error> {
-    let mut parser = Parser { rest: text, line: 1, column: 1, blobs, net: Net::default(), names: HashMap::new() };
+    let mut parser =
+        Parser { rest: text, line: 1, column: 1, blobs, net: Net::default(), names: HashMap::new(), depth: 0 };
     parser.net()?;
     Ok(parser.net)
 }
@@ -27,6 +31,8 @@ struct Parser<'a> {
     blobs: &'a [Arc<Tensor>],
     net: Net,
     names: HashMap<String, ValueId>,
+    /// Number of bodies around this text.
+    depth: usize,
 }
 
 /// A place in the text.
@@ -345,9 +351,36 @@ impl<'a> Parser<'a> {
             }
             None => self.net.value(outputs[0]).name.clone(),
         };
-        let kind = attributes.kind().map_err(|what| self.fault(place, what))?;
+        let kind = match name {
+            "loop" => {
+                let missing = || TextFault::MissingAttribute { op: name.to_string(), name: "body".to_string() };
+                let Some(Attribute::Text(body)) = attributes.take("body") else {
+                    return Err(self.fault(place, missing()));
+                };
+                attributes.looped(self.body(place, &body)?)
+            }
+            _ => attributes.kind(),
+        };
+        let kind = kind.map_err(|what| self.fault(place, what))?;
         self.net.ops.push(Op { name: own, kind, inputs, outputs });
         Ok(())
+    }
+
+    /// The body of a loop, whose text begins at `place`.
+    fn body(&self, place: Place, text: &str) -> Result<Net, Error> {
+        if self.depth == BODY_DEPTH {
+            let (found, expected) = ("a body within a body".to_string(), "at most 8 bodies within each other");
+            return Err(self.fault(place, TextFault::Unexpected { found, expected }));
+        }
+        let depth = self.depth + 1;
+        let (blobs, net, names) = (self.blobs, Net::default(), HashMap::new());
+        let mut parser = Parser { rest: text, line: 1, column: 1, blobs, net, names, depth };
+        // Lines of the body are not those of the text.
+        parser.net().map_err(|error| match error {
+            Error::Text { what, .. } => self.fault(place, what),
+            other => other,
+        })?;
+        Ok(parser.net)
     }
 
     /// The next `name=value`, if one comes before the next statement.

@@ -3,6 +3,7 @@
 use super::attributes::{Attribute, attributes};
 use super::{INLINE_ELEMENTS, is_plain};
 use crate::graph::{Data, Net, Op, Tensor, Value, ValueId};
+use crate::ops::OpKind;
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
@@ -83,6 +84,14 @@ impl Printer<'_> {
         self.text.push(')');
         for (name, attribute) in attributes(&op.kind) {
             write!(self.text, " {name}={attribute}")?;
+        }
+        if let OpKind::Loop(l) = &op.kind {
+            let printed = vec![false; l.body.values.len()];
+            let blobs = std::mem::take(&mut self.blobs);
+            let mut inner = Printer { net: &l.body, text: String::new(), blobs, printed };
+            inner.net()?;
+            self.blobs = inner.blobs;
+            write!(self.text, " body={}", Quoted(&inner.text))?;
         }
         let first = op.outputs.first().and_then(|&id| net.get(id));
         if first.is_none_or(|value| value.name != op.name) {

@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod layout;
 mod read;
+mod repeat;
 mod sequence;
 mod write;
 
@@ -19,6 +20,7 @@ pub use build::{
 };
 pub use check::Problem;
 pub use read::Error;
+pub use repeat::{Carried, Mark, Repeat, Scanned, Source};
 pub use sequence::{Dispatch, EngineCall, Sequence, Unfollowed};
 
 /// A value of a table's field.

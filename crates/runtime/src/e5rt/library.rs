@@ -2,6 +2,7 @@
 
 use super::device::{Loaded, Piece, read_image};
 use super::operation::{Call, DevicePort, End, Operation};
+use super::turns::Turns;
 use super::{HostExecutor, HostSegment, Runtime, cast};
 use crate::cache::{Bundle, Function as Signature, PortInfo};
 use crate::clock::Stages;
@@ -9,7 +10,7 @@ use crate::driver::resident::modelled;
 use crate::driver::task::lock;
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
-use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, container_hash};
+use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, Mark, Repeat, container_hash};
 use anemone_program::{Direction, Program};
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,10 @@ enum Step {
     Engine { image: usize, procedure: u8, program: Arc<Program>, ports: Vec<Slot> },
     /// On the host.
     Host { call: HostCall, inputs: Vec<Slot>, outputs: Vec<Slot> },
+    /// Turns of a loop begin.
+    Begin(Arc<Turns>),
+    /// Turns of the loop that began last end.
+    End,
 }
 
 /// The calls of a bundle in order.
@@ -64,8 +69,20 @@ impl Plan {
                 call.inputs.iter().chain(&call.outputs).for_each(|tensor| plan.declare(tensor));
             }
         }
+        let mut open: Vec<(usize, HostCall)> = Vec::new();
         for call in sequence.calls {
             let step = match call {
+                Dispatch::Host(call) if Mark::of(&call) == Some(Mark::Begin) => {
+                    open.push((plan.steps.len(), call));
+                    Step::End
+                }
+                Dispatch::Host(call) if Mark::of(&call) == Some(Mark::End) => {
+                    let unmatched = || broken(&format!("{}: turns end that have not begun", call.name));
+                    let (at, begin) = open.pop().ok_or_else(unmatched)?;
+                    let repeat = Repeat::of(&begin, &call).map_err(|e| broken(&format!("{}: {e}", call.name)))?;
+                    plan.steps[at] = Step::Begin(Arc::new(Turns::new(repeat, |name| plan.slot(name))?));
+                    Step::End
+                }
                 Dispatch::Host(call) => {
                     let inputs = call.inputs.iter().map(|t| plan.slot(&t.name)).collect::<Result<_>>()?;
                     let outputs = call.outputs.iter().map(|t| plan.slot(&t.name)).collect::<Result<_>>()?;
@@ -82,7 +99,10 @@ impl Plan {
             };
             plan.steps.push(step);
         }
-        Ok(plan)
+        match open.first() {
+            None => Ok(plan),
+            Some((_, call)) => Err(broken(&format!("{}: turns begin that do not end", call.name))),
+        }
     }
 
     fn find(&self, name: &str) -> Option<Slot> {
@@ -160,7 +180,7 @@ impl Library {
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
         self.plan.steps.iter().filter_map(|step| match step {
             Step::Engine { program, .. } => Some(program.as_ref()),
-            Step::Host { .. } => None,
+            Step::Host { .. } | Step::Begin(_) | Step::End => None,
         })
     }
 
@@ -204,7 +224,7 @@ impl Library {
     /// Engine programs and host segments.
     pub fn calls(&self) -> (usize, usize) {
         let hosts = self.plan.steps.iter().filter(|step| matches!(step, Step::Host { .. })).count();
-        (self.plan.steps.len() - hosts, hosts)
+        (self.programs().count(), hosts)
     }
 }
 
@@ -213,6 +233,7 @@ impl Library {
 enum Ready {
     Engine(Arc<dyn Loaded>),
     Host(Arc<dyn HostSegment>),
+    Mark,
 }
 
 struct Loading {
@@ -251,6 +272,7 @@ impl Function {
                 loaded.map(Ready::Engine)
             }
             Step::Host { call, .. } => prepare(self.runtime.host.as_deref(), call).map(Ready::Host),
+            Step::Begin(_) | Step::End => Ok(Ready::Mark),
         };
         let loaded = self.plan.steps.iter().map(ready).collect::<Result<Vec<_>>>()?;
         *slot = Some(loaded.clone());
@@ -279,6 +301,8 @@ impl Function {
                     inputs: inputs.clone(),
                     outputs: outputs.iter().map(|&slot| (slot, self.dense_bytes(slot))).collect(),
                 },
+                (Step::Begin(turns), Ready::Mark) => Call::Begin(Arc::clone(turns)),
+                (Step::End, Ready::Mark) => Call::End,
                 _ => return Err(Error::State { what: "operation", state: "loaded otherwise" }),
             };
             calls.push(call);

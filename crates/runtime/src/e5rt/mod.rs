@@ -19,6 +19,7 @@ mod library;
 mod operation;
 mod stream;
 pub mod trace;
+mod turns;
 
 use crate::cache::{Bundle, Cache, Key};
 use crate::error::{Error, Result};

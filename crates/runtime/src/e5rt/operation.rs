@@ -1,6 +1,7 @@
 //! Operations: a function with memory for its ports, and one dispatch of it.
 
 use super::device::{Loaded, Submission};
+use super::turns::Turns;
 use super::{Buffer, HostSegment, Runtime, cast, trace};
 use crate::cache::PortInfo;
 use crate::clock::Stages;
@@ -75,6 +76,10 @@ pub(super) enum Call {
         /// Tensors that it makes, with their bytes.
         outputs: Vec<(usize, usize)>,
     },
+    /// Turns of a loop begin.
+    Begin(Arc<Turns>),
+    /// Turns of the loop that began last end.
+    End,
 }
 
 impl Call {
@@ -207,8 +212,29 @@ impl Operation {
         for (end, buffer) in self.ends.iter().zip(&bound).filter(|(end, _)| !end.info.output) {
             buffer.shared.read(&mut work.tensors[end.slot]);
         }
-        for call in &self.calls {
+        let mut open: Vec<(usize, &Turns, u64)> = Vec::new();
+        let mut at = 0;
+        while let Some(call) = self.calls.get(at) {
+            at += 1;
             match call {
+                Call::Begin(turns) => {
+                    self.fetch(&turns.sources(), &mut work);
+                    turns.begin(work.tensors);
+                    turns.turn(0, work.tensors);
+                    open.push((at, turns, 0));
+                }
+                Call::End => {
+                    let Some((first, turns, turn)) = open.last_mut() else { continue };
+                    self.fetch(&turns.made(), &mut work);
+                    turns.end(*turn, work.tensors);
+                    *turn += 1;
+                    if turns.goes_on(*turn) {
+                        turns.turn(*turn, work.tensors);
+                        at = *first;
+                    } else {
+                        open.pop();
+                    }
+                }
                 Call::Engine { loaded, procedure, ports, stages, keeps } => {
                     let left = limit.map(|l| l.saturating_sub(begin.elapsed()));
                     self.on_engine((loaded.as_ref(), *procedure), (*stages, *keeps), ports, &mut work, left)?;
@@ -302,7 +328,7 @@ impl Operation {
             }
             let ports = self.calls.iter().rev().filter_map(|call| match call {
                 Call::Engine { ports, .. } => Some(ports),
-                Call::Host { .. } => None,
+                Call::Host { .. } | Call::Begin(_) | Call::End => None,
             });
             let port = ports.flatten().find(|p| p.slot == slot && p.is(Direction::Output));
             let Some(port) = port else { continue };

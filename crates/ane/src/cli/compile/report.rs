@@ -8,7 +8,7 @@ use anemone::places;
 use anemone::{Chain, Code, Diagnostic, Result, overview};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
-use anemone_program::{Program, StreamError, cost};
+use anemone_program::{Program, StreamError};
 use serde_json::json;
 
 /// Tasks by the form of their coefficients, as their words say it.
@@ -50,7 +50,7 @@ pub(super) fn tell(
     let stream_bytes = total(|p| p.stream.len() as u64);
     let kernel_bytes = total(|p| p.kernel.len() as u64);
     let scratch_bytes = total(|p| p.scratch_bytes);
-    let time = cost::Cost::sum(programs.iter().filter_map(|program| cost::of_program(program, chip)));
+    let time = chain.modelled(chip);
     if voice.json {
         let file = |w: &Written| json!({ "path": w.path.display().to_string(), "bytes": w.bytes });
         let document = json!({
@@ -61,6 +61,7 @@ pub(super) fn tell(
             "zero_skipping_tasks": tasks.zero_skipping,
             "segments": programs.len(),
             "host_segments": chain.hosts().len(),
+            "loops": chain.loops().iter().map(|repeat| repeat.turns).collect::<Vec<_>>(),
             "stream_bytes": stream_bytes,
             "kernel_bytes": kernel_bytes,
             "scratch_bytes": scratch_bytes,
@@ -75,6 +76,11 @@ pub(super) fn tell(
     let whole = match chain.hosts().len() {
         0 => whole,
         n => format!("{whole} and {n} host segments"),
+    };
+    let turns: Vec<String> = chain.loops().iter().map(|repeat| repeat.turns.to_string()).collect();
+    let whole = match turns.len() {
+        0 => whole,
+        _ => format!("{whole}, in loops of {} turns", turns.join(", ")),
     };
     for Written { path, .. } in written {
         voice.note(format!("{}: {whole} for {}", path.display(), chip.target));

@@ -12,14 +12,13 @@ use anemone::tensor::{Array, views};
 use anemone::warnings::{self, Warning};
 use anemone::{Result, Run, files};
 use anemone_compile::here::names_of_tasks;
-use anemone_program::cost;
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 
 /// The risk with the names of the tasks that it points at. Tasks are numbered over all programs: one has the names of its own.
 fn named(prepared: &Prepared, risk: Risk) -> Risk {
     let chain = &prepared.chain;
-    let one = chain.programs().len() == 1 && chain.hosts().is_empty();
+    let one = chain.is_single();
     match prepared.net.as_deref().filter(|_| one && risk.points()) {
         Some(net) => risk.named(names_of_tasks(net, prepared.chip, &prepared.compiler)),
         None => risk,
@@ -66,8 +65,7 @@ pub fn conclude(
     // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.
     let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
     let risk = traced.then(|| named(prepared, Risk::of(&run.trace)));
-    let costs = chain.programs().iter().map(|program| cost::of_program(program, prepared.chip));
-    let time = costs.collect::<Option<Vec<_>>>().and_then(cost::Cost::sum);
+    let time = chain.modelled(prepared.chip);
     if !voice.json && !voice.quiet {
         risk.as_ref().map_or(Ok(()), |risk| print(&format!("{risk}\n")))?;
         time.as_ref().map_or(Ok(()), |time| print(&format!("modelled: {time}\n")))?;
@@ -109,6 +107,7 @@ fn document(
     json!({
         "schema": "anemone.run/1", "chip": prepared.chip.target, "tasks": run.tasks, "numerics": options.model.name(),
         "programs": prepared.chain.programs().len(), "host_segments": prepared.chain.hosts().len(),
+        "loops": prepared.chain.loops().iter().map(|repeat| repeat.turns).collect::<Vec<_>>(),
         "modelled": modelled, "risk": risk, "runs": flags.repeat, "outputs": outputs,
         "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
     })

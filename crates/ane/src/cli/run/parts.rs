@@ -24,11 +24,12 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
 
 /// Refuses what takes one program, where there are several or host segments.
 pub fn alone(chain: &Chain, asked: bool) -> Result<()> {
-    let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
-    if !asked || programs == 1 && hosts == 0 {
+    let (programs, hosts) = (chain.programs().len(), chain.hosts().len() + chain.loops().len());
+    if !asked || chain.is_single() {
         return Ok(());
     }
-    let message = format!("{programs} programs and {hosts} host segments: --trace and --profile take one program");
+    let message =
+        format!("{programs} programs, {hosts} host segments and loops: --trace and --profile take one program");
     Err(Diagnostic::new(Code::Usage, message).help("run its containers alone"))
 }
 
@@ -41,6 +42,15 @@ pub fn hosts_told(chain: &Chain, voice: Voice) {
         };
         let (taken, given) = (names(&part.inputs), names(&part.outputs));
         voice.detail(format!("host segment after {before} programs: {} ({taken} -> {given})", kinds.join(", ")));
+    }
+    for repeat in chain.loops() {
+        let (carried, scanned) = (repeat.carried.len(), repeat.scanned.len());
+        voice.detail(format!(
+            "loop on the host: {} turns of {} (carries {carried}, scans {scanned}, collects {})",
+            repeat.turns,
+            repeat.name,
+            repeat.collected.len()
+        ));
     }
 }
 

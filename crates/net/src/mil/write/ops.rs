@@ -196,6 +196,9 @@ impl Writer<'_> {
                 return self.native(op, native, operands);
             }
             OpKind::Suppress { .. } => return Err(self.unsupported(&op.kind, out, SUPPRESSED)),
+            OpKind::Loop(_) => {
+                return Err(self.unsupported(&op.kind, out, "loops are unrolled before they are written"));
+            }
             OpKind::Cast => call("cast", &["x"]).text("dtype", name_of(dtype)),
         };
         self.define(op, call.name, call.arguments);

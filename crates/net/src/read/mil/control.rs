@@ -3,7 +3,11 @@
 
 use super::Item;
 use super::call::Call;
+use crate::build::rolled::{GoesOn, Turn};
 use crate::error::Error;
+use crate::graph::ValueId;
+use crate::loops::UNROLLED_OPS;
+use crate::mil::proto::Block;
 
 /// Most turns of one loop.
 const TURNS: usize = 4096;
@@ -92,7 +96,21 @@ fn while_loop(call: &mut Call) -> Result<bool, Error> {
     }
     let op = call.op;
     let [condition, body] = op.blocks.as_slice() else { return Err(call.missing("two blocks")) };
+    let (first, first_op) = (items.clone(), call.t.build.net.ops.len());
+    let states: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();
+    let mut rolled = false;
     for _ in 0..TURNS {
+        if !rolled && call.t.build.net.ops.len() > first_op + UNROLLED_OPS {
+            let unrolled: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();
+            let ops = call.t.build.net.ops.split_off(first_op);
+            call.t.states.iter_mut().zip(&states).for_each(|(s, &now)| s.now = now);
+            if let Some(done) = roll(call, &first, condition, body)? {
+                return give(call, done);
+            }
+            call.t.build.net.ops.extend(ops);
+            call.t.states.iter_mut().zip(unrolled).for_each(|(s, now)| s.now = now);
+            rolled = true;
+        }
         let verdict = call.t.nested(condition, &items, op)?;
         let goes_on = verdict.first().and_then(|item| known(call, item));
         match goes_on {
@@ -102,4 +120,50 @@ fn while_loop(call: &mut Call) -> Result<bool, Error> {
         }
     }
     Err(call.unsupported(&format!("a loop of more than {TURNS} turns")))
+}
+
+/// A loop that stays one; `None` where it has no form for it: a body that changes states or lists, or that takes a counter where
+/// a constant has to be.
+fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Result<Option<Vec<Item>>, Error> {
+    let mut starts = Vec::with_capacity(items.len());
+    for item in items {
+        match item {
+            Item::Value(_) | Item::Constant(_) => starts.push(call.value_of(item.clone(), "loop_vars")?),
+            Item::Text(_) | Item::List(_) | Item::State(_) => return Ok(None),
+        }
+    }
+    let states: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();
+    let types = starts.iter().map(|&id| call.ty(id).clone()).collect();
+    let mut turn = call.build().turn(types);
+    let made = one_turn(call, &turn, condition, body);
+    let changed = call.t.states.iter().zip(&states).any(|(s, now)| s.now != *now);
+    call.t.states.iter_mut().zip(states).for_each(|(s, now)| s.now = now);
+    let op = call.op;
+    let first = op.outputs.first().map_or("", |o| &o.name);
+    call.build().begin(first, first);
+    let same = |call: &Call, next: &[ValueId]| next.iter().zip(&starts).all(|(n, s)| call.ty(*n) == call.ty(*s));
+    let Some((goes_on, next)) = made.ok().filter(|(_, next)| !changed && same(call, next)) else {
+        call.build().abandon(&turn);
+        return Ok(None);
+    };
+    let course = call.build().course(&turn, &starts, &next, GoesOn::Before(goes_on))?;
+    let course = course.filter(|course| course.turns > 0 && !call.build().has_known_places(&mut turn, course));
+    let Some(course) = course else {
+        call.build().abandon(&turn);
+        return Ok(None);
+    };
+    let results = call.build().rolled(turn, &starts, &next, &[], &course)?;
+    Ok(Some(results.into_iter().map(Item::Value).collect()))
+}
+
+/// Condition and next values of a turn.
+fn one_turn(call: &mut Call, turn: &Turn, condition: &Block, body: &Block) -> Result<(ValueId, Vec<ValueId>), Error> {
+    let now: Vec<Item> = turn.carried.iter().map(|&id| Item::Value(id)).collect();
+    let op = call.op;
+    let verdict = call.t.nested(condition, &now, op)?;
+    let goes_on = verdict.into_iter().next().ok_or_else(|| call.missing("a condition"))?;
+    let goes_on = call.value_of(goes_on, "condition")?;
+    let items = call.t.nested(body, &now, op)?;
+    let next = items.into_iter().map(|item| call.value_of(item, "body")).collect::<Result<Vec<_>, Error>>()?;
+    Ok((goes_on, next))
 }

@@ -140,7 +140,13 @@ fn to_shape(call: &mut Call, x: ValueId, shape: Vec<usize>) -> Result<bool, Erro
 }
 
 fn concat(call: &mut Call) -> Result<bool, Error> {
-    let values = call.operands("values")?;
+    let mut values = call.operands("values")?;
+    // Numbers side by side are a list.
+    if values.iter().all(|&v| call.shape(v).is_empty()) {
+        for value in &mut values {
+            *value = call.build().reshape(*value, [1])?;
+        }
+    }
     let rank = values.first().map_or(0, |&v| call.shape(v).len());
     let axis = call.axis("axis", call.integer("axis", 0)?, rank)?;
     if call.flag("interleave", false)? {

@@ -2,8 +2,11 @@
 
 use super::node::Node;
 use super::{NESTING, proto};
+use crate::build::rolled::{GoesOn, Turn};
 use crate::error::Error;
 use crate::graph::ValueId;
+use crate::loops::{Scan, UNROLLED_OPS};
+use crate::ops::Binary;
 use std::collections::HashMap;
 
 /// Most turns of one loop.
@@ -105,9 +108,19 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     };
     let mut carried: Vec<ValueId> = n.inputs.iter().skip(2).copied().flatten().collect();
     let scans = body.output.len().saturating_sub(1 + carried.len());
+    let (starts, first_op, mut rolled) = (carried.clone(), n.t.build.net.ops.len(), !goes_on);
     let mut collected = vec![Vec::new(); scans];
     let mut turn = 0;
     while goes_on && most.is_none_or(|most| turn < most) {
+        if !rolled && n.t.build.net.ops.len() > first_op + UNROLLED_OPS {
+            let ops = n.t.build.net.ops.split_off(first_op);
+            if let Some(results) = roll(n, body, &starts, most)? {
+                results.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+                return n.finish(starts.len() + scans);
+            }
+            n.t.build.net.ops.extend(ops);
+            rolled = true;
+        }
         if turn >= TURNS {
             return Err(
                 n.unsupported(format!("a loop of more than {TURNS} turns. Export its body, and loop on the host"))
@@ -134,6 +147,62 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     n.finish(kept + scans)
 }
 
+/// A loop that stays one: carried values at the end, then what its turns collect. `None` where it has no form for it: a body that takes
+/// a counter where a constant has to be, or that changes extents.
+fn roll(
+    n: &mut Node,
+    body: &proto::Graph,
+    carried: &[ValueId],
+    most: Option<i64>,
+) -> Result<Option<Vec<ValueId>>, Error> {
+    let most = most.map(|most| most.max(0) as usize);
+    let (counter, condition) = (n.build().integers([], vec![0]), n.build().mask([], vec![true]));
+    let starts = [&[counter, condition], carried].concat();
+    let types = starts.iter().map(|&id| n.t.build.ty(id).clone()).collect();
+    let mut turn = n.build().turn(types);
+    let made = one_turn(n, body, &turn);
+    restart(n);
+    let same = |n: &Node, next: &[ValueId]| next.iter().zip(&starts).all(|(a, b)| n.t.build.ty(*a) == n.t.build.ty(*b));
+    let Some((next, parts)) = made.ok().filter(|(next, _)| next.len() == starts.len() && same(n, next)) else {
+        n.build().abandon(&turn);
+        return Ok(None);
+    };
+    let course = n.build().course(&turn, &starts, &next, GoesOn::After(next[1], most))?;
+    let course = course.filter(|course| course.turns > 0 && !n.build().has_known_places(&mut turn, course));
+    let Some(course) = course else {
+        n.build().abandon(&turn);
+        return Ok(None);
+    };
+    let collected: Vec<(ValueId, Scan)> =
+        parts.into_iter().map(|id| (id, Scan { axis: 0, backwards: false })).collect();
+    let results = n.build().rolled(turn, &starts, &next, &collected, &course)?;
+    Ok(Some(results[2..].to_vec()))
+}
+
+/// Next values of a turn, counter and condition first, and the parts that are collected.
+fn one_turn(n: &mut Node, body: &proto::Graph, turn: &Turn) -> Result<(Vec<ValueId>, Vec<ValueId>), Error> {
+    let mut outputs = inner(n, body, &turn.carried)?;
+    if outputs.is_empty() {
+        return Err(n.missing("a condition"));
+    }
+    let condition = outputs.remove(0);
+    let condition = n.build().reshape(condition, [])?;
+    let one = n.build().integers([], vec![1]);
+    let counter = n.build().binary(Binary::Add, turn.carried[0], one)?;
+    let parts = outputs.split_off((turn.carried.len() - 2).min(outputs.len()));
+    let mut next = vec![counter, condition];
+    next.extend(outputs);
+    let parts = parts.into_iter().map(|part| raised(n, part, 0)).collect::<Result<Vec<_>, Error>>()?;
+    Ok((next, parts))
+}
+
+/// A value with one more axis, of extent one.
+fn raised(n: &mut Node, part: ValueId, axis: usize) -> Result<ValueId, Error> {
+    let mut shape = n.shape(part);
+    shape.insert(axis.min(shape.len()), 1);
+    n.build().reshape(part, shape)
+}
+
 fn scan(n: &mut Node) -> Result<bool, Error> {
     if n.opset() < 9 {
         return Err(n.unsupported("the form of opset 8. Convert the model to opset 9 or later"));
@@ -153,10 +222,12 @@ fn scan(n: &mut Node) -> Result<bool, Error> {
     let steps = sources.first().map_or(0, |&s| n.shape(s)[axes[0]]);
     let outputs = body.output.len().saturating_sub(kept);
     let mut collected = vec![Vec::new(); outputs];
-    if steps as i64 > TURNS {
-        return Err(n.unsupported(format!("a scan of more than {TURNS} steps")));
-    }
+    let first_op = n.t.build.net.ops.len();
     for step in 0..steps {
+        if steps > 1 && n.t.build.net.ops.len() > first_op + UNROLLED_OPS {
+            n.t.build.net.ops.truncate(first_op);
+            return rolled_scan(n, body, &all, (&axes, steps));
+        }
         let mut inputs = state.clone();
         for (i, &source) in sources.iter().enumerate() {
             let at = if in_ways.get(i) == Some(&1) { steps - 1 - step } else { step };
@@ -180,6 +251,41 @@ fn scan(n: &mut Node) -> Result<bool, Error> {
         n.output(kept + i, id);
     }
     n.finish(kept + outputs)
+}
+
+/// A scan that stays a loop; `all` are its operands, the last ones scanned along `axes`.
+fn rolled_scan(
+    n: &mut Node,
+    body: &proto::Graph,
+    all: &[ValueId],
+    (axes, steps): (&[usize], usize),
+) -> Result<bool, Error> {
+    let (starts, sources) = all.split_at(all.len() - axes.len());
+    let list = |n: &Node, name: &str| n.ints(name).unwrap_or_default();
+    let (in_ways, out_ways) = (list(n, "scan_input_directions"), list(n, "scan_output_directions"));
+    let out_axes = list(n, "scan_output_axes");
+    let types = starts.iter().map(|&id| n.t.build.ty(id).clone()).collect();
+    let mut turn = n.build().turn(types);
+    let mut inputs = turn.carried.clone();
+    for (i, &source) in sources.iter().enumerate() {
+        let scan = Scan { axis: axes[i], backwards: in_ways.get(i) == Some(&1) };
+        let part = n.build().scan(&mut turn, source, scan, steps);
+        let mut shape = n.shape(part);
+        shape.remove(axes[i]);
+        inputs.push(n.build().reshape(part, shape)?);
+    }
+    let mut next = inner(n, body, &inputs)?;
+    restart(n);
+    let parts = next.split_off(starts.len().min(next.len()));
+    let mut collected = Vec::new();
+    for (i, part) in parts.into_iter().enumerate() {
+        let axis = n.axis(out_axes.get(i).copied().unwrap_or(0), n.shape(part).len() + 1)?;
+        collected.push((raised(n, part, axis)?, Scan { axis, backwards: out_ways.get(i) == Some(&1) }));
+    }
+    let results = n.build().close(turn, starts, &next, &collected, steps)?;
+    let count = results.len();
+    results.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+    n.finish(count)
 }
 
 /// A function that the model itself defines.

@@ -1,0 +1,133 @@
+//! The chain of a dispatch descriptor, whose containers lie beside it.
+
+use super::{Chain, Part};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::{files, host};
+use anemone_program::e5::{
+    Declared, Descriptor, Dispatch, EngineCall, HostCall, Mark, Repeat, Sequence, container_hash, without_engine_names,
+};
+use anemone_program::hwx::Container;
+use anemone_program::{Direction, Program};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+impl Chain {
+    /// The chain that a dispatch descriptor at `path` names: its containers lie in the same folder and are known by their
+    /// hash, whatever their names. Processor calls are host segments.
+    pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
+        let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(path.display());
+        let Sequence { calls, inputs, outputs, states } = descriptor.sequence().map_err(|e| {
+            let code = if e.unsupported { Code::UnsupportedOp } else { Code::Malformed };
+            Diagnostic::new(code, e.what).at(path.display())
+        })?;
+        let mut containers = Containers::beside(path);
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut chain = Chain { name, ends: [inputs, outputs], states, ..Chain::default() };
+        let mut open: Vec<(usize, &HostCall)> = Vec::new();
+        for call in &calls {
+            let wrong = |e: String, call: &HostCall| malformed(format!("{}: {e}", call.name));
+            match call {
+                Dispatch::Engine(call) => {
+                    chain.order.push(Part::Program(chain.programs.len()));
+                    chain.programs.push(containers.called(call, path)?);
+                }
+                Dispatch::Host(call) => match Mark::of(call) {
+                    None => {
+                        chain.order.push(Part::Host(chain.hosts.len()));
+                        chain.hosts.push((chain.programs.len(), host::net_of(call).map_err(|e| wrong(e, call))?));
+                    }
+                    Some(Mark::Begin) => {
+                        open.push((chain.loops.len(), call));
+                        chain.order.push(Part::Begin(chain.loops.len()));
+                        chain.loops.push(Repeat::default());
+                    }
+                    Some(Mark::End) => {
+                        let (at, begin) =
+                            open.pop().ok_or_else(|| wrong("turns end that have not begun".into(), call))?;
+                        chain.loops[at] = Repeat::of(begin, call).map_err(|e| wrong(e, call))?;
+                        chain.order.push(Part::End(at));
+                    }
+                },
+            }
+        }
+        if let Some((_, call)) = open.first() {
+            return Err(malformed(format!("{}: turns begin that do not end", call.name)));
+        }
+        chain.bind_hosts();
+        Ok(chain)
+    }
+}
+
+/// Containers of a folder, hashed one by one until the wanted one is found.
+struct Containers {
+    /// Not hashed yet; the next is the last.
+    left: Vec<PathBuf>,
+    known: HashMap<String, PathBuf>,
+}
+
+impl Containers {
+    /// Those beside a descriptor; first those whose names begin as its name does.
+    fn beside(path: &Path) -> Containers {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+        let mut left: Vec<PathBuf> =
+            entries.filter(|p| p.extension().is_some_and(|e| e == "hwx") && p.is_file()).collect();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let other = |p: &PathBuf| !p.file_name().unwrap_or_default().to_string_lossy().starts_with(&*stem);
+        left.sort_by_key(|p| std::cmp::Reverse((other(p), p.clone())));
+        Containers { left, known: HashMap::new() }
+    }
+
+    /// The program that a call of the descriptor at `path` names. Its container has the ports, the windows and the name that
+    /// the descriptor says.
+    fn called(&mut self, call: &EngineCall, path: &Path) -> Result<Program> {
+        let EngineCall { name, hash, symbol, .. } = call;
+        let malformed = |message: String| Err(Diagnostic::new(Code::Malformed, message).at(path.display()));
+        let (program, declared) = self.program(hash)?.ok_or_else(|| {
+            let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");
+            Diagnostic::new(Code::Unreadable, message)
+                .at(path.display())
+                .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
+        })?;
+        // Tensors may have their names of the engine's side in the container.
+        let program = match program.ports.iter().all(|port| call.windows.iter().any(|(name, _)| *name == port.name)) {
+            true => program,
+            false => without_engine_names(program),
+        };
+        for (direction, tensors) in [(Direction::Input, &call.inputs), (Direction::Output, &call.outputs)] {
+            let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+            let mut named: Vec<&str> = tensors.iter().map(String::as_str).collect();
+            ports.sort_unstable();
+            named.sort_unstable();
+            if ports != named {
+                return malformed(format!("{name}: binds {tensors:?}, its container has {ports:?}"));
+            }
+        }
+        if let Some(procedure) = declared.procedure.as_deref().filter(|p| p != symbol) {
+            return malformed(format!("{name}: program symbol {symbol:?}, its container has {procedure:?}"));
+        }
+        for (port, address) in &call.windows {
+            if let Some(own) = declared.window(port).filter(|own| own != address) {
+                let message = format!("{name}: {port} at {address:#x}, its container has the window at {own:#x}");
+                return malformed(message);
+            }
+        }
+        Ok(program)
+    }
+
+    /// The program of the container with this hash, and what the container declares.
+    fn program(&mut self, hash: &str) -> Result<Option<(Program, Declared)>> {
+        while !self.known.contains_key(hash) {
+            let Some(path) = self.left.pop() else { return Ok(None) };
+            // A file that cannot be read is none of those that are wanted.
+            let Ok(bytes) = files::read(&path) else { continue };
+            self.known.insert(container_hash(&bytes), path);
+        }
+        let path = &self.known[hash];
+        let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
+        let bytes = files::mapped(path)?;
+        let container = Container::read_shared(&bytes).map_err(|e| malformed(&e))?;
+        let program = container.program().map_err(|e| malformed(&e))?;
+        Ok(Some((program, Declared::of(&bytes))))
+    }
+}

@@ -1,0 +1,277 @@
+//! Counted loops: one processor call begins the turns, another one ends them, and the calls between them are one turn.
+//!
+//! The call that begins reads first values and scanned tensors and makes what one turn reads; the call that ends reads what one turn
+//! made and makes the results. A reader that runs them in order runs the first turn.
+
+use super::{HostCall, HostTensor};
+use anemone_facts::driver::IO_TYPES;
+use anemone_facts::formats::e5::LOOP_LANGUAGE;
+
+/// Most turns of a loop.
+const MOST_TURNS: u64 = 1 << 32;
+
+/// Origin of a tensor that a loop begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A tensor, by name.
+    Tensor(String),
+    /// Its dense bytes.
+    Constant(Vec<u8>),
+}
+
+/// A value that each turn hands to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// First value.
+    pub start: Source,
+    /// The tensor that a turn reads it as.
+    pub now: HostTensor,
+    /// Name of the tensor in which a turn leaves the next value.
+    pub next: String,
+    /// Name of the result: the value after the last turn.
+    pub last: String,
+}
+
+/// A tensor of one part for each turn, side by side along an axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scanned {
+    /// The whole tensor: a source, or the result of that name.
+    pub whole: Source,
+    /// A turn's part.
+    pub part: HostTensor,
+    /// Axis of the parts.
+    pub axis: usize,
+    /// True if the first turn has the last part.
+    pub backwards: bool,
+}
+
+impl Scanned {
+    /// Runs of elements of a turn's part: position in the whole, position in the part, length.
+    pub fn runs(&self, turn: u64, turns: u64) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
+        let (outer, inner) = self.part.shape.split_at(self.axis.min(self.part.shape.len()));
+        let product = |extents: &[u64]| extents.iter().product::<u64>() as usize;
+        let (count, length) = (product(outer), product(inner));
+        let at = if self.backwards { turns - 1 - turn } else { turn } as usize;
+        let turns = turns as usize;
+        (0..count).map(move |i| ((i * turns + at) * length, i * length, length))
+    }
+
+    /// The whole tensor's declaration, under this name.
+    fn tensor(&self, name: &str, turns: u64) -> HostTensor {
+        let mut tensor = HostTensor { name: name.to_string(), ..self.part.clone() };
+        if let Some(extent) = tensor.shape.get_mut(self.axis) {
+            *extent = extent.saturating_mul(turns);
+        }
+        tensor
+    }
+}
+
+/// A loop of a known number of turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repeat {
+    /// Name.
+    pub name: String,
+    /// Number of turns.
+    pub turns: u64,
+    /// Values that each turn hands to the next.
+    pub carried: Vec<Carried>,
+    /// Tensors of which each turn reads a part.
+    pub scanned: Vec<Scanned>,
+    /// Tensors of which each turn makes a part.
+    pub collected: Vec<Scanned>,
+}
+
+/// A processor call that stands at an end of a loop's turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Turns begin.
+    Begin,
+    /// Turns end.
+    End,
+}
+
+impl Mark {
+    /// The mark that a call is; `None` for other calls.
+    pub fn of(call: &HostCall) -> Option<Mark> {
+        match call.code.split_whitespace().next() {
+            _ if call.language != LOOP_LANGUAGE => None,
+            Some("begin") => Some(Mark::Begin),
+            _ => Some(Mark::End),
+        }
+    }
+}
+
+/// Bytes of a dense tensor; `None` for an element type or extents that there are none of.
+pub(super) fn dense_bytes(tensor: &HostTensor) -> Option<usize> {
+    let bits = IO_TYPES.get(tensor.storage as usize)?.1;
+    let elements = tensor.shape.iter().try_fold(1u64, |all, &n| all.checked_mul(n))?;
+    usize::try_from(elements.checked_mul(u64::from(bits.div_ceil(8)))?).ok()
+}
+
+impl Repeat {
+    /// The call that begins the turns.
+    pub fn begin(&self) -> HostCall {
+        let mut call = HostCall { name: self.name.clone(), language: LOOP_LANGUAGE.into(), ..HostCall::default() };
+        call.code = format!("begin {}\n", self.turns);
+        let mut source = |from: &Source, tensor: HostTensor| match from {
+            Source::Tensor(_) => {
+                call.inputs.push(tensor);
+                "tensor"
+            }
+            Source::Constant(bytes) => {
+                call.constants.extend_from_slice(bytes);
+                "constant"
+            }
+        };
+        for carried in &self.carried {
+            let name = if let Source::Tensor(name) = &carried.start { name } else { "" };
+            let from = source(&carried.start, HostTensor { name: name.to_string(), ..carried.now.clone() });
+            call.code.push_str(&format!("carry {from}\n"));
+            call.outputs.push(carried.now.clone());
+        }
+        for scanned in &self.scanned {
+            let name = if let Source::Tensor(name) = &scanned.whole { name } else { "" };
+            let from = source(&scanned.whole, scanned.tensor(name, self.turns));
+            let way = if scanned.backwards { "backwards" } else { "forwards" };
+            call.code.push_str(&format!("scan {from} {} {way}\n", scanned.axis));
+            call.outputs.push(scanned.part.clone());
+        }
+        call
+    }
+
+    /// The call that ends them.
+    pub fn end(&self) -> HostCall {
+        let mut call = HostCall { name: self.name.clone(), language: LOOP_LANGUAGE.into(), ..HostCall::default() };
+        call.code = "end\n".to_string();
+        for carried in &self.carried {
+            call.code.push_str("carry\n");
+            call.inputs.push(HostTensor { name: carried.next.clone(), ..carried.now.clone() });
+            call.outputs.push(HostTensor { name: carried.last.clone(), ..carried.now.clone() });
+        }
+        for collected in &self.collected {
+            let way = if collected.backwards { "backwards" } else { "forwards" };
+            call.code.push_str(&format!("collect {} {way}\n", collected.axis));
+            call.inputs.push(collected.part.clone());
+            let name = if let Source::Tensor(name) = &collected.whole { name } else { "" };
+            call.outputs.push(collected.tensor(name, self.turns));
+        }
+        call
+    }
+
+    /// The loop of two calls; the error says what they lack.
+    pub fn of(begin: &HostCall, end: &HostCall) -> Result<Repeat, String> {
+        let mut lines = begin.code.lines();
+        let turns = lines.next().and_then(|line| line.strip_prefix("begin ")?.parse().ok());
+        let turns = turns.filter(|turns| (1..=MOST_TURNS).contains(turns)).ok_or("no number of turns")?;
+        let mut repeat = Repeat { name: begin.name.clone(), turns, ..Repeat::default() };
+        let (mut inputs, mut rest) = (begin.inputs.iter(), &begin.constants[..]);
+        let mut nexts = end.inputs.iter().zip(&end.outputs);
+        let mut outputs = begin.outputs.iter();
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let part = outputs.next().ok_or("fewer tensors than its code names")?;
+            let mut source = |word: &str, bytes: Option<usize>| match word {
+                "tensor" => inputs.next().map(|t| Source::Tensor(t.name.clone())).ok_or("a source is missing"),
+                _ => {
+                    let (own, after) = bytes.and_then(|n| rest.split_at_checked(n)).ok_or("constants are cut off")?;
+                    rest = after;
+                    Ok(Source::Constant(own.to_vec()))
+                }
+            };
+            match words[..] {
+                ["carry", from] => {
+                    let start = source(from, dense_bytes(part))?;
+                    let (next, last) = nexts.next().ok_or("a carried value without a next one")?;
+                    let (next, last) = (next.name.clone(), last.name.clone());
+                    repeat.carried.push(Carried { start, now: part.clone(), next, last });
+                }
+                ["scan", from, axis, way] => {
+                    let (axis, backwards) = scan(axis, way, part)?;
+                    let mut scanned =
+                        Scanned { whole: Source::Constant(Vec::new()), part: part.clone(), axis, backwards };
+                    scanned.whole = source(from, dense_bytes(&scanned.tensor("", turns)))?;
+                    repeat.scanned.push(scanned);
+                }
+                _ => return Err(format!("a line {line:?} that is not known")),
+            }
+        }
+        for line in end.code.lines().filter(|line| line.starts_with("collect")) {
+            let [_, axis, way] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+                return Err(format!("a line {line:?} that is not known"));
+            };
+            let (part, whole) = nexts.next().ok_or("fewer results than its code names")?;
+            let (axis, backwards) = scan(axis, way, part)?;
+            let whole = Source::Tensor(whole.name.clone());
+            repeat.collected.push(Scanned { whole, part: part.clone(), axis, backwards });
+        }
+        let whole = repeat.scanned.iter().chain(&repeat.collected).map(|s| s.tensor("", turns));
+        if whole.chain(repeat.carried.iter().map(|c| c.now.clone())).any(|tensor| dense_bytes(&tensor).is_none()) {
+            return Err("a tensor without a size".into());
+        }
+        match repeat.begin() == *begin && repeat.end() == *end {
+            true => Ok(repeat),
+            false => Err("its two calls do not belong together".into()),
+        }
+    }
+}
+
+fn scan(axis: &str, way: &str, part: &HostTensor) -> Result<(usize, bool), String> {
+    let axis = axis.parse().ok().filter(|&axis: &usize| axis < part.shape.len());
+    let backwards = ["forwards", "backwards"].iter().position(|w| *w == way);
+    axis.zip(backwards.map(|at| at == 1)).ok_or_else(|| format!("an axis or a way of {} that is not known", part.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(name: &str, shape: &[u64]) -> HostTensor {
+        HostTensor { name: name.into(), storage: 3, shape: shape.to_vec() }
+    }
+
+    fn example() -> Repeat {
+        Repeat {
+            name: "sums".into(),
+            turns: 3,
+            carried: vec![Carried {
+                start: Source::Constant(vec![0; 4]),
+                now: tensor("now", &[2]),
+                next: "next".into(),
+                last: "last".into(),
+            }],
+            scanned: vec![Scanned {
+                whole: Source::Tensor("x".into()),
+                part: tensor("part", &[2, 2, 5]),
+                axis: 1,
+                backwards: true,
+            }],
+            collected: vec![Scanned {
+                whole: Source::Tensor("all".into()),
+                part: tensor("next", &[2]),
+                axis: 0,
+                backwards: false,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_loop_comes_back_from_its_calls() {
+        let repeat = example();
+        let (begin, end) = (repeat.begin(), repeat.end());
+        assert_eq!((Mark::of(&begin), Mark::of(&end)), (Some(Mark::Begin), Some(Mark::End)));
+        assert_eq!(Repeat::of(&begin, &end), Ok(repeat));
+        assert_eq!(begin.inputs, [tensor("x", &[2, 6, 5])]);
+        let mut short = begin.clone();
+        short.constants.pop();
+        assert!(Repeat::of(&short, &end).is_err());
+        for code in ["begin 0\n", "begin 3\ncarry constant\nscan tensor 3 forwards\n", "begin 3\nturn\n"] {
+            assert!(Repeat::of(&HostCall { code: code.into(), ..begin.clone() }, &end).is_err(), "{code}");
+        }
+    }
+
+    #[test]
+    fn parts_lie_in_runs() {
+        let runs: Vec<_> = example().scanned[0].runs(0, 3).collect();
+        assert_eq!(runs, [(20, 0, 10), (50, 10, 10)]);
+    }
+}
