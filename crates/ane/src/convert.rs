@@ -5,7 +5,7 @@ use crate::files::{self, Folder};
 use crate::model::{Choices, Model, program_of_text};
 use anemone_net::compress::{Method, Summary, compress};
 use anemone_net::read::Files;
-use anemone_net::{Data, Net, Tensor, draw, eval, mil, netplist, read};
+use anemone_net::{Data, Net, Tensor, draw, eval, loops, mil, netplist, read};
 use std::path::{Path, PathBuf};
 
 /// Forms that a network can be written in.
@@ -54,6 +54,9 @@ pub fn encode(net: &Net, form: NetForm) -> Result<Vec<Part>> {
         e => Diagnostic::new(Code::Defect, e.to_string()),
     };
     let own = PathBuf::new;
+    if loops::any(net) {
+        return encode(&loops::unrolled(net).map_err(refused)?, form);
+    }
     Ok(match form {
         NetForm::Dot => vec![(own(), draw::dot(net).into_bytes())],
         NetForm::Json => vec![(own(), format!("{:#}\n", draw::json(net)).into_bytes())],

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::graph::{Net, TensorType, Value, ValueId};
 use crate::infer::{infer, sized};
+use crate::ops::OpKind;
 use std::collections::HashMap;
 
 /// Collects every violation: names unique, every value defined once and before use, operands and results as
@@ -29,6 +30,12 @@ pub fn check(net: &Net) -> Result<(), Vec<Error>> {
             .collect();
         for &output in &op.outputs {
             define(net, &op.name, output, &mut defined, &mut errors);
+        }
+        if let OpKind::Loop(l) = &op.kind
+            && let Err(inside) = check(&l.body)
+        {
+            errors.extend(inside.into_iter().map(|error| error.in_op(&op.name)));
+            continue;
         }
         let Some(operands) = operands.into_iter().collect::<Option<Vec<_>>>() else { continue };
         let results: Option<Vec<&Value>> = op.outputs.iter().map(|&id| net.get(id)).collect();

@@ -34,7 +34,6 @@ pub mod compress;
 pub mod draw;
 mod error;
 pub mod eval;
-pub mod graph;
 pub mod infer;
 pub mod loops;
 pub mod mil;
@@ -50,9 +49,10 @@ mod types;
 
 pub use error::{Error, TextFault};
 pub use graph::{Net, Op, State, Surface, Value, ValueId};
-pub use loops::{Loop, Scan};
+pub use ops::graph;
 pub use ops::{
-    Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
+    Binary, Coordinates, EdgeMode, GeluMode, Loop, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, Scan,
+    ScatterMode, Unary,
 };
 pub use tensor::{Data, Tensor, stored};
 pub use types::{DType, TensorType};

@@ -1,131 +1,15 @@
-//! Counted loops: a body that runs a known number of turns, and the ways to take several turns at once or all of them.
+//! Counted loops with several turns at once, and with all of them: unrolled.
 
 use crate::build::Builder;
-use crate::check::check;
 use crate::error::Error;
 use crate::graph::{Net, Op, TensorType, Value, ValueId};
-use crate::ops::{OpKind, Unary};
+use crate::ops::{Loop, OpKind, Scan, Unary};
 use std::collections::HashMap;
-
-/// Most operations of an unrolled loop: a longer one stays a loop ([`OpKind::Loop`]).
-pub const UNROLLED_OPS: usize = 1024;
-
-/// Most turns of a loop that stays one.
-pub const MOST_TURNS: usize = 1 << 16;
-
-/// A tensor that consists of one part for each turn, side by side along an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scan {
-    /// Axis of the parts.
-    pub axis: usize,
-    /// True if the first turn has the last part.
-    pub backwards: bool,
-}
-
-impl Scan {
-    /// Position of a turn's part among `turns`.
-    pub fn part(&self, turn: usize, turns: usize) -> usize {
-        if self.backwards { turns - 1 - turn } else { turn }
-    }
-}
-
-/// A loop of a known number of turns.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Loop {
-    /// One turn. Its inputs are the carried values, one part of each scanned tensor, and what every turn reads; its outputs the next
-    /// carried values, then one part of each collected tensor.
-    pub body: Net,
-    /// Number of turns, at least one.
-    pub turns: usize,
-    /// Number of values that a turn hands to the next.
-    pub carried: usize,
-    /// Tensors of which each turn reads its part.
-    pub scanned: Vec<Scan>,
-    /// Tensors of which each turn makes a part.
-    pub collected: Vec<Scan>,
-}
 
 /// Results of some turns: the carried values after the last, and the parts of each collected tensor in the order of the turns.
 type Turns = (Vec<ValueId>, Vec<Vec<ValueId>>);
 
 impl Loop {
-    /// Result types on operands of these types.
-    ///
-    /// Errors: a body that is not sound, or that does not fit operands, turns and carried values.
-    pub fn types(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, Error> {
-        let (body, kind) = (&self.body, "loop");
-        if self.turns == 0 || self.turns > MOST_TURNS {
-            let (found, most) = (self.turns as u64, MOST_TURNS as u64);
-            return Err(Error::Attribute { kind, what: "turns", found, least: 1, most });
-        }
-        check(body).map_err(|mut errors| errors.swap_remove(0))?;
-        let least = self.carried + self.scanned.len();
-        if inputs.len() != body.inputs.len() || inputs.len() < least {
-            return Err(Error::Arity {
-                kind,
-                found: inputs.len(),
-                least: body.inputs.len().max(least),
-                most: body.inputs.len(),
-            });
-        }
-        let expected = self.carried + self.collected.len();
-        if body.outputs.len() != expected || !body.states.is_empty() {
-            return Err(Error::Results { kind, found: body.outputs.len(), expected });
-        }
-        for (slot, (&found, &id)) in inputs.iter().zip(&body.inputs).enumerate() {
-            let scan = slot.checked_sub(self.carried).and_then(|at| self.scanned.get(at));
-            self.agrees(id, self.whole(id, scan)?, found)?;
-        }
-        for (&next, &now) in body.outputs.iter().zip(&body.inputs).take(self.carried) {
-            self.agrees(next, body.value(next).ty.clone(), &body.value(now).ty)?;
-        }
-        let scans = self.collected.iter().map(Some);
-        let scans = std::iter::repeat_n(None, self.carried).chain(scans);
-        body.outputs.iter().zip(scans).map(|(&id, scan)| self.whole(id, scan)).collect()
-    }
-
-    fn agrees(&self, id: ValueId, expected: TensorType, found: &TensorType) -> Result<(), Error> {
-        if *found == expected {
-            return Ok(());
-        }
-        let (op, value) = ("loop".to_string(), self.body.value(id).name.clone());
-        Err(Error::TypeMismatch { op, value, found: found.clone(), expected })
-    }
-
-    /// Type of a value of the body, or of the tensor that its parts make.
-    fn whole(&self, id: ValueId, scan: Option<&Scan>) -> Result<TensorType, Error> {
-        let mut ty = self.body.value(id).ty.clone();
-        if let Some(scan) = scan {
-            let rank = ty.shape.len() as u64;
-            let extent = ty.shape.get_mut(scan.axis).ok_or(Error::Attribute {
-                kind: "loop",
-                what: "axis",
-                found: scan.axis as u64,
-                least: 0,
-                most: rank.saturating_sub(1),
-            })?;
-            *extent = extent.saturating_mul(self.turns);
-        }
-        Ok(ty)
-    }
-
-    /// The body with the constants that the loop `op` of `net` gives it, and the inputs that every turn reads under the names that they
-    /// have in `net`.
-    pub fn bound(&self, net: &Net, op: &Op) -> Net {
-        let mut body = self.body.clone();
-        let unchanging = self.carried + self.scanned.len();
-        let pairs: Vec<(ValueId, ValueId)> =
-            body.inputs.iter().copied().zip(op.inputs.iter().copied()).skip(unchanging).collect();
-        for (inside, outside) in pairs {
-            let value = net.value(outside);
-            let slot = &mut body.values[inside.0 as usize];
-            (slot.name, slot.data) = (value.name.clone(), value.data.clone());
-        }
-        let values = &body.values;
-        body.inputs.retain(|id| values[id.0 as usize].data.is_none());
-        body
-    }
-
     /// Appends `turns` turns; `inputs` are those of a loop of so many.
     fn inline(&self, build: &mut Builder, inputs: &[ValueId], turns: usize, deep: bool) -> Result<Turns, Error> {
         let body = &self.body;

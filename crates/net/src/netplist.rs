@@ -6,7 +6,6 @@ mod params;
 
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Op, Tensor, TensorType, Value as NetValue, ValueId, elements};
-use crate::loops;
 use crate::ops::{Binary, OpKind};
 use crate::stored::{Element, to_bytes};
 use half::f16;
@@ -63,8 +62,8 @@ pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
 
 /// As [`write()`], in a version of the schema.
 pub fn write_as(net: &Net, version: Version) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    if loops::any(net) {
-        return write_as(&loops::unrolled(net)?, version);
+    if let Some(op) = net.ops.iter().find(|op| matches!(op.kind, OpKind::Loop(_))) {
+        return Err(unsupported("loop", &op.name, "loops are unrolled before they are written"));
     }
     // Outputs keep their names, so the units that make them have others.
     let titles: Vec<String> = net.outputs.iter().map(|&id| net.value(id).name.clone()).collect();

@@ -1,11 +1,13 @@
 //! The operations of the graph. Frontends translate every model format into this set; `infer` gives result types,
 //! `eval` the meaning.
 
+pub mod graph;
+mod loops;
 pub mod unary;
 
-use crate::loops::Loop;
 use crate::native::Native;
 
+pub use loops::{Loop, MOST_TURNS, Scan, UNROLLED_OPS};
 pub use unary::{GeluMode, Unary};
 
 /// Kind of operation, with its attributes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every

@@ -6,8 +6,8 @@
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::ValueId;
-use crate::loops::{Scan, UNROLLED_OPS};
 use crate::ops::{Binary, OpKind, Unary};
+use crate::ops::{Scan, UNROLLED_OPS};
 
 /// Most steps that are unrolled: a step is about sixteen operations.
 const STEPS: usize = UNROLLED_OPS / 16;

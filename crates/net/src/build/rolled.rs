@@ -4,8 +4,8 @@ use super::{Builder, Built};
 use crate::error::Error;
 use crate::eval;
 use crate::graph::{Data, Net, Op, Tensor, TensorType, ValueId};
-use crate::loops::{Loop, MOST_TURNS, Scan};
 use crate::ops::OpKind;
+use crate::ops::{Loop, MOST_TURNS, Scan};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// One turn under construction: the operations since it began.

@@ -2,8 +2,8 @@
 
 use super::{Buffer, Round, View, load, movement, operations};
 use crate::error::Error;
-use crate::graph::{TensorType, ValueId};
-use crate::loops::Loop;
+use crate::graph::{TensorType, Value, ValueId};
+use crate::ops::Loop;
 use std::sync::Arc;
 
 /// Results of a loop on these operands, carried values first.
@@ -11,7 +11,7 @@ pub fn run(l: &Loop, operands: &[Arc<Buffer>], round: Round) -> Result<Vec<Buffe
     let body = &l.body;
     let ty = |id: ValueId| &body.value(id).ty;
     // Constants are converted once.
-    let of_value = |value: &crate::Value| value.data.as_ref().map(|data| Arc::new(Buffer::from(&data.data)));
+    let of_value = |value: &Value| value.data.as_ref().map(|data| Arc::new(Buffer::from(&data.data)));
     let mut start: Vec<Option<Arc<Buffer>>> = body.values.iter().map(of_value).collect();
     let unchanging = l.carried + l.scanned.len();
     for (id, operand) in body.inputs.iter().zip(operands).skip(unchanging) {

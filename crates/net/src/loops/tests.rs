@@ -1,4 +1,5 @@
 use super::*;
+use crate::check::check;
 use crate::{Data, Tensor, eval, text};
 
 /// Adds the parts of a sequence one by one, from the last to the first, and scales each sum: twelve turns.

@@ -5,7 +5,6 @@ mod ops;
 use super::proto::*;
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Tensor, TensorType as NetType, ValueId};
-use crate::loops;
 use crate::ops::OpKind;
 use crate::stored::{Element, Form, Stored, to_bytes};
 use prost::Message;
@@ -37,9 +36,6 @@ pub struct Written {
 ///
 /// Errors: an operation that the format has no form for ([`Error::Unsupported`]).
 pub fn write(net: &Net) -> Result<Written, Error> {
-    if loops::any(net) {
-        return write(&loops::unrolled(net)?);
-    }
     let mut writer = Writer {
         net,
         operations: Vec::new(),

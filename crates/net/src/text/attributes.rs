@@ -2,12 +2,12 @@
 
 use crate::error::TextFault;
 use crate::graph::Net;
-use crate::loops::{Loop, Scan};
 use crate::native::{Native, Param, Schema};
 use crate::ops::unary::Row;
 use crate::ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };
+use crate::ops::{Loop, Scan};
 
 const RESIZE_MODES: [(&str, ResizeMode); 2] = [("nearest", ResizeMode::Nearest), ("linear", ResizeMode::Linear)];
 

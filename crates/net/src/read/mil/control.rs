@@ -6,8 +6,8 @@ use super::call::Call;
 use crate::build::rolled::{GoesOn, Turn};
 use crate::error::Error;
 use crate::graph::ValueId;
-use crate::loops::UNROLLED_OPS;
 use crate::mil::proto::Block;
+use crate::ops::UNROLLED_OPS;
 
 /// Most turns of one loop.
 const TURNS: usize = 4096;

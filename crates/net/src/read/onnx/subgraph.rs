@@ -5,8 +5,8 @@ use super::{NESTING, proto};
 use crate::build::rolled::{GoesOn, Turn};
 use crate::error::Error;
 use crate::graph::ValueId;
-use crate::loops::{Scan, UNROLLED_OPS};
 use crate::ops::Binary;
+use crate::ops::{Scan, UNROLLED_OPS};
 use std::collections::HashMap;
 
 /// Most turns of one loop.
