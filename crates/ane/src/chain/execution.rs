@@ -150,7 +150,7 @@ fn unfit(name: &str) -> Diagnostic {
     Diagnostic::new(Code::Malformed, format!("{name} has fewer elements than its loop takes of it"))
 }
 
-/// What a loop begins with, of at least as many elements as `shape` has.
+/// First value or whole tensor of a loop, of at least as many elements as `shape` has.
 fn source(from: &Source, storage: u32, shape: &[u64], known: &[(String, Array)]) -> Result<Array> {
     let array = match from {
         Source::Tensor(name) => left(known, name)?.clone(),

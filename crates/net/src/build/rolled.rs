@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// One turn under construction: the operations since it began.
 pub struct Turn {
     first_op: usize,
-    /// What the turns hand on, as this turn finds it.
+    /// Values that the turns hand on, as this turn finds them.
     pub carried: Vec<ValueId>,
     /// Tensors that are scanned, and this turn's part of each.
     scanned: Vec<(ValueId, Scan, ValueId)>,
@@ -75,7 +75,7 @@ impl Builder {
     ) -> Result<Vec<ValueId>, Error> {
         let parts = turn.scanned.iter().map(|(_, _, part)| *part);
         let mut inside: HashSet<ValueId> = turn.carried.iter().copied().chain(parts.clone()).collect();
-        // What no turn changes is read as it is.
+        // A value that no turn changes is read as it is.
         let same: Vec<bool> = turn.carried.iter().zip(next).map(|(now, next)| now == next).collect();
         let unchanged: HashMap<ValueId, ValueId> = (turn.carried.iter().zip(starts).zip(&same))
             .filter(|(_, same)| **same)
