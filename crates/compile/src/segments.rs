@@ -78,8 +78,7 @@ const MOST_ATTEMPTS: usize = 256;
 /// Compiles a network with host segments where the engine has no way. A network that compiles is one engine segment; an error that
 /// is about no operation stays one. `log` follows every compilation.
 pub fn cut(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Cut> {
-    let mut names = net.values.iter().map(|value| value.name.clone()).collect();
-    cut_named(net, &mut names, chip, options, log)
+    cut_named(net, &mut HashSet::new(), chip, options, log)
 }
 
 /// As [`cut`], with the names that tensors have already.
@@ -94,6 +93,7 @@ fn cut_named(
     let grouped = loops::any(net).then(|| loops::grouped(net, TURN_OPS)).transpose();
     let grouped = grouped.map_err(|e| Error::Net(e.to_string()))?;
     let net = grouped.as_ref().unwrap_or(net);
+    names.extend(net.values.iter().map(|value| value.name.clone()));
     let is_loop = |at: &usize| matches!(net.ops[*at].kind, OpKind::Loop(_));
     let exact: Vec<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
     let mut host: HashSet<usize> = HashSet::new();
