@@ -131,7 +131,9 @@ impl Table {
             let smooth = (near - far).abs() <= 0.5 * far.abs();
             if smooth { at - far / 16.0 } else { at }
         });
-        if knots.iter().any(|&y| !f16::from_f64(y).is_finite()) {
+        // Of subnormal values alone, each loses digits.
+        let is_normal = |y: &f64| y.abs() >= f64::from(f16::MIN_POSITIVE);
+        if knots.iter().any(|&y| !f16::from_f64(y).is_finite()) || !knots.iter().any(is_normal) {
             return;
         }
         // Where a level tail begins, as a multiple of the knots' range.

@@ -435,6 +435,27 @@ static FOUND: &[Found] = &[
 ",
         &[&[5.960_464_5e-8, 1.0, 2.0], &[0.001, 1.0, 0.5, 0.001, 0.001]],
     ),
+    // A table of subnormal values alone has their digits: a factor behind a function stays a product.
+    (
+        800_003_028,
+        "  input %x: f16[4]
+  %s: f16[4] = softsign(%x)
+  const %c: f16[1] = [5.9604645e-8]
+  %y: f16[4] = mul(%s, %c)
+  output %y
+",
+        &[&[-2.0, 2.0, 100.0, 0.5]],
+    ),
+    (
+        0,
+        "  input %x: f16[4]
+  %s: f16[4] = sigmoid(%x)
+  const %c: f16[1] = [5.9604645e-8]
+  %y: f16[4] = mul(%s, %c)
+  output %y
+",
+        &[&[2.0, 1.0, 100.0, 0.5]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
