@@ -12,10 +12,13 @@ pub type Found = [std::result::Result<Kernel, PatchError>];
 /// Symbols of kernel data: byte offset, name.
 pub type Symbols = [(u64, String)];
 
+/// Bytes of kernel data that an adapter replaces: offset, new bytes.
+pub type Pieces = Vec<(u64, Vec<u8>)>;
+
 /// Pieces of kernel data that arrays replace in a program, by the names that `ane patch` lists for it, and the kernel data as a whole.
 ///
 /// Errors: a name that no task has, other extents than the weights', values that fp16 does not hold.
-pub fn pieces_of(program: &Program, arrays: Vec<(String, Array)>) -> Result<(Vec<(u64, Vec<u8>)>, Vec<u8>)> {
+pub fn pieces_of(program: &Program, arrays: Vec<(String, Array)>) -> Result<(Pieces, Vec<u8>)> {
     let found = kernels(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
     let mut kernel = program.kernel.to_vec();
     for (name, array) in arrays {
@@ -28,9 +31,9 @@ pub fn pieces_of(program: &Program, arrays: Vec<(String, Array)>) -> Result<(Vec
 }
 
 /// Differing byte ranges of kernel data: offset and new bytes. Chunks of 64 bytes are compared; adjacent ones are joined.
-fn pieces(before: &[u8], after: &[u8]) -> Vec<(u64, Vec<u8>)> {
+fn pieces(before: &[u8], after: &[u8]) -> Pieces {
     const LEAST: usize = 64;
-    let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut all = Pieces::new();
     for (i, (old, new)) in before.chunks(LEAST).zip(after.chunks(LEAST)).enumerate() {
         let at = (i * LEAST) as u64;
         match all.last_mut() {

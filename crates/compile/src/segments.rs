@@ -232,7 +232,14 @@ pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String
     for segment in &cut.segments {
         if let (Segment::Loop(turns), true) = (segment, segment.has_host()) {
             let reason = "a turn has operations that the engine has no way for";
-            made.extend(turns.whole.outputs.iter().map(|&id| (turns.whole.value(id).name.clone(), reason.to_string())));
+            // Turns left over are taken out of a loop: its results have names of their own there.
+            let of = turns.whole.ops.iter().find(|op| matches!(op.kind, OpKind::Loop(_)));
+            let of = of.and_then(|of| net.ops.iter().find(|op| op.name == of.name));
+            let results = match of {
+                Some(of) => of.outputs.iter().map(|&id| net.value(id).name.clone()).collect(),
+                None => turns.whole.outputs.iter().map(|&id| turns.whole.value(id).name.clone()).collect::<Vec<_>>(),
+            };
+            made.extend(results.into_iter().map(|name| (name, reason.to_string())));
         }
         let Segment::Host(part) = segment else { continue };
         for op in &part.ops {

@@ -162,7 +162,7 @@ pub extern "C" fn IOConnectCallMethod(
 pub extern "C" fn AnemoneExternalMethod(connection: u32, selector: u32, block: *mut c_void) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
         let at = |name: &str| {
-            let place = ARGUMENT_BLOCK.iter().find(|(_, field)| *field == name).map(|(offset, _)| *offset as usize);
+            let place = ARGUMENT_BLOCK.iter().find(|(_, field)| *field == name).map(|(offset, _)| *offset);
             place.map(|offset| block.wrapping_byte_add(offset)).ok_or(Code::BAD_ARGUMENT)
         };
         let word = |name: &str| words(at(name)?.cast_const().cast(), 1).ok_or(Code::BAD_ARGUMENT).map(|all| all[0]);

@@ -118,7 +118,7 @@ fn check(rows: &[(&str, usize)]) {
     }
     let all = |chapter: &str| counts.iter().filter(|((c, _), _)| *c == chapter).map(|(_, n)| n).sum::<usize>();
     for (chapter, number) in rows {
-        assert_eq!(all(*chapter), *number, "rows of {chapter}");
+        assert_eq!(all(chapter), *number, "rows of {chapter}");
     }
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n\n"));
 }

@@ -32,6 +32,16 @@ impl Offset {
             Offset::Channels(all) => Offset::Channels(Arc::new(all.iter().map(|&x| f(x)).collect())),
         }
     }
+
+    /// Returns true if all addends together are so small that fp16 has fewer digits for them, or none; false for zeros.
+    fn is_subnormal(&self) -> bool {
+        let all = match self {
+            Offset::Scalar(x) => std::slice::from_ref(x),
+            Offset::Channels(all) => all,
+        };
+        let largest = all.iter().fold(0f32, |most, x| most.max(x.abs()));
+        largest > 0.0 && largest < f16::MIN_POSITIVE.to_f32()
+    }
 }
 
 /// `post(gain * x + offset)`, the slots that a layer's result passes. The texture slot and requantization stand in no M1 task; the
@@ -97,9 +107,12 @@ impl Epilogue {
         self.post == Nonlinear::None
     }
 
-    /// This epilogue, then another: as one, where slots can say it.
+    /// This epilogue, then another: as one, where slots can say it and the first one's addends keep their digits.
     pub fn then(&self, next: &Epilogue) -> Option<Epilogue> {
         let Offset::Scalar(offset) = next.offset else { return None };
+        if !self.offset.is_subnormal() && self.offset.map(|x| x * next.gain + offset).is_subnormal() {
+            return None;
+        }
         let affine = |post: &Nonlinear| Epilogue {
             gain: self.gain * next.gain,
             offset: self.offset.map(|x| x * next.gain + offset),
