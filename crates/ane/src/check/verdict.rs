@@ -180,7 +180,7 @@ pub fn few(names: &[&str]) -> String {
 pub fn first_cause<'a>(report: &'a Report, on: impl Fn(&Answer) -> bool) -> Option<Cause<'a>> {
     let worst = |causes: Vec<Cause<'a>>| {
         let here = causes.into_iter().filter(|cause| cause.chips.iter().any(|chip| on(chip.answer)));
-        // Of equals the one on most chips, then the first.
+        // Among equals, the one on most chips comes first, then the earliest.
         let ranked = here.rev();
         ranked.max_by_key(|cause| (cause.macs(report), cause.ops.len(), cause.chips.len()))
     };

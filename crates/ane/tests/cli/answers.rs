@@ -42,7 +42,7 @@ fn strict_is_one_verdict_in_every_verb_and_for_packages() {
     ane!("compile", package, "--strict", "-o", scratch.out("b.hwx")).refused(1, "ANE1002", &["conv `c`", "E08"]);
     ane!("compile", package, "--strict", "--emit", "e5,hwx", "-o", scratch.out("b")).refused(1, "ANE1002", &["E08"]);
     ane!("run", package, "--strict").refused(1, "ANE1002", &["conv `c`", "E08"]);
-    // Of several models the table and the exit code follow it too.
+    // The table of several models and the exit code follow it too.
     let [digits, ..] = digits();
     let several = ane!("check", package, digits, "--strict");
     assert_eq!(several.code, Some(1), "{several:?}");

@@ -143,7 +143,7 @@ static WARNED: &[Case] = &[
         arguments: &["--numerics", "exact"],
         gives: &[],
     },
-    // What is clipped to narrow integers rounds in one table.
+    // A value clipped to narrow integers is rounded in one table.
     Case {
         told: "tie",
         inputs: &[("x", F, &[0.5, 20.0]), ("z", "uint8, [2]", &[0.0, 1.0])],

@@ -93,7 +93,7 @@ impl Emitter<'_> {
         let merged = self.merged_rows(view).filter(|_| self.conventions().depths_by_set);
         let turned = self.layer.transpose && base == DstBase;
         let (plane_bytes, depth_bytes) = match merged {
-            // What was turned back lies in planes of one row (`reduce_probe_sum_ax2_1x32x4x4`).
+            // A result turned back lies in planes of one row (`reduce_probe_sum_ax2_1x32x4x4`).
             Some(merged) if turned => (merged, whole_bytes),
             merged => (plane_bytes, merged.unwrap_or(whole_bytes)),
         };

@@ -131,7 +131,7 @@ impl Table {
             let smooth = (near - far).abs() <= 0.5 * far.abs();
             if smooth { at - far / 16.0 } else { at }
         });
-        // Of subnormal values alone, each loses digits.
+        // Every value of a table of subnormal values loses digits.
         let is_normal = |y: &f64| y.abs() >= f64::from(f16::MIN_POSITIVE);
         if knots.iter().any(|&y| !f16::from_f64(y).is_finite()) || !knots.iter().any(is_normal) {
             return;

@@ -156,7 +156,7 @@ pub struct Residency {
     spreads: bool,
 }
 
-/// How results are laid out in tile memory.
+/// Layout of results in tile memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways<'a> {
     pub(crate) conventions: &'a Conventions,

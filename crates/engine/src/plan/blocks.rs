@@ -217,7 +217,7 @@ impl<'a> Rows<'a> {
         (first.to, first.coefficients.rows) =
             (rows.operand(false), self.first.coefficients.rows[row..row + count].to_vec());
         made.push(first.op(tasks(start)));
-        // Where the results lie, by operation: rows in place, numbers of rows behind them.
+        // Places of the results, by operation: rows in place, numbers of rows behind them.
         let mut places = vec![rows];
         let mut behind = self.rows_at_once();
         for (at, (op, writers)) in self.between.iter().enumerate() {

@@ -333,7 +333,7 @@ fn panels_at_once(panels: usize) -> usize {
 fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
     let (width, outputs) = (run_outputs::<S>(), part.outputs());
     wide[outputs..].fill(0.0);
-    // Where converting is no call, each run's numbers go to where they are packed.
+    // If conversion is no call, the numbers of each run go directly to their packed place.
     let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
     for tap in 0..taps {
         if part.rows.len() == 1 {

@@ -212,7 +212,7 @@ impl<S: Simd> By<S> {
                     }
                 }
                 sums[v] = if LARGEST {
-                    // Of two zeros the earlier one; a number after NaN.
+                    // The earlier of two zeros; a number after NaN.
                     let larger = simd::larger(simd, x, sums[v]);
                     simd.select_f32s(simd.equal_f32s(sums[v], sums[v]), larger, x)
                 } else {

@@ -481,6 +481,6 @@ fn boxes_that_overlap_better_ones_are_suppressed() {
     assert_eq!(kept(0.5, 0.0, 2, false), [1, 2]);
     // Their classes differ.
     assert_eq!(kept(0.5, 0.2, 4, true), [1, 2, 0, -1]);
-    // Where no score is high enough the best box stays.
+    // The best box stays even if no score is high enough.
     assert_eq!(kept(0.5, 1.0, 2, false), [1, -1]);
 }
