@@ -3,7 +3,7 @@
 use super::graph::{Net, Op, TensorType, ValueId};
 use crate::error::Error;
 
-/// Most operations of an unrolled loop: a longer one stays a loop ([`OpKind::Loop`]).
+/// Most operations of an unrolled loop: a longer one stays a loop ([`OpKind::Loop`](crate::OpKind::Loop)).
 pub const UNROLLED_OPS: usize = 1024;
 
 /// Most turns of a loop that stays one.
