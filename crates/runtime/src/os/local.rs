@@ -59,6 +59,8 @@ pub mod socket {
 
     /// Most bytes of one message.
     pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
+    /// Longest wait for a message where sockets exist.
+    pub const TICK: Duration = Duration::from_millis(500);
 
     /// A connection.
     #[derive(Debug)]
