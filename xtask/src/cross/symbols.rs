@@ -15,6 +15,9 @@ const LIST: &str = "lib/libc/darwin/libSystem.tbd";
 /// Architectures in the list that `rust-lld` does not know.
 const UNKNOWN: [&str; 2] = ["arm64e.x1-macos", "arm64e.x1-maccatalyst"];
 
+/// Names by which programs ask for the system's library. Rust's library asks for `iconv`, of which it calls nothing.
+const LIBRARIES: [&str; 4] = ["libSystem.tbd", "libc.tbd", "libm.tbd", "libiconv.tbd"];
+
 /// Writes the list for the linker, under the names by which the system's library is asked for; the folder in which they are found
 /// as in Apple's kit.
 ///
@@ -23,14 +26,14 @@ const UNKNOWN: [&str; 2] = ["arm64e.x1-macos", "arm64e.x1-maccatalyst"];
 pub fn library(folder: &Path) -> Result<PathBuf, String> {
     let root = folder.join("apple");
     let names = root.join("usr/lib");
-    if names.join("libm.tbd").exists() {
+    if LIBRARIES.iter().all(|name| names.join(name).exists()) {
         return Ok(root);
     }
     let list = list()?;
     let text = std::fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
     let text = known(&text);
     std::fs::create_dir_all(&names).map_err(|e| format!("{}: {e}", names.display()))?;
-    for name in ["libSystem.tbd", "libc.tbd", "libm.tbd"] {
+    for name in LIBRARIES {
         let path = names.join(name);
         std::fs::write(&path, &text).map_err(|e| format!("{}: {e}", path.display()))?;
     }
