@@ -34,8 +34,9 @@ pub fn lint() -> String {
     let mut out = format!(
         "# Rules for the design of models\n\n{OPEN}\n\n\
          These are the rules behind the findings of `ane check`: each has a code, the condition, the reason and a fix. \
-         `ane explain CODE` prints one. The column *known* says how well a rule is established; [evidence](../evidence.md#lint) explains \
-         the sources.\n"
+         `ane explain CODE` prints one. The column *known* says how well a rule is established. In the column *source*, ch and app are chapters \
+         and appendices of [the book](../evidence.md); AF is ANEForge, FG the field guide of skyfallsin, OR Orion, mx maderix/ANE, and fit a \
+         fit of this project ([evidence](../evidence.md#lint)).\n"
     );
     let parts = [
         (Severity::Rejected, "E: rejected"),

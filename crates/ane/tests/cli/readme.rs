@@ -72,3 +72,31 @@ fn commands_print_what_the_tour_says() {
     });
     assert!(commands >= 14 && compared >= 40, "{commands} commands, {compared} lines");
 }
+
+#[test]
+fn the_table_of_compressed_weights_is_what_convert_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/frontends.md")).expect("the page");
+    let (head, rows) =
+        page.split_once("of `examples/digits/digits.mlpackage` | bytes of constants, from ").expect("the table");
+    assert!(head.contains("--palettize BITS"), "the table stands below its options");
+    let before: u64 = rows.split(' ').next().and_then(|n| n.parse().ok()).expect("bytes before");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut compared = 0;
+    for row in rows.lines().skip(2).take_while(|row| row.starts_with("| `--")) {
+        let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+        let [options, bytes, change] = cells[..] else { panic!("three cells: {row}") };
+        let words = options.trim_matches('`').split(' ');
+        let out = folder.path().join("out.mlpackage").display().to_string();
+        let arguments = ["convert", "examples/digits/digits.mlpackage", "--json", "-o", &out];
+        let printed = ane(arguments.into_iter().chain(words), &root);
+        let report: serde_json::Value = serde_json::from_str(&printed).expect("a report");
+        let of = |key: &str| report["compression"][key].as_f64().expect("a number");
+        assert_eq!(of("bytes_before"), before as f64, "{row}");
+        assert_eq!(of("bytes_after"), bytes.parse::<f64>().expect("bytes"), "{row}");
+        let change: f64 = change.trim_end_matches(" %").parse().expect("percent");
+        assert!((100.0 * of("relative_error") - change).abs() < 0.051, "{row}: {}", of("relative_error"));
+        compared += 1;
+    }
+    assert_eq!(compared, 5);
+}
