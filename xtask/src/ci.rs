@@ -1,6 +1,8 @@
 //! Everything that a change must pass, in one list: `.ci/run` and `cargo xtask ci` run it.
 
-use crate::{Outcome, conclude, docs, layers, links, repo, words};
+pub mod record;
+
+use crate::{Outcome, conclude, docs, layers, links, recipes, repo, words};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -43,6 +45,8 @@ const STEPS: &[Step] = &[
     Chore("words", words::run, &[]),
     Chore("docs", docs::run, &["--check"]),
     Chore("links", links::run, &[]),
+    // The cheapest two; the hosted workflow follows all.
+    Chore("recipes", recipes::run, &["A chip", "A kernel"]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
     // `cargo test` links no shared library that no test names.
@@ -53,9 +57,21 @@ const STEPS: &[Step] = &[
     Cargo(&["test", "--release", "--workspace", "--test", "nets", "check_of_the_suite"]),
 ];
 
-/// Runs every step, also after one has failed; `--no-tests` leaves out what executes products.
+/// Names of the steps in order.
+pub fn names() -> Vec<String> {
+    STEPS.iter().map(Step::name).collect()
+}
+
+/// Runs every step, also after one has failed; `--no-tests` leaves out what executes products, `--record` keeps the seconds of each step.
 pub fn run(arguments: &[String]) -> Outcome {
-    let tests = !arguments.iter().any(|a| a == "--no-tests");
+    let given = |flag: &str| arguments.iter().any(|a| a == flag);
+    if let Some(unknown) = arguments.iter().find(|a| !["--no-tests", "--record"].contains(&a.as_str())) {
+        return Err(vec![format!("{unknown}: only --no-tests and --record are known")]);
+    }
+    if given("--no-tests") && given("--record") {
+        return Err(vec!["--record keeps the times of all steps".into()]);
+    }
+    let (tests, before, mut times) = (!given("--no-tests"), record::before(), Vec::new());
     let steps = STEPS.iter().filter(|s| tests || s.is_check());
     let mut findings = Vec::new();
     for step in steps {
@@ -63,6 +79,12 @@ pub fn run(arguments: &[String]) -> Outcome {
         println!("\n== {}", step.name());
         findings.extend(step.run().into_iter().map(|f| format!("{}: {f}", step.name())));
         println!("== {:.0} s", begun.elapsed().as_secs_f64());
+        times.push((step.name(), begun.elapsed()));
+    }
+    if given("--record") && findings.is_empty() {
+        findings.extend(record::write(before, &times).err());
+        // The table in `CONTRIBUTING.md`.
+        findings.extend(docs::run(&[]).err().into_iter().flatten());
     }
     conclude(findings, "all steps pass".into())
 }

@@ -12,7 +12,7 @@ mod suite;
 
 use registers::{coverage, registers, status, versions};
 
-use crate::{Outcome, conclude, evidence, header, repo, targets};
+use crate::{Outcome, ci, conclude, evidence, header, repo, targets};
 use anemone_compile::accuracy::{BOUNDS, Bound, CLASSES, Outside};
 use anemone_engine::{Treatment, executes, treatment};
 use anemone_facts::chips::SUBTYPES;
@@ -89,6 +89,10 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let readme = repo::read("README.md")?;
     let readme = with_part(&readme, &targets::table()).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("README.md".into(), readme));
+    let guide = repo::read("CONTRIBUTING.md")?;
+    let guide = with_part(&guide, &ci::record::table(&ci::names())?)
+        .ok_or(format!("CONTRIBUTING.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("CONTRIBUTING.md".into(), guide));
     let verified = repo::read("docs/verified.md")?;
     let verified =
         with_part(&verified, &status(&layouts)).ok_or(format!("docs/verified.md: `{OPEN}` and `{CLOSE}` expected"))?;

@@ -67,7 +67,7 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "ci",
         run: ci::run,
-        help: "everything that a change must pass, step by step; --no-tests: only what reads sources",
+        help: "everything that a change must pass, step by step; --no-tests: only what reads sources; --record: keeps seconds",
     },
 ];
 
