@@ -65,7 +65,7 @@ def main():
                 sys.exit(f"{model}: {faults}")
 
         if given.all is None:
-            picture(DIGITS, ROOT / "docs/images/check.png", 1200, 1300, False, False)
+            picture(DIGITS, ROOT / "docs/images/check.png", 1200, 1160, False, False)
         for model in given.models if given.all else []:
             name = pathlib.Path(model).resolve()
             stem = name.stem if name.stem != "model" else name.parent.name
