@@ -31,6 +31,20 @@ pub fn check(info: &PortInfo, port: &Port) -> Result<()> {
     }
 }
 
+/// Returns true if the bytes of a dense tensor are those of the port: halves, without gaps between rows, planes and batches.
+pub fn lies_alike(info: &PortInfo, port: &Port) -> bool {
+    let (shape, strides) = (port.shape, port.strides);
+    let row = u64::from(shape.w) * 2;
+    let plane = row * u64::from(shape.h);
+    let axes = [
+        (shape.h, strides.row_bytes, row),
+        (shape.c, strides.plane_bytes, plane),
+        (shape.n, strides.batch_bytes, plane * u64::from(shape.c)),
+    ];
+    let tight = axes.iter().all(|&(extent, stride, dense)| extent <= 1 || stride == dense);
+    info.dtype == 3 && port.element == Element::Float16 && tight && dense_bytes(info) == Some(port.bytes)
+}
+
 /// Calls `row` with the byte offset and elements of every row of a port, until it says `None`.
 fn each_row(port: &Port, mut row: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
     let (strides, shape) = (port.strides, port.shape);

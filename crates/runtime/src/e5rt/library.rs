@@ -2,6 +2,7 @@
 
 use super::device::{Loaded, Piece, read_image};
 use super::operation::{Call, DevicePort, End, Operation};
+use super::surfaces::Surfaces;
 use super::turns::Turns;
 use super::{HostExecutor, HostSegment, Runtime, cast};
 use crate::cache::{Bundle, Function as Signature, PortInfo};
@@ -293,7 +294,7 @@ impl Function {
                     }
                     let ports = self.device_ports((program, ports), loaded.as_ref(), &calls)?;
                     let stages = modelled(program).unwrap_or(Stages::SMALL);
-                    Call::Engine { loaded, procedure, ports, stages, keeps: false }
+                    Call::Engine { loaded, procedure, ports, stages, keeps: false, surfaces: Surfaces::default() }
                 }
                 (Step::Host { call, inputs, outputs }, Ready::Host(segment)) => Call::Host {
                     name: call.name.clone(),

@@ -2,7 +2,8 @@
 //!
 //! A [`Runtime`] has a device, a cache and a compiler of the caller. It makes a [`Library`] of a model; a function of it
 //! becomes an [`Operation`] with ports; buffers are bound to ports; a [`Stream`] runs encoded operations. Buffers are dense
-//! tensors of the network's types; the casts to the machine's layout are part of a dispatch.
+//! tensors of the network's types; the casts to the machine's layout are part of a dispatch. A buffer whose bytes have that layout
+//! already is the surface of its port: nothing is cast.
 //!
 //! One buffer on an output and an input port is resident state: the device keeps the value, inputs are read before outputs
 //! are written, and the host sends it again only when it has changed the buffer.
@@ -18,6 +19,7 @@ mod host;
 mod library;
 mod operation;
 mod stream;
+mod surfaces;
 pub mod trace;
 mod turns;
 
@@ -53,6 +55,8 @@ pub struct Counts {
     pub state_bytes: AtomicU64,
     /// Bytes of other inputs that the host sent.
     pub input_bytes: AtomicU64,
+    /// Bytes of bound buffers that were surfaces of a call: used where they lie, not sent.
+    pub in_place_bytes: AtomicU64,
     /// Host segments that ran.
     pub host_segments: AtomicU64,
 }
@@ -221,13 +225,13 @@ impl Runtime {
 /// Memory of the host that is bound to ports.
 #[derive(Debug)]
 pub struct Buffer {
-    shared: Shared,
+    shared: Arc<Shared>,
 }
 
 impl Buffer {
     /// Allocates a buffer of `bytes` zero bytes.
     pub fn new(bytes: u64) -> Result<Arc<Buffer>> {
-        Ok(Arc::new(Buffer { shared: Shared::new(bytes)? }))
+        Ok(Arc::new(Buffer { shared: Arc::new(Shared::new(bytes)?) }))
     }
 
     /// Its memory.

@@ -1,6 +1,7 @@
 //! Operations: a function with memory for its ports, and one dispatch of it.
 
 use super::device::{Loaded, Submission};
+use super::surfaces::Surfaces;
 use super::turns::Turns;
 use super::{Buffer, HostSegment, Runtime, cast, trace};
 use crate::cache::PortInfo;
@@ -9,8 +10,9 @@ use crate::driver::task::lock;
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
 use anemone_program::{Direction, Port};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 struct Scratch {
@@ -29,6 +31,8 @@ pub(super) struct DevicePort {
     surface: u32,
     /// True if the memory is that of the program that produces the tensor: nothing is cast.
     chained: bool,
+    /// True if a dense tensor of the port has its layout: a buffer may be its memory.
+    alike: bool,
     scratch: Mutex<Scratch>,
 }
 
@@ -42,7 +46,8 @@ impl DevicePort {
         let dense = cast::dense_bytes(&info).unwrap_or(0) as usize;
         let bytes = if chained { 0 } else { port.bytes as usize };
         let scratch = Mutex::new(Scratch { strided: vec![0; bytes], sent: vec![0; dense] });
-        DevicePort { info, slot, port, memory, surface, chained, scratch }
+        let alike = cast::lies_alike(&info, &port);
+        DevicePort { info, slot, port, memory, surface, chained, alike, scratch }
     }
 
     fn is(&self, direction: Direction) -> bool {
@@ -64,6 +69,8 @@ pub(super) enum Call {
         stages: Stages,
         /// True if another call reads an output where it lies.
         keeps: bool,
+        /// Buffers of the caller that it uses where they lie.
+        surfaces: Surfaces,
     },
     /// A host segment.
     Host {
@@ -118,8 +125,27 @@ pub struct Operation {
     ends: Vec<End>,
     calls: Vec<Call>,
     prepared: AtomicBool,
-    /// Dense bytes of every tensor; two runs of the operation take turns.
-    tensors: Mutex<Vec<Vec<u8>>>,
+    /// Two runs of the operation take turns.
+    tensors: Mutex<Tensors>,
+}
+
+/// Tensors of an operation, by slot.
+struct Tensors {
+    /// Dense bytes.
+    dense: Vec<Vec<u8>>,
+    /// Buffers of the ends that the last run wrote where they lie, by end.
+    written: Vec<Option<Weak<Buffer>>>,
+}
+
+/// Place of a tensor's present value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The dense bytes.
+    Dense,
+    /// Memory of a port of the device.
+    Device,
+    /// The buffer of an end.
+    Buffer(usize),
 }
 
 /// A port of an operation.
@@ -153,8 +179,7 @@ struct Dispatching<'a> {
     /// Buffers of the ends, in their order.
     bound: &'a [Arc<Buffer>],
     tensors: &'a mut [Vec<u8>],
-    /// Tensors that lie on the device only, so far.
-    stale: Vec<bool>,
+    places: Vec<Place>,
 }
 
 impl Operation {
@@ -164,7 +189,8 @@ impl Operation {
         calls: Vec<Call>,
         bytes: impl Iterator<Item = usize>,
     ) -> Operation {
-        let tensors = Mutex::new(bytes.map(|n| vec![0; n]).collect());
+        let written = vec![None; ends.len()];
+        let tensors = Mutex::new(Tensors { dense: bytes.map(|n| vec![0; n]).collect(), written });
         Operation { runtime, ends, calls, prepared: AtomicBool::new(false), tensors }
     }
 
@@ -184,8 +210,14 @@ impl Operation {
     /// network that computes in fp16 has them where a number is beyond 65504.
     pub fn check_numbers(&self) -> Result<()> {
         let tensors = lock(&self.tensors);
-        for end in self.ends.iter().filter(|end| end.info.output) {
-            if let Some([count, elements, first]) = cast::not_finite(&tensors[end.slot], end.info.dtype) {
+        for (end, written) in self.ends.iter().zip(&tensors.written).filter(|(end, _)| end.info.output) {
+            let bytes = match written {
+                None => Cow::Borrowed(&tensors.dense[end.slot]),
+                // A buffer that is gone has no reader any more.
+                Some(buffer) => Cow::Owned(buffer.upgrade().map_or_else(Vec::new, |buffer| buffer.shared.to_vec())),
+            };
+            let bytes = bytes.get(..tensors.dense[end.slot].len()).unwrap_or(&[]);
+            if let Some([count, elements, first]) = cast::not_finite(bytes, end.info.dtype) {
                 return Err(Error::NotFinite { port: end.info.name.clone(), count, elements, first });
             }
         }
@@ -203,14 +235,14 @@ impl Operation {
     /// One dispatch: every call with its casts in and out, and host segments between them.
     pub(crate) fn run(&self, limit: Option<Duration>) -> Result<()> {
         let mut tensors = lock(&self.tensors);
+        let Tensors { dense, written } = &mut *tensors;
         let begin = Instant::now();
         let all = self.now();
         let bound = self.ends.iter().map(|end| lock(&end.bound).clone().ok_or_else(|| unbound(end)));
         let bound = bound.collect::<Result<Vec<_>>>()?;
-        let stale = vec![false; tensors.len()];
-        let mut work = Dispatching { bound: &bound, tensors: &mut tensors, stale };
-        for (end, buffer) in self.ends.iter().zip(&bound).filter(|(end, _)| !end.info.output) {
-            buffer.shared.read(&mut work.tensors[end.slot]);
+        let mut work = Dispatching { bound: &bound, places: vec![Place::Dense; dense.len()], tensors: dense };
+        for (at, end) in self.ends.iter().enumerate().filter(|(_, end)| !end.info.output) {
+            work.places[end.slot] = Place::Buffer(at);
         }
         let mut open: Vec<(usize, &Turns, u64)> = Vec::new();
         let mut at = 0;
@@ -235,9 +267,9 @@ impl Operation {
                         open.pop();
                     }
                 }
-                Call::Engine { loaded, procedure, ports, stages, keeps } => {
+                Call::Engine { .. } => {
                     let left = limit.map(|l| l.saturating_sub(begin.elapsed()));
-                    self.on_engine((loaded.as_ref(), *procedure), (*stages, *keeps), ports, &mut work, left)?;
+                    self.on_engine((call, at == self.calls.len()), &mut work, left)?;
                 }
                 Call::Host { name, segment, inputs, outputs } => {
                     let begin = self.now();
@@ -249,9 +281,13 @@ impl Operation {
             }
         }
         let begin = self.now();
-        let outputs: Vec<usize> = self.ends.iter().filter(|end| end.info.output).map(|end| end.slot).collect();
-        self.fetch(&outputs, &mut work);
-        for (end, buffer) in self.ends.iter().zip(&bound).filter(|(end, _)| end.info.output) {
+        for (at, (end, buffer)) in self.ends.iter().zip(&bound).enumerate().filter(|(_, (end, _))| end.info.output) {
+            if work.places[end.slot] == Place::Buffer(at) {
+                written[at] = Some(Arc::downgrade(buffer));
+                continue;
+            }
+            written[at] = None;
+            self.fetch(&[end.slot], &mut work);
             buffer.shared.write(&work.tensors[end.slot]);
         }
         self.span("DRIVER_REQUEST cast out", begin);
@@ -270,28 +306,59 @@ impl Operation {
         }
     }
 
-    /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them.
-    fn on_engine(
-        &self,
-        (loaded, procedure): (&dyn Loaded, u8),
-        (stages, keeps): (Stages, bool),
-        ports: &[DevicePort],
-        work: &mut Dispatching,
-        limit: Option<Duration>,
-    ) -> Result<()> {
+    /// The end whose buffer is a port's memory in this call; `None` where the port has memory of its own.
+    ///
+    /// Outputs of the last call alone are written where they lie: what fails between two calls has changed no buffer. A buffer on
+    /// an input and an output is written while other calls may want what it had, so there must be one call.
+    fn end_of(&self, port: &DevicePort, last: bool, work: &Dispatching) -> Option<usize> {
+        if !port.alike || port.chained {
+            return None;
+        }
+        let output = port.is(Direction::Output);
+        let at = self.ends.iter().position(|end| end.slot == port.slot && end.info.output == output)?;
+        let also = |output: bool| {
+            let ends = self.ends.iter().zip(work.bound).enumerate();
+            ends.filter(|(_, (end, _))| end.info.output == output)
+                .any(|(other, (_, buffer))| other != at && Arc::ptr_eq(buffer, &work.bound[at]))
+        };
+        let free = match output {
+            true => last && !also(true) && (self.calls.len() == 1 || !also(false)),
+            false => work.places[port.slot] == Place::Buffer(at) && (self.calls.len() == 1 || !also(true)),
+        };
+        free.then_some(at)
+    }
+
+    /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them. Buffers that
+    /// have a port's layout are its memory.
+    fn on_engine(&self, (call, last): (&Call, bool), work: &mut Dispatching, limit: Option<Duration>) -> Result<()> {
+        let Call::Engine { loaded, procedure, ports, stages, keeps, surfaces } = call else { return Ok(()) };
+        let (loaded, counts) = (loaded.as_ref(), &self.runtime.counts);
         let begin = self.now();
-        let wanted: Vec<usize> =
-            ports.iter().filter(|p| p.is(Direction::Input) && !p.chained).map(|p| p.slot).collect();
+        let mut in_place: Vec<Option<u32>> = Vec::with_capacity(ports.len());
+        let mut ends: Vec<Option<usize>> = Vec::with_capacity(ports.len());
+        for port in ports {
+            let end = self.end_of(port, last, work);
+            in_place.push(end.map(|at| surfaces.of(&work.bound[at], loaded)).transpose()?);
+            ends.push(end);
+        }
+        let sent = ports.iter().zip(&in_place).filter(|(p, own)| p.is(Direction::Input) && !p.chained && own.is_none());
+        let wanted: Vec<usize> = sent.map(|(p, _)| p.slot).collect();
         self.fetch(&wanted, work);
         let (mut inputs, mut outputs) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        for port in ports {
+        for (port, own) in ports.iter().zip(&in_place) {
+            let side = if port.is(Direction::Output) { &mut outputs } else { &mut inputs };
+            if let Some(surface) = own {
+                side.push(*surface);
+                counts.in_place_bytes.fetch_add(port.port.bytes, Relaxed);
+                continue;
+            }
             if port.is(Direction::Output) {
-                outputs.push(port.surface);
+                side.push(port.surface);
                 continue;
             }
             let state = self.state_of(port, ports, work.bound);
             let held = state.unwrap_or(port);
-            inputs.push(held.surface);
+            side.push(held.surface);
             if port.chained {
                 continue;
             }
@@ -303,28 +370,34 @@ impl Operation {
             }
             cast::to_device(dense, port.info.dtype, &held.port, strided);
             held.memory.write(strided);
-            let counts = &self.runtime.counts;
             let count = if state.is_some() { &counts.state_bytes } else { &counts.input_bytes };
             count.fetch_add(dense.len() as u64, Relaxed);
         }
         self.span("DRIVER_REQUEST cast in", begin);
         let begin = self.now();
-        let keeps = keeps || ports.iter().any(|p| p.chained) || inputs.iter().any(|i| outputs.contains(i));
-        let sequence = self.runtime.next_submission();
+        let keeps = *keeps || ports.iter().any(|p| p.chained) || inputs.iter().any(|i| outputs.contains(i));
+        let (sequence, procedure) = (self.runtime.next_submission(), *procedure);
         loaded.submit(&Submission { sequence, procedure, inputs: &inputs, outputs: &outputs, keeps, limit })?;
         self.span("DRIVER_REQUEST inference", begin);
         if let Some((trace, begin)) = self.runtime.trace.as_ref().zip(begin) {
-            trace.stages(begin, stages);
+            trace.stages(begin, *stages);
         }
-        ports.iter().filter(|p| p.is(Direction::Output)).for_each(|p| work.stale[p.slot] = true);
+        for (port, end) in ports.iter().zip(ends).filter(|(p, _)| p.is(Direction::Output)) {
+            work.places[port.slot] = end.map_or(Place::Device, Place::Buffer);
+        }
         Ok(())
     }
 
-    /// Casts tensors out that lie on the device only.
+    /// Brings the dense bytes of tensors up to date: from the buffer of their end, or cast out where they lie on the device only.
     fn fetch(&self, wanted: &[usize], work: &mut Dispatching) {
         for &slot in wanted {
-            if !std::mem::replace(&mut work.stale[slot], false) {
-                continue;
+            match std::mem::replace(&mut work.places[slot], Place::Dense) {
+                Place::Dense => continue,
+                Place::Buffer(end) => {
+                    work.bound[end].shared.read(&mut work.tensors[slot]);
+                    continue;
+                }
+                Place::Device => {}
             }
             let ports = self.calls.iter().rev().filter_map(|call| match call {
                 Call::Engine { ports, .. } => Some(ports),
@@ -397,7 +470,8 @@ fn alike(x: &Port, y: &Port) -> bool {
 impl Drop for Operation {
     fn drop(&mut self) {
         for call in &self.calls {
-            if let Call::Engine { loaded, ports, .. } = call {
+            if let Call::Engine { loaded, ports, surfaces, .. } = call {
+                surfaces.release(loaded.as_ref());
                 ports.iter().for_each(|p| loaded.remove_surface(p.surface));
             }
         }

@@ -14,5 +14,6 @@ mod k_broker;
 #[cfg(target_os = "linux")]
 mod l_book;
 mod m_path;
+mod n_in_place;
 mod nets;
 mod stress;
