@@ -125,7 +125,9 @@ impl Session {
 
     /// Prints the driver's counters, if the driver is in this process.
     pub fn told(&self, voice: Voice) {
-        let sent = self.connection.runtime().counts().state_bytes.load(Ordering::Relaxed);
+        let counts = self.connection.runtime().counts();
+        let sent = counts.state_bytes.load(Ordering::Relaxed);
+        let in_place = counts.in_place_bytes.load(Ordering::Relaxed);
         let Device::Here(device) = self.connection.device() else { return };
         let counters = device.driver().counters();
         let calls = counters.calls.iter().map(|((control, selector), n)| {
@@ -134,7 +136,7 @@ impl Session {
         voice.detail(format!("selectors: {}", calls.collect::<Vec<_>>().join(", ")));
         voice.detail(format!(
             "{} requests, {} of them chained, {} engine requests, {} interrupts, {} secure phases, {sent} bytes of state sent, \
-             {:.1} us modelled",
+             {in_place} bytes of buffers used in place, {:.1} us modelled",
             counters.completed,
             counters.chained,
             counters.engine_requests.iter().sum::<u64>(),

@@ -34,7 +34,7 @@ const WORDS: &[(&str, &[&str], [&str; 2])] = &[
         &["surfaces", "IOSurface"],
         [
             "a buffer of tensors that host and engine share, mapped into the engine's address space page by page",
-            "copied at the boundary here: inputs before a run, outputs after it (docs/conflicts.md, buffers of a request)",
+            "a buffer with the port's layout is the surface itself, another is cast into one; `ane run --via inprocess -v` counts the bytes",
         ],
     ),
     (

@@ -36,7 +36,7 @@ impl Compiler for TwoCalls {
         let function =
             Function { name: "main".into(), ports: vec![port("x", false), port("y", true)], further: vec![] };
         let images = images.into_iter().map(Into::into).collect();
-        Ok(Bundle { descriptor: descriptor.into(), images, function })
+        Ok(Bundle { descriptor, images, function })
     }
 }
 
