@@ -35,6 +35,7 @@ extern crate self as anemone;
 
 pub mod adapter;
 pub mod aliases;
+pub mod book;
 pub mod brief;
 pub mod chain;
 pub mod check;

@@ -15,6 +15,7 @@
 //! ```
 
 mod basis;
+pub mod book;
 pub mod chips;
 pub mod code;
 pub mod cost;

@@ -1,8 +1,9 @@
 //! `ane dump`: a compiled file explained, or as text that assembles back.
 
+use super::conventions::ConventionName;
 use super::{Voice, print};
 use anemone::explain::{explain, not_compiled};
-use anemone::{Code, Diagnostic, Model, Result, brief, files, overview};
+use anemone::{Code, Diagnostic, Model, Result, book, brief, files, overview};
 use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
 use anemone_program::hwx::{Image, TRAILER_BYTES, name16_text};
 use anemone_program::task::image;
@@ -53,6 +54,9 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0", value_parser = address,
           conflicts_with_all = ["part", "td", "summary", "coverage", "loaded"])]
     image: Option<u64>,
+    /// Whose reading of header words, operation words, tables and thread commands is shown
+    #[arg(long, value_enum, default_value = "samples", conflicts_with_all = ["asm", "summary", "coverage", "image", "loaded"])]
+    convention: ConventionName,
     /// Binds a live-in parameter of a register image by the name of its input, and shows the image so patched
     #[arg(long, value_name = "NAME=VALUE", requires = "image")]
     live_in: Vec<String>,
@@ -100,7 +104,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         selection.parts = Part::list(parts).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
     } else if flags.td.is_some() {
         selection.parts = vec![Part::Td, Part::Regs];
-    } else if !voice.json
+    } else if flags.convention == ConventionName::Samples
+        && !voice.json
         && !voice.verbose
         && flags.loaded.is_none()
         && let Some(overview) = overview::of(&model)
@@ -118,6 +123,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             let image = Image::map(container, base).map_err(|e| Diagnostic::new(Code::BadPlacement, e.to_string()))?;
             Dump::of_image(&image, &selection)
         }
+        None if flags.convention == ConventionName::Book => book::dump(&model, &flags.file, &selection)?,
         None => explain(&model, &flags.file, &selection)?,
     };
     if voice.json {

@@ -1,9 +1,10 @@
 //! `ane explain`: what a register, field, code, operation, layer or number of a chip means, and how that is known.
 
+use super::conventions::ConventionName;
 use super::{Voice, print};
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
-use anemone::{aliases, machine};
+use anemone::{aliases, book, machine};
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
 use anemone_facts::epilogue::{SLOTS, Slot};
 use anemone_facts::layout::KNOWN;
@@ -41,6 +42,9 @@ pub struct Flags {
     /// Count the values in these compiled files
     #[arg(long, value_name = "FILE")]
     seen: Vec<PathBuf>,
+    /// Whose reading is told, where the book and other sources differ
+    #[arg(long, value_enum, default_value = "samples")]
+    convention: ConventionName,
 }
 
 fn number(text: &str) -> Option<u32> {
@@ -49,6 +53,12 @@ fn number(text: &str) -> Option<u32> {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let Some(what) = flags.what.as_deref() else { return catalogue(voice) };
+    if flags.convention == ConventionName::Book
+        && let readings = book::find(what)
+        && !readings.is_empty()
+    {
+        return the_book(&readings, voice);
+    }
     let same = |name: &str| name.eq_ignore_ascii_case(what);
     if let Some(e) = ENUMERATIONS.iter().find(|e| same(e.name) || same(e.vendor)) {
         let rows: Vec<Value> =
@@ -113,6 +123,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
+/// The book's readings of a word.
+fn the_book(readings: &[machine::Fact], voice: Voice) -> Result<u8> {
+    let topics = || readings.iter().map(|fact| fact.json()).collect::<Vec<_>>();
+    let text = match voice.json {
+        true => format!("{}\n", json!({ "schema": "anemone.explain/1", "convention": "book", "topics": topics() })),
+        false => readings.iter().map(|fact| fact.text()).collect(),
+    };
+    print(&text).map(|()| 0)
+}
+
 /// The slots of a layer's epilogue, and what a task of each unit of the M1 has of them.
 fn epilogue(voice: Voice) -> Result<u8> {
     let held = |slot: &Slot| [slot.convolution, slot.neural, slot.planar].map(|h| format!("{h:?}").to_lowercase());
@@ -153,7 +173,11 @@ fn catalogue(voice: Voice) -> Result<u8> {
 fn topics(what: &str, voice: Voice) -> Result<u8> {
     let topics = reference::look_up(what);
     if topics.is_empty() {
-        return Err(unknown(what));
+        // Some words are the book's alone.
+        return match book::find(what) {
+            readings if readings.is_empty() => Err(unknown(what)),
+            readings => the_book(&readings, voice),
+        };
     }
     if voice.json {
         return documents(topics);

@@ -123,6 +123,21 @@ fn check(rows: &[(&str, usize)]) {
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
+/// The readings of the book that `--convention book` tells belong to rows of conflicts, and their words are found.
+#[test]
+fn every_reading_of_the_book_has_its_row_of_conflicts() {
+    for reading in anemone_facts::book::READINGS {
+        assert!(subjects().contains(&reading.subject), "docs/conflicts.md has no row `{}`", reading.subject);
+        for word in reading.words {
+            let asked = ["explain", word].map(String::from);
+            let told = run(&[&asked[..], &["--convention", "book"].map(String::from)].concat()).fine().out;
+            assert!(told.contains(reading.lines[0]) && told.contains(reading.subject), "{word}: {told}");
+            // The word means something without it too.
+            run(&asked).fine();
+        }
+    }
+}
+
 // Three tests, so that all cores run them: a row may use files of rows before it, of the same test.
 #[test]
 fn every_claim_on_container_and_hidden_layers_is_as_its_row_says() {
