@@ -15,7 +15,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "facts",
         layers: &[
-            &["basis", "code", "cost", "epilogue", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
+            &["basis", "book", "code", "cost", "epilogue", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
             &["fields", "hal", "legal", "lint", "lut", "probes", "validators"],
             &["table"],
             &["driver", "enums", "layout", "weights"],
@@ -127,7 +127,7 @@ pub const CRATES: &[Crate] = &[
             &["files", "lut", "places", "reference"],
             &["model", "tensor"],
             &["adapter", "check", "compile", "convert", "execute", "explain", "graph", "overview", "warnings"],
-            &["fix", "inputs", "layers", "validate"],
+            &["book", "fix", "inputs", "layers", "validate"],
             &["chain"],
             &["forms"],
             &["compiled", "executable"],
