@@ -18,6 +18,8 @@ const MOST_PRODUCTS: f32 = 64.0;
 /// Binary digits of an exponent of integers: 2^16 is beyond fp16.
 const INTEGER_DIGITS: usize = 5;
 const INF: f32 = f32::INFINITY;
+/// Largest number of fp16.
+const LARGEST: f32 = 65504.0;
 
 impl Lowerer<'_> {
     pub(super) fn power(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
@@ -262,7 +264,7 @@ impl Lowerer<'_> {
     /// `exp2(y log2 |x|)` with a sign: of an odd exponent's negative base minus, of a broken one's none. Under Apple's conventions
     /// `exp2(y log2 x)` alone.
     fn power_general(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
-        let (to, base, exponent) = (self.result(out), self.view(x)?, self.view(y)?);
+        let (to, base, mut exponent) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
         if !self.options.conventions().functions_fitted {
             // Apple's recipe, with what its tables make of a base below zero.
@@ -271,12 +273,25 @@ impl Lowerer<'_> {
             self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
             return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
         }
+        let finite = self.constant(y).is_some_and(|t| t.data.to_f32().iter().all(|e| e.is_finite()));
+        if !finite {
+            // An infinite exponent of the base 1 or -1 would be zero times infinity. What is finite leaves fp16 all the same.
+            exponent = self.tabled("bounded", Table::clip(-LARGEST, LARGEST), 0.0, 1.0, &exponent)?;
+        }
         let magnitude = self.affined("magnitude", plain, true, &base)?;
         let log = self.tabled("log2", Table::log2_of_all(), 0.0, 1.0, &magnitude)?;
         let [product, defined] = ["product", "defined"].map(|name| self.scratch(name, &to.shape()));
         self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
-        // The exponent zero makes 1 of everything, infinity and zero included: zero is a lower bound there.
-        let size = self.affined("size", plain, true, &exponent)?;
+        // The exponent zero makes 1 of everything, infinity and zero included, and the base 1 stays 1, for NaN too: zero is a
+        // lower bound there.
+        let mut size = self.affined("size", plain, true, &exponent)?;
+        if !finite {
+            let from_one = self.affined("from_one", Affine { bias: -1.0, ..plain }, false, &base)?;
+            let distance = self.affined("distance", plain, true, &from_one)?;
+            let either = self.scratch("either", &to.shape());
+            self.planar_two(PlanarOp::Min, plain, &size, &distance, &either)?;
+            size = either;
+        }
         let least = self.tabled("least", Table::choice(-INF, 0.0), 0.0, 1.0, &size)?;
         let other = self.tabled("other", Table::choice(INF, 0.0), 0.0, 1.0, &size)?;
         let least = self.or_undefined(&least, &other)?;
@@ -288,7 +303,11 @@ impl Lowerer<'_> {
         // 2 where the exponent is broken; what is odd is whole.
         let fraction = self.tabled("fraction", Table::fraction(), 0.0, 1.0, &exponent)?;
         let remains = self.affined("remains", plain, true, &fraction)?;
-        let broken = self.tabled("broken", Table::choice(2.0, 0.0), 0.0, 1.0, &remains)?;
+        // A NaN exponent shows in the product, unless the base is 1.
+        let broken = match finite {
+            true => self.tabled("broken", Table::choice(2.0, 0.0), 0.0, 1.0, &remains)?,
+            false => self.indicator(Table::choice(2.0, 0.0), &remains)?,
+        };
         let parity = self.odd(&exponent)?;
         let [difference, odd] = ["difference", "odd"].map(|name| self.scratch(name, &exponent.shape()));
         self.planar_two(PlanarOp::Sub, plain, &parity, &broken, &difference)?;
@@ -298,13 +317,13 @@ impl Lowerer<'_> {
         let minus = Affine { scale: -2.0, bias: 1.0, ..plain };
         self.planar_two(PlanarOp::Mul, minus, &negative, &odd, &sign)?;
         self.planar_two(PlanarOp::Mul, plain, &power, &sign, &signed)?;
-        let finite = self.indicator(Table::choice_finite_below_zero(1.0, 0.0), &base)?;
-        self.planar_two(PlanarOp::Mul, plain, &finite, &broken, &both)?;
+        let negative = self.indicator(Table::choice_finite_below_zero(1.0, 0.0), &base)?;
+        self.planar_two(PlanarOp::Mul, plain, &negative, &broken, &both)?;
         let absent = self.tabled("absent", Table::choice(INF, 0.0), 0.0, 1.0, &both)?;
         self.without_value(&signed, &absent, &to)
     }
 
-    /// Result of a table of zeros and ones; zero for NaN.
+    /// Result of a table without numbers below zero; zero for NaN.
     fn indicator(&mut self, table: Table, from: &View) -> Result<View> {
         let found = self.tabled("found", table, 0.0, 1.0, from)?;
         let indicator = self.scratch("indicator", &from.shape());

@@ -475,6 +475,10 @@ impl Step<'_> {
                 let carried =
                     x.iter().zip(&a).zip(y.iter().zip(&b)).map(|((&x, &a), (&y, &b))| power_moved(x, a, y, b));
                 let each = |((r, x), y): ((&f32, &f32), &f32)| {
+                    // Zero, one, an infinity and NaN come out exactly.
+                    if !r.is_finite() || x.abs() == 1.0 || y.is_infinite() {
+                        return 2.0 * LEAST;
+                    }
                     let logarithm = x.abs().log2().abs();
                     let off = y.abs() * (log.absolute + (log.relative + ROUNDING) * logarithm);
                     let whole = 4.0 * ROUNDING * y.abs();

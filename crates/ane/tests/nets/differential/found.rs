@@ -456,6 +456,29 @@ static FOUND: &[Found] = &[
 ",
         &[&[2.0, 1.0, 100.0, 0.5]],
     ),
+    // The base 1 to exponents of which nothing is known, infinities and NaN among them.
+    (
+        900_058_327,
+        "  input %x0: f16[3, 5]
+  input %x1: f16[4, 7]
+  %y0: f16[4, 7] = pad_edge(%x0) pads=[[1, 0], [2, 0]] mode=replicate
+  %y1: f16[4, 7] = pow(%x1, %y0)
+  output %y1
+",
+        &[&[0.0, -INF, INF, 2.0, NAN], &[1.0, 0.0, NAN, INF, -1.0]],
+    ),
+    (
+        0,
+        "  input %x: f16[36]
+  input %e: f16[36]
+  %y: f16[36] = pow(%x, %e)
+  output %y
+",
+        &[
+            &[1.0, -1.0, 0.0, INF, NAN, 2.0, 1.000_976_6, 0.999_511_7],
+            &[INF, -INF, NAN, 0.0, 1.0, -1.0, 3.0, 65504.0, -65504.0],
+        ],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
