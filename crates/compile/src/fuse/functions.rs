@@ -43,16 +43,27 @@ struct Region {
     is_zero_at_zero: bool,
 }
 
-/// Writers of each buffer by position.
-struct Writers(Vec<Vec<usize>>);
+/// Elements of a view, by which writers and readers are found.
+type Elements = (BufferId, u64, [(usize, u64); 3], usize);
 
-impl Writers {
-    fn of(graph: &Graph) -> Writers {
-        let mut writers = vec![Vec::new(); graph.buffers.len()];
+/// Positions of layers by what they write and read.
+struct Uses {
+    written: HashMap<Elements, Vec<usize>>,
+    read: HashMap<Elements, Vec<usize>>,
+    /// Writers of each buffer, ascending.
+    writers: Vec<Vec<usize>>,
+}
+
+impl Uses {
+    fn of(graph: &Graph) -> Uses {
+        let mut uses =
+            Uses { written: HashMap::new(), read: HashMap::new(), writers: vec![Vec::new(); graph.buffers.len()] };
         for (at, layer) in graph.layers.iter().enumerate() {
-            writers[layer.result.buffer.0 as usize].push(at);
+            uses.writers[layer.result.buffer.0 as usize].push(at);
+            uses.written.entry(layer.result.elements()).or_default().push(at);
+            layer.sources.iter().for_each(|s| uses.read.entry(s.elements()).or_default().push(at));
         }
-        Writers(writers)
+        uses
     }
 
     /// The layer that wrote exactly these elements, element by element from sources of the same extents.
@@ -60,9 +71,7 @@ impl Writers {
         if graph.buffer(view.buffer).role != Role::Scratch {
             return None;
         }
-        let own = |&&at: &&usize| graph.layers[at].result.elements() == view.elements();
-        let mut writers = self.0[view.buffer.0 as usize].iter().filter(own);
-        let (&at, None) = (writers.next()?, writers.next()) else { return None };
+        let &[at] = self.written.get(&view.elements())?.as_slice() else { return None };
         (at < before && is_elementwise(&graph.layers[at])).then_some(at)
     }
 }
@@ -112,72 +121,104 @@ fn is_exact(kind: &Kind) -> bool {
     }
 }
 
-/// The value of a layer where its argument is `x`.
-fn value(graph: &Graph, writers: &Writers, region: &[usize], argument: &View4, at: usize, x: f64) -> f64 {
-    let layer = &graph.layers[at];
-    let source = |i: usize| {
-        let view = &layer.sources[i];
-        if view.elements() == argument.elements() {
-            return x;
-        }
-        match writers.elementwise(graph, view, at).filter(|w| region.contains(w)) {
-            Some(writer) => value(graph, writers, region, argument, writer, x),
-            None => f64::NAN,
-        }
-    };
-    let affine = |a: &Affine, y: f64| y * f64::from(a.final_scale) * f64::from(a.scale) + f64::from(a.bias);
-    let rectified = |on: bool, y: f64| if on && y < 0.0 { 0.0 } else { y };
-    match &layer.kind {
-        Kind::Neuron { add, post_scale, nonlinear } => {
-            let y = (source(0) + f64::from(*add)) * f64::from(*post_scale);
-            match nonlinear {
-                Nonlinear::None => y,
-                Nonlinear::Relu => rectified(true, y),
-                Nonlinear::Table(table) => match FUNCTIONS.iter().find(|f| f.name == table.name) {
-                    Some(function) => (function.exact)(y),
-                    None => table.value(y),
-                },
+/// Origin of a step's operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Origin {
+    Argument,
+    /// Position of the step that computes it.
+    Step(usize),
+    Elsewhere,
+}
+
+/// A layer of a function: steps before it make its operands.
+struct Step<'a> {
+    layer: &'a Layer,
+    sources: Vec<Origin>,
+    /// The function that its table was made for.
+    exact: Option<fn(f64) -> f64>,
+}
+
+/// The layers of a function in the order in which they run.
+fn steps<'a>(graph: &'a Graph, uses: &Uses, layers: &[usize], argument: &View4) -> Vec<Step<'a>> {
+    let mut ordered = layers.to_vec();
+    ordered.sort_unstable();
+    let step = |&at: &usize| {
+        let layer = &graph.layers[at];
+        let from = |v: &View4| match v.elements() == argument.elements() {
+            true => Origin::Argument,
+            false => {
+                let writer = uses.elementwise(graph, v, at).and_then(|w| ordered.binary_search(&w).ok());
+                writer.map_or(Origin::Elsewhere, Origin::Step)
             }
+        };
+        let exact = match &layer.kind {
+            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => FUNCTIONS.iter().find(|f| f.name == table.name),
+            _ => None,
+        };
+        Step { layer, sources: layer.sources.iter().map(from).collect(), exact: exact.map(|f| f.exact) }
+    };
+    ordered.iter().map(step).collect()
+}
+
+/// The value of the last step where the argument is `x`.
+fn value(steps: &[Step], x: f64) -> f64 {
+    let mut values = [f64::NAN; MOST_LAYERS + 1];
+    for (at, step) in steps.iter().enumerate() {
+        let source = |i: usize| match step.sources[i] {
+            Origin::Argument => x,
+            Origin::Step(at) => values[at],
+            Origin::Elsewhere => f64::NAN,
+        };
+        values[at] = step.value(source);
+    }
+    steps.len().checked_sub(1).map_or(f64::NAN, |last| values[last])
+}
+
+impl Step<'_> {
+    fn value(&self, source: impl Fn(usize) -> f64) -> f64 {
+        let affine = |a: &Affine, y: f64| y * f64::from(a.final_scale) * f64::from(a.scale) + f64::from(a.bias);
+        let rectified = |on: bool, y: f64| if on && y < 0.0 { 0.0 } else { y };
+        match &self.layer.kind {
+            Kind::Neuron { add, post_scale, nonlinear } => {
+                let y = (source(0) + f64::from(*add)) * f64::from(*post_scale);
+                match nonlinear {
+                    Nonlinear::None => y,
+                    Nonlinear::Relu => rectified(true, y),
+                    Nonlinear::Table(table) => self.exact.map_or_else(|| table.value(y), |exact| exact(y)),
+                }
+            }
+            Kind::Pool { abs, affine: a, relu, .. } => {
+                let y = source(0) * f64::from(a.pre_scale);
+                rectified(*relu, affine(a, if *abs { y.abs() } else { y }))
+            }
+            Kind::Planar { op, affine: a, relu } => {
+                let first = source(0) * f64::from(a.pre_scale);
+                let second = rectified(self.layer.second_relu, source(1));
+                let y = match op {
+                    PlanarOp::Add => first + second,
+                    PlanarOp::Sub => first - second,
+                    PlanarOp::Mul => first * second,
+                    PlanarOp::Max => first.max(second),
+                    PlanarOp::Min => first.min(second),
+                };
+                rectified(*relu, affine(a, y))
+            }
+            _ => f64::NAN,
         }
-        Kind::Pool { abs, affine: a, relu, .. } => {
-            let y = source(0) * f64::from(a.pre_scale);
-            rectified(*relu, affine(a, if *abs { y.abs() } else { y }))
-        }
-        Kind::Planar { op, affine: a, relu } => {
-            let (first, second) = (source(0) * f64::from(a.pre_scale), rectified(layer.second_relu, source(1)));
-            let y = match op {
-                PlanarOp::Add => first + second,
-                PlanarOp::Sub => first - second,
-                PlanarOp::Mul => first * second,
-                PlanarOp::Max => first.max(second),
-                PlanarOp::Min => first.min(second),
-            };
-            rectified(*relu, affine(a, y))
-        }
-        _ => f64::NAN,
     }
 }
 
 /// Tables that were fitted, by the text of their functions.
 type Known = HashMap<String, Option<(Table, f64)>>;
 
-/// Cache key of a region's function: kind and parameters of each layer, with the position of the layer that makes each source.
-fn text(graph: &Graph, writers: &Writers, layers: &[usize], argument: &View4) -> String {
-    let mut text = String::new();
-    for &at in layers {
-        let layer = &graph.layers[at];
-        let from = |v: &View4| match v.elements() == argument.elements() {
-            true => None,
-            false => writers.elementwise(graph, v, at).and_then(|w| layers.iter().position(|&l| l == w)),
-        };
-        let sources: Vec<_> = layer.sources.iter().map(from).collect();
-        text += &format!("{:?} {} {sources:?}\n", layer.kind, layer.second_relu);
-    }
-    text
+/// Cache key of a function: kind and parameters of each layer, with the origins of its operands.
+fn text(steps: &[Step]) -> String {
+    let line = |step: &Step| format!("{:?} {} {:?}\n", step.layer.kind, step.layer.second_relu, step.sources);
+    steps.iter().map(line).collect()
 }
 
 /// The longest function that ends with a layer and has a table.
-fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Option<Region> {
+fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<Region> {
     let last = &graph.layers[end];
     if !is_elementwise(last) {
         return None;
@@ -196,14 +237,15 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
             break;
         }
         // Factors, addends and ReLUs have slots of their own.
-        let steps = |&at: &usize| Epilogue::step(&graph.layers[at].kind);
-        let plain = layers.iter().all(|at| steps(at).is_some_and(|s| !matches!(s.post, Nonlinear::Table(_))));
+        let slot = |&at: &usize| Epilogue::step(&graph.layers[at].kind);
+        let plain = layers.iter().all(|at| slot(at).is_some_and(|s| !matches!(s.post, Nonlinear::Table(_))));
         if let [argument] = frontier.as_slice()
             && layers.len() > 1
             && !plain
         {
-            let f = |x: f64| value(graph, writers, &layers, argument, end, x);
-            let text = text(graph, writers, &layers, argument);
+            let steps = steps(graph, uses, &layers, argument);
+            let f = |x: f64| value(&steps, x);
+            let text = text(&steps);
             // What rounds nothing stays exact.
             let exact = layers.iter().all(|&at| is_exact(&graph.layers[at].kind));
             let clip = || Table::clip_of(&f).filter(|_| exact).map(|table| (table, 0.0));
@@ -217,7 +259,7 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
             }
         }
         // The operand that is made last is opened first.
-        let open = |v: &View4| writers.elementwise(graph, v, end);
+        let open = |v: &View4| uses.elementwise(graph, v, end);
         let Some(next) = frontier.iter().filter_map(open).max() else { break };
         frontier.retain(|v| open(v) != Some(next));
         frontier.extend(graph.layers[next].sources.iter().copied());
@@ -225,19 +267,18 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
         layers.push(next);
     }
     // The longest that saves a layer; one that does not may hold a shorter one that does.
-    found.into_iter().rev().find(|region| saves(graph, region))
+    found.into_iter().rev().find(|region| saves(graph, uses, region))
 }
 
 /// Returns true if a table in place of the last layer makes another layer of the region dead. The argument's buffer must also keep its
 /// contents up to the last layer.
-fn saves(graph: &Graph, region: &Region) -> bool {
-    let argument = region.argument.buffer;
+fn saves(graph: &Graph, uses: &Uses, region: &Region) -> bool {
     let first = region.layers.iter().min().copied().unwrap_or(region.end);
-    let stays = graph.layers[first..region.end].iter().all(|l| l.result.buffer != argument);
+    let writers = &uses.writers[region.argument.buffer.0 as usize];
+    let stays = writers.get(writers.partition_point(|&at| at < first)).is_none_or(|&at| at >= region.end);
     let only_here = |&at: &usize| {
-        let result = &graph.layers[at].result;
-        let reads = |l: &Layer| l.sources.iter().any(|s| s.elements() == result.elements());
-        at != region.end && graph.layers.iter().enumerate().all(|(i, l)| !reads(l) || region.layers.contains(&i))
+        let readers = uses.read.get(&graph.layers[at].result.elements());
+        at != region.end && readers.is_none_or(|all| all.iter().all(|at| region.layers.contains(at)))
     };
     stays && region.layers.iter().any(only_here)
 }
@@ -247,7 +288,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     if !options.conventions().functions_fitted {
         return;
     }
-    let writers = Writers::of(graph);
+    let uses = Uses::of(graph);
     let mut known = Known::new();
     let mut inner = vec![false; graph.layers.len()];
     let mut regions: Vec<Region> = Vec::new();
@@ -255,7 +296,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         if inner[end] {
             continue;
         }
-        if let Some(found) = region(graph, &writers, end, &mut known) {
+        if let Some(found) = region(graph, &uses, end, &mut known) {
             found.layers.iter().for_each(|&at| inner[at] = true);
             regions.push(found);
         }

@@ -4,6 +4,7 @@ use super::{Rules, retain, steps_into_producer};
 use crate::ir::*;
 use crate::options::Options;
 use crate::remarks::Remarks;
+use std::collections::{BTreeSet, HashMap};
 
 /// Layers of the neural engine exchange channels and columns on the way out, where their result is read by a copy that does that
 /// alone (the book, table 22.3: `ZinMirNETransposeFusion`).
@@ -23,6 +24,14 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         layer.sources.iter().for_each(|s| reads[s.buffer.0 as usize] += 1);
         writers[layer.result.buffer.0 as usize].push(i);
     }
+    // Layers that touch a buffer outside of scratch memory.
+    let mut touched: HashMap<BufferId, BTreeSet<usize>> = HashMap::new();
+    for (at, layer) in graph.layers.iter().enumerate() {
+        let views = layer.sources.iter().chain([&layer.result]);
+        for view in views.filter(|v| graph.buffer(v.buffer).role != Role::Scratch) {
+            touched.entry(view.buffer).or_default().insert(at);
+        }
+    }
     let mut removed = vec![false; graph.layers.len()];
     for at in 0..graph.layers.len() {
         let copy = &graph.layers[at];
@@ -35,8 +44,7 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         let free = by_element(before) && !before.transpose && before.interleave == 1 && copy.interleave == 1;
         // A result that is written elsewhere meanwhile must not be touched earlier.
         let target = copy.result.buffer;
-        let touches = |l: &Layer| l.result.buffer == target || l.sources.iter().any(|s| s.buffer == target);
-        let apart = !graph.layers[writer + 1..at].iter().any(touches) || graph.buffer(target).role == Role::Scratch;
+        let apart = touched.get(&target).is_none_or(|all| all.range(writer + 1..at).next().is_none());
         if !turns || !alone || !free || !apart || before.result.elements() != source.elements() || removed[writer] {
             continue;
         }
@@ -46,6 +54,9 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         layer.result = result;
         layer.transpose = true;
         removed[at] = true;
+        if let Some(all) = touched.get_mut(&target) {
+            all.insert(writer);
+        }
     }
     retain(graph, &removed);
 }
@@ -58,21 +69,23 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     let mut removed = vec![false; graph.layers.len()];
     for at in 0..graph.layers.len() {
         let back = &graph.layers[at];
-        let [between] = back.sources.as_slice() else { continue };
-        let buffer = between.buffer;
-        let mut writers = (0..graph.layers.len()).filter(|&i| !removed[i] && graph.layers[i].result.buffer == buffer);
-        let (Some(first), None) = (writers.next(), writers.next()) else { continue };
-        let there = &graph.layers[first];
         let turns = |l: &Layer| {
             let plain = l.interleave == 1 && l.source_interleave == 1;
             l.transpose && plain && l.sources.len() == 1 && Epilogue::step(&l.kind) == Some(Epilogue::UNIT)
         };
+        let [between] = back.sources.as_slice() else { continue };
+        if !turns(back) {
+            continue;
+        }
+        let buffer = between.buffer;
+        let mut writers = (0..graph.layers.len()).filter(|&i| !removed[i] && graph.layers[i].result.buffer == buffer);
+        let (Some(first), None) = (writers.next(), writers.next()) else { continue };
+        let there = &graph.layers[first];
         let reads = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == buffer).count();
         let alone = reads == 1 && graph.buffer(buffer).role == Role::Scratch;
         let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
         let same = |a: &View4, b: &View4| extents(a) == extents(b);
-        if !turns(back) || !turns(there) || !alone || there.result != *between || !same(&there.sources[0], &back.result)
-        {
+        if !turns(there) || !alone || there.result != *between || !same(&there.sources[0], &back.result) {
             continue;
         }
         reasons.say(|| format!("{} undoes {}", back.name, there.name));
