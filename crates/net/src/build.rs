@@ -2,6 +2,7 @@
 //! this; what several formats have in common is put into elementary operations by the submodules.
 
 pub mod attention;
+pub mod beyond;
 pub mod einsum;
 pub mod indexing;
 pub mod recurrent;
@@ -69,6 +70,8 @@ pub struct Builder {
     mark: usize,
     /// Values that the current operation has named already.
     titled: Vec<ValueId>,
+    /// Values that hold other integers than the file has.
+    beyond: HashMap<ValueId, beyond::Beyond>,
 }
 
 /// Results of building.
@@ -220,10 +223,16 @@ impl Builder {
             }
             _ => None,
         };
+        let beyond = match self.beyond.is_empty() {
+            true => None,
+            false => self.beyond_of(&kind, inputs, ty.dtype, folded.is_some())?,
+        };
         let name = self.fresh(&format!("{}.{suffix}", self.stem));
         if folded.is_some() {
             self.budget.spend(&ty.shape)?;
-            return Ok(self.value(&name, ty, folded));
+            let id = self.value(&name, ty, folded);
+            self.note_beyond(id, beyond);
+            return Ok(id);
         }
         if self.net.ops.len() >= MAX_OPS {
             let (place, key) = (self.stem.clone(), "number of operations".to_string());
@@ -233,6 +242,7 @@ impl Builder {
         let output = self.value(&name, ty, None);
         let name = format!("{}.{suffix}", self.op_stem);
         self.net.ops.push(Op { name, kind, inputs: inputs.to_vec(), outputs: vec![output] });
+        self.note_beyond(output, beyond);
         Ok(output)
     }
 

@@ -29,6 +29,7 @@ mod tests;
 
 use super::{Files, Options, Reading};
 use crate::build::Builder;
+use crate::build::beyond::Beyond;
 use crate::error::Error;
 use crate::graph::{Data, MAX_RANK, Tensor, TensorType, ValueId, elements};
 use crate::outline::{Argument, Named, Outline, OutlineOp, OutlineType};
@@ -231,16 +232,34 @@ impl Translator<'_> {
         let outputs: Vec<_> = graph.output.iter().filter(|o| !open.contains(&o.name.as_str())).collect();
         for output in outputs {
             let id = self.value(&output.name, "graph outputs")?;
+            self.declared(output, id)?;
             self.build.output(id, &output.name)?;
         }
         Ok(())
     }
 
+    /// Refuses an output that is declared as floats and computed as integers, or the other way round.
+    fn declared(&self, output: &proto::ValueInfo, id: ValueId) -> Result<(), Error> {
+        let tensor = output.ty.as_ref().and_then(|t| t.tensor.as_ref());
+        let declared = tensor.and_then(|t| element(t.element)).and_then(|e| e.dtype());
+        let found = self.build.dtype(id);
+        match declared.filter(|d| d.is_float() != found.is_float()) {
+            None => Ok(()),
+            Some(declared) => Err(Error::WrongType {
+                place: format!("output `{}`", output.name),
+                key: "element type".to_string(),
+                found: format!("{found}, declared {declared}"),
+                expected: "the declared one",
+            }),
+        }
+    }
+
     fn initializers(&mut self, graph: &proto::Graph) -> Result<(), Error> {
         for initializer in &graph.initializer {
-            let tensor = self.tensor(initializer)?;
+            let (tensor, beyond) = self.tensor(initializer)?;
             let name = self.build.fresh(&initializer.name);
             let id = self.build.value(&name, tensor.ty(), Some(Arc::new(tensor)));
+            self.build.note_beyond(id, beyond);
             if let Some(element) = element(initializer.data_type) {
                 self.note_element(id, element);
             }
@@ -326,7 +345,7 @@ impl Translator<'_> {
     }
 
     /// Data of a tensor message.
-    pub fn tensor(&mut self, message: &proto::Tensor) -> Result<Tensor, Error> {
+    pub fn tensor(&mut self, message: &proto::Tensor) -> Result<(Tensor, Option<Beyond>), Error> {
         let place = || format!("tensor `{}`", message.name);
         let wrong = |found: String, expected| Error::WrongType {
             place: place(),
@@ -345,15 +364,22 @@ impl Translator<'_> {
         let count = elements(&shape);
         self.build.budget.spend(&shape)?;
         let plain = |bytes: Bytes| {
+            let beyond = beyond(element, &bytes);
             let tensor =
                 Stored::tensor(Form::Plain { element, bytes }, shape.clone()).map_err(|e| e.in_op(&place()))?;
             let data = if count <= 1024 { tensor.data.dense().into_owned() } else { tensor.data };
-            Ok(Tensor { shape: shape.clone(), data })
+            Ok((Tensor { shape: shape.clone(), data }, beyond))
         };
         if message.data_location == 1 {
             return plain(self.external(message, &place())?);
         }
         if !message.raw_data.is_empty() || count == 0 {
+            // What is left over belongs to another type or other extents.
+            let needed = count.saturating_mul(element.bits()).div_ceil(8);
+            if message.raw_data.len() > needed {
+                let found = format!("{} bytes for {count} of {element:?}", message.raw_data.len());
+                return Err(wrong(found, "as many bytes as elements"));
+            }
             return plain(message.raw_data.clone());
         }
         let clamp = |v: i128| v.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
@@ -384,7 +410,12 @@ impl Translator<'_> {
                 most: n,
             });
         }
-        Ok(Tensor { shape, data })
+        let beyond = match element {
+            Element::Int(64) => Beyond::of(message.int64_data.iter().map(|&v| v.into())),
+            Element::UInt(64 | 32) => Beyond::of(message.uint64_data.iter().map(|&v| v.into())),
+            _ => None,
+        };
+        Ok((Tensor { shape, data }, beyond))
     }
 
     fn external(&mut self, message: &proto::Tensor, place: &str) -> Result<Bytes, Error> {
@@ -409,6 +440,18 @@ impl Translator<'_> {
         let length = number("length", (bytes.len() as u64).saturating_sub(offset))?;
         let part = super::blob::part(&bytes, offset, length, &|| format!("{place} in {path}"), "data")?;
         Ok(bytes.slice_ref(part))
+    }
+}
+
+/// The integers among stored elements that 32 bits do not hold.
+fn beyond(element: Element, bytes: &[u8]) -> Option<Beyond> {
+    let (words, _) = bytes.as_chunks();
+    let halves = || bytes.as_chunks().0.iter();
+    match element {
+        Element::Int(64) => Beyond::of(words.iter().map(|&b| i64::from_le_bytes(b).into())),
+        Element::UInt(64) => Beyond::of(words.iter().map(|&b| u64::from_le_bytes(b).into())),
+        Element::UInt(32) => Beyond::of(halves().map(|&b| u32::from_le_bytes(b).into())),
+        _ => None,
     }
 }
 

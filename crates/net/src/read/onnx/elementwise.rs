@@ -157,6 +157,12 @@ fn folded(n: &mut Node, binary: Binary) -> Result<ValueId, Error> {
         // The exponent may have a type of its own, and so may integers that became one here.
         if n.dtype(y) != n.dtype(sum) {
             let dtype = n.dtype(sum);
+            if binary != Binary::Pow && n.dtype(y).is_float() != dtype.is_float() {
+                let found = n.dtype(y);
+                return Err(n.unsupported(format!(
+                    "operands of {dtype} and {found}, which have one type in the standard. Convert one of them with Cast"
+                )));
+            }
             y = n.build().cast(y, dtype)?;
         }
         n.build().binary(binary, sum, y)

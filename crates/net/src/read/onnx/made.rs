@@ -1,6 +1,7 @@
 //! Operators whose result is known when the model is read: constants, extents, ranges, windows of signals.
 
 use super::node::Node;
+use crate::build::beyond::Beyond;
 use crate::error::Error;
 use crate::graph::{DType, Data, Tensor, elements};
 
@@ -15,7 +16,13 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let shape = n.integers(0, "shape")?.unwrap_or_default();
             let shape = n.sizes("shape", &shape)?;
             let value = match n.attribute("value").and_then(|a| a.t.as_ref()) {
-                Some(message) => n.t.tensor(message)?.data,
+                Some(message) => {
+                    let (tensor, beyond) = n.t.tensor(message)?;
+                    if let Some(beyond) = beyond {
+                        return Err(n.unsupported(format!("the value {}, beyond int32", beyond.first)));
+                    }
+                    tensor.data
+                }
                 None => Data::F32(vec![0.0]),
             };
             filled(n, shape, &value)
@@ -60,20 +67,26 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 
 fn constant(n: &mut Node) -> Result<bool, Error> {
     let attribute = |name: &str| n.attribute(name);
+    let mut beyond = None;
     let tensor = if let Some(message) = attribute("value").and_then(|a| a.t.as_ref()) {
-        n.t.tensor(message)?
+        let (tensor, found) = n.t.tensor(message)?;
+        beyond = found;
+        tensor
     } else if let Some(a) = attribute("value_float") {
         Tensor::f32([], vec![a.f])
     } else if let Some(a) = attribute("value_floats") {
         Tensor::f32([a.floats.len()], a.floats.clone())
     } else if let Some(a) = attribute("value_int") {
+        beyond = Beyond::of([i128::from(a.i)].into_iter());
         Tensor::i32([], vec![clamp(a.i)])
     } else if let Some(a) = attribute("value_ints") {
+        beyond = Beyond::of(a.ints.iter().map(|&v| v.into()));
         Tensor::i32([a.ints.len()], a.ints.iter().map(|&v| clamp(v)).collect())
     } else {
         return Err(n.unsupported("a constant that is no tensor of numbers"));
     };
     let id = n.build().constant("value", tensor);
+    n.build().note_beyond(id, beyond);
     n.done(id)
 }
 

@@ -249,3 +249,72 @@ fn causal_convolution_carries_its_state() {
     let on = one("CausalConvWithState", &[x, w, b, past], &[], &[], 2).unwrap();
     close(&on[0], &[51.0, 12.0, 23.0]);
 }
+
+/// A node's result, of integers of 64 bits, on an input `x` of that type and a constant `c`.
+fn with_wide(op: &str, c: i64, bytes: Option<Vec<u8>>, output: i32) -> Result<Vec<f32>, Error> {
+    let info = |name: &str, element: i32| {
+        let mut info = float_info(name, vec![extent(2)]);
+        info.ty = info.ty.map(|ty| Type { tensor: ty.tensor.map(|t| TensorType { element, ..t }) });
+        info
+    };
+    let mut constant = Tensor { dims: vec![1], data_type: 7, name: "c".into(), ..Tensor::default() };
+    match bytes {
+        Some(bytes) => constant.raw_data = bytes.into(),
+        None => constant.int64_data = vec![c],
+    }
+    let graph = Graph {
+        node: vec![node("Unsqueeze", &["c", "axis"], "u"), node("Squeeze", &["u"], "s"), node(op, &["x", "s"], "y")],
+        name: "g".into(),
+        initializer: vec![
+            constant,
+            Tensor { dims: vec![1], data_type: 7, name: "axis".into(), int64_data: vec![0], ..Tensor::default() },
+        ],
+        input: vec![info("x", 7)],
+        output: vec![info("y", output)],
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+    let model = Model { ir_version: 8, graph: Some(graph), opset_import, functions: vec![] };
+    let (net, _) = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())?;
+    let x = crate::graph::Tensor::i32([2], vec![1, -2]);
+    Ok(eval(&net, &[x]).expect("evaluates")[0].data.to_f32())
+}
+
+#[test]
+fn integers_beyond_32_bits_are_bounds_and_no_operands() {
+    let far = 5_000_000_000;
+    for c in [far, -far, i64::MAX, i64::MIN] {
+        for op in ["Add", "Sub", "Mul", "Div", "Mod"] {
+            let error = with_wide(op, c, None, 7).unwrap_err().to_string();
+            assert!(error.contains(&c.to_string()) && error.contains("int32"), "{error}");
+            assert!(with_wide(op, c, Some(c.to_le_bytes().to_vec()), 7).is_err(), "{op} {c}");
+        }
+        let less = f32::from(c > 0);
+        assert_eq!(with_wide("Less", c, None, 9).expect("an order"), [less; 2]);
+        let bound = if c > 0 { "Min" } else { "Max" };
+        assert_eq!(with_wide(bound, c, None, 7).expect("a bound"), [1.0, -2.0]);
+    }
+    assert_eq!(with_wide("Add", 2, None, 7).expect("a sum"), [3.0, 0.0]);
+}
+
+#[test]
+fn data_that_does_not_fit_its_declaration_is_refused() {
+    let error = with_wide("Add", 0, Some(vec![0; 16]), 7).unwrap_err().to_string();
+    assert!(error.contains("16 bytes for 1 of Int(64)"), "{error}");
+    assert!(with_wide("Add", 0, Some(vec![0; 4]), 7).is_err());
+    let error = with_wide("Add", 2, None, 1).unwrap_err().to_string();
+    assert!(error.contains("output `y`") && error.contains("declared"), "{error}");
+    let error = one_mixed().unwrap_err().to_string();
+    assert!(error.contains("one type in the standard"), "{error}");
+}
+
+/// A sum of floats and integers.
+fn one_mixed() -> Result<(), Error> {
+    let mut other = model();
+    let graph = other.graph.as_mut().expect("a graph");
+    graph.initializer =
+        vec![Tensor { dims: vec![1], data_type: 6, name: "w".into(), int32_data: vec![1], ..Tensor::default() }];
+    graph.input = vec![float_info("x", vec![extent(2)])];
+    graph.node = vec![node("Add", &["x", "w"], "y")];
+    read_onnx(&other.encode_to_vec(), &MemoryFiles::default(), &Options::default()).map(drop)
+}
