@@ -6,8 +6,8 @@ mod inaccurate;
 mod overflow;
 
 use crate::tensor::{Array, Elements, View};
-use against::against_reference;
 pub(crate) use against::tensors;
+use against::{Integers, against_reference, may_be_undefined};
 use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Net, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
@@ -70,8 +70,15 @@ const LARGEST_WHOLE: f32 = 2048.0;
 /// Numbers nearer to each other than this are not missed in a row: an exponential hardly tells them apart.
 const WORTH_TELLING: f32 = 0.5;
 
-/// Warnings about a network's run: what went in, and what came out.
-pub fn of_run(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(String, Array)]) -> Vec<Warning> {
+/// Warnings about a network's run: what went in, and what came out. The outputs are compared with an evaluation in fp32 where the
+/// network [is compared](is_compared) within `most`, and where an input or output is not finite.
+pub fn of_run(
+    net: &Net,
+    model: Model,
+    inputs: &[(&str, View)],
+    outputs: &[(String, Array)],
+    most: u64,
+) -> Vec<Warning> {
     let mut all = Vec::new();
     for (name, view) in inputs {
         let dtype = net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == *name).map(|v| v.ty.dtype);
@@ -90,7 +97,7 @@ pub fn of_run(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(Stri
         Elements::F16(data) => data.iter().any(|x| !x.is_finite()),
     };
     let suspicious = || inputs.iter().any(|(_, view)| suspect(view)) || outputs.iter().any(|(_, a)| suspect(&a.view()));
-    if work(net) <= WORTH_EVALUATING || suspicious() {
+    if is_compared(net, most) || suspicious() {
         let told = !all.is_empty();
         all.extend(against_reference(net, model, inputs, outputs, told));
     }
@@ -114,25 +121,43 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
     };
     let mut all: Vec<Warning> = ends.filter_map(beyond).collect();
     let mut overflow = Overflow::new(net, Limit::Word);
+    let mut integers = Integers::of_inputs(net, inputs);
     // A second evaluation, for networks that compute with integers alone or are small.
-    if all.is_empty() && !overflow.is_idle() && work(net) <= WORTH_EVALUATING {
-        let seen = eval::eval_traced(net, inputs, &mut |name, tensor| overflow.see(name, tensor));
-        all.extend(seen.ok().and_then(|_| overflow.found()));
+    if (all.is_empty() && !overflow.is_idle() || may_be_undefined(net)) && work(net) <= OF_EACH_RUN {
+        let seen = eval::eval_traced(net, inputs, &mut |name, tensor| {
+            overflow.see(name, tensor);
+            integers.see(name, tensor);
+        });
+        if seen.is_ok() {
+            all.extend(overflow.found().filter(|_| all.is_empty()));
+            all.extend(integers.undefined(net));
+        }
     }
     all
 }
 
-/// Largest [`work`] of a network that is evaluated after each run: a number in place of an infinity or NaN, or a whole number
-/// that was rounded on the way, shows nowhere else.
-const WORTH_EVALUATING: u64 = 10_000_000;
+/// Largest [`work`] of a network that is evaluated after each of many runs: a number in place of an infinity or NaN, or a whole
+/// number that was rounded on the way, shows nowhere else.
+pub const OF_EACH_RUN: u64 = 10_000_000;
 
-/// Cost of an evaluation: the sum of [`cost`].
-fn work(net: &Net) -> u64 {
+/// Largest [`work`] of a network that is evaluated after a single run: seconds at most.
+pub const OF_ONE_RUN: u64 = 20_000_000_000;
+
+/// Returns true for a network whose [`work`] is at most this.
+pub fn is_compared(net: &Net, most: u64) -> bool {
+    work(net) <= most
+}
+
+/// Cost of an evaluation: about the number of its multiplications and elements.
+pub fn work(net: &Net) -> u64 {
     net.ops.iter().map(|op| cost(net, op)).fold(0, u64::saturating_add)
 }
 
 /// Cost of evaluating an operation: about the number of its multiplications and elements.
 pub(crate) fn cost(net: &Net, op: &anemone_net::Op) -> u64 {
+    if let OpKind::Loop(repeat) = &op.kind {
+        return work(&repeat.body).saturating_mul(repeat.turns as u64);
+    }
     let shape = |id: &ValueId| &net.value(*id).ty.shape;
     let elements: usize = op.outputs.iter().map(|id| net.value(*id).ty.elements()).sum();
     let each = match (&op.kind, op.inputs.get(1).map(shape)) {
@@ -240,6 +265,18 @@ mod tests {
                      %y: i32[1] = mod(%d, %h)\n  output %y\n}\n";
         assert_eq!(reference(wraps, &[7, 8]), [""; 0]);
         assert_eq!(reference(wraps, &[70000, 8]), ["inexact-integer"]);
+        let divides = "net \"n\" {\n  input %x: i32[2]\n  const %h: i32[1] = [1000]\n  %y: i32[2] = div(%h, %x)\n  output %y\n}\n";
+        assert_eq!(reference(divides, &[7, 8]), [""; 0]);
+        assert_eq!(reference(divides, &[7, 0]), ["undefined"]);
+    }
+
+    #[test]
+    fn a_network_is_compared_up_to_a_size() {
+        let of = |text: &str| work(&text::parse(text, &[]).expect("the net parses"));
+        let dense = "net \"n\" {\n  input %x: f16[8, 16]\n  input %w: f16[16, 4]\n  %y: f16[8, 4] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}\n";
+        assert_eq!(of(dense), 8 * 16 * 4);
+        let net = text::parse(dense, &[]).expect("the net parses");
+        assert!(is_compared(&net, 512) && !is_compared(&net, 511));
     }
 
     #[test]
@@ -253,7 +290,7 @@ mod tests {
     fn names(net: &str, model: Model, input: &[f32], output: &[f32]) -> Vec<&'static str> {
         let net = text::parse(net, &[]).expect("the net parses");
         let (inputs, outputs) = ([("x".to_string(), array(input))], [("y".to_string(), array(output))]);
-        let all = of_run(&net, model, &crate::tensor::views(&inputs), &outputs);
+        let all = of_run(&net, model, &crate::tensor::views(&inputs), &outputs, OF_EACH_RUN);
         assert!(all.iter().all(|w| NAMES.iter().any(|(name, _)| *name == w.name)), "{all:?}");
         all.iter().map(|w| w.name).collect()
     }

@@ -4,6 +4,7 @@ use crate::arrays;
 use crate::error::{apart, raised};
 use crate::travel::{Source, travel};
 use anemone::tensor::View;
+use anemone::warnings;
 use anemone::{Array, Code, Diagnostic, Executable, Form, Session};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::ffi::CString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// States of a model between runs: of one function, or of several that have states of the same names and extents.
@@ -69,6 +71,8 @@ pub struct Program {
     sessions: Mutex<Vec<Kept>>,
     /// Casts of the runs so far.
     notes: Mutex<Vec<String>>,
+    /// True once a run was compared with fp32, whatever the network's size.
+    compared: AtomicBool,
 }
 
 impl Program {
@@ -87,6 +91,7 @@ impl Program {
             threads,
             sessions: Mutex::default(),
             notes: Mutex::default(),
+            compared: AtomicBool::default(),
         }
     }
 
@@ -258,7 +263,11 @@ impl Program {
         }
         let mut results = apart(py, move || session.finish(ready))?;
         if let Some(net) = self.compiled.net.as_deref() {
-            for warning in anemone::warnings::of_run(net, model, &views, &results) {
+            let most = match self.compared.swap(true, Ordering::Relaxed) {
+                true => warnings::OF_EACH_RUN,
+                false => warnings::OF_ONE_RUN,
+            };
+            for warning in warnings::of_run(net, model, &views, &results, most) {
                 let text = CString::new(warning.to_string()).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
             }

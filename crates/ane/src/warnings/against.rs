@@ -7,6 +7,7 @@ use crate::tensor::{Array, View};
 use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
 use half::f16;
+use std::collections::HashSet;
 
 /// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, inexact whole numbers of
 /// intermediate values, and, where nothing was `told` of the run, results that are far off.
@@ -20,21 +21,8 @@ pub(super) fn against_reference(
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
     let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
     let quotients = if model == Model::Fast { Vec::new() } else { rounded_quotients(net) };
-    // Integers with a zero among them, which nothing may be divided by, and with a negative one, which nothing may be raised to.
-    let (mut zeros, mut negatives) = (Vec::new(), Vec::new());
-    let mut sort = |name: &str, data: &[f32]| {
-        if data.contains(&0.0) {
-            zeros.push(name.to_string());
-        }
-        if data.iter().any(|&x| x < 0.0) {
-            negatives.push(name.to_string());
-        }
-    };
-    for (&id, tensor) in net.inputs.iter().zip(&tensors) {
-        if tensor.data.dtype().is_integer() {
-            sort(&net.value(id).name, &tensor.data.to_f32());
-        }
-    }
+    let mut integers = Integers::of_inputs(net, &tensors);
+    let (drops, spreads) = (dropped_nan(net), spread(net));
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut overflow = Overflow::new(net, Limit::Half);
     let mut reciprocals = Reciprocals::new(net);
@@ -45,14 +33,12 @@ pub(super) fn against_reference(
         if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
         }
-        if tensor.data.dtype().is_integer() {
-            sort(name, &data);
-        }
-        if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
+        integers.see(name, tensor);
+        if dropped.is_none() && drops.contains(name) && data.iter().any(|x| x.is_nan()) {
             let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number, and which is no integer";
             dropped = Some(warning("undefined", name, message.into()));
         }
-        if dropped.is_none() && spreads(net, name) && data.iter().any(|&x| !f16::from_f32(x).is_finite()) {
+        if dropped.is_none() && spreads.contains(name) && data.iter().any(|&x| !f16::from_f32(x).is_finite()) {
             let message = "infinite or NaN in fp16, where zeros stand for elements that a window does not have: \
                            zero times infinity is NaN";
             dropped = Some(warning("undefined", name, message.into()));
@@ -76,7 +62,7 @@ pub(super) fn against_reference(
         Err(e) => return vec![warning("undefined", &net.name, format!("has no value in fp32: {e}"))],
     };
     let differs = differences(net, model, outputs, &wanted, beyond.clone());
-    let divided = divided_by_zero(net, &zeros).or_else(|| raised_below_zero(net, &negatives));
+    let divided = integers.undefined(net);
     // A difference that an output shows itself says more.
     let dropped = divided.or(dropped).filter(|_| differs.is_none());
     // Unsigned numbers that wrap below zero are large in the model and negative here.
@@ -96,6 +82,50 @@ pub(super) fn against_reference(
         all.extend(inaccurate(net, &tensors, outputs, &wanted, beyond));
     }
     all
+}
+
+/// Names of values with integers that some operations have no value for.
+#[derive(Default)]
+pub(super) struct Integers {
+    /// With a zero among them, which nothing may be divided by.
+    zeros: HashSet<String>,
+    /// With a negative one, which nothing may be raised to.
+    negatives: HashSet<String>,
+}
+
+impl Integers {
+    pub(super) fn of_inputs(net: &Net, inputs: &[Tensor]) -> Integers {
+        let mut all = Integers::default();
+        net.inputs.iter().zip(inputs).for_each(|(&id, tensor)| all.see(&net.value(id).name, tensor));
+        all
+    }
+
+    /// Takes an input or a result.
+    pub(super) fn see(&mut self, name: &str, tensor: &Tensor) {
+        if !tensor.data.dtype().is_integer() {
+            return;
+        }
+        let data = tensor.data.to_f32();
+        if data.contains(&0.0) {
+            self.zeros.insert(name.to_string());
+        }
+        if data.iter().any(|&x| x < 0.0) {
+            self.negatives.insert(name.to_string());
+        }
+    }
+
+    /// The first operation on integers without a value.
+    pub(super) fn undefined(&self, net: &Net) -> Option<Warning> {
+        divided_by_zero(net, &self.zeros).or_else(|| raised_below_zero(net, &self.negatives))
+    }
+}
+
+/// Returns true for a network with operations on integers that may have no value.
+pub(super) fn may_be_undefined(net: &Net) -> bool {
+    net.ops.iter().any(|op| {
+        matches!(op.kind, OpKind::Binary(Binary::Div | Binary::FloorDiv | Binary::Mod | Binary::Pow))
+            && net.value(op.inputs[1]).ty.dtype.is_integer()
+    })
 }
 
 /// Names of numbers that are rounded by the array or an activation table, in their own way: quotients, sums, and what is clipped to a
@@ -123,7 +153,7 @@ fn rounded_quotients(net: &Net) -> Vec<&str> {
 }
 
 /// The first quotient or remainder of integers whose divisor has a zero: it has no value, and the engine's is infinite or NaN.
-fn divided_by_zero(net: &Net, zeros: &[String]) -> Option<Warning> {
+fn divided_by_zero(net: &Net, zeros: &HashSet<String>) -> Option<Warning> {
     let by_zero = |op: &&anemone_net::Op| {
         let divisor = op.inputs.get(1).map(|&id| net.value(id));
         let divides = matches!(op.kind, OpKind::Binary(Binary::Div | Binary::FloorDiv | Binary::Mod));
@@ -140,7 +170,7 @@ fn divided_by_zero(net: &Net, zeros: &[String]) -> Option<Warning> {
 }
 
 /// The first power of integers whose exponent has a negative number: no integer is its value.
-fn raised_below_zero(net: &Net, negatives: &[String]) -> Option<Warning> {
+fn raised_below_zero(net: &Net, negatives: &HashSet<String>) -> Option<Warning> {
     let below_zero = |op: &&anemone_net::Op| {
         let exponent = op.inputs.get(1).map(|&id| net.value(id));
         op.kind == OpKind::Binary(Binary::Pow)
@@ -155,10 +185,9 @@ fn raised_below_zero(net: &Net, negatives: &[String]) -> Option<Warning> {
     Some(warning("undefined", name, "a power of integers with a negative exponent has no integer value".into()))
 }
 
-/// Returns true if a value comes from windows or pads, or is read by them: zeros are multiplied with its elements.
-fn spreads(net: &Net, name: &str) -> bool {
-    let own = |id: &ValueId| net.value(*id).name == name;
-    net.ops.iter().filter(|op| op.inputs.iter().chain(&op.outputs).any(own)).any(|op| match op.kind {
+/// Names of values that come from windows or pads, or are read by them: zeros are multiplied with their elements.
+fn spread(net: &Net) -> HashSet<&str> {
+    let spreads = |op: &&anemone_net::Op| match op.kind {
         OpKind::Conv { .. }
         | OpKind::ConvTranspose { .. }
         | OpKind::Pad { .. }
@@ -168,25 +197,22 @@ fn spreads(net: &Net, name: &str) -> bool {
         // Constant places that differ from row to row become a product with zeros and ones.
         OpKind::GatherAlong { .. } => op.inputs.get(1).is_some_and(|&id| net.value(id).data.is_some()),
         _ => false,
-    })
+    };
+    let touched = net.ops.iter().filter(spreads).flat_map(|op| op.inputs.iter().chain(&op.outputs));
+    touched.map(|&id| net.value(id).name.as_str()).collect()
 }
 
-/// Returns true if a value comes from an operation that drops NaN, or is read by one whose results are places or integers.
-fn drops(net: &Net, name: &str) -> bool {
+/// Names of values that come from an operation that drops NaN, or are read by one whose results are places or integers.
+fn dropped_nan(net: &Net) -> HashSet<&str> {
     use OpKind::*;
     let placed = |op: &anemone_net::Op| {
         let converts = matches!(op.kind, Cast) && {
             let dtype = net.value(op.outputs[0]).ty.dtype;
             dtype.is_integer() && dtype != DType::Bool
         };
-        (converts || matches!(op.kind, ArgReduce { .. } | ArgSort { .. }))
-            && op.inputs.iter().any(|&id| net.value(id).name == name)
+        converts || matches!(op.kind, ArgReduce { .. } | ArgSort { .. })
     };
-    if net.ops.iter().any(placed) {
-        return true;
-    }
-    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
-    made.is_some_and(|op| match op.kind {
+    let drops = |op: &anemone_net::Op| match op.kind {
         Unary(f) => matches!(
             f,
             anemone_net::Unary::Relu
@@ -204,7 +230,10 @@ fn drops(net: &Net, name: &str) -> bool {
         Reduce { kind, .. } => matches!(kind, ReduceKind::Max | ReduceKind::Min),
         Gather { .. } | GatherAlong { .. } | ScatterAlong { .. } | ScatterNd { .. } => true,
         _ => false,
-    })
+    };
+    let read = net.ops.iter().filter(|op| placed(op)).flat_map(|op| &op.inputs);
+    let made = net.ops.iter().filter(|op| drops(op)).flat_map(|op| &op.outputs);
+    read.chain(made).map(|&id| net.value(id).name.as_str()).collect()
 }
 
 /// The first output with infinities or NaN of its own; `beyond` is the first value that fp16 does not hold.

@@ -16,6 +16,7 @@ mod chapters;
 mod check;
 #[cfg(unix)]
 mod claims;
+mod compared;
 mod damage;
 mod forms;
 mod frontends;

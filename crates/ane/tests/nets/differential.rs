@@ -15,6 +15,7 @@ mod parts;
 pub mod source;
 
 use anemone::Array;
+use anemone::warnings::OF_EACH_RUN;
 use anemone_compile::{Activations, Options, compile};
 use anemone_facts::chips;
 use anemone_facts::numerics::Model;
@@ -60,7 +61,7 @@ fn warned(case: &Case, inputs: &[Vec<f32>], got: &[f32], model: Model) -> Result
     };
     let given: Vec<_> = case.net.inputs.iter().zip(inputs).map(|(&id, data)| array(id, data)).collect();
     let output = array(case.net.outputs[0], got);
-    let warnings = anemone::warnings::of_run(&case.net, model, &anemone::tensor::views(&given), &[output]);
+    let warnings = anemone::warnings::of_run(&case.net, model, &anemone::tensor::views(&given), &[output], OF_EACH_RUN);
     if warnings.is_empty() { Err("no warning".into()) } else { Ok(()) }
 }
 

@@ -40,7 +40,16 @@ pub fn conclude(
     if let Some(net) = net {
         own_extents(net, &mut run.outputs);
     }
-    let warnings = net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs));
+    // A network of any size, where an exit code depends on it.
+    let most = if flags.strict_numerics { u64::MAX } else { warnings::OF_ONE_RUN };
+    let warnings =
+        net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs, most));
+    if let Some(net) = net.filter(|net| !warnings::is_compared(net, most)) {
+        voice.note(format!(
+            "not compared with fp32: about {:.0e} multiplications and elements, at most {most:.0e} are compared without --strict-numerics",
+            warnings::work(net) as f64, most = most as f64
+        ));
+    }
     warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
     let strict = flags.strict_numerics && !warnings.is_empty();
     let moved = OnceCell::new();
@@ -110,5 +119,6 @@ fn document(
         "loops": prepared.chain.loops().iter().map(|repeat| repeat.turns).collect::<Vec<_>>(),
         "modelled": modelled, "risk": risk, "runs": flags.repeat, "outputs": outputs,
         "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
+        "compared_with_fp32": prepared.net.as_deref().is_some_and(|net| flags.strict_numerics || warnings::is_compared(net, warnings::OF_ONE_RUN)),
     })
 }

@@ -479,6 +479,15 @@ static FOUND: &[Found] = &[
             &[INF, -INF, NAN, 0.0, 1.0, -1.0, 3.0, 65504.0, -65504.0],
         ],
     ),
+    (
+        910_025_469,
+        "  input %x: f16[4]
+  input %e: f16[1]
+  %y: f16[4] = pow(%x, %e)
+  output %y
+",
+        &[&[0.0, -0.0, 2.0, -1.0], &[-1.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.

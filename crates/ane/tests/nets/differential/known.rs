@@ -19,6 +19,8 @@ pub enum When {
     Ceiling,
     /// An exact model, and an operand lies exactly between two whole numbers.
     Tie,
+    /// The first operand is minus zero, and the second is negative or not certain to be positive.
+    MinusZero,
 }
 
 impl When {
@@ -28,8 +30,8 @@ impl When {
     }
 
     /// Returns true for a condition that random networks seldom meet: findings have a case of it.
-    pub fn is_rare(self) -> bool {
-        self.is_exact()
+    pub fn is_rare(&self) -> bool {
+        self.is_exact() || *self == When::MinusZero
     }
 }
 
@@ -85,6 +87,12 @@ pub static KNOWN: &[Known] = &[
         when: When::Tie,
         reason: "a rounding to a range is a table that rounds away from zero",
     },
+    Known {
+        operations: &["pow"],
+        floats: true,
+        when: When::MinusZero,
+        reason: "the sign of a base comes from a table, which reads minus zero as zero",
+    },
 ];
 
 /// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
@@ -113,6 +121,10 @@ impl Known {
                 sizes.reduce(f).is_some_and(|size| size >= CEILING)
             }),
             When::Tie => operands.iter().any(|(x, _)| x.abs().fract() == 0.5),
+            When::MinusZero => match operands {
+                [(x, _), (y, bound), ..] => *x == 0.0 && x.is_sign_negative() && y - bound < 0.0,
+                _ => false,
+            },
             When::SmallDivisor => operands.get(1).is_some_and(|(y, bound)| y.abs() - bound <= SMALL),
         }
     }
