@@ -2,7 +2,7 @@
 
 use super::cell;
 use crate::repo;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 const RECORD: &str = "docs/data/onnx-node-suite.tsv";
@@ -37,6 +37,7 @@ pub(super) fn tables() -> Result<String, String> {
     let tests = rows(&record).map(parse).collect::<Result<Vec<_>, _>>()?;
     let mut out = totals(&tests);
     out += &known(&wrong);
+    out += &refused(&tests);
     out += &operators(&tests);
     Ok(out)
 }
@@ -72,6 +73,31 @@ fn known(wrong: &str) -> String {
     for (reason, names) in by_reason {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let _ = writeln!(out, "| {} | {} |", cell(reason), names.join(", "));
+    }
+    out
+}
+
+/// Reasons of the tests that some way refuses, and of those that are excluded, with their operators.
+fn refused(tests: &[Test]) -> String {
+    let mut out = String::new();
+    let refuses = |t: &Test| t.outcomes.contains(&"refused");
+    let excludes = |t: &Test| t.outcomes.iter().all(|o| *o == "-");
+    let kinds: [(&str, &dyn Fn(&Test) -> bool); 2] = [
+        ("Refused, by reason; the sentence after the reason is what to do. No rule lowers these", &refuses),
+        ("Excluded, by reason", &excludes),
+    ];
+    for (title, is) in kinds {
+        let mut by_reason: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+        for test in tests.iter().filter(|t| is(t)) {
+            let (count, operators) = by_reason.entry(test.remark).or_default();
+            *count += 1;
+            operators.insert(test.operator);
+        }
+        let _ = writeln!(out, "\n{title}:\n\n| reason | tests | operators |\n|---|---|---|");
+        for (reason, (count, operators)) in by_reason {
+            let operators: Vec<&str> = operators.into_iter().collect();
+            let _ = writeln!(out, "| {} | {count} | {} |", cell(reason), operators.join(", "));
+        }
     }
     out
 }
