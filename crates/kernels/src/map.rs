@@ -169,7 +169,6 @@ impl WithSimd for Job<'_, '_> {
             gathered: scratch_slice(gathered, most),
         };
         let values = scratch_slice(values, most * of.stages.len());
-        let Some((last, before_last)) = of.stages.split_last() else { return };
         // No operand lies where the result goes.
         let straight = of.operands.iter().all(Option::is_some);
         share.blocks(
@@ -180,18 +179,20 @@ impl WithSimd for Job<'_, '_> {
                 let stored = block.stored();
                 let block = with_gaps(&of, block, to);
                 let n = block.elements();
-                for (i, stage) in before_last.iter().enumerate() {
+                let is_whole = block.columns == columns && (block.count == 1 || stored.to_stride == columns);
+                let last = of.stages.len() - 1;
+                // The last stage writes to its place where nothing is read there. One call for all stages: its code is long.
+                let in_place = straight && is_whole;
+                for (i, stage) in of.stages.iter().enumerate() {
                     let (before, rest) = values.split_at_mut(i * most);
-                    let sources = Sources { of: &of, to: &*to, block, values: before, most };
-                    at.stage(simd, stage, &sources, &mut rest[..n]);
+                    let (to, left): (&[f16], _) =
+                        if in_place && i == last { (&[], &mut to[..n]) } else { (&*to, &mut rest[..n]) };
+                    at.stage(simd, stage, &Sources { of: &of, to, block, values: before, most }, left);
                 }
-                let (before, rest) = values.split_at_mut(before_last.len() * most);
-                let sources = Sources { of: &of, to: &[], block, values: before, most };
-                if straight && block.columns == columns && (block.count == 1 || stored.to_stride == columns) {
-                    return at.stage(simd, last, &sources, &mut to[..n]);
+                if in_place {
+                    return;
                 }
-                let left = &mut rest[..n];
-                at.stage(simd, last, &Sources { to: &*to, ..sources }, left);
+                let left = &values[last * most..][..n];
                 if columns == 1 {
                     // Rows of one element, whatever their distance.
                     scatter_elements(left, stored.to_stride, to);
@@ -406,29 +407,32 @@ fn combined<'a, S: Simd, N: Line, R: Reader<N>>(
 ) -> &'a mut [N] {
     let n = sources.block.elements();
     let [relu, relus] = stage.relus;
-    R::read(simd, sources, stage.inputs[0], relu, a, &mut space);
+    // One call that reads, whichever source: its code is long.
+    for (i, &input) in stage.inputs.iter().enumerate() {
+        let (relu, source) = if i == 0 { (relu, &mut *a) } else { (relus, &mut *b) };
+        R::read(simd, sources, input, relu, source, &mut space);
+        let a = &mut a[..n];
+        match (i, stage.inputs.len()) {
+            (0, _) => {
+                if let Some((pre, abs)) = of.pre {
+                    prepare(a, pre, abs);
+                }
+            }
+            (1, 2) => of.operation.rows(a, &b[..n]),
+            (1, _) => {
+                let sign = of.operation.sign;
+                for (x, addend) in a.iter_mut().zip(&*b) {
+                    *x = x.add(sign.mul(*addend));
+                }
+            }
+            _ => {
+                for (x, factor) in a.iter_mut().zip(&*b) {
+                    *x = x.mul(*factor);
+                }
+            }
+        }
+    }
     let a = &mut a[..n];
-    if let Some((pre, abs)) = of.pre {
-        prepare(a, pre, abs);
-    }
-    match *stage.inputs {
-        [_, second] => {
-            R::read(simd, sources, second, relus, b, &mut space);
-            of.operation.rows(a, &b[..n]);
-        }
-        [_, addend, factor] => {
-            R::read(simd, sources, addend, relus, b, &mut space);
-            let sign = of.operation.sign;
-            for (x, addend) in a.iter_mut().zip(&*b) {
-                *x = x.add(sign.mul(*addend));
-            }
-            R::read(simd, sources, factor, relus, b, &mut space);
-            for (x, factor) in a.iter_mut().zip(&*b) {
-                *x = x.mul(*factor);
-            }
-        }
-        _ => {}
-    }
     of.ending.apply(a);
     a
 }

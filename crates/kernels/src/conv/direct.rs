@@ -48,28 +48,12 @@ impl WithSimd for Job<'_, '_> {
             let count = at_once.min(channels - c);
             // Each visit finds what surrounds the source where the first one left it.
             let around = (c == 0).then_some(0.0);
-            if staging.unicast {
-                for (m, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
-                    staging.stage(
-                        simd,
-                        from,
-                        [share.group, share.first_row],
-                        (channel + m) * staging.channels,
-                        around,
-                        staged,
-                        &mut scratch.wide,
-                    );
-                }
-            } else if c == 0 {
-                staging.stage(
-                    simd,
-                    from,
-                    [share.group, share.first_row],
-                    0,
-                    around,
-                    &mut staged[..area],
-                    &mut scratch.wide,
-                );
+            // One call for both: its code is long.
+            let fresh = if staging.unicast { count } else { usize::from(c == 0) };
+            for (m, staged) in staged.chunks_exact_mut(area.max(1)).enumerate().take(fresh) {
+                let read = if staging.unicast { (channel + m) * staging.channels } else { 0 };
+                let place = [share.group, share.first_row];
+                staging.stage(simd, from, place, read, around, staged, &mut scratch.wide);
             }
             let height = if staging.unicast { 1 } else { PANEL };
             for tap in (0..taps).step_by(TAPS) {

@@ -162,64 +162,78 @@ impl WithSimd for Job<'_, '_> {
 
 #[inline(always)]
 fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], fix: impl Fn(f16) -> f16 + Copy) {
-    let Some((&inner, outer)) = axes.split_last() else {
+    let Some(Order { outer, inner, lines }) = ordered(axes) else {
         return to[0] = fix(from[0]);
     };
-    match contiguous_source(outer) {
-        Some(at) if transposes(&inner, &outer[at]) => {
-            let rows = outer[at];
-            let others: Vec<CopyAxis> = outer.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, a)| *a).collect();
-            each(
-                &others,
-                #[inline(always)]
-                |t, f| transpose(&from[f..], &mut to[t..], rows, inner, fix),
-            );
-        }
-        Some(at) if inner.to > 1 && inner.from > 1 => {
-            // Rows of one element: whatever is contiguous on the side that is read goes inside.
-            let mut order = axes.to_vec();
-            order.swap(at, axes.len() - 1);
-            let Some((&inner, outer)) = order.split_last() else { return };
-            each(
-                outer,
-                #[inline(always)]
-                |t, f| row(&from[f..], &mut to[t..], inner, fix),
-            );
-        }
-        _ => each(
-            outer,
+    match lines {
+        Some(lines) => each(
+            &outer,
+            #[inline(always)]
+            |t, f| transpose(&from[f..], &mut to[t..], lines, inner, fix),
+        ),
+        None => each(
+            &outer,
             #[inline(always)]
             |t, f| row(&from[f..], &mut to[t..], inner, fix),
         ),
     }
 }
 
+/// Order in which a box is visited.
+struct Order {
+    outer: Vec<CopyAxis>,
+    inner: CopyAxis,
+    /// Axis that is exchanged with the inner one, square by square; it is contiguous where it is read.
+    lines: Option<CopyAxis>,
+}
+
+/// The order for these axes; `None` for one element.
+fn ordered(axes: &[CopyAxis]) -> Option<Order> {
+    let (&inner, outer) = axes.split_last()?;
+    let mut outer = outer.to_vec();
+    Some(match contiguous_source(&outer) {
+        Some(at) if transposes(&inner, &outer[at]) => {
+            let lines = outer.remove(at);
+            if lines.count < SHORT && lines.count < inner.count {
+                outer.push(lines);
+                Order { outer, inner, lines: None }
+            } else if inner.count < SHORT {
+                outer.push(inner);
+                Order { outer, inner: lines, lines: None }
+            } else {
+                Order { outer, inner, lines: Some(lines) }
+            }
+        }
+        Some(at) if inner.to > 1 && inner.from > 1 => {
+            // Rows of one element: whatever is contiguous on the side that is read goes inside.
+            let lines = std::mem::replace(&mut outer[at], inner);
+            Order { outer, inner: lines, lines: None }
+        }
+        _ => Order { outer, inner, lines: None },
+    })
+}
+
 /// Visits every combination of positions along axes: offsets in the result and in the source.
 #[inline(always)]
 fn each(axes: &[CopyAxis], mut visit: impl FnMut(usize, usize)) {
-    match *axes {
-        [] => visit(0, 0),
-        // No `for_each`: its closure would not be compiled for the vectors of the caller.
-        [a] => {
-            for i in 0..a.count {
-                visit(i * a.to, i * a.from);
+    let one = CopyAxis { count: 1, to: 0, from: 0 };
+    // Written out, with one place that visits: a closure of `for_each` would not be compiled for the vectors of the caller.
+    let (outer, a, b) = match *axes {
+        [] => (&[][..], one, one),
+        [b] => (&[][..], one, b),
+        [ref outer @ .., a, b] => (outer, a, b),
+    };
+    let mut at = vec![0; outer.len()];
+    loop {
+        let (t, f) = at.iter().zip(outer).fold((0, 0), |(t, f), (i, axis)| (t + i * axis.to, f + i * axis.from));
+        for i in 0..a.count {
+            for j in 0..b.count {
+                visit(t + i * a.to + j * b.to, f + i * a.from + j * b.from);
             }
         }
-        [ref outer @ .., a, b] => {
-            let mut at = vec![0; outer.len()];
-            loop {
-                let (t, f) =
-                    at.iter().zip(outer).fold((0, 0), |(t, f), (i, axis)| (t + i * axis.to, f + i * axis.from));
-                for i in 0..a.count {
-                    for j in 0..b.count {
-                        visit(t + i * a.to + j * b.to, f + i * a.from + j * b.from);
-                    }
-                }
-                let Some(next) = (0..outer.len()).rev().find(|&k| at[k] + 1 < outer[k].count) else { return };
-                at[next] += 1;
-                at[next + 1..].fill(0);
-            }
-        }
+        let Some(next) = (0..outer.len()).rev().find(|&k| at[k] + 1 < outer[k].count) else { return };
+        at[next] += 1;
+        at[next + 1..].fill(0);
     }
 }
 
@@ -251,28 +265,16 @@ fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
     }
 }
 
-/// Exchanges two axes: `rows` is contiguous where it is read, `columns` where it is written.
+/// Exchanges two axes: `lines` is contiguous where it is read, `columns` where it is written.
 #[inline(always)]
-fn transpose(from: &[f16], to: &mut [f16], rows: CopyAxis, columns: CopyAxis, fix: impl Fn(f16) -> f16 + Copy) {
-    if rows.count < SHORT && rows.count < columns.count {
-        for i in 0..rows.count {
-            row(&from[i..], &mut to[i * rows.to..], columns, fix);
-        }
-        return;
-    }
-    if columns.count < SHORT {
-        for j in 0..columns.count {
-            row(&from[j * columns.from..], &mut to[j..], rows, fix);
-        }
-        return;
-    }
+fn transpose(from: &[f16], to: &mut [f16], lines: CopyAxis, columns: CopyAxis, fix: impl Fn(f16) -> f16 + Copy) {
     view::transpose(
         from,
         columns.from,
-        [rows.count, columns.count],
+        [lines.count, columns.count],
         fix,
         #[inline(always)]
-        |i, first, line, count| put_line(line, count, &mut to[i * rows.to + first..]),
+        |i, first, line, count| put_line(line, count, &mut to[i * lines.to + first..]),
     );
 }
 

@@ -68,7 +68,17 @@ impl WithSimd for MacroTile<'_> {
 impl MacroTile<'_> {
     /// `raised` is used up.
     #[inline(always)]
-    pub(super) fn run<S: Simd>(mut self, simd: S, raised: &mut Vec<f32>) {
+    pub(super) fn run<S: Simd>(self, simd: S, raised: &mut Vec<f32>) {
+        // One copy for all callers: its code is long.
+        outline(
+            simd,
+            #[inline(always)]
+            || self.sum(simd, raised),
+        );
+    }
+
+    #[inline(always)]
+    fn sum<S: Simd>(mut self, simd: S, raised: &mut Vec<f32>) {
         let width = self.out.first().map_or(0, |row| row.len());
         let taps = self.weights.packed.taps();
         let (panels, blocks) = (width.div_ceil(WIDTH), self.out.len().div_ceil(HEIGHT));
