@@ -79,25 +79,23 @@ fn known(wrong: &str) -> String {
 
 /// Reasons of the tests that some way refuses, and of those that are excluded, with their operators.
 fn refused(tests: &[Test]) -> String {
-    let mut out = String::new();
-    let refuses = |t: &Test| t.outcomes.contains(&"refused");
-    let excludes = |t: &Test| t.outcomes.iter().all(|o| *o == "-");
-    let kinds: [(&str, &dyn Fn(&Test) -> bool); 2] = [
-        ("Refused, by reason; the sentence after the reason is what to do. No rule lowers these", &refuses),
-        ("Excluded, by reason", &excludes),
-    ];
-    for (title, is) in kinds {
-        let mut by_reason: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
-        for test in tests.iter().filter(|t| is(t)) {
-            let (count, operators) = by_reason.entry(test.remark).or_default();
-            *count += 1;
-            operators.insert(test.operator);
-        }
-        let _ = writeln!(out, "\n{title}:\n\n| reason | tests | operators |\n|---|---|---|");
-        for (reason, (count, operators)) in by_reason {
-            let operators: Vec<&str> = operators.into_iter().collect();
-            let _ = writeln!(out, "| {} | {count} | {} |", cell(reason), operators.join(", "));
-        }
+    let refused = tests.iter().filter(|t| t.outcomes.contains(&"refused"));
+    let excluded = tests.iter().filter(|t| t.outcomes.iter().all(|o| *o == "-"));
+    let title = "Refused, by reason; the sentence after the reason is what to do. No rule lowers these";
+    by_reason(title, refused) + &by_reason("Excluded, by reason", excluded)
+}
+
+fn by_reason<'a>(title: &str, tests: impl Iterator<Item = &'a Test<'a>>) -> String {
+    let mut by_reason: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    for test in tests {
+        let (count, operators) = by_reason.entry(test.remark).or_default();
+        *count += 1;
+        operators.insert(test.operator);
+    }
+    let mut out = format!("\n{title}:\n\n| reason | tests | operators |\n|---|---|---|\n");
+    for (reason, (count, operators)) in by_reason {
+        let operators: Vec<&str> = operators.into_iter().collect();
+        let _ = writeln!(out, "| {} | {count} | {} |", cell(reason), operators.join(", "));
     }
     out
 }
