@@ -229,7 +229,7 @@ impl std::error::Error for Diagnostic {}
 impl From<anemone_compile::Error> for Diagnostic {
     fn from(error: anemone_compile::Error) -> Diagnostic {
         use anemone_compile::Error::*;
-        use anemone_compile::PORTS;
+        use anemone_compile::{PORTS, TASKS};
         let code = match &error {
             NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
             Limit { .. } | Refused(_) | Rule { .. } => Code::ChipLimit,
@@ -244,6 +244,9 @@ impl From<anemone_compile::Error> for Diagnostic {
             Rule { refusal, .. } if !refusal.fix.is_empty() => diagnostic.help(refusal.fix),
             Limit { what: PORTS, .. } => {
                 diagnostic.help("give it fewer inputs or outputs; `ane run` divides it into several programs")
+            }
+            Limit { what: TASKS, .. } => {
+                diagnostic.help("divide the network; `ane run` divides it into several programs")
             }
             Limit { .. } | Rule { .. } => diagnostic.help("make it smaller, or split the operation"),
             Field { .. } => {

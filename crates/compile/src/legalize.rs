@@ -48,7 +48,26 @@ pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reason
     for layer in &graph.layers {
         fits(layer, chip)?;
     }
+    counted(&graph, chip)?;
     Ok(Legal { graph })
+}
+
+/// The quantity that [`Error::Limit`] names where a program has more tasks than their numbers have bits for.
+pub const TASKS: &str = "number of tasks";
+
+/// Refuses a program with more tasks than their numbers have bits for.
+fn counted(graph: &Graph, chip: &'static Chip) -> Result<()> {
+    let most = chip.layout.and_then(|layout| layout.row(Field::Tid)).map(|row| row.max() as usize);
+    match most.and_then(|most| graph.layers.get(most)) {
+        None => Ok(()),
+        Some(layer) => Err(Error::Limit {
+            op: layer.name.clone(),
+            what: TASKS,
+            found: graph.layers.len() as u64,
+            limit: most.unwrap_or_default() as u64,
+            chip: chip.target,
+        }),
+    }
 }
 
 /// A product has one stream per engine: more rows are several products, the last ones first, as 9.509 has them.
@@ -305,6 +324,16 @@ mod tests {
             second_relu: false,
             turned: [false; 2],
         }
+    }
+
+    #[test]
+    fn a_program_has_as_many_tasks_as_their_numbers_count() {
+        let legal = |count| {
+            let graph = Graph { layers: vec![copy(1); count], ..Graph::default() };
+            legalize(graph, &CHIPS[0], &Options::default(), &mut Remarks::default())
+        };
+        assert!(legal(65535).is_ok());
+        assert!(matches!(legal(65536), Err(Error::Limit { what: TASKS, found: 65536, limit: 65535, .. })));
     }
 
     #[test]

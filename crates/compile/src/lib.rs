@@ -48,6 +48,7 @@ mod tile;
 
 pub use compiler::{compile, compile_until};
 pub use error::{Error, Refused, Result};
+pub use legalize::TASKS;
 pub use lower::PORTS;
 pub use options::{Activations, Compat, Convention, Disabled, Options};
 pub use remarks::{Log, Progress, Stage};

@@ -6,6 +6,7 @@
 
 use crate::compiler::compile;
 use crate::error::{Error, Result};
+use crate::legalize::TASKS;
 use crate::lower::PORTS;
 use crate::native::extract;
 use crate::options::Options;
@@ -196,11 +197,11 @@ fn turns_of(
 
 /// Returns true for an error that goes away where a network of so many operations is divided.
 fn divides(error: &Error, ops: usize) -> bool {
-    ops > 1 && matches!(error, Error::Limit { what, .. } if *what == PORTS)
+    ops > 1 && matches!(error, Error::Limit { what, .. } if *what == PORTS || *what == TASKS)
 }
 
 /// Programs of operations for the engine, the first with this number: one, or several where the operations read and make more
-/// than a program has ports for.
+/// than a program has ports for, or are more than it has tasks.
 fn programs(
     net: &Net,
     ops: &[usize],
