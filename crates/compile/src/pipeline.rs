@@ -140,6 +140,8 @@ passes! {
         "a constant factor of an operand becomes part of the planar layer that alone reads it";
     SOURCE: 1 true "2i-relu-of-source" Work::Graph(fuse::relu_into_reader),
         "ours", "a ReLU of an input becomes part of the planar layer that alone reads it";
+    ROUNDINGS: 1 false "2j-round-once" Work::Graph(fuse::round_once),
+        "ours", "a factor before a rounding to a range adds the rounding's addend itself, and is rounded once";
     LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book table 22.1, dimension and rank legalization, kernel-memory split",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
     SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book table 22.1, greedy list scheduler", "one order, and when each buffer lives";

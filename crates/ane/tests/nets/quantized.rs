@@ -5,7 +5,9 @@ use anemone::Array;
 use anemone::execute::execute;
 use anemone_compile::{Options, compile};
 use anemone_facts::chips;
+use anemone_facts::numerics::Model;
 use anemone_net::{Data, Net, Tensor, eval, text};
+use half::f16;
 
 /// Scale of the network's activations.
 const STEP: f32 = 0.0625;
@@ -81,4 +83,35 @@ fn results_are_whole_steps_as_the_evaluator_has_them() {
     let off = found.iter().zip(&expected).filter(|(a, b)| (*a - *b).abs() > STEP / 64.0).count();
     assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2.5 * STEP), "more than two steps off");
     assert!(off * 50 < found.len(), "{off} of {} are off by a step", found.len());
+}
+
+/// Every fp16 number of a quantization's range becomes the step that the evaluator has, but for exact ties in the exact model.
+#[test]
+fn a_quotient_is_rounded_once() {
+    for scale in [0.1f32, 0.05, 0.3, 0.007_813, 1.7] {
+        let all: Vec<f32> =
+            (0..0x7c00u16).map(|bits| f16::from_bits(bits).to_f32()).filter(|x| *x < 140.0 * scale).collect();
+        let mut x: Vec<f32> = all.iter().flat_map(|x| [*x, -x]).collect();
+        let rows = x.len() / 32;
+        x.truncate(rows * 32);
+        let net = format!(
+            "net \"n\" {{\n  input %x: f16[{rows}, 32]\n  const %s: f32[] = [{scale}]\n  %w: f32[{rows}, 32] = cast(%x)\n  \
+             %q: f32[{rows}, 32] = div(%w, %s)\n  %r: f32[{rows}, 32] = round(%q)\n  %c: f32[{rows}, 32] = clip(%r) min=-128.0 max=127.0\n  \
+             const %h: f32[] = [0.5]\n  %y: f32[{rows}, 32] = mul(%c, %h)\n  output %y\n}}\n"
+        );
+        let net = text::parse(&net, &[]).expect("the net parses");
+        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        for model in [Model::Fast, Model::Fixed] {
+            let options = anemone_engine::Options { model, ..Default::default() };
+            let given = [("x".to_string(), Array { shape: vec![rows, 32], data: x.clone() })];
+            let run = execute(&program, &given, options).expect("runs");
+            for (x, got) in x.iter().zip(&run.outputs[0].1.data) {
+                let quotient = f64::from(*x) / f64::from(scale);
+                let wanted = quotient.round_ties_even().clamp(-128.0, 127.0) * 0.5;
+                // The factor is the scale's reciprocal in fp32: what is nearer to a tie than that resolves is left out.
+                let tie = (quotient.abs().fract() - 0.5).abs() < 1e-4;
+                assert!(tie || f64::from(*got) == wanted, "{x} / {scale} is {quotient}, {got} by {}", model.name());
+            }
+        }
+    }
 }

@@ -80,6 +80,41 @@ pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &
     retain(graph, &removed);
 }
 
+/// A rounding adds a number to its argument, so that fp16 has its whole part alone. Where a factor or a planar operation is before it,
+/// that one adds the number: the argument is not rounded to fp16 first, which would make a tie of what lies beside it.
+pub(crate) fn round_once(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
+    if !options.conventions().whole_epilogues {
+        return;
+    }
+    let Uses { reads, writers } = Uses::of(graph);
+    for at in 0..graph.layers.len() {
+        let layer = &graph.layers[at];
+        let Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear } = &layer.kind else { continue };
+        let addend = nonlinear.addend();
+        let [view] = layer.sources.as_slice() else { continue };
+        let buffer = view.buffer.0 as usize;
+        let &[writer] = writers[buffer].as_slice() else { continue };
+        let before = &graph.layers[writer];
+        let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
+        let affine = match &before.kind {
+            Kind::Pool { op: PoolOp::Sum, window, affine, relu: false, .. } if *window == Window::UNIT => *affine,
+            Kind::Planar { affine, relu: false, .. } => *affine,
+            _ => continue,
+        };
+        let rounds = affine.bias == 0.0 && !copies(&before.kind);
+        if addend == 0.0 || !alone || !rounds || before.result.elements() != view.elements() {
+            continue;
+        }
+        reasons.say(|| format!("{} is rounded in {}", graph.layers[at].name, graph.layers[writer].name));
+        if let Kind::Pool { affine, .. } | Kind::Planar { affine, .. } = &mut graph.layers[writer].kind {
+            affine.bias = addend;
+        }
+        if let Kind::Neuron { add, .. } = &mut graph.layers[at].kind {
+            *add = -addend;
+        }
+    }
+}
+
 /// The layer that makes a source, where it is a factor alone, and the reader with that factor.
 fn scaled_source(
     graph: &Graph,
