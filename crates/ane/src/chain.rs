@@ -13,6 +13,7 @@ use anemone_compile::{Options, native};
 use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
+use anemone_net::read::Bytes;
 use anemone_net::{Data, Net, Tensor, TensorType, Value, eval};
 use anemone_program::e5::{Call, HostCall, Repeat, State, Step};
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides, cost};
@@ -236,6 +237,12 @@ impl Chain {
         }
     }
 
+    /// Takes the kernel data of every program: what was written elsewhere is not needed here too.
+    #[cfg(feature = "system")]
+    pub(crate) fn strip(&mut self) {
+        self.programs.iter_mut().for_each(|program| program.kernel = Bytes::new());
+    }
+
     /// The programs.
     pub fn programs(&self) -> &[Program] {
         &self.programs
@@ -310,12 +317,12 @@ impl Chain {
     }
 
     /// The chain's steps over containers, one a program, and over [`Chain::host_calls`].
-    pub fn steps<'a>(&'a self, containers: &'a [Vec<u8>], hosts: &'a [HostCall]) -> Vec<Step<'a>> {
+    pub fn steps<'a>(&'a self, containers: &'a [impl AsRef<[u8]>], hosts: &'a [HostCall]) -> Vec<Step<'a>> {
         let mut calls = hosts.iter().map(Step::Host);
         let step = |part: &Part| match *part {
             Part::Program(at) => {
                 let (program, container) = (&self.programs[at], containers.get(at)?);
-                Some(Step::Engine(Call { program, container }))
+                Some(Step::Engine(Call { program, container: container.as_ref() }))
             }
             _ => calls.next(),
         };

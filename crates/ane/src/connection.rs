@@ -23,7 +23,7 @@ use crate::runtime::{ENGINE_ONLY, ModelCompiler};
 use crate::tensor::Array;
 use anemone_program::e5::{Descriptor, State};
 use anemone_runtime::broker::client::{Loading, Remote, Route};
-use anemone_runtime::cache::PortInfo;
+use anemone_runtime::cache::{Bundle, PortInfo};
 use anemone_runtime::driver::methods::Answer;
 use anemone_runtime::driver::{Arithmetic, Config};
 use anemone_runtime::e5rt::cast::dense_bytes;
@@ -180,6 +180,7 @@ impl Settings {
             runtime,
             device,
             lanes,
+            bundle: Arc::clone(library.shared_bundle()),
             kept,
             times: self.times,
             overlap: self.overlap,
@@ -260,6 +261,7 @@ pub struct Connection {
     runtime: Arc<Runtime>,
     device: Device,
     lanes: Vec<Lane>,
+    bundle: Arc<Bundle>,
     kept: bool,
     times: u32,
     /// True if overlapped streams have the M1's defect.
@@ -392,6 +394,11 @@ impl Connection {
     /// True for a cache hit, in the broker's cache or this user's: nothing was compiled.
     pub fn was_kept(&self) -> bool {
         self.kept
+    }
+
+    /// Compiled model that is loaded.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
     }
 
     /// The runtime.

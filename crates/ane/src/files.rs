@@ -151,8 +151,19 @@ pub fn set_aside(bytes: &Bytes) -> Bytes {
     if bytes.len() < ASIDE_BYTES {
         return bytes.clone();
     }
-    let Ok(file) = crate::os::unnamed(bytes) else { return bytes.clone() };
+    let Ok(file) = crate::os::unnamed(&[bytes]) else { return bytes.clone() };
     held(Arc::new(file))
+}
+
+/// Pieces as one: where they are many bytes, in a file as [`set_aside`] has it.
+#[cfg(feature = "system")]
+pub(crate) fn joined(pieces: &[Bytes]) -> Bytes {
+    let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
+    let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    match (bytes >= ASIDE_BYTES).then(|| crate::os::unnamed(&pieces)) {
+        Some(Ok(file)) => held(Arc::new(file)),
+        _ => pieces.concat().into(),
+    }
 }
 
 /// The bytes of an open file.

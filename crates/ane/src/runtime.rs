@@ -12,7 +12,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::silicon;
 use anemone_net::{DType, Net};
 use anemone_program::{Direction, Element, Program, e5, hwx};
-use anemone_runtime::cache::{Bundle, Function, Key, PortInfo};
+use anemone_runtime::cache::{Bundle, Function, Image, Key, PortInfo, hex};
 use anemone_runtime::driver::sign::sha256;
 use anemone_runtime::e5rt::{CompileOptions, Compiler};
 use std::path::Path;
@@ -128,14 +128,14 @@ impl Compiler for ModelCompiler {
         }
         let loaded = load(model).map_err(|d| d.render(false))?;
         let engine_only = options.segmenter == ENGINE_ONLY;
-        let (chain, net) = match loaded {
+        let (mut chain, net) = match loaded {
             Model::Net { net, .. } if !engine_only => {
                 let chain = Chain::whole(&net, chip, &Options::default()).map_err(|d| d.render(false))?.0;
                 (chain, Some(net))
             }
             other => other.chain(model, chip, &Options::default()).map_err(|d| d.render(false))?,
         };
-        bundle_of(&chain, net.as_deref(), chip)
+        bundle_of(&mut chain, net.as_deref(), chip)
     }
 }
 
@@ -145,11 +145,11 @@ pub const ENGINE_ONLY: &str = "engine-only";
 /// A compiled model as a bundle.
 pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, String> {
     let Compiled { program, net } = compiled;
-    let chain = match net {
+    let mut chain = match net {
         Some(net) => Chain::of_network(net, program.clone()),
         None => Chain::from(program.clone()),
     };
-    bundle_of(&chain, net.as_deref(), chip)
+    bundle_of(&mut chain, net.as_deref(), chip)
 }
 
 /// Procedures as a bundle: one image that holds them all, and a function for each. The descriptor is the first one's.
@@ -170,20 +170,37 @@ fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::re
     let info = e5::Info { function: function.name.clone(), ..e5::Info::default() };
     let steps = first.steps(&images, &[]);
     let descriptor = e5::from_steps(&steps, first.inputs(), first.states(), &info).write();
-    Ok(Bundle { images: images.into_iter().map(Into::into).collect(), descriptor, function })
+    Ok(Bundle { images: images.into_iter().map(Image::from).collect(), descriptor, function })
 }
 
-/// A chain as a bundle.
-pub fn bundle_of(chain: &Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
+/// The chain of a bundle, whose images have its kernel data; `path` names its model.
+pub fn chain(path: &Path, bundle: &Bundle) -> Result<Chain> {
+    let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
+    let descriptor = e5::Descriptor::read(&bundle.descriptor).map_err(|e| malformed(&e))?;
+    Chain::described(path, &descriptor, &mut |call| {
+        let image = bundle.images.iter().find(|image| hex(&image.hash()) == call.hash);
+        let image = image.ok_or_else(|| malformed(&format!("{}: no image has the hash {}", call.name, call.hash)))?;
+        let container = hwx::Container::read_shared(image).map_err(|e| malformed(&e))?;
+        container.program().map_err(|e| malformed(&e))
+    })
+}
+
+/// A chain as a bundle. Kernel data leave the chain: the images have them.
+pub fn bundle_of(chain: &mut Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
     let options = hwx::Options { target, ..hwx::Options::default() };
-    let image = |program: &Program| Ok(hwx::from_program(program, &options).map_err(|e| e.to_string())?.write());
+    let image = |program: &Program| {
+        let pieces = hwx::to_file(program, &options).map_err(|e| e.to_string())?;
+        Ok(Image::from(files::joined(&pieces)))
+    };
     let images = chain.programs().iter().map(image).collect::<std::result::Result<Vec<_>, String>>()?;
+    chain.strip();
+    files::release();
     let hosts = chain.host_calls();
     let outputs = if images.len() == 1 && hosts.is_empty() { Vec::new() } else { chain.outputs().to_vec() };
     let info = e5::Info { function: "main".into(), outputs, ..e5::Info::default() };
     let steps = chain.steps(&images, &hosts);
     let descriptor = e5::from_steps(&steps, chain.inputs(), chain.states(), &info).write();
     let function = Function { name: "main".into(), ports: ports(chain, net)?, further: Vec::new() };
-    Ok(Bundle { images: images.into_iter().map(Into::into).collect(), descriptor, function })
+    Ok(Bundle { images, descriptor, function })
 }

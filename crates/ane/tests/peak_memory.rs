@@ -2,6 +2,7 @@
 
 mod common;
 
+use anemone::connection::{Request, Settings};
 use anemone::{Array, Model, Session};
 use anemone_compile::compile;
 use anemone_engine::Plan;
@@ -112,6 +113,38 @@ fn a_session_holds_the_weights_once() {
     assert_eq!(first.expect("runs")[0].1.data, second.expect("runs again")[0].1.data);
     println!("{held} bytes held for {needed} of weights and activations: {:.2}", held as f64 / needed as f64);
     assert!(held as f64 <= 1.3 * needed as f64, "{held} bytes for {needed}");
+}
+
+/// Through the runtime, weights are once in memory that is allocated, as a plan packs them: the cache's image is mapped, from its
+/// verification to the run, compiled now or before.
+#[test]
+fn a_run_through_the_runtime_holds_the_weights_once() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("chain.hwx");
+    let program = chain(1024, 8, 3, 4);
+    std::fs::write(&path, hwx::from_program(&program, &hwx::Options::default()).expect("a container").write())
+        .expect("written");
+    let needed = needed(&program);
+    let ports: Vec<(String, usize)> =
+        program.ports_of(Direction::Input).map(|p| (p.name.clone(), p.shape.elements() as usize)).collect();
+    drop(program);
+    let settings = Settings { cache: Some(folder.path().join("cache")), ..Settings::default() };
+    for kept in [false, true] {
+        let before = ALLOCATIONS.current_usage();
+        ALLOCATIONS.reset_peak_usage();
+        let connection = settings.open(&Request::new(&path, "h13")).expect("loads");
+        assert_eq!(connection.was_kept(), kept);
+        let inputs =
+            ports.iter().map(|(name, count)| (name.clone(), Array { shape: vec![*count], data: vec![0.25; *count] }));
+        connection.run(&inputs.collect::<Vec<_>>()).expect("runs");
+        let taken = ALLOCATIONS.peak_usage() - before;
+        println!(
+            "kept {kept}: {taken} bytes at most for {needed} of weights and activations: {:.2}",
+            taken as f64 / needed as f64
+        );
+        assert!(taken as f64 <= 1.3 * needed as f64, "kept {kept}: {taken} bytes for {needed}");
+    }
 }
 
 /// A container's kernel data stay in its file, which is mapped, from loading to the plan that packs them.

@@ -2,7 +2,7 @@
 //!
 //! `ROOT/com.apple.e5rt.e5bundlecache/BUILD/KEY/` holds `model.hwx` (the program image; further ones are `model_1.hwx` and so
 //! on), `main.e5` (the dispatch descriptor), `function.json` (ports as the network has them), `model.anehash` (SHA-256 twice
-//! over each image) and `seal` (SHA-256 over images, descriptor and function).
+//! over each image) and `seal` (SHA-256 over the images' digests, descriptor and function).
 
 use crate::error::{Error, Result};
 use crate::os::shared::FileBytes;
@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
@@ -55,11 +56,58 @@ pub struct Function {
     pub further: Vec<Function>,
 }
 
+/// A program image. Its digest is computed at most once.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    bytes: Bytes,
+    digest: OnceLock<[u8; 32]>,
+}
+
+impl Image {
+    /// SHA-256.
+    pub fn digest(&self) -> [u8; 32] {
+        *self.digest.get_or_init(|| Sha256::digest(&self.bytes).into())
+    }
+
+    /// SHA-256 of the digest: what ties a descriptor to the image.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.digest()).into()
+    }
+}
+
+impl<B: Into<Bytes>> From<B> for Image {
+    fn from(bytes: B) -> Image {
+        Image { bytes: bytes.into(), digest: OnceLock::new() }
+    }
+}
+
+impl std::ops::Deref for Image {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Image {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl PartialEq for Image {
+    fn eq(&self, other: &Image) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Image {}
+
 /// An entry's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     /// Program images: one, or several in the order of their calls; none where all of it runs on the host.
-    pub images: Vec<Bytes>,
+    pub images: Vec<Image>,
     /// Dispatch descriptor.
     pub descriptor: Vec<u8>,
     /// Function.
@@ -285,10 +333,10 @@ impl Cache {
     pub fn export(&self, key: &Key) -> Result<Vec<u8>> {
         let bundle = self.fetch(key).ok_or_else(|| Error::Unknown { what: "cache entry", name: key.0.clone() })?;
         let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
-        let none = Bytes::new();
+        let none = Image::default();
         let (first, more) = bundle.images.split_first().unwrap_or((&none, &[]));
         let parts: [&[u8]; 4] = [key.0.as_bytes(), first, &bundle.descriptor, &json];
-        let parts = parts.into_iter().chain(more.iter().map(Bytes::as_ref));
+        let parts = parts.into_iter().chain(more.iter().map(|image| image.as_ref()));
         let mut out = EXPORT_MAGIC.to_vec();
         for part in parts {
             out.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -324,8 +372,8 @@ impl Cache {
         };
         let key = Key::parse(std::str::from_utf8(key).unwrap_or_default())?;
         let function = serde_json::from_slice(json).map_err(|_| corrupt("function"))?;
-        let bytes = |image: &[u8]| Bytes::copy_from_slice(image);
-        let mut images: Vec<Bytes> = Some(bytes(image)).filter(|i| !i.is_empty()).into_iter().collect();
+        let bytes = |image: &[u8]| Image::from(Bytes::copy_from_slice(image));
+        let mut images: Vec<Image> = Some(bytes(image)).filter(|i| !i.is_empty()).into_iter().collect();
         while !rest.is_empty() {
             let (image, after) = take_part(rest).ok_or(corrupt("a part reaches past the end"))?;
             images.push(bytes(image));
@@ -359,13 +407,17 @@ fn image_name(at: usize) -> String {
 }
 
 /// SHA-256 twice over each image.
-fn hashes_of(images: &[Bytes]) -> Vec<u8> {
-    images.iter().flat_map(|image| Sha256::digest(Sha256::digest(image))).collect()
+fn hashes_of(images: &[Image]) -> Vec<u8> {
+    images.iter().flat_map(Image::hash).collect()
 }
 
-fn seal_of(images: &[Bytes], descriptor: &[u8], json: &[u8]) -> [u8; 32] {
+fn seal_of(images: &[Image], descriptor: &[u8], json: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for bytes in images.iter().map(Bytes::as_ref).chain([descriptor, json]) {
+    for image in images {
+        hash.update((image.len() as u64).to_le_bytes());
+        hash.update(image.digest());
+    }
+    for bytes in [descriptor, json] {
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     }
@@ -392,7 +444,9 @@ fn read_entry(folder: &Path, key: &Key) -> Result<Bundle> {
         if bytes > MAX_FILE_BYTES {
             return Err(corrupt("a file is too large"));
         }
-        FileBytes::open(&path).map(Bytes::from_owner).map_err(|_| corrupt("a file cannot be read"))
+        FileBytes::open(&path)
+            .map(|file| Image::from(Bytes::from_owner(file)))
+            .map_err(|_| corrupt("a file cannot be read"))
     };
     let images = (0..count).map(image).collect::<Result<Vec<_>>>()?;
     if read(SEAL)? != seal_of(&images, &descriptor, &json) {

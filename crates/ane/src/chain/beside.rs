@@ -15,12 +15,21 @@ impl Chain {
     /// The chain that a dispatch descriptor at `path` names: its containers lie in the same folder and are known by their
     /// hash, whatever their names. Processor calls are host segments.
     pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
+        let mut containers = Containers::beside(path);
+        Chain::described(path, descriptor, &mut |call| containers.called(call, path))
+    }
+
+    /// The chain of a descriptor; `called` gives the program of a call.
+    pub(crate) fn described(
+        path: &Path,
+        descriptor: &Descriptor,
+        called: &mut dyn FnMut(&EngineCall) -> Result<Program>,
+    ) -> Result<Chain> {
         let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(path.display());
         let Sequence { calls, inputs, outputs, states } = descriptor.sequence().map_err(|e| {
             let code = if e.unsupported { Code::UnsupportedOp } else { Code::Malformed };
             Diagnostic::new(code, e.what).at(path.display())
         })?;
-        let mut containers = Containers::beside(path);
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut chain = Chain { name, ends: [inputs, outputs], states, ..Chain::default() };
         let mut open: Vec<(usize, &HostCall)> = Vec::new();
@@ -29,7 +38,7 @@ impl Chain {
             match call {
                 Dispatch::Engine(call) => {
                     chain.order.push(Part::Program(chain.programs.len()));
-                    chain.programs.push(containers.called(call, path)?);
+                    chain.programs.push(called(call)?);
                 }
                 Dispatch::Host(call) => match Mark::of(call) {
                     None => {

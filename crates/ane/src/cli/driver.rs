@@ -386,7 +386,7 @@ fn load(
         .map_err(|_| Diagnostic::new(Code::Usage, format!("--stats {}: 32 bits are expected", flags.stats)))?;
     let control = driver.open(task, 0).map_err(|code| failed("open", code))?;
     control.open().map_err(|code| failed("handshake", code))?;
-    let create = Create { image: signer.sign(image), name: &bundle.function.name, stats_mask };
+    let create = Create { name: &bundle.function.name, stats_mask, ..signer.signed(image) };
     let token = control.create(create).map_err(|code| failed("create", code))?.token;
     if flags.prepare {
         control.prepare(token).map_err(|code| failed("prepare", code))?;

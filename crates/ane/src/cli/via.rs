@@ -5,6 +5,7 @@ use anemone::connection::{Connection, Device, Request, Settings, Via};
 use anemone::places::not_kept;
 use anemone::{Array, Result, Run, files};
 use anemone_runtime::broker::client::Loading;
+use anemone_runtime::cache::Bundle;
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
 use std::path::PathBuf;
@@ -114,6 +115,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// Compiled model that the device has loaded.
+    pub fn bundle(&self) -> &Bundle {
+        self.connection.bundle()
+    }
+
     /// Dispatches on these inputs; outputs as a run has them, of the first stream.
     pub fn run(&self, inputs: &[(String, Array)]) -> Result<Run> {
         let outputs = self.connection.run(inputs)?;

@@ -34,7 +34,7 @@ impl AsRef<[u8]> for FileBytes {
 }
 
 /// Refused: no file is written.
-pub fn unnamed(_: &[u8]) -> std::io::Result<FileBytes> {
+pub fn unnamed(_: &[&[u8]]) -> std::io::Result<FileBytes> {
     Err(std::io::Error::other(NO_FILES))
 }
 

@@ -50,12 +50,12 @@ fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
 
 /// The bytes in a file without a name, in the user's folder of caches or else that of temporary files. An error where the system keeps the
 /// name of a file that is mapped.
-pub fn unnamed(bytes: &[u8]) -> std::io::Result<FileBytes> {
+pub fn unnamed(pieces: &[&[u8]]) -> std::io::Result<FileBytes> {
     let own = super::cache_folder().map(|folder| folder.join("anemone"));
     let own = own.ok().filter(|folder| std::fs::create_dir_all(folder).is_ok());
     let mut builder = tempfile::Builder::new();
     let mut file = builder.prefix(".ane-").tempfile_in(own.unwrap_or_else(std::env::temp_dir))?;
-    file.write_all(bytes)?;
+    pieces.iter().try_for_each(|bytes| file.write_all(bytes))?;
     let (kept, name) = file.into_parts();
     drop(kept);
     let mapped = FileBytes::open(&name)?;

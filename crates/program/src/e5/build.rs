@@ -196,7 +196,13 @@ pub struct Declared {
 impl Declared {
     /// Reads a container's declarations.
     pub fn of(container: &[u8]) -> Declared {
-        let Ok(container) = Container::read(container) else { return Declared::default() };
+        // Declarations lie before the contents, which may be large: they are not looked at where that is possible.
+        let fetch = |at: u64, into: &mut [u8]| {
+            let bytes = usize::try_from(at).ok().and_then(|at| container.get(at..at.checked_add(into.len())?));
+            bytes.map(|bytes| into.copy_from_slice(bytes)).ok_or(())
+        };
+        let outline = Container::outline(container.len() as u64, fetch).ok().flatten();
+        let Some(container) = outline.or_else(|| Container::read(container).ok()) else { return Declared::default() };
         let windows = container.windows().map(|(_, w)| (w.name(), w.address)).collect();
         let procedure = container.tensor_records().map(|(_, record)| record.procedure()).find(|name| !name.is_empty());
         Declared { windows, procedure }

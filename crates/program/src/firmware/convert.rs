@@ -73,10 +73,24 @@ pub enum LiftError {
 
 /// A package of programs; identities count from 0.
 pub fn from_programs(programs: &[&Program]) -> Result<Package, StreamError> {
+    packaged(programs, |program| {
+        let mut hash = Sha256::new();
+        hash.update(&program.stream);
+        hash.update(&program.kernel);
+        hash.finalize().into()
+    })
+}
+
+/// As [`from_programs`], for a package that nobody writes: its hashes are zeros.
+pub fn unhashed(programs: &[&Program]) -> Result<Package, StreamError> {
+    packaged(programs, |_| [0; rows::HASH_BYTES])
+}
+
+fn packaged(programs: &[&Program], hash: impl Fn(&Program) -> [u8; rows::HASH_BYTES]) -> Result<Package, StreamError> {
     let mut package = Package {
         version: rows::VERSION,
         checksum: rows::CHECKSUM_VALID,
-        programs: programs.iter().enumerate().map(|(i, p)| entry(i as u32, p)).collect::<Result<_, _>>()?,
+        programs: programs.iter().enumerate().map(|(i, p)| entry(i as u32, p, hash(p))).collect::<Result<_, _>>()?,
         file_bytes: 0,
         residue: Vec::new(),
     };
@@ -94,7 +108,7 @@ pub fn from_programs(programs: &[&Program]) -> Result<Package, StreamError> {
     Ok(package)
 }
 
-fn entry(id: u32, program: &Program) -> Result<Entry, StreamError> {
+fn entry(id: u32, program: &Program, hash: [u8; rows::HASH_BYTES]) -> Result<Entry, StreamError> {
     let tasks = program.tasks()?;
     let mut generic = Vec::new();
     put(&mut generic, &[program.layout.td_version, program.first_task_words]);
@@ -117,16 +131,13 @@ fn entry(id: u32, program: &Program) -> Result<Entry, StreamError> {
         procedure.extend_from_slice(name.as_bytes());
         procedure.push(0);
     }
-    let mut hash = Sha256::new();
-    hash.update(&program.stream);
-    hash.update(&program.kernel);
     let section = |kind, data| Section { kind, offset: 0, align: rows::ALIGN as u32, flags: 0, data };
     Ok(Entry {
         offset: 0,
         id,
         flags: 0,
         procedures: 1,
-        hash: hash.finalize().into(),
+        hash,
         reserved: 0,
         sections: vec![
             section(rows::GENERIC, generic.into()),

@@ -8,7 +8,7 @@ mod file;
 
 use anemone_facts::formats::firmware as rows;
 
-pub use convert::{LiftError, from_programs};
+pub use convert::{LiftError, from_programs, unhashed};
 pub use file::Error;
 
 use crate::bytes::Residue;

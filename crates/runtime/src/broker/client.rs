@@ -1,11 +1,10 @@
 //! The client's side of the broker: a compiler and a device behind a socket.
 
 use super::wire::{self, Answer, Ask, kind};
-use crate::cache::{Bundle, hex};
+use crate::cache::{Bundle, Image, hex};
 use crate::driver::client::Submit;
 use crate::driver::methods::{self, Answer as Method};
 use crate::driver::priority_of;
-use crate::driver::sign::sha256;
 use crate::driver::task::lock;
 use crate::e5rt::device::{Device, Loaded, Piece, Submission};
 use crate::e5rt::{CompileOptions, Compiler};
@@ -15,7 +14,6 @@ use crate::os::shared::Shared;
 use crate::os::socket::{self, MAX_MESSAGE_BYTES, Message, Stream};
 use crate::words::u32_at;
 use anemone_facts::driver::limits::DEFAULT_QOS;
-use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -170,9 +168,9 @@ struct RemoteProgram {
 }
 
 impl Remote {
-    fn instance(&self, image: &[u8], pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+    fn instance(&self, image: &Image, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         let Loading { depth, power_saving, wired, .. } = self.load;
-        let image = hex(&sha256(image));
+        let image = hex(&image.digest());
         let control = socket::connect(&self.socket)?;
         wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth, power_saving, wired, qos: self.qos })?;
         let message = exchange(&control)?;
@@ -202,11 +200,11 @@ impl Remote {
 }
 
 impl Device for Remote {
-    fn load(&self, image: &Bytes, _: &str) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, image: &Image, _: &str) -> Result<Arc<dyn Loaded>> {
         self.instance(image, &[])
     }
 
-    fn adapt(&self, image: &Bytes, _: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+    fn adapt(&self, image: &Image, _: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         self.instance(image, pieces)
     }
 }

@@ -13,16 +13,15 @@ mod session;
 mod sibling;
 pub mod wire;
 
-use crate::cache::hex;
+use crate::cache::{Image, hex};
 use crate::driver::client::{Client, Created};
-use crate::driver::sign::{Signer, sha256};
+use crate::driver::sign::Signer;
 use crate::driver::task::lock;
 use crate::driver::{Config, Driver};
 use crate::e5rt::device::InProcess;
 use crate::e5rt::{Compiler, Runtime};
 use crate::error::{Error, Result};
 use crate::os::socket::{Listener, Stream};
-use bytes::Bytes;
 use policy::Policy;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -37,7 +36,7 @@ const MAX_KNOWN_BYTES: usize = 1 << 31;
 
 /// An image and the name of its function.
 struct KnownImage {
-    image: Bytes,
+    image: Image,
     name: String,
 }
 
@@ -158,7 +157,7 @@ impl Broker {
     /// Keeps the images of a bundle, to be loaded by their digests.
     fn remember(&self, bundle: &crate::cache::Bundle) {
         for image in &bundle.images {
-            let digest = hex(&sha256(image));
+            let digest = hex(&image.digest());
             let mut known = lock(&self.known);
             if known.images.contains_key(&digest) {
                 continue;

@@ -302,8 +302,8 @@ impl Session<'_> {
         let created = match resident {
             Some(created) => created,
             None => {
-                let file = self.broker.signer.sign(&known.image);
-                let create = Create { image: file, name: &known.name, stats_mask };
+                let signed = self.broker.signer.signed(&known.image);
+                let create = Create { name: &known.name, stats_mask, ..signed };
                 self.client.create(create).map_err(|code| self.client.why_not_created(code))?
             }
         };

@@ -288,7 +288,7 @@ pub fn read_bundle(answer: Answer, tail: &[u8]) -> Result<Bundle> {
     for bytes in image_bytes {
         // Their sum is the length of the tail.
         let Some((image, after)) = rest.split_at_checked(bytes as usize) else { return Err(broken) };
-        images.push(Bytes::copy_from_slice(image));
+        images.push(Bytes::copy_from_slice(image).into());
         rest = after;
     }
     Ok(Bundle { images, descriptor: rest.to_vec(), function })

@@ -10,6 +10,7 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{
     active, arguments, chain, create, destroy, handshake, inputs, instance, outputs, prepare,
 };
+use bytes::Bytes;
 
 impl Client {
     /// Selector 0 with the standard usage; the session token.
@@ -33,11 +34,12 @@ impl Client {
 
     /// Control selector 3.
     pub fn create(&self, what: Create<'_>) -> Result<Created, Code> {
-        let image = self.task.stage_shared(what.image.clone())?;
+        let bytes = what.image.len() + what.signature.len();
+        let image = self.task.stage_shared([Bytes::clone(&what.image), what.signature])?;
         let mut blob = [0; arguments::BYTES];
         put64(&mut blob, arguments::IMAGE, image);
-        put64(&mut blob, arguments::IMAGE_BYTES, what.image.len() as u64);
-        let hash = super::sign::sha256(&what.image);
+        put64(&mut blob, arguments::IMAGE_BYTES, bytes as u64);
+        let hash = what.image.digest();
         blob[arguments::MODEL_HASH..arguments::MODEL_HASH + 32].copy_from_slice(&hash);
         put32(&mut blob, arguments::PROCEDURES, 1);
         put32(&mut blob, arguments::QOS, rows::DEFAULT_QOS as u32);
@@ -47,6 +49,7 @@ impl Client {
         blob[arguments::NAME..arguments::NAME + name.len()].copy_from_slice(name);
         let done = self.create_at(&blob);
         self.task.unstage(image);
+        self.task.unstage(image + what.image.len() as u64);
         done
     }
 

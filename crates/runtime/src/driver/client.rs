@@ -3,6 +3,7 @@
 use super::request::{Event, WakePort};
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
+use crate::cache::Image;
 use crate::error::Code;
 use crate::os::shared::Shared;
 use crate::words::{put32, put64, u64_at};
@@ -82,8 +83,10 @@ impl Created {
 /// Request to create an instance.
 #[derive(Clone, Debug, Default)]
 pub struct Create<'a> {
-    /// Signed image.
-    pub image: Bytes,
+    /// Signed image; its signature, where that is not at its end, is `signature`.
+    pub image: Image,
+    /// Signature that follows the image in memory; empty where the image ends with it.
+    pub signature: Bytes,
     /// Name.
     pub name: &'a str,
     /// Mask of counters.

@@ -5,6 +5,7 @@ use super::controls::Holder;
 use super::images::{read_patches, read_programs};
 use super::request::Plan;
 use super::resident::Resident;
+use super::sign::TRAILER_BYTES;
 use super::task::lock;
 use super::{ClientState, Driver, Gate, Image, Instance, Prepared, Procedure, Section};
 use crate::error::Code;
@@ -30,7 +31,7 @@ const MAX_IMAGE_BYTES: u64 = 1 << 32;
 /// Programs in the form that the firmware takes.
 fn packaged<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<Package, Code> {
     let all: Vec<&Program> = programs.collect();
-    firmware::from_programs(&all).map_err(|_| Code::BAD_ARGUMENT)
+    firmware::unhashed(&all).map_err(|_| Code::BAD_ARGUMENT)
 }
 
 impl Client {
@@ -46,9 +47,11 @@ impl Client {
             return Err(Code::BAD_ARGUMENT);
         }
         // The bytes that are checked are the bytes that are used: a copy, or bytes that nobody writes.
-        let file = self.task.fetch(image, bytes)?;
-        let signed = self.driver.trust.check(&file)?;
-        let (form, programs) = read_programs(&file.slice_ref(signed)).ok_or(Code::BAD_ARGUMENT)?;
+        let image_bytes = bytes.checked_sub(TRAILER_BYTES as u64).ok_or(Code::NOT_PERMITTED)?;
+        let trailer = self.task.fetch(image.wrapping_add(image_bytes), TRAILER_BYTES as u64)?;
+        let image = self.task.fetch(image, image_bytes)?;
+        self.driver.trust.check(&image, &trailer)?;
+        let (form, programs) = read_programs(&image).ok_or(Code::BAD_ARGUMENT)?;
         let package = packaged(programs.iter())?;
         let arithmetic = self.driver.config.arithmetic;
         let resident = |program| Resident::new(Arc::new(program), Vec::new(), arithmetic).map(Arc::new);

@@ -1,5 +1,7 @@
 //! Signatures of program images, and the trust cache.
 
+use crate::cache::Image;
+use crate::driver::client::Create;
 use crate::driver::task::lock;
 use crate::error::{Code, Result};
 use bytes::Bytes;
@@ -18,6 +20,11 @@ const MAX_TRUSTED: usize = 1 << 16;
 /// SHA-256.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
+}
+
+/// Digest of a file by that of its image and by its signature.
+fn file_digest(image: &[u8; 32], trailer: &[u8]) -> [u8; 32] {
+    sha256(&[image, trailer].concat())
 }
 
 /// Trust in signed images: the signing key, and the digests of trusted files.
@@ -43,39 +50,47 @@ impl Trust {
         Ok((trust.clone(), Signer(trust)))
     }
 
-    fn tag(&self, image: &[u8]) -> Hmac<Sha256> {
+    /// Over the image's digest.
+    fn tag(&self, digest: &[u8; 32]) -> Hmac<Sha256> {
         // A key of any length is taken; the error cannot occur for 32 bytes.
         let mut mac = match <Hmac<Sha256> as Mac>::new_from_slice(&self.key) {
             Ok(mac) => mac,
             Err(_) => <Hmac<Sha256> as Mac>::new(&Default::default()),
         };
-        mac.update(image);
+        mac.update(digest);
         mac
     }
 
-    /// The image of a signed file, if signature and trust cache agree on these very bytes.
-    pub(crate) fn check<'a>(&self, file: &'a [u8]) -> std::result::Result<&'a [u8], Code> {
-        let split = file.len().checked_sub(TRAILER_BYTES).ok_or(Code::NOT_PERMITTED)?;
-        let (image, trailer) = file.split_at(split);
-        let (magic, tag) = trailer.split_at(MAGIC.len());
-        let signed = magic == MAGIC && self.tag(image).verify_slice(tag).is_ok();
-        if signed && lock(&self.cache).contains(&sha256(file)) { Ok(image) } else { Err(Code::NOT_PERMITTED) }
+    /// Refuses an image unless the signature that follows it and the trust cache agree on these very bytes.
+    pub(crate) fn check(&self, image: &[u8], trailer: &[u8]) -> std::result::Result<(), Code> {
+        let (magic, tag) = trailer.split_at_checked(MAGIC.len()).ok_or(Code::NOT_PERMITTED)?;
+        let digest = sha256(image);
+        let signed = magic == MAGIC && self.tag(&digest).verify_slice(tag).is_ok();
+        let trusted = signed && lock(&self.cache).contains(&file_digest(&digest, trailer));
+        if trusted { Ok(()) } else { Err(Code::NOT_PERMITTED) }
     }
 }
 
 impl Signer {
-    /// Signs an image and puts the file into the trust cache.
+    /// Signs an image and puts the file into the trust cache: a request to create its program, with an empty name. The image is not copied.
+    pub fn signed(&self, image: &Image) -> Create<'static> {
+        let signature = Bytes::from(self.trailer(&image.digest()));
+        Create { image: image.clone(), signature, ..Create::default() }
+    }
+
+    /// As [`Signer::signed`], as one file: a copy of the image with the signature at its end.
     pub fn sign(&self, image: &[u8]) -> Bytes {
-        let mut file = Vec::with_capacity(image.len() + TRAILER_BYTES);
-        file.extend_from_slice(image);
-        file.extend_from_slice(MAGIC);
-        file.extend_from_slice(&self.0.tag(image).finalize().into_bytes());
+        [image, &self.trailer(&sha256(image))].concat().into()
+    }
+
+    fn trailer(&self, digest: &[u8; 32]) -> Vec<u8> {
+        let trailer = [MAGIC, self.0.tag(digest).finalize().into_bytes().as_slice()].concat();
         let mut cache = lock(&self.0.cache);
         if cache.len() >= MAX_TRUSTED {
             cache.pop_first();
         }
-        cache.insert(sha256(&file));
-        file.into()
+        cache.insert(file_digest(digest, &trailer));
+        trailer
     }
 
     /// A key of its own: what a client that signs itself would have.

@@ -127,24 +127,33 @@ impl Task {
 
     /// Puts bytes into the task's memory; their address, never 0.
     pub fn stage(&self, bytes: &[u8]) -> Result<u64, Code> {
-        self.stage_piece(Piece::Own(bytes.to_vec()))
+        self.stage_pieces([Piece::Own(bytes.to_vec())])
     }
 
-    /// As [`Task::stage`], of bytes that are only read and that others may hold too: nothing is copied.
-    pub fn stage_shared(&self, bytes: Bytes) -> Result<u64, Code> {
-        self.stage_piece(Piece::Shared(bytes))
+    /// As [`Task::stage`], of bytes that are only read and that others may hold too: nothing is copied. They follow one another;
+    /// [`Task::unstage`] takes back each by its own address.
+    pub fn stage_shared<const N: usize>(&self, bytes: [Bytes; N]) -> Result<u64, Code> {
+        self.stage_pieces(bytes.map(Piece::Shared))
     }
 
-    fn stage_piece(&self, piece: Piece) -> Result<u64, Code> {
+    fn stage_pieces<const N: usize>(&self, pieces: [Piece; N]) -> Result<u64, Code> {
         let mut space = lock(&self.space);
-        let length = piece.len() as u64;
+        let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         if space.staged + length > MAX_STAGED_BYTES {
             return Err(Code::NO_MEMORY);
         }
         let address = space.next.max(0x10_0000);
         space.next = (address + length + 1).next_multiple_of(16);
         space.staged += length;
-        space.pieces.insert(address, piece);
+        let mut at = address;
+        for piece in pieces {
+            let bytes = piece.len() as u64;
+            // Bytes that are none have no address.
+            if bytes > 0 || N == 1 {
+                space.pieces.insert(at, piece);
+            }
+            at += bytes;
+        }
         Ok(address)
     }
 

@@ -1,5 +1,6 @@
 //! Devices that run programs: this process's own driver, or another behind a socket.
 
+use crate::cache::Image;
 use crate::driver::chaining::Chain;
 use crate::driver::client::{Client, Create, Submit};
 use crate::driver::methods::{self, Answer};
@@ -18,9 +19,9 @@ use std::time::Duration;
 /// Loads programs.
 pub trait Device: Send + Sync {
     /// Loads a program image of a bundle, ready to be submitted, under the function's name.
-    fn load(&self, image: &Bytes, name: &str) -> Result<Arc<dyn Loaded>>;
+    fn load(&self, image: &Image, name: &str) -> Result<Arc<dyn Loaded>>;
     /// Loads an image as a base, and an instance of it with other kernel data: what is not replaced is shared with the base.
-    fn adapt(&self, image: &Bytes, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>>;
+    fn adapt(&self, image: &Image, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>>;
 }
 
 /// Kernel data that an adapter replaces: byte offset, content.
@@ -146,11 +147,11 @@ impl OwnProgram {
 }
 
 impl InProcess {
-    fn instance(&self, image: &[u8], name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+    fn instance(&self, image: &Image, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         let refused = |what| move |code| Error::driver(what, code);
         let client = self.driver.open(&self.task, 0).map_err(refused("open"))?;
         client.open().map_err(refused("handshake"))?;
-        let create = Create { image: self.signer.sign(image), name, stats_mask: 0 };
+        let create = Create { name, ..self.signer.signed(image) };
         let token = client.create(create).map_err(|code| client.why_not_created(code))?.token;
         let token = match pieces {
             [] => token,
@@ -174,11 +175,11 @@ impl InProcess {
 }
 
 impl Device for InProcess {
-    fn load(&self, image: &Bytes, name: &str) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, image: &Image, name: &str) -> Result<Arc<dyn Loaded>> {
         self.instance(image, name, &[])
     }
 
-    fn adapt(&self, image: &Bytes, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+    fn adapt(&self, image: &Image, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         self.instance(image, name, pieces)
     }
 }

@@ -5,13 +5,13 @@ use super::operation::{Call, DevicePort, End, Operation};
 use super::surfaces::Surfaces;
 use super::turns::Turns;
 use super::{HostExecutor, HostSegment, Runtime, cast};
-use crate::cache::{Bundle, Function as Signature, PortInfo};
+use crate::cache::{Bundle, Function as Signature, PortInfo, hex};
 use crate::clock::Stages;
 use crate::driver::resident::modelled;
 use crate::driver::task::lock;
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
-use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, Mark, Repeat, container_hash};
+use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, Mark, Repeat};
 use anemone_program::{Direction, Program};
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ impl Plan {
         let broken = |e: &dyn std::fmt::Display| Error::Compile(format!("dispatch descriptor: {e}"));
         let descriptor = Descriptor::read(&bundle.descriptor).map_err(|e| broken(&e))?;
         let sequence = descriptor.sequence().map_err(|e| broken(&e))?;
-        let hashes: Vec<String> = bundle.images.iter().map(|image| container_hash(image)).collect();
+        let hashes: Vec<String> = bundle.images.iter().map(|image| hex(&image.hash())).collect();
         let mut plan = Plan { steps: Vec::new(), tensors: bundle.function.ports.clone(), ends: Vec::new() };
         plan.ends = (0..plan.tensors.len()).collect();
         for name in sequence.inputs.iter().chain(&sequence.outputs) {
@@ -215,6 +215,11 @@ impl Library {
     /// Signature of a function, by name.
     pub fn signature_of(&self, name: &str) -> Result<&Signature> {
         Ok(self.place(name)?.map_or(&self.bundle.function, |at| &self.bundle.function.further[at]))
+    }
+
+    /// The bundle, which the library shares.
+    pub fn shared_bundle(&self) -> &Arc<Bundle> {
+        &self.bundle
     }
 
     /// The bundle.

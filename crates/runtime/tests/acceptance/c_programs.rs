@@ -12,7 +12,7 @@ use anemone_runtime::os::shared::Shared;
 use std::sync::Arc;
 
 fn create(image: &[u8]) -> Create<'static> {
-    Create { image: image.to_vec().into(), name: "main", stats_mask: 0 }
+    Create { image: image.to_vec().into(), name: "main", ..Create::default() }
 }
 
 #[test]

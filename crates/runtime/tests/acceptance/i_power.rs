@@ -204,10 +204,13 @@ fn i07_stats_gate() {
     let (driver, signer) = start();
     let client = control(&driver, &task(1));
     let file = signer.sign(&image(&compile(ADD_ONE)));
-    let created =
-        client.create(Create { image: file.clone(), name: "main", stats_mask: 0xf }).expect("create is accepted");
+    let created = client
+        .create(Create { image: file.clone().into(), name: "main", stats_mask: 0xf, ..Create::default() })
+        .expect("create is accepted");
     assert_eq!(client.prepare(created.token), Err(Code::UNSUPPORTED));
-    let masked = client.create(Create { image: file.clone(), name: "main", stats_mask: 0x10 }).expect("create");
+    let masked = client
+        .create(Create { image: file.clone().into(), name: "main", stats_mask: 0x10, ..Create::default() })
+        .expect("create");
     client.prepare(masked.token).expect("the mask became 0");
 }
 

@@ -110,7 +110,7 @@ pub fn load(driver: &Arc<Driver>, signer: &Signer, task: &Arc<Task>, text: &str)
     let client = control(driver, task);
     let file = signer.sign(&image(&program));
     let created = client
-        .create(Create { image: file.clone(), name: "main_main__Op0_AneInference", stats_mask: 0 })
+        .create(Create { image: file.clone().into(), name: "main_main__Op0_AneInference", ..Create::default() })
         .expect("create");
     client.prepare(created.token).expect("prepare");
     let (mut memory, mut inputs, mut outputs) = (Vec::new(), Vec::new(), Vec::new());

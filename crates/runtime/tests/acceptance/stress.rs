@@ -88,7 +88,8 @@ fn random_images() {
         }
         bad.truncate(bad.len() - r.below(2) as usize * r.below(bad.len() as u64) as usize);
         let file = signer.sign(&bad);
-        let create = anemone_runtime::driver::client::Create { image: file.clone(), name: "x", stats_mask: 0 };
+        let create =
+            anemone_runtime::driver::client::Create { image: file.clone().into(), name: "x", ..Default::default() };
         let Ok(created) = client.create(create) else { continue };
         if client.prepare(created.token).is_ok() {
             let surface = || client.add_surface(Arc::new(Shared::new(1 << 16).unwrap())).unwrap();

@@ -4,7 +4,7 @@ use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced
 use super::report::summary;
 use super::{Flags, Numerics, by_layer};
 use crate::cli::conventions::CompatName;
-use crate::cli::{FIRST, Voice, by_the_book, chip, print, target};
+use crate::cli::{FIRST, Voice, by_the_book, chip, print, target, via};
 use anemone::connection::{Adapter, Request};
 use anemone::tensor::Array;
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run};
@@ -46,6 +46,8 @@ pub struct Prepared {
     described: bool,
     /// Pieces of kernel data that an adapter replaces.
     adapter: Vec<(u64, Vec<u8>)>,
+    /// The runtime's, where the chain is of its compiled program.
+    session: Option<via::Session>,
 }
 
 /// Compiles the model if needed, and checks its programs.
@@ -56,7 +58,12 @@ pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let described = matches!(model, Model::Descriptor(_));
+    let mut session = None;
     let compiled = match &model {
+        Model::Net { net, .. } if by_runtime(flags) => driven(flags, chip, voice).map(|(chain, open)| {
+            session = Some(open);
+            (chain, Some(net.clone()))
+        }),
         Model::Net { net, .. } if flags.cut_attention => {
             around_attention(net, chip, &compiler).map(|chain| (chain, Some(net.clone())))
         }
@@ -71,7 +78,26 @@ pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -
         hosts_told(&chain, voice);
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
-    Ok(Prepared { chain, net, chip, compiler, described, adapter })
+    Ok(Prepared { chain, net, chip, compiler, described, adapter, session })
+}
+
+/// Returns true if the runtime's own compilation is of the same network: it knows no choices of extents, functions or weights.
+fn by_runtime(flags: &Flags) -> bool {
+    flags.via.wanted() && flags.choices.is_plain() && flags.choices.model_root.is_none() && flags.adapter.is_none()
+}
+
+/// The model loaded by the runtime, and the chain of its compiled program: nothing is compiled beside it.
+fn driven(flags: &Flags, chip: &'static Chip, voice: Voice) -> Result<(Chain, via::Session)> {
+    let request = Request { engine_only: flags.engine_only, ..Request::new(&flags.model, chip.target) };
+    let session = flags.via.open(&request, flags.numerics.arithmetic(), voice)?;
+    let chain = anemone::runtime::chain(&flags.model, session.bundle())?;
+    for (_, part) in chain.hosts() {
+        let ops: Vec<String> =
+            part.ops.iter().map(|op| format!("{} ({})", part.value(op.outputs[0]).name, op.kind.name())).collect();
+        voice.note(format!("on the host: {}", ops.join(", ")));
+    }
+    hosts_told(&chain, voice);
+    Ok((chain, session))
 }
 
 impl Prepared {
@@ -138,12 +164,12 @@ pub fn execute(
         ..Request::new(&flags.model, chip.target)
     };
     let open = || flags.via.open(&request, flags.numerics.arithmetic(), voice);
-    let session = flags.via.wanted().then(open).transpose();
-    let session = session.map_err(in_file)?;
+    let opened = (flags.via.wanted() && prepared.session.is_none()).then(open).transpose().map_err(in_file)?;
+    let session = prepared.session.as_ref().or(opened.as_ref());
     let mut steps = Vec::new();
     let mut run = loop {
         let run = match &mut execution {
-            None => session.as_ref().map_or_else(|| Ok(Run::default()), |session| session.run(inputs)),
+            None => session.map_or_else(|| Ok(Run::default()), |session| session.run(inputs)),
             Some(execution) => execution.run(inputs),
         };
         let run = run.map_err(in_file)?;
@@ -154,7 +180,7 @@ pub fn execute(
         chain.hand_over(&run.outputs, inputs);
     };
     bar.finish_and_clear();
-    if let Some(session) = &session {
+    if let Some(session) = session {
         session.told(voice);
     }
     // The last one is told with what is expected of it.
