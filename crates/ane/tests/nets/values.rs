@@ -421,6 +421,15 @@ fn places() -> Vec<Case> {
         let operands =
             [floats(&[4, 3, 5], &finite), whole(&[3, 1], &[1.0, 0.0, 1.0]), floats(&[3, 3, 5], &[-1.5, 2.0, 0.5, 4.0])];
         all.push(case("scatter rows", OpKind::ScatterNd { mode }, &operands).at_constant_places());
+        // Columns 1 and 2 of both rows, then 1 and 3: a slice, and one of steps.
+        for (name, places) in [
+            ("scatter slice", [0.0, 1.0, 0.0, 2.0, 1.0, 1.0, 1.0, 2.0]),
+            ("scatter steps", [0.0, 1.0, 0.0, 3.0, 1.0, 1.0, 1.0, 3.0]),
+        ] {
+            let operands =
+                [floats(&[3, 4, 2], &finite), whole(&[2, 2, 2], &places), floats(&[2, 2, 2], &[-1.5, 2.0, 0.5, 4.0])];
+            all.push(case(name, OpKind::ScatterNd { mode }, &operands).at_constant_places());
+        }
     }
     let operands = [floats(&[2, 3, 4], &x), whole(&[2, 2, 1], &[0.0, 1.0, 2.0, -1.0])];
     all.push(case("gather blocks", OpKind::GatherNd { batch_dims: 1 }, &operands).at_constant_places());

@@ -77,16 +77,24 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     Ok(lowerer.graph)
 }
 
-/// Refuses weights that are not numbers: nothing that they are multiplied with would be one.
+/// Refuses weights that are no finite numbers in fp16: nothing that they are multiplied with would be one.
 fn numbers_only(graph: &Graph) -> Result<()> {
     for layer in &graph.layers {
         let Kind::Conv { weights, .. } = &layer.kind else { continue };
-        if let Some(at) = weights.values.iter().position(|w| w.is_nan()) {
+        if let Some(at) = weights.values.iter().position(|w| !w.is_finite()) {
+            let nan = weights.values[at].is_nan();
+            let (what, suggestion) = match nan {
+                true => ("NaN", "repair the model's weights"),
+                false => (
+                    "values beyond fp16 (65504)",
+                    "scale the weights into the range of fp16, or compute this on the host",
+                ),
+            };
             return Err(Error::Unsupported {
                 op: layer.name.clone(),
                 kind: "product".into(),
-                reason: format!("weights hold NaN, first at element {at}"),
-                suggestion: "repair the model's weights",
+                reason: format!("weights hold {what}, first at element {at}"),
+                suggestion,
             });
         }
     }

@@ -41,7 +41,7 @@ impl Builder<'_> {
                 self.push(OpKind::Reshape, &[all], out);
             }
             OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode } => {
-                if self.rows_written(op, mode.binary(), neutral(mode), &targets) {
+                if self.region_written(op, mode.binary(), neutral(mode), &targets) {
                     return Ok(true);
                 }
                 let count = targets.len();
@@ -65,51 +65,58 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// A scatter into whole rows that follow each other: what lies before them, the rows, what lies behind them. `false` where it is no
-    /// such.
-    fn rows_written(&mut self, op: &Op, f: Option<Binary>, neutral: f32, targets: &[usize]) -> bool {
-        let (x, out) = (op.inputs[0], op.outputs[0]);
-        let shape = self.shape(x);
-        let Some((&rows, rest)) = shape.split_first() else { return false };
-        let row: usize = rest.iter().product();
-        let Some(&first) = targets.first().filter(|_| row > 0) else { return false };
-        let follow = targets.iter().enumerate().all(|(i, &target)| target == first + i);
-        if !follow || !first.is_multiple_of(row) || !targets.len().is_multiple_of(row) || rows * row == targets.len() {
-            return false;
-        }
-        let (begin, end) = (first / row, (first + targets.len()) / row);
-        let mut own = shape.clone();
-        own[0] = end - begin;
-        let mut written = self.reshaped("rows", op.inputs[2], own.clone());
+    /// A scatter whose places are those of a slice, in its order: what the operand has around it, axis by axis, with the updates in the
+    /// middle. `false` where the places are no such.
+    fn region_written(&mut self, op: &Op, f: Option<Binary>, neutral: f32, targets: &[usize]) -> bool {
+        let Some(Region { shape, begin, end }) = Region::of(&self.shape(op.inputs[0]), targets) else { return false };
+        let x = self.reshaped("divided", op.inputs[0], shape.clone());
+        let own: Vec<usize> = begin.iter().zip(&end).map(|(from, to)| to - from).collect();
+        let mut written = self.reshaped("updates", op.inputs[2], own.clone());
         if let Some(f) = f {
-            let before = self.rows_of(x, begin, end);
+            let before = self.part_of(x, begin.clone(), end.clone());
             let data = self.net.value(before).data.as_ref().map(|tensor| tensor.data.to_f32());
             if !data.is_some_and(|data| data.iter().all(|&x| x == neutral)) {
                 written = self.op("combined", OpKind::Binary(f), &[before, written], own);
             }
         }
-        let mut parts = Vec::new();
-        for (from, to) in [(0, begin), (begin, end), (end, rows)] {
-            if from == begin && to == end {
-                parts.push(written);
-            } else if from < to {
-                parts.push(self.rows_of(x, from, to));
+        for axis in (0..shape.len()).rev() {
+            let mut parts = Vec::new();
+            for (from, to) in [(0, begin[axis]), (begin[axis], end[axis]), (end[axis], shape[axis])] {
+                if from == begin[axis] && to == end[axis] {
+                    parts.push(written);
+                } else if from < to {
+                    let (mut first, mut last) = (begin.clone(), end.clone());
+                    (first[axis], last[axis]) = (from, to);
+                    // Axes behind this one are whole already.
+                    first[axis + 1..].fill(0);
+                    last[axis + 1..].copy_from_slice(&shape[axis + 1..]);
+                    parts.push(self.part_of(x, first, last));
+                }
+            }
+            if parts.len() > 1 {
+                let mut own: Vec<usize> = begin.iter().zip(&end).map(|(from, to)| to - from).collect();
+                own[axis..].copy_from_slice(&shape[axis..]);
+                written = self.op("around", OpKind::Concat { axis }, &parts, own);
             }
         }
-        self.push(OpKind::Concat { axis: 0 }, &parts, out);
+        self.push(OpKind::Reshape, &[written], op.outputs[0]);
         true
     }
 
-    fn rows_of(&mut self, x: ValueId, from: usize, to: usize) -> ValueId {
-        let shape = self.shape(x);
-        let mut own = shape.clone();
-        own[0] = to - from;
+    /// A slice, of a constant as a constant.
+    fn part_of(&mut self, x: ValueId, begin: Vec<usize>, end: Vec<usize>) -> ValueId {
+        let own: Vec<usize> = begin.iter().zip(&end).map(|(from, to)| to - from).collect();
         if let Some(tensor) = self.net.value(x).data.clone() {
-            let row: usize = shape[1..].iter().product();
-            return self.constant("kept", own, tensor.data.to_f32()[from * row..to * row].to_vec());
+            let (strides, counts) = (strides(&self.shape(x)), strides(&own));
+            let first: usize = begin.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+            let place = |i: usize| -> usize {
+                let of = |a: usize| i / counts[a] % own[a] * strides[a];
+                first + (0..own.len()).map(of).sum::<usize>()
+            };
+            let data = tensor.data.to_f32();
+            let picked = (0..own.iter().product()).map(|i| data[place(i)]).collect();
+            return self.constant("kept", own, picked);
         }
-        let (mut begin, mut end) = (vec![0; shape.len()], shape);
-        (begin[0], end[0]) = (from, to);
         let stride = vec![1; end.len()];
         self.op("kept", OpKind::Slice { begin, end, stride }, &[x], own)
     }
@@ -181,6 +188,52 @@ impl Builder<'_> {
     }
 }
 
+/// Places that a slice takes. An axis that is taken in steps is two: the steps, and the places of one.
+#[derive(Debug, PartialEq)]
+struct Region {
+    /// Extents, with axes divided.
+    shape: Vec<usize>,
+    /// First places.
+    begin: Vec<usize>,
+    /// Places behind the last ones.
+    end: Vec<usize>,
+}
+
+impl Region {
+    /// The region of these flat places of `shape`, if they are that of a slice in its order.
+    fn of(shape: &[usize], targets: &[usize]) -> Option<Region> {
+        let strides = strides(shape);
+        let mut region = Region { shape: Vec::new(), begin: Vec::new(), end: Vec::new() };
+        let mut taken: Vec<Vec<usize>> = Vec::new();
+        for (&extent, &stride) in shape.iter().zip(&strides) {
+            let mut marks = vec![false; extent];
+            targets.iter().for_each(|target| marks[target / stride % extent] = true);
+            let own: Vec<usize> = (0..extent).filter(|&at| marks[at]).collect();
+            let (&first, &last) = (own.first()?, own.last()?);
+            let step = own.get(1).map_or(1, |next| next - first);
+            if own.windows(2).any(|pair| pair[1] - pair[0] != step) || !extent.is_multiple_of(step) {
+                return None;
+            }
+            region.shape.push(extent / step);
+            region.begin.push(first / step);
+            region.end.push(last / step + 1);
+            if step > 1 {
+                region.shape.push(step);
+                region.begin.push(first % step);
+                region.end.push(first % step + 1);
+            }
+            taken.push(own);
+        }
+        let counts = self::strides(&taken.iter().map(Vec::len).collect::<Vec<_>>());
+        let place = |i: usize| -> usize {
+            let of = |a: usize| taken[a][i / counts[a] % taken[a].len()] * strides[a];
+            (0..taken.len()).map(of).sum()
+        };
+        let all: usize = taken.iter().map(Vec::len).product();
+        (all == targets.len() && targets.iter().enumerate().all(|(i, &target)| place(i) == target)).then_some(region)
+    }
+}
+
 /// Runs of elements that lie side by side in one list: the list, the first place and the number.
 fn stretches(origins: &[Origin]) -> impl Iterator<Item = (usize, usize, usize)> {
     let follows = |a: &Origin, b: &Origin| a.0 == b.0 && a.1 + 1 == b.1;
@@ -236,4 +289,26 @@ fn blocks(shape: &[usize], places: &[usize], batch: usize, indices: &[i32]) -> s
 
 fn strides(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).map(|a| shape[a + 1..].iter().product()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Region;
+
+    fn region(shape: [usize; 2], targets: &[usize]) -> Option<(Vec<usize>, Vec<usize>, Vec<usize>)> {
+        Region::of(&shape, targets).map(|r| (r.shape, r.begin, r.end))
+    }
+
+    #[test]
+    fn places_of_slices_are_known_in_their_order() {
+        // Rows of 4: columns 1 and 2 of rows 0 and 1; columns 1 and 3; the same in another order; twice one place; all.
+        assert_eq!(region([3, 4], &[1, 2, 5, 6]), Some((vec![3, 4], vec![0, 1], vec![2, 3])));
+        assert_eq!(region([3, 4], &[1, 3, 5, 7]), Some((vec![3, 2, 2], vec![0, 0, 1], vec![2, 2, 2])));
+        assert_eq!(region([3, 4], &[5, 6, 1, 2]), None);
+        assert_eq!(region([3, 4], &[1, 1]), None);
+        assert_eq!(region([3, 4], &[1, 2, 5]), None);
+        assert_eq!(region([1, 4], &[0, 1, 2, 3]), Some((vec![1, 4], vec![0, 0], vec![1, 4])));
+        // Steps that do not divide the axis.
+        assert_eq!(region([1, 5], &[0, 2, 4]), None);
+    }
 }
