@@ -82,8 +82,14 @@ pub(super) fn tell(
         0 => whole,
         _ => format!("{whole}, in loops of {} turns", turns.join(", ")),
     };
-    for Written { path, .. } in written {
-        voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
+    for (at, Written { path, .. }) in written.iter().enumerate() {
+        // A container has one program's tasks; a descriptor calls all of them.
+        let of_form = |other: &&Written| other.path.extension() == path.extension();
+        let place = written[..at].iter().filter(of_form).count();
+        let own = programs.get(place..=place).filter(|_| written.iter().filter(of_form).count() == programs.len());
+        let own = own.filter(|_| path.extension().is_none_or(|form| form != "e5"));
+        let counted = own.and_then(|own| Tasks::of(own).ok()).map(|own| overview::counted(own.all, "task"));
+        voice.note(format!("{}: {} for {}", path.display(), counted.as_ref().unwrap_or(&whole), chip.target));
     }
     if let Some(time) = &time {
         voice.note(format!("modelled: {time}"));
