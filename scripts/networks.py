@@ -707,39 +707,18 @@ def measure(folder, tool, names):
     return rows
 
 
-HEAD = """# Networks
-
-This page shows which networks compile for the M1, with how many tasks, and how accurate their results are. The networks are small, of many families,
-with random weights. PyTorch exports each as a Core ML package (coremltools) and as ONNX; `ane run` compiles and executes both.
-[scripts/networks.py](../scripts/networks.py) makes the networks and the table:
-
-```sh
-python3 scripts/networks.py export FOLDER
-python3 scripts/networks.py measure FOLDER --write docs/networks.md
-```
-
-- *computing*: operations of the package that do more than move data. A recurrent layer or a loop counts once.
-- *host*: segments that run on the host.
-- *fast*, *exact*: the error as a ratio to the tolerance, so that a value up to 1 is within it. Both the largest difference from PyTorch in fp32 and
-  the root of the mean square are compared, and the larger ratio is shown. The tolerance is the larger of 2e-3 of the largest value and four times the
-  error that comes of rounding every result of the network to fp16.
-- *agree*: `ane check` puts operations on the host, or rejects them, exactly where `ane run` has host segments or refuses.
-
-"""
-
-
 def table(rows):
     forms = [(r, f) for r in rows for f in r["forms"].values()]
     ran = [(r, f) for r, f in forms if "refused" not in f]
     per = sorted(f["tasks"] / r["computing"] for r in rows for f in [r["forms"].get("mlpackage", {})] if "tasks" in f and r.get("computing"))
     within = lambda k: sum(f.get(k, 9) <= 1 for _, f in ran)
-    text = HEAD
+    text = ""
     if per:
-        text += (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and {within('exact')} in `exact`; "
+        text += (f"#: {len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and {within('exact')} in `exact`; "
                  f"check and compiler agree in {sum(f['agree'] for _, f in forms)}. Tasks per computing operation: median {per[len(per) // 2]:.1f}, "
-                 f"at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, above 10 in {sum(p > 10 for p in per)}.\n\n")
-    text += ("| network | operations | computing | tasks | per computing | programs, host | fast | exact | ONNX: tasks | fast | exact | agree |\n"
-             "|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+                 f"at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, above 10 in {sum(p > 10 for p in per)}.\n")
+    heads = ["network", "operations", "computing", "tasks", "per computing", "programs, host", "fast", "exact", "ONNX: tasks", "fast", "exact", "agree"]
+    text += "\t".join(heads) + "\n"
     for r in rows:
         cells = [r["name"], str(r.get("ops", "")), str(r.get("computing", ""))]
         error = lambda f, k: f"{f[k]:.2f}" if k in f else ""
@@ -751,7 +730,7 @@ def table(rows):
             cells += ["refused: " + core.get("refused", ""), "", "", "", ""]
         cells += [str(onnx.get("tasks", onnx.get("refused", ""))), error(onnx, "fast"), error(onnx, "exact")]
         cells.append("yes" if all(f["agree"] for f in r["forms"].values()) else "no")
-        text += "| " + " | ".join(cells) + " |\n"
+        text += "\t".join(cells) + "\n"
     return text
 
 
@@ -768,8 +747,5 @@ if __name__ == "__main__":
     else:
         rows = measure(folder, given["--ane"], rest)
         if given["--write"]:
-            # Sections behind the table are those of other scripts.
-            page = open(given["--write"]).read() if os.path.exists(given["--write"]) else ""
-            later = page[page.index("\n## "):] if "\n## " in page else ""
             with open(given["--write"], "w") as file:
-                file.write(table(rows) + later)
+                file.write(table(rows))

@@ -4,12 +4,14 @@
     python3 -m venv v && v/bin/pip install torch==2.7.0 torchvision==0.22.0 torchaudio==2.7.0 coremltools==9.0 "numpy<2.4" \\
         onnx onnxscript timm "transformers<5" diffusers segmentation-models-pytorch
     v/bin/python scripts/popular.py export FOLDER [NAME ...]
-    python3 scripts/popular.py measure FOLDER [--ane target/quick/ane] [--write docs/networks.md] [NAME ...]
+    python3 scripts/popular.py measure FOLDER [--ane target/quick/ane] [--write docs/data/NAME.tsv] [NAME ...]
 
-`export` writes what networks.py writes, and `dynamo.onnx`, by the newer exporter. `measure` replaces the section of the page.
+`export` writes what networks.py writes, and `dynamo.onnx`, by the newer exporter. `measure` writes a table of docs/networks.md; with
+`--times`, times of the ONNX form too: the steps of the engine's plan, and ONNX Runtime with its defaults, each the least of five runs.
 """
 import json
 import os
+import re
 import sys
 import time
 import warnings
@@ -41,11 +43,13 @@ def networks():
     yield from others(Output, image, tokens)
     yield from vision(image)
     from further import further
+    from newer import newer
     from rarer import rarer
     from wider import wider
     yield from further()
     yield from wider()
     yield from rarer()
+    yield from newer()
 
 
 def vision(image):
@@ -298,18 +302,7 @@ def export(folder, names):
 
 
 FORMS = {"mlpackage": "model.mlpackage", "onnx": "model.onnx", "dynamo": "dynamo.onnx"}
-START, END = "## Networks of public libraries\n", "<!-- end of the table -->\n"
-
-HEAD = START + """
-The networks below are architectures of [timm](https://github.com/huggingface/pytorch-image-models), transformers, torchvision and torchaudio in small
-configurations with random weights, exported by coremltools and by both ONNX exporters of PyTorch. [scripts/popular.py](../scripts/popular.py)
-makes the networks and the table; the columns are those of the table above. A cell is empty if the exporter cannot write the form, or ONNX
-Runtime cannot load it.
-
-"""
-
-
-def measure(folder, tool, names):
+def measure(folder, tool, names, times):
     """One row a network."""
     from networks import one
     rows = []
@@ -322,35 +315,65 @@ def measure(folder, tool, names):
             if os.path.exists(f"{path}/{file}"):
                 started = time.time()
                 row["forms"][form] = {**one(path, file, tool), "seconds": round(time.time() - started, 1)}
+        if times and "tasks" in row["forms"].get("onnx", {}):
+            row["times"] = [engine_time(f"{path}/model.onnx", tool), runtime_time(path)]
         rows.append(row)
         print(json.dumps(row), flush=True)
     return rows
 
 
-def table(rows):
+def engine_time(model, tool):
+    """Milliseconds of a run by the engine's plan; none for a chain of programs."""
+    from networks import ane
+    _, out, _ = ane(tool, "run", model, "--profile=5")
+    least = re.search(r"shortest of 5 runs ([\d.]+) ms", out)
+    return float(least[1]) if least else None
+
+
+def runtime_time(path):
+    """Milliseconds of a run of ONNX Runtime; none where it does not load the model."""
+    import numpy as np
+    import onnxruntime
+    try:
+        session = onnxruntime.InferenceSession(f"{path}/model.onnx", providers=["CPUExecutionProvider"])
+        kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
+        inputs = {port.name: np.load(f"{path}/{port.name}.npy").astype(kinds[port.type]) for port in session.get_inputs()}
+        taken = []
+        for _ in range(6):
+            started = time.perf_counter()
+            session.run(None, inputs)
+            taken.append(time.perf_counter() - started)
+        return min(taken[1:]) * 1e3
+    except Exception:
+        return None
+
+
+def table(rows, times):
     forms = [(r, f) for r in rows for f in r["forms"].values()]
     ran = [f for _, f in forms if "refused" not in f]
     per = sorted(r["forms"]["mlpackage"]["tasks"] / r["computing"] for r in rows if "tasks" in r["forms"].get("mlpackage", {}))
     within = lambda k: sum(f.get(k, 9) <= 1 for f in ran)
-    text = HEAD + (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and "
+    text = (f"#: {len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and "
                    f"{within('exact')} in `exact`; check and compiler agree in {sum(f['agree'] for _, f in forms)}.")
     if per:
         text += (f" Tasks per computing operation: median {per[len(per) // 2]:.1f}, at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, "
                  f"above 10 in {sum(p > 10 for p in per)}.")
-    text += ("\n\n| network | operations | computing | tasks | per computing | programs, host | fast | exact | ONNX: tasks | fast | exact | "
-             "dynamo: tasks | fast | exact | agree |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+    heads = ["network", "operations", "computing", "tasks", "per computing", "programs, host", "fast", "exact", "ONNX: tasks", "fast", "exact"]
+    text += "\n" + "\t".join(heads + (["ms", "ONNX Runtime ms"] if times else ["dynamo: tasks", "fast", "exact"]) + ["agree"]) + "\n"
     error = lambda f, k: f"{f[k]:.2f}" if k in f else ""
     for r in rows:
         core = r["forms"].get("mlpackage", {})
         ratio = f"{core['tasks'] / r['computing']:.1f}" if "tasks" in core else ""
         cells = [r["name"], r.get("ops", ""), r.get("computing", ""), core.get("tasks", core.get("refused", "")), ratio,
                  f"{core['programs']}, {core['hosts']}" if "tasks" in core else "", error(core, "fast"), error(core, "exact")]
-        for form in ("onnx", "dynamo"):
+        for form in ("onnx",) if times else ("onnx", "dynamo"):
             f = r["forms"].get(form, {})
             cells += [f.get("tasks", f.get("refused", "")), error(f, "fast"), error(f, "exact")]
+        if times:
+            cells += ["" if t is None else f"{t:.2f}" for t in r.get("times", [None, None])]
         cells.append("yes" if all(f["agree"] for f in r["forms"].values()) else "no")
-        text += "| " + " | ".join(str(c) for c in cells) + " |\n"
-    return text + "\n" + END
+        text += "\t".join(str(c) for c in cells) + "\n"
+    return text
 
 
 def main(command, folder, *rest):
@@ -362,15 +385,11 @@ def main(command, folder, *rest):
             del rest[at:at + 2]
     if command == "export":
         return export(folder, rest)
-    rows = measure(folder, given["--ane"], rest)
+    times = "--times" in rest
+    rows = measure(folder, given["--ane"], [name for name in rest if name != "--times"], times)
     if given["--write"]:
-        page = open(given["--write"]).read()
-        if START in page:
-            before, after = page.split(START)[0], page.split(END)[1]
-        else:
-            before, after = page.rstrip() + "\n\n", ""
         with open(given["--write"], "w") as file:
-            file.write(before + table(rows) + after)
+            file.write(table(rows, times))
 
 
 if __name__ == "__main__":

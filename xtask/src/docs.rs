@@ -130,6 +130,13 @@ fn documents() -> Result<Vec<(String, String)>, String> {
             .ok_or(format!("docs/compiler.md: five of `{OPEN}` and `{CLOSE}` expected"))?;
     }
     all.push(("docs/compiler.md".into(), compiler));
+    let mut networks = repo::read("docs/networks.md")?;
+    let files = ["networks", "networks-popular", "networks-further", "networks-rarer", "networks-newer"];
+    for (at, file) in files.into_iter().enumerate() {
+        networks = with_nth_part(&networks, at, &passes::table(file)?)
+            .ok_or(format!("docs/networks.md: {} of `{OPEN}` and `{CLOSE}` expected", files.len()))?;
+    }
+    all.push(("docs/networks.md".into(), networks));
     let (headline, tables, plots) = performance::documents()?;
     let measured = repo::read("docs/performance.md")?;
     let measured = with_part(&measured, &headline)

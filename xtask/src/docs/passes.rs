@@ -82,14 +82,18 @@ pub(super) fn effects() -> Result<String, String> {
     Ok(out)
 }
 
-/// A table whose file has its head in the first row.
+/// A table whose file has its head in the first row, below what its lines of `#:` say.
 pub(super) fn table(name: &str) -> Result<String, String> {
     let path = format!("docs/data/{name}.tsv");
     let record = repo::read(&path)?;
     let mut rows = rows(&record);
     let head = rows.next().ok_or_else(|| format!("{path}: empty"))?;
     let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
-    let mut out = format!("\n{}|{}\n", line(&head), "---|".repeat(head.len()));
+    let said = record
+        .lines()
+        .filter_map(|line| line.strip_prefix("#: "))
+        .fold(String::new(), |all, line| all + "\n" + line + "\n");
+    let mut out = format!("{said}\n{}|{}\n", line(&head), "---|".repeat(head.len()));
     for row in rows {
         if row.len() != head.len() {
             return Err(format!("{path}: {} cells expected in `{}`", head.len(), row.join(" ")));
