@@ -71,17 +71,28 @@ def pass_rows(ane, found, folder):
 KINDS = {0: "on chip", 1: "in memory", 2: "chained", 3: "behind a chained one", 4: "in place", 5: "in place behind a chained one", 8: "in place in memory"}
 
 
+def moved_bytes(ane, folder):
+    """Bytes between memory and the units in one run of the program in the folder."""
+    call(ane, "run", folder / "out.hwx", "--trace", folder / "trace.json")
+    tasks = json.loads((folder / "trace.json").read_text())["tasks"]
+    return sum(task["bytes"][key] for task in tasks for key in ("source1", "source2", "destination"))
+
+
 def allocation_rows(ane, found, folder):
-    """A head, then for every model its buffers by type and its intermediate region."""
-    yield ["package", *(f"{kind} {meaning}" for kind, meaning in KINDS.items()), "scratch MB"]
+    """A head, then for every model its buffers by type, and its intermediate region and traffic with types 0 and 1 alone and with all."""
+    measured = ["scratch MB, 0 and 1 alone", "scratch MB", "MB through memory, 0 and 1 alone", "MB through memory"]
+    yield ["package", *(f"{kind} {meaning}" for kind, meaning in KINDS.items()), *measured]
     for model in found:
         stages = folder / "stages"
+        plain = compiled(ane, model, folder, "--disable", "allocate")
+        before = plain and moved_bytes(ane, folder)
         document = compiled(ane, model, folder, "--dump-ir", str(stages))
-        if document is None:
+        if document is None or plain is None:
             continue
         last = (stages / "3z-reside.txt").read_text().strip().splitlines()[-1]
         counts = {int(kind): int(count) for count, kind in re.findall(r"(\d+) of type (\d)", last)}
-        yield [name_of(model), *(counts.get(kind, 0) for kind in KINDS), f"{document['scratch_bytes'] / 1e6:.2f}"]
+        bytes_of = [plain["scratch_bytes"], document["scratch_bytes"], before, moved_bytes(ane, folder)]
+        yield [name_of(model), *(counts.get(kind, 0) for kind in KINDS), *(f"{n / 1e6:.2f}" for n in bytes_of)]
 
 
 def call(ane, *arguments):
@@ -116,9 +127,7 @@ def traffic_rows(ane, found, folder):
         moved = []
         for flags in (["--disable", "reside"], []):
             whole = compiled(ane, model, folder, *flags)
-            call(ane, "run", folder / "out.hwx", "--trace", folder / "trace.json")
-            tasks = json.loads((folder / "trace.json").read_text())["tasks"]
-            moved.append(sum(task["bytes"][key] for task in tasks for key in ("source1", "source2", "destination")))
+            moved.append(moved_bytes(ane, folder))
         if plain and whole:
             cells = [f"{n / 1e6:.2f}" for n in moved] + [f"{moved[1] / moved[0]:.2f}" if moved[0] else "-"]
             yield [name_of(model), plain["tasks"], whole["tasks"], *cells]

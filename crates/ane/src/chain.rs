@@ -362,6 +362,7 @@ fn host_port(name: &str, shape: &[usize], direction: Direction) -> Option<Port> 
         direction,
         bar: 0,
         shape: Nchw { n, c, h, w },
+        volume_channels: None,
         strides: Strides { batch_bytes: 0, plane_bytes: 0, row_bytes: 0 },
         element: Element::Float16,
         bytes: 0,

@@ -60,8 +60,7 @@ impl Executable {
         let of_port = |p: &Port| {
             let own = self.net.as_deref().and_then(|net| net.find(&p.name).map(|id| &net.value(id).ty));
             let own = own.or(self.chain.declared(&p.name)).map(|ty| ty.shape.clone());
-            let s = p.shape;
-            (p.name.clone(), own.unwrap_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec()))
+            (p.name.clone(), own.unwrap_or_else(|| p.dims()))
         };
         self.chain.ports(direction).map(of_port).collect()
     }
@@ -71,10 +70,7 @@ impl Executable {
         let of_net = self.net.as_deref().and_then(|net| state_at_start(net, port));
         let held = self.chain.states().iter().any(|state| state.input == port.name);
         let s = port.shape;
-        let zeros = || Array {
-            shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(),
-            data: vec![0.0; s.elements() as usize],
-        };
+        let zeros = || Array { shape: port.dims(), data: vec![0.0; s.elements() as usize] };
         of_net.or_else(|| held.then(zeros))
     }
 

@@ -48,7 +48,7 @@ pub fn check(program: &Program) -> Result<()> {
             return Err(Diagnostic::new(Code::UnsupportedOp, message));
         }
         let s = port.shape;
-        let (extents, elements) = ([s.n, s.c, s.h, s.w], s.elements());
+        let (extents, elements) = (port.extents(), s.elements());
         if elements == 0 {
             let message = format!("port {} has shape {extents:?}: no axis may be 0", port.name);
             return Err(Diagnostic::new(Code::Malformed, message));
@@ -131,7 +131,7 @@ fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name)));
         };
         let s = port.shape;
-        let extents = [s.n, s.c, s.h, s.w].map(|n| n as usize);
+        let extents = port.dims();
         if view.elements() as u64 != s.elements() || !view.lies_as(&extents) {
             let message = format!("input {} has shape {extents:?}, the array {:?}", port.name, view.shape);
             return Err(Diagnostic::new(Code::BadTensor, message));
@@ -168,8 +168,7 @@ fn take(ports: &[Port], memory: &Memory) -> Result<Vec<(String, Array)>> {
             let row = bytes.get(start..start + 2 * width).ok_or_else(|| defect(port))?;
             data.extend(row.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()));
         }
-        let s = port.shape;
-        outputs.push((port.name.clone(), Array { shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), data }));
+        outputs.push((port.name.clone(), Array { shape: port.dims(), data }));
     }
     Ok(outputs)
 }
@@ -192,7 +191,7 @@ fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
 pub fn state_at_start(net: &Net, port: &Port) -> Option<Array> {
     let state = net.states.iter().any(|s| net.value(s.input).name == port.name);
     let s = port.shape;
-    let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+    let shape = port.dims();
     state.then(|| Array { shape, data: vec![0.0; s.elements() as usize] })
 }
 

@@ -338,10 +338,9 @@ fn check_states(program: &Program, states: &[State]) -> Result<()> {
     for (at, state) in states.iter().enumerate() {
         let (input, output) = (port(&state.input, Direction::Input)?, port(&state.output, Direction::Output)?);
         let refuse = |message: String| Err(Diagnostic::new(Code::Usage, message));
-        if (input.shape, input.element) != (output.shape, output.element) {
-            let (i, o) = (input.shape, output.shape);
-            let extents = |s: anemone_program::Nchw| [s.n, s.c, s.h, s.w];
-            return refuse(format!("state {}: {:?}, {} is {:?}", state.input, extents(i), state.output, extents(o)));
+        let (i, o) = (input.extents(), output.extents());
+        if (&i, input.element) != (&o, output.element) {
+            return refuse(format!("state {}: {i:?}, {} is {o:?}", state.input, state.output));
         }
         if let Some(other) = states[..at].iter().find(|s| s.input == state.input || s.output == state.output) {
             return refuse(format!(

@@ -50,7 +50,6 @@ fn ports(chain: &Chain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>,
     let mut out = Vec::new();
     for direction in [Direction::Input, Direction::Output] {
         for port in chain.ports(direction) {
-            let s = port.shape;
             let own = net.and_then(|n| n.find(&port.name).map(|id| &n.value(id).ty)).or(chain.declared(&port.name));
             let dtype = match own {
                 Some(ty) => port_code(&port.name, ty.dtype)?,
@@ -59,7 +58,7 @@ fn ports(chain: &Chain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>,
             };
             let shape = match own {
                 Some(ty) => ty.shape.iter().map(|&n| n as u64).collect(),
-                None => [s.n, s.c, s.h, s.w].map(u64::from).to_vec(),
+                None => port.extents().into_iter().map(u64::from).collect(),
             };
             let output = direction == Direction::Output;
             out.push(PortInfo { name: port.name.clone(), dtype, shape, output });

@@ -95,6 +95,12 @@ fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Sai
         }
         all.push(said);
     }
+    // What is no network is no module either, for the reason that reading it as a network gives.
+    let no_net = |refused: &Diagnostic| refused.code == Code::Malformed && refused.details.is_none();
+    if let Some(refused) = Model::load_with(path, choices).err().filter(no_net) {
+        let refusal = no_network(refused.message.clone(), "none".into());
+        all.iter_mut().for_each(|said| said.refusals.push(refusal.clone()));
+    }
     Ok(all)
 }
 
@@ -154,7 +160,7 @@ fn network(
     let stated = read::outline_netplist(bytes)?;
     let (read, unreadable) = match read::read_netplist(bytes, files, options) {
         Ok((net, _)) => (Some(Outline::of(&net)), None),
-        Err(error) => (None, beyond_range(&error)),
+        Err(error) => (None, beyond_range(&error).or_else(|| undefined(&error))),
     };
     let mut network = Network { schema: stated.schema, bonded: stated.bonded, ..Network::default() };
     for unit in &stated.units {
@@ -185,6 +191,33 @@ fn beyond_range(error: &anemone_net::Error) -> Unreadable {
         fix: format!("set {key} to {least}"),
     };
     Some((unit.to_string(), refusal))
+}
+
+/// The refusal of a unit with an operand that nothing defines before it.
+fn undefined(error: &anemone_net::Error) -> Unreadable {
+    use anemone_net::Error::{NotDefined, UnknownName};
+    let (NotDefined { op: place, value: name } | UnknownName { place, name }) = error else { return None };
+    let message = error.to_string();
+    let cause = message.strip_prefix(place.as_str()).map_or(message.as_str(), |rest| rest.trim_start_matches(": "));
+    let refusal = no_network(cause.to_string(), name.clone());
+    Some((place.strip_prefix("unit `")?.strip_suffix('`')?.to_string(), refusal))
+}
+
+/// A refusal of what is no network.
+fn no_network(message: String, found: String) -> Refusal {
+    Refusal {
+        code: "ANE2002",
+        cause: message.clone(),
+        message,
+        quantity: "operand",
+        found,
+        limit: "a value that is defined before".into(),
+        apple: None,
+        stage: "parser",
+        basis: anemone_facts::Basis::Inferred,
+        source: "book-legality",
+        fix: "define each operand before its use".into(),
+    }
 }
 
 /// A netplist: each unit by its own validator, then all by the umbrella.

@@ -6,7 +6,7 @@
 mod compose;
 mod fit;
 
-use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
+use anemone_facts::lut::{self, KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
 use half::f16;
 
 /// A named table record.
@@ -299,39 +299,17 @@ impl Table {
 
     /// `x` times the Gaussian distribution function, in one table as Apple's compilers have it.
     pub fn gelu() -> Table {
-        let gelu = |x: f64| x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2)) / 2.0;
-        let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
-        Table::ramp("gelu", 2, -5.5, gelu, |x| density(x) * (2.0 - x * x))
+        Table::recorded(&lut::GELU)
     }
 
     /// `x` times its sigmoid, in one table as Apple's compiler of 2026 has it.
     pub fn silu() -> Table {
-        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-        let curvature = |x: f64| {
-            let s = sigmoid(x);
-            s * (1.0 - s) * (2.0 + x * (1.0 - 2.0 * s))
-        };
-        Table::ramp("silu", 1, -11.0, |x| x * sigmoid(x), curvature)
+        Table::recorded(&lut::SILU)
     }
 
-    /// A function that goes from zero, at `low`, to its argument. The knots, `2^-shift` apart, are our own fit: they lie off the
-    /// function by half of what a chord between two of them is off, so that the error is the same at knots and between, and
-    /// half of that of knots that lie on it.
-    fn ramp(name: &str, shift: i16, low: f64, f: impl Fn(f64) -> f64, curvature: impl Fn(f64) -> f64) -> Table {
-        let step = (-f64::from(shift)).exp2();
-        let knot = |i: usize| {
-            let x = (i as f64 - 16.0) * step;
-            f(x) - step * step / 16.0 * curvature(x)
-        };
-        let left = f16::from_f64(knot(0)).to_f64() / (-16.0 * step - low);
-        let form = Form {
-            mode: Mode::Centred,
-            symmetry: Symmetry::None,
-            shift,
-            limits: [low as f32, INF, 0.0, INF],
-            tails: [left as f32, (-left * low) as f32, 1.0, 0.0],
-        };
-        Table::build(name, form, knot)
+    fn recorded(table: &lut::Recorded) -> Table {
+        let mode = if table.halfwords[place::MODE] == Mode::Centred as u16 { Mode::Centred } else { Mode::FromZero };
+        Table { name: table.name.into(), halfwords: table.halfwords, mode }
     }
 
     /// `2^x`.

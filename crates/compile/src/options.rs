@@ -123,12 +123,13 @@ conventions! {
     reductions_by_group: true true false, "Two leading axes are reduced as groups and channels of one task.";
     sums_transposed: true true false, "Sums over a leading axis are computed transposed.";
     columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, one below another.";
-    sums_of_rows_turned_back: false true false, "A sum over rows is turned back by a copy of its own.";
+    sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is turned back by a copy of its own.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results take steps that are more precise than one table.";
     constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
+    divisors_per_channel: false true false, "A number that divides several channels is a factor for each of them.";
     divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";
     rows_are_no_scalars: true true false, "A constant row of equal elements stays a row.";
     shared_inputs_staged: true true false, "A small input that is also combined elementwise is copied before a product.";

@@ -94,6 +94,15 @@ impl Builder {
         self.names.insert(name.to_string());
     }
 
+    /// Error of an operand: its name is that of a later value (in a cycle, or out of order), or of none.
+    pub fn undefined(&self, place: &str, name: &str) -> Error {
+        let (place, name) = (place.to_string(), name.to_string());
+        if self.names.contains(&name) {
+            return Error::NotDefined { op: place, value: name };
+        }
+        Error::UnknownName { place, name }
+    }
+
     /// A name that nothing has yet.
     pub fn fresh(&mut self, stem: &str) -> String {
         if self.names.insert(stem.to_string()) {

@@ -94,14 +94,38 @@ pub struct Port {
     pub direction: Direction,
     /// Base address register that the task descriptors use for it.
     pub bar: u8,
-    /// Extents.
+    /// Extents. Of five axes, batches and channels are joined in `n`, and `c` is the depth.
     pub shape: Nchw,
+    /// Channels of a tensor with five axes; `None` for one with four.
+    pub volume_channels: Option<u32>,
     /// Memory layout.
     pub strides: Strides,
     /// Element type.
     pub element: Element,
     /// Bytes of the bound buffer.
     pub bytes: u64,
+}
+
+impl Port {
+    /// Extents as the network has them: batch, channels, rows and columns, with the depth behind the channels where there is one.
+    pub fn extents(&self) -> Vec<u32> {
+        let s = self.shape;
+        match self.volume_channels {
+            Some(channels) => vec![s.n / channels.max(1), channels, s.c, s.h, s.w],
+            None => vec![s.n, s.c, s.h, s.w],
+        }
+    }
+
+    /// Extents as numbers of elements in memory.
+    pub fn dims(&self) -> Vec<usize> {
+        self.extents().into_iter().map(|n| n as usize).collect()
+    }
+
+    /// Returns true for five axes whose planes are dense: a container's record has no stride between depths.
+    pub fn has_dense_volumes(&self) -> bool {
+        self.volume_channels.is_some()
+            && self.strides.batch_bytes == self.strides.plane_bytes.saturating_mul(u64::from(self.shape.c))
+    }
 }
 
 /// A compiled network: the task stream, its kernel data and what must be bound. Containers are written from it and

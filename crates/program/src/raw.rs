@@ -356,6 +356,7 @@ fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
             direction: if written { Direction::Output } else { Direction::Input },
             bar,
             shape,
+            volume_channels: None,
             strides,
             element: widest.element,
             bytes: bytes(bar).max(tight.checked_next_multiple_of(BUFFER_GRANULE).unwrap_or(u64::MAX)),

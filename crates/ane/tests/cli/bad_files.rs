@@ -379,7 +379,7 @@ fn an_operand_that_nothing_defines_is_refused_by_check_as_by_compile() {
     for verb in ["check", "compile", "run"] {
         let output = if verb == "compile" { vec!["-o".to_string(), scratch.out("x.hwx")] } else { Vec::new() };
         let arguments = [vec![verb.to_string(), model.clone()], output].concat();
-        run(&arguments).refused(2, "ANE2002", &["add `a`", "no value is named `y`"]);
+        run(&arguments).refused(2, "ANE2002", &["add `a`", "operand `y` is used before it is defined"]);
     }
     scratch.nothing_written();
 }

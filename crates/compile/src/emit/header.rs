@@ -7,7 +7,7 @@ use crate::options::Convention;
 use crate::stream::pack::engines_for;
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
-use anemone_facts::lut;
+use anemone_facts::{lut, staging};
 use anemone_program::Program;
 
 impl Emitter<'_> {
@@ -15,7 +15,9 @@ impl Emitter<'_> {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
         let moving = (self.moved() + kernel_bytes) * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
-        let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
+        // Rows that stand as groups are not planes (`reduce_probe_sum_ax3_1x128x16x16`).
+        let single = self.streamed_sources().filter(|v| v.height() * v.width == 1);
+        let planes: u64 = single.map(|v| (v.groups() * v.channels()) as u64).sum();
         let estimate = if self.conventions().estimates_count_planes {
             moving.max(planes / ESTIMATE_PLANES).max(self.computing())
         } else {
@@ -33,7 +35,7 @@ impl Emitter<'_> {
             Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
             Kind::Neuron { nonlinear: Nonlinear::Table(t), .. }
             | Kind::SumChannels { nonlinear: Nonlinear::Table(t) }
-                if uses_mantissa(t) =>
+                if uses_mantissa(t) && !self.turns_to_several_units() =>
             {
                 constant::DEBUG_COMPUTE_MANTISSA
             }
@@ -78,6 +80,11 @@ impl Emitter<'_> {
             self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
         }
         Ok(())
+    }
+
+    /// Returns true where channels become more columns than a work unit has: 256 do (`binary_real_div_1x256x1x1`), 64 do not.
+    fn turns_to_several_units(&self) -> bool {
+        self.layer.transpose && self.layer.result.width > 1 << staging::NEURAL_UNIT
     }
 
     /// Tasks of a chain overlap.

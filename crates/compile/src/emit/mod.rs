@@ -77,6 +77,7 @@ fn ports(placed: &Placed) -> Result<Vec<Port>> {
         for &id in ids {
             let buffer = placed.graph.buffer(id);
             let (Some(view), Some(address)) = (&buffer.port, placed.addresses[id.0 as usize]) else { continue };
+            let volume_channels = volume_channels(view);
             let Some(v) = merged(view).nchw() else {
                 return Err(Error::Net(format!("{}: a port has at most four axes", buffer.name)));
             };
@@ -91,6 +92,7 @@ fn ports(placed: &Placed) -> Result<Vec<Port>> {
                 direction,
                 bar: address.bar,
                 shape,
+                volume_channels,
                 strides: Strides { batch_bytes, plane_bytes, row_bytes },
                 element: Element::Float16,
                 bytes: buffer.bytes,
@@ -98,6 +100,12 @@ fn ports(placed: &Placed) -> Result<Vec<Port>> {
         }
     }
     Ok(ports)
+}
+
+/// Channels of a view with a depth behind them: the third axis from the outside of five, with more axes joined to the batches.
+fn volume_channels(view: &View) -> Option<u32> {
+    let [.., _, channels, depth, _] = view.lead.as_slice() else { return None };
+    (depth.extent > 1).then_some(channels.extent as u32)
 }
 
 /// Leading axes beyond three merged from the outside in; ports are dense, so this never fails for them.

@@ -5,7 +5,8 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    apart, apart_in_unit, computed, copies, input, result_tile, row_bytes, small_source, source_tile, unit_rows,
+    apart, apart_in_unit, computed, copies, input, result_tile, row_bytes, small_source, source_tile, turned_rows,
+    turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -215,16 +216,6 @@ impl Emitter<'_> {
         self.macs() * rows >= moved * UNIT_MACS
     }
 
-    /// Returns true where so few channels become columns that whole units are turned: up to eight, or sixteen of as many columns
-    /// (`reduce_probe_sum_ax2_1x128x16x16`, `reduce_probe_sum_ax2_1x32x4x4`, `matmul_m8_k512_n1024_ty1`).
-    fn turns_few_channels(&self) -> bool {
-        let [channels, height, width] = input(self.layer);
-        let few = channels <= COPY_ROWS || channels <= 2 * COPY_ROWS && channels <= width;
-        // A table leaves the unit to the engine (`norm_softmax_a1_1x512x1x1`).
-        let few = few && self.layer.kind.is_copy();
-        self.layer.transpose && few && (height > 1 || width >= COPY_COLUMNS)
-    }
-
     /// Shape codes: rows of a work unit, as powers of two.
     fn shapes(&mut self) -> Result<(), FieldError> {
         let layer = self.layer;
@@ -251,9 +242,8 @@ impl Emitter<'_> {
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
                 (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
             }
-            Kind::Neuron { .. } if self.turns_few_channels() => {
-                // Columns fill a unit of eight rows, or of sixteen where they are at most eight.
-                let unit = if input(layer)[2] > 1 << (NEURAL_UNIT - 4) { 3 } else { 4 };
+            Kind::Neuron { .. } if turns_few_channels(layer) => {
+                let unit = turned_rows(layer);
                 (unit, rows.min(unit), unit)
             }
             // Copies into tile memory go through in work units.

@@ -172,12 +172,19 @@ impl Lowerer<'_> {
             Binary::Sub => [values.iter().map(|v| -v).collect(), ones],
             _ => [vec![0.0; channels], values],
         };
+        self.affine_of_channels(pairs, x, out)?;
+        Ok(true)
+    }
+
+    /// Addends and factors of the channels of `x`, which have several, by the planar engine.
+    fn affine_of_channels(&mut self, pairs: [Vec<f32>; 2], x: ValueId, out: ValueId) -> Result<()> {
+        let channels = pairs[0].len();
         let name = format!("{}.affine", self.op);
         let table = self.constant_view(&name, &[2, channels], &pairs.concat());
         let staged = self.scratch("affine", &[2, channels]);
         self.copy(&table, &staged)?;
         let (from, to) = (self.view(x)?, self.result(out));
-        let Some(second) = staged.nchw() else { return Ok(false) };
+        let second = staged.nchw().ok_or_else(|| self.unsupported("more than four axes", "reshape first"))?;
         for strip in self.strips(&[&from, &to]) {
             // The channels stay an axis of their own: only the batch is unrolled.
             let (Some(from), Some(to)) = (strip[0].nchw(), strip[1].nchw()) else {
@@ -199,7 +206,7 @@ impl Lowerer<'_> {
                 self.source_turned(1);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The greater or smaller of a column of channels and as many constants: those go into tile memory as a row, which
@@ -303,6 +310,11 @@ impl Lowerer<'_> {
             Binary::Add => Affine { bias: c, ..unit },
             Binary::Sub => Affine { bias: -c, ..unit },
             Binary::Mul => Affine { final_scale: c, ..unit },
+            Binary::Div if c != 0.0 && self.divides_channels(x, out) => {
+                let channels = self.channels_of(x);
+                self.affine_of_channels([vec![0.0; channels], vec![1.0 / c; channels]], x, out)?;
+                return Ok(true);
+            }
             Binary::Div if c != 0.0 => Affine { final_scale: 1.0 / c, ..unit },
             Binary::Max | Binary::Min => return self.scalar_function(f, x, c, out),
             _ => return Ok(false),
@@ -310,6 +322,18 @@ impl Lowerer<'_> {
         let (from, to) = (self.view(x)?, self.result(out));
         self.planar_one(&aligned(&from, to.lead.len()), &to, affine, false)?;
         Ok(true)
+    }
+
+    /// Returns true where a number that divides `x` is a factor of each channel (`binary_real_div_c64_constant_scalar`).
+    fn divides_channels(&self, x: ValueId, out: ValueId) -> bool {
+        let conventions = self.options.conventions();
+        conventions.divisors_per_channel && self.channels_of(x) > 1 && self.shape(x) == self.shape(out)
+    }
+
+    /// Extent of the third axis from the last, 1 where there is none.
+    fn channels_of(&self, x: ValueId) -> usize {
+        let shape = self.shape(x);
+        shape.len().checked_sub(3).map_or(1, |axis| shape[axis])
     }
 
     fn scalar_function(&mut self, f: Binary, x: ValueId, c: f32, out: ValueId) -> Result<bool> {

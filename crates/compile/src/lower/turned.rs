@@ -1,4 +1,4 @@
-//! Sums over a leading axis by the planar engine: a copy puts the axis into the columns.
+//! Reductions of a leading axis by the planar engine: a copy puts the axis into the columns.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -11,11 +11,12 @@ const WHOLE_COLUMNS: usize = 64;
 const FOLDED: usize = 4;
 
 impl Lowerer<'_> {
-    /// Sums one leading axis on the planar engine: a copy puts it into the columns, the sum turns back on the way out,
-    /// or by a copy of its own as 9.509 does it for rows (`reduce_probe_sum_ax2_1x128x16x16`).
-    /// `false` where the copy is too large to stay in tile memory.
+    /// Reduces one leading axis on the planar engine: a copy puts it into the columns, a sum turns back on the way out,
+    /// or by a copy of its own as 9.509 does it for rows (`reduce_probe_sum_ax2_1x128x16x16`, `reduce_probe_max_ax2_1x64x8x8`).
+    /// `false` where the copy is too large to stay in tile memory, and for a maximum over channels, which the neural engine takes.
     pub(super) fn reduce_turned(
         &mut self,
+        op: PoolOp,
         affine: Affine,
         abs: bool,
         axis: usize,
@@ -46,9 +47,12 @@ impl Lowerer<'_> {
             self.copy_transposed(from, &turned, axis)?;
             shape[last] = 1;
             let sum = self.scratch("sum", &shape);
-            self.reduce_columns(PoolOp::Sum, affine, abs, false, &[last], &turned, &sum)?;
+            self.reduce_columns(op, affine, abs, false, &[last], &turned, &sum)?;
             self.copy_transposed(&sum, to, axis)?;
             return Ok(true);
+        }
+        if op == PoolOp::Max {
+            return Ok(false);
         }
         let parts = self.merged_blocks(&[&rest(&turned), &rest(to)])?;
         let [pair] = parts.as_slice() else { return Ok(false) };

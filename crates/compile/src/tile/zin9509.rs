@@ -85,11 +85,26 @@ pub(crate) fn unit_rows(layer: &Layer) -> u32 {
 
 /// Rows of a copy's work unit, and the units that each takes in tile memory: they are written together, so that no two may start in
 /// one bank (`softmax_1x64x8x8`: eight of two units, 0x42 for 0x40; `norm_softmax_an1_1x8x64x64`: two of eight, 0x48 for 0x40). What is
-/// turned is written by eight, whatever its rows (`reduce_probe_sum_ax1_1x32x4x4`: four rows, 0x11 for 0x10).
+/// turned is written by eight, whatever its rows (`reduce_probe_sum_ax1_1x32x4x4`: four rows, 0x11 for 0x10), or by sixteen where few
+/// channels are (`reduce_probe_max_ax2_1x64x8x8`: 0x9 for 0x8).
 pub(crate) fn unit_banks(layer: &Layer) -> (u64, u64) {
-    let rows = if layer.transpose { 3 } else { unit_rows(layer).min(4) };
+    let rows = if layer.transpose { turned_rows(layer) } else { unit_rows(layer).min(4) };
     let row_bytes = ELEMENT_BYTES << (NEURAL_UNIT - rows);
     (1 << rows, row_bytes / UNIT_BYTES)
+}
+
+/// Returns true where so few channels become columns that whole units are turned: up to eight, or sixteen of as many columns
+/// (`reduce_probe_sum_ax2_1x128x16x16`, `reduce_probe_sum_ax2_1x32x4x4`, `matmul_m8_k512_n1024_ty1`).
+pub(crate) fn turns_few_channels(layer: &Layer) -> bool {
+    let [channels, height, width] = input(layer);
+    let few = channels <= COPY_ROWS || channels <= 2 * COPY_ROWS && channels <= width;
+    // A table leaves the unit to the engine (`norm_softmax_a1_1x512x1x1`).
+    layer.transpose && few && layer.kind.is_copy() && (height > 1 || width >= COPY_COLUMNS)
+}
+
+/// Rows of the unit that a turned copy writes, as a power of two: eight, or sixteen where few channels have at most eight columns.
+pub(crate) fn turned_rows(layer: &Layer) -> u32 {
+    if turns_few_channels(layer) && input(layer)[2] <= 1 << (NEURAL_UNIT - 4) { 4 } else { 3 }
 }
 
 /// Row stride in units that puts the rows of a work unit into different banks; two rows are left as they fall.

@@ -95,7 +95,16 @@ fn program(convolutions: &[(Conv, usize)], mut tasks: Vec<Task>) -> Program {
 /// What the caller binds there, as far as a plan looks at it.
 fn port(direction: Direction, bar: u8, bytes: u64) -> Port {
     let (shape, strides) = (Nchw { n: 1, c: 1, h: 1, w: 1 }, Strides { batch_bytes: 0, plane_bytes: 0, row_bytes: 0 });
-    Port { name: format!("port{bar}"), direction, bar, shape, strides, element: Element::Float16, bytes }
+    Port {
+        name: format!("port{bar}"),
+        direction,
+        bar,
+        shape,
+        volume_channels: None,
+        strides,
+        element: Element::Float16,
+        bytes,
+    }
 }
 
 /// The source's values times a factor.

@@ -27,6 +27,7 @@ fn program(missing: u32) -> Program {
         bar,
         direction,
         shape: Nchw { n: 1, c: CHANNELS, h: 1, w: 8 },
+        volume_channels: None,
         strides: Strides { batch_bytes: ROW * u64::from(CHANNELS), plane_bytes: ROW, row_bytes: ROW },
         bytes: ROW * u64::from(CHANNELS),
         element: Element::Float16,

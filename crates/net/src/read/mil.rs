@@ -220,7 +220,7 @@ impl<'a> Translator<'a> {
                 items.push(match &binding.bound {
                     Some(Bound::Name(bound)) => {
                         let place = || format!("{} `{first}`, operand `{name}`", op.ty);
-                        let unknown = || Error::UnknownName { place: place(), name: bound.clone() };
+                        let unknown = || self.build.undefined(&place(), bound);
                         self.items.get(bound).cloned().ok_or_else(unknown)?
                     }
                     Some(Bound::Value(value)) => {

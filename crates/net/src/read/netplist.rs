@@ -274,13 +274,10 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        match (0..units.len()).find(|&i| waiting[i] > 0) {
-            None => Ok(order),
-            Some(index) => {
-                let (op, value) = (units[index].dict.place.clone(), units[index].name.to_string());
-                Err(Error::NotDefined { op, value })
-            }
-        }
+        let Some(index) = (0..units.len()).find(|&i| waiting[i] > 0) else { return Ok(order) };
+        let waits = |b: &&&str| positions.get(**b).is_some_and(|&at| waiting[at] > 0);
+        let value = units[index].bottoms.iter().find(waits).unwrap_or(&units[index].name).to_string();
+        Err(Error::NotDefined { op: units[index].dict.place.clone(), value })
     }
 
     /// The extents and type that an entry states under keys with this prefix.

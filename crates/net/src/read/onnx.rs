@@ -309,8 +309,7 @@ impl Translator<'_> {
     }
 
     fn value(&self, name: &str, place: &str) -> Result<ValueId, Error> {
-        let unknown = || Error::UnknownName { place: place.to_string(), name: name.to_string() };
-        self.values.get(name).copied().ok_or_else(unknown)
+        self.values.get(name).copied().ok_or_else(|| self.build.undefined(place, name))
     }
 
     fn input_type(&self, input: &proto::ValueInfo) -> Result<TensorType, Error> {

@@ -229,5 +229,5 @@ fn port(p: &[u8], name: String) -> Result<Port, LiftError> {
     let element = element_of(u32_at(p, 8)).ok_or(value("element type", u32_at(p, 8), "uint8, int8 or float16"))?;
     let shape = Nchw { n: u32_at(p, 16), c: u32_at(p, 20), h: u32_at(p, 24), w: u32_at(p, 28) };
     let strides = Strides { batch_bytes: u64_at(p, 32), plane_bytes: u64_at(p, 40), row_bytes: u64_at(p, 48) };
-    Ok(Port { name, direction, bar: bar as u8, shape, strides, element, bytes: u64_at(p, 56) })
+    Ok(Port { name, direction, bar: bar as u8, shape, volume_channels: None, strides, element, bytes: u64_at(p, 56) })
 }

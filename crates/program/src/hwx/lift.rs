@@ -447,20 +447,28 @@ fn port(name: String, bar: u8, offset: u64, r: TensorRecord, bytes: Option<u64>)
         return Err(wrong("element stride", stride, "the element's size"));
     }
     let depth = r.0.word(t::D);
-    if depth > 1 {
-        return Err(wrong("depth", depth as u64, "1"));
-    }
-    let shape = Nchw { n: r.0.word(t::N), c: r.0.word(t::C), h: r.0.word(t::H), w: r.0.word(t::W) };
+    let mut shape = Nchw { n: r.0.word(t::N), c: r.0.word(t::C), h: r.0.word(t::H), w: r.0.word(t::W) };
     for (what, extent) in [("batch", shape.n), ("channels", shape.c), ("rows", shape.h), ("columns", shape.w)] {
         if extent == 0 {
             return Err(wrong(what, 0, "at least 1"));
         }
     }
-    let strides = Strides {
+    let mut strides = Strides {
         batch_bytes: r.0.quantity(t::BATCH_STRIDE),
         plane_bytes: r.0.quantity(t::PLANE_STRIDE),
         row_bytes: r.0.quantity(t::ROW_STRIDE),
     };
+    let volume_channels = (depth > 1).then_some(shape.c);
+    if depth > 1 {
+        // Depths are dense in a plane, and channels in a batch.
+        let (plane, batch) = (strides.plane_bytes, strides.batch_bytes);
+        let joined = shape.n.checked_mul(shape.c).ok_or_else(|| wrong("channels", shape.c.into(), "fewer"))?;
+        if !plane.is_multiple_of(depth.into()) || shape.n > 1 && batch != plane.saturating_mul(shape.c.into()) {
+            return Err(wrong("depth", depth as u64, "planes that are dense in depth and batch"));
+        }
+        strides = Strides { batch_bytes: plane, plane_bytes: plane / u64::from(depth), ..strides };
+        shape = Nchw { n: joined, c: depth, ..shape };
+    }
     let bytes = bytes.unwrap_or(r.0.quantity(t::BYTES));
-    Ok(Port { name, direction, bar, shape, strides, element, bytes })
+    Ok(Port { name, direction, bar, shape, volume_channels, strides, element, bytes })
 }

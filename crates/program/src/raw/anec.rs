@@ -59,7 +59,7 @@ pub fn read_anec_at(bytes: &[u8], data_offset: usize) -> Result<Program, Error> 
         let strides =
             Strides { batch_bytes: at(4).saturating_mul(shape.c as u64), plane_bytes: at(4), row_bytes: at(5) };
         let element = Element::Float16;
-        Ok(Port { name, direction, bar: bar as u8, shape, strides, element, bytes: tiles(bar) })
+        Ok(Port { name, direction, bar: bar as u8, shape, volume_channels: None, strides, element, bytes: tiles(bar) })
     };
     let bar = |i: u32| first as usize + i as usize;
     let ports = (0..inputs)

@@ -387,11 +387,11 @@ fn runtime(b: &mut Builder, c: &Container) {
 /// A port of a program that has no container.
 pub(super) fn port(p: &Port) -> Node {
     let direction = if p.direction == Direction::Input { "input" } else { "output" };
-    let (s, d) = (p.shape, p.strides);
+    let d = p.strides;
     let plain = |name: &str, raw: u64| Entry { raw: Some(raw), ..text(None, name, format!("{raw:#x}")) };
     let entries = vec![
         plain("bar", p.bar as u64),
-        text(None, "shape", format!("[{},{},{},{}]", s.n, s.c, s.h, s.w)),
+        text(None, "shape", format!("{:?}", p.extents()).replace(' ', "")),
         text(None, "element", name_of(&ELEMENTS, p.element)),
         plain("batch-stride", d.batch_bytes),
         plain("plane-stride", d.plane_bytes),

@@ -24,11 +24,12 @@ pub fn list(program: &Program) -> String {
     for p in &program.ports {
         let (s, d) = (p.shape, p.strides);
         out += &format!(
-            "port {} {} bar={} n={} c={} h={} w={} batch-stride={:#x} plane-stride={:#x} row-stride={:#x} \
+            "port {} {} bar={} {}n={} c={} h={} w={} batch-stride={:#x} plane-stride={:#x} row-stride={:#x} \
              element={} bytes={:#x}\n",
             name_of(&DIRECTIONS, p.direction),
             quote(p.name.as_bytes()),
             p.bar,
+            p.volume_channels.map_or_else(String::new, |channels| format!("volume-channels={channels} ")),
             s.n,
             s.c,
             s.h,
@@ -55,20 +56,29 @@ pub fn assemble(text: &str) -> Result<Program, TextError> {
     head.ends_at(5)?;
     let mut ports = Vec::new();
     while let Some(line) = lines.next_if("port") {
+        // A port with five axes says so before its extents.
+        let five = line.keyed(4, "volume-channels").ok();
+        let volume_channels = five.map(|word| word.number(u32::MAX.into())).transpose()?.map(|n| n as u32);
+        let at = |word: usize| word + usize::from(volume_channels.is_some());
+        let joined = line.u32(at(4), "n")?;
+        if volume_channels.is_some_and(|channels| channels == 0 || !joined.is_multiple_of(channels)) {
+            return Err(line.at(4).error("channels of which `n` is a multiple"));
+        }
         ports.push(Port {
+            volume_channels,
             direction: named(&DIRECTIONS, &line.at(1), "`input` or `output`")?,
             name: line.at(2).string()?,
             bar: line.keyed(3, "bar")?.number(crate::BAR_COUNT as u64 - 1)? as u8,
-            shape: Nchw { n: line.u32(4, "n")?, c: line.u32(5, "c")?, h: line.u32(6, "h")?, w: line.u32(7, "w")? },
+            shape: Nchw { n: joined, c: line.u32(at(5), "c")?, h: line.u32(at(6), "h")?, w: line.u32(at(7), "w")? },
             strides: Strides {
-                batch_bytes: line.u64(8, "batch-stride")?,
-                plane_bytes: line.u64(9, "plane-stride")?,
-                row_bytes: line.u64(10, "row-stride")?,
+                batch_bytes: line.u64(at(8), "batch-stride")?,
+                plane_bytes: line.u64(at(9), "plane-stride")?,
+                row_bytes: line.u64(at(10), "row-stride")?,
             },
-            element: named(&ELEMENTS, &line.keyed(11, "element")?, "`uint8`, `int8` or `float16`")?,
-            bytes: line.u64(12, "bytes")?,
+            element: named(&ELEMENTS, &line.keyed(at(11), "element")?, "`uint8`, `int8` or `float16`")?,
+            bytes: line.u64(at(12), "bytes")?,
         });
-        line.ends_at(13)?;
+        line.ends_at(at(13))?;
     }
     let stream = lines.expect("stream")?;
     stream.ends_at(2)?;

@@ -56,7 +56,16 @@ fn port(name: &str, direction: Direction, bar: u8, shape: [u32; 4], strides: [u6
     let [n, c, h, w] = shape;
     let [batch_bytes, plane_bytes, row_bytes] = strides;
     let strides = Strides { batch_bytes, plane_bytes, row_bytes };
-    Port { name: name.into(), direction, bar, shape: Nchw { n, c, h, w }, strides, element: Element::Float16, bytes }
+    Port {
+        name: name.into(),
+        direction,
+        bar,
+        shape: Nchw { n, c, h, w },
+        volume_channels: None,
+        strides,
+        element: Element::Float16,
+        bytes,
+    }
 }
 
 fn identity() -> Program {
@@ -132,4 +141,34 @@ fn every_dialect_holds_a_program() {
         let options = Options { scratch_segments: 1, ..Options::of(&read) };
         assert!(from_program(&lifted, &options).expect("it fits") == read, "{}", dialect.name);
     }
+}
+
+#[test]
+fn five_axes_survive_a_container_and_a_listing() {
+    // 1 x 2 x 3 x 4 x 6: two channels of three planes, joined in memory to six planes.
+    let program = |channels: u32, plane_bytes: u64| {
+        let volume = |name: &str, direction, bar| Port {
+            volume_channels: Some(channels),
+            ..port(name, direction, bar, [2, 3, 4, 6], [3 * 0x100, plane_bytes, 0x40], 6 * 0x100)
+        };
+        let first = Program::FIRST_PORT_BAR;
+        let ports = vec![volume("x", Direction::Input, first), volume("y", Direction::Output, first + 1)];
+        Program { ports, ..identity() }
+    };
+    let dense = program(2, 0x100);
+    assert_eq!(dense.ports[0].extents(), [1, 2, 3, 4, 6]);
+    let back = from_program(&dense, &Options::default()).expect("it fits");
+    let read = Container::read(&back.write()).expect("it is read");
+    assert_eq!(read.program().expect("it lifts").ports, dense.ports);
+    let listing = anemone_program::text::list(&dense);
+    assert_eq!(anemone_program::text::assemble(&listing).expect("it assembles").ports, dense.ports);
+    // Channels that do not divide what they are joined to are refused, not read as other extents.
+    let damaged = listing.replace("volume-channels=2", "volume-channels=4");
+    assert!(anemone_program::text::assemble(&damaged).is_err());
+    assert!(anemone_program::text::assemble(&listing.replace("volume-channels=2", "volume-channels=0")).is_err());
+    // Planes that are apart in depth have no stride in a container: its ports are the joined ones.
+    let apart = program(2, 0x200);
+    let back = from_program(&apart, &Options::default()).expect("it fits");
+    let read = Container::read(&back.write()).expect("it is read");
+    assert_eq!(read.program().expect("it lifts").ports[0].extents(), [2, 3, 4, 6]);
 }

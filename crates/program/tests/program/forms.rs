@@ -15,7 +15,7 @@ fn port(name: &str, direction: Direction, bar: u8) -> Port {
     let shape = Nchw { n: 1, c: 64, h: 1, w: 32 };
     let strides = Strides::dense(shape, 2);
     let bytes = strides.batch_bytes;
-    Port { name: name.into(), direction, bar, shape, strides, element: Element::Float16, bytes }
+    Port { name: name.into(), direction, bar, shape, volume_channels: None, strides, element: Element::Float16, bytes }
 }
 
 /// A program of so many tasks with these inputs and outputs.

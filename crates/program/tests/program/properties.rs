@@ -61,6 +61,7 @@ fn ports() -> impl Strategy<Value = Vec<Port>> {
                     direction: if at < inputs { Direction::Input } else { Direction::Output },
                     bar: Program::FIRST_PORT_BAR + at as u8,
                     shape,
+                    volume_channels: None,
                     strides,
                     element: Element::Float16,
                     bytes: strides.batch_bytes,

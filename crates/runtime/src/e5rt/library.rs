@@ -129,8 +129,7 @@ impl Plan {
         let mut ports = Vec::new();
         for port in &program.ports {
             let slot = self.find(&port.name).unwrap_or_else(|| {
-                let s = port.shape;
-                let shape = [s.n, s.c, s.h, s.w].map(u64::from).to_vec();
+                let shape = port.extents().into_iter().map(u64::from).collect();
                 self.tensors.push(PortInfo { name: port.name.clone(), dtype: 3, shape, output: false });
                 self.tensors.len() - 1
             });

@@ -56,12 +56,12 @@ pub(super) fn write(
 /// The resolved layout of a program's ports.
 fn layout(program: &Program) -> serde_json::Value {
     let port = |p: &anemone_program::Port| {
-        let (s, d) = (p.shape, p.strides);
+        let d = p.strides;
         json!({
             "name": p.name,
             "direction": format!("{:?}", p.direction).to_lowercase(),
             "element": format!("{:?}", p.element).to_lowercase(),
-            "shape": [s.n, s.c, s.h, s.w],
+            "shape": p.extents(),
             "strides": [d.batch_bytes, d.plane_bytes, d.row_bytes, p.element.bytes()],
             "bytes": p.bytes,
             "base_register": p.bar,

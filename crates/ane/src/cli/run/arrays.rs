@@ -41,7 +41,7 @@ fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>
     let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
     let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
     let s = port.shape;
-    let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
+    let shape = own.map_or_else(|| port.dims(), |v| v.ty.shape.clone());
     if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> 
             continue;
         }
         let s = port.shape;
-        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+        let shape = port.dims();
         if let Some(zeros) = net.and_then(|net| state_at_start(net, port)) {
             all.push((port.name.clone(), zeros));
             continue;

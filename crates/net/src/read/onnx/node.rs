@@ -114,6 +114,14 @@ impl<'n, 'a> Node<'n, 'a> {
         Error::Missing { place: format!("{} `{output}`", self.node.op_type), key: key.to_string() }
     }
 
+    /// Refuses a node with other operands than so many.
+    pub fn takes(&self, count: usize) -> Result<(), Error> {
+        let found = self.inputs.iter().rposition(Option::is_some).map_or(0, |at| at + 1);
+        (found == count)
+            .then_some(())
+            .ok_or_else(|| self.unsupported(format!("it has {found} operands, takes {count}")))
+    }
+
     /// An operand that may be left out.
     pub fn input(&self, index: usize) -> Option<ValueId> {
         self.inputs.get(index).copied().flatten()

@@ -181,23 +181,30 @@ pub(super) fn tensor_record(program: &Program, port: &Port, dialect: &Dialect) -
         Direction::Input => (t::INPUT, port.bytes),
         Direction::Output => (t::OUTPUT, port.strides.tight_bytes(port.shape, element)),
     };
+    let (extents, [batch_bytes, plane_bytes]) = match port.volume_channels.filter(|_| port.has_dense_volumes()) {
+        Some(channels) => {
+            let batch_bytes = port.strides.batch_bytes.saturating_mul(channels.into());
+            ([port.shape.n / channels.max(1), channels, port.shape.c], [batch_bytes, port.strides.batch_bytes])
+        }
+        None => ([port.shape.n, port.shape.c, 1], [port.strides.batch_bytes, port.strides.plane_bytes]),
+    };
     let singles = [
         (t::KIND, t::KIND_VALUE),
         (t::DIRECTION, direction),
         (t::PROCEDURE, names[0] as u32),
         (t::NAME, names[1] as u32),
         (t::TYPE, type_of(port.element)),
-        (t::N, port.shape.n),
-        (t::C, port.shape.c),
+        (t::N, extents[0]),
+        (t::C, extents[1]),
         (t::H, port.shape.h),
         (t::W, port.shape.w),
-        (t::D, 1),
+        (t::D, extents[2]),
         (t::INTERLEAVE, 1),
         (t::SECOND_NAME, names[2] as u32),
     ];
     let doubles = [
-        (t::BATCH_STRIDE, port.strides.batch_bytes),
-        (t::PLANE_STRIDE, port.strides.plane_bytes),
+        (t::BATCH_STRIDE, batch_bytes),
+        (t::PLANE_STRIDE, plane_bytes),
         (t::ROW_STRIDE, port.strides.row_bytes),
         (t::ELEMENT_STRIDE, element),
         (t::BYTES, port.bytes),
