@@ -129,6 +129,7 @@ conventions! {
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results take steps that are more precise than one table.";
     constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
+    factors_are_scales: false true false, "A factor that is an fp16 number is the scale of a planar task; else its fp32 scale.";
     divisors_per_channel: false true false, "A number that divides several channels is a factor for each of them.";
     divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";
     rows_are_no_scalars: true true false, "A constant row of equal elements stays a row.";

@@ -15,9 +15,10 @@ impl Emitter<'_> {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
         let moving = (self.moved() + kernel_bytes) * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
-        // Rows that stand as groups are not planes (`reduce_probe_sum_ax3_1x128x16x16`).
-        let single = self.streamed_sources().filter(|v| v.height() * v.width == 1);
-        let planes: u64 = single.map(|v| (v.groups() * v.channels()) as u64).sum();
+        // Larger planes are counted by their bytes: 16 columns are (`reduce_probe_sum_ax3_1x128x16x16`), 8 are not.
+        let of_unit = |v: &View4| (v.height() * v.width) as u64 * ELEMENT_BYTES <= staging::UNIT_BYTES;
+        let planes: u64 =
+            self.streamed_sources().filter(|v| of_unit(v)).map(|v| (v.groups() * v.channels()) as u64).sum();
         let estimate = if self.conventions().estimates_count_planes {
             moving.max(planes / ESTIMATE_PLANES).max(self.computing())
         } else {

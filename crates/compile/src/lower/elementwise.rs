@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::{Binary, DType, Unary, ValueId};
+use half::f16;
 use std::sync::Arc;
 
 impl Lowerer<'_> {
@@ -309,6 +310,9 @@ impl Lowerer<'_> {
             _ if !self.covers(x, out) => return Ok(false),
             Binary::Add => Affine { bias: c, ..unit },
             Binary::Sub => Affine { bias: -c, ..unit },
+            Binary::Mul if self.options.conventions().factors_are_scales && f16::from_f32(c).to_f32() == c => {
+                Affine { scale: c, ..unit }
+            }
             Binary::Mul => Affine { final_scale: c, ..unit },
             Binary::Div if c != 0.0 && self.divides_channels(x, out) => {
                 let channels = self.channels_of(x);

@@ -85,7 +85,9 @@ impl Packing {
         };
         let source = &layer.sources[0];
         let groups = source.groups();
-        let small = source.height().max(source.width) <= SMALL_SIDE && !layer.transpose;
+        // Accumulators are those of results: 512 outputs of 8 x 8 places that stride 2 takes from 16 x 16 are one pass of 32 lanes
+        // (`conv_probe_k1_c256_n512_s16_st2_g1_bias0_same`).
+        let small = layer.result.height().max(layer.result.width) <= SMALL_SIDE && !layer.transpose;
         let cap = if small { LANES_SMALL } else { LANES };
         let mut lanes = 1;
         // Only whole passes: how a last, partly filled pass of several lanes is stored is not known.
