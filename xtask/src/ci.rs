@@ -2,7 +2,7 @@
 
 pub mod record;
 
-use crate::{Outcome, conclude, docs, layers, links, recipes, repo, words};
+use crate::{Outcome, conclude, cross, docs, layers, links, recipes, repo, words};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -47,6 +47,8 @@ const STEPS: &[Step] = &[
     Chore("links", links::run, &[]),
     // The cheapest two; the hosted workflow follows all.
     Chore("recipes", recipes::run, &["A chip", "A kernel"]),
+    // Systems that this machine cannot run; each is fetched by rustup, and skipped with a message where it cannot be had.
+    Chore("cross", cross::run, &["--check"]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
     // `cargo test` links no shared library that no test names.
@@ -169,6 +171,17 @@ mod tests {
         for path in repo::files("crates", "Cargo.toml") {
             let manifest = repo::read(&path).expect("a manifest");
             assert!(manifest.contains("rust-version.workspace = true"), "{path} has a version of its own");
+        }
+    }
+
+    /// Systems other than the one that runs the steps are compiled by every run, so that none breaks unnoticed.
+    #[test]
+    fn other_systems_are_a_step() {
+        let step = STEPS.iter().find(|s| s.name() == "cross --check").expect("the step");
+        assert!(step.is_check());
+        for system in ["apple-darwin", "windows", "wasm32"] {
+            let found = crate::targets::TARGETS.iter().any(|t| t.in_ci && t.triple.contains(system));
+            assert!(found, "no target of {system} is checked");
         }
     }
 

@@ -72,7 +72,7 @@ pub const TARGETS: &[Target] = &[
         linker: Linker::Zig("aarch64-linux-gnu.2.28"),
         flags: "",
         runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
-        in_ci: true,
+        in_ci: false,
         wheel: "manylinux_2_28_aarch64",
         shown: [
             "yes",
@@ -97,7 +97,7 @@ pub const TARGETS: &[Target] = &[
         linker: Linker::Apple,
         flags: "-Clinker-flavor=ld64.lld",
         runner: &[],
-        in_ci: false,
+        in_ci: true,
         wheel: "macosx_11_0_arm64",
         shown: ["yes", "yes", "no", "no"],
     },
