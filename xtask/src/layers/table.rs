@@ -15,7 +15,19 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "facts",
         layers: &[
-            &["basis", "book", "code", "cost", "epilogue", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
+            &[
+                "basis",
+                "book",
+                "code",
+                "cost",
+                "epilogue",
+                "kernel",
+                "numerics",
+                "own",
+                "placement",
+                "staging",
+                "tolerance",
+            ],
             &["fields", "hal", "legal", "lint", "lut", "probes", "validators"],
             &["table"],
             &["driver", "enums", "layout", "weights"],
