@@ -1,4 +1,4 @@
-//! The non-linearity of a task, from its fields.
+//! Activation function of a task, from its fields.
 
 use crate::constants::Constants;
 use crate::fault::FaultKind;
@@ -30,7 +30,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The table of this task.
+    /// The activation table of this task.
     pub(crate) fn activation(&self) -> Result<Activation, FaultKind> {
         Ok(Table::read(self.table_record(RECORD_BYTES as u64)?)?.activation())
     }

@@ -1,4 +1,4 @@
-//! Kernel data that a plan takes once: packed coefficients and activation tables, shared by all tasks that name the same streams.
+//! Constants of a plan: packed coefficients and activation tables, made once and shared by all tasks that read the same streams.
 
 use crate::fault::FaultKind;
 use crate::lut::Table;
@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Key of an exact epilogue: non-linearity code, bits of bias and of scale, bytes of the table record.
+/// Key of an exact epilogue: activation mode, bits of bias and of scale, bytes of the table record.
 type Stages = (u32, u32, u32, Vec<u8>);
 
 /// Reason why coefficients outside of the kernel section are not known at planning.
@@ -48,9 +48,9 @@ fn kept<K: Eq + Hash, V: Clone>(
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PackingKey(pub(crate) Vec<u32>);
 
-/// Ceiling of packed coefficients over the kernel section. They exceed its size where indices are widened or zeros are not stored.
+/// Limit of packed coefficients, as a multiple of the kernel section. They exceed its size where indices are widened or zeros stored.
 const MOST_TIMES_KERNEL: usize = 4;
-/// Least ceiling of packed coefficients, in bytes.
+/// Lower bound of that limit, in bytes.
 const ALWAYS_KEPT_BYTES: usize = 64 << 20;
 
 /// Kernel data of a program while it is planned.
@@ -58,13 +58,13 @@ pub(crate) struct Constants<'a> {
     pub(crate) bytes: &'a [u8],
     /// True if no task writes the kernel section.
     unchanged: bool,
-    /// False where every run packs for itself: a trace is slow anyway, and holds a large model's weights once.
+    /// False if every run packs for itself, as a traced run does: it is slow anyway, and holds a large model's weights only once.
     keeps: bool,
-    /// Ceiling of all distinct packed coefficients, and the bytes kept so far.
+    /// Limit of all distinct packed coefficients, and the bytes kept so far.
     ceiling_bytes: usize,
     kept_bytes: usize,
     packed: HashMap<PackingKey, Packed>,
-    /// Tasks whose coefficients did not fit under the ceiling.
+    /// Tasks whose coefficients exceeded the limit.
     unpacked_tasks: usize,
 }
 
@@ -86,17 +86,17 @@ impl Constants<'_> {
         }
     }
 
-    /// Bytes of packed coefficients so far.
+    /// Bytes of packed coefficients kept so far.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// Returns true if kernel data behind `bar` is known at planning: no task writes it, and the program has some.
+    /// Returns true if kernel data behind `bar` is constant: the program has some, and no task writes it.
     pub(crate) fn holds(&self, bar: u8) -> bool {
         self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
     }
 
-    /// Reason why coefficients behind `bar` are not known at planning, where [`Constants::holds`] is false.
+    /// Reason why coefficients behind `bar` are not constant, if [`Constants::holds`] is false.
     pub(crate) fn unknown(&self, bar: u8) -> &'static str {
         match bar {
             Program::KERNEL_BAR if self.bytes.is_empty() => "the program has no kernel section",
@@ -107,10 +107,14 @@ impl Constants<'_> {
 
     /// Reason why [`Constants::packed`] keeps no more coefficients.
     pub(crate) fn full(&self) -> &'static str {
-        if self.keeps { "distinct packed coefficients are at their ceiling" } else { "a traced run packs for itself" }
+        if self.keeps {
+            "distinct packed coefficients have reached their limit"
+        } else {
+            "a traced run packs for itself"
+        }
     }
 
-    /// Packed coefficients, made once for each key. `None` above the ceiling: the task then unpacks them in every run.
+    /// Packed coefficients, made once for each key. `None` above the limit: the task then unpacks them in every run.
     pub(crate) fn packed(
         &mut self,
         key: PackingKey,

@@ -1,5 +1,5 @@
-//! Operands of tasks from memory to memory, for kernels that go over memory themselves. They are resolved when the task is planned;
-//! a run checks them against the memory that is bound.
+//! Operands of memory-to-memory tasks, whose kernels read and write bound memory without intermediate tensors. They are resolved when the task
+//! is planned; a run checks them against the memory that is bound.
 
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, each_row};
 use crate::fault::FaultKind;
@@ -14,11 +14,11 @@ use anemone_kernels::workers::Aside;
 use half::f16;
 use std::ops::Range;
 
-/// Operand in place, for kernels that go over memory themselves. Offsets and strides are in fp16 elements.
+/// Strided operand in memory. Offsets and strides are in fp16 elements.
 #[derive(Clone)]
 pub(crate) struct Span {
     pub(crate) home: Home,
-    /// From the first element to one past the last.
+    /// From the first element to the end of the last one.
     pub(crate) range: Range<usize>,
     pub(crate) strides: Strides,
 }
@@ -30,14 +30,14 @@ impl Span {
         [group, if channels { 0 } else { channel }, if rows { 0 } else { row }]
     }
 
-    /// Returns true if both spans place every element of a tensor alike. Strides along axes of one element do not matter.
+    /// Returns true if both spans have every element at the same place. Strides along axes of one element are ignored.
     pub(crate) fn is_that_of(&self, other: &Span, ext: Extents) -> bool {
         let counts = [ext.g, ext.c, ext.h];
         let mut axes = counts.iter().zip(self.strides.iter().zip(&other.strides));
         self.home == other.home && self.range == other.range && axes.all(|(&n, (one, other))| n <= 1 || one == other)
     }
 
-    /// Returns true if their ranges overlap, so that they may have elements in common.
+    /// Returns true if their ranges overlap; the spans may then have elements in common.
     pub(crate) fn overlaps(&self, other: &Span) -> bool {
         self.home == other.home && self.range.start < other.range.end && other.range.start < self.range.end
     }
@@ -46,13 +46,13 @@ impl Span {
         (self.home, self.range.clone())
     }
 
-    /// The span so many elements further.
+    /// The span moved by a number of elements.
     fn further(&self, elements: usize) -> Span {
         Span { range: self.range.start + elements..self.range.end + elements, ..self.clone() }
     }
 }
 
-/// Views of spans: `from` to read, and one to write. A source that overlaps the destination is copied `aside` first.
+/// Views of spans: `from` to read, and one to write. A source that overlaps the destination is copied to `aside` first.
 ///
 /// # Errors
 /// [`FaultKind::Outside`] if a region lacks a span.
@@ -77,25 +77,25 @@ pub(crate) fn views<'m, const N: usize>(
 
 fn outside(span: &Span, limit: usize) -> FaultKind {
     let operand = format!("{} bytes at {:#x}", 2 * span.range.len(), 2 * span.range.start);
-    FaultKind::Outside { operation: "task from memory to memory", operand, limit: limit as u64 }
+    FaultKind::Outside { operation: "memory-to-memory task", operand, limit: limit as u64 }
 }
 
-/// Operands of a task that goes from memory to memory, at its first depth plane; any of them may be tile memory.
+/// Operands of a memory-to-memory task, at its first depth plane. Each may be in tile memory.
 #[derive(Clone)]
 pub(crate) struct Operands {
     pub(crate) from: Span,
-    /// Place of the source in tile memory afterwards, if the task keeps it there.
+    /// Destination of the copy of the source in tile memory, if the task keeps one there.
     kept: Option<Span>,
     pub(crate) second: Option<Span>,
     pub(crate) to: Span,
-    /// Second destination, for tasks that keep the result in tile memory and send it on.
+    /// Second destination, of tasks that write the result to tile memory and to memory.
     also: Option<Span>,
     stored: Stored,
-    /// Elements from depth plane to depth plane, in the order of the spans.
+    /// Elements between depth planes, in the order of the spans.
     planes: [usize; 5],
 }
 
-/// Extents of operands as they are stored.
+/// Extents of operands as stored.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored {
     pub(crate) input: Extents,
@@ -105,30 +105,30 @@ pub(crate) struct Stored {
 }
 
 impl Operands {
-    /// Returns true if the source is in tile memory afterwards.
+    /// Returns true if the task keeps its source in tile memory.
     pub(crate) fn keeps(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Returns true if the result has one destination.
+    /// Returns true if the result has a single destination.
     pub(crate) fn goes_once(&self) -> bool {
         self.also.is_none()
     }
 
-    /// Extents of source 1 as it is stored.
+    /// Extents of source 1 as stored.
     pub(crate) fn input(&self) -> Extents {
         self.stored.input
     }
 }
 
 impl Machine<'_> {
-    /// Operands in place, row by row, by the task's fields; the error is the reason why they are not.
+    /// Resolves the operands from the task's fields; the error is the reason why the task goes through tensors.
     pub(crate) fn operands(&self, stored: Stored) -> Result<Operands, &'static str> {
         let Stored { input, second, output } = stored;
         let (source, result) = (self.get(SrcType), self.get(ResType));
         let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
         if ![source, result].iter().all(|kind| kinds.contains(kind)) {
-            return Err("the task before hands its result on, or this one does");
+            return Err("a source or the result is chained");
         }
         if [Some(input), second, Some(output)].iter().flatten().any(|e| e.array().contains(&0)) {
             return Err("an operand has no elements");
@@ -153,12 +153,12 @@ impl Machine<'_> {
         if !bound || second.is_some() && self.get(Src2Type) > 1 {
             return Err("the base register of an operand is not in use");
         }
-        let operands = self.resolved(stored).ok_or("a row begins at an odd byte")?;
+        let operands = self.resolved(stored).ok_or("a row starts at an odd byte address")?;
         let rows_apart = nested(output, operands.to.strides);
         if rows_apart { Ok(operands) } else { Err("rows of the result overlap") }
     }
 
-    /// Operands of a task whose fields place them; `None` where a distance is not a whole number of elements.
+    /// Spans of the operands; `None` if an offset or stride is not a whole number of elements.
     fn resolved(&self, stored: Stored) -> Option<Operands> {
         let Stored { input, second, output } = stored;
         let home = |base| Home::Bar(self.get(base) as u8);
@@ -186,7 +186,7 @@ impl Machine<'_> {
         Some(Operands { from: from?, kept, second, to: to?, also, stored, planes })
     }
 
-    /// Elements from depth plane to depth plane of an operand, 0 if all read one; `None` where that is not a whole number.
+    /// Elements between depth planes of an operand, 0 if one plane is broadcast; `None` if that is not a whole number.
     fn plane_stride(&self, place: &Place) -> Option<usize> {
         let repeated = match place.format {
             InFmt => self.get(Src1BroadcastD) == 1,
@@ -197,11 +197,11 @@ impl Machine<'_> {
         bytes.is_multiple_of(2).then_some((bytes / 2) as usize)
     }
 
-    /// The operands at the depth plane at hand, with the memory that is bound: rows are checked, and the result's count as written. A
-    /// source that the task keeps in tile memory is there afterwards; [`Machine::done`] does the like for a result.
+    /// The operands at the current depth plane of the bound memory: sources are checked, and the result is marked as written. Copies a source
+    /// that the task keeps in tile memory; [`Machine::done`] copies a result.
     ///
     /// # Errors
-    /// The fault of the first operand that memory lacks, or that nothing has written.
+    /// The fault of the first operand that is out of bounds, or that has not been written.
     pub(crate) fn bind(&mut self, planned: &Operands) -> Result<Operands, FaultKind> {
         let bound = self.at_plane(planned);
         let Operands { from, kept, second, to, also, stored, .. } = &bound;
@@ -237,7 +237,7 @@ impl Machine<'_> {
         }
     }
 
-    /// To be called when the result is in its first destination.
+    /// Copies the result to the second destination, if there is one; to be called when it is in the first.
     pub(crate) fn done(&mut self, operands: &Operands) -> Result<(), FaultKind> {
         match &operands.also {
             Some(also) => self.copy_rows(&operands.to, also, operands.stored.output),
@@ -245,7 +245,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Element by element, as through fp32.
+    /// Copies element by element, with the effect of a conversion to fp32 and back.
     fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> Result<(), FaultKind> {
         let mut aside = Default::default();
         let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
@@ -291,7 +291,7 @@ impl Machine<'_> {
         each_row(ext, base, strides, |address| region.write(place.base, address, ext.w).map(|_| ()))
     }
 
-    /// `None` where a distance is not a whole number of elements.
+    /// The span of an operand; `None` if an offset or stride is not a whole number of elements.
     pub(crate) fn span(&self, place: &Place, home: Home, ext: Extents) -> Option<Span> {
         let (base, strides) = self.place(place);
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {

@@ -1,4 +1,4 @@
-//! Moving operands in and results out: memory through base registers, tile memory, chained results.
+//! Loads of operands and stores of results: memory behind base registers, tile memory, and chained results.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
@@ -15,10 +15,10 @@ use anemone_kernels::view::TensorView;
 use anemone_kernels::workers::chunks;
 use anemone_program::Element;
 
-/// Elements that are rounded at a time on their way through a chain.
+/// Elements of a chained result that are rounded at a time.
 const THROUGH: usize = 1 << 12;
 
-/// The fields that place one operand: in memory, or in tile memory.
+/// Fields that locate one operand in memory or in tile memory.
 pub(crate) struct Place {
     pub(crate) base: Field,
     row: Field,
@@ -79,14 +79,14 @@ pub(crate) const RES_L2: Place = Place {
 };
 
 impl Machine<'_> {
-    /// Source 1 with the extents that the task declares for it.
+    /// Loads source 1 with the extents that the task declares.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         let mut tensor = self.fetch_source1(ext)?;
         self.on_reading(InputRelu, &mut tensor.data);
         Ok(tensor)
     }
 
-    /// Source 1 as the task will read it, left where it is.
+    /// Loads source 1 without the effects of the load: a chained result is not taken.
     pub(crate) fn peek_source1(&self, ext: Extents) -> Result<Tensor, FaultKind> {
         let mut tensor = match self.get(SrcType) {
             residency::L2 => self.load_l2(&SRC1_L2, ext)?,
@@ -97,7 +97,7 @@ impl Machine<'_> {
         Ok(tensor)
     }
 
-    /// Applies a source's ReLU as it is read, if the flag is set, to the values that the model admits.
+    /// Applies a source's ReLU, if the flag is set, to the operands as the model reads them.
     fn on_reading(&self, flag: Field, row: &mut [f32]) {
         if self.get(flag) == 1 {
             if self.model.rounding().is_some() {
@@ -120,7 +120,7 @@ impl Machine<'_> {
             }
             residency::L2 => self.load_l2(&SRC1_L2, ext),
             residency::CHAIN => {
-                // Windows over depth meet a plane several times.
+                // A window over depth reads a plane several times.
                 let once = self.depth_window().is_none();
                 let chained = self.chain.plane(self.source_depth, once).ok_or(FaultKind::NothingChained)?;
                 if chained.ext != ext {
@@ -143,7 +143,7 @@ impl Machine<'_> {
         Ok(if by == 1 { tensor } else { separate(&tensor, ext, by) })
     }
 
-    /// Channels that stand side by side for each element; the tensor has whole sets of them.
+    /// Channels interleaved in each element; the number of channels is a multiple of it.
     fn interleave(&self, field: Field, channels: usize) -> Result<usize, FaultKind> {
         let by = self.size(field).max(1);
         if !channels.is_multiple_of(by) {
@@ -152,7 +152,7 @@ impl Machine<'_> {
         Ok(by)
     }
 
-    /// Source 2 with the extents that the task declares for it.
+    /// Loads source 2 with the extents that the task declares.
     pub(crate) fn source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         let mut tensor = match self.get(Src2Type) {
             1 => {
@@ -169,7 +169,7 @@ impl Machine<'_> {
         Ok(tensor)
     }
 
-    /// Rounds the result and sends it where the task says.
+    /// Rounds the result and stores it to the task's destination.
     pub(crate) fn store(&mut self, mut result: Tensor) -> Result<(), FaultKind> {
         match self.get(ResType) {
             residency::DMA => self.store_dma(result),
@@ -211,7 +211,7 @@ impl Machine<'_> {
         store_rows(result, base, strides, |address, row| l2.write_row(ResL2Base, address, element, row))
     }
 
-    /// The element format that a field names.
+    /// Element format from a field.
     pub(crate) fn element(&self, field: Field) -> Result<Element, FaultKind> {
         match self.get(field) {
             format::UINT8 => Ok(Element::Uint8),
@@ -221,12 +221,12 @@ impl Machine<'_> {
         }
     }
 
-    /// DMA moves elements as they are.
+    /// Checks that memory and operand have the same format: DMA does not convert elements.
     fn in_memory(&self, memory: Field, operand: Field) -> Result<(), FaultKind> {
         self.require(memory, self.get(operand), "no sample converts elements on the way from or to memory")
     }
 
-    /// Byte address at the plane at hand, and strides of groups, channels and rows.
+    /// Byte address of the current depth plane, and strides of groups, channels and rows.
     pub(crate) fn place(&self, place: &Place) -> (u64, [u64; 3]) {
         let one_plane = |repeated| if self.get(repeated) == 1 { 0 } else { self.source_depth };
         let depth = match place.format {
@@ -250,7 +250,7 @@ impl Machine<'_> {
 
     fn load(&self, place: &Place, home: Home, region: &Region, ext: Extents) -> Result<Tensor, FaultKind> {
         let element = self.element(place.format)?;
-        // Rows of memory that is not looked at one by one are widened at once.
+        // Rows of trusted memory need no check one by one and are widened at once.
         if region.is_trusted()
             && element == Element::Float16
             && let Some(span) = self.span(place, home, ext)

@@ -1,5 +1,5 @@
-//! The neural engine around its sums as the exact models have it: what it makes of a source without coefficients, and the
-//! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
+//! Stages of the neural engine around its sums in the exact models: reading the source of an operation without coefficients, and the
+//! epilogue of a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
 use crate::constants::Constants;
 use crate::fault::FaultKind;
@@ -22,11 +22,11 @@ use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Direction;
 use half::f16;
 
-/// From this many elements on, a table is expanded to one value per fp16 argument.
+/// Elements from which a table is expanded to one value for each fp16 argument.
 const EXPAND_FROM: usize = 1 << 16;
 
 impl Machine<'_> {
-    /// A source as a unit without coefficients sees it.
+    /// Reads a source as an operation without coefficients does.
     pub(crate) fn admitted(&self, mut x: Tensor) -> Tensor {
         if self.model.rounding().is_some() {
             each(&mut x, elementwise::admit);
@@ -34,7 +34,7 @@ impl Machine<'_> {
         x
     }
 
-    /// The source of a copy, after the gain of the crop where it goes through one.
+    /// The source of a copy, with the gain of a crop applied if there is one.
     pub(crate) fn cropped(&self, mut x: Tensor) -> Tensor {
         if let Some(gain) = self.crop_gain_log2() {
             each(&mut x, |v| elementwise::crop(gain, v));
@@ -42,8 +42,8 @@ impl Machine<'_> {
         x
     }
 
-    /// The gain of the crop, where a plain copy begins inside the rows of a port. No known word says that a task crops, so
-    /// the place of its source does: see `docs/numerics.md`, section crop.
+    /// Gain of a crop: a plain copy whose source starts inside the rows of a port. No known field marks a crop, so that the
+    /// address of the source decides: see `docs/numerics.md`, section crop.
     pub(crate) fn crop_gain_log2(&self) -> Option<u32> {
         self.model.rounding()?;
         let plain = self.get(NonlinearMode) == nonlinear::NONE && self.added() == 0.0 && self.factor() == 1.0;
@@ -53,7 +53,7 @@ impl Machine<'_> {
         (!self.bytes(Src1Base).is_multiple_of(port.strides.row_bytes.max(1))).then_some(gain)
     }
 
-    /// Epilogue of a sum, or of a copied element; `None` in the fp32 model, and if a run can change its table.
+    /// Epilogue of a sum or of a copied element; `None` in the fp32 model, and for a table that tasks may change.
     pub(crate) fn prepare_exactly(
         &self,
         constants: &mut Constants,
@@ -63,7 +63,7 @@ impl Machine<'_> {
         let (mode, bias, scale) = (self.get(NonlinearMode), self.added(), self.factor());
         let idle = bias == 0.0 && scale == 1.0;
         match mode {
-            // Sums have neither NaN nor minus zero, which the other stages would change.
+            // The other forms would change NaN and minus zero, neither of which a sum can be.
             nonlinear::NONE if idle && (sums || self.get(NeOpMode) == neural::BYPASS) => {
                 return Ok(Some(ExactEpilogue::Admit));
             }
@@ -82,7 +82,7 @@ impl Machine<'_> {
             all = self.finish_exact(rules, all)?;
             let mut map = vec![f16::ZERO; all.data.len()];
             num::round_row(&all.data, &mut map);
-            // The curve holds the table alone: bias and scale round before it.
+            // The curve describes the bare table; a bias or scale is rounded before it.
             let table = (mode == nonlinear::LUT && idle && rules.ties == Ties::Away).then_some(&of_table);
             let curve = table.map(|record| Table::read(record)).transpose()?.and_then(|table| table.curve());
             Ok(ExactEpilogue::of(map, curve.as_ref()))
@@ -90,7 +90,7 @@ impl Machine<'_> {
         Ok(Some(exactly))
     }
 
-    /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
+    /// Computes `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
     pub(crate) fn finish_exact(&self, rules: &'static Rounding, mut y: Tensor) -> Result<Tensor, FaultKind> {
         let idle = self.added() == 0.0 && self.factor() == 1.0 && self.get(NonlinearMode) == nonlinear::NONE;
         if idle && self.get(NeOpMode) == neural::BYPASS {
@@ -101,7 +101,7 @@ impl Machine<'_> {
         self.finish_exact_from(rules, y, |_, v| Number::admit(v))
     }
 
-    /// As [`Machine::finish_exact`], after what is made of each element by its place.
+    /// [`Machine::finish_exact`] after a map over the elements and their positions.
     pub(crate) fn finish_exact_from(
         &self,
         rules: &'static Rounding,
@@ -128,7 +128,7 @@ impl Machine<'_> {
     }
 }
 
-/// The sum of all channels, through the array.
+/// Sum over all channels by the accumulator.
 pub(crate) fn sum_of_channels(mac: &'static AccumulatorSpec, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let (n, c) = (x.ext.plane(), x.ext.c);
@@ -145,7 +145,7 @@ fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
     each_at(y, |_, v| f(v));
 }
 
-/// Elements with their places.
+/// Map over elements with their indices.
 fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
     let nanos = cost::one_by_one(y.data.len());
     chunks(&mut y.data, PER_THREAD, nanos, |i, row| {

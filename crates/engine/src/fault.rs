@@ -1,10 +1,10 @@
-//! Everything that can go wrong while a program executes, with its place.
+//! Faults: every error that can occur while a program executes, with its location.
 
 use anemone_facts::Field;
 use anemone_kernels::tensor::SizeError;
 use anemone_program::StreamError;
 
-/// A program that cannot be executed further, and where.
+/// Error that ends the execution of a program, and its location.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}{kind}", place(*.task, *.offset))]
 pub struct Fault {
@@ -32,13 +32,13 @@ pub enum FaultKind {
     /// The stream is not a chain of descriptors.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// Descriptors of the generation are read and written, not executed.
+    /// The engine does not execute descriptors of this generation; they can only be listed and assembled.
     #[error("programs of {generation} are listed and not executed")]
     Generation {
         /// Generation name.
         generation: &'static str,
     },
-    /// Bits are set that no row explains.
+    /// Set bits that no row explains.
     #[error("unexplained bits {bits:#010x} are set in {space} {addr:#x}")]
     Unexplained {
         /// `header word` or `register`.
@@ -48,14 +48,14 @@ pub enum FaultKind {
         /// The bits.
         bits: u32,
     },
-    /// A field has a value that the engine does not obey.
+    /// Field value that the engine does not execute.
     #[error("{field:?} = {value:#x} is not executed: {reason}")]
     NotHonoured {
         /// The field.
         field: Field,
         /// Raw value found.
         value: u32,
-        /// Alternative that the engine executes.
+        /// Values that the engine executes.
         reason: &'static str,
     },
     /// Fields contradict each other.
@@ -79,7 +79,7 @@ pub enum FaultKind {
     /// An access leaves its region.
     #[error("{field:?}: access of {bytes} bytes at {address:#x} leaves {region} of {limit:#x} bytes")]
     Stray {
-        /// The stride or base field of the engine that strayed.
+        /// Stride or base field of the access.
         field: Field,
         /// `BAR n` or `L2`.
         region: String,
@@ -90,7 +90,7 @@ pub enum FaultKind {
         /// Bytes of the region.
         limit: u64,
     },
-    /// An operand of a host operation, which stands for several tasks, leaves its region.
+    /// An operand of a host operation that replaces several tasks leaves its region.
     #[error("{operation}: operand {operand} leaves its region of {limit:#x} bytes")]
     Outside {
         /// Kind of computation.
@@ -112,10 +112,10 @@ pub enum FaultKind {
         /// Bytes of the access.
         bytes: u64,
     },
-    /// A task takes a chained source but the task before it did not chain.
+    /// A task reads a chained source, but the task before it left no chained result.
     #[error("source 1 is chained, but the task before left no chained result")]
     NothingChained,
-    /// Chained data has another shape than the task declares.
+    /// A chained result has another shape than the task declares.
     #[error("chained source has {found:?} (groups, channels, rows, columns), the task declares {declared:?}")]
     ChainShape {
         /// Shape of the chained result.
@@ -123,7 +123,7 @@ pub enum FaultKind {
         /// Shape that the task declares.
         declared: [usize; 4],
     },
-    /// The activation table is not well formed.
+    /// The activation table is malformed.
     #[error("activation table: halfword {halfword} = {value:#06x} {reason}")]
     Table {
         /// Position in the record.
@@ -133,10 +133,10 @@ pub enum FaultKind {
         /// Reason.
         reason: &'static str,
     },
-    /// A tensor is too large to hold.
-    #[error("a tensor of {elements} elements is more than the engine holds ({limit})")]
+    /// A tensor exceeds the largest size.
+    #[error("a tensor of {elements} elements exceeds the engine's limit of {limit}")]
     TooLarge {
-        /// Elements asked for.
+        /// Requested number of elements.
         elements: u64,
         /// Limit.
         limit: u64,

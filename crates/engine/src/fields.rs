@@ -1,4 +1,4 @@
-//! Fields of a task by name, and what they say of its size.
+//! Raw field values of a task, and work estimates derived from them.
 
 use anemone_facts::code::{class, kernel, neural};
 use anemone_facts::{Field, Layout};
@@ -21,18 +21,18 @@ impl Fields {
         self.0[field as usize]
     }
 
-    /// Multiply-accumulates of a neural task, padding included; 0 for other tasks, and where each channel reads itself alone.
+    /// Multiply-accumulates of a neural task, padding included; 0 for other tasks and for depthwise copies.
     pub(crate) fn macs(&self) -> u64 {
         if self.is_convolution() { self.operations() } else { 0 }
     }
 
-    /// Returns true for a neural task that sums products, or channels.
+    /// Returns true for a neural task that sums products or channels.
     fn is_convolution(&self) -> bool {
         let sums = self.get(Field::KernelMode) == kernel::REAL || self.get(Field::UnicastEn) == 0;
         self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC && sums
     }
 
-    /// Predicted time on one thread, in nanoseconds; `exact` in fixed point.
+    /// Predicted single-thread time in nanoseconds; `exact` is true for fixed-point accumulators.
     pub(crate) fn nanos(&self, exact: bool) -> usize {
         let operations = usize::try_from(self.operations()).unwrap_or(usize::MAX);
         match (self.macs() > 0, exact) {

@@ -1,15 +1,16 @@
-//! Treatment of each field by the engine: obeyed, without effect on results, or accepted with certain values only.
+//! Support table: for each field, whether the engine obeys it, ignores it because results do not depend on it, or accepts certain values
+//! only.
 //!
-//! A field that is set outside this table is a fault, so a program is never executed on a half-understood word.
+//! A field that is set beyond this table is a fault, so that no program is executed on a partly understood word.
 
 use anemone_facts::{Codec, Field, Layout};
 
-/// How the engine treats a field.
+/// Treatment of a field by the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// The engine obeys it.
     Obeyed,
-    /// It steers scheduling, caching, power or staging; results do not depend on it.
+    /// It controls scheduling, caching, power or staging; results do not depend on it.
     NoEffect,
     /// Only these raw values are executed; anything else is refused with the reason.
     Only(&'static [u32], &'static str),
@@ -18,15 +19,15 @@ pub enum Treatment {
 /// Fields of generations that the engine does not execute.
 const OTHER_GENERATIONS: Treatment = Treatment::Only(&[0], "no generation with this field is executed");
 
-/// Shifts in a field of five bits that are the same with and without a sign.
+/// Shifts in a five-bit field that read the same as signed and as unsigned numbers.
 pub(crate) const POSITIVE_SHIFTS: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Returns true if programs with this form of descriptors are executed.
+/// Returns true if programs with this descriptor layout are executed.
 pub fn executes(layout: &Layout) -> bool {
     layout.codec == Codec::Runs
 }
 
-/// How the engine treats `field`.
+/// Treatment of `field`.
 pub fn treatment(field: Field) -> Treatment {
     use Field::*;
     use Treatment::*;
@@ -58,9 +59,9 @@ pub fn treatment(field: Field) -> Treatment {
             Only(&[0], "the maps have its name alone; no sample, and no chapter of the book, says what is multiplied")
         }
         Src1Transpose | Src2Transpose => Obeyed,
-        // Tiling: only the order of work depends on it.
+        // Tiling affects only the order of work.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
-        // Follows from the residency fields, which are obeyed.
+        // Determined by the residency fields, which are obeyed.
         SourceMask => NoEffect,
 
         Src1En | Src1Base | Src1RowStride | Src1PlaneStride | Src1GroupStride | Src2Base | Src2RowStride
@@ -79,7 +80,7 @@ pub fn treatment(field: Field) -> Treatment {
         SrcType | Src2Type | ResType | SrcL2Base | SrcL2ChannelStride | SrcL2RowStride | SrcL2GroupStride
         | Src2L2Base | Src2L2ChannelStride | Src2L2RowStride | Src2L2GroupStride | ResL2Base | ResL2ChannelStride
         | ResL2RowStride | ResL2GroupStride => Obeyed,
-        // Buffer dependencies and staging: tasks execute in order.
+        // Buffer dependencies and staging: tasks execute in program order.
         Dependent | SrcAliasConvSrc | SrcAliasConvRslt | SrcAliasPlanarSrc | SrcAliasPlanarRslt | SrcDmaFmt
         | SrcDmaInterleave | ResBfrMode | ResAliasConvSrc | ResAliasConvRslt | ResAliasPlanarSrc
         | ResAliasPlanarRslt | ResDmaFmt | ResDmaInterleave => NoEffect,
@@ -91,11 +92,11 @@ pub fn treatment(field: Field) -> Treatment {
         PeFirst | PeEpsilon => Obeyed,
 
         KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale | PostScaleMode => Obeyed,
-        // 28 with fp16 coefficients, 0 with bytes: follows from the format in every sample.
+        // 28 with fp16 coefficients, 0 with bytes: determined by the format in every sample.
         BinaryPoint | Unkc804Bit20 | OverlapFirst | OverlapSecond => NoEffect,
         PalettizedEn | PalettizedBits | SparseFmt => Obeyed,
         GroupKernelReuse => Obeyed,
-        // The kernel base already leads to the runtime tensor.
+        // The kernel base already addresses the runtime tensor.
         RuntimeWeights => NoEffect,
         MatrixBiasEn | MatrixVectorBias => {
             Only(&[0], "a map says that a product's own bias goes here, none what it is added to")
@@ -108,12 +109,12 @@ pub fn treatment(field: Field) -> Treatment {
 
         KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
         CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,
-        // This project's own tasks.
+        // Tasks in this project's own encoding.
         OwnKind | OwnSources | OwnBar | OwnBase | OwnGroups | OwnChannels | OwnRows | OwnColumns | OwnGroupStride
         | OwnChannelStride | OwnRowStride | OwnParam => Obeyed,
         OwnFamily => NoEffect,
-        // Fields that only generations have which are listed and not executed. A test holds the executed one to the
-        // lines above.
+        // Fields of generations that are listed but not executed. A test ensures that the executed generation's fields are among
+        // the lines above.
         _ => OTHER_GENERATIONS,
     }
 }

@@ -1,14 +1,14 @@
 //! Execution of a program from its register words and memory alone.
 //!
-//! This crate may use `facts` and `program`. It never sees the network or the compiler: the two agree only through
+//! This crate may use `facts` and `program`. It never sees the network or the compiler: they share only
 //! bytes and rows. It does not panic on any program; a set field that it does not obey is a named [`Fault`], and so is
 //! every access outside a region.
 //!
-//! Arithmetic of the host is in `anemone-kernels`, which knows no program; [`numerics`] makes its parameters of the facts' rows.
+//! CPU kernels are in `anemone-kernels`, which knows no program; [`numerics`] converts rows of `facts` to their parameters.
 //!
-//! Dependencies: `half` for fp16, `bytemuck` views memory as halfwords without `unsafe`, `thiserror` words the faults.
+//! Dependencies: `half` for fp16, `bytemuck` to view memory as halfwords without `unsafe`, `thiserror` for fault messages.
 //!
-//! How the engine treats a field, and which generations it executes ([`Plan`] runs a program, [`run`] one once):
+//! Treatment of fields and executed generations ([`Plan`] runs a program many times, [`run`] once):
 //!
 //! ```
 //! use anemone_engine::{Treatment, executes, treatment};
@@ -19,7 +19,7 @@
 //! assert!(executes(&layout::H13));
 //! ```
 //!
-//! One task by hand, the ReLU of a row of four numbers, from base register 5 to base register 4:
+//! A single task, the ReLU of a row of four numbers from base register 5 to base register 4:
 //!
 //! ```
 //! use anemone_engine::{Memory, Options, run};

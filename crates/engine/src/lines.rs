@@ -1,5 +1,5 @@
-//! Planar tasks row by row where their operands lie, in the numbers of the model: elementwise operations of one or two
-//! sources, addends and factors of channels, reductions. `pe.rs` has every form, and says what is wrong with a task.
+//! Planar tasks executed row by row, from memory to memory, in the number type of the model: elementwise operations of one or two
+//! sources, per-channel scale and shift, reductions. `pe.rs` executes every form, and reports what is wrong with a task.
 
 use crate::direct::{Operands, Span, views};
 use crate::fault::FaultKind;
@@ -12,12 +12,12 @@ use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView};
 
-/// Broadcast flags and exchange of each source.
+/// Broadcast and transpose flags of source 1.
 pub(crate) const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
 pub(crate) const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
-    /// Executes the task at hand, which the registry's row accepts.
+    /// Executes the current task, which the registry's row accepted.
     pub(crate) fn lines_in_place<N: RowNumber>(&mut self, operands: &Operands) -> Result<(), FaultKind> {
         let (ext, form, reduces) = (self.input_extents(), self.operand_form()?, self.reduces());
         let abs = self.takes_magnitude()?;
@@ -38,7 +38,7 @@ impl Machine<'_> {
         let mut aside = workers.aside();
         let ([x, y], target) = views(self.memory, self.l2, [from, second], to, &mut aside)?;
         let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu, transposed: bool, pairs_turned: bool| {
-            // Of turned pairs the channels are columns.
+            // Transposed pairs have their channels on the column axis.
             let mut strides = span.repeated(h, c && !pairs_turned);
             if transposed && !pairs_turned {
                 strides[1] = usize::from(!c);
@@ -66,10 +66,10 @@ impl Machine<'_> {
         self.done(&bound)
     }
 
-    /// Operands of the task at hand.
+    /// Number and kind of operands of the current task.
     ///
     /// # Errors
-    /// The number of sources does not fit the class of the task.
+    /// The number of sources does not match the task's class.
     pub(crate) fn operand_form(&self) -> Result<Form, FaultKind> {
         match (self.get(TaskClass), self.get(PeSecond)) {
             (class::PLANAR_ONE | class::PLANAR_REDUCE, second::NONE) => Ok(Form::One),
@@ -86,8 +86,8 @@ impl Machine<'_> {
         [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass))
     }
 
-    /// Returns true if what the task transposes has one column: a source that is broadcast along columns, pairs of factors, or the result
-    /// of a reduction.
+    /// Returns true if every transposed operand has one column: a source that is broadcast along columns, pairs of factors, or the
+    /// result of a reduction.
     pub(crate) fn transposes_columns_alone(&self, reduces: bool) -> bool {
         let set = |field| self.get(field) == 1;
         let pairs = self.get(TaskClass) == class::PLANAR_AFFINE;
@@ -97,7 +97,7 @@ impl Machine<'_> {
     }
 }
 
-/// Extents and strides of the result with long rows in place of short ones that follow each other, in operands too.
+/// Merges short contiguous rows of the result and of the operands to long ones. Returns the new extents and strides.
 fn joined(form: Form, ext: Extents, to: Strides, operands: &mut [Operand; 2]) -> (Extents, Strides) {
     let (mut rows, mut strides) = (ext, to);
     if form != Form::Affine {
@@ -108,7 +108,7 @@ fn joined(form: Form, ext: Extents, to: Strides, operands: &mut [Operand; 2]) ->
             (operand.source.strides, operand.one_column) = (axes.strides, axes.one_column);
         }
     } else if !operands[0].one_column && [to, operands[0].source.strides].iter().all(|s| s[2] == ext.w) {
-        // Planes without gaps.
+        // Contiguous planes.
         let plane = ext.h * ext.w;
         let part = part_of_row(plane).unwrap_or(plane);
         (rows.h, rows.w) = (plane / part, part);

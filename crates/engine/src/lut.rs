@@ -1,5 +1,5 @@
-//! Activation tables: 33 knots, limits and tails, in eleven modes. Values are computed in 64 bits; who
-//! asks rounds them.
+//! Activation tables: 33 knots, limits and tails, in eleven modes. Values are computed in fp64; callers
+//! round them.
 
 use crate::fault::FaultKind;
 use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, Symmetry, place};
@@ -52,7 +52,7 @@ impl Table {
         })
     }
 
-    /// The table's value in fp32; the argument counts as fp16, the result is not yet rounded.
+    /// The table's value in fp32, not yet rounded to fp16; the argument is an fp16 number.
     pub fn eval(&self, x: f32) -> f32 {
         self.value(through_f16(x)) as f32
     }
@@ -69,13 +69,13 @@ impl Table {
         }
     }
 
-    /// Returns true if the function of the table's mode has a value there: roots and logarithms of negative numbers have none.
+    /// Returns true if the function of the table's mode is defined at `x`; roots and logarithms are not for negative numbers.
     pub fn is_defined(&self, x: f32) -> bool {
         x >= 0.0 || !matches!(self.mode, Mode::Sqrt | Mode::Rsqrt | Mode::Log2)
     }
 
-    /// Returns true for a table that states infinities: tails or knots that are infinite, or limits that are neighbours and so a choice
-    /// of two results. Its infinities are no overflow.
+    /// Returns true if infinities are intended results of the table: infinite tails or knots, or adjacent limits, which select one of two
+    /// results. They do not count as overflow.
     pub(crate) fn states_infinity(&self) -> bool {
         let ends = [self.y_low, self.y_high, self.left.1, self.right.1];
         let chooses = self.x_high - self.x_low <= LEAST;
@@ -102,7 +102,7 @@ impl Table {
             Mode::Integer => x.trunc(),
             Mode::Square => x * x,
             Mode::Sqrt | Mode::Rsqrt => {
-                // Mantissa in [1/2, 2), exponent even.
+                // Mantissa in [1/2, 2), even exponent.
                 let (m, e) = mantissa(x);
                 let (m, e) = if e % 2 == 0 { (m, e) } else { (m * 2.0, e - 1) };
                 let half_e = if self.mode == Mode::Sqrt { e / 2 } else { -e / 2 };
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Linear interpolation at a coordinate, tails outside.
+    /// Linear interpolation at a knot coordinate; tails beyond the knots.
     fn linear(&self, x: f64, t: f64) -> f64 {
         let tail = |(slope, intercept): (f64, f64)| slope * x + intercept;
         if t < 0.0 {
@@ -142,12 +142,12 @@ impl Table {
         a + (b - a) * (t - i as f64)
     }
 
-    /// The table as an activation in plain arithmetic.
+    /// The table as an activation of the fp32 model.
     pub(crate) fn activation(&self) -> Activation {
         Activation::of(self.expand(), self.curve().as_ref())
     }
 
-    /// The table as pieces between its knots; `None` for modes whose knots are not at equal distances of the argument, or of its fraction.
+    /// The table as a piecewise linear function; `None` for modes whose knots are not equidistant in the argument or its fractional part.
     pub(crate) fn curve(&self) -> Option<Curve> {
         let (origin, is_exponential) = match self.mode {
             Mode::FromZero => (0.0, false),
@@ -170,8 +170,8 @@ impl Table {
         })
     }
 
-    /// The rounded value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors. Plain arithmetic, which
-    /// this is for, has NaN where the function has no value.
+    /// The rounded value of every fp16 argument, by bit pattern, which is cheaper than `eval` for large tensors. For the fp32 model: NaN
+    /// where the function is not defined.
     fn expand(&self) -> Vec<f16> {
         let value = |x: f32| if self.is_defined(x) { round(self.eval(x)) } else { f16::NAN };
         (0..=u16::MAX).map(|bits| value(f16::from_bits(bits).to_f32())).collect()
@@ -183,7 +183,7 @@ fn mantissa(x: f64) -> (f64, i32) {
     if x == 0.0 || !x.is_finite() {
         return (x, 0);
     }
-    // fp16 arguments are normal numbers in 64 bits, so the exponent field is exact.
+    // fp16 arguments are normal fp64 numbers, so that the exponent field is exact.
     let e = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1022;
     (x * exp2i(-e), e)
 }

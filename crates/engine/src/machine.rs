@@ -1,4 +1,4 @@
-//! Execution context of one task: the memory that it accesses and the fields that it reads.
+//! Execution context of one task: the memory it accesses and the fields it reads.
 
 use crate::fault::FaultKind;
 use crate::fields::Fields;
@@ -12,62 +12,62 @@ use anemone_kernels::tensor::Tensor;
 use anemone_kernels::workers::Workers;
 use anemone_program::{Port, Program, Task};
 
-/// State between tasks, and the task at hand.
+/// State that persists between tasks, and the current task.
 pub(crate) struct Machine<'a> {
     pub(crate) layout: &'static Layout,
     pub(crate) memory: &'a mut Memory,
-    /// The kernel section while the task is planned, before any memory is bound.
+    /// The kernel section during planning, before any memory is bound.
     pub(crate) constants: Option<&'a [u8]>,
     pub(crate) l2: &'a mut Region,
-    /// Results that tasks hand to one another without memory.
+    /// Results passed from task to task without memory.
     pub(crate) chain: &'a mut Chain,
     pub(crate) task: &'a Task,
     pub(crate) fields: &'a Fields,
     pub(crate) workers: &'a Workers,
-    /// The array's arithmetic; `None` is fp32 sums.
+    /// Fixed-point accumulator; `None` for fp32 sums.
     pub(crate) mac: Option<&'static AccumulatorSpec>,
-    /// Number model of everything else.
+    /// Number model of all other arithmetic.
     pub(crate) model: Model,
-    /// Index of the result's depth plane at work, from the front.
+    /// Index of the current depth plane of the result.
     pub(crate) depth: u64,
-    /// Index of the sources' depth plane that is read for it.
+    /// Index of the source depth plane that is read for it.
     pub(crate) source_depth: u64,
-    /// Inputs and outputs of the program, with their base registers.
+    /// Ports of the program, with their base registers.
     pub(crate) ports: &'a [Port],
 }
 
-/// Chained results, plane by plane.
+/// Chained results, by depth plane.
 #[derive(Default)]
 pub(crate) struct Chain {
-    /// Planes of the task before; one that was taken is `None`.
+    /// Planes of the previous task; `None` once taken.
     handed: Vec<Option<Tensor>>,
-    /// Planes of the task at hand.
+    /// Planes of the current task.
     kept: Vec<Tensor>,
 }
 
 impl Chain {
-    /// A result plane of the task before. It is taken if it is read `once`, cloned otherwise.
+    /// A plane of the previous task's result: moved out if it is read `once`, cloned otherwise.
     pub(crate) fn plane(&mut self, plane: u64, once: bool) -> Option<Tensor> {
         let plane = self.handed.get_mut(plane as usize)?;
         if once { plane.take() } else { plane.clone() }
     }
 
-    /// As [`Chain::plane`], borrowed.
+    /// [`Chain::plane`] by reference.
     pub(crate) fn peek(&self, plane: u64) -> Option<&Tensor> {
         self.handed.get(plane as usize)?.as_ref()
     }
 
-    /// Keeps the next plane of a result.
+    /// Stores the next plane of the current result.
     pub(crate) fn keep(&mut self, plane: Tensor) {
         self.kept.push(plane);
     }
 
-    /// The plane that was kept last.
+    /// The plane that was stored last.
     pub(crate) fn last(&self) -> Option<&Tensor> {
         self.kept.last()
     }
 
-    /// Ends a task: what it kept is handed to those that follow.
+    /// Ends the current task: its result becomes that of the previous task.
     pub(crate) fn pass_on(&mut self) {
         if !self.kept.is_empty() {
             self.handed = std::mem::take(&mut self.kept).into_iter().map(Some).collect();
@@ -76,7 +76,7 @@ impl Chain {
 }
 
 impl Machine<'_> {
-    /// At another task.
+    /// The same context for another task.
     pub(crate) fn at_task<'a>(&'a mut self, task: &'a Task, fields: &'a Fields) -> Machine<'a> {
         Machine { memory: &mut *self.memory, l2: &mut *self.l2, chain: &mut *self.chain, task, fields, ..*self }
     }
@@ -86,44 +86,44 @@ impl Machine<'_> {
         self.fields.get(field)
     }
 
-    /// As [`Machine::get`], for sizes.
+    /// [`Machine::get`] as a size.
     pub(crate) fn size(&self, field: Field) -> usize {
         self.get(field) as usize
     }
 
-    /// Byte quantity of a shifted field.
+    /// Bytes of a field whose unit is a shifted byte count.
     pub(crate) fn bytes(&self, field: Field) -> u64 {
         u64::from(self.get(field)) << self.layout.row(field).map_or(0, |row| row.lo)
     }
 
-    /// fp16 field as a number.
+    /// Number of an fp16 field.
     pub(crate) fn half(&self, field: Field) -> f32 {
         half::f16::from_bits(self.get(field) as u16).to_f32()
     }
 
-    /// Bias of all sums of the array.
+    /// Bias that is common to all sums.
     pub(crate) fn added(&self) -> f32 {
         self.half(AccBias) * self.power_of_two(AccBiasShift)
     }
 
-    /// Scale of the sums after the bias.
+    /// Scale that is applied to all sums after the bias.
     pub(crate) fn factor(&self) -> f32 {
         self.half(PostScale) / self.power_of_two(PostRightShift)
     }
 
-    /// Two to the power in a field. One that is not executed counts as not set.
+    /// Two to the power of a field's value. Values that are not executed count as zero.
     fn power_of_two(&self, field: Field) -> f32 {
         let power = Some(self.get(field)).filter(|power| POSITIVE_SHIFTS.contains(power));
         (1u32 << power.unwrap_or(0)) as f32
     }
 
-    /// The base register that a field names.
+    /// Base register number from its field.
     pub(crate) fn bar(&self, base: Field, enable: Field) -> Result<u8, FaultKind> {
         self.require(enable, 1, "the base register is used")?;
         Ok(self.get(base) as u8)
     }
 
-    /// Kernel data at an address behind `KBase0`.
+    /// Bytes of kernel data at an address relative to `KBase0`.
     pub(crate) fn kernel_bytes(&self, address: u64, bytes: u64) -> Result<&[u8], FaultKind> {
         let bar = self.bar(KBase0, Kbe0)?;
         if let Some(constants) = self.constants.filter(|_| bar == Program::KERNEL_BAR) {

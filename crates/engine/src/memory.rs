@@ -1,4 +1,4 @@
-//! Memory behind the base address registers, and the on-chip tile memory. Bounds and first writes are tracked.
+//! Memory behind the base address registers, and tile memory, with bounds checks and tracking of written halfwords.
 
 use crate::fault::FaultKind;
 use crate::numerics::element_type;
@@ -12,17 +12,17 @@ use half::slice::HalfBitsSliceExt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A contiguous memory region. Tracks which halfwords have been written, unless all of them count as written.
+/// A contiguous memory region. Tracks which halfwords have been written, unless all count as written.
 #[derive(Clone, Debug)]
 pub struct Region {
     name: String,
     storage: Storage,
     bytes: usize,
-    /// One bit per halfword, set once written; `None` = everything counts as written.
+    /// One bit per halfword, set once it is written; `None` if everything counts as written.
     written: Option<Vec<u64>>,
-    /// True while `written` is neither checked nor updated: the accesses of the run are known to be in order.
+    /// True while `written` is neither checked nor updated, in runs whose accesses are known to be valid.
     trusted: bool,
-    /// Version of `written`: a new number whenever it may have changed. Unique over all regions, except for copies.
+    /// Version of `written`: a new number whenever it may have changed. Unique over all regions but copies.
     stamp: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct Region {
 enum Storage {
     /// 8-byte words, so that halfword views are always aligned.
     Own(Vec<u64>),
-    /// Bytes of a program, which others hold too; aligned to halfwords. They become the region's own when something writes.
+    /// Bytes shared with a program, aligned to halfwords; copied on the first write.
     Shared(Bytes),
 }
 
@@ -42,7 +42,7 @@ impl Storage {
         Storage::Own(words)
     }
 
-    /// At least the region's bytes.
+    /// All bytes of the storage, at least those of the region.
     fn bytes(&self) -> &[u8] {
         match self {
             Storage::Own(words) => bytemuck::cast_slice(words),
@@ -72,12 +72,12 @@ fn next_stamp() -> u64 {
 }
 
 impl Region {
-    /// A region with contents, all of it readable.
+    /// A region with contents that count as written.
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Region {
         Region::holding(name, Storage::of(bytes), bytes.len())
     }
 
-    /// As [`Region::from_bytes`] of memory that others hold too: copied only where something writes, or where it is not aligned.
+    /// [`Region::from_bytes`] without a copy: the bytes are copied on the first write, or at once if they are not aligned.
     pub fn sharing(name: impl Into<String>, bytes: &Bytes) -> Region {
         let aligned = bytes.as_ptr().addr().is_multiple_of(align_of::<u16>());
         let storage = if aligned { Storage::Shared(bytes.clone()) } else { Storage::of(bytes) };
@@ -105,7 +105,7 @@ impl Region {
         &self.storage.bytes()[..self.bytes]
     }
 
-    /// Contents, to be filled by the caller; everything counts as written afterwards.
+    /// Mutable contents; everything counts as written afterwards.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if self.written.take().is_some() {
             self.stamp = next_stamp();
@@ -113,19 +113,19 @@ impl Region {
         &mut bytemuck::cast_slice_mut(self.storage.words_mut())[..self.bytes]
     }
 
-    /// Makes everything unwritten again.
+    /// Marks everything as unwritten.
     pub(crate) fn forget(&mut self) {
         let bits = self.written.get_or_insert_with(|| vec![0; self.bytes.div_ceil(128)]);
         bits.fill(0);
         self.stamp = next_stamp();
     }
 
-    /// Suspends or resumes checks and tracking of written halfwords.
+    /// Suspends or resumes the tracking and checking of written halfwords.
     pub(crate) fn trust(&mut self, trusted: bool) {
         self.trusted = trusted;
     }
 
-    /// Returns true if accesses need no check one by one.
+    /// Returns true if accesses are not checked one by one.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
     }
@@ -163,7 +163,7 @@ impl Region {
         }
     }
 
-    /// Halfwords at an even address, checked for bounds and for having been written.
+    /// Halfwords at an even address; checks bounds and that they have been written.
     pub(crate) fn read(&self, field: Field, address: u64, elements: usize) -> Result<&[f16], FaultKind> {
         let bytes = 2 * elements as u64;
         let range = self.range(field, address, bytes)?;
@@ -182,7 +182,7 @@ impl Region {
         Ok(&self.bytes()[range])
     }
 
-    /// Halfwords at an even address, to be overwritten.
+    /// Halfwords at an even address to overwrite; checks bounds and marks them as written.
     pub(crate) fn write(&mut self, field: Field, address: u64, elements: usize) -> Result<&mut [f16], FaultKind> {
         let range = self.range(field, address, 2 * elements as u64)?;
         let (first, last) = (range.start / 2, range.end / 2);
@@ -194,7 +194,7 @@ impl Region {
     }
 }
 
-/// Written state of a region: its bytes, and a bit per written halfword (`None` = all); `None` where nothing is bound.
+/// Written state of a region: its size in bytes, and a bit per written halfword (`None` = all); `None` if nothing is bound.
 type State = Option<(usize, Option<Vec<u64>>)>;
 
 /// Written state of all regions: sizes, and written halfwords.
@@ -223,7 +223,7 @@ impl Region {
         Ok(())
     }
 
-    /// Elements of any format, rounded on the way in. A byte marks its halfword as written.
+    /// Stores elements of any format, rounded from fp32. A byte marks its halfword as written.
     pub(crate) fn write_row(
         &mut self,
         field: Field,
@@ -247,19 +247,19 @@ impl Region {
 }
 
 impl Snapshot {
-    /// Bytes of a region, and a bit per written halfword; `None` where nothing is bound.
+    /// Size of a region in bytes, and a bit per written halfword; `None` if nothing is bound.
     pub(crate) fn region(&mut self, bar: u8) -> Option<&mut (usize, Option<Vec<u64>>)> {
         self.0.get_mut(usize::from(bar))?.as_mut()
     }
 
-    /// Returns true if nothing in a region is written, or nothing is bound.
+    /// Returns true if nothing of a region has been written, or nothing is bound.
     pub(crate) fn is_blank(&self, bar: u8) -> bool {
         let state = self.0.get(usize::from(bar)).and_then(|state| state.as_ref());
         state.is_none_or(|(_, written)| written.as_ref().is_some_and(|bits| bits.iter().all(|&word| word == 0)))
     }
 }
 
-/// The 64-bit words that hold bits `first..last`, with the bits' mask in each.
+/// The 64-bit words that contain bits `first..last`, with the mask of these bits in each word.
 pub(crate) fn words_of(first: usize, last: usize) -> impl Iterator<Item = (usize, u64)> {
     let mut i = first;
     std::iter::from_fn(move || {
@@ -286,7 +286,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Memory with nothing bound.
+    /// Memory without any region.
     pub fn new() -> Memory {
         Memory::default()
     }
@@ -311,7 +311,7 @@ impl Memory {
         self.put(bar, Region::from_bytes(format!("BAR {bar}"), bytes));
     }
 
-    /// Binds contents that others hold too to a base register; see [`Region::sharing`].
+    /// Binds shared contents to a base register without a copy; see [`Region::sharing`].
     pub fn share(&mut self, bar: u8, bytes: &Bytes) {
         self.put(bar, Region::sharing(format!("BAR {bar}"), bytes));
     }
@@ -337,12 +337,12 @@ impl Memory {
         self.regions.get_mut(bar as usize)?.as_mut()
     }
 
-    /// Written state as it is now.
+    /// The current written state.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot(self.regions.iter().map(|r| r.as_ref().map(|r| (r.bytes, r.written.clone()))).collect())
     }
 
-    /// Returns true if sizes equal those of a snapshot, and everything written then is written now.
+    /// Returns true if all sizes equal those of a snapshot, and everything it has as written is written.
     pub(crate) fn covers(&self, snapshot: &Snapshot) -> bool {
         self.regions.iter().zip(&snapshot.0).all(|(region, state)| match (region, state) {
             (None, None) => true,
@@ -358,12 +358,12 @@ impl Memory {
         })
     }
 
-    /// Stamps of all regions. Equal stamps mean equal written state.
+    /// Stamps of all regions. Equal stamps imply an equal written state.
     pub(crate) fn stamps(&self) -> Stamps {
         Stamps(self.regions.iter().map(|region| region.as_ref().map(|r| r.stamp)).collect())
     }
 
-    /// Gives every region a new stamp, and returns the stamps.
+    /// Gives every region a new stamp and returns the stamps.
     pub(crate) fn restamp(&mut self) -> Stamps {
         self.regions.iter_mut().flatten().for_each(|region| region.stamp = next_stamp());
         self.stamps()
@@ -374,7 +374,7 @@ impl Memory {
         self.regions.iter_mut().flatten().for_each(|r| r.trust(trusted));
     }
 
-    /// Marks as written what is written in a snapshot.
+    /// Marks everything as written that a snapshot has as written.
     pub(crate) fn mark(&mut self, snapshot: &Snapshot) {
         for (region, state) in self.regions.iter_mut().zip(&snapshot.0) {
             let (Some(region), Some((_, then))) = (region, state) else { continue };
@@ -386,7 +386,7 @@ impl Memory {
     }
 }
 
-/// Memory that holds an operand.
+/// Location of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// Memory behind a base register.
@@ -404,8 +404,8 @@ impl Home {
     }
 }
 
-/// Views of halfword ranges: `from` to read, and one to write. A source that overlaps the destination is copied `aside` first. `None`
-/// if a region lacks a range.
+/// Views of halfword ranges: `from` to read, and one to write. A source that overlaps the destination is copied to `aside` first. `None`
+/// if a range is out of bounds.
 pub(crate) fn views<'m, const N: usize>(
     memory: &'m mut Memory,
     tile: &'m mut Region,
@@ -422,7 +422,7 @@ pub(crate) fn views<'m, const N: usize>(
         aside.clear();
         aside.extend_from_slice(region.halfwords().get(range.clone())?);
     }
-    // Regions before and behind the one that is written, and tile memory unless it is that.
+    // Regions before and behind the one that is written, and tile memory unless it is that one.
     let (regions_before, own, regions_behind, tile) = match home {
         Home::Tile => (&*memory.regions, tile, &[][..], None),
         Home::Bar(_) => {

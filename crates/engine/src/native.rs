@@ -1,8 +1,8 @@
-//! Tasks of this project's own encoding: native layers for which no words of Apple's are known.
+//! Tasks in this project's own encoding: native layers whose register words are not known.
 //!
 //! The registers and their meaning are rows of `facts` (`facts::native`, evidence `Own`): class of the layer, operands by base,
-//! extents and strides, parameters in the order of the layer's row. Elements are fp16 in memory; arithmetic is fp32, rounded
-//! once. Indices are numbers: exact up to 2048.
+//! extents and strides, parameters in the order of the layer's row. Elements in memory are fp16; arithmetic is fp32, rounded
+//! once. Indices are stored as numbers, which are exact up to 2048.
 
 mod compute;
 
@@ -16,7 +16,7 @@ use anemone_facts::native::{
 };
 use anemone_program::Element;
 
-/// Most elements of an operand.
+/// Largest number of elements of an operand.
 const LIMIT: u64 = 1 << 26;
 
 /// A decoded native-layer task: its row, parameters and operands.
@@ -27,7 +27,7 @@ pub(crate) struct Own {
     result: Place,
 }
 
-/// A parameter's value.
+/// Value of a parameter.
 #[derive(Clone, Debug)]
 enum Value {
     Flag(bool),
@@ -61,7 +61,7 @@ pub(crate) struct Operand {
 }
 
 impl Own {
-    /// Memory accesses of the task, reads and writes. A carrier has none.
+    /// Memory accesses of the task, reads and writes. A task without work has none.
     pub(crate) fn accesses(&self) -> (Vec<MemRef>, Vec<MemRef>) {
         if self.row.is_none() {
             return (Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ impl Own {
         (self.sources.iter().map(Place::operand).collect(), vec![self.result.operand()])
     }
 
-    /// Returns true if a source or the result lies behind base register `bar`.
+    /// Returns true if an operand is behind base register `bar`.
     pub(crate) fn names(&self, bar: u8) -> bool {
         self.row.is_some() && self.sources.iter().chain([&self.result]).any(|place| place.bar == bar)
     }
@@ -111,7 +111,7 @@ impl Own {
         }
     }
 
-    /// Index of the axis that a parameter names; the last one by default.
+    /// Axis index from a parameter; the last axis by default.
     fn axis(&self, name: &str) -> usize {
         ["Batch", "Channel", "Height", "Width"].iter().position(|a| *a == self.word(name)).unwrap_or(3)
     }
@@ -200,7 +200,7 @@ impl Machine<'_> {
     }
 }
 
-/// Offsets of every row of an operand: in memory, in bytes and even, and in its elements.
+/// Offset of every row of an operand: in memory, in bytes (even), and in its elements.
 fn rows(place: &Place) -> impl Iterator<Item = Result<(u64, usize), FaultKind>> + use<> {
     let Place { base, extents: [n, c, h, w], strides: [groups, channels, rows], .. } = *place;
     (0..n * c * h).map(move |i| {
@@ -214,7 +214,7 @@ fn rows(place: &Place) -> impl Iterator<Item = Result<(u64, usize), FaultKind>> 
     })
 }
 
-/// Checks that an operand ends within its region, before anything of its size is allocated.
+/// Checks that an operand lies within its region, before anything of its size is allocated.
 fn within(memory: &Memory, place: &Place) -> Result<(), FaultKind> {
     let region = memory.region(place.bar).ok_or(FaultKind::Unbound { field: OwnBar, bar: place.bar })?;
     let [n, c, h, w] = place.extents.map(|e| e as u64);

@@ -1,4 +1,4 @@
-//! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
+//! The neural engine: convolution, copy, maximum and sum over channels, followed by bias, scale and activation.
 
 mod channels;
 mod flat;
@@ -32,15 +32,15 @@ use anemone_program::Program;
 use half::f16;
 use std::sync::Arc;
 
-/// A task of the neural engine, ready to run.
+/// A planned task of the neural engine.
 pub(crate) struct Neural {
     pub(crate) input: Extents,
     pub(crate) output: Extents,
     pub(crate) operation: Operation,
     pub(crate) activation: Activation,
-    /// Epilogue in the exact models, if it is known at planning.
+    /// Epilogue of the exact models, if it is known at planning.
     pub(crate) exactly: Option<ExactEpilogue>,
-    /// Operands of a task that goes from memory to memory; the error is the reason why it goes through tensors.
+    /// Operands of a memory-to-memory task; the error is the reason why the task goes through tensors.
     pub(crate) operands: Result<Operands, &'static str>,
 }
 
@@ -58,29 +58,29 @@ pub(crate) struct Convolution {
     pub(crate) staging: Im2col,
     /// Input channels per output channel, times the depth planes of the kernel.
     pub(crate) per_output: usize,
-    /// True if every output channel reads channels of its own.
+    /// True for depthwise: every output channel reads input channels of its own.
     pub(crate) unicast: bool,
     /// True if all groups use the first group's coefficients.
     pub(crate) reuse: bool,
-    /// `None` if they are read in every run.
+    /// Packed coefficients; `None` if every run packs them.
     pub(crate) coefficients: Option<Packed>,
-    /// Kernel selected at planning; `None` if coefficients are packed in every run.
+    /// Kernel selected at planning; `None` if every run packs the coefficients.
     pub(crate) kernel: Option<Kernel>,
-    /// Reason why they are read in every run.
+    /// Reason why every run packs the coefficients.
     pub(crate) unknown: &'static str,
-    /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
+    /// True if planes of one column are executed as one row; `staging` then describes these rows (see `flat.rs`).
     pub(crate) sequence: bool,
-    /// True if coefficients are read from a region other than the kernel section: they are results of other tasks, or inputs.
+    /// True if coefficients are read from a region other than the kernel section: results of other tasks, or inputs.
     pub(crate) from_memory: bool,
 }
 
 impl Convolution {
-    /// Number of coefficients of an output channel.
+    /// Coefficients per output channel.
     pub(crate) fn taps(&self) -> usize {
         self.per_output * self.window.elements()
     }
 
-    /// Coefficients of one group, packed for the exact array; a unicast convolution has a set per output channel.
+    /// Coefficients of one group, packed for a fixed-point accumulator; a depthwise convolution has a set per output channel.
     pub(crate) fn sets(&self, mac: &'static AccumulatorSpec, weights: &Values, cout: usize) -> Vec<Weights> {
         let taps = self.taps();
         if !self.unicast {
@@ -92,7 +92,7 @@ impl Convolution {
 }
 
 impl Neural {
-    /// Kind of computation, in a word or two.
+    /// Kind of computation in a few words, for listings.
     pub(crate) fn name(&self) -> &'static str {
         match &self.operation {
             Operation::Convolution(c) if c.coefficients.is_none() && c.from_memory => "product of two operands",
@@ -161,7 +161,7 @@ impl Machine<'_> {
         };
         let activation = self.prepare_activation(constants)?;
         let exactly = match operation {
-            // Factors of channels come between the sum and these stages.
+            // The scales of channels come between the sum and the epilogue.
             Operation::Convolution(_) if self.get(PostScaleMode) == 1 => None,
             Operation::Convolution(_) => self.prepare_exactly(constants, true)?,
             Operation::Copy => self.prepare_exactly(constants, false)?,
@@ -173,7 +173,7 @@ impl Machine<'_> {
         Ok(neural)
     }
 
-    /// Executes the task by the path that was selected when it was planned.
+    /// Executes the task by the path that was selected at planning.
     pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
         match &neural.operands {
             Ok(operands) => self.compute_in_place(neural, operands),
@@ -181,7 +181,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes the task through tensors: every form of operand and of window.
+    /// Executes the task through tensors, for every form of operand and window.
     fn compute_tensors(&mut self, neural: &Neural) -> Result<(), FaultKind> {
         let x = match self.depth_window() {
             Some(window) => self.source_planes(&window, neural.input)?,
@@ -206,7 +206,7 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// Executes the task memory to memory, without an intermediate tensor.
+    /// Executes the task from memory to memory, without intermediate tensors.
     fn compute_in_place(&mut self, neural: &Neural, operands: &Operands) -> Result<(), FaultKind> {
         let convolution = match &neural.operation {
             Operation::Convolution(convolution) => Some(convolution),
@@ -221,7 +221,7 @@ impl Machine<'_> {
         let workers = self.workers;
         let mut aside = workers.aside();
         let packed = convolution.and_then(|c| Some((c, c.coefficients.as_ref().or(read.as_ref())?)));
-        let unsuited = self.inconsistent(KernelMode, "coefficients are packed for another array");
+        let unsuited = self.inconsistent(KernelMode, "coefficients are packed for another accumulator");
         let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
         let source = TensorView { data, strides: from.strides };
         let target = TensorViewMut { data: target, strides: to.strides, transposed: turned };
@@ -250,7 +250,7 @@ impl Machine<'_> {
         self.done(&bound)
     }
 
-    /// Activation of the task; a table that was not read at planning is read now.
+    /// Activation of the task; a table that was not read at planning is read here.
     fn activation_of(&self, neural: &Neural) -> Result<Activation, FaultKind> {
         match &neural.activation {
             Activation::Unread => self.activation(),
@@ -258,7 +258,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Applies the task's bias, scale, activation and rounding.
+    /// Applies the task's epilogue: bias, scale, activation and rounding.
     pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
         if let Some(rules) = self.model.rounding() {
             let Some(exactly) = &neural.exactly else { return self.finish_exact(rules, y) };
@@ -302,7 +302,7 @@ impl Machine<'_> {
         if per_output == 0 {
             return Err(self.inconsistent(Cin, "a convolution reads at least one channel"));
         }
-        // A kernel's planes are channels: see `volume.rs`.
+        // The depth planes of a kernel are treated as channels: see `volume.rs`.
         let per_output = per_output * self.kernel_planes();
         let reuse = self.get(GroupKernelReuse) == 1;
         let taps = per_output as u64 * (window.k[0] * window.k[1]) as u64;
@@ -311,7 +311,7 @@ impl Machine<'_> {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
         let threads = self.workers.threads_for(self.fields.nanos(self.mac.is_some()));
-        // The exact array and factors of channels go by columns as well as by rows.
+        // Fixed-point accumulators and channel scales have kernels for both directions.
         let sequence = self.mac.is_none() && self.get(PostScaleMode) == 0 && flat::is_sequence(&window);
         let bar = self.bar(KBase0, Kbe0)?;
         let from_memory = bar != Program::KERNEL_BAR;
@@ -342,7 +342,7 @@ impl Machine<'_> {
         Ok(convolution)
     }
 
-    /// Packs the task's coefficients for this run; `None` if planning kept them.
+    /// Packs the task's coefficients for this run; `None` if they were packed at planning.
     fn unless_kept(&self, convolution: &Convolution, neural: &Neural) -> Result<Option<Packed>, FaultKind> {
         match convolution.coefficients {
             Some(_) => Ok(None),
@@ -350,7 +350,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Cache key of [`Machine::pack`]: all that its result depends on, except tap offsets in the staged source.
+    /// Cache key of [`Machine::pack`]: everything its result depends on, except tap offsets in the staged source.
     fn packing_key(&self, convolution: &Convolution, groups: usize, cout: usize) -> PackingKey {
         let packing = Packing::for_staging(&convolution.staging, self.stores_transposed(convolution), cout);
         let form = [groups, cout, convolution.taps(), packing.height(), usize::from(convolution.unicast)];
@@ -359,7 +359,7 @@ impl Machine<'_> {
         PackingKey(words)
     }
 
-    /// Returns true if the kernel stores channels and columns exchanged; a sequence has one column.
+    /// Returns true if the kernel stores channels and columns exchanged; a sequence has a single column.
     fn stores_transposed(&self, convolution: &Convolution) -> bool {
         self.get(NeTranspose) == 1 && !convolution.sequence
     }
@@ -385,7 +385,7 @@ impl Machine<'_> {
                 return Ok(Packed::Fast(Kernels::pack_rows(&convolution.staging, transposed, cout, &rows)));
             }
         }
-        // Groups are taken from their streams side by side: those of a product of two operands are, in every run.
+        // Groups are unpacked in parallel, because a product of two operands does it at every run.
         let mut all: Vec<Option<Result<Coefficients, FaultKind>>> = (0..groups).map(|_| None).collect();
         chunks(&mut all, 1, cost::one_by_one(groups * cout * taps), |g, of| {
             of.iter_mut().for_each(|of| *of = Some(self.coefficients_of(&form, g).map(|(of, _)| of)));
@@ -434,7 +434,7 @@ impl Machine<'_> {
         Ok(y)
     }
 
-    /// Results of the exact array as fp16 values, before bias, scale and activation of the task.
+    /// Sums of the fixed-point accumulator as fp16 values, before the epilogue.
     pub(crate) fn exact_sums(
         &self,
         groups: &[Sets],

@@ -1,4 +1,4 @@
-//! Rows of [`anemone_facts::numerics`] as parameters of the kernels, in one place.
+//! Conversion of rows of [`anemone_facts::numerics`] to parameters of the kernels.
 
 use anemone_facts::code::planar;
 use anemone_facts::numerics as facts;
@@ -6,7 +6,7 @@ use anemone_facts::numerics::Model;
 use anemone_kernels::params::{AccumulatorSpec, BinaryOp, ElementType, Rounding, Specials, Ties, Tile};
 use anemone_program::Element;
 
-/// A multiply-accumulate array.
+/// Parameters of a multiply-accumulate array.
 pub const fn accumulator(row: &facts::Mac) -> AccumulatorSpec {
     let &facts::Mac { fraction_bits, least_exponent_sum, ceiling_log2, flush_subnormals, .. } = row;
     AccumulatorSpec {
@@ -38,7 +38,7 @@ const fn ties(ties: facts::Ties) -> Ties {
     }
 }
 
-/// The operation of a code of the field `PeOp`.
+/// Operation for a code of the field `PeOp`.
 pub(crate) fn binary_op(code: u32) -> Option<BinaryOp> {
     match code {
         planar::ADD => Some(BinaryOp::Add),
@@ -50,7 +50,7 @@ pub(crate) fn binary_op(code: u32) -> Option<BinaryOp> {
     }
 }
 
-/// An element format.
+/// Element type for an element format.
 pub(crate) fn element_type(element: Element) -> ElementType {
     match element {
         Element::Float16 => ElementType::Float16,
@@ -67,11 +67,11 @@ static PLANAR_EVEN: Rounding = rounding(&facts::PLANAR_EVEN);
 
 /// Parameters of a number model.
 pub(crate) trait Parameters {
-    /// The accumulators of products; `None` where sums are fp32.
+    /// Accumulator of products; `None` for fp32 sums.
     fn accumulator(self) -> Option<&'static AccumulatorSpec>;
-    /// Rounding of elementwise results, tables and stages behind a sum; `None` where they are fp32.
+    /// Rounding of elementwise results, tables and epilogues; `None` for fp32.
     fn rounding(self) -> Option<&'static Rounding>;
-    /// The adders of a reduction; `None` is one sum without rounding.
+    /// Adders of a reduction; `None` for an unrounded sum.
     fn adders(self) -> Option<&'static AccumulatorSpec>;
 }
 
@@ -104,7 +104,7 @@ impl Parameters for Model {
 mod tests {
     use super::*;
 
-    /// The kernels' parameters are those of the rows that the facts name for each model.
+    /// For each model, the parameters equal the rows that the facts name.
     #[test]
     fn models_compute_by_their_rows() {
         for model in Model::ALL {

@@ -24,7 +24,7 @@ pub(crate) struct MemRef {
 }
 
 impl MemRef {
-    /// The box of `axes` (count, stride in bytes) over rows. Rows without a gap, and axes that continue each other, are joined.
+    /// A box with `axes` (count, stride in bytes) over rows. Rows without gaps, and axes that continue each other, are merged.
     pub(crate) fn new(home: Home, base_bytes: u64, axes: &[(u64, u64)], row_bytes: u64) -> MemRef {
         let several = axes.iter().filter(|(count, _)| *count != 1);
         let mut axes: Vec<Axis> = several.map(|&(count, stride_bytes)| Axis { count, stride_bytes }).collect();
@@ -46,7 +46,7 @@ impl MemRef {
         MemRef { home, base_bytes, axes: joined, row_bytes, exact: true }
     }
 
-    /// An upper bound: some bytes of a range.
+    /// An upper bound: an unknown subset of a range.
     pub(crate) fn within(home: Home, range: Range<u64>) -> MemRef {
         let row_bytes = range.end.saturating_sub(range.start);
         MemRef { exact: false, ..MemRef::new(home, range.start, &[], row_bytes) }
@@ -63,7 +63,7 @@ impl MemRef {
         steps.fold(self.base_bytes.saturating_add(self.row_bytes), u64::saturating_add)
     }
 
-    /// Number of bytes accessed; a byte of several rows counts in each.
+    /// Number of bytes accessed; a byte in several rows counts several times.
     pub(crate) fn bytes(&self) -> u64 {
         self.axes.iter().map(|axis| axis.count).fold(self.row_bytes, u64::saturating_mul)
     }
@@ -91,7 +91,7 @@ impl MemRef {
             && !self.lies_beside(other)
     }
 
-    /// Returns true if both repeat at the same stride, in disjoint parts of it: columns of one matrix, say.
+    /// Returns true if both repeat with the same stride and occupy disjoint parts of it, as columns of one matrix do.
     fn lies_beside(&self, other: &MemRef) -> bool {
         let common = self.axes.iter().filter(|axis| other.axes.iter().any(|o| o.stride_bytes == axis.stride_bytes));
         common.map(|axis| axis.stride_bytes).any(|period| {
@@ -109,7 +109,7 @@ impl MemRef {
         })
     }
 
-    /// Returns true if each stride is at least the reach of the axes inside it; no byte is then in two rows.
+    /// Returns true if each stride is at least the reach of the axes inside it, so that no byte is in two rows.
     pub(crate) fn is_nested(&self) -> bool {
         let mut reach = self.row_bytes;
         self.axes.iter().rev().all(|axis| {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(apart.rows().take(4).collect::<Vec<_>>(), [0, 16, 32, 64]);
     }
 
-    /// Every pair of small boxes, by their bytes: no overlap is missed.
+    /// Every pair of small boxes, compared byte by byte: no overlap is missed.
     #[test]
     fn boxes_with_common_bytes_overlap() {
         let bytes = |of: &MemRef| {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) enum Packed {
     Fast(Kernels),
-    /// Sets by group; one for all groups under `reuse`.
+    /// Sets of a fixed-point accumulator, by group; one for all groups under `reuse`.
     Exact(Arc<Vec<Sets>>),
-    /// The same, in blocks of channels.
+    /// Coefficients of a fixed-point accumulator in blocks of channels.
     ExactBlocks(Kernels),
-    /// With a scale for each channel.
+    /// Coefficients with a scale for each channel.
     Scaled(Arc<Scaled>),
 }
 
@@ -28,12 +28,12 @@ impl Packed {
     }
 }
 
-/// Coefficients of a convolution whose channels have factors of their own, by group.
+/// Coefficients of a convolution with a scale for each channel, by group.
 #[derive(Default)]
 pub(crate) struct Scaled {
-    /// `[out][taps]`, in `fast`.
+    /// `[out][taps]`, in the model `fast`.
     pub(crate) weights: Vec<Values>,
-    /// As the exact array wants them, without biases.
+    /// Sets of a fixed-point accumulator, without biases.
     pub(crate) sets: Vec<Sets>,
     /// Scale and offset of each channel's sum, by group.
     pub(crate) gains: Vec<Vec<[f32; 2]>>,

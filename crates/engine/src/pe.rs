@@ -1,7 +1,7 @@
 //! The planar engine: elementwise operations of one or two sources, pooling windows, reductions over rows and columns.
 //!
-//! `y = final(window or op(pre(source 1), source 2)) * scale + bias`, then the non-linearity and ReLU. The order of the
-//! final scale and the bias is settled by Apple's mean and by its epsilon inside the reciprocal square root; see
+//! `y = final(window or op(pre(source 1), source 2)) * scale + bias`, then activation and ReLU. The order of the
+//! final scale and the bias follows from Apple's mean and its epsilon inside the reciprocal square root; see
 //! `docs/evidence.md`, key `h13-planar`.
 
 use crate::fault::FaultKind;
@@ -24,9 +24,9 @@ use anemone_kernels::workers::{PER_THREAD, chunks};
 type Broadcast = [bool; 3];
 
 impl Machine<'_> {
-    /// A task of the planar engine, in the numbers of the model, by the kernel that was selected when it was planned.
+    /// Executes a task of the planar engine, in the number type of the model, by the kernel that was selected at planning.
     pub(crate) fn planar(&mut self, selected: &Selected) -> Result<(), FaultKind> {
-        // What is looked at row by row is bounded like what is held.
+        // The size limit of tensors applies to memory-to-memory tasks too.
         self.input_extents().elements()?;
         if let Selected::InPlace(row, operands) = selected {
             return row.run(self, operands);
@@ -59,7 +59,7 @@ impl Machine<'_> {
         Extents { g: self.size(NumGroups).max(1), c: self.size(Cin), h: self.size(Hin), w: self.size(Win) }
     }
 
-    /// One source; with a window larger than 1x1 this is pooling.
+    /// Task with one source; pooling if the window is larger than 1x1.
     fn pooled<N: Line>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let x = self.planar_source1::<N>(self.input_extents())?;
         let out = Extents { h: self.size(Hout), w: self.size(Wout), ..x.ext };
@@ -85,7 +85,7 @@ impl Machine<'_> {
         Ok(y)
     }
 
-    /// Two sources.
+    /// Task with two sources.
     fn two_sources<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let ext = Extents { c: self.size(Cout), h: self.size(Hout), w: self.size(Wout), ..self.input_extents() };
         if ext != self.input_extents() {
@@ -96,7 +96,7 @@ impl Machine<'_> {
         self.combine(a, &b)
     }
 
-    /// One source; two rows of source 2 hold an addend and a factor for every channel: `(x ± s0) * s1`.
+    /// Task with one source and, in two rows of source 2, an addend and a factor for every channel: `(x ± s0) * s1`.
     fn affine<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let ext = self.input_extents();
         let mut x = self.planar_source1::<N>(ext)?;
@@ -117,13 +117,13 @@ impl Machine<'_> {
         [source[0], source[1], source[2]].map(|f| self.get(f) == 1)
     }
 
-    /// Extents of a source before its flagged axes are repeated and exchanged.
+    /// Extents of a source in memory, before broadcast and transposition.
     fn stored(&self, source: [Field; 4], ext: Extents) -> Extents {
         let stored = shrink(ext, self.flags(source));
         if self.get(source[3]) == 1 { stored.transposed() } else { stored }
     }
 
-    /// Extents of the sources as they stand in memory; `None` where a task has no second one.
+    /// Extents of the sources in memory; the second is `None` for a task with one source.
     pub(crate) fn planar_sources(&self) -> (Extents, Option<Extents>) {
         let ext = self.input_extents();
         let second = match self.get(TaskClass) {
@@ -134,14 +134,14 @@ impl Machine<'_> {
         (self.stored(FIRST, ext), second.map(|ext| self.stored(SECOND, ext)))
     }
 
-    /// Extents of the result as it is stored.
+    /// Extents of the result as stored.
     pub(crate) fn planar_result(&self) -> Extents {
         let [h, w] = if self.reduces() { [1; 2] } else { [self.size(Hout), self.size(Wout)] };
         let result = Extents { g: self.size(NumGroups).max(1), c: self.size(Cout), h, w };
         if self.get(ResultTranspose) == 1 { result.transposed() } else { result }
     }
 
-    /// Source 2 with its repeated and exchanged axes, at full extents.
+    /// Source 2 after broadcast and transposition.
     fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
         let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
         let b = self.source2(self.stored(SECOND, ext))?;
@@ -156,7 +156,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Operation on the elements of two sources; one source is left unchanged.
+    /// The task's elementwise operation; the identity if `alone`.
     pub(crate) fn operation<N: Wide>(&self, alone: bool) -> Result<Operation<N>, FaultKind> {
         let one = N::admit(1.0);
         if alone {
@@ -177,7 +177,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Both sources combined by the task's operation.
+    /// Combines both sources by the task's operation.
     fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
         let operation = self.operation(false)?;
         let nanos = cost::one_by_one(a.data.len());
@@ -185,7 +185,7 @@ impl Machine<'_> {
         Ok(a)
     }
 
-    /// One source, or two combined, reduced over rows and columns.
+    /// Reduction over rows and columns of one source, or of two combined.
     fn reduced<N: Wide>(&mut self, two: bool) -> Result<Tensor<N>, FaultKind> {
         let ext = self.input_extents();
         let mut x = self.planar_source1(ext)?;
@@ -211,7 +211,7 @@ impl Machine<'_> {
         Ok(Tensor { ext: Extents { h: 1, w: 1, ..x.ext }, data })
     }
 
-    /// Reduction of many numbers to one.
+    /// Reduction operator.
     pub(crate) fn fold(&self) -> Result<Fold, FaultKind> {
         match self.get(PePool) {
             pool::SUM => Ok(Fold::Sum(self.model.adders())),
@@ -223,7 +223,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Source 1 after broadcast, pre-scale and condition.
+    /// Source 1 after broadcast, pre-scale and absolute value.
     fn planar_source1<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
         let (flags, turned) = (self.flags(FIRST), self.get(Src1Transpose) == 1);
         let x = self.source1(self.stored(FIRST, ext))?;
@@ -238,7 +238,7 @@ impl Machine<'_> {
         Ok(x)
     }
 
-    /// Returns true if source 1 is read as its magnitude.
+    /// Returns true if the absolute value of source 1 is taken.
     pub(crate) fn takes_magnitude(&self) -> Result<bool, FaultKind> {
         match self.get(PeCond) {
             condition::NONE => Ok(false),
@@ -249,7 +249,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Scales, bias, non-linearity, ReLU, transpose, store.
+    /// Applies scales, bias, activation, ReLU and transposition, and stores the result.
     fn finish<N: RowNumber>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
@@ -265,7 +265,7 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// Stages behind a task's operation.
+    /// Epilogue of the task's operation.
     pub(crate) fn ending<N: Wide>(&self) -> Result<ElementwiseEpilogue<N>, FaultKind> {
         let function: Option<fn(N) -> N> = match self.get(PeNonlinear) {
             planar_nonlinear::NONE => None,
@@ -308,7 +308,7 @@ impl Machine<'_> {
     }
 }
 
-/// Operands as the model sees them.
+/// Operands as the model reads them.
 fn admit<N: Wide>(x: Tensor) -> Tensor<N> {
     Tensor { ext: x.ext, data: N::admit_all(x.data) }
 }
@@ -321,7 +321,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The window with the extents that it goes over.
+    /// The window over given extents.
     pub(crate) fn over(&self, from: Extents, to: Extents) -> anemone_kernels::window::Window {
         let &Window { k, s, p } = self;
         anemone_kernels::window::Window { k, s, p, from: [from.h, from.w], to: [to.h, to.w] }
@@ -331,7 +331,7 @@ impl Window {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0]
     }
 
-    /// The part of the window at output `o` that lies inside `size` elements.
+    /// Source elements of the window at output `o`, clipped to `size`.
     fn span(&self, axis: usize, o: usize, size: usize) -> std::ops::Range<usize> {
         let start = (o * self.s[axis]) as isize - self.p[axis] as isize;
         let end = (start + self.k[axis] as isize).clamp(0, size as isize) as usize;
@@ -352,7 +352,7 @@ impl Window {
         }
     }
 
-    /// A row of results at a time, its windows' elements in order.
+    /// Accumulates the taps of a row of results, in the order of each window's elements.
     fn each_tap<N: Copy, A: Copy>(
         &self,
         from: &[N],
@@ -370,7 +370,7 @@ impl Window {
             for h in self.span(0, oh, from_ext.h) {
                 let row = &from[h * from_ext.w..][..from_ext.w];
                 for kw in 0..k {
-                    // Results whose tap lies inside of the row.
+                    // Results whose tap is inside the row.
                     let first = p.saturating_sub(kw).div_ceil(s).min(to_ext.w);
                     let last = (from_ext.w + p).saturating_sub(kw).div_ceil(s).clamp(first, to_ext.w);
                     if first < last {
@@ -384,13 +384,13 @@ impl Window {
     }
 }
 
-/// Extents of a source before its flagged axes are repeated.
+/// Extents of a source before broadcast.
 fn shrink(ext: Extents, [w, h, c]: Broadcast) -> Extents {
     let one = |flag: bool, n: usize| if flag { 1 } else { n };
     Extents { g: ext.g, c: one(c, ext.c), h: one(h, ext.h), w: one(w, ext.w) }
 }
 
-/// Repeats a source along its flagged axes.
+/// Broadcasts a source along its flagged axes.
 fn expand(from: Tensor, ext: Extents, flags: Broadcast) -> Result<Tensor, FaultKind> {
     if flags == [false; 3] {
         return Ok(from);

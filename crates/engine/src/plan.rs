@@ -1,4 +1,4 @@
-//! Plans: a program is decoded once, its tasks are checked and prepared, then lifted to host operations and optimized.
+//! Plans: a program is decoded once, and its tasks are checked, lifted to host operations, and optimized.
 
 mod access;
 mod blocks;
@@ -49,7 +49,7 @@ use common::Common;
 use fan::Fan;
 use lift::Group;
 use ops::{Kind, Op};
-use pair::{Fused, put_in_blocks};
+use pair::{Fused, repack_fused};
 use profile::Clock;
 use schedule::Schedule;
 use std::time::Instant;
@@ -57,8 +57,8 @@ use std::time::Instant;
 /// Options of a plan: strictness, number model, tracing, optimization level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Skip set fields that the engine does not obey, and bits that no row explains. Results are then not
-    /// to be trusted.
+    /// Skip set fields that the engine does not obey, and bits that no row explains. Results are then
+    /// unreliable.
     pub lenient: bool,
     /// Number model.
     pub model: Model,
@@ -91,43 +91,43 @@ pub struct Outcome {
     pub trace: Vec<TaskTrace>,
 }
 
-/// A program made ready to run any number of times.
+/// An executable plan of a program, for any number of runs.
 ///
-/// Coefficients and tables that no task can change are taken from the program, once. Later runs do not look at the
-/// kernel section that their memory binds, except where a task reads it as a tensor.
+/// Coefficients and tables that no task can change are read from the program once. Runs do not read the kernel section of
+/// the bound memory, unless a task reads it as a tensor.
 pub struct Plan {
     common: Common,
     trace: bool,
     steps: Vec<Step>,
     skipped: Vec<Fault>,
-    /// Contents of [`Plan::memory`]: bytes to allocate by base register, and the sections that some task reads in every run.
+    /// Layout of [`Plan::memory`]: bytes to allocate by base register, and the sections that tasks read in every run.
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Bytes)>,
     l2: Region,
-    /// Group fused from each task on, in runs whose accesses are known. Empty if none are.
+    /// Fused group that starts at each task, for runs with known accesses. Empty if there is none.
     together: Vec<Option<Fused>>,
-    /// Pointwise convolutions of one source from each task on, in such runs.
+    /// Fan that starts at each task, for such runs.
     fans: Vec<Option<Fan>>,
-    /// Memory accesses of each task, in task order; `None` where unknown. Empty if tasks are executed one by one.
+    /// Memory accesses of each task, in task order; `None` if unknown. Empty if tasks are executed one by one.
     accesses: Vec<Option<Accesses>>,
-    /// Operations of runs whose accesses are known. Empty if tasks are executed one by one.
+    /// Operations for runs with known accesses. Empty if tasks are executed one by one.
     ops: Vec<Op>,
-    /// Written state around a run whose accesses are in order, as foreseen or as an earlier run found.
+    /// Written state around a valid run, from the static check or from an earlier run.
     seen: Option<Seen>,
     remarks: Vec<String>,
 }
 
-/// Written state around a run whose accesses are in order, and the state that the last run left.
+/// Written state around a run whose accesses are valid, and the state that the last run left.
 struct Seen {
-    /// Written state before and after it.
+    /// Written state before and after the run.
     before: Snapshot,
     after: Snapshot,
-    /// Stamps of memory as the last run left it. Equal stamps mean equal written state.
+    /// Stamps of memory after the last run. Equal stamps imply an equal written state.
     left: Stamps,
     incomplete: Vec<String>,
 }
 
-/// Executes a program against bound memory, once. Outputs are in their regions afterwards.
+/// Executes a program once against bound memory. Outputs are in their regions afterwards.
 pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
     Plan::new(program, options)?.run(memory)
 }
@@ -138,7 +138,7 @@ struct Pass {
     run: fn(&Common, &mut Vec<Op>),
 }
 
-/// Passes in their order.
+/// Passes in execution order.
 const PASSES: &[Pass] = &[
     Pass { name: "moves", run: |common, ops| moves::run(ops, |home| common.is_own(home)) },
     Pass { name: "products", run: |common, ops| product::run(ops, |home| common.is_own(home)) },
@@ -151,13 +151,13 @@ const PASSES: &[Pass] = &[
 ];
 
 impl Plan {
-    /// Decodes and checks every task. Faults that depend on the memory bound come with [`Plan::run`].
+    /// Decodes and checks every task. Faults that depend on bound memory are reported by [`Plan::run`].
     pub fn new(program: &Program, options: Options) -> Result<Plan, Fault> {
         Plan::observed(program, options, &mut |_| {})
     }
 
-    /// As [`Plan::new`]. `packed` gets the bytes of coefficients that each task had packed from kernel data, which is not looked at again
-    /// for it: its pages may go back to the system meanwhile.
+    /// [`Plan::new`] with an observer: `packed` is called with the number of coefficient bytes of each task once they are packed. They are not
+    /// read again for that task, so that their pages may be released meanwhile.
     pub fn observed(program: &Program, options: Options, packed: &mut dyn FnMut(usize)) -> Result<Plan, Fault> {
         let layout = program.layout;
         if !executes(layout) {
@@ -194,7 +194,7 @@ impl Plan {
         let buffers = scratch.into_iter().chain(program.ports.iter().map(|p| (p.bar, p.bytes as usize))).collect();
         let stream = Bytes::copy_from_slice(&program.stream);
         let sections = [(Program::STREAM_BAR, stream), (Program::KERNEL_BAR, program.kernel.clone())];
-        // A trace looks at coefficients, and the exact models read tables in every run.
+        // A trace needs coefficients, and the exact models read tables in every run.
         let all = options.trace || options.model.rounding().is_some();
         let read = |bar| all || steps.iter().any(|s: &Step| s.names(bar));
         let sections = sections.into_iter().filter(|&(bar, _)| read(bar)).collect();
@@ -210,9 +210,9 @@ impl Plan {
         });
         let together = together.unwrap_or_default();
         let remarks = constants.remarks();
-        // What one task alone has is put in blocks in place.
+        // Coefficients of a single task are then repacked without a copy.
         drop(constants);
-        put_in_blocks(&mut steps, &together, options.model.accumulator());
+        repack_fused(&mut steps, &together, options.model.accumulator());
         let fans = steps.first().filter(|_| whole).map(|first| {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
         });
@@ -248,7 +248,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Calls `look` with the machine of every task, in task order. No memory is bound.
+    /// Calls `look` with the machine of every task, in task order, without bound memory.
     fn each_task<T>(&self, look: impl Fn(&Machine, &Step) -> T) -> Vec<T> {
         let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
         let steps = self.steps.iter().map(|step| {
@@ -257,7 +257,7 @@ impl Plan {
         steps.collect()
     }
 
-    /// Operations that the tasks are lifted to, before any pass.
+    /// Operations after lifting, before any pass.
     fn lifted(&self) -> Vec<Op> {
         let lifted = self.each_task(|machine, step| machine.lifted(step));
         lift::lift(&self.steps, lifted, &self.accesses, |i| match (self.together.get(i), self.fans.get(i)) {
@@ -267,7 +267,7 @@ impl Plan {
         })
     }
 
-    /// Kernel selected for every operation, one line each, with the reasons why others were rejected.
+    /// Kernel selected for every operation, one line each, with the reasons for rejections.
     pub fn selection(&self) -> String {
         let rejected = self.each_task(|machine, step| match &step.work {
             Work::Planar(_) => machine.planar_kernel().1,
@@ -291,7 +291,7 @@ impl Plan {
         texts
     }
 
-    /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
+    /// Memory for this plan: [`Memory::for_program`] without the sections of the program that no run reads.
     pub fn memory(&self) -> Memory {
         let mut memory = Memory::new();
         self.sections.iter().for_each(|(bar, bytes)| memory.share(*bar, bytes));
@@ -302,13 +302,13 @@ impl Plan {
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
     ///
     /// Memory accesses do not depend on data: they are checked before a run, from the fields of all tasks. If that check fails, or
-    /// tasks are executed one by one, the first run checks every row as it goes. Later runs on memory of the same sizes, with no less
-    /// written before, check sizes alone. Optimized runs may leave intermediate results out of the program's own memory.
+    /// tasks are executed one by one, the first run checks every row. Later runs on memory of the same sizes, with at least as
+    /// much written before, check sizes alone. Optimized runs may omit intermediate results from the program's own memory.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
         self.run_while(memory, &|| true)
     }
 
-    /// Remarks on what makes the plan slower than it could be, one sentence each.
+    /// Remarks on avoidable costs of the plan, one sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -318,8 +318,8 @@ impl Plan {
         self.steps.len()
     }
 
-    /// As [`Plan::run`], but asks before every task whether to go on. A run that was stopped says so by its number of tasks;
-    /// what it wrote is not to be used.
+    /// [`Plan::run`] with cancellation: calls `go_on` before every task. The outcome of a cancelled run has fewer tasks than the program, and
+    /// its memory contents must not be used.
     pub fn run_while(&mut self, memory: &mut Memory, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Outcome, Fault> {
         self.run_timed(memory, go_on, &mut Clock::default())
     }
@@ -338,17 +338,17 @@ impl Plan {
         }
         let before = (!known).then(|| memory.snapshot());
         if !unchanged {
-            // Whatever comes of this run, earlier ones know these regions no longer.
+            // Invalidates what earlier runs know of these regions, whatever the result of this one.
             memory.restamp();
         }
         if !known {
             self.seen = None;
-            // A run that is trusted asks nobody what is written.
+            // A trusted run does not test what is written.
             self.l2.forget();
         }
         self.l2.trust(known);
         memory.trust(known);
-        // Memory that the program may read before it writes it is not its own.
+        // Scratch memory is the program's own only if nothing was written to it before the run.
         let own = known && self.seen.as_ref().is_some_and(|seen| seen.before.is_blank(Program::SCRATCH_BAR));
         let optimized = own && !self.ops.is_empty();
         let awake = self.common.workers.awake;
@@ -382,7 +382,7 @@ impl Plan {
         Ok(Outcome { tasks, skipped: self.skipped.clone(), incomplete, trace })
     }
 
-    /// Runs `runs` + 1 times, and times the steps of all runs but the first. Without steps if tasks are executed one by one.
+    /// Runs `runs` + 1 times and times the steps of all runs but the first. No steps if tasks are executed one by one.
     pub fn profile(&mut self, memory: &mut Memory, runs: usize) -> Result<Profile, Fault> {
         self.run(memory)?;
         let macs = |op: &Op| match &op.kind {
@@ -399,12 +399,12 @@ impl Plan {
         Ok(profile)
     }
 
-    /// Written state before and after a run; `None` unless its accesses are known to be in order.
+    /// Written state before and after a run; `None` unless its accesses are known to be valid.
     fn foreseen(&self, memory: &Memory) -> Option<(Snapshot, Snapshot)> {
         (!self.ops.is_empty()).then(|| foresee::foresee(&self.accesses, memory, self.l2.len())).flatten()
     }
 
-    /// Executes the operations of a run whose accesses are known. Returns the number of tasks done.
+    /// Executes the operations of a run with known accesses. Returns the number of tasks done.
     fn execute_ops(
         &mut self,
         memory: &mut Memory,
@@ -446,14 +446,14 @@ impl Plan {
     }
 }
 
-/// Returns true if tasks that are worth sharing take long enough to keep other threads looking for work throughout a run.
+/// Returns true if operations that are worth sharing take long enough for threads to spin throughout a run.
 fn is_worth_waking(layout: &Layout, tasks: &[Task], model: Model) -> bool {
     let nanos = tasks.iter().map(|task| Fields::of(layout, task).nanos(model.accumulator().is_some()));
     let shared = nanos.filter(|&nanos| nanos >= cost::SHARED_NANOS);
     shared.fold(0, usize::saturating_add) >= cost::AWAKE_NANOS
 }
 
-/// Bytes of tile memory that the address field of a source can reach.
+/// Bytes of tile memory that the address field of a source can address.
 fn tile_memory_bytes(layout: &Layout) -> usize {
     layout.row(Field::SrcL2Base).map_or(0, |row| (row.max() as usize + 1) << row.lo)
 }

@@ -1,4 +1,4 @@
-//! Tasks of the planar engine that go from memory to memory: the common forms, without tensors between. `pe.rs` has every
+//! Common planar tasks from memory to memory, without intermediate tensors. `pe.rs` executes every
 //! form.
 
 pub(crate) mod registry;
@@ -17,8 +17,8 @@ use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::TensorView;
 
 impl Machine<'_> {
-    /// Returns true if source 1 and the result are what memory holds: nothing is repeated, exchanged or changed on the way. By the rules
-    /// of the device also nothing is scaled, so that fp32 holds every value.
+    /// Returns true if source 1 and the result are read and stored without broadcast, transposition, scale or condition. In the exact models the
+    /// epilogue must not scale either, so that fp32 represents every value.
     pub(crate) fn is_plain(&self) -> bool {
         let clear = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose, ResultTranspose];
         let unscaled = f32::from_bits(self.get(PeFinalScale)) == 1.0
@@ -31,9 +31,9 @@ impl Machine<'_> {
             && self.get(PeCond) == condition::NONE
     }
 
-    /// Returns true if two sources are combined as they are; rows of the second one may meet several of the first.
+    /// Returns true if two sources are combined without scale or transposition; source 2 may be broadcast along rows and channels.
     pub(crate) fn is_plain_pair(&self) -> bool {
-        // A source that is kept may be where the second one is read.
+        // A source that is kept in tile memory may overwrite source 2.
         self.is_plain()
             && self.get(SrcType) != residency::DMA_KEEP
             && self.get(PeFirst) == first::SOURCE
@@ -55,7 +55,7 @@ impl Machine<'_> {
             && self.ending::<f32>().is_ok_and(|ending| ending.is_idle())
     }
 
-    /// Two sources, element by element.
+    /// Combines two sources element by element.
     pub(crate) fn combine_in_place(&mut self, operands: &Operands) -> Result<(), FaultKind> {
         let (ext, op) = (self.input_extents(), self.operation::<f32>(false)?.op);
         ext.elements()?;
@@ -66,7 +66,7 @@ impl Machine<'_> {
         let strides = b.repeated(self.get(Src2BroadcastH) == 1, self.get(Src2BroadcastC) == 1);
         let workers = self.workers;
         let mut aside = workers.aside();
-        // One may stand where the result goes.
+        // Source 1 may be in the result buffer.
         let is_second = a.is_that_of(to, ext);
         let (target, one, other) = if is_second || b.is_that_of(to, ext) && strides == b.strides {
             let (span, strides) = if is_second { (b, strides) } else { (a, a.strides) };
@@ -100,7 +100,7 @@ impl Machine<'_> {
         self.done(&bound)
     }
 
-    /// Windows over one source.
+    /// Pools one source.
     pub(crate) fn pool_in_place(&mut self, operands: &Operands) -> Result<(), FaultKind> {
         let (input, max) = (self.input_extents(), self.get(PePool) == pool::MAX);
         let output = Extents { h: self.size(Hout), w: self.size(Wout), ..input };

@@ -1,10 +1,10 @@
-//! Coefficients out of the engines' streams.
+//! Unpacking of coefficients from the engines' streams.
 //!
-//! Engine `e` of `E` computes output channels in passes of `E * lanes`: in pass `p` it holds channels
-//! `p * E * lanes + e * lanes + lane`. Its stream holds the activation table where the task has one, the palette where
-//! it has one, then the passes of every group. A pass is a row of `lanes` factors and one of `lanes` biases where the
-//! task has them, then one row of `lanes` coefficients for each (input channel, kernel plane, kernel row, kernel column).
-//! The form that skips zeros stores masks and values instead of the rows. Each group starts on a 64-byte boundary. See
+//! Engine `e` of `E` computes output channels in passes of `E * lanes`: in pass `p` it computes channels
+//! `p * E * lanes + e * lanes + lane`. Its stream contains the activation table if the task has one, the palette if it has one,
+//! and then the passes of every group. A pass is a row of `lanes` scale factors and one of `lanes` biases, if the task has
+//! them, then one row of `lanes` coefficients for each (input channel, kernel plane, kernel row, kernel column). The
+//! zero-skipping form stores masks and values in place of the rows. Each group starts on a 64-byte boundary. See
 //! `docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and `book-streams`.
 
 mod parts;
@@ -27,7 +27,7 @@ use anemone_kernels::workers::chunks;
 use half::f16;
 use half::slice::HalfBitsSliceExt;
 
-/// How the passes of a task's streams are laid out.
+/// Layout of the passes of a task's streams.
 pub(crate) struct Form {
     engines: usize,
     lanes: usize,
@@ -40,18 +40,18 @@ pub(crate) struct Form {
     /// Bytes before the first group.
     head_bytes: u64,
     store: Store,
-    /// Address and size of every engine's stream, in bytes; `None` where it is off.
+    /// Address and size of every engine's stream, in bytes; `None` if it is off.
     streams: Vec<Option<[u64; 2]>>,
 }
 
-/// How one pass stores its coefficients.
+/// Coefficient format of a pass.
 enum Store {
     Fp16,
     Int8,
     Uint8,
-    /// Indices of so many bits into these values.
+    /// Bits of an index, and the palette it selects from.
     Palette(u32, Vec<f16>),
-    /// Masks and values, kernel elements in this order.
+    /// Masks and values; the kernel elements in the order of the mask bits.
     ZeroSkipping(Vec<Option<usize>>),
 }
 
@@ -61,7 +61,7 @@ impl Form {
         self.engines * self.lanes
     }
 
-    /// Passes in which an engine has a channel.
+    /// Number of passes in which an engine computes a channel.
     fn passes(&self, engine: usize) -> usize {
         self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.per_pass())
     }
@@ -71,18 +71,18 @@ impl Form {
         pass * self.per_pass() + engine * self.lanes
     }
 
-    /// Bytes before the coefficients of a pass.
+    /// Bytes of scale factors and biases before the coefficients of a pass.
     fn lead_bytes(&self) -> u64 {
         self.scale_bytes + self.bias_bytes
     }
 
-    /// A pass from what leads it and its coefficients.
+    /// A pass from its scale factors and biases (`lead`) and its coefficients.
     fn pass<'a>(&self, first: usize, lead: &'a [u8], body: &'a [u8]) -> Pass<'a> {
         let (scales, biases) = lead.split_at(self.scale_bytes as usize);
         Pass { first, scales, biases, body }
     }
 
-    /// Bytes of one pass; the form that skips zeros states its own.
+    /// Bytes of one pass; without the masks and values of the zero-skipping form.
     fn pass_bytes(&self) -> u64 {
         let coefficients = (self.taps * self.lanes) as u64;
         self.lead_bytes()
@@ -94,7 +94,7 @@ impl Form {
             }
     }
 
-    /// Bytes of the masks of one pass in the form that skips zeros.
+    /// Bytes of the masks of one zero-skipping pass.
     fn mask_bytes(&self) -> u64 {
         let Store::ZeroSkipping(order) = &self.store else { return 0 };
         let inputs = self.taps / order.iter().flatten().count().max(1);
@@ -106,7 +106,7 @@ impl Form {
         self.lanes.max(skip::MIN_MASK_BITS)
     }
 
-    /// Bits of an index into the values that coefficients can have, and these, where they are few.
+    /// Index width in bits, and the values that coefficients can have, for formats with few values.
     fn palette(&self) -> Option<(u32, Vec<f16>)> {
         let of_bytes = |value: fn(u8) -> f16| Some((8, (0..=u8::MAX).map(value).collect()));
         match &self.store {
@@ -117,14 +117,14 @@ impl Form {
         }
     }
 
-    /// Puts what a pass holds, in order, into its place in `[channel][tap]`.
+    /// Scatters the elements of a pass to `[channel][tap]`.
     fn place<T: Copy>(&self, first: usize, pass: impl Iterator<Item = T>, to: &mut [T]) {
         for (i, x) in pass.take(self.taps * self.lanes).enumerate() {
             to[(first + i % self.lanes) * self.taps + i / self.lanes] = x;
         }
     }
 
-    /// As [`Form::place`], of fp16 numbers: whole channels, or rows of lanes.
+    /// [`Form::place`] for fp16 coefficients, by whole channels or rows of lanes.
     fn place_halves(&self, first: usize, body: &[u8], to: &mut [f16]) {
         let Ok(halves) = bytemuck::try_cast_slice::<u8, u16>(body) else {
             return self.place(first, halfwords(body), to);
@@ -141,7 +141,7 @@ impl Form {
     }
 }
 
-/// Indices of so many bits, the first in the lowest bits of a little-endian number.
+/// Indices of `bits` bits, little-endian, the first in the lowest bits.
 fn indices(bytes: &[u8], bits: u32) -> impl Iterator<Item = u8> {
     let bits = bits as usize;
     (0..bytes.len() * 8 / bits.max(1)).map(move |i| {
@@ -152,7 +152,7 @@ fn indices(bytes: &[u8], bits: u32) -> impl Iterator<Item = u8> {
 }
 
 impl Machine<'_> {
-    /// Engines that take part, and output channels each computes at a time.
+    /// Number of active engines, and output channels that each computes at a time.
     fn engines_and_lanes(&self) -> Result<(usize, usize), FaultKind> {
         let engines = 1usize << self.get(ActiveNe);
         let streams = self.layout.row(CoeffEn).map_or(0, |row| row.count as usize);
@@ -169,7 +169,7 @@ impl Machine<'_> {
         on.then(|| [CoeffBase, CoeffSize].map(|field| self.task.bytes_at(self.layout, field, i)))
     }
 
-    /// Part of the stream of one engine, bounds checked against its stated size.
+    /// Bytes of one engine's stream, checked against its stated size.
     pub(crate) fn stream(&self, engine: usize, from: u64, bytes: u64) -> Result<&[u8], FaultKind> {
         self.stream_at(self.stream_place(engine), engine, from, bytes)
     }
@@ -186,7 +186,7 @@ impl Machine<'_> {
         self.kernel_bytes(base + from, bytes)
     }
 
-    /// Every field that coefficients and their form depend on: all that this file reads.
+    /// Values of every field that this file reads: coefficients and their form depend on nothing else.
     pub(crate) fn stream_words(&self) -> Vec<u32> {
         let fields = [
             KBase0,
@@ -225,11 +225,11 @@ impl Machine<'_> {
         self.task.get_at(self.layout, ExtraEn, i) == Some(1)
     }
 
-    /// Every extra stream that is on has a use in this task.
+    /// Checks that the task uses every extra stream that is on.
     pub(crate) fn check_extra_streams(&self) -> Result<(), FaultKind> {
         let coefficients = self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC;
         if !coefficients && self.get(PostScaleMode) == 1 {
-            return Err(self.inconsistent(PostScaleMode, "factors of channels come with coefficients"));
+            return Err(self.inconsistent(PostScaleMode, "channel scales need coefficients"));
         }
         let uses = [
             (extra::BIAS, coefficients && self.get(BiasMode) == 1, BiasMode),
@@ -239,13 +239,13 @@ impl Machine<'_> {
         ];
         for (i, used, field) in uses {
             if self.extra_is_on(i) && !used {
-                return Err(self.inconsistent(field, "an extra stream is on that the task has no use for"));
+                return Err(self.inconsistent(field, "an extra stream is on that the task does not use"));
             }
         }
         Ok(())
     }
 
-    /// An extra coefficient stream, bounds checked against its stated size.
+    /// Bytes of an extra coefficient stream, checked against its stated size.
     fn extra_stream(&self, i: u32, from: u64, bytes: u64) -> Result<&[u8], FaultKind> {
         let (base, size) =
             (self.task.bytes_at(self.layout, ExtraBase, i), self.task.bytes_at(self.layout, ExtraSize, i));
@@ -253,7 +253,7 @@ impl Machine<'_> {
         self.kernel_bytes(base + from, bytes)
     }
 
-    /// The activation table's record: it leads every stream, or has a stream of its own.
+    /// Record of the activation table, at the start of every stream or in a stream of its own.
     pub(crate) fn table_record(&self, bytes: u64) -> Result<&[u8], FaultKind> {
         match self.extra_is_on(extra::TABLE) {
             true => self.extra_stream(extra::TABLE, 0, bytes),
@@ -261,10 +261,10 @@ impl Machine<'_> {
         }
     }
 
-    /// Form of a task's streams, and where they lie.
+    /// Form and locations of a task's streams.
     pub(crate) fn form(&self, outputs: usize, taps: usize) -> Result<Form, FaultKind> {
         let (engines, held) = self.engines_and_lanes()?;
-        // A single pass that is partly filled is as wide as its channels (`h13-kernel`).
+        // A single, partly filled pass is as wide as its channels (`h13-kernel`).
         let partly = outputs < engines * held && outputs.is_multiple_of(engines) && outputs > 0;
         let lanes = if partly { outputs / engines } else { held };
         self.require(KernelDmaMaster, 1, "coefficients are streamed")?;
@@ -332,7 +332,7 @@ impl Machine<'_> {
         self.coefficients_and_scales(g, out, taps).map(|(coefficients, _)| coefficients)
     }
 
-    /// As [`Machine::coefficients`], and what each channel's sum is multiplied by before its bias.
+    /// [`Machine::coefficients`] with the scale factors, which are applied to each channel's sum before its bias.
     pub(crate) fn coefficients_and_scales(
         &self,
         g: usize,
@@ -342,7 +342,7 @@ impl Machine<'_> {
         self.coefficients_of(&self.form(out, taps)?, g)
     }
 
-    /// Coefficients of group `g` where they lie, by output channel; `None` unless they are fp16 numbers without anything between them.
+    /// Strided rows of coefficients of group `g`, one for each output channel; `None` unless they are fp16 without scales and biases between them.
     pub(crate) fn coefficient_rows(&self, form: &Form, g: usize) -> Result<Option<Vec<CoefficientRow<'_>>>, FaultKind> {
         let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
         if !plain {
@@ -365,15 +365,15 @@ impl Machine<'_> {
         Ok(rows.iter().all(whole).then_some(rows))
     }
 
-    /// Rows of coefficients where they lie, by group; `None` unless they are plain fp16 numbers. Those of many small groups, as attention
-    /// in windows has, are found side by side.
+    /// Strided rows of coefficients, by group; `None` unless they are uncompressed fp16. Many small groups, as in windowed attention, are
+    /// located in parallel.
     pub(crate) fn rows_of_groups(
         &self,
         form: &Form,
         groups: usize,
         cout: usize,
     ) -> Result<Option<Vec<Vec<CoefficientRow<'_>>>>, FaultKind> {
-        // To find a row takes as long as to gather some elements.
+        // Locating a row costs as much as gathering some elements.
         let nanos = cost::one_by_one(16 * groups * cout);
         let at_once = groups.div_ceil(4 * self.workers.threads_for(nanos));
         let mut all: Vec<Result<Option<Vec<CoefficientRow>>, FaultKind>> = (0..groups).map(|_| Ok(None)).collect();
@@ -383,10 +383,10 @@ impl Machine<'_> {
         all.into_iter().collect()
     }
 
-    /// As [`Machine::coefficients_and_scales`], from streams of a form.
+    /// [`Machine::coefficients_and_scales`] for streams of a given form.
     pub(crate) fn coefficients_of(&self, form: &Form, g: usize) -> Result<(Coefficients, Option<Vec<f32>>), FaultKind> {
         let (out, taps) = (form.outputs, form.taps);
-        // All streams are found before anything is allocated: what they hold bounds what is needed.
+        // All streams are located before anything is allocated, so that their sizes bound the allocation.
         let mut passes = Vec::new();
         for engine in (0..form.engines).filter(|&e| form.passes(e) > 0) {
             match form.store {
@@ -419,7 +419,7 @@ impl Machine<'_> {
         Ok((Coefficients { weights, biases }, scales))
     }
 
-    /// A number for each channel of a group, where the task has them: from a stream of their own, or to be filled in.
+    /// Scale or bias of each channel of a group, if the task has them: from a stream of their own, or zeros to be overwritten.
     fn of_channels(&self, mode: Field, stream: u32, g: usize, out: usize) -> Result<Option<Vec<f32>>, FaultKind> {
         if self.get(mode) != 1 {
             return Ok(None);
@@ -438,7 +438,7 @@ impl Machine<'_> {
         g: usize,
         passes: &mut Vec<Pass<'a>>,
     ) -> Result<(), FaultKind> {
-        // A group takes as much of every stream as of the first engine's, which has the most passes.
+        // A group takes as many bytes of every stream as of the first engine's, which has the most passes.
         let group_bytes = (form.pass_bytes() * form.passes(0) as u64).next_multiple_of(ALIGN_BYTES);
         let from = form.head_bytes + group_bytes * g as u64;
         let place = form.streams.get(engine).copied().flatten();
@@ -451,7 +451,7 @@ impl Machine<'_> {
     }
 }
 
-/// The bytes of one pass of one engine.
+/// Bytes of one pass of one engine.
 struct Pass<'a> {
     /// First output channel.
     first: usize,

@@ -1,8 +1,8 @@
-//! Volumes: which planes of its source a task reads for which plane of its result.
+//! Depth: the planes of the source that a task reads for each plane of the result.
 //!
-//! A task does for each plane what it does for one. A convolution's kernel may have a depth: then the planes that an output
-//! plane meets are channels of its source, a channel's planes side by side, so that coefficients are in the order input
-//! channel, kernel plane, kernel row, kernel column.
+//! A task is executed plane by plane. The kernel of a convolution may have depth: the source planes under it are then treated as
+//! channels, the planes of a channel side by side, so that coefficients are in the order input channel, kernel plane,
+//! kernel row, kernel column.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
@@ -21,7 +21,7 @@ pub(crate) struct Depth {
 }
 
 impl Depth {
-    /// Source plane under plane `k` of the kernel for plane `to` of the result; `None` in the padding.
+    /// Source plane for plane `k` of the kernel and plane `to` of the result; `None` in the padding.
     fn plane(&self, to: u64, k: usize) -> Option<u64> {
         let at = (to as usize * self.stride + k).checked_sub(self.padding)?;
         (at < self.from).then_some(at as u64)
@@ -44,14 +44,14 @@ impl Machine<'_> {
         self.size(Kd).max(1)
     }
 
-    /// The window over depth of a task whose result's planes are not its source's one by one.
+    /// The task's window over depth; `None` if each plane of the result reads the corresponding plane of the source.
     pub(crate) fn depth_window(&self) -> Option<Depth> {
         let (kernel, stride, padding) = (self.kernel_planes(), self.size(Sz).max(1), self.size(Pz));
         let plain = (kernel, stride, padding) == (1, 1, 0) && self.depths() == self.source_depths();
         (!plain).then_some(Depth { kernel, stride, padding, from: self.size(Din).max(1) })
     }
 
-    /// Checks that the task uses depth only in ways that are executed.
+    /// Checks that the task's use of depth is one that is executed.
     pub(crate) fn check_depth(&self) -> Result<(), FaultKind> {
         let refused = |field, reason| Err(FaultKind::NotHonoured { field, value: self.get(field), reason });
         let (from, to) = (self.source_depths().end, self.depths().end);
@@ -89,7 +89,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The planes under a window, as channels: those of a channel side by side. `ext` is the source's at one plane.
+    /// The source planes under a window, as channels, the planes of a channel side by side. `ext` are the extents of one plane.
     pub(crate) fn source_planes(&mut self, window: &Depth, ext: Extents) -> Result<Tensor, FaultKind> {
         let mut all = Tensor::zeros(Extents { c: ext.c * window.kernel, ..ext })?;
         let plane = ext.plane().max(1);

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-/// Bytes of a cache line, which are also those of the longest vectors.
+/// Bytes of a cache line, which is also the width of the longest vectors.
 pub const LINE_BYTES: usize = 64;
 
 /// The first `elements` of a buffer, aligned to a cache line; their previous contents are not cleared.
@@ -15,13 +15,13 @@ pub fn scratch_slice<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) ->
     &mut buffer[first..][..elements]
 }
 
-/// Buffers of kernels by their type: the arena knows none of its clients. Whoever takes buffers puts them back, so that they stay as
-/// large as the largest task needed them.
+/// Scratch buffers of kernels, keyed by type, so that the arena depends on none of its users. A kernel takes its buffers and puts them
+/// back, so that they keep the capacity of the largest task.
 #[derive(Default)]
 pub struct Arena(Vec<Box<dyn Any + Send>>);
 
 impl Arena {
-    /// Takes buffers out, or new ones where there are none.
+    /// Takes the buffers of type `T` out of the arena, or creates empty ones if there are none.
     pub fn take<T: Any + Send + Default>(&mut self) -> Box<T> {
         match self.0.iter().position(|buffers| buffers.is::<T>()) {
             Some(i) => self.0.swap_remove(i).downcast().unwrap_or_default(),
@@ -29,7 +29,7 @@ impl Arena {
         }
     }
 
-    /// Puts buffers back.
+    /// Returns buffers to the arena.
     pub fn put<T: Any + Send>(&mut self, buffers: Box<T>) {
         self.0.push(buffers);
     }

@@ -1,11 +1,11 @@
-//! Axes of elementwise work, joined where all operands and the result continue alike: short rows become long ones.
+//! Axis coalescing for elementwise work: axes that are contiguous in all operands and in the result are merged into long rows.
 
 use crate::tensor::Extents;
 use crate::view::Strides;
 
-/// Longest row, in elements: longer ones are cut, so that they stay in cache and threads can share them.
+/// Longest row, in elements. Longer rows are split, so that they stay in cache and can be shared between threads.
 const LONGEST_ROW: usize = 1 << 10;
-/// Shortest row, in elements, that a longer one is cut into.
+/// Shortest row, in elements, that a longer one may be split into.
 const SHORTEST_ROW: usize = 1 << 6;
 
 /// Strides of an operand in elements: groups, channels and rows; columns are 1 apart, or 0 if broadcast.
@@ -33,12 +33,12 @@ pub fn part_of_row(elements: usize) -> Option<usize> {
 }
 
 impl<const N: usize> Elementwise<N> {
-    /// Returns true if rows are short, and elements are enough to repay a look at their axes.
+    /// Returns true if rows are short and the tensor is large enough for coalescing to pay.
     pub fn is_worth_joining(ext: Extents) -> bool {
         ext.w < LONGEST_ROW / 2 && ext.g * ext.c * ext.h * ext.w >= LONGEST_ROW
     }
 
-    /// The same work over as few axes as possible, with rows of a good length. Unchanged if more than three axes beside the row remain.
+    /// The same work over as few axes as possible, with rows of a good length. Unchanged if more than three outer axes would remain.
     pub fn joined(self) -> Elementwise<N> {
         let Extents { g, c, h, w } = self.ext;
         let outer = [g, c, h].into_iter().enumerate();
@@ -121,7 +121,7 @@ mod tests {
         }
         let dense = Elementwise { ext, to: [3840, 320, 20], operands: [operand([3840, 320, 20], false)] }.joined();
         assert_eq!((dense.ext.h, dense.ext.w), (8, 960));
-        // Columns of one element that lie side by side in another axis.
+        // A column of single elements that is contiguous along another axis.
         let column = Elementwise {
             ext: Extents { g: 1, c: 40, h: 1, w: 1 },
             to: [0, 1, 9],

@@ -1,4 +1,4 @@
-//! Binary operations on rows of two tensors, from memory to memory, in registers.
+//! Binary operations on rows of two fp16 tensors, computed in vector registers from memory to memory.
 
 use crate::host::{Rows, Two, combine_halves};
 use crate::params::{BinaryOp, Rounding};
@@ -7,22 +7,23 @@ use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
 
-/// Half a vector's numbers.
+/// Elements of half a vector.
 const HALF: usize = LONGEST / 2;
 
-/// Rows of two tensors, and how far apart they are there; `rows` says how many there are, and where what is made of them goes.
+/// Rows of two operands, each with the stride between its rows in elements. `rows` holds the number of rows, their columns, and the row
+/// stride of the result.
 pub struct BinaryRows<'a> {
     pub one: (&'a [f16], usize),
-    /// `None` is what stands where the result goes.
+    /// The other operand and its row stride; `None` if it is in the result buffer (in-place operation).
     pub other: Option<(&'a [f16], usize)>,
-    /// True if `one` is the second operand, which decides the result of two NaNs.
+    /// True if `one` is the second operand: which NaN propagates depends on the order.
     pub is_second: bool,
     pub rows: Rows,
 }
 
 impl BinaryRows<'_> {
-    /// Their sums or products, through a ReLU where there is one, vector by vector; false where they are of another operation, or the host
-    /// does not convert them on the way. `rules` are those of an exact model.
+    /// Adds or multiplies the rows, with an optional ReLU, and rounds to fp16. Returns false, without writing, for other operations and
+    /// on instruction sets without fp16 conversion. `rules` is the rounding of an exact model.
     #[inline(always)]
     pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, relu: bool, rules: Option<&Rounding>, to: &mut [f16]) -> bool {
         if const { !simd::converts::<S>() } {
@@ -38,7 +39,7 @@ impl BinaryRows<'_> {
         true
     }
 
-    /// As [`BinaryRows::combine`], by the host's own conversions.
+    /// [`BinaryRows::combine`] with the host's conversion instructions, called out of line.
     fn by_host(self, op: BinaryOp, relu: bool, to: &mut [f16]) -> bool {
         let BinaryRows { one: (one, from_stride), other, is_second, rows } = self;
         if !matches!(op, BinaryOp::Add | BinaryOp::Mul) || rows.columns < LONGEST {
@@ -48,14 +49,14 @@ impl BinaryRows<'_> {
         combine_halves(one, to, how)
     }
 
-    /// No element is read after its place was written. Each branch keeps its vectors in registers; merging branches would go through the
-    /// stack.
+    /// Each element is read before its location is written, so that the result may alias an operand. The branches are kept separate because
+    /// merging them would spill the vectors to the stack.
     #[inline(always)]
     fn each<S: Simd>(
         self,
         simd: S,
         to: &mut [f16],
-        operation: impl OfTwo<S>,
+        operation: impl VectorOp<S>,
         admit: impl LaneMap<S>,
         settle: impl LaneMap<S>,
     ) {
@@ -82,7 +83,7 @@ impl BinaryRows<'_> {
                 Some((other, stride)) => &other[row * stride + at..],
                 None => &*to,
             };
-            // What lies behind the row is read with it, and stays.
+            // The tail is processed as a full vector where both operands and the result extend past the row; lanes past its end are not changed.
             let behind = x.len().min(y.len()).min(to.len());
             if last > HALF && behind >= LONGEST {
                 let (Some(made), Some(to)) = (by.vector(x, y), to.first_chunk_mut()) else { return };
@@ -92,22 +93,22 @@ impl BinaryRows<'_> {
                 let [own, _]: [[u16; HALF]; 2] = cast(own);
                 *to = blend(made, own, *to);
             } else if last > 0 {
-                let Some(made) = by.vector(&few(&x[..last]), &few(&y[..last])) else { return };
+                let Some(made) = by.vector(&padded(&x[..last]), &padded(&y[..last])) else { return };
                 to[..last].copy_from_slice(&made[..last]);
             }
         }
     }
 }
 
-/// An operation on vectors of two operands.
-trait OfTwo<S: Simd>: Copy {
+/// Binary operation on vectors.
+trait VectorOp<S: Simd>: Copy {
     fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
 }
 
 #[derive(Clone, Copy)]
 struct Sum;
 
-impl<S: Simd> OfTwo<S> for Sum {
+impl<S: Simd> VectorOp<S> for Sum {
     #[inline(always)]
     fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
         simd.add_f32s(a, b)
@@ -117,14 +118,14 @@ impl<S: Simd> OfTwo<S> for Sum {
 #[derive(Clone, Copy)]
 struct Product;
 
-impl<S: Simd> OfTwo<S> for Product {
+impl<S: Simd> VectorOp<S> for Product {
     #[inline(always)]
     fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
         simd.mul_f32s(a, b)
     }
 }
 
-/// Plus zero for what is not above it, if set.
+/// ReLU: plus zero for everything that is not greater than it, NaN included. Identity if not set.
 #[derive(Clone, Copy)]
 struct Rectify(bool);
 
@@ -135,7 +136,7 @@ impl<S: Simd> LaneMap<S> for Rectify {
     }
 }
 
-/// Two operands, what is made of each before, and of the result before it is rounded.
+/// Vector pipeline of a binary operation: prologue of each operand, operation, epilogue of the result before rounding.
 struct By<S, O, A, E> {
     simd: S,
     operation: O,
@@ -144,7 +145,7 @@ struct By<S, O, A, E> {
     is_second: bool,
 }
 
-impl<S: Simd, O: OfTwo<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
+impl<S: Simd, O: VectorOp<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
     /// Result for one vector of each operand.
     #[inline(always)]
     fn vector(&self, x: &[f16], y: &[f16]) -> Option<[f16; LONGEST]> {
@@ -168,13 +169,13 @@ impl<S: Simd, O: OfTwo<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
     }
 }
 
-fn few(numbers: &[f16]) -> [f16; LONGEST] {
-    let mut few = [f16::ZERO; LONGEST];
-    few[..numbers.len()].copy_from_slice(numbers);
-    few
+fn padded(numbers: &[f16]) -> [f16; LONGEST] {
+    let mut padded = [f16::ZERO; LONGEST];
+    padded[..numbers.len()].copy_from_slice(numbers);
+    padded
 }
 
-/// Numbers where `own` has their bits, others elsewhere.
+/// Selects `numbers` in the lanes whose bits are set in `own`, and `others` in the rest.
 #[inline(always)]
 fn blend<const N: usize>(numbers: [f16; N], own: [u16; N], others: [f16; N]) -> [f16; N] {
     let mut both = others;

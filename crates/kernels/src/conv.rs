@@ -1,8 +1,8 @@
-//! Convolution in fp32: the im2col plan ([`Im2col`]), the choice of a kernel, and the direct kernel.
+//! Convolution in fp32: the im2col plan ([`Im2col`]), kernel selection, and the direct kernel.
 //!
-//! The plan is virtual: no unfolded matrix is written. It stages the source in fp32 with its padding, and splits it by stride phases, so
-//! that the outputs of a tap read consecutive elements from an offset of the tap's own. Output rows are as long as staged rows; columns
-//! beyond an output row's end are computed and never stored. Other kernels: 1x1 (`pointwise`, [`nchwc`], `gemv`),
+//! Im2col is implicit: the unfolded matrix is not written. The source is staged in fp32 with its padding, split by stride phases, so
+//! that the outputs of a tap read consecutive elements, at an offset given for each tap. Output rows are as long as staged rows; columns
+//! beyond the end of an output row are computed but not stored. Other kernels: 1x1 (`pointwise`, [`nchwc`], `gemv`),
 //! [`depthwise`], 3x3 ([`winograd`]), and fixed-point accumulators ([`exact`]).
 
 use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
@@ -32,7 +32,7 @@ pub use im2col::{Im2col, by_parity, stage_pairs};
 pub use kernels::{Coefficients, Kernels, Packing, RepackCache};
 pub use pair::{FusedDepthwise, can_fuse_depthwise};
 
-/// L2 budget for a staged source, in elements: every output channel reads it again.
+/// L2 budget of a staged source, in elements; every output channel reads it again.
 const STAGED_ELEMENTS: usize = 3 << 16;
 /// Outputs of a panel per tile: their sums stay in L1 until they are rounded and stored.
 const OUTPUTS: usize = 1 << 10;
@@ -46,17 +46,17 @@ pub const NEAR: usize = 1 << 12;
 pub const MOST_AT_ONCE: usize = CHANNELS;
 /// f32 lanes of the longest vectors.
 const VECTOR: usize = 16;
-/// Break-even output channels for im2col.
+/// Output channels from which unfolding (im2col) pays.
 const UNFOLDING: usize = 24;
 /// Longest reduction for which operands are unfolded (im2col) for NCHWc16.
 const UNFOLDED: usize = 64;
-/// Cost model: widening one weight = 10 outputs; packing one input = 8 channels.
+/// Cost model: widening a weight costs as much as 10 outputs, packing an input as much as 8 channels.
 const WIDENING: usize = 10;
 const PACKING: usize = 8;
 /// Cost model: reading an element from another core's cache, in multiply-adds.
 const FETCH: usize = 16;
 
-/// As [`convolve_by`], by the first kernel of the registry that accepts the convolution: for coefficients that are packed in every run.
+/// [`convolve_by`] with the first kernel of the registry that accepts the convolution, for coefficients that are packed at every run.
 pub fn convolve(
     workers: &Workers,
     staging: &Im2col,
@@ -71,7 +71,7 @@ pub fn convolve(
     convolve_by(row, workers, staging, kernels, finish, from, to, ext);
 }
 
-/// `to = finish(kernels * from)` by a kernel that accepts it; `ext` is the result's extents before it is transposed.
+/// Executes a convolution and its epilogue by a kernel that accepts it; `ext` are the extents of the result before it is transposed.
 pub fn convolve_by(
     row: &Row,
     workers: &Workers,
@@ -95,7 +95,7 @@ pub fn convolve_by(
     row.run(registry::Work { workers, query, finish, from, to, nanos: (row.cost)(&query) });
 }
 
-/// Convolution to a single position: a matrix-vector product. Panels of coefficients are those of `gemv`.
+/// Convolution with a single output position: a matrix-vector product (GEMV). Coefficients are packed in panels of 64 channels.
 pub fn convolve_gemv<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,
@@ -114,7 +114,7 @@ pub fn convolve_gemv<A: Accumulator>(
     });
 }
 
-/// Coefficients and epilogue of some channels of a result.
+/// Member of a batch: coefficients and epilogue of a range of channels of the result.
 #[derive(Clone, Copy)]
 pub struct BatchMember<'a> {
     pub kernels: &'a Kernels,
@@ -122,13 +122,13 @@ pub struct BatchMember<'a> {
 }
 
 impl<'a> BatchMember<'a> {
-    /// Filter and epilogue of a share.
+    /// Filter and epilogue of a tile.
     pub fn of(&self, share: &OutputTile) -> Option<(&'a Filter, &Epilogue<'a>)> {
         Some((self.kernels.of(share)?, &self.finish))
     }
 }
 
-/// Pointwise convolution. Several members make consecutive channels of one result, which is then transposed.
+/// Pointwise convolution. Several members produce consecutive channels of one result, which is then transposed.
 pub fn convolve_pointwise(
     workers: &Workers,
     members: &[BatchMember],
@@ -142,7 +142,7 @@ pub fn convolve_pointwise(
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let shares = if transposed {
         let columns = ext.w.div_ceil(threads).next_multiple_of(16);
-        // Each share widens all coefficients, or packs all of the source.
+        // Every tile widens all coefficients, or packs the complete source.
         let cost = |outputs: usize, channels: usize| {
             (microkernel::computed(outputs) + WIDENING) * channels + PACKING * outputs
         };
@@ -156,7 +156,7 @@ pub fn convolve_pointwise(
         split_rows(&mut ext, &mut [(&mut from.strides, 1), (&mut strides, 1)], threads);
         let rows = ext.h.div_ceil(threads);
         let channels = ext.c.div_ceil(threads).next_multiple_of(PANEL);
-        // Work of the longest share, and each share's own preparation of operands that all shares read.
+        // Work of the largest tile, plus the operands that every tile prepares for itself.
         let computed = |outputs: usize, channels: usize| microkernel::computed(outputs) * channels;
         let by_rows = computed(rows * ext.w, ext.c) + WIDENING * ext.c;
         let by_channels = computed(ext.plane(), channels) + PACKING * ext.plane();
@@ -172,7 +172,7 @@ pub fn convolve_pointwise(
     });
 }
 
-/// First channels of as many equal shares of all members' channels as there are threads; each begins a panel of its member.
+/// Splits the channels of all members into `threads` equal ranges, each of which starts at a panel of its member. Returns first channels.
 fn panel_starts(members: &[BatchMember], channels: usize, threads: usize) -> Vec<usize> {
     let mut starts = vec![0];
     for share in 1..threads {
@@ -192,7 +192,7 @@ fn panel_starts(members: &[BatchMember], channels: usize, threads: usize) -> Vec
     starts
 }
 
-/// Convolution by the NCHWc16 kernel. The source may be in blocks of channels, its rows without gaps.
+/// Convolution by the NCHWc16 kernel. The source may be in NCHWc16 itself, with contiguous rows.
 pub fn convolve_nchwc<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,
@@ -216,7 +216,7 @@ pub fn convolve_nchwc<A: Accumulator>(
     }
     let rows = ext.h.div_ceil(threads);
     let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
-    // Work of the longest share, and each share's own preparation of operands that all shares read.
+    // Work of the largest tile, plus the operands that every tile prepares for itself.
     let [widening, packing] = A::COSTS;
     let by_rows = (rows * ext.w + widening) * ext.c;
     let by_channels = ext.plane() * (channels + packing);
@@ -271,7 +271,7 @@ pub fn convolve_direct(
     });
 }
 
-/// Returns true if every number of a source is finite: kernels that leave products out, or sum others, need that.
+/// Returns true if all elements of a source are finite: a precondition of kernels that skip products or reassociate sums.
 fn is_source_finite(workers: &Workers, staging: &Im2col, from: TensorView, ext: Extents) -> bool {
     workers.arch.dispatch(
         #[inline(always)]
@@ -279,7 +279,7 @@ fn is_source_finite(workers: &Workers, staging: &Im2col, from: TensorView, ext: 
     )
 }
 
-/// Convolution in the form of [`crate::conv::winograd`].
+/// Convolution by Winograd's algorithm, see [`crate::conv::winograd`].
 pub fn convolve_winograd(
     workers: &Workers,
     staging: &Im2col,
@@ -298,8 +298,8 @@ pub fn convolve_winograd(
     });
 }
 
-/// Splits a plane without gaps into as many rows as there are threads, if it divides evenly. Each tensor comes with its elements per
-/// column.
+/// Reshapes a single contiguous plane to one row for each thread, if it divides evenly. Every tensor comes with its number of elements
+/// per column.
 fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads: usize) {
     let whole = |(strides, numbers): &(&mut Strides, usize)| ext.h == 1 || strides[2] == ext.w * numbers;
     let n = ext.plane();

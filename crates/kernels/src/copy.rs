@@ -1,4 +1,4 @@
-//! Copies: strided boxes of elements, and rows converted on their way between memory and tensors.
+//! Copies: strided boxes of elements, and rows converted between the element format in memory and fp32.
 
 mod strided;
 
@@ -14,7 +14,7 @@ use pulp::{Arch, Simd, WithSimd};
 /// Treatment of NaN in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanRule {
-    /// NaN becomes quiet, as by way of fp32.
+    /// NaN becomes quiet, as a conversion to fp32 and back makes it.
     Quiet,
     /// NaN becomes plus infinity.
     Infinity,
@@ -32,7 +32,7 @@ impl NanRule {
     }
 }
 
-/// Rounds a row in place to the values that an element format holds.
+/// Rounds a row in place to values that an element format represents.
 pub fn through_row(arch: Arch, element: ElementType, row: &mut [f32]) {
     arch.dispatch(Through { element, row });
 }
@@ -51,7 +51,7 @@ impl WithSimd for Through<'_> {
     }
 }
 
-/// Widens a view of fp16 into a tensor.
+/// Widens a view of fp16 elements to a dense fp32 tensor.
 pub fn widen(arch: Arch, from: TensorView, to: &mut Tensor) {
     arch.dispatch(Widen { from, to });
 }

@@ -1,32 +1,33 @@
-//! Predicted times of kernels on one thread, and the times from which work is shared between threads.
+//! Cost model: predicted single-thread times of kernels, and the times from which work is split between threads.
 //!
-//! Fitted to steps of small and large networks on AVX2 hosts. They decide where work is done, never what is computed.
+//! Constants are fitted to operations of small and large networks on AVX2 hosts. They select threads and kernels; results do not depend
+//! on them.
 
-/// Time from which work is handed to threads that look for it: to hand it over and to wait for its end takes some microseconds.
+/// Predicted time from which work is split between spinning threads. The handover and the join take some microseconds.
 pub const SHARED_NANOS: usize = 20_000;
 
-/// Time from which work is handed to threads that sleep: to wake one, and to be woken by it, takes tens of microseconds.
+/// Predicted time from which work is split between parked threads. Waking a thread takes tens of microseconds.
 pub const SHARED_ASLEEP_NANOS: usize = 200_000;
 
-/// Time from which threads are kept looking for work throughout a run, if steps that are worth sharing take so long in sum.
+/// Sum of the predicted times of all operations worth splitting from which threads keep spinning for the whole run.
 pub const AWAKE_NANOS: usize = 300_000;
 
-/// Nanoseconds of so many multiply-accumulates in fp32.
+/// Predicted nanoseconds of `macs` multiply-accumulates in fp32.
 pub fn products(macs: usize) -> usize {
     macs / 16
 }
 
-/// Nanoseconds of so many multiply-accumulates in fixed point.
+/// Predicted nanoseconds of `macs` multiply-accumulates in fixed point.
 pub fn exact_products(macs: usize) -> usize {
     macs / 4
 }
 
-/// Nanoseconds of an elementwise operation on rows of so many elements.
+/// Predicted nanoseconds of an elementwise operation on `elements` elements in rows.
 pub fn elementwise(elements: usize) -> usize {
     elements / 4
 }
 
-/// Nanoseconds of so many elements that are looked up, folded, or gathered one by one.
+/// Predicted nanoseconds of `elements` scalar table look-ups, gathers or reduction steps.
 pub fn one_by_one(elements: usize) -> usize {
     elements
 }

@@ -1,4 +1,4 @@
-//! Rows of two tensors combined, and pooling windows, from memory to memory.
+//! Elementwise binary operations and pooling on fp16 tensors, from memory to memory.
 
 use crate::binary::BinaryRows;
 use crate::conv::{Im2col, depthwise};
@@ -14,34 +14,34 @@ use crate::{num, simd};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Elements that are worked on together: few enough for the innermost cache, enough to make up for the calls.
+/// Elements of a block: few enough for the L1 cache, enough to amortize the call.
 pub const BLOCK: usize = 1 << 10;
-/// Elements that are worth a share of their own.
+/// Elements from which another share pays.
 const PER_SHARE: usize = 1 << 15;
 
-/// An operation on two tensors, and what follows it.
+/// A binary operation on two tensors, with its epilogue.
 #[derive(Clone, Copy)]
 pub struct Binary<'a> {
     pub op: BinaryOp,
     pub ending: &'a ElementwiseEpilogue<f32>,
     pub rules: Option<&'static Rounding>,
     pub one: TensorView<'a>,
-    /// `None` is what stands where the result goes.
+    /// `None` if the second operand is in the result buffer (in-place operation).
     pub other: Option<TensorView<'a>>,
-    /// True if `one` is the second source.
+    /// True if `one` is the second operand.
     pub is_second: bool,
-    /// Which of the sources pass a ReLU.
+    /// ReLU flag of each operand.
     pub relus: [bool; 2],
 }
 
-/// Combines two tensors element by element.
+/// Executes a binary operation on two tensors.
 pub fn combine(workers: &Workers, of: Binary, to: &mut [f16], ext: Extents, strides: Strides) {
-    // Several shares for each thread where they are long: threads need not be alike.
+    // Large results are cut into several shares a thread, because threads may differ in speed.
     let threads = rayon::current_num_threads();
     let elements = ext.g * ext.c * ext.plane();
     let parts = (elements / PER_SHARE).clamp(threads, 4 * threads);
     let [rows, channels] = [ext.h, ext.c].map(|n| n.div_ceil(parts).max(1));
-    // As convolutions cut what they leave, so that a thread finds in its cache what it left there itself.
+    // The same partition as the convolutions', so that a thread reads from its own cache what it wrote there.
     let by_rows = ext.c < parts || strides[2] >= strides[1] && rows * ext.c <= ext.h * channels;
     let (rows, channels) = if by_rows { (rows, ext.c) } else { (ext.h, channels) };
     let shared = workers.shares(cost::elementwise(elements));
@@ -66,7 +66,7 @@ impl WithSimd for Combine<'_, '_> {
         let Combine { of, columns, share, scratch } = self;
         let Binary { op, ending, rules, one, other, is_second, relus } = of;
         let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| scratch_slice(buffer, BLOCK.max(columns)));
-        // Scales and bias of the device's rules keep its numbers.
+        // With `plain`, scales and bias change no result of the exact models either.
         let alone = ending.plain && ending.function.is_none() && relus == [false; 2];
         share.blocks(
             columns,
@@ -111,7 +111,7 @@ impl WithSimd for Combine<'_, '_> {
     }
 }
 
-/// Applies the stages behind the operation. `row` is used up.
+/// Applies the epilogue and rounds to fp16. `row` is overwritten.
 #[inline(always)]
 fn finish(ending: &ElementwiseEpilogue<f32>, rules: Option<&Rounding>, row: &mut [f32], to: &mut [f16]) {
     ending.apply(row);
@@ -121,7 +121,7 @@ fn finish(ending: &ElementwiseEpilogue<f32>, rules: Option<&Rounding>, row: &mut
     }
 }
 
-/// Maxima, or sums, of windows over one tensor, and what follows them.
+/// Max or sum pooling over the windows of one tensor, with its epilogue.
 pub fn pool(
     workers: &Workers,
     staging: &Im2col,
@@ -205,7 +205,7 @@ mod tests {
     use crate::view::reach;
     use crate::workers::arches;
 
-    /// Rows of every width, on every host, from elsewhere or in place of one operand; nothing beside the rows changes.
+    /// Rows of every width, on every instruction set, out of place and in place; elements outside of the rows are not changed.
     #[test]
     fn rows_of_two_sources_are_combined_where_they_are() {
         for (arch, columns) in arches().into_iter().flat_map(|arch| (1..=40).map(move |columns| (arch, columns))) {

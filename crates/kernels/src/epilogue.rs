@@ -17,25 +17,25 @@ mod exact;
 
 pub use exact::{Between, ExactEpilogue};
 
-/// Shorter rows are gathered and copied together: what is made of them takes long stretches, and vectors may be longer than a
-/// row.
+/// Rows of fewer elements are gathered and processed as one stretch, because a vector may be longer than a row.
 const SHORT: usize = 64;
 
-/// The non-linearity of a task.
+/// Activation function of a task.
 #[derive(Clone)]
 pub enum Activation {
     None,
     Relu,
-    /// A table that leaves arguments between two values alone; NaN stays.
+    /// A table that is the identity between two limits and constant beyond them; NaN stays.
     Clamp(f32, f32),
-    /// The value of every fp16 argument.
+    /// Full table: a value for each fp16 bit pattern.
     Table(Arc<Table>),
-    /// A table that is read in every run.
+    /// A table from memory that is loaded again at every run.
     Unread,
 }
 
 impl Activation {
-    /// The cheapest form of a table, which has a value for every argument by bit pattern; `curve` is what they may come from.
+    /// The cheapest form of a table. `values` has one value for each fp16 bit pattern; `curve` is the piecewise linear function that may
+    /// have generated them.
     pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Activation {
         let at = |x: f32| values[num::round(x).to_bits() as usize];
         let (low, high) = (at(f32::NEG_INFINITY).to_f32(), at(f32::INFINITY).to_f32());
@@ -51,35 +51,35 @@ impl Activation {
     }
 }
 
-/// As the tables take their limits.
+/// Clamps as activation tables do: an argument equal to a limit becomes that limit, with its sign; NaN stays.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
     let x = if x <= low { low } else { x };
     if x >= high { high } else { x }
 }
 
-/// [`Epilogue::stages`] on vectors: a channel's bias and the stages behind it.
+/// [`Epilogue::stages`] on vectors: the bias of a channel, then the other stages.
 #[derive(Clone, Copy)]
 struct Biased<V, A> {
-    /// [`without_effect`] where there is none.
+    /// Minus zero ([`without_effect`]) for a channel without bias.
     bias: V,
     after: A,
 }
 
-/// Whatever follows.
+/// Stages behind the bias of a channel.
 #[derive(Clone, Copy)]
 struct Stages<V> {
-    /// Bias and scale of all channels.
+    /// Bias and scale common to all channels.
     all: Option<[V; 2]>,
     clamp: Option<[V; 2]>,
     relu: bool,
 }
 
-/// To zero, NaN as well.
+/// ReLU; NaN becomes zero.
 #[derive(Clone, Copy)]
 struct Rectified;
 
-/// Between two limits.
+/// Clamp between two limits, as [`clamp`].
 #[derive(Clone, Copy)]
 struct Clamped<V>(V, V);
 
@@ -122,13 +122,13 @@ impl<S: Simd> LaneMap<S> for Clamped<S::f32s> {
     }
 }
 
-/// A bias, minus zero where there is none: it changes no number.
+/// Replaces a bias of zero by minus zero, whose addition changes no number, minus zero included.
 #[inline(always)]
 pub fn without_effect(bias: f32) -> f32 {
     if bias == 0.0 { -0.0 } else { bias }
 }
 
-/// Between two limits, of numbers that are not minus zero: sums that begin at zero are not.
+/// Clamp for numbers that are not minus zero, which needs no test for signs. Sums that start at plus zero are never minus zero.
 #[derive(Clone, Copy)]
 struct Limited<V>(V, V);
 
@@ -140,7 +140,7 @@ impl<S: Simd> LaneMap<S> for Limited<S::f32s> {
     }
 }
 
-/// Epilogue: what is applied to a sum before it is stored.
+/// Epilogue of a convolution or GEMM: bias, scale and activation, applied to a sum before it is stored.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     pub bias: f32,
@@ -149,12 +149,12 @@ pub struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
-    /// Returns true if sums are stored as they are.
+    /// Returns true if sums are stored without any stage.
     fn is_plain(&self) -> bool {
         matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0
     }
 
-    /// One row; `wide` is used up.
+    /// Applies the epilogue to a row of fp16 elements. `wide` is scratch memory and is overwritten.
     #[inline(always)]
     pub(crate) fn copy<S: Simd>(&self, simd: S, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
         if self.is_plain() {
@@ -176,7 +176,7 @@ impl Epilogue<'_> {
         self.row(0.0, wide, to);
     }
 
-    /// `bias` is the channel's own. The row is used up.
+    /// Applies all stages to a row of sums and rounds to fp16; `bias` is that of the channel. The row is overwritten.
     #[inline(always)]
     pub fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
         self.stages(bias, row);
@@ -186,7 +186,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// All but rounding, and tables of rounded arguments. `bias` is the channel's own.
+    /// Applies all stages but rounding and table look-up in place; `bias` is that of the channel.
     #[inline(always)]
     pub fn stages(&self, bias: f32, row: &mut [f32]) {
         let &Epilogue { bias: all, scale, .. } = self;
@@ -208,13 +208,13 @@ impl Epilogue<'_> {
         }
     }
 
-    /// As [`Epilogue::stages`], on vectors of lanes.
+    /// [`Epilogue::stages`] as a map over vectors.
     #[inline(always)]
     pub fn before<S: Simd>(&self, simd: S, bias: f32) -> impl LaneMap<S> {
         Biased { bias: simd.splat_f32s(without_effect(bias)), after: self.after(simd) }
     }
 
-    /// Stages behind a channel's bias.
+    /// The stages behind the bias of a channel, as a map over vectors.
     #[inline(always)]
     fn after<S: Simd>(&self, simd: S) -> Stages<S::f32s> {
         let splat = |x: f32| simd.splat_f32s(x);
@@ -228,7 +228,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// Does work with what follows a channel's bias, for vectors of sums, in code for the usual stages.
+    /// Runs `work` with the stages behind the bias of a channel, specialized for the common activations.
     #[inline(always)]
     pub fn with_after<S: Simd>(&self, simd: S, work: impl Staged<S>) {
         if self.bias != 0.0 || self.scale != 1.0 {
@@ -243,22 +243,22 @@ impl Epilogue<'_> {
         }
     }
 
-    /// Rounds what [`Epilogue::stages`] left, and looks it up where there is a table.
+    /// Rounds the results of [`Epilogue::stages`] to fp16 and applies the table, if any.
     #[inline(always)]
     pub fn rows<S: Simd>(&self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
         simd::round_rows(simd, from, to, rows);
         self.look_up(simd, to, rows);
     }
 
-    /// [`Epilogue::stages`] and [`Epilogue::rows`] at once. `from` is used up.
+    /// [`Epilogue::stages`] and [`Epilogue::rows`] in one pass. `from` is overwritten.
     #[inline(always)]
     pub fn all<S: Simd>(&self, simd: S, bias: f32, from: &mut [f32], to: &mut [f16], rows: Rows) {
         simd::finish_rows(simd, self.before(simd, bias), from, to, rows);
         self.look_up(simd, to, rows);
     }
 
-    /// Finishes and stores a channel's rows, from a channel, row and column of the tile on; `rows` says how they lie in `from`, which is
-    /// used up.
+    /// Applies the epilogue to rows of one channel and stores them into the tile at `place` (channel, row, column). `rows` is the layout of
+    /// `from`, which is overwritten.
     #[inline(always)]
     pub fn store_channel<S: Simd>(
         &self,
@@ -278,7 +278,7 @@ impl Epilogue<'_> {
         );
     }
 
-    /// Looks up what was rounded, where there is a table.
+    /// Applies the table to rounded elements in place; nothing without a table.
     #[inline(always)]
     pub fn look_up<S: Simd>(&self, simd: S, to: &mut [f16], rows: Rows) {
         if let Activation::Table(table) = self.activation {
@@ -289,19 +289,19 @@ impl Epilogue<'_> {
     }
 }
 
-/// Work on vectors to which stages are applied.
+/// Work on vectors that is generic over the stages applied to them.
 pub trait Staged<S: Simd> {
     fn with(self, simd: S, stages: impl LaneMap<S>);
 }
 
-/// Epilogue of a copied element.
+/// Epilogue of a copy, by number model.
 pub enum CopyEpilogue<'a> {
     Fast(&'a Epilogue<'a>),
     Exact(&'a ExactEpilogue),
 }
 
 impl CopyEpilogue<'_> {
-    /// One row; `wide` is used up.
+    /// Copies one row. `wide` is scratch memory and is overwritten.
     #[inline(always)]
     fn copy<S: Simd>(&self, simd: S, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
         match self {
@@ -314,7 +314,7 @@ impl CopyEpilogue<'_> {
     }
 }
 
-/// `to = finish(from)`, element by element; the extents are those of the source.
+/// Copies a tensor through an epilogue, element by element. `ext` are the extents of the source.
 pub fn copy(workers: &Workers, finish: &CopyEpilogue, from: TensorView, to: TensorViewMut, ext: Extents) {
     let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
     let stored = if transposed { ext.transposed() } else { ext };
@@ -336,7 +336,7 @@ pub fn copy(workers: &Workers, finish: &CopyEpilogue, from: TensorView, to: Tens
 struct Job<'a, 'b> {
     finish: &'a CopyEpilogue<'a>,
     from: TensorView<'a>,
-    /// Columns as stored.
+    /// Columns of the result as stored.
     columns: usize,
     transposed: bool,
     share: &'a mut OutputTile<'b>,
@@ -372,7 +372,7 @@ impl WithSimd for Job<'_, '_> {
             }
             return;
         }
-        // Known once for all rows, which are short here.
+        // Hoisted out of the loop over rows, which are short here.
         let plain = matches!(finish, CopyEpilogue::Fast(finish) if finish.is_plain());
         let wide = scratch_slice(&mut scratch.wide, SQUARE);
         let halves = scratch_slice(&mut scratch.halves, SQUARE * SQUARE);
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Vectors of sums have the results of their numbers, special ones too.
+    /// The vector stages equal the scalar ones, special values included.
     #[test]
     fn stages_at_once_are_the_stages_one_by_one() {
         let table = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 0x55)).collect();

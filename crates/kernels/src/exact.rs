@@ -1,27 +1,27 @@
-//! GEMM with fixed-point accumulators: a weight matrix by a matrix of columns, bit-equal to [`crate::num::reference::dot`].
+//! GEMM with fixed-point accumulators: weights times columns of operands, bit-equal to [`crate::num::reference::dot`].
 //!
-//! The accumulator's rounding comes for free with the fused multiply-add. Operands are fp16 numbers held in fp32, and
-//! a sum of fp32 starts at 192:
+//! A fused multiply-add in fp32 does the accumulator's rounding. Operands are fp16 numbers held in fp32, and a running sum starts
+//! at 192:
 //!
-//! - The last digit of anything from 128 to 256 is worth 2^-16. While the products of a run of taps add up to less than
-//!   32, `sum + w * x` is `sum` and the product rounded to a multiple of 2^-16: one instruction does what the array does.
-//! - `w * x` has 22 significant bits. With the weight taken one fp32 step away from zero, the product moves away from
-//!   zero by less than its last digit: every other number keeps its nearest neighbour, and a tie becomes a number beyond
-//!   the tie. Rounding to nearest, ties to even, then rounds ties away from zero. For products below 32 this holds as
-//!   well where multiplication and addition round one after the other.
-//! - How far a run can go is known beforehand: `|sum of w * x| <= |w| * |x|` for any part of it (Cauchy and Schwarz).
-//! - After a run the sum moves to an integer. One that has come within 64 of the ceiling is formed again with the ceiling
-//!   watched, as no other can have touched it. That, and runs that cannot be made short enough, is the business of
-//!   64-bit floats: the same with 1.5 * 2^36 in place of 192.
-//! - A product is dropped where the exponents add up to too little, that is where `x` is below a power of two that
-//!   depends on `w` alone. Most of these round to zero anyway. The others need certain pairs of exponents: the sets of
-//!   exponents met say which taps need the comparison. All products are added first, and what is dropped is subtracted
-//!   again: rounding is the same on both sides of zero, so nothing is left of it.
+//! - The last bit of an fp32 number from 128 to 256 is worth 2^-16. While the products of a run of taps sum to less than
+//!   32, `sum + w * x` is `sum` plus the product rounded to a multiple of 2^-16, as the accumulator adds it.
+//! - `w * x` has 22 significant bits. The weight is moved one fp32 step away from zero, which moves the product away from
+//!   zero by less than its last bit: every other product keeps its nearest neighbour, and a tie becomes a number beyond
+//!   the tie. Rounding to nearest, ties to even, then rounds ties away from zero. For products below 32 this holds without
+//!   a fused instruction as well.
+//! - Run lengths are bounded before multiplying: `|sum of w * x| <= |w| * |x|` for any subset of the taps (Cauchy-Schwarz).
+//! - At the end of a run the sum moves to an integer. A sum that has come within 64 of the ceiling is computed again with
+//!   the ceiling tested at every step; no other can have reached it. Those sums, and runs that cannot be made short
+//!   enough, are computed in fp64: the same with 1.5 * 2^36 in place of 192.
+//! - The accumulator drops a product whose exponents sum to too little, that is, where `x` is below a power of two that
+//!   depends on `w` alone. Most of these round to zero anyway. The others need certain pairs of exponents: sets of the
+//!   exponents that occur select the taps that need the comparison. All products are added first, and dropped ones are
+//!   subtracted afterwards: rounding is symmetric about zero, so that nothing of them remains.
 //!
-//! Models with a first stage go the careful way, in 64-bit floats and integers.
+//! Models with a first stage are computed in fp64 and integers (`tiled`).
 //!
-//! Values come and go as fp32 that hold fp16 numbers. A signalling NaN has become a quiet one by then, which the array
-//! of [`crate::params::Specials::Numbers`] reads as another number.
+//! Inputs and results are fp32 that hold fp16 numbers. A signalling NaN has become a quiet one by then, which an accumulator with
+//! [`crate::params::Specials::Numbers`] reads as another number.
 
 pub mod bounds;
 mod columns;
@@ -51,31 +51,31 @@ use rayon::prelude::*;
 pub use row::SingleRow;
 use std::ops::Range;
 
-/// Columns of a panel.
+/// Columns of a panel of operands.
 const WIDTH: usize = 32;
-/// Rows of a block: with two vectors each, what 32 registers hold; they share the lists of their taps. The last one has fewer, in
-/// steps of the least, where these are enough.
+/// Rows of a block: at two vectors a row, as many as 32 registers hold. The rows of a block share the lists of their taps. The last block may
+/// have fewer, a multiple of the least height.
 pub const HEIGHT: usize = 12;
 pub const LEAST_HEIGHT: usize = 3;
-/// Numbers of the longest vectors.
+/// Lanes of the longest vectors.
 const LONGEST: usize = 16;
-/// Taps that share a bound.
+/// Taps that share a norm bound.
 const SEGMENT: usize = 8;
-/// Blocks of a task: what a core keeps of the weights.
+/// Blocks of a macro tile: weights that fit the cache of a core.
 const TASK_BLOCKS: usize = 8;
-/// Panels of a task.
+/// Panels of a macro tile.
 const TASK_PANELS: usize = 16;
-/// Products of fewer multiply-additions are not worth waking the other cores.
+/// Multiply-accumulates from which other threads are woken.
 const PARALLEL_THRESHOLD: usize = 1 << 18;
 
-/// Weights, and what bounds their sums.
+/// Packed weights, with the statistics that bound their sums.
 #[derive(Clone, Debug)]
 pub struct Weights {
     mac: AccumulatorSpec,
     packed: PackedFilter,
-    /// True if the model reads all of them as they are.
+    /// True if the model reads every weight unchanged.
     plain: bool,
-    /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
+    /// Set of operand exponents for which a product may be dropped, one bit each. By block, then tap.
     dropping: Vec<u32>,
     /// Largest norm of a row. By block, then segment.
     norms: Vec<f32>,
@@ -96,7 +96,7 @@ impl Weights {
         Weights::bounded(mac, PackedFilter::of(values, rows, taps, HEIGHT), plain)
     }
 
-    /// As [`Weights::of`], from rows where they lie.
+    /// [`Weights::of`] from one strided row a channel.
     pub fn of_rows(mac: &AccumulatorSpec, rows: &[CoefficientRow], taps: usize) -> Weights {
         let packed = PackedFilter::of_rows(rows, taps, HEIGHT);
         let plain = Reading::new(mac).keeps_finite() && packed.is_finite();
@@ -123,7 +123,7 @@ impl Weights {
         new
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.packed.channels()
     }
@@ -133,7 +133,7 @@ impl Weights {
         self.packed.bytes() + size_of_val(&*self.dropping) + size_of_val(&*self.norms)
     }
 
-    /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block holds.
+    /// Widens some taps of a block, `[tap][row]`, and moves each weight one fp32 step away from zero.
     #[inline(always)]
     fn raised<'a, S: Simd>(&self, simd: S, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         if !self.plain {
@@ -148,7 +148,7 @@ impl Weights {
         to
     }
 
-    /// The raised weight, and the least operand that counts, of every tap of the only row.
+    /// Raised weight and smallest operand that is not dropped, for every tap of a single row.
     #[inline(always)]
     pub fn row<'a, S: Simd>(&self, simd: S, wide: &mut Vec<f32>, to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
         let reading = Reading::new(&self.mac);
@@ -160,7 +160,7 @@ impl Weights {
     }
 }
 
-/// All rows of sets of as many taps.
+/// Joins sets of weights with equal numbers of taps to one filter of all their rows.
 pub fn all_rows(sets: Vec<Weights>) -> PackedFilter {
     let (channels, taps) = (sets.len(), sets.first().map_or(0, |set| set.packed.taps()));
     let mut wide = vec![0.0; taps];
@@ -174,7 +174,7 @@ pub fn all_rows(sets: Vec<Weights>) -> PackedFilter {
     PackedFilter::of(&Values::Halves(rows), channels, taps, 1)
 }
 
-/// The same of coefficients as they came, which are used up.
+/// [`Weights::row`] for unpacked coefficients, which are overwritten.
 #[inline(always)]
 pub fn row_of<'a>(mac: &AccumulatorSpec, taps: &mut [f32], to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
     let reading = Reading::new(mac);
@@ -184,7 +184,7 @@ pub fn row_of<'a>(mac: &AccumulatorSpec, taps: &mut [f32], to: &'a mut Vec<(f32,
     to
 }
 
-/// Some taps of a block as the model reads them: tap by tap as many rows as the block holds.
+/// Widens some taps of a block, `[tap][row]`, decoded as the model reads them.
 #[inline(always)]
 fn read_rows<'a>(
     packed: &PackedFilter,
@@ -218,7 +218,7 @@ fn bound_block(reading: Reading, packed: &PackedFilter, block: usize, dropping: 
     }
 }
 
-/// Rows of [`product`] from a row on, which begins a block; on this thread. `raised` is used up.
+/// [`product`] for rows from `first` on, which starts a block, on this thread. `raised` is scratch memory.
 #[inline(always)]
 pub fn product_of_rows<S: Simd>(
     simd: S,
@@ -260,8 +260,8 @@ impl WithSimd for SomeRows<'_> {
     }
 }
 
-/// `out[row][column] = bias[row] + sum over taps`, each an fp16 number as the output port holds it. Rows without a bias
-/// start at zero. Both sides are packed for the same model and the same taps; `out` has space for every sum.
+/// Computes `out[row][column] = bias[row] + sum over taps`, rounded to fp16 as at the output port. Rows without a bias start at zero. Weights
+/// and columns are packed for the same model and number of taps; `out` has one element for each sum.
 pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
     product_with(isa::arch(), weights, columns, bias, out);
 }
@@ -296,7 +296,7 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
     tasks.into_par_iter().with_min_len(share).for_each(|task| arch.dispatch(task));
 }
 
-/// Rows that a block holds.
+/// Rows of a block.
 fn height(rows: usize, block: usize) -> usize {
     (rows - block * HEIGHT).min(HEIGHT).next_multiple_of(LEAST_HEIGHT)
 }

@@ -1,4 +1,4 @@
-//! Packed filter panels: fp16 or palettized as in their streams, widened where they are used.
+//! Packed filter panels: coefficients kept in fp16 or as palette indices, and widened to fp32 where they are used.
 
 use crate::host::{fetch, widen_indices};
 use crate::num;
@@ -7,19 +7,19 @@ use half::f16;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Number of values of a byte of indices.
+/// Number of values of an index byte.
 const BYTES: usize = 256;
 
 /// Channels per block.
 pub const BLOCK: usize = 16;
 
-/// Taps of the largest window that has a kernel of its own.
+/// Taps of the largest window with a kernel of its own: 5x5.
 const WINDOW: usize = 5 * 5;
 
-/// Fewest values for which a call of the host's own look-up pays.
-const AT_ONCE: usize = 32;
+/// Fewest values for which the host's vectorized palette look-up pays.
+const LEAST_VECTORIZED: usize = 32;
 
-/// Coefficients, every one of them an fp16 number.
+/// Coefficients of a filter; every one is an fp16 number.
 #[derive(Clone, Debug)]
 pub enum Values {
     Halves(Vec<f16>),
@@ -46,7 +46,7 @@ impl Values {
         }
     }
 
-    /// Values that occur, and maybe others of the palette.
+    /// Every value that occurs; palette entries without an index may be among them.
     pub fn each_value(&self) -> impl Iterator<Item = f16> {
         match self {
             Values::Halves(halves) => halves.iter().copied(),
@@ -54,7 +54,7 @@ impl Values {
         }
     }
 
-    /// Returns true if all values, unused ones of the palette included, are finite.
+    /// Returns true if all values are finite, unused palette entries included.
     pub fn is_finite(&self) -> bool {
         let most = |values: &[f16]| values.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff));
         let most = match self {
@@ -64,7 +64,8 @@ impl Values {
         most < 0x7c00
     }
 
-    /// Sets `used[i]` if position `i` of any window has a nonzero coefficient. Windows of `used.len()` coefficients follow each other.
+    /// Marks the window positions with a nonzero coefficient: sets `used[i]` if position `i` of any window has one. Windows have `used.len()`
+    /// coefficients each.
     pub fn mark(&self, used: &mut [bool]) {
         let n = used.len().max(1);
         let zero = |x: f16| x.to_bits() & 0x7fff == 0;
@@ -82,7 +83,7 @@ impl Values {
         }
     }
 
-    /// Coefficients at the `kept` positions of every window of `elements` coefficients.
+    /// Drops all but the `kept` positions of every window of `elements` coefficients.
     pub fn positions(&self, elements: usize, kept: &[usize]) -> Values {
         fn some<T: Copy>(all: &[T], elements: usize, kept: &[usize]) -> Vec<T> {
             all.chunks_exact(elements.max(1)).flat_map(|window| kept.iter().map(|&at| window[at])).collect()
@@ -93,7 +94,7 @@ impl Values {
         }
     }
 
-    /// Inverse of [`Values::positions`]: zeros at all other positions, as fp16 numbers.
+    /// Inverse of [`Values::positions`]: fills the other positions with zeros. The result is fp16, not indices.
     pub fn spread(&self, elements: usize, kept: &[usize]) -> Values {
         let mut all = vec![f16::ZERO; self.len() / kept.len().max(1) * elements];
         for (i, window) in all.chunks_exact_mut(elements.max(1)).enumerate() {
@@ -110,7 +111,7 @@ impl Values {
         }
     }
 
-    /// Coefficients of a range.
+    /// The coefficients of a range.
     pub fn slice(&self, part: Range<usize>) -> Values {
         match self {
             Values::Halves(halves) => Values::Halves(halves[part].to_vec()),
@@ -119,15 +120,15 @@ impl Values {
     }
 }
 
-/// fp16 coefficients of one channel where they lie: so many elements apart, as many as there are taps.
+/// fp16 coefficients of one channel inside a larger buffer: one for each tap, at a constant stride.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoefficientRow<'a> {
     pub data: &'a [f16],
     pub stride: usize,
 }
 
-/// Coefficients in panels of channels that read the same source, `[tap][channel]` in each. The last panel has the channels that are
-/// left over.
+/// Coefficients packed in panels of output channels that read the same input, `[tap][channel]` within a panel. The last panel has the
+/// remaining channels.
 #[derive(Clone, Debug)]
 pub struct PackedFilter {
     store: Store,
@@ -140,9 +141,9 @@ pub struct PackedFilter {
 #[derive(Clone, Debug)]
 enum Store {
     Halves(Vec<f16>),
-    /// Panels of whole bytes, one or several indices in each byte, lowest bits first; and the values of every byte.
+    /// Palette indices, one or more a byte, lowest bits first, each panel in whole bytes; and the value of every byte.
     One(Vec<u8>, Box<[[f32; 1]]>),
-    /// With the palette as well, for hosts that look up many indices at a time.
+    /// Two indices a byte. The palette is kept too, for hosts with a vectorized look-up.
     Two(Vec<u8>, Box<[[f32; 2]]>, [f16; 16]),
     Four(Vec<u8>, Box<[[f32; 4]]>),
 }
@@ -188,7 +189,7 @@ impl PackedFilter {
         PackedFilter { store, channels, taps, height }
     }
 
-    /// Packs fp16 coefficients from where they lie, one row a channel.
+    /// Packs fp16 coefficients from one strided row a channel.
     pub fn of_rows(rows: &[CoefficientRow], taps: usize, height: usize) -> PackedFilter {
         let (channels, height) = (rows.len(), height.max(1));
         let mut kept = vec![f16::ZERO; channels * taps];
@@ -210,7 +211,7 @@ impl PackedFilter {
         PackedFilter { store: Store::Halves(kept), channels, taps, height }
     }
 
-    /// Returns true if they are fp16 numbers, all of them finite.
+    /// Returns true if coefficients are stored as fp16 and all finite.
     pub fn is_finite(&self) -> bool {
         match &self.store {
             Store::Halves(halves) => halves.iter().fold(0, |most, x| (x.to_bits() & 0x7fff).max(most)) < 0x7c00,
@@ -223,9 +224,9 @@ impl PackedFilter {
         PackedFilter::of(&self.values(), self.channels, self.taps, height)
     }
 
-    /// Coefficients in the order `[channel][tap]`.
+    /// Unpacks the coefficients, in the order `[channel][tap]`.
     pub fn values(&self) -> Values {
-        // From one place to the other, by channel and tap.
+        // Position in the panels of every coefficient, by channel and tap.
         let places = (0..self.channels).flat_map(|channel| {
             let first = channel - channel % self.height;
             let of = self.height(first);
@@ -249,12 +250,12 @@ impl PackedFilter {
         }
     }
 
-    /// Number of coefficients of a channel.
+    /// Coefficients per channel.
     pub fn taps(&self) -> usize {
         self.taps
     }
 
-    /// Size in bytes, without tables.
+    /// Size in bytes, without look-up tables.
     pub fn bytes(&self) -> usize {
         match &self.store {
             Store::Halves(halves) => 2 * halves.len(),
@@ -262,12 +263,12 @@ impl PackedFilter {
         }
     }
 
-    /// Number of channels of all panels.
+    /// Total number of channels.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// As [`PackedFilter::widen`], with `after` applied to every vector.
+    /// [`PackedFilter::widen`], with `after` applied to every vector.
     #[inline(always)]
     pub fn widen_and<'a, S: Simd>(
         &self,
@@ -288,7 +289,7 @@ impl PackedFilter {
         to
     }
 
-    /// Stored bytes of a range of channels that begins with a panel; empty past the last channel.
+    /// Stored bytes of the panels of a channel range, which starts at a panel boundary; empty beyond the last channel.
     pub fn bytes_of(&self, channels: Range<usize>) -> &[u8] {
         let part = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
         let bytes = |per: usize| part.start / per..part.end / per;
@@ -300,7 +301,7 @@ impl PackedFilter {
         }
     }
 
-    /// Coefficients `[tap][channel]` of the full panel that begins with channel `first`; `None` for indices and for a last, smaller panel.
+    /// Coefficients `[tap][channel]` of the full panel with first channel `first`; `None` for indices and for a partial last panel.
     pub fn halves_of(&self, first: usize) -> Option<&[f16]> {
         let Store::Halves(halves) = &self.store else { return None };
         (self.height(first) == self.height).then(|| &halves[first * self.taps..][..self.height * self.taps])
@@ -313,18 +314,18 @@ impl PackedFilter {
         Some(halves.iter().map(|x| x.to_bits()).collect())
     }
 
-    /// Number of channels of the panel that begins with channel `first`.
+    /// Number of channels of the panel with first channel `first`.
     pub fn height(&self, first: usize) -> usize {
         self.height.min(self.channels - first)
     }
 
-    /// First channel and number of channels of the panel that holds a channel.
+    /// First channel and number of channels of the panel that contains `channel`.
     pub fn panel_of(&self, channel: usize) -> (usize, usize) {
         let first = channel - channel % self.height;
         (first, self.height(first))
     }
 
-    /// Widens some taps of the panel that begins with channel `first`, `[tap][channel]`. Returns the part of `to` that is written.
+    /// Widens a range of taps, `[tap][channel]`, of the panel with first channel `first`. Returns the written part of `to`.
     #[inline(always)]
     pub fn widen<'a>(&self, first: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         let height = self.height(first);
@@ -335,7 +336,7 @@ impl PackedFilter {
             Store::One(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(1), from, to),
             Store::Two(bytes, table, palette) => {
                 let panel = panel * self.panel_bytes(2);
-                let at_once = to.len() >= AT_ONCE && from.is_multiple_of(2);
+                let at_once = to.len() >= LEAST_VECTORIZED && from.is_multiple_of(2);
                 if !at_once || !widen_indices(&bytes[panel + from / 2..], to, palette) {
                     look_up(bytes, table, panel, from, to);
                 }
@@ -345,7 +346,7 @@ impl PackedFilter {
         to
     }
 
-    /// Asks for some taps of the panel that begins with channel `first`, which will be widened soon. Nothing past the last channel.
+    /// Prefetches a range of taps of the panel with first channel `first`. Nothing beyond the last channel.
     #[inline(always)]
     pub fn fetch(&self, first: usize, taps: Range<usize>) {
         let bytes = self.bytes_of(first..first + self.height);
@@ -353,7 +354,7 @@ impl PackedFilter {
         fetch(&bytes[place(taps.start)..place(taps.end)]);
     }
 
-    /// Widens the first `to.len()` taps of one channel; at most those of a 5x5 window, if panels have several channels.
+    /// Widens the first `to.len()` taps of one channel; at most 25, those of a 5x5 window, if panels have several channels.
     #[inline(always)]
     pub fn widen_channel(&self, channel: usize, to: &mut [f32]) {
         let place = channel % self.height;
@@ -366,13 +367,13 @@ impl PackedFilter {
         to.iter_mut().zip(panel[place..].iter().step_by(self.height(first))).for_each(|(to, x)| *to = *x);
     }
 
-    /// Size of a full panel in bytes, at `per` indices in each.
+    /// Size of a full panel in bytes, with `per` indices in a byte.
     fn panel_bytes(&self, per: usize) -> usize {
         (self.height * self.taps).div_ceil(per)
     }
 }
 
-/// Interleaves rows: the first numbers of all, then the second ones.
+/// Interleaves rows of `taps` elements: the first elements of all rows, then the second ones.
 fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
     let height = rows.len() / taps.max(1);
     match height {
@@ -389,7 +390,7 @@ fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
     }
 }
 
-/// As [`interleave_rows`], of `N` rows that lie anywhere.
+/// [`interleave_rows`] for `N` separate rows.
 fn interleave<'a, const N: usize>(rows: impl Iterator<Item = &'a [f16]>, to: &mut [f16]) {
     let mut sources: [&[f16]; N] = [&[]; N];
     sources.iter_mut().zip(rows).for_each(|(source, row)| *source = row);
@@ -405,7 +406,7 @@ fn interleave<'a, const N: usize>(rows: impl Iterator<Item = &'a [f16]>, to: &mu
 pub struct Filter {
     /// The coefficients.
     pub packed: PackedFilter,
-    /// By channel; `None` where there are none.
+    /// Bias of each channel, if any.
     pub biases: Option<Vec<f32>>,
     /// True if all coefficients are finite.
     pub finite: bool,
@@ -418,7 +419,7 @@ impl Filter {
     }
 }
 
-/// Pads every tap in place from `channels` to `height` channels; the added ones are zero.
+/// Pads every tap in place from `channels` to `height` channels with zeros.
 #[inline(always)]
 pub fn spread(to: &mut [f32], channels: usize, height: usize) {
     for tap in (0..to.len() / height).rev().filter(|_| channels < height) {
@@ -427,14 +428,14 @@ pub fn spread(to: &mut [f32], channels: usize, height: usize) {
     }
 }
 
-/// Values of every byte of `N` indices. Indices beyond the palette do not occur.
+/// Look-up table from an index byte to its `N` values. Indices beyond the palette do not occur and give zero.
 fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
     let value = |index: usize| palette.get(index).map_or(0.0, |x| x.to_f32());
     let bits = 8 / N;
     (0..BYTES).map(|byte| std::array::from_fn(|i| value(byte >> (i * bits) & ((1 << bits) - 1)))).collect()
 }
 
-/// Looks up the values of indices from `from` on, in the panel that begins with byte `panel`.
+/// Looks up the values of consecutive indices from `from` on, in the panel that starts at byte `panel`.
 #[inline(always)]
 fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from: usize, to: &mut [f32]) {
     let Ok(table) = <&[[f32; N]; BYTES]>::try_from(table) else { return };
@@ -453,7 +454,7 @@ fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from:
 mod tests {
     use super::*;
 
-    /// Every way to keep coefficients gives them back, from any tap on.
+    /// Every storage form returns the packed coefficients, from any tap on.
     #[test]
     fn kept_coefficients_are_those_of_the_stream() {
         for (values, channels, taps, height) in
@@ -464,7 +465,7 @@ mod tests {
             let halves = indices.iter().map(|&i| palette[usize::from(i)]).collect();
             for stored in [Values::Halves(halves), Values::Indices(indices.clone(), palette.clone())] {
                 let packed = PackedFilter::of(&stored, channels, taps, height);
-                // From rows that lie apart, if they are fp16.
+                // From strided rows, for fp16 coefficients.
                 if let Values::Halves(halves) = &stored {
                     let scattered: Vec<f16> = halves.iter().flat_map(|&x| [x, f16::NAN]).collect();
                     for (data, stride) in [(halves, 1), (&scattered, 2)] {
@@ -473,7 +474,7 @@ mod tests {
                         assert_eq!(PackedFilter::of_rows(&rows, taps, height).halves(), packed.halves());
                     }
                 }
-                // By way of other panels, too.
+                // Repacked by way of another panel height.
                 let other = packed.with_height(BLOCK).with_height(height);
                 assert!((0..channels).step_by(height).all(|first| {
                     let mut found = [vec![0.0; height * taps], vec![0.0; height * taps]];

@@ -1,10 +1,10 @@
-//! Processor of the host: its vectors, and intrinsics that need `unsafe` (fp16 conversion of whole rows, palette
-//! look-up, prefetch). The one file of the workspace that asks which processor it is built for, and of this crate that may say `unsafe`.
+//! Host processor: its instruction sets, and intrinsics that need `unsafe` (fp16 conversion of rows, palette look-up, prefetch). The one file
+//! of the workspace that tests `target_arch`, and of this crate that may contain `unsafe`.
 
 use half::f16;
 use pulp::Arch;
 
-// Vectors of 16 lanes: their instructions on x86-64, a type without values elsewhere.
+// Vectors of 16 lanes: AVX-512 on x86-64, an uninhabited type elsewhere.
 #[cfg_attr(target_arch = "x86_64", path = "host/longest_x86.rs")]
 #[cfg_attr(not(target_arch = "x86_64"), path = "host/longest_portable.rs")]
 pub(crate) mod longest;
@@ -12,27 +12,27 @@ pub(crate) mod longest;
 /// True on x86-64.
 pub(crate) const IS_X86: bool = cfg!(target_arch = "x86_64");
 
-/// Instruction sets with vectors that this host has, by name.
+/// Vector instruction sets of this host, by name.
 pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
     native::vectors()
 }
 
-/// Exchanges rows and columns in registers; `None` where the host has none for it.
+/// Transposes an 8x8 block in registers; `None` on hosts without an implementation.
 #[inline(always)]
 pub(crate) fn transpose_8x8(rows: [[f16; 8]; 8]) -> Option<[[f16; 8]; 8]> {
     native::transpose_8x8(rows)
 }
 
-/// Rows of a plane, and how far apart they are on either side, in elements.
+/// Layout of rows: their number, columns, and strides in the source and in the result, in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// How many.
+    /// Number of rows.
     pub count: usize,
-    /// Elements of each.
+    /// Elements of each row.
     pub columns: usize,
-    /// Between the first elements of neighbours that are read.
+    /// Row stride of the source.
     pub from_stride: usize,
-    /// Between those of neighbours that are written.
+    /// Row stride of the result.
     pub to_stride: usize,
 }
 
@@ -49,51 +49,51 @@ pub fn widen_halves(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
     native::convert(from, to, rows, [native::widen, native::widen_sixteen])
 }
 
-/// Rounds to fp16, nearest even, as [`widen_halves`] widens.
+/// Rounds fp32 to fp16, ties to even. Otherwise as [`widen_halves`].
 pub fn round_halves(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
     native::convert(from, to, rows, [native::round, native::round_sixteen])
 }
 
-/// Looks up indices of four bits, the first of a byte in its lower ones, and widens what they name, as [`widen_halves`] does.
-/// Panics where there are fewer bytes than numbers ask for.
+/// Looks up four-bit palette indices, the low nibble of each byte first, and widens the values to fp32. Returns false as [`widen_halves`].
+/// Panics if `from` has fewer indices than `to` has elements.
 pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
     native::convert(from, to, *palette, [native::look_up, native::look_up_sixteen])
 }
 
-/// Rows of sums or products of two tensors, where [`Two`] says; each is rounded once. Returns false, without writing, on hosts without
-/// conversions. Panics if a side is shorter than its rows.
+/// Adds or multiplies rows of two tensors, as `how` says, and rounds once to fp16. Returns false, without writing, on hosts without
+/// conversion instructions. Panics if an operand is shorter than its rows.
 pub fn combine_halves(one: &[f16], to: &mut [f16], how: Two) -> bool {
     native::convert(one, to, how, [native::two; 2])
 }
 
-/// The second operand and the operation of [`combine_halves`].
+/// Second operand and operation of [`combine_halves`].
 #[derive(Clone, Copy)]
 pub struct Two<'a> {
-    /// The second operand, and how far apart its rows are; `None` if it lies where the result goes.
+    /// The second operand and its row stride; `None` if it is in the result buffer (in-place operation).
     pub other: Option<(&'a [f16], usize)>,
     /// Rows of the first operand and of the result.
     pub rows: Rows,
-    /// True for a product.
+    /// True for a product, false for a sum.
     pub product: bool,
-    /// True for plus zero in place of what is not above it.
+    /// True for a ReLU; NaN becomes plus zero.
     pub relu: bool,
-    /// True if the second operand comes first, which decides the result of two NaNs.
+    /// True if the operands are exchanged: which NaN propagates depends on the order.
     pub is_second: bool,
 }
 
-/// `((x * f0) * f1) * f2 + bias` of a row, rounded once, through a ReLU where `relu` is set. Returns false, without writing, on hosts
-/// without conversions. Panics if `from` is shorter than `to`.
+/// Computes `((x * f0) * f1) * f2 + bias` for a row and rounds once, through a ReLU if `relu`. Returns false, without writing, on hosts
+/// without conversion instructions. Panics if `from` is shorter than `to`.
 pub fn affine_halves(from: &[f16], to: &mut [f16], factors: [f32; 3], bias: f32, relu: bool) -> bool {
     native::convert(from, to, (factors, bias, relu), [native::affine; 2])
 }
 
-/// Asks for what will be read soon: lines of cache that are on their way meanwhile. Nothing where the host is not asked.
+/// Prefetches the cache lines of a slice. No operation on hosts without an implementation.
 #[inline(always)]
-pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
-    native::fetch(bytemuck::cast_slice(soon));
+pub fn fetch<T: bytemuck::Pod>(data: &[T]) {
+    native::fetch(bytemuck::cast_slice(data));
 }
 
-/// Hosts without conversions that can be asked for at run time.
+/// Hosts without conversion instructions that can be detected at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
     use crate::host::{Rows, Two};
@@ -168,13 +168,13 @@ mod native {
         Some(cast([all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)]))
     }
 
-    /// Bytes of a line of cache.
+    /// Bytes of a cache line.
     const LINE: usize = 64;
 
     #[inline(always)]
-    pub(super) fn fetch(soon: &[u8]) {
-        for line in soon.chunks(LINE) {
-            // SAFETY: the address is that of a byte that there is, and every x86-64 has the instruction.
+    pub(super) fn fetch(data: &[u8]) {
+        for line in data.chunks(LINE) {
+            // SAFETY: the address is that of an element of the slice, and every x86-64 has the instruction.
             #[allow(unsafe_code)]
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
@@ -182,20 +182,20 @@ mod native {
         }
     }
 
-    /// Numbers of a vector, and of its half.
+    /// Lanes of a vector, and of half a vector.
     const LANES: usize = 8;
     const HALF: usize = LANES / 2;
 
-    /// One of the functions below.
+    /// Signature of the conversions below.
     type Conversion<T, U, X> = unsafe fn(&[T], &mut [U], X);
 
-    /// Converts where the host can: by the second function where it has longer vectors.
+    /// Calls the second function of `by` on hosts with AVX-512, the first with AVX and F16C; returns false on others.
     pub(super) fn convert<T, U, X>(from: &[T], to: &mut [U], how: X, by: [Conversion<T, U, X>; 2]) -> bool {
         let able = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
         let longest = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         let by = by[usize::from(longest)];
         if able {
-            // SAFETY: they ask for nothing but the instructions that the lines above looked for.
+            // SAFETY: the functions need only the instructions that were detected above.
             #[allow(unsafe_code)]
             unsafe {
                 by(from, to, how);
@@ -209,7 +209,7 @@ mod native {
         let bits = palette.map(f16::to_bits);
         let (low, high): (__m128i, __m128i) = (cast(bits.map(|b| b as u8)), cast(bits.map(|b| (b >> 8) as u8)));
         let nibble = _mm_set1_epi8(15);
-        in_turn(from, to, |bytes: [u8; LANES]| -> [f32; 2 * LANES] {
+        each_chunk(from, to, |bytes: [u8; LANES]| -> [f32; 2 * LANES] {
             let bytes = cast(u128::from(u64::from_le_bytes(bytes)));
             let first = _mm_and_si128(bytes, nibble);
             let indices = _mm_unpacklo_epi8(first, _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble));
@@ -222,7 +222,7 @@ mod native {
     #[target_feature(enable = "avx512f,avx512bw,f16c")]
     pub(super) fn look_up_sixteen(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
         let (values, nibbles) = (cast([palette.map(f16::to_bits); 2]), _mm512_set1_epi32(0x000f_000f));
-        in_turn(from, to, |bytes: [u8; 2 * LANES]| -> [f32; 4 * LANES] {
+        each_chunk(from, to, |bytes: [u8; 2 * LANES]| -> [f32; 4 * LANES] {
             let bytes = _mm512_cvtepu8_epi32(cast(bytes));
             let indices = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi32::<12>(bytes)), nibbles);
             let halves: [__m256i; 2] = cast(_mm512_permutexvar_epi16(indices, values));
@@ -230,15 +230,15 @@ mod native {
         });
     }
 
-    /// Bytes of two indices each, `B` at a time.
+    /// Looks up two indices a byte, `B` bytes at a time.
     #[inline(always)]
-    fn in_turn<const B: usize, const N: usize>(from: &[u8], to: &mut [f32], widened: impl Fn([u8; B]) -> [f32; N]) {
+    fn each_chunk<const B: usize, const N: usize>(from: &[u8], to: &mut [f32], widened: impl Fn([u8; B]) -> [f32; N]) {
         let (whole, rest) = to.as_chunks_mut::<N>();
         let (bytes, last) = from[..whole.len() * B + rest.len().div_ceil(2)].as_chunks::<B>();
         let mut few = [0; B];
         let pieces = whole.iter_mut().zip(bytes);
         pieces.for_each(|(to, from)| *to = widened(*from));
-        // Fewer than `B` bytes, or as many, the last with one index.
+        // Tail: at most `B` bytes, the last of which may hold a single index.
         few.iter_mut().zip(bytes[whole.len()..].as_flattened().iter().chain(last)).for_each(|(few, from)| *few = *from);
         rest.iter_mut().zip(widened(few)).for_each(|(to, x)| *to = x);
     }
@@ -288,7 +288,7 @@ mod native {
         }
     }
 
-    /// Rows of two operands, widened, through `of`, and rounded.
+    /// Widens rows of two operands, applies `of`, and rounds.
     #[target_feature(enable = "avx,f16c")]
     #[inline]
     fn each_two(
@@ -347,7 +347,7 @@ mod native {
         }
     }
 
-    /// One row in vectors of `N`, the last of which may overlap the one before. False where it has fewer elements.
+    /// Converts a row in vectors of `N`; the last vector may overlap the one before. Returns false if the row is shorter than `N`.
     #[inline(always)]
     fn whole<T: Copy, U: Copy, const N: usize>(from: &[T], to: &mut [U], convert: impl Fn([T; N]) -> [U; N]) -> bool {
         let (Some(last), Some(_)) = (from.last_chunk(), to.last_chunk_mut::<N>()) else { return false };
@@ -390,7 +390,7 @@ mod native {
 mod tests {
     use super::*;
 
-    /// Rows of any length, at any distance, and nothing else.
+    /// Rows of any length and stride; elements outside of the rows are not changed.
     #[test]
     fn rows_convert_where_they_are() {
         let halves: Vec<f16> = (0..4096u16).map(|i| f16::from_bits(i.wrapping_mul(2477))).collect();

@@ -2,12 +2,12 @@
 
 use crate::tensor::{Extents, Tensor};
 
-/// Extents of a tensor with `by` channels side by side.
+/// Extents of a tensor whose channels are interleaved in groups of `by`.
 pub fn interleaved(ext: Extents, by: usize) -> Extents {
     Extents { c: ext.c / by, w: ext.w * by, ..ext }
 }
 
-/// Each row of `by` interleaved channels becomes `by` rows. The extents are those without interleave.
+/// Deinterleaves a tensor: each row of `by` interleaved channels becomes `by` rows. `ext` are the extents of the result.
 pub fn separate(from: &Tensor, ext: Extents, by: usize) -> Tensor {
     let mut data = vec![0.0; from.data.len()];
     for (i, packed) in from.data.chunks_exact((ext.w * by).max(1)).enumerate() {
@@ -25,7 +25,7 @@ pub fn separate(from: &Tensor, ext: Extents, by: usize) -> Tensor {
     Tensor { ext, data }
 }
 
-/// The reverse of [`separate`].
+/// Inverse of [`separate`].
 pub fn interlace(from: &Tensor, by: usize) -> Tensor {
     let ext = from.ext;
     let mut data = vec![0.0; from.data.len()];
@@ -44,7 +44,7 @@ pub fn interlace(from: &Tensor, by: usize) -> Tensor {
     Tensor { ext: interleaved(ext, by), data }
 }
 
-/// Start of the first of the rows that packed row `i` holds.
+/// Offset of the first of the rows that interleaved row `i` contains.
 fn first(ext: Extents, by: usize, i: usize) -> usize {
     let (set, h) = (i / ext.h.max(1), i % ext.h.max(1));
     set * by * ext.plane() + h * ext.w

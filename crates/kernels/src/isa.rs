@@ -1,4 +1,4 @@
-//! Instruction sets of this host. Kernels use the best one, unless the process forces another. Results have the same bits with each.
+//! Instruction sets of the host. Kernels use the best one unless the process forces another. All give the same bits.
 
 use crate::host;
 use pulp::Arch;
@@ -11,14 +11,14 @@ pub const NAMES: [&str; 4] = ["scalar", "v3", "v4", "neon"];
 /// The instruction set that the process forces.
 static FORCED: OnceLock<Arch> = OnceLock::new();
 
-/// An instruction set that cannot be used.
+/// Failure to force an instruction set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsaError {
-    /// Name asked for.
+    /// Requested name.
     pub name: String,
-    /// Names of those that this host has.
+    /// Names of the instruction sets that this host has.
     pub available: Vec<&'static str>,
-    /// Name of the one in use, if it was forced before.
+    /// Name of the instruction set that was forced earlier, if any.
     pub in_use: Option<&'static str>,
 }
 
@@ -57,8 +57,8 @@ fn name_of(arch: Arch) -> &'static str {
     available().iter().find(|(_, other)| is(other)).map_or("scalar", |(name, _)| name)
 }
 
-/// Forces an instruction set for the whole process, before its first plan. An error if the host does not have it, or if another one is
-/// forced already.
+/// Forces an instruction set for the whole process, before its first plan. An error if the host does not have it, or if a different one
+/// has been forced.
 pub fn force(name: &str) -> Result<(), IsaError> {
     let all = available();
     let refused = |in_use| {

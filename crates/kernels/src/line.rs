@@ -1,4 +1,4 @@
-//! Rows of numbers between two roundings: from operands, and into memory.
+//! Rows of elements in the working precision of a number model: converted from fp16 operands, computed, and rounded to fp16 results.
 
 use crate::host::Rows;
 use crate::num;
@@ -9,16 +9,16 @@ use crate::simd;
 use half::f16;
 use pulp::Simd;
 
-/// Element types of which whole rows are computed.
+/// Number type in which elementwise operations and reductions compute whole rows.
 pub trait Line: Wide {
-    /// Running sum of a row.
+    /// Running sum of a reduction.
     type Sum: Copy;
 
-    /// Converts rows of operands to one row without gaps, through a ReLU if `relu`. `wide` is scratch memory and is overwritten.
+    /// Converts rows of operands to contiguous rows, through a ReLU if `relu`. `wide` is scratch memory and is overwritten.
     fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, wide: &mut [f32], to: &mut [Self]);
     /// Rounds a row of results to fp16, by the rounding rules of the number model if it has any.
     fn settle_line(rules: Option<&Rounding>, row: &[Self], to: &mut [f16]);
-    /// Stores rows without gaps if a conversion is all they need; returns false otherwise.
+    /// Stores contiguous rows, if a conversion of the format is all they need; returns false otherwise.
     fn settle_rows<S: Simd>(_: S, _: &[Self], _: &mut [f16], _: Rows) -> bool {
         false
     }
@@ -30,7 +30,7 @@ pub trait Line: Wide {
     fn end(sum: Self::Sum) -> Self;
 }
 
-/// Operands through a ReLU: none of them is NaN.
+/// ReLU of operands that are not NaN, in place.
 #[inline(always)]
 pub fn relu_row(row: &mut [f32]) {
     row.iter_mut().for_each(
@@ -78,7 +78,7 @@ impl Line for f32 {
 }
 
 impl Line for Exact {
-    /// Infinities of both signs have no sum, and so has what follows them.
+    /// NaN once infinities of both signs were added.
     type Sum = f64;
 
     #[inline(always)]
@@ -113,19 +113,19 @@ impl Line for Exact {
     }
 }
 
-/// Numbers of a row that are converted together.
+/// Elements of a row that are converted together.
 pub const STRETCH: usize = 128;
-/// Digits of a 64-bit number that fp32 has no space for.
+/// Mask of the fp64 significand bits below the last bit of fp32.
 const BELOW_FP32: u64 = (1 << 29) - 1;
-/// Larger numbers are infinite in fp16; fp32 has all up to here.
+/// Magnitude to which numbers are clamped before conversion to fp32: infinite in fp16, finite in fp32.
 const BEYOND: f64 = 1e30;
 
-/// As [`settle`](num::elementwise::settle), of a row: numbers go through fp32, where a sticky bit stands for the digits that it has no
-/// space for, so that they are rounded once.
+/// [`settle`](num::elementwise::settle) for a row. Numbers are converted by way of fp32, whose last bit is a sticky bit for the bits that
+/// are cut off, so that they are rounded only once.
 #[inline(always)]
 fn settle_wide(planar: &Rounding, row: &[Exact], to: &mut [f16]) {
     match planar.ties {
-        // The sticky bit is set in any case: nothing is halfway then.
+        // The sticky bit is always set, so that no number is halfway between two fp16 numbers.
         Ties::Away => settle_with(
             row,
             to,
@@ -141,7 +141,7 @@ fn settle_wide(planar: &Rounding, row: &[Exact], to: &mut [f16]) {
     }
 }
 
-/// `sticky` is the last digit of fp32, or zero, for a number's bits.
+/// `sticky` gives the last bit of the fp32 significand, at its fp64 position, for the bits of a number.
 #[inline(always)]
 fn settle_with(row: &[Exact], to: &mut [f16], sticky: impl Fn(u64) -> u64) {
     let mut narrow = [0.0f32; STRETCH];
@@ -163,11 +163,11 @@ mod tests {
     use super::*;
     use crate::num::elementwise::settle;
 
-    /// The least normal and the largest finite number of fp16.
+    /// Smallest normal and largest finite number of fp16.
     const LEAST: f64 = 1.0 / (1 << 14) as f64;
     const LARGEST: f64 = 65504.0;
 
-    /// Every number, every halfway point, and their neighbours: in rows that are all usual, and in others.
+    /// Every fp16 number, every halfway point, and their neighbours, in rows of normal numbers and in mixed ones.
     #[test]
     fn rows_settle_as_single_numbers_do() {
         let positive = (0..0x7c00u16).flat_map(|bits| {

@@ -1,5 +1,5 @@
-//! Chains of elementwise stages, executed block by block: the result of a stage is rounded to fp16 by the rules of its number model, as
-//! it would be in memory, and read by later stages from cache.
+//! Fused chains of elementwise stages, executed block by block in cache. The result of each stage is rounded to fp16 by the rules of its
+//! number model, as if it had been stored to memory.
 
 use crate::cost;
 use crate::elementwise::BLOCK;
@@ -27,17 +27,17 @@ mod unary;
 
 pub use unary::{key, table_of, with_tables};
 
-/// Operands of a chain in memory, at most.
+/// Largest number of operands of a chain in memory.
 pub const MOST_OPERANDS: usize = 8;
-/// Stages of a chain, at most.
+/// Largest number of stages of a chain.
 pub const MOST_STAGES: usize = 16;
 
-/// Elements of a line of cache.
+/// fp16 elements of a cache line.
 const LINE: usize = LINE_BYTES / 2;
 /// Rows of fewer columns are gathered before they are widened.
 const SHORT: usize = 8;
 
-/// Source of a stage.
+/// Input of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapInput {
     /// Operand in memory, by index.
@@ -46,7 +46,7 @@ pub enum MapInput {
     Value(usize),
 }
 
-/// One stage: its sources, a ReLU flag for the first and one for the others, and its function.
+/// One stage: its inputs, a ReLU flag for the first and one for the others, and its function.
 #[derive(Clone)]
 pub struct MapStage {
     pub inputs: Vec<MapInput>,
@@ -57,21 +57,21 @@ pub struct MapStage {
 /// Function of a stage.
 #[derive(Clone)]
 pub enum MapKind {
-    /// Bias, scale and activation of one source.
+    /// Bias, scale and activation of one input.
     Activate { bias: f32, scale: f32, activation: Activation },
-    /// One source alone, two combined, or one with an addend (second source) and a factor (third).
+    /// One input alone, two combined, or one with an addend (second input) and a factor (third).
     Combine(Box<Combination<f32>>),
-    /// Epilogue of an exact model for one source.
+    /// Epilogue of an exact model applied to one input.
     Convert(ExactEpilogue),
-    /// The value of one source's bit pattern, where several stages depend on that source alone.
+    /// Table over the fp16 bit patterns of one input, in place of several stages that depend on that input alone.
     LookUp(Arc<Table>),
-    /// As `Combine`, in an exact model.
+    /// [`MapKind::Combine`] in an exact model.
     CombineExactly(Box<ExactCombination>),
 }
 
 /// An elementwise operation with its prologue and epilogue.
 pub struct Combination<N> {
-    /// Factor of the first source, and true if its absolute value is taken then.
+    /// Factor of the first input, and true if its absolute value is taken afterwards.
     pub pre: Option<(N, bool)>,
     pub operation: Operation<N>,
     pub ending: ElementwiseEpilogue<N>,
@@ -82,12 +82,12 @@ pub struct Combination<N> {
 pub struct ExactCombination {
     pub rules: &'static Rounding,
     pub of: Combination<Exact>,
-    /// The same in fp32, if that gives the same bits: a sum, product, maximum or minimum without factors and bias.
+    /// The operation in fp32, if that gives the same bits: a sum, product, maximum or minimum without factors and bias.
     pub narrow: Option<Combination<f32>>,
 }
 
 impl Combination<f32> {
-    /// Returns true if it is the operation alone, and maybe a ReLU behind it.
+    /// Returns true for the bare operation, with or without a ReLU behind it.
     pub fn is_plain(&self) -> bool {
         let Operation { first, sign, .. } = self.operation;
         self.pre.is_none() && [first, sign] == [1.0; 2] && self.ending.plain && self.ending.function.is_none()
@@ -110,7 +110,7 @@ impl<N: Wide> Clone for Combination<N> {
 #[derive(Clone, Copy)]
 pub struct Map<'a> {
     pub stages: &'a [MapStage],
-    /// View, and true if one element is broadcast to a row; `None` for an operand in place of the result.
+    /// View, and true if one element is broadcast to a row; `None` for an operand that is in the result buffer.
     pub operands: &'a [Option<(TensorView<'a>, bool)>],
 }
 
@@ -156,7 +156,8 @@ impl WithSimd for Job<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { of, columns, share, buffers } = self;
-        // Rows may have gaps as long as they are. Buffers do not begin a power of two apart, which would compete for places in cache.
+        // A row may be followed by a gap of its own length. The padding keeps buffers from starting a power of two apart, where they would
+        // compete for the same cache sets.
         let most = (2 * BLOCK).max(columns).next_multiple_of(LINE) + LINE;
         let Buffers { wide, a, b, exact: [exact_a, exact_b], gathered, values } = buffers;
         let in_exact = of.stages.iter().any(MapStage::is_in_exact);
@@ -169,7 +170,7 @@ impl WithSimd for Job<'_, '_> {
             gathered: scratch_slice(gathered, most),
         };
         let values = scratch_slice(values, most * of.stages.len());
-        // No operand lies where the result goes.
+        // No operand is in the result buffer.
         let straight = of.operands.iter().all(Option::is_some);
         share.blocks(
             columns,
@@ -194,7 +195,7 @@ impl WithSimd for Job<'_, '_> {
                 }
                 let left = &values[last * most..][..n];
                 if columns == 1 {
-                    // Rows of one element, whatever their distance.
+                    // Rows of one element, at any stride.
                     scatter_elements(left, stored.to_stride, to);
                 } else {
                     copy_rows(left, to, Rows { from_stride: block.columns, ..stored });
@@ -204,7 +205,8 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
-/// Rows with the gaps behind them, if those of all operands are equally far apart: what lies in the gaps is computed and not stored.
+/// Extends rows over the gaps behind them, if all operands have the same row stride: one long row is cheaper, and the elements in the gaps
+/// are not stored.
 #[inline(always)]
 fn with_gaps(of: &Map, block: Block, to: &[f16]) -> Block {
     let mut columns = None;
@@ -226,7 +228,7 @@ fn with_gaps(of: &Map, block: Block, to: &[f16]) -> Block {
     wider
 }
 
-/// Sources that a stage may read.
+/// Inputs that a stage may read.
 struct Sources<'a> {
     of: &'a Map<'a>,
     to: &'a [f16],
@@ -235,25 +237,25 @@ struct Sources<'a> {
     most: usize,
 }
 
-/// Scratch buffers, sliced for a job.
+/// Scratch buffers, sliced to the block size of a job.
 struct At<'a> {
     wide: &'a mut [f32],
     a: &'a mut [f32],
     b: &'a mut [f32],
-    /// Empty unless a stage computes in these.
+    /// Empty unless a stage computes in [`Exact`] numbers.
     exact: [&'a mut [Exact]; 2],
     gathered: &'a mut [f16],
 }
 
 impl MapStage {
-    /// Returns true if it computes in numbers that hold every value of an exact model.
+    /// Returns true if the stage computes in [`Exact`] numbers.
     fn is_in_exact(&self) -> bool {
         matches!(&self.kind, MapKind::CombineExactly(of) if of.narrow.is_none())
     }
 }
 
 impl Sources<'_> {
-    /// Reads the block of a source, widened, into `to`.
+    /// Reads the block of an input, widened, into `to`.
     #[inline(always)]
     fn read<S: Simd, N: Line>(
         &self,
@@ -287,7 +289,7 @@ impl Sources<'_> {
         N::admit_rows(simd, from, rows, relu, wide, &mut to[..n]);
     }
 
-    /// The block of a source in fp16, without gaps; gathered into `to` if it has any.
+    /// The block of an input in fp16, contiguous; gathered into `to` if its rows have gaps.
     #[inline(always)]
     fn gather<'a>(&'a self, input: MapInput, to: &'a mut [f16]) -> &'a [f16] {
         let (n, Block { count, columns, .. }) = (self.block.elements(), self.block);
@@ -358,13 +360,13 @@ impl At<'_> {
     }
 }
 
-/// How operands of a stage are read.
+/// Conversion of the operands of a stage.
 trait Reader<N> {
-    /// Reads the block of a source, through a ReLU if one is set.
+    /// Reads the block of an input, through a ReLU if one is set.
     fn read<S: Simd>(simd: S, sources: &Sources, input: MapInput, relu: bool, to: &mut [N], space: &mut Space);
 }
 
-/// By the rules of their numbers.
+/// Operands by the rules of the number type.
 struct Admitted;
 
 impl<N: Line> Reader<N> for Admitted {
@@ -374,7 +376,7 @@ impl<N: Line> Reader<N> for Admitted {
     }
 }
 
-/// By the rules of the exact models, in fp32.
+/// Operands by the rules of the exact models, held in fp32.
 struct ExactInFp32;
 
 impl Reader<f32> for ExactInFp32 {
@@ -389,13 +391,13 @@ impl Reader<f32> for ExactInFp32 {
     }
 }
 
-/// Scratch memory for operands.
+/// Scratch memory for the conversion of operands.
 struct Space<'a> {
     wide: &'a mut [f32],
     gathered: &'a mut [f16],
 }
 
-/// Result of a stage before it is rounded, in the first of two buffers.
+/// Result of a stage before rounding, in the first of two buffers.
 #[inline(always)]
 fn combined<'a, S: Simd, N: Line, R: Reader<N>>(
     simd: S,

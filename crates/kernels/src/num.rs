@@ -1,7 +1,7 @@
-//! fp16 and byte formats: widening, and the only places that round.
+//! fp16 and byte formats: widening to fp32, and rounding, which happens nowhere else.
 //!
-//! The functions of this file round to nearest even. The submodules have fixed-point accumulators and elementwise rounding by other rules;
-//! `docs/numerics.md` says what each models.
+//! The functions of this file round to nearest even. The submodules have fixed-point accumulators, and elementwise rounding by other rules;
+//! `docs/numerics.md` lists which unit each of them models.
 
 pub mod elementwise;
 pub mod reference;
@@ -11,7 +11,7 @@ use crate::host::{Rows, round_halves, widen_halves};
 use crate::params::ElementType;
 use half::f16;
 
-/// fp32 to fp16, nearest even.
+/// Rounds fp32 to fp16, to nearest even.
 pub fn round(x: f32) -> f16 {
     f16::from_f32(x)
 }
@@ -21,24 +21,24 @@ pub fn every_f16() -> impl Iterator<Item = f32> {
     (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32())
 }
 
-/// The place of an fp16 number among [`every_f16`].
+/// The bit pattern of an fp16 number, which is its index in [`every_f16`].
 pub fn bits(x: f32) -> usize {
     usize::from(round(x).to_bits())
 }
 
-/// Shorter rows are not worth the call of the host's own conversion.
+/// Fewest elements for which the call of the host's conversion pays.
 const LEAST_ROW: usize = 32;
-/// Numbers of a row that are looked at together: all usual, or each by itself.
+/// Elements that are classified together: all normal, or converted one by one.
 const STRETCH: usize = 128;
-/// Shorter ones are not worth a look.
+/// Fewest elements for which the classification pays.
 const LEAST_STRETCH: usize = 4;
-/// Difference of the exponents' biases, as a factor.
+/// Difference of the exponent biases of fp32 and fp16, as a power of two.
 const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
 
-/// Rounds a row of results into memory.
+/// Rounds a row of results to fp16.
 ///
-/// Written out, as is [`widen_row`], so that it becomes the vector instructions of whatever machine its caller is
-/// compiled for; longer rows go through the host's own conversion, if it has one.
+/// A plain loop, as in [`widen_row`], that LLVM vectorizes for the instruction set of the caller; longer rows are passed to the host's
+/// conversion instructions, if it has any.
 #[inline(always)]
 pub fn round_row(from: &[f32], to: &mut [f16]) {
     if from.len() >= LEAST_ROW && round_halves(from, to, Rows::one(from.len())) {
@@ -49,13 +49,13 @@ pub fn round_row(from: &[f32], to: &mut [f16]) {
             let magnitude = x.to_bits() & !(1 << 31);
             (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
         });
-        // Zeros, and what neither leaves fp16's normal numbers nor is beyond them.
+        // True if all are zeros or normal fp16 numbers.
         let usual = from.len() >= LEAST_STRETCH && most < FIRST_INFINITE && least >= LEAST_NORMAL - 1;
         let pairs = to.iter_mut().zip(from);
         if usual {
             pairs.for_each(|(to, from)| {
                 let bits = (from / SCALE).to_bits();
-                // Half a digit less one, and one more where the digit is odd: nearest even.
+                // Adds half a unit in the last place minus one, plus the last bit that is kept: nearest even.
                 let rounded = (bits + 0xfff + (bits >> 13 & 1)) >> 13 & 0x7fff;
                 *to = f16::from_bits((rounded | bits >> 16 & 0x8000) as u16);
             });
@@ -65,7 +65,7 @@ pub fn round_row(from: &[f32], to: &mut [f16]) {
     }
 }
 
-/// As [`round_row`], row by row.
+/// [`round_row`] for several rows.
 #[inline(always)]
 pub fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) {
     if !round_halves(from, to, rows) {
@@ -74,7 +74,7 @@ pub fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) {
     }
 }
 
-/// As [`widen_row`], row by row.
+/// [`widen_row`] for several rows.
 #[inline(always)]
 pub fn widen_rows(from: &[f16], to: &mut [f32], rows: Rows) {
     if !widen_halves(from, to, rows) {
@@ -100,7 +100,7 @@ pub fn widen_row(from: &[f16], to: &mut [f32]) {
             let magnitude = x.to_bits() & 0x7fff;
             (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
         });
-        // Zeros and normal numbers.
+        // True if all are zeros or normal numbers.
         let usual = from.len() >= LEAST_STRETCH && most < 0x7c00 && least >= 0x3ff;
         let pairs = to.iter_mut().zip(from);
         if usual {
@@ -114,7 +114,7 @@ pub fn widen_row(from: &[f16], to: &mut [f32]) {
     }
 }
 
-/// Copies a row of fp16 numbers as through fp32 and back: unchanged, but a NaN becomes quiet.
+/// Copies a row of fp16 numbers with the effect of a conversion to fp32 and back: a NaN becomes quiet.
 #[inline(always)]
 pub fn copy_row(from: &[f16], to: &mut [f16]) {
     for (to, from) in to.iter_mut().zip(from) {
@@ -122,15 +122,15 @@ pub fn copy_row(from: &[f16], to: &mut [f16]) {
     }
 }
 
-/// One number of [`copy_row`].
+/// [`copy_row`] for one element.
 #[inline(always)]
 pub fn copied(x: f16) -> f16 {
     let bits = x.to_bits();
     f16::from_bits(bits | if bits & 0x7fff > 0x7c00 { 0x200 } else { 0 })
 }
 
-/// Clamps a row between two numbers, neither of them negative; NaN becomes quiet. In integers: numbers without
-/// a sign are in the order of their bits, and all others are below.
+/// Clamps a row between two numbers, neither of them negative; NaN becomes quiet. Integer arithmetic: fp16 numbers without a sign are
+/// ordered as their bit patterns, and all others are below them.
 #[inline(always)]
 pub fn clamp_row(from: &[f16], low: f16, high: f16, to: &mut [f16]) {
     let (low, high) = (low.to_bits() as i16 & 0x7fff, high.to_bits() as i16 & 0x7fff);
@@ -149,7 +149,7 @@ pub fn widen_bytes(from: &[u8], element: ElementType, to: &mut [f32]) {
     }
 }
 
-/// Rounds a row of results to bytes: to nearest even, beyond the range to its ends, NaN to 0.
+/// Rounds a row of results to bytes, to nearest even; values out of range saturate, NaN becomes 0.
 pub fn round_bytes(from: &[f32], element: ElementType, to: &mut [u8]) {
     match element {
         ElementType::Int8 => to.iter_mut().zip(from).for_each(|(y, x)| *y = x.round_ties_even() as i8 as u8),
@@ -157,7 +157,7 @@ pub fn round_bytes(from: &[f32], element: ElementType, to: &mut [u8]) {
     }
 }
 
-/// Rounds in place, a few elements at a time: the values that elements of this format would hold.
+/// Rounds a row in place to values that elements of this format represent.
 #[inline(always)]
 pub fn through_row(element: ElementType, row: &mut [f32]) {
     let mut halves = [f16::ZERO; STRETCH];
@@ -174,25 +174,25 @@ pub fn through_row(element: ElementType, row: &mut [f32]) {
     }
 }
 
-/// Rounds in place: the value an fp16 register would hold.
+/// Rounds to the nearest fp16 value, held in fp32.
 pub fn through_f16(x: f32) -> f32 {
     round(x).to_f32()
 }
 
-/// Difference of the exponents' biases, at the place of fp32's exponent.
+/// Difference of the exponent biases of fp32 and fp16, shifted to the exponent field of fp32.
 const REBIAS: u32 = (127 - 15) << 23;
-/// fp32 patterns: the smallest normal number of fp16, and infinity.
+/// fp32 bit patterns of the smallest normal number of fp16, and of infinity.
 const LEAST_NORMAL: u32 = REBIAS + (1 << 23);
 const INFINITE: u32 = 0xff << 23;
-/// The least that rounds to fp16's infinity: 65520.
+/// fp32 bit pattern of 65520, the smallest number that rounds to infinity in fp16.
 const FIRST_INFINITE: u32 = 0x477f_f000;
 
 #[inline(always)]
 fn round_bits(bits: u32) -> u16 {
     let magnitude = bits & !(1 << 31);
-    // Half a digit less one, and one more where the digit is odd: nearest even. A carry moves into the exponent.
+    // Adds half a unit in the last place minus one, plus the last bit that is kept: nearest even. A carry moves into the exponent.
     let normal = ((magnitude + 0xfff + (magnitude >> 13 & 1)).wrapping_sub(REBIAS) >> 13).min(0x7c00);
-    // The last digit of 0.5 is fp16's smallest number.
+    // A unit in the last place of 0.5 is the smallest fp16 number.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let number = if magnitude < LEAST_NORMAL { subnormal } else { normal };
     let magnitude = if magnitude > INFINITE { 0x7e00 | magnitude >> 13 & 0x3ff } else { number };
@@ -238,7 +238,7 @@ mod tests {
     fn rows_convert_as_single_numbers_do() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         let mut wide = vec![0.0; all.len()];
-        // By the host's own conversion, and without.
+        // With the host's conversion instructions, and without.
         for columns in [all.len(), LEAST_ROW + 5, LEAST_ROW - 1] {
             wide.fill(f32::NAN);
             all.chunks(columns).zip(wide.chunks_mut(columns)).for_each(|(from, to)| widen_row(from, to));
@@ -246,7 +246,7 @@ mod tests {
                 assert_eq!(x.to_f32().to_bits(), y.to_bits(), "{:#06x}", x.to_bits());
             }
         }
-        // Every number, every halfway point, and their neighbours.
+        // Every fp16 number, every halfway point, and their neighbours.
         let near = |x: f32| [x, x.next_up(), x.next_down()];
         let mut points: Vec<f32> = wide
             .windows(2)
@@ -256,7 +256,7 @@ mod tests {
             })
             .collect();
         points.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-45, -1e-45, 1e9]);
-        // In stretches that are all usual, and in others.
+        // In stretches of normal numbers only, and in mixed ones.
         let usual: Vec<f32> = points.iter().copied().filter(|x| (6.2e-5..65519.0).contains(&x.abs())).collect();
         for points in [points, usual.clone(), usual.iter().flat_map(|&x| [x, 0.0, -0.0]).collect()] {
             for columns in [points.len(), LEAST_ROW + 5, LEAST_ROW - 1] {

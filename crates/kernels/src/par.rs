@@ -1,4 +1,4 @@
-//! Work over threads: partitioning by cost, and threads that spin for the next task for a moment before they sleep.
+//! Work on several threads: partitioning by cost, and worker threads that spin between parallel regions before they sleep.
 
 use crate::cost;
 use rayon::Yield;
@@ -10,19 +10,19 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// A thread that was handed no work for so long sleeps until somebody wakes it.
+/// Time without work after which a spinning thread goes to sleep.
 const IDLE: Duration = Duration::from_micros(500);
 
-/// Works that [`on_all_threads`] does now.
+/// Number of calls of [`on_all_threads`] in progress.
 static WORKS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// True if this thread looks for work already, or does work that others look for parts of.
+    /// True if this thread spins already, or runs the work whose parts other threads spin for.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does work from which one part after another is handed to all threads. They look for it without rest meanwhile, and for a moment
-/// afterwards, when the next work may come: to wake one takes as long as many a task.
+/// Runs work that hands one parallel region after another to all threads. They spin for parts meanwhile, and for half a millisecond afterwards,
+/// when the next call may come: waking a sleeping thread takes as long as many a task.
 pub fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if !are_several() {
         return work();
@@ -35,7 +35,7 @@ pub fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Looks for work until there was none for a while.
+/// Spins for work until there has been none for [`IDLE`].
 fn look() {
     if LOOKS.replace(true) {
         return;
@@ -45,20 +45,20 @@ fn look() {
         if rayon::yield_now() == Some(Yield::Executed) {
             last = Instant::now();
         } else if WORKS.load(Relaxed) == 0 {
-            // Whoever waited for the result may need this core.
+            // The thread that waits for the result may need this core.
             std::thread::yield_now();
         }
     }
     LOOKS.set(false);
 }
 
-/// Undone also where work ends in a panic.
+/// Guard that restores the state also when the work panics.
 struct Working {
     looked: bool,
 }
 
 impl Working {
-    /// The thread at work looks for parts of it by itself, and must not look for anything else.
+    /// Runs work on this thread, which joins the parts of its own parallel regions and must not spin for others.
     fn while_others_look<R>(work: impl FnOnce() -> R) -> R {
         WORKS.fetch_add(1, Relaxed);
         let _working = Working { looked: LOOKS.replace(true) };
@@ -73,12 +73,12 @@ impl Drop for Working {
     }
 }
 
-/// Returns true if there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
+/// Returns true if the pool has more than one thread. Waking a single one and being woken by it would gain nothing.
 pub fn are_several() -> bool {
     rayon::current_num_threads() > 1
 }
 
-/// Counts what is left to be done, also where it ends in a panic.
+/// Guard that decrements the number of unfinished items, also when the work panics.
 struct Remaining<'a>(&'a AtomicUsize);
 
 impl Drop for Remaining<'_> {
@@ -87,8 +87,8 @@ impl Drop for Remaining<'_> {
     }
 }
 
-/// Does the work of every item on all threads, and looks for work itself until all is done: a thread that waits for others' parts
-/// goes to sleep after a moment, and is woken when the next task could have begun.
+/// Does the work of every item on all threads, and spins until all is done: a thread that waits in the scheduler goes to sleep after a
+/// moment, and would have to be woken for the next task.
 pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     let left = AtomicUsize::new(items.len());
     let one = |item: &mut T| {
@@ -97,7 +97,7 @@ pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     };
     rayon::scope(|scope| {
         let Some((first, rest)) = items.split_first_mut() else { return };
-        // This thread takes the last one that was handed out, others the first one.
+        // This thread pops the last spawned item, other threads steal the first one.
         rest.iter_mut().rev().for_each(|item| scope.spawn(|_| one(item)));
         one(first);
         while left.load(Acquire) > 0 {
@@ -106,16 +106,16 @@ pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     });
 }
 
-/// Elements that a thread takes at a time.
+/// Elements of a chunk that a thread takes at a time.
 pub const PER_THREAD: usize = 1 << 14;
 
-/// Calls `work` with every `size` elements and their number, on all threads if all that is read, which takes `nanos` on one thread,
-/// is worth sharing. Threads look for work where this is called from one of them (see [`on_all_threads`]).
+/// Calls `work` with the index and the elements of every chunk of `size` elements, on all threads if `nanos`, the predicted time of all
+/// chunks on one thread, is worth sharing. Threads spin if this runs inside [`on_all_threads`].
 pub fn chunks<T: Send>(data: &mut [T], size: usize, nanos: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
     chunks_by(data, size, nanos, &work);
 }
 
-/// Compiled once for a type of elements, whatever the work.
+/// Not generic over the work, so that it is compiled once for each element type.
 fn chunks_by<T: Send>(data: &mut [T], size: usize, nanos: usize, work: &(dyn Fn(usize, &mut [T]) + Send + Sync)) {
     let size = size.max(1);
     let least = if rayon::current_thread_index().is_some() { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
@@ -160,7 +160,7 @@ mod tests {
                 pool.install(|| awake(&mut items, |item| *item += 1));
                 assert_eq!(items, vec![1; count]);
             }
-            // Of the item that this thread takes, and of one that was handed out.
+            // A panic in the item that this thread takes, and in one that another thread takes.
             for bad in [0, 7] {
                 let mut items: Vec<usize> = (0..20).collect();
                 let ended = catch_unwind(AssertUnwindSafe(|| {

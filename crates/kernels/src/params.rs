@@ -3,22 +3,22 @@
 /// Rounding of a value halfway between two representable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ties {
-    /// To the one with an even last digit.
+    /// To the neighbour with an even last bit.
     Even,
-    /// To the one of larger magnitude.
+    /// To the neighbour of larger magnitude.
     Away,
 }
 
 /// How fp16 patterns with exponent 31 are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Specials {
-    /// As numbers with that exponent: 65536 to 131008.
+    /// As finite numbers with that exponent: 65536 to 131008.
     Numbers,
-    /// NaN as plus infinity; infinities of both signs in one sum, and infinity times zero, give plus zero.
+    /// As infinities, with NaN read as plus infinity; infinities of both signs in one sum, and infinity times zero, give plus zero.
     Infinities,
 }
 
-/// First stage of a sum: consecutive terms are added one by one in a short float, and only the result goes on.
+/// First stage of a sum: consecutive terms are added one by one in a short float, and their sum goes to the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// Terms of a tile.
@@ -31,46 +31,46 @@ pub struct Tile {
 /// are exact integers of that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccumulatorSpec {
-    /// Binary digits after the point of the accumulator.
+    /// Fraction bits of the accumulator.
     pub fraction_bits: u32,
-    /// A product whose exponents add up to less is dropped before rounding. Zero and subnormal numbers have exponent -14.
+    /// A product whose exponents sum to less is dropped before rounding. Zero and subnormal numbers have exponent -14.
     pub least_exponent_sum: i32,
-    /// A sum that reaches `2^ceiling_log2` in magnitude is infinite from then on. `None`: only the result's format limits.
+    /// A sum whose magnitude reaches `2^ceiling_log2` is infinite from then on. `None`: limited by the format of the result alone.
     pub ceiling_log2: Option<u32>,
-    /// First stage, where there is one.
+    /// First stage, if there is one.
     pub tile: Option<Tile>,
     /// Rounding of the result.
     pub ties: Ties,
-    /// Operands with exponent 31.
+    /// Interpretation of operands with exponent 31.
     pub specials: Specials,
-    /// Subnormal operands count as zero.
+    /// True if subnormal operands are flushed to zero.
     pub flush_subnormals: bool,
 }
 
-/// A function of straight pieces between 33 knots, and of straight lines beyond them.
+/// Piecewise linear function: 32 segments between 33 knots, and a linear tail on each side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Values at the knots.
     pub knots: [f32; 33],
-    /// Knots for a step of 1 of the argument; a power of two.
+    /// Knots per unit of the argument; a power of two.
     pub knots_per_unit: f32,
-    /// Number of the knot at argument zero.
+    /// Index of the knot at argument zero.
     pub origin: f32,
-    /// True if the knots span the fraction of an argument, and `2^n` is a factor for its whole part `n`.
+    /// True for an exponential: the knots span the fractional part of the argument, and the result is scaled by `2^n` for its integer part `n`.
     pub is_exponential: bool,
-    /// Slope and intercept below the first knot, and above the last one.
+    /// Slope and intercept of the tails, below the first knot and above the last one.
     pub tails: [[f32; 2]; 2],
-    /// Arguments from which on the function is constant: at most the first, at least the second.
+    /// Saturation limits: the function is constant for arguments at most the first, and at least the second.
     pub limits: [f32; 2],
-    /// Values beyond the limits.
+    /// Values of the function beyond the saturation limits.
     pub constants: [f32; 2],
-    /// True if the function of a negative argument is that of its magnitude, negated.
+    /// True for an odd function, evaluated on magnitudes.
     pub is_odd: bool,
-    /// True if the function of a negative argument is zero.
+    /// True if the value at every negative argument is zero.
     pub is_zero_below_zero: bool,
 }
 
-/// How a wide result becomes fp16.
+/// Rounding of a wide result to fp16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rounding {
     /// Rounding of values halfway between two fp16 numbers.
@@ -110,7 +110,7 @@ pub enum BinaryOp {
     SquareOfSum,
 }
 
-/// Accumulators to test with.
+/// Sample accumulators for tests.
 #[cfg(test)]
 pub(crate) mod samples {
     use super::{AccumulatorSpec, Specials, Ties, Tile};
@@ -126,7 +126,7 @@ pub(crate) mod samples {
         flush_subnormals: false,
     };
 
-    /// With a first stage, infinities, and without subnormal operands.
+    /// With a first stage and infinities; subnormal operands are flushed.
     pub(crate) static TILED: AccumulatorSpec = AccumulatorSpec {
         tile: Some(Tile { lanes: 4, significand_bits: 12 }),
         ties: Ties::Even,

@@ -5,7 +5,7 @@ use crate::num::wide::Wide;
 use crate::params::AccumulatorSpec;
 use crate::params::BinaryOp;
 
-/// Source 1 before an operation.
+/// Prologue of source 1: factor, then absolute value.
 #[inline(always)]
 pub fn prepare<N: Wide>(row: &mut [N], pre: N, abs: bool) {
     if abs {
@@ -15,7 +15,7 @@ pub fn prepare<N: Wide>(row: &mut [N], pre: N, abs: bool) {
     }
 }
 
-/// Elementwise operation on two sources.
+/// Elementwise operation on two sources, with their factors.
 pub struct Operation<N> {
     pub op: BinaryOp,
     /// Factors of the two sources.
@@ -24,7 +24,7 @@ pub struct Operation<N> {
 }
 
 impl<N: Wide> Operation<N> {
-    /// In place of the first.
+    /// Combines two rows; the result replaces the first.
     #[inline(always)]
     pub fn rows(&self, a: &mut [N], b: &[N]) {
         let &Operation { op, first, sign } = self;
@@ -41,7 +41,7 @@ impl<N: Wide> Operation<N> {
         }
     }
 
-    /// A channel's addend and factor, in place.
+    /// Adds a channel's addend and multiplies by its factor, in place.
     #[inline(always)]
     pub fn affine(&self, row: &mut [N], [addend, factor]: [N; 2]) {
         let addend = self.sign.mul(addend);
@@ -49,9 +49,9 @@ impl<N: Wide> Operation<N> {
     }
 }
 
-/// Reduction of many numbers to one.
+/// Reduction operator.
 pub enum Fold {
-    /// The sum, by the rules of the adders where there are any.
+    /// The sum, by the rules of the adders if the model has any.
     Sum(Option<&'static AccumulatorSpec>),
     Max,
 }
@@ -65,19 +65,19 @@ impl Fold {
     }
 }
 
-/// Partial results of several reductions.
+/// Partial results of `P` reductions side by side.
 pub enum Folding<N: Line, const P: usize> {
     Sums([N::Sum; P]),
     Largest([N; P]),
 }
 
 impl Fold {
-    /// Returns true if terms can be added in turn, without rules of adders.
+    /// Returns true if terms are accumulated one after another, without adder rules.
     pub fn goes_on(&self) -> bool {
         !matches!(self, Fold::Sum(Some(_)))
     }
 
-    /// As [`Fold::of`], of nothing yet.
+    /// Partial results before the first element.
     pub fn start<N: Line, const P: usize>(&self) -> Folding<N, P> {
         match self {
             Fold::Sum(_) => Folding::Sums([N::start(); P]),
@@ -87,12 +87,12 @@ impl Fold {
 }
 
 impl<N: Line, const P: usize> Folding<N, P> {
-    /// The next elements of each.
+    /// Accumulates the next elements of each reduction.
     #[inline(always)]
     pub fn go_on(&mut self, rows: [&[N]; P]) {
         match self {
-            Folding::Sums(sums) => *sums = abreast(rows, *sums, N::go_on),
-            Folding::Largest(largest) => *largest = abreast(rows, *largest, N::max),
+            Folding::Sums(sums) => *sums = fold_rows(rows, *sums, N::go_on),
+            Folding::Largest(largest) => *largest = fold_rows(rows, *largest, N::max),
         }
     }
 
@@ -104,10 +104,11 @@ impl<N: Line, const P: usize> Folding<N, P> {
     }
 }
 
-/// Takes rows of one length element by element, all at once: squares of them are turned, so that a step is one of vectors.
+/// Accumulates `P` rows of one length element by element, side by side: blocks of `P` by `P` elements are transposed, so that each step is
+/// a vector operation.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "what calls closures is not always compiled for the caller's vectors")]
-fn abreast<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], step: impl Fn(A, N) -> A) -> [A; P] {
+fn fold_rows<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], step: impl Fn(A, N) -> A) -> [A; P] {
     let count = rows[0].len();
     let mut squares = [&[] as &[[N; P]]; P];
     for p in 0..P {
@@ -128,9 +129,9 @@ fn abreast<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], s
     now
 }
 
-/// Final scale, scale, bias, function of the sum with an epsilon, ReLU.
+/// Epilogue of elementwise operations: two scales, bias, function of the result plus epsilon, ReLU.
 pub struct ElementwiseEpilogue<N> {
-    /// Scales and bias change nothing. The exact adder of the bias always does: minus zero becomes plus zero.
+    /// True if scales and bias are the identity. Never true for exact numbers: their adder makes minus zero plus zero.
     pub plain: bool,
     pub last: N,
     pub scale: N,
@@ -145,7 +146,7 @@ impl<N: Wide> ElementwiseEpilogue<N> {
         self.plain && self.function.is_none() && !self.relu
     }
 
-    /// No stage at all.
+    /// Epilogue without any stage.
     #[cfg(test)]
     pub fn nothing() -> ElementwiseEpilogue<N> {
         let [zero, one] = [0.0, 1.0].map(N::admit);
@@ -160,7 +161,7 @@ impl<N: Wide> ElementwiseEpilogue<N> {
         }
     }
 
-    /// In place.
+    /// Applies the epilogue to a row in place.
     #[inline(always)]
     pub fn apply(&self, row: &mut [N]) {
         let &ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu } = self;

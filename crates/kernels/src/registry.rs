@@ -1,14 +1,14 @@
-//! Selection from a kernel registry: the first row that accepts, and why the rows before it do not.
+//! Selection from a kernel registry: the first row that accepts, with the reasons for which the rows before it were rejected.
 
-/// Kernels that were rejected: name and reason.
+/// Rejected kernels: name and reason.
 pub type Rejected = Vec<(&'static str, &'static str)>;
 
-/// A condition of a kernel with the reason for its rejection.
+/// Turns a condition into a result, with the reason for the rejection as its error.
 pub fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(else_because) }
 }
 
-/// First row for which `accepts` returns a value; rows are in order of preference.
+/// The first row for which `accepts` returns a value. Rows are in order of preference.
 pub fn select<R, T>(
     rows: &'static [R],
     name: impl Fn(&R) -> &'static str,

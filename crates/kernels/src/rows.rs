@@ -1,5 +1,5 @@
-//! Rows of one or two tensors through elementwise operations, per-channel scale and shift, and reductions, in the numbers of either
-//! model.
+//! Row kernels, generic over the number type: elementwise operations on one or two tensors, per-channel scale and shift, and
+//! reductions.
 
 use crate::cost;
 use crate::elementwise::BLOCK;
@@ -18,9 +18,9 @@ use pulp::{Simd, WithSimd};
 
 mod turned;
 
-/// Elements that a thread folds at a time.
+/// Elements that a thread reduces at a time.
 const FOLDED_AT_ONCE: usize = 1 << 15;
-/// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
+/// Planes that are reduced side by side, to hide the latency of the additions, which depend on each other within a plane.
 const SIDE_BY_SIDE: usize = 8;
 
 /// Form of a row operation.
@@ -31,14 +31,14 @@ pub enum Form {
     Affine,
 }
 
-/// A source, and how its rows are read.
+/// A source operand with the layout of its rows.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     pub source: TensorView<'a>,
     /// True if one element is broadcast to a row.
     pub one_column: bool,
     pub relu: bool,
-    /// For pairs of a channel: whether channels are its columns, and whether one pair stands for all of them.
+    /// For per-channel pairs: true if the channels are on the column axis. `one_pair`: one pair is broadcast to all channels.
     pub pairs_turned: bool,
     pub one_pair: bool,
 }
@@ -50,7 +50,7 @@ impl Operand<'_> {
         let n = block.count * columns;
         let (from, from_stride) = block.of_source(self.source);
         if self.one_column {
-            // Single elements are converted together.
+            // Single elements are gathered and converted together.
             for first in (0..block.count).step_by(STRETCH) {
                 let count = STRETCH.min(block.count - first);
                 let mut few = [f16::ZERO; STRETCH];
@@ -62,7 +62,7 @@ impl Operand<'_> {
             N::admit_rows(simd, from, rows, self.relu, wide, &mut to[..n]);
         }
         if self.one_column {
-            // From the last on: what is spread lies where others stood.
+            // From the last row back: the broadcast rows overwrite the gathered elements.
             for row in (0..block.count).rev() {
                 let first = to[row];
                 spread(first, &mut to[row * block.columns..][..block.columns]);
@@ -72,7 +72,7 @@ impl Operand<'_> {
 }
 
 impl Operand<'_> {
-    /// Addends and factors of all channels of all groups.
+    /// Addend and factor of every channel of every group.
     fn pairs<N: Line>(&self, ext: Extents) -> Vec<[N; 2]> {
         let mut pairs = vec![[N::admit(0.0); 2]; ext.g * ext.c];
         let (mut wide, mut row) = (vec![0.0; ext.c], vec![N::admit(0.0); ext.c]);
@@ -94,7 +94,7 @@ impl Operand<'_> {
     }
 }
 
-/// Fills a row that may be a few elements long, without a call.
+/// Fills a short row without a call.
 #[inline(always)]
 fn spread<N: Copy>(x: N, to: &mut [N]) {
     match to.len() {
@@ -104,7 +104,7 @@ fn spread<N: Copy>(x: N, to: &mut [N]) {
     }
 }
 
-/// The last piece overlaps the one before.
+/// Fills a row in pieces of `COUNT` elements; the last piece overlaps the one before.
 #[inline(always)]
 fn spread_by<N: Copy, const COUNT: usize>(x: N, to: &mut [N]) {
     to.as_chunks_mut::<COUNT>().0.iter_mut().for_each(|to| *to = [x; COUNT]);
@@ -113,11 +113,11 @@ fn spread_by<N: Copy, const COUNT: usize>(x: N, to: &mut [N]) {
     }
 }
 
-/// A task's rows.
+/// Row kernel of a task.
 pub struct RowKernel<'a, N> {
     pub form: Form,
     pub operands: [Operand<'a>; 2],
-    /// Factor of source 1, and whether its magnitude is taken, if either changes anything.
+    /// Factor of source 1, and true if its absolute value is taken afterwards; `None` if both are the identity.
     pub pre: Option<(N, bool)>,
     pub operation: Operation<N>,
     pub ending: &'a ElementwiseEpilogue<N>,
@@ -125,13 +125,13 @@ pub struct RowKernel<'a, N> {
     pub columns: usize,
 }
 
-/// Addends and factors by group and channel.
+/// Addend and factor by group and channel.
 struct Pairs<N> {
     all: Vec<[N; 2]>,
     channels: usize,
 }
 
-/// Rows of a plane at work.
+/// Scratch buffers for the rows of one plane.
 #[derive(Default)]
 pub struct Buffers<N> {
     wide: Vec<f32>,
@@ -140,10 +140,10 @@ pub struct Buffers<N> {
     halves: Vec<f16>,
 }
 
-/// Rows of planes that are worked on together.
+/// Scratch buffers for planes that are reduced side by side.
 pub type PlaneBuffers<N> = [Buffers<N>; SIDE_BY_SIDE];
 
-/// As much of them as rows need.
+/// [`Buffers`], sliced to the row length.
 struct RowBuffers<'a, N> {
     wide: &'a mut [f32],
     a: &'a mut [N],
@@ -159,13 +159,13 @@ impl<N: RowNumber> Buffers<N> {
     }
 }
 
-/// Numbers whose rows a thread keeps between tasks, and work on such rows, compiled here for each of them.
+/// Number types with row kernels, instantiated in this crate.
 pub trait RowNumber: Line + Default {
-    /// Every element of the result.
+    /// Executes an elementwise task.
     fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides);
-    /// One number of each plane: by group, then channel.
+    /// Reduces each plane to one number, ordered by group, then channel.
     fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16>;
-    /// A tensor's elements once they are rounded by the model's rules, in fp32.
+    /// Rounds elements by the rules of the model; the results are fp16 values held in fp32.
     fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32>;
 }
 
@@ -190,7 +190,7 @@ macro_rules! row_number {
 row_number!(f32, reduce_in_fp32);
 row_number!(Exact, reduce);
 
-/// Turned, where that has a form.
+/// Reduces with transposed planes, where the operands allow it.
 fn reduce_in_fp32(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Extents) -> Vec<f16> {
     turned::reduce(workers, lines, fold, ext).unwrap_or_else(|| reduce(workers, lines, fold, ext))
 }
@@ -234,13 +234,13 @@ fn elements<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, to: &mut [f16
 }
 
 impl<N: RowNumber> RowKernel<'_, N> {
-    /// Addends and factors, where the task has them.
+    /// Addends and factors of the channels; empty unless the task has them.
     fn pairs(&self, ext: Extents) -> Pairs<N> {
         let all = if self.form == Form::Affine { self.operands[1].pairs(ext) } else { Vec::new() };
         Pairs { all, channels: ext.c }
     }
 
-    /// Rows before the task's end, in `at.a`.
+    /// Computes rows up to the epilogue, into `at.a`.
     #[inline(always)]
     fn rows<S: Simd>(&self, simd: S, block: Block, pairs: &Pairs<N>, at: &mut RowBuffers<N>) {
         let RowBuffers { wide, a, b, .. } = at;
@@ -257,7 +257,7 @@ impl<N: RowNumber> RowKernel<'_, N> {
                 self.operation.rows(a, b);
             }
             Form::Affine => {
-                // The second source's rows are the addends of channels, and their factors.
+                // The second source has one row of addends and one of factors.
                 let at_once = if block.is_of_one_channel() { a.len() } else { block.columns };
                 for (i, rows) in a.chunks_exact_mut(at_once).enumerate() {
                     let [g, c, _] = block.row(i);
@@ -301,7 +301,7 @@ impl<N: RowNumber> WithSimd for Elements<'_, '_, N> {
     }
 }
 
-/// Elements of a tensor rounded by the model's rules, in fp32.
+/// Rounds elements by the rules of the model; the results are fp16 values held in fp32.
 fn settled<N: Line>(workers: &Workers, rules: &Rounding, from: &[N]) -> Vec<f32> {
     let mut data = vec![0.0; from.len()];
     chunks(&mut data, PER_THREAD, cost::one_by_one(from.len()), |i, to| {
@@ -335,7 +335,7 @@ struct Reduce<'a, 'b, N> {
     pairs: &'a Pairs<N>,
     fold: &'a Fold,
     ext: Extents,
-    /// Planes, counted over all groups.
+    /// Index of the first plane, over all groups.
     first: usize,
     results: &'b mut [f16],
     planes: &'a mut PlaneBuffers<N>,

@@ -1,6 +1,5 @@
-//! fp16 conversion of rows inside code that is compiled for vectors already. AVX-512 converts in registers, with the epilogue on the way;
-//! other instruction sets call
-//! [`num::widen_rows`] and [`num::round_rows`].
+//! fp16 conversion of rows inside code that is compiled for a vector instruction set. AVX-512 converts in registers, fused with the
+//! epilogue; for other instruction sets the functions call [`num::widen_rows`] and [`num::round_rows`].
 
 use crate::host::{self, Rows, longest};
 use crate::num;
@@ -9,9 +8,9 @@ use bytemuck::cast;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Numbers of the longest vectors.
+/// Lanes of the longest vectors.
 pub const LONGEST: usize = 16;
-/// Numbers that are worked on together by other hosts.
+/// Elements that other hosts process together.
 const STRETCH: usize = 64;
 
 /// As [`num::widen_rows`].
@@ -25,7 +24,7 @@ pub fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
     num::widen_rows(from, to, rows);
 }
 
-/// As [`num::widen_rows`], rows of 16 numbers at most; as many may be written where one has fewer.
+/// [`num::widen_rows`] for rows of at most 16 elements; 16 may be written for a shorter one.
 #[inline(always)]
 pub fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
     let Rows { count, columns, from_stride, to_stride } = rows;
@@ -46,7 +45,7 @@ pub fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Ro
     }
 }
 
-/// Widens a row, and what `after` makes of vectors is kept.
+/// Widens a row and applies `after` to every vector.
 #[inline(always)]
 pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl LaneMap<S>) {
     if const { converts::<S>() }
@@ -58,7 +57,7 @@ pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl
     prepare(simd, after, to);
 }
 
-/// Widens a row whose columns with even places go to one row and the others to another one.
+/// Widens a row and deinterleaves it: elements with even index go to one row, those with odd index to another.
 #[inline(always)]
 pub fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [f32]) {
     let pairs = from.len() / 2;
@@ -97,7 +96,7 @@ pub fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [
     }
 }
 
-/// Two vectors' numbers in turns.
+/// Interleaves the lanes of two vectors.
 #[inline(always)]
 pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32]) {
     let vectors = S::as_mut_simd_f32s(to).0;
@@ -119,17 +118,17 @@ pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32])
     }
 }
 
-/// Relation of two numbers.
+/// Relation of two integers.
 #[derive(Clone, Copy)]
 pub enum Relation {
     /// They have bits in common.
     Meets,
-    /// The first one is below the second one.
+    /// The first one is less than the second.
     IsBelow,
 }
 
-/// Places where two rows' numbers are so to each other, counted from their first. `to` needs space for all places and a vector more;
-/// returns how many were found.
+/// Compacts the positions at which the relation holds between two rows, in ascending order. `to` needs space for all positions and one
+/// vector more. Returns the number of positions.
 #[inline(always)]
 pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u32]) -> usize {
     let one = |a: u32, b: u32| match is {
@@ -151,12 +150,12 @@ pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u3
                 }
             }
             _ => {
-                // Most have none at all.
+                // The common case: no position at all.
                 if !a.iter().zip(b).fold(false, |some, (a, b)| some | one(*a, *b)) {
                     continue;
                 }
                 for (j, (a, b)) in a.iter().zip(b).enumerate() {
-                    // Written, and kept or not: no branch to mispredict.
+                    // Always stored, and kept by advancing `found`: no branch to mispredict.
                     to[found] = first + j as u32;
                     found += usize::from(one(*a, *b));
                 }
@@ -166,7 +165,7 @@ pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u3
     found
 }
 
-/// The larger ones of two vectors' numbers; those of the second one where a number is NaN, or both are zero.
+/// Maximum of two vectors, by lane; the element of the second one if either is NaN or both are zero.
 #[inline(always)]
 pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     if const { converts::<S>() }
@@ -177,7 +176,7 @@ pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     simd.select_f32s(simd.greater_than_f32s(x, or), x, or)
 }
 
-/// As [`larger`], the smaller ones.
+/// Minimum of two vectors, with the same cases as [`larger`].
 #[inline(always)]
 pub fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     if const { converts::<S>() }
@@ -188,18 +187,18 @@ pub fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     simd.select_f32s(simd.less_than_f32s(x, or), x, or)
 }
 
-/// A vector of widened numbers, where [`converts`].
+/// Widens a vector; `None` unless [`converts`].
 #[inline(always)]
 pub fn widened<S: Simd>(simd: S, x: [f16; LONGEST]) -> Option<S::f32s> {
     Some(cast(longest::of(simd)?.widen(x)))
 }
 
-/// Stage applied to a vector before it is rounded, or after it was widened.
+/// Map over vectors, applied after widening or before rounding.
 pub trait LaneMap<S: Simd>: Copy {
     fn of(self, simd: S, x: S::f32s) -> S::f32s;
 }
 
-/// Nothing is done.
+/// Identity.
 impl<S: Simd> LaneMap<S> for () {
     #[inline(always)]
     fn of(self, _: S, x: S::f32s) -> S::f32s {
@@ -207,7 +206,7 @@ impl<S: Simd> LaneMap<S> for () {
     }
 }
 
-/// Operands of the exact models: NaN is plus infinity.
+/// Operands of the exact models: NaN becomes plus infinity.
 #[derive(Clone, Copy)]
 pub struct Admit;
 
@@ -218,8 +217,8 @@ impl<S: Simd> LaneMap<S> for Admit {
     }
 }
 
-/// Results of the exact models before they are rounded to nearest even: a number without a value is plus zero, no zero has a sign, and
-/// none is halfway between two fp16 numbers if ties go away from zero ([`num::elementwise::away_from_ties`]).
+/// Results of the exact models before rounding to nearest even: NaN becomes plus zero, minus zero too, and with ties away from zero no number
+/// is left halfway between two fp16 numbers ([`num::elementwise::away_from_ties`]).
 #[derive(Clone, Copy)]
 pub struct Settle {
     relu: bool,
@@ -227,7 +226,7 @@ pub struct Settle {
 }
 
 impl Settle {
-    /// By the rules of a model, through a ReLU where there is one.
+    /// The map for the rounding of a model, through a ReLU if `relu`.
     #[inline(always)]
     pub fn by(rules: &crate::params::Rounding, relu: bool) -> Settle {
         Settle { relu, away: rules.ties == Ties::Away }
@@ -259,7 +258,7 @@ pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
     num::round_rows(from, to, rows);
 }
 
-/// Rounds what `before` makes of vectors, as [`num::round_rows`] does. `from` may be used up.
+/// Applies `before` and rounds, as [`num::round_rows`]. `from` may be overwritten.
 #[inline(always)]
 pub fn finish_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
@@ -273,13 +272,13 @@ pub fn finish_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &mut [f32], 
     num::round_rows(from, to, rows);
 }
 
-/// Rounds results of an exact model's sums and products of two, as [`num::elementwise::settle_row`] does. `from` may be used up.
+/// Rounds sums or products of two operands of an exact model, as [`num::elementwise::settle_row`]. `from` may be overwritten.
 #[inline(always)]
 pub fn settle_rows<S: Simd>(simd: S, rules: &crate::params::Rounding, from: &mut [f32], to: &mut [f16], rows: Rows) {
     finish_rows(simd, Settle::by(rules, false), from, to, rows);
 }
 
-/// As [`finish_rows`], of numbers that stay as they are.
+/// [`finish_rows`] without changing `from`.
 #[inline(always)]
 pub fn convert_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &[f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
@@ -299,7 +298,7 @@ pub fn convert_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &[f32], to:
     }
 }
 
-/// Applies `of` to fp16 numbers, and rounds. False, and nothing is done, unless [`converts`].
+/// Applies `of` to fp16 elements and rounds. Returns false, without writing, unless [`converts`].
 #[inline(always)]
 pub fn map_halves<S: Simd>(simd: S, of: impl LaneMap<S>, from: &[f16], to: &mut [f16]) -> bool {
     if const { !converts::<S>() } {
@@ -330,7 +329,7 @@ pub fn load<S: Simd, const N: usize>(row: &[f32]) -> [S::f32s; N] {
     vectors
 }
 
-/// Applies a stage to a row, in place.
+/// Applies a map to a row, in place.
 #[inline(always)]
 pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
     let (vectors, rest) = S::as_mut_simd_f32s(row);
@@ -341,19 +340,19 @@ pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
     simd.partial_store_f32s(rest, x);
 }
 
-/// Returns true if the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant: code for the
-/// other case is not generated.
+/// Returns true if the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant, so that code for
+/// the other case is not generated.
 pub const fn converts<S: Simd>() -> bool {
     host::IS_X86 && S::F32_LANES == LONGEST
 }
 
-/// Format that a vector of sums is stored in.
+/// Element format in which a vector of sums is stored.
 pub trait StoreFormat: Copy {
     /// The vector after `before`, converted; `None` unless [`converts`].
     fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
 }
 
-/// Rounded.
+/// Rounded to fp16.
 impl StoreFormat for f16 {
     #[inline(always)]
     fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f16; LONGEST]> {
@@ -362,7 +361,7 @@ impl StoreFormat for f16 {
     }
 }
 
-/// Rounded, and widened again.
+/// Rounded to fp16 and widened again.
 impl StoreFormat for f32 {
     #[inline(always)]
     fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f32; LONGEST]> {
@@ -371,7 +370,7 @@ impl StoreFormat for f32 {
     }
 }
 
-/// Rounds a row and widens it again, in place.
+/// Rounds a row to fp16 and widens it again, in place.
 pub fn settle_row(row: &mut [f32]) {
     let mut halves = [f16::ZERO; STRETCH];
     for row in row.chunks_mut(STRETCH) {
@@ -381,7 +380,7 @@ pub fn settle_row(row: &mut [f32]) {
     }
 }
 
-/// A conversion of as many numbers as a vector has, and of half as many.
+/// Conversion of a vector and of half a vector.
 trait Convert<T, U> {
     fn sixteen(&self, x: [T; 16]) -> [U; 16];
     fn eight(&self, x: [T; 8]) -> [U; 8];
@@ -435,8 +434,8 @@ fn each<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mu
     }
 }
 
-/// One row in vectors, the last of which may overlap the one before. Written out: what closures are called by is not always compiled
-/// for the same vectors.
+/// Converts a row in vectors, the last of which may overlap the one before. Written out, because callers of closures are not always compiled
+/// for the same instruction set.
 #[inline(always)]
 fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut [U]) {
     let n = to.len();
@@ -462,13 +461,13 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
     }
 }
 
-/// Calls `work` out of line; inlined, the inner loop spills its accumulators.
+/// Calls `work` out of line: inlined, its inner loop would spill accumulators.
 #[inline(never)]
 pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     simd.vectorize(work);
 }
 
-/// Every instruction set that this host has.
+/// All instruction sets of this host.
 pub fn arches() -> Vec<Arch> {
     crate::isa::available().into_iter().map(|(_, arch)| arch).collect()
 }

@@ -1,8 +1,8 @@
-//! Activation tables: a value for every fp16 argument, looked up one by one, or computed in vectors.
+//! Activation tables: a value for each fp16 bit pattern, looked up or computed in vectors.
 //!
-//! Looking up takes a load from 128 KB for each element. A table that comes from a [`Curve`] is computed on hosts with vectors of 16 lanes:
-//! the piece of an argument is chosen from registers, and a fused multiply-add has one rounding, as the table's own arithmetic. Whether it
-//! gives the table's bits is not assumed: all 65,536 arguments are compared when the table is made.
+//! A look-up is a load from a table of 128 KB for each element. A table that samples a [`Curve`] is computed instead on hosts with vectors
+//! of 16 lanes: the segment of an argument is selected from registers, and a fused multiply-add rounds once, as the device does. Equality
+//! with the table is checked for all 65,536 arguments when the table is made.
 
 use crate::isa;
 use crate::params::Curve;
@@ -14,9 +14,9 @@ use pulp::{Simd, WithSimd};
 pub struct Table {
     /// By bit pattern.
     values: Box<[f16]>,
-    /// `None` if vectors would not give the same bits.
+    /// `None` if vectors would give other bits.
     pieces: Option<Box<Pieces>>,
-    /// True if the value of a signalling NaN is that of the quiet one.
+    /// True if a signalling NaN has the value of the corresponding quiet NaN.
     quiets: bool,
 }
 
@@ -24,12 +24,12 @@ pub struct Table {
 const PATTERNS: usize = 1 << 16;
 
 impl Table {
-    /// A table of values by bit pattern, which has one for each, and the curve that they may come from.
+    /// A table of one value for each bit pattern; `curve` is the function that may have generated them.
     pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Table {
         Table::with(values, curve.map(|curve| Pieces::of(curve, false)))
     }
 
-    /// As [`Table::of`], of values that are rounded with ties away from zero; NaN is read as plus infinity, and zero has no sign.
+    /// [`Table::of`] for values that are rounded with ties away from zero; NaN is read as plus infinity, and zero has no sign.
     pub fn away(values: Vec<f16>, curve: Option<&Curve>) -> Table {
         Table::with(values, curve.map(|curve| Pieces::of(curve, true)))
     }
@@ -54,7 +54,7 @@ impl Table {
         self.values[usize::from(x.to_bits())]
     }
 
-    /// Looks up every number of a row by its bit pattern.
+    /// Looks up every element of a row.
     #[inline(always)]
     pub fn look_up(&self, from: &[f16], to: &mut [f16]) {
         let Some(values) = self.values.first_chunk::<PATTERNS>() else { return };
@@ -63,12 +63,12 @@ impl Table {
         }
     }
 
-    /// Returns true if code for this host computes values in vectors.
+    /// Returns true if values are computed in vectors on this host.
     pub fn is_computed(&self) -> bool {
         self.pieces.is_some()
     }
 
-    /// Looks up every number of a row.
+    /// Replaces every element of a row by its value, computed or looked up.
     #[inline(always)]
     pub fn row<S: Simd>(&self, simd: S, row: &mut [f16]) {
         if let Some(pieces) = &self.pieces
@@ -79,8 +79,8 @@ impl Table {
         row.iter_mut().for_each(|x| *x = self.value(*x));
     }
 
-    /// Values of `(x + bias) * scale`, rounded to fp16. False, and nothing is done, if vectors do not compute them, and arguments are not
-    /// the numbers as they are.
+    /// Values at `(x + bias) * scale`, with the argument rounded to fp16. Returns false, without writing, if bias and scale are not the
+    /// identity and the values are not computed in vectors.
     #[inline(always)]
     pub fn copy<S: Simd>(&self, simd: S, from: &[f16], [bias, scale]: [f32; 2], to: &mut [f16]) -> bool {
         if let Some(pieces) = &self.pieces
@@ -96,7 +96,7 @@ impl Table {
     }
 }
 
-/// Returns true if pieces give the values of a table for every argument.
+/// Returns true if the segments give the values of a table for every argument.
 struct Agrees<'a> {
     pieces: &'a Pieces,
     values: &'a [f16],
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// The curve's value in 64 bits, rounded.
+    /// The curve evaluated in fp64, rounded to fp16.
     fn value(of: &Curve, x: f16) -> f16 {
         let wide = f64::from(x.to_f32());
         let t = wide * f64::from(of.knots_per_unit) + f64::from(of.origin);
@@ -152,7 +152,7 @@ mod tests {
         f16::from_f32(y as f32)
     }
 
-    /// Rows of all lengths, where vectors compute and where they look up, and of values that do not come from the curve.
+    /// Rows of any length, with values that are computed, looked up, or not sampled from the curve.
     #[test]
     fn rows_have_the_values_of_the_table() {
         let curve = curve();

@@ -1,22 +1,22 @@
-//! Dense tensors: groups by channels by rows by columns, columns contiguous.
+//! Dense tensors: groups by channels by rows by columns, with contiguous columns.
 
 use std::fmt;
 
-/// Most elements the engine holds for one operand: 1 GiB of fp32, a full 16384 x 16384 plane.
+/// Largest number of elements of an operand: 1 GiB of fp32, a full 16384 x 16384 plane.
 pub const LIMIT: u64 = 1 << 28;
 
-/// A tensor that is too large to hold.
+/// Failure to create a tensor beyond [`LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeError {
-    /// Elements asked for.
+    /// Requested number of elements.
     pub elements: u64,
-    /// Most elements there may be.
+    /// Largest number of elements.
     pub limit: u64,
 }
 
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "a tensor of {} elements is more than {}", self.elements, self.limit)
+        write!(f, "a tensor of {} elements exceeds the limit of {}", self.elements, self.limit)
     }
 }
 
@@ -44,7 +44,7 @@ impl Extents {
         self.h * self.w
     }
 
-    /// Number of elements, refused when the engine could not hold them.
+    /// Number of elements; an error beyond [`LIMIT`].
     pub fn elements(self) -> Result<usize, SizeError> {
         let n = self.array().iter().try_fold(1u64, |a, &b| a.checked_mul(b as u64)).unwrap_or(u64::MAX);
         if n > LIMIT {
@@ -53,13 +53,13 @@ impl Extents {
         Ok(n as usize)
     }
 
-    /// With channels and columns exchanged.
+    /// Extents with channels and columns exchanged.
     pub fn transposed(self) -> Extents {
         Extents { c: self.w, w: self.c, ..self }
     }
 }
 
-/// Extents and elements; columns are contiguous, then rows, channels, groups.
+/// Extents and elements, stored densely in the order group, channel, row, column.
 #[derive(Clone, Debug)]
 pub struct Tensor<T = f32> {
     pub ext: Extents,
@@ -71,7 +71,7 @@ impl Tensor {
         Ok(Tensor { ext, data: vec![0.0; ext.elements()?] })
     }
 
-    /// Channels and columns exchanged.
+    /// Copy with channels and columns exchanged.
     pub fn transposed(&self) -> Tensor {
         let (e, t) = (self.ext, self.ext.transposed());
         let mut data = vec![0.0; self.data.len()];

@@ -1,4 +1,4 @@
-//! Strided views of fp16 tensors, their partition into output tiles, and transposes. Columns are contiguous.
+//! Strided views of fp16 tensors, their partition into output tiles, and transpositions. Columns are contiguous.
 
 use crate::host::{self, Rows, fetch};
 use crate::simd;
@@ -13,14 +13,13 @@ mod transpose;
 pub use tile::*;
 pub use transpose::*;
 
-/// Distances in elements: groups, channels, rows.
+/// Strides in elements: groups, channels, rows.
 pub type Strides = [usize; 3];
 
-/// Numbers between those that are read of a matrix and those that are asked for meanwhile: its rows may be pages apart, and
-/// nothing else fetches the next one.
+/// Prefetch distance in elements. Rows of a matrix may be pages apart, so that the hardware prefetcher does not find the next one.
 const PREFETCH_DISTANCE: usize = 1 << 11;
 
-/// A strided tensor to read.
+/// Read-only view of a strided tensor.
 #[derive(Clone, Copy)]
 pub struct TensorView<'a> {
     pub data: &'a [f16],
@@ -28,18 +27,18 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    /// `columns` elements of a row.
+    /// The first `columns` elements of a row.
     pub fn row(&self, g: usize, c: usize, h: usize, columns: usize) -> &'a [f16] {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..][..columns]
     }
 
-    /// All from a row on.
+    /// The elements from the start of a row to the end of the data.
     #[inline(always)]
     pub fn from(&self, g: usize, c: usize, h: usize) -> &'a [f16] {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..]
     }
 
-    /// Asks for the same columns of a later channel, which will be read soon where each channel has one row.
+    /// Prefetches the same columns of a later channel, for tensors with one row in each channel.
     #[inline(always)]
     pub fn fetch_after(&self, g: usize, c: usize, h: usize, columns: Range<usize>) {
         let c = c + (PREFETCH_DISTANCE / columns.len().max(1)).max(1);
@@ -47,7 +46,7 @@ impl<'a> TensorView<'a> {
         fetch(self.data.get(row + columns.start..row + columns.end).unwrap_or(&[]));
     }
 
-    /// A part of a channel, row by row without gaps.
+    /// Copies a part of a channel to contiguous rows.
     #[inline(always)]
     pub fn gather(&self, g: usize, c: usize, part: &Part, to: &mut [f16]) {
         for (h, to) in part.rows.clone().zip(to.chunks_exact_mut(part.columns.len())) {
@@ -55,7 +54,7 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// As [`TensorView::gather`], widened.
+    /// [`TensorView::gather`], widened to fp32.
     #[inline(always)]
     pub fn widen<S: Simd>(&self, simd: S, g: usize, c: usize, part: &Part, to: &mut [f32]) {
         let columns = part.columns.len();
@@ -63,7 +62,7 @@ impl<'a> TensorView<'a> {
         simd::widen_rows(simd, &self.from(g, c, part.rows.start)[part.columns.start..], to, rows);
     }
 
-    /// Elements of a part from one on, row by row without gaps, widened.
+    /// [`TensorView::widen`] from element `first` of the part on, for `to.len()` elements.
     #[inline(always)]
     pub fn widen_from<S: Simd>(&self, simd: S, g: usize, c: usize, part: &Part, first: usize, to: &mut [f32]) {
         let (columns, stride) = (part.columns.len(), self.strides[2]);
@@ -71,7 +70,7 @@ impl<'a> TensorView<'a> {
         if stride == columns {
             return simd::widen_rows(simd, row(first), to, Rows::one(to.len()));
         }
-        // What is left of a row, whole rows, and what of another is asked for.
+        // The rest of the first row, whole rows, and the beginning of the last one.
         let (begun, to) = to.split_at_mut(((columns - first % columns) % columns).min(to.len()));
         let whole = to.len() / columns * columns;
         let (whole, last) = to.split_at_mut(whole);
@@ -86,16 +85,16 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// A strided tensor to write.
+/// Mutable view of a strided tensor.
 pub struct TensorViewMut<'a> {
     pub data: &'a mut [f16],
     pub strides: Strides,
-    /// True if it is stored with channels and columns exchanged.
+    /// True if the tensor is stored with channels and columns exchanged.
     pub transposed: bool,
 }
 
 impl TensorViewMut<'_> {
-    /// Rewrites a transposed result of one column as a plain one, whose channels are one element apart.
+    /// Converts a transposed result with one column to an untransposed one, whose channels have stride 1.
     pub fn in_columns(mut self, ext: Extents) -> Self {
         if self.transposed && ext.w == 1 {
             (self.transposed, self.strides[1]) = (false, 1);
@@ -104,7 +103,7 @@ impl TensorViewMut<'_> {
     }
 }
 
-/// Copies a row that may be a few elements long, without a call.
+/// Copies a short row without a call.
 #[inline(always)]
 pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
     match from.len() {
@@ -114,7 +113,7 @@ pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
     }
 }
 
-/// Copies rows that may be a few elements long.
+/// [`copy_short`] for several rows.
 #[inline(always)]
 pub fn copy_rows(from: &[f16], to: &mut [f16], rows: Rows) {
     let Rows { count, columns, from_stride, to_stride } = rows;
@@ -123,7 +122,7 @@ pub fn copy_rows(from: &[f16], to: &mut [f16], rows: Rows) {
     }
 }
 
-/// Elements that lie `stride` apart, the first one in front. Compiled on its own, and without vectors: they take longer.
+/// Gathers elements with a stride, from the first one on. Out of line, so that LLVM does not vectorize it for the caller, which is slower.
 #[inline(never)]
 pub fn gather_elements(from: &[f16], stride: usize, to: &mut [f16]) {
     let mut at = 0;
@@ -133,7 +132,7 @@ pub fn gather_elements(from: &[f16], stride: usize, to: &mut [f16]) {
     }
 }
 
-/// Stores elements `stride` apart, as [`gather_elements`] reads them.
+/// Scatters elements with a stride; inverse of [`gather_elements`].
 #[inline(never)]
 pub fn scatter_elements(from: &[f16], stride: usize, to: &mut [f16]) {
     let mut at = 0;
@@ -143,7 +142,7 @@ pub fn scatter_elements(from: &[f16], stride: usize, to: &mut [f16]) {
     }
 }
 
-/// Single elements that lie `stride` apart, each repeated to a row; rows have no gaps. Compiled on its own.
+/// Gathers elements with a stride and broadcasts each to a contiguous row. Out of line, as [`gather_elements`].
 #[inline(never)]
 pub fn repeat_elements(from: &[f16], stride: usize, columns: usize, to: &mut [f16]) {
     match columns {
@@ -163,7 +162,7 @@ fn each_repeated(from: &[f16], stride: usize, columns: usize, to: &mut [f16], fi
     }
 }
 
-/// Fills a row of `N` to `2 * N` elements.
+/// Fills a row of `N` to `2 * N` elements with two overlapping pieces.
 #[inline(always)]
 fn fill_ends<const N: usize>(x: f16, to: &mut [f16]) {
     if let Some(to) = to.first_chunk_mut() {
@@ -174,7 +173,7 @@ fn fill_ends<const N: usize>(x: f16, to: &mut [f16]) {
     }
 }
 
-/// The last piece overlaps the one before.
+/// Copies a row in pieces of `N` elements; the last piece overlaps the one before.
 #[inline(always)]
 fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
     to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(to, from)| *to = *from);
@@ -185,23 +184,24 @@ fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 
 pub use crate::filter::BLOCK;
 
-/// Strides of rows, channels and groups that follow each other without gaps.
+/// Strides of a dense tensor.
 pub fn dense(ext: Extents) -> Strides {
     [ext.c * ext.plane(), ext.plane(), ext.w]
 }
 
-/// Elements from the first to one past the last.
+/// Number of elements from the first one to the end of the last one.
 pub fn reach(ext: Extents, strides: Strides) -> usize {
     let steps = [ext.g, ext.c, ext.h].map(|n| n.saturating_sub(1));
     steps.iter().zip(strides).map(|(n, stride)| n * stride).sum::<usize>() + ext.w
 }
 
-/// Returns true if a result can be cut into shares: rows lie within planes, or channels within rows, and both within groups.
+/// Returns true if a result can be partitioned into disjoint tiles: rows lie within planes, or channels within rows, and both within
+/// groups.
 pub fn nested(ext: Extents, strides: Strides) -> bool {
     rows_outside(ext, strides).is_some()
 }
 
-/// Returns whether rows are further apart than channels; `None` if they overlap.
+/// Returns true if rows have a larger stride than channels; `None` if they overlap.
 fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
     let outline = |n: usize, stride: usize, least: usize| n <= 1 || stride >= least;
     let reach = |n: usize, stride: usize| (n.max(1) - 1) * stride;
@@ -210,12 +210,12 @@ fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
         outline(m, inner, ext.w) && outline(n, outer, line) && outline(ext.g, group, reach(n, outer) + line)
     };
     let (channels, rows) = ((ext.c, channel), (ext.h, row));
-    // Channels of a single row are then worked on together.
+    // Channels of a single row are then processed together.
     let outside = [ext.h == 1, ext.h != 1];
     outside.into_iter().find(|&outside| if outside { fits(rows, channels) } else { fits(channels, rows) })
 }
 
-/// Cuts a result into shares of at most so many rows and channels. It must be [`nested`]; an empty one has no shares.
+/// Partitions a result into tiles of at most `rows` rows and `channels` channels. It must be [`nested`]; an empty result has no tiles.
 pub fn partition(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, channels: usize) -> Vec<OutputTile<'_>> {
     let mut shares = Vec::new();
     if ext.array().contains(&0) {
@@ -224,7 +224,7 @@ pub fn partition(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, ch
     let (rows, channels) = (rows.max(1), channels.max(1));
     let rows_outside = rows_outside(ext, strides).unwrap_or(false);
     let down = ext.h.div_ceil(rows);
-    // Lines are what is cut last: its number, distance and share; then the same of what lies in a line.
+    // Lines are the axis with the larger stride: count, stride and tile size; `inside` is the same for the other axis.
     let (lines, inside) = ((ext.c, strides[1], channels), (ext.h, strides[2], rows));
     let (lines, inside) = if rows_outside { (inside, lines) } else { (lines, inside) };
     for (group, part) in parts(to, strides[0], ext.g).enumerate() {
@@ -248,7 +248,7 @@ pub fn partition(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, ch
     shares
 }
 
-/// Cuts a result of single rows into shares of columns: one from each of `starts`, the first of which is 0. It must be [`nested`].
+/// Partitions a result of single rows into tiles of columns, one from each of `starts`, the first of which is 0. It must be [`nested`].
 pub fn partition_columns<'a>(
     to: &'a mut [f16],
     ext: Extents,
@@ -284,7 +284,7 @@ pub fn partition_columns<'a>(
     shares
 }
 
-/// Consecutive parts, `stride` apart; the last one takes the rest.
+/// Splits a slice into `count` consecutive parts of `stride` elements; the last one takes the rest.
 fn parts(mut whole: &mut [f16], stride: usize, count: usize) -> impl Iterator<Item = &mut [f16]> {
     (0..count).map(move |i| {
         let at = if i + 1 == count { whole.len() } else { stride.min(whole.len()) };

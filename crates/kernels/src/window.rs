@@ -5,10 +5,10 @@ use crate::view::{Part, TensorView, copy_short};
 use half::f16;
 use std::ops::Range;
 
-/// Elements that are gathered before they are widened together.
+/// Elements that are gathered before a conversion.
 const GATHERED: usize = 256;
 
-/// Kernel, stride, leading padding, source and result; rows first.
+/// Geometry of a window: kernel size, stride, leading padding, source size and result size; each as rows, columns.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub k: [usize; 2],
@@ -19,28 +19,29 @@ pub struct Window {
 }
 
 impl Window {
-    /// Elements of a channel's kernel.
+    /// Elements of the kernel of one channel.
     pub fn elements(&self) -> usize {
         self.k[0] * self.k[1]
     }
 
-    /// Returns true if every output reads one place of its own.
+    /// Returns true for a 1x1 window without stride and padding.
     pub fn is_pointwise(&self) -> bool {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
     }
 
-    /// Rows that windows of some rows of outputs read, with those around the source: how many, which of them lie inside,
-    /// and which of the source the first of these is.
-    pub fn met_rows(&self, [first_row, rows]: [usize; 2]) -> (usize, Range<usize>, usize) {
-        let (met, top) = (rows.saturating_sub(1) * self.s[0] + self.k[0], first_row * self.s[0]);
-        let begin = self.p[0].saturating_sub(top).min(met);
-        let end = (self.from[0] + self.p[0]).saturating_sub(top).clamp(begin, met);
-        (met, begin..end, (top + begin).saturating_sub(self.p[0]))
+    /// Input rows, padding included, that the windows of a range of output rows cover: their number, which of them are inside the source, and
+    /// the source row of the first of those.
+    pub fn input_rows(&self, [first_row, rows]: [usize; 2]) -> (usize, Range<usize>, usize) {
+        let (covered, top) = (rows.saturating_sub(1) * self.s[0] + self.k[0], first_row * self.s[0]);
+        let begin = self.p[0].saturating_sub(top).min(covered);
+        let end = (self.from[0] + self.p[0]).saturating_sub(top).clamp(begin, covered);
+        (covered, begin..end, (top + begin).saturating_sub(self.p[0]))
     }
 
-    /// Operands of a part's outputs, from one on, under a tap of channel `first_channel` on: zero outside of the source.
+    /// Gathers one row of the im2col matrix, widened: the operands of a part's outputs, from output `first` on, for one tap of the channels
+    /// from `first_channel` on. Padding is zero.
     #[inline(always)]
-    pub fn taken(
+    pub fn gather_tap(
         &self,
         source: TensorView,
         group: usize,
@@ -89,19 +90,19 @@ impl Window {
     }
 }
 
-/// Windows of every kind, with channels in and out, and whether every output has channels of its own.
+/// Random windows of every kind, with input and output channels, and true for a depthwise one.
 #[cfg(test)]
 pub fn some_windows() -> impl Iterator<Item = (Window, [usize; 2], bool)> {
     let mix = |x: u64| (x ^ x >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..400).map(move |i| {
         let pick = |n: u64, of: usize| 1 + (mix(mix((i << 8 | n) + 1)) >> 33) as usize % of;
         let (k, s) = match i % 4 {
-            // Usual ones.
+            // Common sizes.
             0 => ([[3, 5][i as usize / 4 % 2]; 2], [pick(3, 2); 2]),
             _ => ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]),
         };
         let p = [pick(5, k[0]) - 1, pick(6, k[1]) - 1];
-        // Some rows are longer than what is worked on at once.
+        // A few rows are longer than a block.
         let from = if i % 50 == 7 { [2, 1400] } else { [pick(7, 9), pick(8, 40)] };
         let reached = |a: usize| from[a] + p[a] + pick(9 + a as u64, k[a]) - 1;
         let to = std::array::from_fn(|a| reached(a).saturating_sub(k[a]) / s[a] + 1);

@@ -13,20 +13,20 @@ pub use crate::arena::{LINE_BYTES, scratch_slice};
 pub use crate::par::{PER_THREAD, are_several, awake, chunks, on_all_threads};
 pub use crate::simd::{arches, outline};
 
-/// Copies of what a task reads where it writes.
+/// Copies of operands that overlap the result of the task.
 pub type Aside = [Vec<f16>; 8];
 
-/// The vector instructions of this machine, and scratch memory for each thread.
+/// Instruction set of the host, and scratch memory for each thread.
 pub struct Workers {
     pub arch: Arch,
     scratch: Vec<Mutex<Scratch>>,
     aside: Mutex<Aside>,
     blocks: Mutex<Vec<f16>>,
-    /// True if threads look for work throughout a run, see [`on_all_threads`].
+    /// True if threads spin throughout a run, see [`on_all_threads`].
     pub awake: bool,
 }
 
-/// Buffers of one thread. They grow to what the largest task needs and stay.
+/// Scratch buffers of one thread. They grow to the size of the largest task and stay allocated.
 #[derive(Default)]
 pub struct Scratch {
     pub staged: Vec<f32>,
@@ -38,7 +38,7 @@ pub struct Scratch {
     pub gathered: Vec<f16>,
     pub row: Vec<(f32, f32)>,
     pub places: Vec<u32>,
-    /// Buffers that only one kernel knows.
+    /// Buffers whose types are private to a kernel.
     pub arena: Arena,
 }
 
@@ -54,7 +54,7 @@ impl Workers {
         Workers { arch: isa::arch(), scratch, aside: Mutex::default(), blocks: Mutex::default(), awake: false }
     }
 
-    /// For these instructions, with buffers that held what no task may depend on.
+    /// Workers for an instruction set, with scratch buffers that hold garbage: no result may depend on it.
     #[cfg(test)]
     pub fn used(arch: Arch) -> Workers {
         let mut workers = Workers { arch, ..Workers::new() };
@@ -65,7 +65,7 @@ impl Workers {
         workers
     }
 
-    /// Returns true if [`simd::converts`] holds in code for this host.
+    /// Returns true if [`simd::converts`] holds for the instruction set in use.
     pub fn converts(&self) -> bool {
         struct Converts;
         impl WithSimd for Converts {
@@ -79,33 +79,33 @@ impl Workers {
         self.arch.dispatch(Converts)
     }
 
-    /// Returns true if work of so many nanoseconds on one thread, as [`cost`] predicts, is worth sharing between threads.
+    /// Returns true if work with a predicted single-thread time of `nanos` ([`cost`]) is worth splitting between threads.
     pub fn shares(&self, nanos: usize) -> bool {
         let least = if self.awake { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
         nanos >= least && are_several()
     }
 
-    /// Number of threads that share work of so many nanoseconds, as [`Workers::shares`].
+    /// Number of threads for work of `nanos`, see [`Workers::shares`].
     pub fn threads_for(&self, nanos: usize) -> usize {
         if self.shares(nanos) { rayon::current_num_threads() } else { 1 }
     }
 
-    /// For one task at a time.
+    /// Locks the copies of overlapping operands, for one task at a time.
     pub fn aside(&self) -> MutexGuard<'_, Aside> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Results that one task leaves for the next, in blocks of channels.
+    /// Locks the NCHWc results that one task leaves for the next.
     pub fn blocks(&self) -> MutexGuard<'_, Vec<f16>> {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the work of every item, on all threads where it is worth it.
+    /// Processes every item, on all threads if `shared`.
     pub fn each<T: Send>(&self, items: Vec<T>, shared: bool, work: impl Fn(&mut T, &mut Scratch) + Sync) {
         self.each_by(items, shared, &work);
     }
 
-    /// Compiled once for a type of items, whatever the work.
+    /// Not generic over the work, so that it is compiled once for each item type.
     fn each_by<T: Send>(&self, mut items: Vec<T>, shared: bool, work: &(dyn Fn(&mut T, &mut Scratch) + Sync)) {
         let one = |item: &mut T| {
             let i = rayon::current_thread_index().unwrap_or(0) % self.scratch.len().max(1);

@@ -1,20 +1,20 @@
-//! Results of own tasks, slice by slice.
+//! Results of tasks in this project's own encoding, slice by slice.
 
 use super::{Operand, Own, Row, odd};
 use crate::fault::FaultKind;
 use anemone_facts::Field::{OwnChannels, OwnColumns, OwnKind};
 
-/// Most steps of a window's walk over its result: what keeps a task of any words from going on without end.
+/// Limit of window steps over the result: bounds the run time of a task with arbitrary words.
 const MOST_STEPS: usize = 1 << 31;
 
-/// Elements along one axis of an operand, for every place of the others: first element, distance, count.
+/// Lines along one axis of an operand, one for every position of the other axes: first element, stride, count.
 struct RowKernel {
     starts: Vec<usize>,
     step: usize,
     count: usize,
 }
 
-/// Distances between neighbours along each axis.
+/// Stride of each axis of a dense operand.
 fn steps([_, c, h, w]: [usize; 4]) -> [usize; 4] {
     [c * h * w, h * w, w, 1]
 }
@@ -26,7 +26,7 @@ fn lines(extents: [usize; 4], axis: usize) -> RowKernel {
     RowKernel { starts, step, count }
 }
 
-/// Holds extents of the task to what the layer needs; the compiler states them, but nobody vouches for the words.
+/// Checks the task's extents against the layer's requirements, because words may come from anywhere.
 fn need(holds: bool, extents: [usize; 4], what: &str) -> Result<(), FaultKind> {
     if holds { Ok(()) } else { Err(odd(OwnColumns, extents[3] as u32, format!("extents {extents:?}: {what}"))) }
 }
@@ -35,7 +35,7 @@ fn second(operands: &[Operand]) -> Result<&Operand, FaultKind> {
     operands.get(1).ok_or_else(|| odd(OwnChannels, 1, "a second operand is needed".into()))
 }
 
-/// Elements of the result, row by row.
+/// Elements of the result in row-major order.
 pub(super) fn compute(own: &Own, row: &Row, operands: &[Operand], result: [usize; 4]) -> Result<Vec<f32>, FaultKind> {
     let x = &operands[0];
     match row.tag {
@@ -58,7 +58,7 @@ pub(super) fn compute(own: &Own, row: &Row, operands: &[Operand], result: [usize
             let mut to = x.extents;
             to[axis] = result[axis];
             need(to == result && indices.data.len() == result[axis], result, "one index a slice")?;
-            // Beyond the axis lies its last element.
+            // Indices beyond the axis select its last element.
             let from = |i: usize| (indices.data[i].max(0.0) as usize).min(x.extents[axis] - 1);
             Ok(remapped(x, axis, result, from))
         }
@@ -100,7 +100,7 @@ impl Own {
     }
 }
 
-/// The operand with its places along one axis exchanged.
+/// The operand with its positions along one axis remapped.
 fn remapped(x: &Operand, axis: usize, result: [usize; 4], from: impl Fn(usize) -> usize) -> Vec<f32> {
     let mut data = vec![0.0; result.iter().product()];
     let (read, write) = (lines(x.extents, axis), lines(result, axis));
@@ -112,7 +112,7 @@ fn remapped(x: &Operand, axis: usize, result: [usize; 4], from: impl Fn(usize) -
     data
 }
 
-/// Places along the sorted axis, in order, for each place of the others; the key is one slice along the vector axis.
+/// Sorted positions along an axis, for each position of the others; the key is one slice along the vector axis.
 fn sorted(own: &Own, x: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultKind> {
     let (along, vector) = (own.axis("SortDimension"), own.axis("VectorDimension"));
     let lane = own.list("SortIndices").first().map_or(0, |&i| i as usize);
@@ -124,7 +124,7 @@ fn sorted(own: &Own, x: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultK
     let descending = own.word("Direction") == "Descending" || own.word("Type") == "Max";
     let (from, into, keys) = (steps(x.extents), steps(result), x.extents[along]);
     let mut data = vec![0.0; result.iter().product()];
-    // Places with both axes at their start.
+    // Positions of the outer axes, with both axes at 0.
     let outer: Vec<usize> = (0..4).filter(|&a| a != along && a != vector).collect();
     for place in 0..x.extents[outer[0]] * x.extents[outer[1]] {
         let [i, j] = [place / x.extents[outer[1]], place % x.extents[outer[1]]];
@@ -132,7 +132,7 @@ fn sorted(own: &Own, x: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultK
         let write = i * into[outer[0]] + j * into[outer[1]];
         let mut order: Vec<(f32, usize)> =
             (0..keys).map(|k| (x.data[read + lane * from[vector] + k * from[along]], k)).collect();
-        // Equals in the order they come in, whichever way.
+        // The sort is stable in both directions.
         order.sort_by(|a, b| if descending { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
         for (k, &(_, at)) in order.iter().take(count).enumerate() {
             if indices {
@@ -147,7 +147,7 @@ fn sorted(own: &Own, x: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultK
     Ok(data)
 }
 
-/// Position of the extreme element of a sequence, the first of equals; 0 where there is none.
+/// Index of the extreme element of a sequence, the first of equal ones; 0 for an empty one.
 fn position(values: impl Iterator<Item = (usize, f32)>, greatest: bool) -> f32 {
     let better = |(_, best): &(usize, f32), value: f32| if greatest { value > *best } else { value < *best };
     let best = values.fold(None, |best: Option<(usize, f32)>, (i, value)| match best {
@@ -209,7 +209,7 @@ fn correlate(own: &Own, x: &Operand, template: &Operand, result: [usize; 4]) -> 
     Ok(data)
 }
 
-/// Squared distances of each point of `a` to each of `b`.
+/// Squared distance of each point of `a` to each point of `b`.
 fn pairs<'o>(a: &'o Operand, b: &'o Operand) -> impl Iterator<Item = f32> + 'o {
     let (na, nb) = (a.extents[3], b.extents[3]);
     (0..na * nb).map(move |i| {
@@ -218,7 +218,7 @@ fn pairs<'o>(a: &'o Operand, b: &'o Operand) -> impl Iterator<Item = f32> + 'o {
     })
 }
 
-/// Each point keeps its distance to what is chosen; the greatest is chosen next.
+/// Farthest point sampling: each point keeps its distance to the chosen set, and the farthest one is chosen next.
 fn furthest(points: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultKind> {
     let [_, c, _, n] = points.extents;
     let count = result[3];
@@ -248,7 +248,7 @@ fn slice(own: &Own, operands: &[Operand], result: [usize; 4]) -> Result<Vec<f32>
     let mut start = [0i64; 4];
     if let Some(starts) = operands.get(1) {
         for (&axis, &value) in own.list("DynamicSliceAxisOrder").iter().zip(&starts.data) {
-            // Further out than any extent is as far as any.
+            // Clamped: anything farther out than an extent has the same effect.
             start[axis as usize] = value.clamp(-1e9, 1e9) as i64;
         }
     }
@@ -269,7 +269,7 @@ fn slice(own: &Own, operands: &[Operand], result: [usize; 4]) -> Result<Vec<f32>
     Ok((0..result.iter().product()).map(element).collect())
 }
 
-/// The samplers: where each element of a plane of the result lies in the operand, then the sample of every channel.
+/// Resamplers: source coordinates of each element of a result plane, then the interpolated value for every channel.
 fn sampled(own: &Own, row: &Row, operands: &[Operand], result: [usize; 4]) -> Result<Vec<f32>, FaultKind> {
     let (x, guide) = (&operands[0], second(operands)?);
     let ([n, c, h, w], [images, channels, rows, columns]) = (x.extents, result);
@@ -327,7 +327,7 @@ fn sampled(own: &Own, row: &Row, operands: &[Operand], result: [usize; 4]) -> Re
     Ok(data)
 }
 
-/// Neighbours of a place with their weights.
+/// Neighbours of a position with their interpolation weights.
 fn taps([r, s]: [f32; 2], nearest: bool) -> [(f32, [f32; 2]); 4] {
     if nearest {
         return [(1.0, [(r + 0.5).floor(), (s + 0.5).floor()]), (0.0, [0.0; 2]), (0.0, [0.0; 2]), (0.0, [0.0; 2])];

@@ -1,11 +1,11 @@
-//! Maxima and sums over channels, in fp32.
+//! Maximum and sum over channels, in fp32.
 
 use crate::fault::FaultKind;
 use anemone_kernels::cost;
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::workers::chunks;
 
-/// Output channel `c` is the maximum of input channels `c * per ..`.
+/// Output channel `c` is the maximum of the `per` input channels from `c * per` on.
 pub(super) fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let n = x.ext.plane().max(1);

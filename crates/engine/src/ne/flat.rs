@@ -1,5 +1,5 @@
-//! Convolutions of planes of one column: sequences, whose rows are their steps in time. They are executed on planes of one long row;
-//! where rows of one element lie apart in memory, sources are gathered first, and results scattered. The order of sums is the same.
+//! Convolutions over planes of one column (sequences, with time along the rows), executed on planes of one long row. Rows of single elements
+//! that are not contiguous are gathered first, and results are scattered. The order of sums is the same.
 
 use super::select::Planned;
 use anemone_kernels::copy::{self, CopyAxis, NanRule};
@@ -9,10 +9,10 @@ use anemone_kernels::view::{Strides, TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{Workers, scratch_slice};
 
-/// Fewest rows for which a plane is made one row.
+/// Fewest rows for which a plane is executed as one row.
 const LEAST_ROWS: usize = 8;
 
-/// Returns true if the window moves along rows of one element, enough of them.
+/// Returns true if the window slides along rows of one element, at least [`LEAST_ROWS`] of them.
 pub(super) fn is_sequence(window: &Window) -> bool {
     let one_column = [window.from[1], window.to[1], window.k[1]] == [1; 3] && window.p[1] == 0;
     one_column && window.to[0] >= LEAST_ROWS
@@ -25,12 +25,12 @@ pub(super) fn along_columns(window: &Window) -> Window {
     Window { k: exchanged(k), s: [1, s[0]], p: exchanged(p), from: exchanged(from), to: exchanged(to) }
 }
 
-/// Extents of a plane of one column as one row.
+/// Extents of a plane of one column, reshaped to one row.
 pub(super) fn one_row(ext: Extents) -> Extents {
     Extents { h: 1, w: ext.h, ..ext }
 }
 
-/// As [`Planned::convolve`], by a plan for planes of one row; the extents are those of planes of one column.
+/// [`Planned::convolve`] with a plan for planes of one row; the extents are those of planes of one column.
 pub(super) fn convolve_sequence(
     workers: &Workers,
     of: Planned,
@@ -61,7 +61,7 @@ pub(super) fn convolve_sequence(
     copy::strided(workers, NanRule::Quiet, results, target.data, &axes(output, target.strides, dense(output)));
 }
 
-/// Axes of a copy of planes of one column.
+/// Copy axes between two layouts of planes of one column.
 fn axes(ext: Extents, to: Strides, from: Strides) -> Vec<CopyAxis> {
     let counts = [ext.g, ext.c, ext.h].into_iter().zip(to.into_iter().zip(from));
     let all: Vec<CopyAxis> = counts.map(|(count, (to, from))| CopyAxis { count, to, from }).collect();
@@ -76,7 +76,7 @@ mod tests {
     use anemone_kernels::filter::Values;
     use half::f16;
 
-    /// Rows next to each other and apart, of sources and results, with channels outside rows and inside of them.
+    /// Contiguous and strided rows of sources and results, with channels outside and inside of rows.
     #[test]
     fn sequences_have_the_bits_of_rows_of_one_element() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);

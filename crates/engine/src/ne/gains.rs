@@ -1,4 +1,4 @@
-//! Convolutions whose channels have factors of their own: `y = scale * sum + bias` by output channel, then what follows
+//! Convolutions with a scale for each channel: `y = scale * sum + bias` by output channel, then the epilogue of
 //! every sum. See `docs/evidence.md`, key `book-streams`.
 
 use super::{Convolution, Neural};
@@ -30,7 +30,7 @@ impl Machine<'_> {
         Ok(scaled)
     }
 
-    /// The result of a convolution before it is turned and stored.
+    /// Result of a convolution, before it is transposed and stored.
     pub(crate) fn convolve_scaled(
         &self,
         scaled: &Scaled,
@@ -69,7 +69,7 @@ impl Machine<'_> {
     }
 }
 
-/// One channel's sums, tap by tap in fp32.
+/// Accumulates the sums of one channel, tap by tap in fp32.
 fn sum(
     window: &Window,
     source: TensorView,
@@ -84,7 +84,7 @@ fn sum(
     for (i, to) in to.chunks_mut(PER_THREAD).enumerate() {
         for (tap, weight) in weights.clone().enumerate() {
             let met = &mut met[..to.len()];
-            window.taken(source, group, first_channel, &part, tap, i * PER_THREAD, met);
+            window.gather_tap(source, group, first_channel, &part, tap, i * PER_THREAD, met);
             to.iter_mut().zip(met).for_each(|(y, x)| *y += weight * *x);
         }
     }

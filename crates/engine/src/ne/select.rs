@@ -1,4 +1,4 @@
-//! Kernel selected for a task of the neural engine, and reasons why others were rejected.
+//! Kernel selection for tasks of the neural engine, with the reasons for rejections.
 
 use super::{Convolution, Neural, Operation, flat};
 use crate::machine::Machine;
@@ -16,17 +16,17 @@ use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use anemone_kernels::workers::Workers;
 
-/// A convolution in fp32 with its kernel.
+/// An fp32 convolution with its kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Planned<'a> {
     pub(super) staging: &'a Im2col,
     pub(super) kernels: &'a Kernels,
-    /// `None` if coefficients are packed in every run: the kernel is then selected for what is packed.
+    /// `None` if every run packs the coefficients: the kernel is then selected for the packed layout.
     pub(super) row: Option<&'static Row>,
 }
 
 impl Planned<'_> {
-    /// `to = finish(kernels * from)`; `ext` is the result's extents before it is transposed.
+    /// Executes the convolution and its epilogue; `ext` are the extents of the result before it is transposed.
     pub(super) fn convolve(
         self,
         workers: &Workers,
@@ -47,7 +47,7 @@ impl Planned<'_> {
 pub(crate) enum Kernel {
     /// Sums in fp32.
     Fp32(&'static Row),
-    /// Sums of the exact array.
+    /// Sums of a fixed-point accumulator.
     Array(&'static exact::registry::Row),
 }
 
@@ -60,13 +60,13 @@ impl Kernel {
     }
 }
 
-/// Predicted time of a kernel in words.
+/// Text of a predicted time.
 fn predicted(nanos: usize) -> String {
     format!("{:.1} us predicted on one thread", nanos as f64 / 1000.0)
 }
 
 impl Convolution {
-    /// The convolution by the exact array; `None` without an array or a planned epilogue.
+    /// The convolution with a fixed-point accumulator; `None` without one, or without a planned epilogue.
     pub(super) fn exact<'a>(
         &'a self,
         mac: Option<&'static AccumulatorSpec>,
@@ -77,7 +77,7 @@ impl Convolution {
         Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly.as_ref()? })
     }
 
-    /// The convolution by the exact array, with its kernel.
+    /// Executes the convolution with a fixed-point accumulator by its kernel.
     pub(super) fn convolve_exact(
         &self,
         workers: &Workers,
@@ -92,7 +92,7 @@ impl Convolution {
         }
     }
 
-    /// The convolution of these coefficients, with its kernel.
+    /// The fp32 convolution of these coefficients, with its kernel.
     pub(super) fn planned<'a>(&'a self, kernels: &'a Kernels) -> Planned<'a> {
         let row = match self.kernel {
             Some(Kernel::Fp32(row)) => Some(row),
@@ -103,7 +103,7 @@ impl Convolution {
 }
 
 impl Neural {
-    /// Selects the kernel of a convolution whose coefficients are known. `transposed` is true if the task exchanges channels and columns
+    /// Selects the kernel of a convolution with constant coefficients. `transposed` is true if the task exchanges channels and columns
     /// of its result.
     pub(crate) fn select(&mut self, mac: Option<&'static AccumulatorSpec>, transposed: bool) {
         let Some((kernel, ..)) = self.selected(mac, transposed) else { return };
@@ -112,10 +112,10 @@ impl Neural {
         }
     }
 
-    /// Kernel of a convolution whose coefficients are known, its predicted nanoseconds on one thread, and rejected kernels.
+    /// Kernel of a convolution with constant coefficients, its predicted nanoseconds on one thread, and the rejected kernels.
     fn selected(&self, mac: Option<&'static AccumulatorSpec>, transposed: bool) -> Option<(Kernel, usize, Rejected)> {
         let Operation::Convolution(convolution) = &self.operation else { return None };
-        // Tensors are transposed afterwards, and the channels of one column, stored as a row, need no exchange.
+        // Results in tensors are transposed afterwards, and the channels of a single column, stored as a row, need no transposition.
         let transposed = transposed && self.operands.is_ok() && self.output.w != 1;
         let groups = match convolution.coefficients.as_ref()? {
             Packed::Fast(kernels) => {
@@ -134,7 +134,7 @@ impl Neural {
         Some((Kernel::Array(row), (row.cost)(&query), rejected))
     }
 
-    /// The kernel's name, and for each kernel before it in the registry why it does not do the task. `transposed` is true if the task
+    /// Name of the kernel, and the reason for the rejection of each kernel before it in the registry. `transposed` is true if the task
     /// exchanges channels and columns of its result.
     pub(crate) fn selection(&self, mac: Option<&'static AccumulatorSpec>, transposed: bool) -> (String, Rejected) {
         let only = |name: &str| (name.to_string(), Vec::new());
@@ -145,7 +145,7 @@ impl Neural {
         };
         match (&convolution.coefficients, self.selected(mac, transposed)) {
             (None, _) => {
-                let name = "coefficients packed in every run, then as the registry says".to_string();
+                let name = "selected in every run, when coefficients are packed".to_string();
                 (name, vec![("coefficients packed at planning", convolution.unknown)])
             }
             (Some(Packed::Fast(kernels)), Some((kernel, nanos, rejected))) => {
@@ -159,7 +159,7 @@ impl Neural {
                 let bounded = self.exactly.as_ref().is_some_and(|exactly| exactly.bounds().is_some());
                 let why = match bounded {
                     true => "it is not fused, and not a matrix by a vector",
-                    false => "its epilogue is more than two bounds",
+                    false => "its epilogue is not a clamp",
                 };
                 rejected.insert(0, ("blocks of channels", why));
                 (format!("{}, {}", kernel.name(), predicted(nanos)), rejected)
@@ -167,15 +167,15 @@ impl Neural {
             (Some(_), Some((kernel, nanos, rejected))) => {
                 (format!("{}, {}", kernel.name(), predicted(nanos)), rejected)
             }
-            (Some(Packed::Scaled(_)), None) => only("tap by tap, with factors of channels"),
+            (Some(Packed::Scaled(_)), None) => only("tap by tap, with channel scales"),
             (Some(_), None) => only("tensors"),
         }
     }
 }
 
 impl Machine<'_> {
-    /// Tests whether the computation goes from memory to memory, by the task's fields; the error is the reason why it goes through tensors.
-    /// Its operands may lie anyhow.
+    /// Tests by the task's fields whether it is computed from memory to memory; the error is the reason why it goes through tensors. Operands
+    /// are not tested.
     pub(crate) fn computes_in_place(&self, neural: &Neural) -> Result<(), &'static str> {
         let copies = match &neural.operation {
             Operation::Convolution(_) => false,
@@ -187,14 +187,14 @@ impl Machine<'_> {
         match () {
             () if self.get(InputRelu) == 1 => Err("a ReLU comes before it"),
             () if self.depth_window().is_some() => Err("its window has depth"),
-            () if self.get(PostScaleMode) == 1 => Err("channels have factors of their own"),
+            () if self.get(PostScaleMode) == 1 => Err("channels have scales of their own"),
             () if stages => Err("its epilogue is not known at planning"),
             () if exact && copies && self.crop_gain_log2().is_some() => Err("it crops with a gain"),
             () => Ok(()),
         }
     }
 
-    /// NaN rule of a task that copies elements unchanged; `None` for any other task.
+    /// NaN rule of a task that only copies; `None` for any other task.
     pub(crate) fn copies(&self, neural: &Neural) -> Option<NanRule> {
         let copies = matches!(neural.operation, Operation::Copy)
             && self.get(InputRelu) == 0
@@ -209,8 +209,8 @@ impl Machine<'_> {
         (copies && plain).then_some(rule)
     }
 
-    /// Activation of a task that applies only bias, scale and activation to its elements; `None` for any other task, and if its table
-    /// is not read at planning.
+    /// Activation of a task that copies elements through bias, scale and activation; `None` for any other task, and if its table is not
+    /// read at planning.
     pub(crate) fn activates(&self, neural: &Neural) -> Option<Activation> {
         let copies = matches!(neural.operation, Operation::Copy)
             && [InputRelu, PostScaleMode].iter().all(|&field| self.get(field) == 0)
@@ -219,7 +219,7 @@ impl Machine<'_> {
         (copies && known).then(|| neural.activation.clone())
     }
 
-    /// Extents of the result as it is stored.
+    /// Extents of the result as stored.
     pub(super) fn stored_result(&self, neural: &Neural) -> Extents {
         if self.get(NeTranspose) == 1 { neural.output.transposed() } else { neural.output }
     }

@@ -1,4 +1,4 @@
-//! Memory accesses of a task, computed from its register fields.
+//! Memory accesses of tasks, computed from register fields.
 
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::machine::Machine;
@@ -13,12 +13,12 @@ use anemone_kernels::tensor::Extents;
 /// Memory accesses of a task.
 pub(crate) struct Accesses {
     pub(crate) reads: Vec<MemRef>,
-    /// Exact boxes: every byte is written in every run.
+    /// Exact boxes: every run writes every byte.
     pub(crate) writes: Vec<MemRef>,
 }
 
 impl Plan {
-    /// First task that reads, or writes, bytes of a range behind a base register; `None` where none is known to.
+    /// First task that reads, or writes, bytes of a range behind a base register; `None` if no known access does.
     pub fn first_access(&self, bar: u8, bytes: std::ops::Range<u64>, write: bool) -> Option<usize> {
         let touches = |of: &MemRef| of.home == Home::Bar(bar) && of.base_bytes < bytes.end && bytes.start < of.end();
         let of = |accesses: &Accesses| if write { accesses.writes.iter() } else { accesses.reads.iter() }.any(touches);
@@ -27,7 +27,7 @@ impl Plan {
 }
 
 impl Machine<'_> {
-    /// Memory accesses of the task at hand; `None` if it faults, or has a form that is not analysed.
+    /// Memory accesses of the current task; `None` if it faults, or has a form that is not analysed.
     pub(super) fn accesses_of(&self, step: &Step) -> Option<Accesses> {
         let (input, second, output) = match &step.work {
             Work::Skipped => return Some(Accesses { reads: Vec::new(), writes: Vec::new() }),
@@ -70,7 +70,7 @@ impl Machine<'_> {
         if step.reads_streams() {
             reads.extend(self.streams()?);
         }
-        // A window over depth may leave planes out.
+        // A window over depth may skip planes.
         if self.depth_window().is_some() {
             reads.iter_mut().for_each(|read| read.exact = false);
         }
@@ -86,7 +86,7 @@ impl Machine<'_> {
         known.then_some(Accesses { reads, writes })
     }
 
-    /// Box of an operand with `planes` depth planes; `None` if channels do not divide by the interleave, or the format is unknown.
+    /// Box of an operand with `planes` depth planes; `None` if the interleave does not divide the channels, or the format is unknown.
     fn box_of(
         &self,
         place: &Place,

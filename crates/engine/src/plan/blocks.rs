@@ -1,5 +1,5 @@
-//! Pass `blocks`: a product, chains and reductions of its rows, and a product whose coefficients they are, as in attention over a long
-//! sequence, are executed for some rows after the other. What lies between stays in cache, and takes the memory of some rows only.
+//! Pass `blocks`: row blocking of a product, the chains and reductions of its rows, and a product that reads them as coefficients, as in
+//! attention over a long sequence. A block of rows goes through all operations at a time, so that intermediate results stay in cache.
 
 use super::maps::{Map, MapOperand};
 use super::moves::readers;
@@ -12,9 +12,9 @@ use anemone_kernels::axes::OperandAxes;
 use anemone_kernels::copy::{CopyAxis, NanRule};
 use anemone_kernels::tensor::Extents;
 
-/// Bytes of rows that are executed together, about.
+/// Approximate bytes of a block.
 const BLOCK_BYTES: usize = 3 << 18;
-/// Smaller results stay in cache as they are.
+/// Intermediate results below this size are not blocked, because they stay in cache anyway.
 const LEAST_BYTES: usize = 1 << 21;
 /// Rows of a block are a multiple of this.
 const ROWS: usize = 24;
@@ -33,31 +33,31 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     }
 }
 
-/// Operations from a product to the next that each take rows of the one before.
+/// Candidate for blocking: the operations from one product to the next, each of which reads rows of the one before.
 struct Rows<'a> {
     ops: &'a [Op],
     /// Index of the last operation.
     end: usize,
     first: &'a Product,
     last: &'a Product,
-    /// Chains and reductions between the two, with the index of the operation that wrote each of their sources; `None` for what lies in
-    /// memory before.
+    /// Chains and reductions between the products, with the index of the operation that wrote each of their sources; `None` for a source that
+    /// was in memory before.
     between: Vec<(&'a Op, Vec<Option<usize>>)>,
 }
 
-/// Rows in memory at equal distances.
+/// Rows in memory at a constant pitch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     home: Home,
     base: usize,
-    /// Elements from row to row.
+    /// Elements between rows.
     pitch: usize,
 }
 
-/// Groups, and rows of a group.
+/// Number of groups, and rows per group.
 type Counts = [usize; 2];
 
-/// Elements from group to group and from row to row of an operand; `None` if its axes are others.
+/// Group and row stride of an operand in elements; `None` if its axes do not correspond to groups and rows.
 fn strides_of(of: &MapOperand, ext: Extents, [groups, rows]: Counts) -> Option<[usize; 2]> {
     let [group, channel, row] = of.axes.strides;
     match [ext.g, ext.c, ext.h] {
@@ -70,28 +70,28 @@ fn strides_of(of: &MapOperand, ext: Extents, [groups, rows]: Counts) -> Option<[
 }
 
 impl Place {
-    /// Place of all rows of an operand; `None` unless they lie at equal distances.
+    /// Location of all rows of an operand; `None` unless they have a constant pitch.
     fn of(of: &MapOperand, ext: Extents, counts: Counts) -> Option<Place> {
         let [group, pitch] = strides_of(of, ext, counts)?;
         let even = counts[0] == 1 || group == counts[1] * pitch;
         even.then_some(Place { home: of.home, base: of.base, pitch })
     }
 
-    /// An operand of one group whose channels are these rows.
+    /// These rows as an operand of one group whose channels are the rows.
     fn operand(self, one_column: bool) -> MapOperand {
         let axes = OperandAxes { strides: [0, self.pitch, 0], one_column };
         MapOperand { home: self.home, base: self.base, axes }
     }
 }
 
-/// Operand of one group whose channels are the rows of an operand from row `first` of all on; those of one group.
+/// The rows of an operand from row `first` (over all groups) on, as an operand of one group whose channels are the rows.
 fn from_row(of: &MapOperand, ext: Extents, counts: Counts, first: usize) -> Option<MapOperand> {
     let [group, pitch] = strides_of(of, ext, counts)?;
     let base = of.base + first / counts[1] * group + first % counts[1] * pitch;
     Some(Place { home: of.home, base, pitch }.operand(of.axes.one_column))
 }
 
-/// Sources of a chain or a reduction with the extents they have, its result and the result's extents; `None` for other operations.
+/// Sources of a chain or reduction with their extents, and its result with its extents; `None` for other operations.
 fn operands(op: &Op) -> Option<(Vec<&MapOperand>, Extents, &MapOperand, Extents)> {
     match &op.kind {
         Kind::Map(of) => Some((of.sources.iter().collect(), of.ext, &of.to, of.ext)),
@@ -101,7 +101,7 @@ fn operands(op: &Op) -> Option<(Vec<&MapOperand>, Extents, &MapOperand, Extents)
 }
 
 impl<'a> Rows<'a> {
-    /// The operations from `i` on; `None` unless they have that form, and nothing else reads what lies between.
+    /// Matches the operations from `i` on; `None` unless they have that form, and no other operation reads their intermediate results.
     fn of(ops: &'a [Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Rows<'a>> {
         let Kind::Product(first) = &ops[i].kind else { return None };
         let rows = first.output.g * first.output.c;
@@ -146,7 +146,7 @@ impl<'a> Rows<'a> {
         (found.reads_rows(places.last()?.1, columns) && found.is_free(i, own)).then_some(found)
     }
 
-    /// Returns true if coefficients of the last product are the rows of the last chain.
+    /// Returns true if the coefficients of the last product are the rows of the last chain.
     fn reads_rows(&self, place: Place, columns: usize) -> bool {
         let of = &self.last.coefficients;
         let each = of.rows.iter().enumerate().all(|(row, at)| *at == place.base + row * place.pitch);
@@ -154,14 +154,14 @@ impl<'a> Rows<'a> {
         each && of.home == place.home && of.stride == 1 && of.taps == columns && map.ext.w == columns
     }
 
-    /// Returns true if nothing but these operations reads what lies between, each result in place of another is read no more, and
-    /// memory that they read does not change meanwhile.
+    /// Returns true if blocking preserves all dependences: only these operations read the intermediate results, a result that a later one
+    /// overwrites in a block is not read again, and no memory that they read changes in between.
     fn is_free(&self, i: usize, own: &impl Fn(Home) -> bool) -> bool {
         let end = self.end;
         let private = |k: usize| {
             self.ops[k].writes.iter().all(|of| own(of.home)) && readers(self.ops, k).all(|reader| reader <= end)
         };
-        // Chains leave their rows where those of the product are.
+        // In a block, every chain writes its rows over those of the product.
         let mut held = i;
         let mut in_turn = true;
         for (at, (op, _)) in self.between.iter().enumerate() {
@@ -193,7 +193,7 @@ impl<'a> Rows<'a> {
         channels.div_ceil(blocks).next_multiple_of(ROWS).min(channels)
     }
 
-    /// The operations for some rows after the other; `None` if an operand has other axes.
+    /// The blocked operations; `None` if an operand has axes that cannot be split by rows.
     fn blocks(&self) -> Option<Vec<Op>> {
         let (groups, channels) = (self.first.output.g, self.first.output.c);
         let mut made = Vec::new();
@@ -206,7 +206,7 @@ impl<'a> Rows<'a> {
         Some(made)
     }
 
-    /// The operations for `count` rows of one group, `row` the first of them. Tasks count in the first block.
+    /// Appends the operations of one block: `count` rows of one group, from row `row` on. Replaced tasks are counted in the first block.
     fn block(&self, row: usize, count: usize, made: &mut Vec<Op>) -> Option<()> {
         let counts = [self.first.output.g, self.first.output.c];
         let rows = Place::of(&self.first.to, self.first.output, counts)?;
@@ -217,7 +217,7 @@ impl<'a> Rows<'a> {
         (first.to, first.coefficients.rows) =
             (rows.operand(false), self.first.coefficients.rows[row..row + count].to_vec());
         made.push(first.op(tasks(start)));
-        // Places of the results, by operation: rows in place, numbers of rows behind them.
+        // Location of each operation's result: rows in place, and the results of reductions behind them.
         let mut places = vec![rows];
         let mut behind = self.rows_at_once();
         for (at, (op, writers)) in self.between.iter().enumerate() {
@@ -258,7 +258,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// A product of `count` rows of one group, from `row` of all on; results and coefficients are still those of all.
+/// A product restricted to `count` rows of one group, from row `row` over all groups on; result and coefficients are still complete.
 fn part(of: &Product, row: usize, count: usize, tasks: usize) -> Product {
     let mut part = of.clone();
     part.source.base += row / of.output.c * of.source.axes.strides[0];
@@ -267,7 +267,7 @@ fn part(of: &Product, row: usize, count: usize, tasks: usize) -> Product {
 }
 
 impl Product {
-    /// Reads the coefficients of `count` rows from `from` on, `pitch` elements apart.
+    /// Reads the coefficients from `count` rows, the first at `from`, `pitch` elements apart.
     fn read_rows(&mut self, from: (Home, usize), pitch: usize, count: usize) {
         let taps = self.coefficients.taps;
         self.coefficients.home = from.0;

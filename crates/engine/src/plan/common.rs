@@ -21,7 +21,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Returns true for tile memory, and for scratch memory that no port is bound to: only tasks access them.
+    /// Returns true for tile memory, and for scratch memory without a port: only tasks access them.
     pub(super) fn is_own(&self, home: Home) -> bool {
         match home {
             Home::Tile => true,
@@ -29,7 +29,7 @@ impl Common {
         }
     }
 
-    /// Memory accesses of a task; `None` where unknown. No memory is bound.
+    /// Memory accesses of a task, computed without bound memory; `None` if unknown.
     pub(super) fn accesses_of(&self, step: &Step) -> Option<Accesses> {
         let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
         self.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields).accesses_of(step)

@@ -1,5 +1,5 @@
-//! Pass `commute`: an elementwise chain of one source between two copies is executed where the first copy reads and the second one writes, and
-//! both are dropped. The order of elements does not matter to a chain.
+//! Pass `commute`: a single-source elementwise chain between two copies is executed from the source of the first copy to the destination of
+//! the second, and both copies are dropped, because elementwise operations commute with permutations.
 
 use super::maps::{Map, MapOperand};
 use super::moves::{self, readers, through};
@@ -10,7 +10,7 @@ use anemone_kernels::copy::{CopyAxis, NanRule};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::nested;
 
-/// Shortest row of a chain that takes the place of one with long rows.
+/// Shortest row for which a relocated chain pays, if the chain had longer rows before.
 const LEAST_ROW: usize = 16;
 
 /// Pass `commute`. `own` returns true for regions that only the program's tasks access.
@@ -28,12 +28,12 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     moves::drop_unread(ops, &own);
 }
 
-/// The chain at `j` from the source of the copy before it to the destination of the copy behind it, and that copy's index; `None` if
-/// there are no such copies, or a chain cannot have their axes.
+/// The chain at `j` relocated to the source of the copy before it and the destination of the copy after it, with the index of the latter;
+/// `None` if there are no such copies, or their axes do not suit a chain.
 fn between_copies(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize, Map)> {
     let Kind::Map(map) = &ops[j].kind else { return None };
     let [source] = map.sources.as_slice() else { return None };
-    // The exact models' copies change NaN.
+    // Copies of the exact models change NaN.
     if map.is_exact() || !own(map.to.home) {
         return None;
     }
@@ -46,13 +46,13 @@ fn between_copies(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(
         return None;
     }
     let composed = through(&through(before, &as_copy(map, source)?)?, behind)?;
-    // The chain's own result is not written any more.
+    // The write to the chain's former result disappears.
     let kept = (i + 1..k).filter(|at| *at != j).all(|at| !ops[at].may_write(&composed.read()));
     let moved = map.relocated(&composed).filter(|_| kept && !composed.written().overlaps(&composed.read()))?;
     Some((k, moved))
 }
 
-/// The elements of a chain as a copy from its source to its result.
+/// A chain's access pattern as a copy from its source to its result.
 fn as_copy(map: &Map, source: &MapOperand) -> Option<Move> {
     let Extents { g, c, h, w } = map.ext;
     if source.axes.one_column && w > 1 {
@@ -65,7 +65,7 @@ fn as_copy(map: &Map, source: &MapOperand) -> Option<Move> {
 }
 
 impl Map {
-    /// The same stages over the elements of a copy; `None` unless that has rows of contiguous elements and at most three other axes.
+    /// The same stages over the elements of a copy; `None` unless the copy has contiguous rows and at most three other axes.
     fn relocated(&self, of: &Move) -> Option<Map> {
         let (inner, outer) = of.axes.split_last()?;
         if (inner.to, inner.from) != (1, 1) || inner.count < LEAST_ROW || outer.len() > 3 {
@@ -106,7 +106,7 @@ mod tests {
         Map { ext, to, sources, stages: vec![stage], tasks: 1, rewired: false }.op(1..2)
     }
 
-    /// Rows of 20 tokens' channels are turned, go through a chain, and are turned back.
+    /// 20 rows of channels are transposed, go through a chain, and are transposed back.
     #[test]
     fn a_chain_between_two_turns_needs_neither() {
         let turned = |from| copy(5000, from, [[32, 20, 1], [20, 1, 40]]);
@@ -117,7 +117,7 @@ mod tests {
         let [Op { kind: Kind::Map(map), .. }, _] = ops.as_slice() else { panic!("{} operations", ops.len()) };
         assert_eq!((map.ext, map.to.base, map.sources[0].base), (Extents { g: 1, c: 1, h: 20, w: 32 }, 9000, 0));
         assert_eq!((map.to.axes.strides[2], map.sources[0].axes.strides[2]), (32, 40));
-        // The chain reads part of what was turned, and somebody else reads its result.
+        // The chain reads only part of the transposed data, or another operation reads its result.
         for between in [chain(7000, 5000, 19), chain(7000, 5000, 20)] {
             let reader = Op { reads: between.writes.clone(), ..out.clone() };
             let mut ops = vec![turned(0), between, reader, back.clone(), out.clone()];

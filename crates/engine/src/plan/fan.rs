@@ -1,5 +1,5 @@
-//! Several tasks at once that multiply one source, each for the next channels of one result that is stored turned: that is what a
-//! layer with more coefficients than one task may have is cut into. The source is then packed once for all of them. Results have
+//! Fusion of consecutive pointwise convolutions of one source whose results are consecutive channels of one transposed result: the tasks
+//! into which a layer is split that has more coefficients than one task may have. The source is then packed once. Results have
 //! the same bits.
 
 use super::pair::kernels_of;
@@ -15,23 +15,23 @@ use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut, nested, reach};
 
-/// A task that may be part of a fan, with its coefficients and epilogue.
+/// A possible member of a fan, with its coefficients and epilogue.
 struct Candidate<'a> {
     neural: &'a Neural,
-    /// Number of taps of an output.
+    /// Taps per output.
     taps: usize,
     member: BatchMember<'a>,
 }
 
 impl Candidate<'_> {
-    /// Returns true if input extents and taps are equal, and results differ in their channels at most.
+    /// Returns true if input extents and taps are equal, and the results differ at most in their channels.
     fn is_like(&self, other: &Candidate) -> bool {
         let of = |one: &Candidate| (one.neural.input, one.taps, Extents { c: 0, ..one.neural.output });
         of(self) == of(other)
     }
 }
 
-/// Tasks that multiply one source, each for the next channels of one result.
+/// A fan: pointwise convolutions of one source that produce consecutive channels of one result.
 #[derive(Clone)]
 pub(crate) struct Fan {
     from: Span,
@@ -43,7 +43,7 @@ pub(crate) struct Fan {
 }
 
 impl Machine<'_> {
-    /// Group of tasks that are executed as one, from each task on.
+    /// Fan that starts at each task, if any.
     pub(crate) fn fans(&mut self, steps: &[Step]) -> Vec<Option<Fan>> {
         let mut counts = vec![1; steps.len()];
         for (i, [one, next]) in steps.array_windows().enumerate().rev() {
@@ -55,7 +55,7 @@ impl Machine<'_> {
         (0..steps.len()).map(|i| Fan::of(&steps[i..][..counts[i]])).collect()
     }
 
-    /// The task at hand as a member of a fan; `None` if it does anything else.
+    /// The current task as a candidate; `None` if it has any other form.
     fn candidate<'a>(&self, step: &'a Step) -> Option<Candidate<'a>> {
         let Work::Neural(neural) = &step.work else { return None };
         let (convolution, kernels) = kernels_of(&step.work)?;
@@ -72,7 +72,7 @@ impl Machine<'_> {
         Some(Candidate { neural, taps: convolution.taps(), member: BatchMember { kernels, finish } })
     }
 
-    /// Executes a fan whose tasks are `steps`.
+    /// Executes a fan; `steps` are its tasks.
     pub(crate) fn fan(&mut self, steps: &[Step], of: &Fan) -> Result<(), FaultKind> {
         let mut members = Vec::with_capacity(steps.len());
         for step in steps {
@@ -89,7 +89,7 @@ impl Machine<'_> {
 }
 
 impl Fan {
-    /// The longest prefix of these tasks that reads one source and makes consecutive channels of one result; `None` if it has fewer than two.
+    /// The longest prefix of tasks that reads one source and produces consecutive channels of one result; `None` if shorter than two.
     fn of(steps: &[Step]) -> Option<Fan> {
         let mut fan: Option<Fan> = None;
         for step in steps {
@@ -102,13 +102,13 @@ impl Fan {
                 fan = Some(Fan { from: operands.from.clone(), to: operands.to.clone(), ext, tasks: 1 });
                 continue;
             };
-            // Channels are columns of what is stored.
+            // The channels are columns of the transposed result.
             let goes_on = (operands.to.home, operands.to.strides, operands.to.range.start)
                 == (whole.to.home, whole.to.strides, whole.to.range.start + whole.ext.c);
             let longer = Extents { c: whole.ext.c + ext.c, ..whole.ext };
             let mut to = whole.to.clone();
             to.range.end = to.range.start + reach(longer.transposed(), to.strides);
-            // A later task would read what an earlier one wrote.
+            // Otherwise a later task would read what an earlier one wrote.
             let apart = nested(longer.transposed(), to.strides) && !whole.from.overlaps(&to);
             if !goes_on || !apart || !operands.from.is_that_of(&whole.from, neural.input) {
                 break;

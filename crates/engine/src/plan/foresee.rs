@@ -1,11 +1,11 @@
-//! Static check of a program's memory accesses, from its fields and the written state before a run. If all are in order, the first
-//! run need not check them one by one.
+//! Static check of a program's memory accesses, from its fields and the written state before a run. A program that passes needs no checks of
+//! single accesses in its first run.
 
 use super::access::Accesses;
 use crate::memory::{Home, Memory, Snapshot, words_of};
 use crate::operand::MemRef;
 
-/// Written state before and after a run; `None` unless every access is known to lie within its region and to read written memory.
+/// Written state before and after a run; `None` unless every access is known to be within its region and to read written memory.
 /// A run that checks every row then reports the fault, if there is one.
 pub(super) fn foresee(
     accesses: &[Option<Accesses>],

@@ -1,4 +1,4 @@
-//! Matrix-vector products with constant coefficients, from memory to memory: operands are resolved at planning.
+//! Matrix-vector products (GEMV) with constant coefficients, from memory to memory; operands are resolved at planning.
 
 use super::Step;
 use super::maps::MapOperand;
@@ -14,11 +14,11 @@ use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::Strides;
 use std::ops::Range;
 
-/// A pointwise convolution to a single position.
+/// A pointwise convolution with a single output position.
 #[derive(Clone)]
 pub(crate) struct Gemv {
     pub(crate) input: Extents,
-    /// Extents of the result before it is transposed, and as it is stored.
+    /// Extents of the result before it is transposed, and as stored.
     pub(crate) output: Extents,
     pub(crate) stored: Extents,
     pub(crate) source: MapOperand,
@@ -36,7 +36,7 @@ impl Gemv {
         Op { tasks, reads, writes, kind: Kind::Gemv(Box::new(self)), known: true }
     }
 
-    /// Strides of the result: channels of one column that are stored as a row are one element apart.
+    /// Strides of the result: the channels of a single column, stored as a row, have stride 1.
     pub(crate) fn strides(&self) -> Strides {
         let [group, channel, row] = self.to.axes.strides;
         [group, if self.stored == self.output { channel } else { 1 }, row]
@@ -44,7 +44,7 @@ impl Gemv {
 }
 
 impl Machine<'_> {
-    /// The task at hand as such a product in fp32; `None` for other tasks, and several depth planes.
+    /// The current task as an fp32 matrix-vector product; `None` for other tasks, and for several depth planes.
     pub(super) fn as_gemv(&self, step: &Step, neural: &Neural) -> Option<Gemv> {
         let Operation::Convolution(of) = &neural.operation else { return None };
         let Some(Packed::Fast(kernels)) = &of.coefficients else { return None };

@@ -1,4 +1,4 @@
-//! Lifting: tasks become host operations.
+//! Lifting of tasks to host operations.
 
 use super::access::Accesses;
 use super::fan::Fan;
@@ -16,8 +16,8 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
 
-/// Lifted form of a task that is a copy, an elementwise chain, one after the other, a product of two operands, a matrix-vector product, or
-/// a reduction.
+/// Lifted form of a task: a copy, an elementwise chain, a copy followed by a chain, a product of two operands, a matrix-vector product, or a
+/// reduction.
 pub(super) enum Lifted {
     Move(Move),
     Map(Map),
@@ -28,14 +28,14 @@ pub(super) enum Lifted {
     Both(Move, Map),
 }
 
-/// Tasks that become one operation.
+/// Tasks that become a single operation.
 pub(super) enum Group {
     Single,
     Fused(Box<Fused>),
     Fan(Box<Fan>),
 }
 
-/// Lifts tasks to operations: one for each task, or for each group that `together` gives from its first task on.
+/// Lifts tasks to operations, one for each task or for each group of `together`, which is indexed by the group's first task.
 pub(super) fn lift(
     steps: &[Step],
     lifted: Vec<Option<Lifted>>,
@@ -84,7 +84,7 @@ pub(super) fn lift(
 }
 
 impl Step {
-    /// Kind of computation, in a word or two.
+    /// Kind of computation in a few words, for listings.
     pub(super) fn name(&self) -> &'static str {
         match &self.work {
             Work::Neural(neural) => neural.name(),
@@ -102,7 +102,7 @@ impl Step {
 }
 
 impl Machine<'_> {
-    /// Lifted form of the task at hand; `None` unless it is a copy, an elementwise chain, a product of two operands, a
+    /// Lifted form of the current task; `None` unless it is a copy, an elementwise chain, a product of two operands, a
     /// matrix-vector product, or a reduction.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
         let Work::Neural(neural) = &step.work else {
@@ -120,14 +120,14 @@ impl Machine<'_> {
         }
         let of = self.as_map(step).map(Lifted::Map);
         of.or_else(|| {
-            // A vector through a non-linearity, stored along another axis.
+            // The activation of a vector that is stored along another axis.
             let vector = self.get(NeTranspose) == 1 && [neural.output.c, neural.output.w].contains(&1);
             let map = self.activates_in_place(neural).filter(|_| vector)?;
             Some(Lifted::Both(self.as_move(neural, NanRule::Quiet)?, map))
         })
     }
 
-    /// Copy from source to result of the task at hand; `None` unless both are fp16, in memory or in tile memory.
+    /// Copy from source to result of the current task; `None` unless both are fp16, in memory or in tile memory.
     fn as_move(&self, neural: &Neural, rule: NanRule) -> Option<Move> {
         let halves = |field| self.get(field) == format::FP16;
         let (from, source, from_by) = match self.get(SrcType) {
@@ -161,12 +161,12 @@ impl Machine<'_> {
         }
         let turned = self.get(NeTranspose) == 1;
         let ext = neural.output;
-        // Channels as stored are columns where the result is transposed.
+        // The channels as stored are columns of a transposed result.
         let stored = if turned { ext.w } else { ext.c };
         if !ext.c.is_multiple_of(from_by) || !stored.is_multiple_of(to_by) {
             return None;
         }
-        // An operand with interleave has sets of channels: a channel's column follows the set's others.
+        // An interleaved operand consists of sets of channels: the column axis strides over the channels of a set.
         let read = [Interleaved { by: from_by, stride: fc }, Interleaved { by: 1, stride: from_by }];
         let write = [Interleaved { by: to_by, stride: tc }, Interleaved { by: 1, stride: to_by }];
         let [to_channel, to_column] = if turned { [write[1], write[0]] } else { write };
@@ -181,14 +181,14 @@ impl Machine<'_> {
     }
 }
 
-/// One axis of an operand: sets of `by` neighbours one element apart, and `stride` elements from set to set.
+/// An interleaved axis of an operand: sets of `by` adjacent elements, `stride` elements between sets.
 #[derive(Clone, Copy)]
 struct Interleaved {
     by: usize,
     stride: usize,
 }
 
-/// Axes of a copy along one axis of both operands; `None` unless one interleave divides the other.
+/// Copy axes along one axis of both operands; `None` unless one interleave divides the other.
 fn interleaved_axes(count: usize, to: Interleaved, from: Interleaved) -> Option<[CopyAxis; 3]> {
     let (most, least) = (to.by.max(from.by), to.by.min(from.by));
     if !most.is_multiple_of(least) || !count.is_multiple_of(most) {
@@ -199,7 +199,7 @@ fn interleaved_axes(count: usize, to: Interleaved, from: Interleaved) -> Option<
 }
 
 impl Interleaved {
-    /// Distance of elements `step` apart along the axis; `step` divides the interleave, or is a multiple of it.
+    /// Distance of elements that are `step` apart along the axis; `step` divides the interleave, or is a multiple of it.
     fn distance(self, step: usize) -> usize {
         if step < self.by { step } else { step / self.by * self.stride }
     }
@@ -209,7 +209,7 @@ impl Interleaved {
 mod tests {
     use super::*;
 
-    /// Every channel is read and written where its interleave puts it.
+    /// Every channel is read and written at its interleaved position.
     #[test]
     fn axes_of_interleaved_channels_reach_every_channel() {
         let place = |of: Interleaved, i: usize| i / of.by * of.stride + i % of.by;

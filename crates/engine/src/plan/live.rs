@@ -1,11 +1,11 @@
-//! Bytes of a result that no later operation has overwritten.
+//! Live bytes: the bytes of a result that no later operation has overwritten.
 
 use crate::operand::MemRef;
 
-/// Most rows of a box that are told apart.
+/// Largest number of rows of a box that is tracked by ranges.
 const MOST_ROWS: u64 = 1 << 16;
 
-/// A set of bytes of one region: ranges in ascending order, from first byte to one past the last.
+/// A set of bytes of one region: ascending ranges, each from its first byte to one past its last.
 pub(super) struct LiveBytes(Vec<(u64, u64)>);
 
 impl LiveBytes {
@@ -18,7 +18,7 @@ impl LiveBytes {
         self.0.is_empty()
     }
 
-    /// Returns false only if a box of the same region has none of the bytes.
+    /// Returns false only if a box of the same region contains none of the bytes.
     pub(super) fn meets(&self, of: &MemRef) -> bool {
         let Some(ranges) = ranges(of) else { return self.meets_range((of.base_bytes, of.end())) };
         ranges.into_iter().any(|range| self.meets_range(range))
@@ -29,7 +29,7 @@ impl LiveBytes {
         self.0.get(next).is_some_and(|(from, _)| *from < end)
     }
 
-    /// Removes the bytes of a box of the same region, if all of them are known to be written.
+    /// Removes the bytes of a box of the same region, unless the box is an upper bound.
     pub(super) fn remove(&mut self, of: &MemRef) {
         let Some(gone) = ranges(of) else { return };
         let mut rest = Vec::with_capacity(self.0.len());
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::memory::Home;
 
-    /// Against sets of single bytes.
+    /// Compared with sets of single bytes.
     #[test]
     fn bytes_are_removed_one_by_one() {
         let boxes: Vec<MemRef> = [0, 3, 10, 17]

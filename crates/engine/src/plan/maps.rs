@@ -28,10 +28,10 @@ use half::f16;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Chains of a single stage with more elements than this are left to the kernels of their task.
+/// Single-stage chains with more elements are left to the kernels of their tasks.
 const SINGLE_STAGE_ELEMENTS: usize = 1 << 11;
 
-/// Chains of fewer elements than this have no tables of their own: each takes 128 KB.
+/// Fewest elements of a chain for which a table of its own pays; a table takes 128 KB.
 const LEAST_LOOKED_UP: usize = 1 << 12;
 
 /// Largest chain, in elements, whose sources are traced through copies.
@@ -54,12 +54,12 @@ pub(crate) struct Map {
     pub(crate) stages: Vec<MapStage>,
     /// Number of tasks that it replaces.
     pub(crate) tasks: usize,
-    /// True if it reads other memory than its tasks do, or has other stages, so that they cannot replace it.
+    /// True if the chain has other sources or stages than its tasks, so that executing the tasks cannot replace it.
     pub(super) rewired: bool,
 }
 
 impl MapOperand {
-    /// Box that is accessed.
+    /// Box of the accessed bytes.
     pub(super) fn of(&self, ext: Extents) -> MemRef {
         let counts = [ext.g, ext.c, ext.h].into_iter().zip(self.axes.strides);
         let axes: Vec<(u64, u64)> =
@@ -68,7 +68,7 @@ impl MapOperand {
         MemRef::new(self.home, 2 * self.base as u64, &axes, 2 * row as u64)
     }
 
-    /// Returns true if both operands place every element of the extents alike.
+    /// Returns true if both operands have every element of the extents at the same place.
     fn is_that_of(&self, other: &MapOperand, ext: Extents) -> bool {
         let counts = [ext.g, ext.c, ext.h].into_iter();
         let mut pairs = counts.zip(self.axes.strides.into_iter().zip(other.axes.strides));
@@ -84,7 +84,7 @@ impl MapOperand {
         self.base + row + counts.map(|(n, stride)| n.saturating_sub(1) * stride).sum::<usize>()
     }
 
-    /// Copies its elements to `to`, row by row without gaps, and returns their strides there; `None` if `data`, its region, lacks some.
+    /// Copies the elements to contiguous rows in `to` and returns their strides there; `None` if `data`, the region, is too small.
     pub(crate) fn gather(&self, data: &[f16], ext: Extents, to: &mut Vec<f16>) -> Option<Strides> {
         let data = data.get(self.base..self.end(ext))?;
         let row = if self.axes.one_column { 1 } else { ext.w };
@@ -118,8 +118,8 @@ impl Map {
         Op { tasks, reads, writes, kind: Kind::Map(Box::new(self)), known: true }
     }
 
-    /// Fuses `before`, whose result this chain reads, into it; `None` if the extents differ, a source overlaps that result in part,
-    /// or there are too many stages or operands.
+    /// Fuses `before`, the producer of a source, into this chain; `None` if the extents differ, a source overlaps its result only
+    /// partly, or there are too many stages or operands.
     pub(super) fn after(&self, before: &Map) -> Option<Map> {
         if before.ext != self.ext || before.stages.len() + self.stages.len() > MOST_STAGES {
             return None;
@@ -160,8 +160,8 @@ impl Map {
         self.stages.iter().any(|stage| matches!(stage.kind, MapKind::Convert(_) | MapKind::CombineExactly(_)))
     }
 
-    /// Returns true if the kernels of its only task take longer: they compute sums and products with an element broadcast to a row in
-    /// several passes, in the exact models in fp64.
+    /// Returns true if the chain is faster than the kernels of its only task, which execute sums and products with a broadcast element in
+    /// several passes, and in fp64 in the exact models.
     fn is_faster_alone(&self) -> bool {
         let plain = |stage: &MapStage| match &stage.kind {
             MapKind::Combine(of) => of.is_plain(),
@@ -171,7 +171,7 @@ impl Map {
         self.stages.iter().all(plain) && self.sources.iter().any(|source| source.axes.one_column)
     }
 
-    /// Why the kernels of single tasks do not execute it.
+    /// Reason why the kernel of a single task does not execute the chain.
     pub(crate) fn reason(&self) -> &'static str {
         match self.stages.len() {
             1 if self.tasks > 1 => "several tasks are fused",
@@ -182,8 +182,8 @@ impl Map {
         }
     }
 
-    /// Operand from which the copy `of` took `source`; `None` unless that is strided with the same column stride, and the copy treats
-    /// NaN as a read does.
+    /// `source` mapped through the copy `of` to that copy's source; `None` unless the result is strided with the same column stride, and the
+    /// copy treats NaN as a read does.
     fn source_through(&self, source: &MapOperand, of: &Move) -> Option<MapOperand> {
         let Extents { g, c, h, w } = self.ext;
         let rule = if self.is_exact() { NanRule::Infinity } else { NanRule::Quiet };
@@ -206,14 +206,14 @@ impl Map {
         if w > 1 && column != usize::from(!source.axes.one_column) {
             return None;
         }
-        // Every element is where the distances say.
+        // Checks that every element is where the strides say.
         let all = (0..g * c * h * w).map(|i| [i / (c * h * w), i / (h * w) % c, i / w % h, i % w]);
         let mut all = all.map(|at| (place(at), first + at[0] * group + at[1] * channel + at[2] * row + at[3] * column));
         let axes = OperandAxes { strides: [group, channel, row], one_column: source.axes.one_column };
         all.all(|(place, at)| place == Some(at)).then_some(MapOperand { home: of.from.0, base: first, axes })
     }
 
-    /// The same chain with axes joined to long rows.
+    /// The chain with coalesced axes.
     fn joined(mut self) -> Map {
         let mut operands = [self.to.axes; MOST_OPERANDS];
         operands.iter_mut().zip(&self.sources).for_each(|(axes, source)| *axes = source.axes);
@@ -224,7 +224,7 @@ impl Map {
         self
     }
 
-    /// Returns true for each source that is in place of the result.
+    /// For each source, true if it is in the result buffer.
     pub(crate) fn in_place(&self) -> impl Iterator<Item = bool> + '_ {
         self.sources.iter().map(|source| source.is_that_of(&self.to, self.ext))
     }
@@ -249,7 +249,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     }
 }
 
-/// Pass `tables`: stages that depend on one operand alone are looked up at once, where that is faster. Equal parts share a table.
+/// Pass `tables`: replaces stages that depend on a single operand by one table, if that is faster. Equal parts share a table.
 pub(super) fn tables(ops: &mut [Op], workers: &Workers) {
     let mut known: HashMap<Vec<u64>, (Vec<MapStage>, Arc<Table>)> = HashMap::new();
     let converts = workers.converts();
@@ -259,7 +259,7 @@ pub(super) fn tables(ops: &mut [Op], workers: &Workers) {
             continue;
         }
         let stages = map::with_tables(&map.stages, converts, |part| {
-            // The stages are held: their tables' addresses stay theirs.
+            // `known` keeps the stages alive, so that the addresses in their keys stay unique.
             let (_, table) = known.entry(map::key(&part)).or_insert_with(|| {
                 let table = Arc::new(map::table_of(workers, &part));
                 (part, table)
@@ -272,7 +272,7 @@ pub(super) fn tables(ops: &mut [Op], workers: &Workers) {
     }
 }
 
-/// Pass `join`: axes of chains are joined to long rows, and chains of one stage go back to the kernels of their tasks where those are as
+/// Pass `join`: coalesces the axes of chains, and returns single-stage chains to the kernels of their tasks where those are as
 /// fast.
 pub(super) fn join(ops: &mut [Op]) {
     for op in ops {
@@ -301,7 +301,7 @@ fn through_copy(ops: &[Op], j: usize) -> Option<Map> {
     })
 }
 
-/// Index of a chain whose result only the chain at `j` reads, and both fused.
+/// Index of a chain whose result is read only by the chain at `j`, and the fused chain.
 fn producer(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize, Map)> {
     let Kind::Map(map) = &ops[j].kind else { return None };
     ops[j].reads.iter().find_map(|read| {
@@ -309,14 +309,14 @@ fn producer(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize,
         let Kind::Map(before) = &ops[i].kind else { return None };
         let both = map.after(before).filter(|_| own(before.to.home))?;
         let alone = readers(ops, i).all(|reader| reader == j);
-        // It reads later what it read then.
+        // The sources of the earlier chain must still hold their values.
         let kept = ops[i + 1..j].iter().all(|op| !ops[i].reads.iter().any(|read| op.may_write(read)));
         (alone && kept).then_some((i, both))
     })
 }
 
 impl Map {
-    /// Kind of computation, in a word or two.
+    /// Kind of computation in a few words, for listings.
     pub(crate) fn name(&self) -> &'static str {
         match self.stages.as_slice() {
             [stage] => match (&stage.kind, stage.inputs.len()) {
@@ -332,7 +332,7 @@ impl Map {
 }
 
 impl Machine<'_> {
-    /// The task at hand as a chain of one stage; `None` for other kinds of tasks, and several depth planes.
+    /// The current task as a single-stage chain; `None` for other kinds of tasks, and for several depth planes.
     pub(super) fn as_map(&self, step: &Step) -> Option<Map> {
         if self.depths() != (0..1) || self.source_depths() != (0..1) {
             return None;
@@ -349,7 +349,7 @@ impl Machine<'_> {
         Some(Map { ext, to, sources, stages: vec![stage], tasks: 1, rewired: false })
     }
 
-    /// Activation of a copying task, as a chain in place on its result.
+    /// Activation of a copying task, as an in-place chain on its result.
     pub(super) fn activates_in_place(&self, neural: &Neural) -> Option<Map> {
         if self.model.rounding().is_some() || self.depths() != (0..1) || self.source_depths() != (0..1) {
             return None;
@@ -369,7 +369,7 @@ impl Machine<'_> {
         Some(MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind })
     }
 
-    /// Destination operand for a result of these extents; `None` unless it is fp16, without interleave or overlap.
+    /// Destination operand of a result with these extents; `None` unless it is fp16, without interleave or overlap.
     pub(super) fn map_result(&self, ext: Extents) -> Option<MapOperand> {
         let halves = |field| self.get(field) == format::FP16;
         let (home, place) = match self.get(ResType) {
@@ -431,7 +431,7 @@ impl Machine<'_> {
         Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
     }
 
-    /// Combination that the planar task computes from `inputs` sources.
+    /// Combination that the planar task computes of `inputs` sources.
     pub(super) fn combination<N: Wide>(&self, inputs: usize, abs: bool) -> Option<Combination<N>> {
         let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
         let pre = self.half(PePreScale);
@@ -439,10 +439,10 @@ impl Machine<'_> {
         Some(Combination { pre, operation, ending })
     }
 
-    /// Operands of addends and factors, stored as two rows of channels, or as two rows for each channel; `flags` say whether they are one
-    /// row, and one pair for all channels.
+    /// Operands of per-channel addends and factors, stored as two rows of channels or as two rows for each channel. `flags`: broadcast of
+    /// columns, of one row to both, and of one pair to all channels.
     fn pairs(&self, flags: [bool; 3], turned: bool) -> Option<[MapOperand; 2]> {
-        // One row for all: the factor is the addend.
+        // With one row, addend and factor are the same.
         let [_, one_row, one_pair] = flags;
         let addends = self.second_source([true, false, false])?;
         let [group, channel, row] = addends.axes.strides;
@@ -453,7 +453,7 @@ impl Machine<'_> {
         Some([0, factor].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
     }
 
-    /// A source of one column whose channels are columns in memory, if the task transposes it.
+    /// Exchanges channels and columns of a source with one column, if the task transposes it.
     fn exchanged(&self, mut of: MapOperand, [_, _, channels, transpose]: [anemone_facts::Field; 4]) -> MapOperand {
         if self.get(transpose) == 1 {
             of.axes.strides[1] = usize::from(self.get(channels) == 0);
@@ -483,7 +483,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Operand at a place; the flags broadcast its one column, row or channel.
+    /// Operand at a place, with its single column, row or channel broadcast by the flags.
     fn map_operand(&self, home: Home, place: &Place, [columns, rows, channels]: [bool; 3]) -> Option<MapOperand> {
         let (base, strides) = self.place(place);
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {

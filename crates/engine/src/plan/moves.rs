@@ -1,7 +1,7 @@
 //! Pass `moves`: composes copies of copies, and drops copies that no operation reads.
 //!
-//! Copying is idempotent: an element copied twice has the value of an element copied once. Only copies to memory that nobody outside
-//! the program sees are dropped: tile memory, and scratch memory that the program writes before it reads it.
+//! Copying is idempotent: an element copied twice equals an element copied once. Copies are dropped only if their destination is private
+//! to the program: tile memory, or scratch memory that the program writes before it reads it.
 
 use super::live::LiveBytes;
 use super::ops::{Move, Op};
@@ -9,7 +9,7 @@ use crate::memory::Home;
 use crate::operand::MemRef;
 use anemone_kernels::copy::CopyAxis;
 
-/// Limit of axes while copies are composed.
+/// Largest number of axes during composition.
 const MOST_AXES: usize = 12;
 
 /// Pass `moves`. `own` returns true for regions that only the program's tasks access.
@@ -22,7 +22,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     drop_unread(ops, own);
 }
 
-/// The copy at `i` composed with the copy that wrote its source; `None` if they do not compose or it does not pay.
+/// The copy at `i` composed with the copy that wrote its source; `None` if they do not compose, or it does not pay.
 fn composition(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Move> {
     let reader = ops[i].as_move()?;
     let read = reader.read();
@@ -33,15 +33,15 @@ fn composition(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Move
     (gone || composed.cost() <= reader.cost()).then_some(composed)
 }
 
-/// Index of the first operation after the copy at `at` that may write what it read.
+/// Index of the first operation after the copy at `at` that may overwrite the copy's source.
 fn overwritten(ops: &[Op], at: usize) -> usize {
     let source = ops[at].as_move().map(Move::read);
     let writes = |op: &Op| source.as_ref().is_none_or(|source| op.may_write(source));
     ops[at + 1..].iter().position(writes).map_or(ops.len(), |n| at + 1 + n)
 }
 
-/// Indices of operations after `at` that may read its result, up to the one before which all of it is overwritten. Memory is reused: a read of
-/// what operations in between wrote is none of the result, though the two lie in the same place.
+/// Indices of the operations after `at` that may read its result, up to the one before which all of it is overwritten. Memory is reused: a read
+/// of bytes that operations in between have written is not a read of this result.
 pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_ {
     let left = ops[at].writes.first();
     let mut live = left.and_then(LiveBytes::of);
@@ -67,7 +67,7 @@ pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_
 /// `until` is [`overwritten`] of `at`.
 fn composed(ops: &[Op], at: usize, i: usize, until: usize) -> Option<(&Move, Move)> {
     let (writer, reader) = (ops[at].as_move()?, ops[i].as_move()?);
-    // A copy that writes where it reads leaves nothing to read again.
+    // A copy that overlaps its own source destroys it.
     let overlaps = writer.read().overlaps(&writer.written());
     if overlaps || writer.rule != reader.rule {
         return None;
@@ -78,12 +78,12 @@ fn composed(ops: &[Op], at: usize, i: usize, until: usize) -> Option<(&Move, Mov
     kept.then_some((writer, through))
 }
 
-/// `reader` after `writer` as one copy; `None` if it reads anything else, or no strided box of the writer's source.
+/// Composes `reader` after `writer` to one copy; `None` if it reads anything else, or the composition is not a strided box of the source.
 pub(super) fn through(writer: &Move, reader: &Move) -> Option<Move> {
     if writer.to.0 != reader.from.0 {
         return None;
     }
-    // Where the reader begins, as a place in the writer's box.
+    // Start of the reader within the writer's box.
     let mut offset = reader.from.1.checked_sub(writer.to.1)?;
     let mut first = Vec::with_capacity(writer.axes.len());
     for axis in &writer.axes {
@@ -102,7 +102,7 @@ pub(super) fn through(writer: &Move, reader: &Move) -> Option<Move> {
             return None;
         }
         let steps = steps(writer, axis.from)?;
-        // Where an axis of the reader goes on into the writer's next outer axis, it is two.
+        // A reader axis that carries into the next outer axis of the writer is split in two.
         let wraps = steps.iter().position(|&n| n != 0).filter(|&k| steps[k + 1..].iter().all(|&n| n == 0));
         if let Some(k) = wraps
             && let Some(outer) = k.checked_sub(1).and_then(|k| writer.axes.get(k))
@@ -124,7 +124,7 @@ pub(super) fn through(writer: &Move, reader: &Move) -> Option<Move> {
         }
         done.push((axis, steps));
     }
-    // No place is past the end of the writer's axes, and none carries into another.
+    // No element is past the end of a writer axis, and none carries into another axis.
     for (k, axis) in writer.axes.iter().enumerate() {
         let last = done.iter().fold(first[k], |sum, (of, steps)| sum + (of.count - 1) * steps[k]);
         if last >= axis.count {
@@ -141,7 +141,7 @@ pub(super) fn through(writer: &Move, reader: &Move) -> Option<Move> {
     Move::new(reader.rule, reader.to, (writer.from.0, writer.from.1 + start), &axes)
 }
 
-/// A distance in the writer's result as steps along each of its axes; `None` if a remainder is left.
+/// Decomposes a distance in the writer's result into steps along its axes; `None` if there is a remainder.
 fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
     let steps = writer.axes.iter().map(|axis| {
         let n = distance / axis.to;
@@ -152,7 +152,7 @@ fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
     (distance == 0).then_some(steps)
 }
 
-/// Drops copies to own memory that no later operation reads, last one first.
+/// Drops copies to private memory that no later operation reads, starting from the last.
 pub(super) fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     for i in (0..ops.len()).rev() {
         let unread = ops[i].as_move().is_some_and(|of| own(of.to.0)) && readers(ops, i).next().is_none();
@@ -184,7 +184,7 @@ mod tests {
         strided(&Workers::new(), of.rule, &before[from], &mut memory[to], &of.axes);
     }
 
-    /// Rows scattered one element in 64 bytes, then gathered in another shape.
+    /// Rows scattered with one element per 64 bytes, then gathered to another shape.
     #[test]
     fn a_scatter_and_a_gather_are_one_copy() {
         let (source, scattered, result) = (0, 5000, 80_000);
@@ -192,7 +192,7 @@ mod tests {
             (&[axis(48, 32, 1)], 0, &[axis(6, 8, 8 * 32), axis(8, 1, 32)]),
             (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 0, &[axis(64, 12, 32), axis(12, 1, 64 * 32)]),
             (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 32 * 8, &[axis(12, 8, 64 * 32), axis(8, 1, 5 * 32)]),
-            // One axis of the reader over two of the writer.
+            // One reader axis across two writer axes.
             (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 0, &[axis(2, 384, 384 * 32), axis(384, 1, 32)]),
             (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 0, &[axis(96, 8, 8 * 32), axis(8, 1, 32)]),
             (&[axis(4, 16, 1), axis(16, 1, 4)], 0, &[axis(8, 8, 1), axis(8, 1, 8)]),
@@ -216,12 +216,12 @@ mod tests {
         {
             assert_eq!(through(&scatter, &copy(80_000, 5000 + at, &[gather])), None);
         }
-        // Rows that are not multiples of the first one's.
+        // A row stride that is no multiple of the writer's.
         let rows = copy(5000, 0, &[axis(12, 64, 7), axis(6, 1, 100)]);
         assert_eq!(through(&rows, &copy(80_000, 5000, &[axis(24, 4, 4), axis(3, 1, 1)])), None);
     }
 
-    /// The source of the first copy is overwritten before the second reads, or somebody else reads the first one's result.
+    /// The source of the first copy is overwritten before the second copy, or another operation reads the first one's result.
     #[test]
     fn dependences_are_kept() {
         let own = |home: Home| home == Home::Tile;
@@ -253,7 +253,7 @@ mod tests {
         let mut seen = vec![scatter(), gather()];
         run(&mut seen, |_| false);
         assert_eq!(seen.len(), 2);
-        // Memory that is written again holds what was written last; byte 64 of it is not written again.
+        // Overwritten memory holds the last value; byte 64 is not overwritten.
         let again = MemRef::new(Home::Tile, 10_000, &[(10, 100)], 50);
         let part = |bytes| MemRef::new(Home::Tile, 10_000, &[], bytes);
         for (read, left) in [(again.clone(), 2), (part(60), 2), (part(70), 3)] {

@@ -1,4 +1,4 @@
-//! Host operations, which a program's tasks are lifted to. Operands are resolved; the list is in execution order, and overlapping
+//! Host operations: the intermediate representation of a plan. Operands are resolved; operations are in execution order, and overlapping
 //! operands are the dependences.
 
 use super::fan::Fan;
@@ -15,7 +15,7 @@ use std::ops::Range;
 /// One operation of a plan.
 #[derive(Clone)]
 pub(crate) struct Op {
-    /// Tasks that it replaces; of a fused chain, the last one alone (see [`Op::task_count`]).
+    /// Tasks that the operation replaces; for a fused chain only the last one (see [`Op::task_count`]).
     pub(crate) tasks: Range<usize>,
     pub(crate) kind: Kind,
     pub(crate) reads: Vec<MemRef>,
@@ -33,15 +33,15 @@ pub(crate) enum Kind {
     Move(Move),
     /// A product of two operands in memory.
     Product(Box<Product>),
-    /// A convolution fused with the depthwise convolution that reads its result, and with what follows.
+    /// A convolution fused with the depthwise convolution that reads its result, and possibly with what follows.
     Fused(Box<Fused>),
     /// Pointwise convolutions of one source.
     Fan(Box<Fan>),
-    /// Sums or maxima of the channels of a long result.
+    /// Sums or maxima over the rows and columns of each channel.
     Reduction(Box<Reduction>),
     /// A matrix-vector product with constant coefficients.
     Gemv(Box<Gemv>),
-    /// A task as its unit executes it, with a name for listings.
+    /// A task executed by its unit, with its name for listings.
     Task(&'static str),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Move {
     pub(crate) rule: NanRule,
     pub(crate) to: (Home, usize),
     pub(crate) from: (Home, usize),
-    /// As [`normalized`] leaves them.
+    /// Axes, [`normalized`].
     pub(crate) axes: Vec<CopyAxis>,
 }
 
@@ -102,7 +102,7 @@ impl Move {
         self.axes.iter().map(|axis| axis.count).product()
     }
 
-    /// Element ranges of the two regions, from the first element that is read, and written, to the last.
+    /// Element ranges of source and destination, each from the first to the last element accessed.
     pub(crate) fn ranges(&self) -> [Range<usize>; 2] {
         let reach = |stride: fn(&CopyAxis) -> usize| {
             self.axes.iter().map(|axis| (axis.count - 1) * stride(axis)).sum::<usize>() + 1
@@ -111,7 +111,7 @@ impl Move {
         [from..from + reach(|axis| axis.from), to..to + reach(|axis| axis.to)]
     }
 
-    /// Relative cost of an element; 1 in a long contiguous row.
+    /// Relative cost per element; 1 for long contiguous rows.
     fn effort(&self) -> usize {
         match self.axes.split_last() {
             Some((inner, _)) if inner.to == 1 && inner.from == 1 => {
@@ -129,19 +129,19 @@ impl Move {
         }
     }
 
-    /// Estimated cost: number of elements times cost of an element.
+    /// Estimated cost: elements times cost per element.
     pub(crate) fn cost(&self) -> usize {
         self.elements().saturating_mul(self.effort())
     }
 }
 
 impl Op {
-    /// The operation of a copy that replaces tasks.
+    /// The operation for a copy that replaces `tasks`.
     pub(crate) fn moves(tasks: Range<usize>, of: Move) -> Op {
         Op { tasks, reads: vec![of.read()], writes: vec![of.written()], kind: Kind::Move(of), known: true }
     }
 
-    /// Number of tasks that it replaces, those of all fused stages included.
+    /// Number of tasks that the operation replaces, including those of all fused stages.
     pub(crate) fn task_count(&self) -> usize {
         match &self.kind {
             Kind::Map(map) => map.tasks,
@@ -151,7 +151,7 @@ impl Op {
         }
     }
 
-    /// Kind of computation, in a word or two.
+    /// Kind of computation in a few words, for listings.
     pub(crate) fn class(&self) -> &'static str {
         match &self.kind {
             Kind::Move(_) => "copy",
@@ -173,12 +173,12 @@ impl Op {
         }
     }
 
-    /// Returns false only if it is known to write no byte of `of`.
+    /// Returns false only if the operation is known to write no byte of `of`.
     pub(crate) fn may_write(&self, of: &MemRef) -> bool {
         !self.known || self.writes.iter().any(|written| written.overlaps(of))
     }
 
-    /// Returns true if it is known to overwrite every byte of `of`.
+    /// Returns true if the operation is known to overwrite every byte of `of`.
     pub(crate) fn overwrites(&self, of: &MemRef) -> bool {
         let covers = |written: &MemRef| {
             let whole = written.axes.is_empty() && written.base_bytes <= of.base_bytes && of.end() <= written.end();

@@ -1,6 +1,6 @@
-//! Fusion of a pointwise convolution, or one of few taps, with the depthwise convolution that alone reads its result, in tile memory or in
-//! the program's own: a few channels at a time are computed, rounded as they would be stored, and used. A pointwise convolution behind
-//! them takes the depthwise result in blocks of channels ([`anemone_kernels::conv::nchwc`]), and adds a residual on its way to memory.
+//! Fusion of a 1x1 or small-K convolution with the depthwise convolution that is the only reader of its result, in tile memory or in
+//! scratch memory. A few channels at a time are computed, rounded as they would be stored, and consumed. A pointwise convolution that follows
+//! reads the depthwise result in NCHWc16 ([`anemone_kernels::conv::nchwc`]), and may add a residual in its epilogue.
 //! Intermediate results are not stored. Results have the same bits.
 
 use super::access::Accesses;
@@ -25,11 +25,11 @@ use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
 
-/// Results of tasks that are compared with what others read, at most.
+/// Limit of results whose overlap is tracked while the only reader is verified.
 const MOST_WRITTEN: usize = 64;
 
-/// A convolution that may be done together with others, and how many channels a group of its result has: its coefficients are
-/// known, and no table is behind it.
+/// A convolution that may be fused, and its channels per group: coefficients are constant, and its activation is not a
+/// table.
 fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a Convolution, usize)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
@@ -48,7 +48,7 @@ fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a C
     }
 }
 
-/// A convolution whose coefficients are known in panels.
+/// A convolution whose fp32 coefficients are packed.
 pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
@@ -58,11 +58,11 @@ pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     }
 }
 
-/// Puts coefficients in blocks of channels where tasks are fused, by the group from each one on; and those of the exact array's
-/// tasks that have a single output.
-pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[Option<Fused>], mac: Option<&AccumulatorSpec>) {
+/// Repacks coefficients into blocks of channels: those of fused tasks, and those of fixed-point convolutions with a single output
+/// position. `together` has the group that starts at each task.
+pub(crate) fn repack_fused(steps: &mut [Step], together: &[Option<Fused>], mac: Option<&AccumulatorSpec>) {
     let mut done = 0;
-    let (mut kernels_again, mut sets_again) = (RepackCache::default(), RepackCache::default());
+    let (mut repacked_kernels, mut repacked_sets) = (RepackCache::default(), RepackCache::default());
     for (i, step) in steps.iter_mut().enumerate() {
         let count = together.get(i).and_then(Option::as_ref).map_or(0, |group| group.tasks);
         done = done.max(i + count);
@@ -70,12 +70,12 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[Option<Fused>], mac:
         let Work::Neural(neural) = &mut step.work else { continue };
         let Operation::Convolution(convolution) = &mut neural.operation else { continue };
         match &mut convolution.coefficients {
-            Some(Packed::Fast(kernels)) if i < done => kernels.repack_nchwc16(&mut kernels_again),
+            Some(Packed::Fast(kernels)) if i < done => kernels.repack_nchwc16(&mut repacked_kernels),
             Some(Packed::Exact(groups)) if i < done || is_gemv => {
                 let staging = &convolution.staging;
-                let kernels = sets_again.get(std::mem::take(groups), usize::from(is_gemv), |groups: Vec<Sets>| {
+                let kernels = repacked_sets.get(std::mem::take(groups), usize::from(is_gemv), |groups: Vec<Sets>| {
                     let groups = groups.into_iter().map(|(sets, biases)| (exact::all_rows(sets), biases));
-                    Kernels::abreast(staging, groups.collect())
+                    Kernels::pack_exact(staging, groups.collect())
                 });
                 convolution.coefficients = Some(Packed::ExactBlocks(kernels));
             }
@@ -85,7 +85,7 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[Option<Fused>], mac:
 }
 
 impl Machine<'_> {
-    /// Group of tasks that can be fused, from each one on; empty if none can. `accesses` are those of all tasks.
+    /// Fused group that starts at each task; empty if there is none. `accesses` are those of all tasks.
     pub(crate) fn together(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<Option<Fused>> {
         let mac = self.mac;
         let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
@@ -122,7 +122,7 @@ impl Machine<'_> {
                 return None;
             }
             let pair = Fused { first: first.clone(), last: second_operands.clone(), tasks: 2, sum: None };
-            // The third one may divide the same elements into other channels and groups.
+            // The third task may split the same elements into other channels and groups.
             let third = neural(i + 2).filter(|(third, operands)| {
                 let blocks = convolution(i + 2)
                     .is_some_and(|(one, channels)| nchwc::suits(channels) && one.staging.is_of_blocks());
@@ -139,7 +139,7 @@ impl Machine<'_> {
         (0..steps.len()).map(group).collect()
     }
 
-    /// Returns true if the result of a task is read by the next one alone, as one of `operands` operands, in this run and in later ones.
+    /// Returns true if the next task is the only reader of a task's result, in this run and in later ones. It reads `operands` operands.
     fn is_alone(&self, accesses: &[Option<Accesses>], i: usize, operands: usize) -> bool {
         let (before, rest) = accesses.split_at(i.min(accesses.len()));
         let [Some(first), Some(second), later @ ..] = rest else { return false };
@@ -147,12 +147,12 @@ impl Machine<'_> {
         let read = &second.reads;
         let others = read.iter().filter(|read| !read.overlaps(left)).count();
         let reads_once = read.len() == operands && others + 1 == operands && read.contains(left);
-        // Ports are looked at from outside.
+        // Ports are read outside of the program.
         let own = match left.home {
             Home::Tile => true,
             Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
         };
-        // What the second one writes may lie there.
+        // The second task, and later ones, may reuse the memory of the result.
         let mut written: Vec<&MemRef> = second.writes.iter().filter(|written| written.overlaps(left)).collect();
         own && reads_once
             && later.iter().chain(before).all(|access| {
@@ -163,8 +163,8 @@ impl Machine<'_> {
             })
     }
 
-    /// Returns true if the task at hand may be fused: one plane of fp16 numbers, without interleave, and nothing between its operands and
-    /// its unit.
+    /// Returns true if the current task may be fused: a single depth plane of fp16 elements, without interleave, transposition or other stages
+    /// at its operands.
     fn may_be_fused(&self, work: &Work) -> bool {
         let set = [InputRelu, PostScaleMode, NeTranspose].iter().any(|&field| self.get(field) != 0)
             || matches!(work, Work::Planar(_)) && self.get(ResultTranspose) == 1;
@@ -179,20 +179,20 @@ impl Machine<'_> {
         !set && halves && in_place && self.depth_window().is_none() && self.depths() == (0..1)
     }
 
-    /// Executes a fused group; the task at hand and `steps` begin with its first one.
-    pub(crate) fn at_once(&mut self, steps: &[Step], of: &Fused) -> Result<(), FaultKind> {
+    /// Executes a fused group, which starts at the current task and at the first of `steps`.
+    pub(crate) fn run_fused(&mut self, steps: &[Step], of: &Fused) -> Result<(), FaultKind> {
         match self.mac {
-            None => self.at_once_as(steps, of, |machine, neural| {
+            None => self.run_fused_as(steps, of, |machine, neural| {
                 Some(Epilogue { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
             }),
-            Some(mac) => self.at_once_as(steps, of, |_, neural| {
+            Some(mac) => self.run_fused_as(steps, of, |_, neural| {
                 Some(ExactAccumulator { mac, bounds: neural.exactly.as_ref()?.bounds()? })
             }),
         }
     }
 
-    /// As [`Machine::at_once`]; `followed_by` gives the accumulator and epilogue of each task.
-    fn at_once_as<'a, A: Accumulator>(
+    /// [`Machine::run_fused`] for one accumulator type; `followed_by` gives the accumulator and epilogue of each task.
+    fn run_fused_as<'a, A: Accumulator>(
         &mut self,
         steps: &'a [Step],
         of: &Fused,
@@ -251,7 +251,7 @@ impl Machine<'_> {
         machine.done(&bound)
     }
 
-    /// Operands of the task at hand as a sum of two tensors; `None` if they do not lie in rows.
+    /// Operands of the current task as a sum of two tensors; `None` if they are not rows in memory.
     fn sum_operands(&self) -> Option<Operands> {
         let ext = self.input_extents();
         let operands = self.operands(Stored { input: ext, second: Some(ext), output: ext }).ok()?;
@@ -259,7 +259,7 @@ impl Machine<'_> {
     }
 }
 
-/// A task of a group, for its fusion.
+/// Properties of a task that decide its fusion.
 struct Part {
     /// True if it may be fused.
     plain: bool,
@@ -267,7 +267,7 @@ struct Part {
     sum: Option<Operands>,
 }
 
-/// A convolution of a group with what follows its sums.
+/// A convolution of a group with its accumulator and epilogue.
 struct Member<'a, A> {
     neural: &'a Neural,
     convolution: &'a Convolution,
@@ -284,7 +284,7 @@ pub(crate) struct Fused {
     last: Operands,
     /// Number of tasks, 2 to 4.
     pub(super) tasks: usize,
-    /// The sum that the fourth task is.
+    /// Residual addition, if there is a fourth task.
     sum: Option<Sum>,
 }
 
@@ -299,18 +299,18 @@ impl Fused {
     }
 }
 
-/// The sum of a task's result and of another tensor.
+/// Residual addition: sum of the previous task's result and another tensor.
 #[derive(Clone)]
 struct Sum {
     other: Span,
     /// True if the other tensor is the first operand.
     is_first: bool,
-    /// True if it is in place of the sum.
+    /// True if the other tensor is in the result buffer.
     is_in_place: bool,
 }
 
 impl Sum {
-    /// The sum of these operands, one of which is `left`; `None` if none is.
+    /// The sum of these operands, one of which is `left`, the previous result; `None` if neither is.
     fn of(operands: &Operands, left: &Span) -> Option<Sum> {
         let (ext, second) = (operands.input(), operands.second.as_ref()?);
         let (other, is_first) = match [&operands.from, second].map(|operand| operand.is_that_of(left, ext)) {

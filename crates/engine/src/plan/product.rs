@@ -1,5 +1,5 @@
-//! Products of two operands in memory, and pass `products`: coefficients are read where a copy took them from, and products of
-//! consecutive rows by one matrix become one product, which packs that matrix once.
+//! Products of two operands in memory (GEMM), and pass `products`: coefficients are read from the source of the copy that wrote them, and
+//! products of consecutive rows by one matrix become one product, which packs that matrix once.
 
 use super::maps::MapOperand;
 use super::moves::{self, through};
@@ -20,18 +20,18 @@ use anemone_kernels::window::Window;
 use half::f16;
 use std::ops::Range;
 
-/// Most rows of a product, over all groups: a damaged program may state any number.
+/// Limit of the rows of a product, over all groups, since a program may state any number.
 const MOST_ROWS: usize = 1 << 20;
 
-/// A pointwise convolution whose coefficients are fp16 numbers in memory: a matrix of coefficients, a row for each output channel, by
-/// the matrix of the source, whose rows are its channels.
+/// A pointwise convolution whose coefficients are fp16 elements in memory: the matrix of coefficients, one row per output channel, times
+/// the matrix of the source, one row per input channel.
 #[derive(Clone)]
 pub(crate) struct Product {
     pub(crate) input: Extents,
     /// Extents of the result before it is transposed.
     pub(crate) output: Extents,
     pub(crate) coefficients: CoefficientBox,
-    /// Coefficients as copies to a matrix without gaps, by group, row and tap; each has some of the rows.
+    /// Coefficients as copies to a dense matrix, ordered by group, row and tap; each copy covers some rows.
     pub(super) parts: Vec<Move>,
     pub(crate) source: MapOperand,
     pub(crate) to: MapOperand,
@@ -43,7 +43,7 @@ pub(crate) struct Product {
     pub(crate) activation: Activation,
     /// Epilogue of the exact models.
     pub(crate) exactly: Option<ExactEpilogue>,
-    /// True if coefficients pass the rule of a copy that was dropped: NaN is then plus infinity.
+    /// True if coefficients pass the NaN rule of a dropped copy: NaN becomes plus infinity.
     pub(crate) admits: bool,
     /// Number of tasks that it replaces.
     pub(crate) tasks: usize,
@@ -53,7 +53,7 @@ pub(crate) struct Product {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoefficientBox {
     pub(crate) home: Home,
-    /// Offset of the first coefficient of each row, in elements of the region: by group, or of one group for all.
+    /// Offset of the first coefficient of each row, in elements of the region; for each group, or one group for all.
     pub(crate) rows: Vec<usize>,
     /// Elements between the taps of a row.
     pub(crate) stride: usize,
@@ -61,14 +61,14 @@ pub(crate) struct CoefficientBox {
 }
 
 impl CoefficientBox {
-    /// Range of elements from the first one that is read to the last.
+    /// Range of elements from the first one read to the end of the last.
     pub(crate) fn range(&self) -> Range<usize> {
         let first = self.rows.iter().copied().min().unwrap_or(0);
         let last = self.rows.iter().copied().max().unwrap_or(0);
         first..last + self.taps.saturating_sub(1) * self.stride + 1
     }
 
-    /// The rows of each group of `rows` where `data`, the elements of [`CoefficientBox::range`], has them.
+    /// The rows of each group, `rows` per group, in `data`, the elements of [`CoefficientBox::range`].
     pub(crate) fn of<'a>(&self, data: &'a [f16], rows: usize) -> Vec<Vec<CoefficientRow<'a>>> {
         let first = self.range().start;
         let row = |&at: &usize| CoefficientRow { data: &data[at - first..], stride: self.stride };
@@ -91,7 +91,7 @@ impl Product {
         (self.output.g * self.output.c * self.output.plane() * self.coefficients.taps) as u64
     }
 
-    /// This product and `next`, whose rows follow, as one; `None` if they differ in anything but rows.
+    /// Joins this product and `next`, whose rows follow; `None` if they differ in anything but rows.
     fn joined(&self, next: &Product) -> Option<Product> {
         let (one, other) = (&self.coefficients, &next.coefficients);
         let epilogue = |of: &Product| {
@@ -121,7 +121,7 @@ impl Product {
     }
 }
 
-/// Rows of a matrix of `rows` rows from copies of its parts; `None` if the taps of a row are not at equal distances, or a row is missing.
+/// Resolves a matrix of `rows` rows from copies of its parts; `None` if the tap stride is not constant, or a row is missing.
 fn resolved(parts: &[Move], rows: usize, taps: usize) -> Option<CoefficientBox> {
     let home = parts.first()?.from.0;
     let mut starts = vec![None; rows];
@@ -154,7 +154,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
             && of.admits
             && from.parts.iter().zip(&of.parts).any(|(from, of)| from == of)
         {
-            // What passes no copy keeps its NaN: the exact array may read one as another number.
+            // Without a copy a NaN stays, which a fixed-point accumulator may read as another number.
             ops[j] = before;
         }
     }
@@ -171,7 +171,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     }
 }
 
-/// The product at `j` with a part of its coefficients read from the source of the copy that wrote it; `None` if there is no such part.
+/// The product at `j` with part of its coefficients read from the source of the copy that wrote it; `None` if there is no such part.
 fn through_copy(ops: &[Op], j: usize) -> Option<Product> {
     let Kind::Product(of) = &ops[j].kind else { return None };
     let exact = of.exactly.is_some();
@@ -193,7 +193,7 @@ fn through_copy(ops: &[Op], j: usize) -> Option<Product> {
     })
 }
 
-/// Two products, one after the other, as one operation; `None` if one depends on the other, or they do not join.
+/// Joins two consecutive products to one operation; `None` if one depends on the other, or they do not join.
 fn joined(one: &Op, next: &Op) -> Option<Op> {
     let (Kind::Product(first), Kind::Product(second)) = (&one.kind, &next.kind) else { return None };
     let both = first.joined(second).or_else(|| second.joined(first))?;
@@ -203,8 +203,8 @@ fn joined(one: &Op, next: &Op) -> Option<Op> {
 }
 
 impl Machine<'_> {
-    /// The task at hand as a product; `None` unless it is a pointwise convolution of one plane in depth, its operands are fp16 without
-    /// interleave, and its coefficients are plain fp16 numbers that other tasks or inputs leave in memory.
+    /// The current task as a product; `None` unless it is a pointwise convolution of a single depth plane, its operands are fp16 without
+    /// interleave, and its coefficients are uncompressed fp16 elements in memory, results of other tasks or inputs.
     pub(super) fn as_product(&self, step: &Step) -> Option<Product> {
         let Work::Neural(neural) = &step.work else { return None };
         let Operation::Convolution(convolution) = &neural.operation else { return None };
@@ -268,14 +268,14 @@ mod tests {
         Move::new(NanRule::Quiet, (Home::Tile, 3 * first_row), (Home::Bar(2), from), &axes).expect("a part")
     }
 
-    /// Rows of three taps: four of them by pairs of lanes, and one behind them.
+    /// Rows of three taps: four of them as pairs of lanes, and one behind them.
     #[test]
     fn rows_are_found_in_the_parts_that_have_them() {
         let pairs = part(0, 100, &[(2, 6, 50), (2, 3, 1), (3, 1, 2)]);
         let found = resolved(&[pairs.clone(), part(4, 300, &[(3, 1, 2)])], 5, 3).expect("rows");
         assert_eq!((found.rows.as_slice(), found.stride), ([100, 101, 150, 151, 300].as_slice(), 2));
         assert_eq!(found.range(), 100..305);
-        // A row is missing; its taps are further apart; or they are at two distances.
+        // A missing row, a larger tap stride, or two different strides.
         assert_eq!(resolved(std::slice::from_ref(&pairs), 5, 3), None);
         assert_eq!(resolved(&[pairs, part(4, 300, &[(3, 1, 5)])], 5, 3), None);
         assert_eq!(resolved(&[part(0, 0, &[(2, 2, 9), (2, 1, 4)])], 1, 4), None);

@@ -1,4 +1,4 @@
-//! Run times of a plan's steps.
+//! Profile: run times of a plan's operations.
 
 use super::ops::Op;
 use std::time::Instant;
@@ -6,9 +6,9 @@ use std::time::Instant;
 /// Shortest time of each step over several runs.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// Runs that were timed.
+    /// Number of timed runs.
     pub runs: usize,
-    /// Time of the shortest whole run.
+    /// Time of the shortest run.
     pub run_nanos: u64,
     /// Steps in execution order.
     pub steps: Vec<StepTime>,
@@ -17,15 +17,15 @@ pub struct Profile {
 /// A step of a plan: one host operation.
 #[derive(Clone, Debug)]
 pub struct StepTime {
-    /// Index of a task that it replaces: the first one, or of a fused chain the last one.
+    /// Index of a replaced task: the first one, or the last one for a fused chain.
     pub first_task: usize,
-    /// Number of tasks that it replaces.
+    /// Number of replaced tasks.
     pub tasks: usize,
     /// Kind of computation.
     pub class: &'static str,
     /// Shortest time.
     pub nanos: u64,
-    /// Bytes of its operands, read and written; of coefficients, only those that every run reads from memory.
+    /// Bytes of its operands, read and written. Coefficients count only if every run reads them from memory.
     pub bytes: u64,
     /// Multiply-accumulates.
     pub macs: u64,
@@ -55,7 +55,7 @@ impl Clock {
 }
 
 impl Profile {
-    /// A profile before its first run: no times yet.
+    /// A profile without times, before the first run.
     pub(super) fn of(ops: &[Op], macs: impl Fn(&Op) -> u64) -> Profile {
         let bytes = |op: &Op| op.reads.iter().chain(&op.writes).map(|operand| operand.bytes()).sum();
         let steps = ops.iter().map(|op| StepTime {
@@ -69,7 +69,7 @@ impl Profile {
         Profile { runs: 0, run_nanos: u64::MAX, steps: steps.collect() }
     }
 
-    /// Adds the times of a run.
+    /// Merges the times of a run.
     pub(super) fn add(&mut self, run_nanos: u64, clock: Clock) {
         self.runs += 1;
         self.run_nanos = self.run_nanos.min(run_nanos);

@@ -1,4 +1,4 @@
-//! Reductions of the columns of long results, from memory to memory: operands are resolved at planning.
+//! Reductions over the columns of long results, from memory to memory; operands are resolved at planning.
 
 use super::maps::MapOperand;
 use super::ops::{Kind, Op};
@@ -13,7 +13,7 @@ use anemone_kernels::reduce::Fold;
 use anemone_kernels::tensor::Extents;
 use std::ops::Range;
 
-/// Reductions of fewer elements are left to the kernel of their task.
+/// Reductions of fewer elements are left to the kernels of their tasks.
 const LEAST_ELEMENTS: usize = 1 << 20;
 
 /// Sum or maximum of each channel's elements, in fp32.
@@ -27,7 +27,7 @@ pub(crate) struct Reduction {
     /// True if the source goes through a ReLU.
     pub(crate) relu: bool,
     pub(crate) of: Combination<f32>,
-    /// Number of tasks that it replaces.
+    /// Number of replaced tasks.
     pub(crate) tasks: usize,
 }
 
@@ -49,7 +49,7 @@ impl Reduction {
 }
 
 impl Machine<'_> {
-    /// The task at hand as such a reduction; `None` for other tasks, exact models, transposed or broadcast operands, and few elements.
+    /// The current task as such a reduction; `None` for other tasks, exact models, transposed or broadcast operands, and few elements.
     pub(super) fn as_reduction(&self, step: &Step) -> Option<Reduction> {
         if !matches!(step.work, Work::Planar(_)) || self.get(TaskClass) != class::PLANAR_REDUCE {
             return None;

@@ -1,4 +1,4 @@
-//! Sums of the array beside the same sums without its fixed point: how many of a sample lose what fp16 could hold.
+//! Precision diagnostics: compares a sample of fixed-point sums with the same sums in floating point.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
@@ -10,26 +10,26 @@ use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::window::Window;
 use half::f16;
 
-/// Most products that are formed again for one task.
+/// Limit of recomputed products for one task.
 const MOST_PRODUCTS: usize = 1 << 17;
-/// Most sums that are formed again for one task.
+/// Limit of recomputed sums for one task.
 const MOST_SUMS: usize = 256;
-/// A sum is lost where its error is beyond this share of it: six binary digits are right. Rounding to fp16 leaves eleven.
+/// Relative error beyond which a sum counts as lost: fewer than six correct bits. Rounding to fp16 leaves eleven.
 const LOST: f64 = 1.0 / 64.0;
 
-/// Sums of a sample of a task's results.
+/// Statistics of a sample of a task's sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Sums that were formed again.
+    /// Recomputed sums.
     pub sampled: u64,
-    /// Sums of those whose error by the array's fixed point is beyond 1/64 of their magnitude; such as are zero in its place, too.
+    /// Sums among them whose fixed-point error exceeds 1/64 of their magnitude, including those that became zero.
     pub lost: u64,
     /// Largest magnitude of the sampled sums.
     pub largest: f32,
 }
 
 impl Sums {
-    /// Adds the sums of another plane.
+    /// Merges the statistics of another plane.
     pub(crate) fn join(&mut self, other: &Sums) {
         self.sampled += other.sampled;
         self.lost += other.lost;
@@ -37,17 +37,17 @@ impl Sums {
     }
 }
 
-/// A product of a task: its source and its window.
+/// Source and window of a sampled task.
 struct Sampled<'a> {
     x: &'a Tensor,
     window: Window,
-    /// Input channels of an output channel.
+    /// Input channels per output channel.
     per_output: usize,
     unicast: bool,
 }
 
 impl Sampled<'_> {
-    /// Terms of the sum of an output channel at a row and a column, weight first.
+    /// Terms of the sum of an output, as pairs of weight and operand.
     fn terms(&self, [g, c, h, w]: [usize; 4], weights: &Values) -> Vec<(f16, f16)> {
         let (ext, window) = (self.x.ext, &self.window);
         let taps = self.per_output * window.elements();
@@ -68,7 +68,7 @@ impl Sampled<'_> {
 }
 
 impl Machine<'_> {
-    /// A sample of the task's sums, spread evenly over its results; none for a model without a fixed point, and for kernels with
+    /// Samples the task's sums, spread evenly over its results; empty for a model without a fixed-point accumulator, and for kernels with
     /// depth.
     pub(crate) fn sample_sums(&self, input: Extents, output: Extents) -> Result<Sums, FaultKind> {
         let mut sums = Sums::default();
@@ -85,7 +85,7 @@ impl Machine<'_> {
         let count = (MOST_PRODUCTS / taps).clamp(1, MOST_SUMS).min(groups * each);
         let mut weights: Option<(usize, Values)> = None;
         for i in 0..count {
-            // An odd factor spreads the sample over channels, rows and columns alike.
+            // An odd factor spreads the sample over channels, rows and columns.
             let place = i * (groups * each) / count;
             let (g, rest) = (place / each, (place % each).wrapping_mul(0x9e37) % each);
             let of_group = if self.get(GroupKernelReuse) == 1 { 0 } else { g };

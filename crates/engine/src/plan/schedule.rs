@@ -1,4 +1,4 @@
-//! Executes operations on memory whose accesses are known to be in order.
+//! Execution of operations on memory whose accesses are known to be valid.
 
 use super::gemv::Gemv;
 use super::maps::Map;
@@ -55,7 +55,7 @@ impl Schedule<'_> {
             let range = source.base..source.end(of.ext);
             let overlaps = source.home == target.0 && range.start < target.1.end && target.1.start < range.end;
             if overlaps {
-                // Its elements alone: those between them may be many more.
+                // Only the elements are copied: the gaps between them may be much larger.
                 let region = match source.home {
                     Home::Bar(bar) => memory.region(bar)?,
                     Home::Tile => &*l2,
@@ -164,7 +164,7 @@ impl Schedule<'_> {
         Some(())
     }
 
-    /// Fault of an operation one of whose operands is not in memory. Its tasks cannot replace it: they may read what no operation wrote.
+    /// Fault of an operation with an operand outside of its region. Executing the tasks instead might read memory that no operation wrote.
     fn outside(&self, op: &Op, memory: &Memory, l2: &Region) -> Fault {
         let bytes = |home| match home {
             Home::Bar(bar) => memory.region(bar).map_or(0, Region::len),
@@ -183,7 +183,7 @@ impl Schedule<'_> {
         let Some(step) = steps.first() else { return Ok(()) };
         let mut machine = self.common.machine(memory, l2, chain, &step.task, &step.fields);
         let done = match &op.kind {
-            Kind::Fused(of) => machine.at_once(steps, of),
+            Kind::Fused(of) => machine.run_fused(steps, of),
             Kind::Fan(of) => machine.fan(steps, of),
             _ => machine.execute(&step.work),
         };
@@ -191,7 +191,7 @@ impl Schedule<'_> {
     }
 }
 
-/// The same numbers with infinities in place of NaN; `None` if there is none.
+/// The numbers with NaN replaced by infinity; `None` if there is no NaN.
 fn admitted(from: &[f16]) -> Option<Vec<f16>> {
     let most = from.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff));
     (most > f16::INFINITY.to_bits()).then(|| from.iter().map(|x| admit_half(*x)).collect())

@@ -1,5 +1,5 @@
-//! Pass `slices`: an elementwise chain whose result is read in slices, each once and by elementwise chains alone, is fused into all of
-//! them: every one computes its own slice.
+//! Pass `slices`: an elementwise chain whose result is read only in disjoint slices, by elementwise chains alone, is fused into all
+//! of these chains: each computes its own slice.
 
 use super::maps::{Map, MapOperand};
 use super::moves::readers;
@@ -22,7 +22,7 @@ fn elements(ext: Extents) -> usize {
     ext.g * ext.c * ext.plane()
 }
 
-/// Readers of the chain at `i`, each with its slices of the chain fused; `None` unless all readers are chains, and read no element twice.
+/// Readers of the chain at `i`, each with its slice of the chain fused; `None` unless all readers are chains, and read disjoint slices.
 fn into_readers(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Vec<(usize, Map)>> {
     let Kind::Map(before) = &ops[i].kind else { return None };
     let written = ops[i].writes.first().filter(|_| own(before.to.home))?;
@@ -30,7 +30,7 @@ fn into_readers(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Vec
     let mut fused = Vec::new();
     for j in readers(ops, i) {
         let Kind::Map(reader) = &ops[j].kind else { return None };
-        // It reads later what it read then.
+        // The sources of the chain must still hold their values.
         if ops[i + 1..j].iter().any(|op| ops[i].reads.iter().any(|read| op.may_write(read))) {
             return None;
         }
@@ -101,7 +101,7 @@ mod tests {
         Map { ext, to, sources, stages: vec![stage], tasks: 1, rewired: false }.op(1..2)
     }
 
-    /// Gates of a recurrence: one chain over all of them, then one for each.
+    /// Gates of a recurrence: one chain over all of them, then one for each gate.
     #[test]
     fn a_chain_is_fused_into_those_that_read_its_slices() {
         let last = |of: &Op| Op {
@@ -124,7 +124,7 @@ mod tests {
             .collect();
         let found: Vec<_> = maps.iter().map(|map| (map.sources[0].base, map.stages.len(), map.tasks)).collect();
         assert_eq!(found, [(0, 2, 1), (8 * 64, 2, 2)]);
-        // Slices that overlap are computed once, and so is what somebody else reads.
+        // Overlapping slices are not computed twice, nor is a result that another operation reads.
         let twice = [vec![chain(4000, 0, 128), one.clone(), chain(7000, 4000, 128)], ends.to_vec()].concat();
         let read = [vec![chain(4000, 0, 128), one, other, last(&chain(4000, 0, 128))], ends.to_vec()].concat();
         for ops in [twice, read] {

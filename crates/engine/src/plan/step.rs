@@ -44,13 +44,13 @@ pub(crate) enum Work {
     Neural(Box<Neural>),
     /// Planar engine, with the kernel that was selected.
     Planar(Box<planar::registry::Selected>),
-    /// Not Apple's: a native layer in this project's own encoding.
+    /// Native layer in this project's own encoding.
     Own(Box<Own>),
     /// No work: the descriptor's skip bit is set.
     Skipped,
 }
 
-/// Faults of a task's words: fields of a value that the engine does not obey, and bits that no row explains.
+/// Faults of a task's words: field values that the engine does not obey, and bits that no row explains.
 pub(super) fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
     let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
         space: match space {
@@ -73,19 +73,19 @@ pub(super) fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKin
 }
 
 impl Machine<'_> {
-    /// At another task.
+    /// The same context for another task.
     pub(crate) fn at<'a>(&'a mut self, step: &'a Step) -> Machine<'a> {
         self.at_task(&step.task, &step.fields)
     }
 
-    /// Plane after plane of the result.
+    /// Executes the task for every depth plane of the result.
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
         self.depths().try_for_each(|depth| self.execute_at(depth, work))?;
         self.chain.pass_on();
         Ok(())
     }
 
-    /// One plane of the result. What it chains is handed on by [`crate::machine::Chain::pass_on`], after the last plane.
+    /// Executes the task for one depth plane. [`crate::machine::Chain::pass_on`] ends the task after the last one.
     pub(crate) fn execute_at(&mut self, depth: u64, work: &Work) -> Result<(), FaultKind> {
         (self.depth, self.source_depth) = (depth, depth);
         match work {

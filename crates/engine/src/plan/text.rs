@@ -1,4 +1,4 @@
-//! The text of a plan: a line for each operation, and its operands.
+//! Text form of a plan: one line for each operation, and its operands.
 
 use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
@@ -15,7 +15,7 @@ use std::fmt;
 /// A plan after a pass.
 #[derive(Clone, Debug)]
 pub struct PassText {
-    /// The pass, or `lift` for what the tasks were lifted to.
+    /// Name of the pass, or `lift` for the initial operations.
     pub name: &'static str,
     /// Operations in order.
     pub text: String,
@@ -34,8 +34,8 @@ pub(super) fn listing(ops: &[Op], tasks: usize) -> String {
     text
 }
 
-/// A line for each operation: the kernel that executes it, and why those before it in the registry do not.
-/// `rejected` has reasons that the fields of each task give.
+/// One line for each operation: its kernel, and the reasons for which the kernels before it in the registry were rejected. `rejected` has the
+/// reasons that follow from the fields of each task.
 pub(super) fn selection(
     ops: &[Op],
     steps: &[Step],
@@ -52,7 +52,7 @@ pub(super) fn selection(
             }
             (Kind::Map(map), _) => ("stages block by block".to_string(), vec![("its task's kernel", map.reason())]),
             (Kind::Product(_), _) => {
-                let kernel = "coefficients packed in every run, then as the registry says".to_string();
+                let kernel = "selected in every run, when coefficients are packed".to_string();
                 (kernel, vec![("coefficients packed at planning", FROM_TASKS)])
             }
             (Kind::Reduction(_), _) => ("rows with prologue and epilogue".to_string(), by_fields),

@@ -1,5 +1,5 @@
-//! Trace of each task's operands and bytes moved, for runs that ask for it. Operands are looked at before and after the task, so that a
-//! run that is not asked pays nothing, and every way to compute is seen alike.
+//! Trace of each task's operands and of the bytes moved. Operands are inspected before and after the task, so that runs without a trace have no
+//! overhead, and no kernel has to support it.
 
 use super::Work;
 use super::resolution::Sums;
@@ -17,7 +17,7 @@ use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Element;
 use half::f16;
 
-/// Magnitudes from here on have all of fp16's digits: 2^-14.
+/// Smallest normal fp16 number: 2^-14.
 const LEAST_NORMAL: f32 = 6.103_515_6e-5;
 /// Exponent of zero and of subnormal numbers.
 const SUBNORMAL_EXPONENT: i32 = -14;
@@ -37,11 +37,11 @@ pub enum Site {
         /// Byte address.
         address: u64,
     },
-    /// Handed from task to task.
+    /// Passed from task to task without memory.
     Chain,
 }
 
-/// Statistics of an operand's numbers.
+/// Statistics of an operand's elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Values {
     /// Largest finite magnitude.
@@ -81,11 +81,11 @@ impl Values {
 /// One operand or result of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// Place of its first element.
+    /// Location of its first element.
     pub site: Site,
     /// Groups, channels, rows, columns as stored.
     pub shape: [usize; 4],
-    /// Bytes between groups, channels and rows; zero in a chain.
+    /// Bytes between groups, channels and rows; zero for a chained operand.
     pub strides: [u64; 3],
     /// Bytes of an element.
     pub element_bytes: u64,
@@ -100,20 +100,20 @@ impl Operand {
     }
 }
 
-/// Bytes moved by each engine.
+/// Bytes moved by each DMA engine and by tile memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Source 1 from memory.
     pub source1: u64,
     /// Source 2 from memory.
     pub source2: u64,
-    /// Coefficients and tables, as the streams state their sizes.
+    /// Coefficients and tables, by the stated sizes of their streams.
     pub coefficients: u64,
     /// Result to memory.
     pub destination: u64,
-    /// Out of tile memory.
+    /// Read from tile memory.
     pub l2_read: u64,
-    /// Into tile memory.
+    /// Written to tile memory.
     pub l2_written: u64,
 }
 
@@ -126,21 +126,21 @@ pub struct TaskTrace {
     pub offset: u32,
     /// Sources, in order.
     pub inputs: Vec<Operand>,
-    /// The result, where it went; twice for memory and tile memory.
+    /// The result at each of its destinations.
     pub outputs: Vec<Operand>,
-    /// Coefficients, where the task has any.
+    /// Coefficients, if the task has any.
     pub coefficients: Option<Values>,
     /// Bytes moved.
     pub moved: Moved,
-    /// Multiply-accumulate operations of the arrays, padding included.
+    /// Multiply-accumulates, padding included.
     pub macs: u64,
-    /// Infinite results, where all sources are finite and the task does not state infinities itself.
+    /// Infinite results of finite sources, unless the task produces infinities on purpose.
     pub saturated: u64,
-    /// Subnormal operands of the arrays all of whose products the model drops.
+    /// Subnormal operands of which the model drops every product.
     pub denormals_flushed: u64,
     /// NaN elements of sources that the model reads as numbers.
     pub nan_coerced: u64,
-    /// A sample of the array's sums beside those of a model without its fixed point; none in `fast`.
+    /// Sample of the fixed-point sums compared with floating point; empty in `fast`.
     pub sums: Sums,
 }
 
@@ -152,7 +152,7 @@ impl TaskTrace {
 }
 
 impl TaskTrace {
-    /// Adds a further plane of the same task; places and shapes stay those of the first, coefficients count once.
+    /// Merges another plane of the same task: locations and shapes stay those of the first plane, coefficients count once.
     fn join(&mut self, plane: TaskTrace) {
         let inputs = self.inputs.iter_mut().zip(&plane.inputs);
         for (operand, other) in inputs.chain(self.outputs.iter_mut().zip(&plane.outputs)) {
@@ -172,7 +172,7 @@ impl TaskTrace {
 }
 
 impl Machine<'_> {
-    /// Executes the task, and says what it did.
+    /// Executes the task and returns its trace.
     pub(crate) fn execute_traced(&mut self, work: &Work) -> Result<TaskTrace, FaultKind> {
         if let Work::Own(_) = work {
             self.execute(work)?;
@@ -202,7 +202,7 @@ impl Machine<'_> {
         Ok(whole)
     }
 
-    /// The task's sources and coefficients; before it runs.
+    /// Inspects sources and coefficients before the task runs.
     fn look_before(&self) -> Result<TaskTrace, FaultKind> {
         let class = self.get(TaskClass);
         let mut trace = TaskTrace { class, offset: self.task.offset, ..TaskTrace::default() };
@@ -253,7 +253,7 @@ impl Machine<'_> {
         Ok(trace)
     }
 
-    /// Products, and the operands that are too small for them.
+    /// Counts multiply-accumulates, and operands that are too small for them.
     fn look_at_array(&self, trace: &mut TaskTrace) -> Result<(), FaultKind> {
         let (input, output) = self.stated_extents();
         let per_output = if self.get(UnicastEn) == 1 { self.size(UnicastCin).max(1) } else { input.c };
@@ -269,7 +269,7 @@ impl Machine<'_> {
             (0..of_group.len()).for_each(|i| weights.see(of_group.get(i).to_f32()));
         }
         if let (Some(mac), Some(source)) = (self.mac, trace.inputs.first()) {
-            // The largest partner decides: where its product counts, the number is not lost.
+            // The largest partner decides: an operand is lost if even that product is dropped.
             let lost =
                 |largest: f32| mac.flush_subnormals || SUBNORMAL_EXPONENT + exponent(largest) < mac.least_exponent_sum;
             let x = source.values;
@@ -281,7 +281,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The task's results; after it has run.
+    /// Inspects results after the task has run.
     fn look_after(&self, trace: &mut TaskTrace) -> Result<(), FaultKind> {
         let ext = match self.get(TaskClass) {
             class::NEURAL => turned(self.stated_extents().1, self.get(NeTranspose) == 1),
@@ -312,8 +312,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Returns true if infinities are what the task states, as masks and comparisons do: by its table, or by a factor beyond fp16, which no
-    /// network's own number is.
+    /// Returns true if infinities are intended results, as in masks and comparisons: from the task's table, or from a factor beyond the range of
+    /// fp16, which no network contains.
     fn states_infinity(&self) -> Result<bool, FaultKind> {
         if self.get(TaskClass) == class::NEURAL {
             let table = self.get(NonlinearMode) == nonlinear::LUT;
@@ -323,7 +323,7 @@ impl Machine<'_> {
         Ok(factor.abs() > f16::MAX.to_f32() || self.half(PeBias).is_infinite())
     }
 
-    /// Extents of source 1 and of the result as the task states them.
+    /// Extents of source 1 and of the result from the task's fields.
     fn stated_extents(&self) -> (Extents, Extents) {
         let g = self.size(NumGroups).max(1);
         let input = Extents { g, c: self.size(Cin), h: self.size(Hin), w: self.size(Win) };

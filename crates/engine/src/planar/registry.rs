@@ -1,4 +1,4 @@
-//! Kernel registry of the planar engine, one row each: the first row that accepts a task is selected when the task is planned.
+//! Kernel registry of the planar engine, one row per kernel; the first row that accepts a task is selected at planning.
 
 use crate::direct::{Operands, Stored};
 use crate::fault::FaultKind;
@@ -15,23 +15,23 @@ use anemone_kernels::tensor::Extents;
 /// A kernel of the registry. Its operands are rows of fp16 elements in memory.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// Tests whether the kernel accepts a task, by its fields; the error is the reason why not.
+    /// Tests by its fields whether the kernel accepts a task; the error is the reason for the rejection.
     accepts: fn(&Machine) -> Result<(), &'static str>,
     run: fn(&mut Machine, &Operands) -> Result<(), FaultKind>,
 }
 
 impl Row {
-    /// Executes the task at hand.
+    /// Executes the current task.
     pub(crate) fn run(&self, machine: &mut Machine, operands: &Operands) -> Result<(), FaultKind> {
         (self.run)(machine, operands)
     }
 }
 
-/// Kernel of a task, as it was selected when the task was planned.
+/// Kernel selected for a task at planning.
 pub(crate) enum Selected {
     /// A kernel of the registry, with its operands.
     InPlace(&'static Row, Box<Operands>),
-    /// Every form of task, through tensors.
+    /// Through tensors, for every form of task.
     Tensors,
 }
 
@@ -63,10 +63,10 @@ fn is_pair(machine: &Machine) -> Result<(), &'static str> {
     when(machine.get(TaskClass) == class::PLANAR_TWO, "it has one source, or channels have factors, or it reduces")?;
     when(keeps_extents(machine), "source and result have different extents")?;
     let operation = binary_op(machine.get(PeOp)).is_some_and(|op| op != BinaryOp::SquareOfSum);
-    when(operation, "the operation is another than sum, product, maximum and minimum")?;
+    when(operation, "the operation is not a sum, product, maximum or minimum")?;
     when(
         machine.is_plain_pair(),
-        "a source is scaled, negated, transposed or repeated along rows, or a function follows",
+        "a source is scaled, negated, transposed or broadcast along columns, or an activation follows",
     )
 }
 
@@ -80,13 +80,13 @@ fn is_pooling(machine: &Machine) -> Result<(), &'static str> {
     let max = match (machine.get(PePool), machine.get(PaddingMode)) {
         (pool::SUM, _) => false,
         (pool::MAX, padding::NEGATIVE) => true,
-        _ => return Err("windows are reduced to another than sum and maximum"),
+        _ => return Err("the reduction is not a sum or maximum"),
     };
     when(
         machine.is_plain() && machine.get(InputRelu) == 0,
-        "the source is scaled or transposed, or a function follows",
+        "the source is scaled or transposed, or an activation follows",
     )?;
-    when(machine.model.rounding().is_none() || max, "sums of windows are exact")
+    when(machine.model.rounding().is_none() || max, "an exact model sums the windows")
 }
 
 fn is_by_rows(machine: &Machine) -> Result<(), &'static str> {
@@ -102,7 +102,7 @@ fn is_by_rows(machine: &Machine) -> Result<(), &'static str> {
     let computes = machine.operand_form().is_ok_and(|form| machine.operation::<f32>(form == Form::One).is_ok());
     when(computes, "its operands or its operation have another form")?;
     let in_turn = !reduces || machine.fold().is_ok_and(|fold| fold.goes_on());
-    when(in_turn, "its sum has adders of their own")
+    when(in_turn, "the model rounds the terms of its sum")
 }
 
 fn keeps_extents(machine: &Machine) -> bool {
@@ -110,7 +110,7 @@ fn keeps_extents(machine: &Machine) -> bool {
 }
 
 impl Machine<'_> {
-    /// Kernel of the planar task at hand, and for each kernel of the registry that was rejected before the reason.
+    /// Kernel of the current planar task, with the name and reason of each kernel rejected before it.
     pub(crate) fn planar_kernel(&self) -> (Selected, Rejected) {
         let (input, second) = self.planar_sources();
         let operands = self.operands(Stored { input, second, output: self.planar_result() });

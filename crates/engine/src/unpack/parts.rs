@@ -1,4 +1,4 @@
-//! Coefficients that other tasks leave in memory, as strided boxes of their streams.
+//! Coefficients written by other tasks, as strided boxes of their streams.
 
 use super::Store;
 use crate::machine::Machine;
@@ -7,7 +7,7 @@ use anemone_facts::Field::*;
 use anemone_facts::kernel::ALIGN_BYTES;
 use anemone_kernels::copy::CopyAxis;
 
-/// A part of a matrix without gaps, by group, row and tap, and where a region has it: first elements, and axes.
+/// Part of a coefficient matrix: its position in the dense matrix and in the region, and the axes of the copy between them.
 pub(crate) struct StreamPart {
     pub(crate) to: usize,
     pub(crate) from: usize,
@@ -15,8 +15,8 @@ pub(crate) struct StreamPart {
 }
 
 impl Machine<'_> {
-    /// Plain fp16 coefficients of `groups` groups, and the region that holds them: whole passes, and a last one in which not all engines
-    /// have channels. `None` for other coefficients, and where the engines' streams are not at equal distances.
+    /// Parts of the uncompressed fp16 coefficients of `groups` groups, and their region: full passes, and a last pass that not all engines
+    /// take part in. `None` for other coefficients, and if the engines' streams are not equally spaced.
     pub(crate) fn coefficient_parts(
         &self,
         outputs: usize,

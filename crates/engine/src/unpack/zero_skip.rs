@@ -1,4 +1,4 @@
-//! Streams without their zeros: masks and values in place of rows of coefficients.
+//! Zero-skipping streams: masks and values in place of rows of coefficients.
 
 use super::{Form, Pass};
 use crate::fault::FaultKind;
@@ -8,7 +8,7 @@ use anemone_facts::kernel::{ALIGN_BYTES, zero_skip};
 use half::f16;
 
 impl Machine<'_> {
-    /// Every pass states its length, so the groups before this one are skipped by their counts.
+    /// Locates the passes of a group; earlier groups are skipped by the lengths that their passes state.
     pub(super) fn zero_skipping_passes<'a>(
         &'a self,
         form: &Form,
@@ -23,7 +23,7 @@ impl Machine<'_> {
             for i in 0..form.passes(engine) {
                 let (lead, count) = self.stream(engine, at, lead_bytes)?.split_at(form.lead_bytes() as usize);
                 let count = count.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
-                // At least the masks; so the stream bounds what is allocated for it.
+                // A pass has at least its masks, so that the size of the stream bounds the allocation.
                 let masks = form.mask_bytes();
                 if count < masks {
                     let region = format!("a pass without zeros of engine {engine}");
@@ -39,7 +39,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A pass without its zeros: for each input channel the mask bits of all kernel elements, eight to a byte, each
+    /// Expands a zero-skipping pass: for each input channel the mask bits of all kernel elements, eight to a byte, each
     /// byte followed by the values of its set bits.
     pub(super) fn scatter(
         &self,

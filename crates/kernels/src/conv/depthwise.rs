@@ -1,9 +1,9 @@
-//! Depthwise convolution and pooling in fp32, for the usual windows.
+//! Depthwise convolution and pooling in fp32, for 3x3 and 5x5 windows and the like.
 //!
-//! Staged rows begin where vectors do, and the columns that a stride of 2 takes apart have planes of their own. Several rows of
-//! outputs are summed together: what is loaded of a staged row serves every output that it lies under.
+//! Staged rows are aligned to vectors, and with stride 2 the even and odd columns have planes of their own. Several output rows are
+//! computed together, so that an element of a staged row is loaded once for all outputs that read it.
 //!
-//! A sum takes its taps in their order, as in [`crate::conv`].
+//! Sums are taken in the order of the taps, as in [`crate::conv`].
 
 use crate::conv::{MOST_AT_ONCE, NEAR, stage_pairs};
 use crate::epilogue::Epilogue;
@@ -17,20 +17,20 @@ use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Elements of the largest window that has code of its own.
+/// Elements of the largest specialized window.
 const ELEMENTS: usize = 5 * 5;
 
 /// Reduction of a channel's windows.
 #[derive(Clone, Copy)]
 pub enum WindowOp<'a> {
-    /// Sums of a convolution, and what follows them.
+    /// Weighted sums (convolution), with their epilogue.
     Kernel(&'a Filter, &'a Epilogue<'a>),
-    /// Maxima, or sums, and what follows them.
+    /// Maxima if true, otherwise sums (pooling), with their epilogue.
     Pool(bool, &'a ElementwiseEpilogue<f32>),
 }
 
 impl WindowOp<'_> {
-    /// Returns true if there is code for such windows.
+    /// Returns true if the window is specialized.
     pub fn executes(self, window: &Window) -> bool {
         match self {
             WindowOp::Kernel(..) => convolves(window),
@@ -39,7 +39,7 @@ impl WindowOp<'_> {
     }
 }
 
-/// Returns true if there is code for convolutions with such windows.
+/// Returns true if convolutions with this window are specialized.
 pub fn convolves(window: &Window) -> bool {
     is_square(window, [3, 5])
 }
@@ -72,10 +72,10 @@ impl WithSimd for Job<'_, '_> {
         let channels = share.channels();
         let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
-        // The last vectors of a row reach into the next one.
+        // The last vectors of a row extend into the next one.
         let slack = plane.lead + plane.p + S::F32_LANES;
         let (staged, sums) = (scratch_slice(staged, at_once * area + slack), scratch_slice(sums, at_once * outputs));
-        // What surrounds the source stays as it is.
+        // Written once: staging a channel does not touch the halo.
         staged.fill(of.outside());
         let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
         for first in (0..channels).step_by(at_once) {
@@ -111,7 +111,7 @@ impl WithSimd for Job<'_, '_> {
 }
 
 impl WindowOp<'_> {
-    /// Value around the source: it changes no result.
+    /// Padding value: the neutral element of the reduction.
     fn outside(self) -> f32 {
         match self {
             WindowOp::Pool(true, _) => Largest::BEGIN,
@@ -119,7 +119,7 @@ impl WindowOp<'_> {
         }
     }
 
-    /// Coefficients of a channel's window, row by row.
+    /// Coefficients of a channel's window, in row-major order.
     fn weights(self, channel: usize, side: usize) -> [f32; ELEMENTS] {
         let mut weights = [1.0; ELEMENTS];
         if let WindowOp::Kernel(kernel, _) = self {
@@ -128,7 +128,7 @@ impl WindowOp<'_> {
         weights
     }
 
-    /// Reduces the windows of a channel, each kind, side and stride in code of its own.
+    /// Reduces the windows of a channel, specialized by reduction, window side and stride.
     #[inline(always)]
     fn sum<S: Simd>(self, simd: S, channel: usize, side: [usize; 2], bands: Bands) {
         match (self, side) {
@@ -157,19 +157,19 @@ fn pooled<S: Simd>(simd: S, side: [usize; 2], of: impl Reduction, bands: Bands) 
     }
 }
 
-/// How the elements of a window become one number.
+/// Reduction of the elements of a window to one number.
 trait Reduction: Copy {
     /// Initial value of a result.
     const BEGIN: f32;
 
-    /// One more element.
+    /// Accumulates one element.
     fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s;
 
-    /// Stages between results and their rounding, for vectors.
+    /// Vector stages between the sum and its rounding.
     fn before<S: Simd>(self, simd: S) -> impl LaneMap<S>;
 }
 
-/// Weighted sum, and the epilogue of a convolution.
+/// Weighted sum with the epilogue of a convolution.
 #[derive(Clone, Copy)]
 struct Weighted<'a> {
     bias: f32,
@@ -206,7 +206,7 @@ impl Reduction for Largest {
     fn before<S: Simd>(self, _: S) -> impl LaneMap<S> {}
 }
 
-/// Sum without weights.
+/// Unweighted sum.
 #[derive(Clone, Copy)]
 struct Sum;
 
@@ -222,15 +222,15 @@ impl Reduction for Sum {
     fn before<S: Simd>(self, _: S) -> impl LaneMap<S> {}
 }
 
-/// How a channel is staged: planes of the columns that a stride takes apart.
+/// Layout of a staged channel: one plane for each stride phase of the columns.
 pub struct Plane {
-    /// Rows, all of them read; those inside of the source, and the first of them there.
+    /// Staged rows; `inside`: those inside the source; `first`: the source row of the first of these.
     pub rows: usize,
     inside: Range<usize>,
     first: usize,
-    /// Columns of the source that are read.
+    /// Columns of the source that are staged.
     across: usize,
-    /// Elements between rows; before the first column that an output reads; leading padding.
+    /// Row stride; `lead`: elements before the first column that an output reads; `p`: leading padding.
     pub width: usize,
     lead: usize,
     p: usize,
@@ -240,12 +240,12 @@ impl Plane {
     #[inline(always)]
     pub fn of(stride: usize, window: &Window, share_rows: [usize; 2], columns: usize, lanes: usize) -> Plane {
         let Window { k, p, from, .. } = window;
-        let (rows, inside, first) = window.met_rows(share_rows);
+        let (rows, inside, first) = window.input_rows(share_rows);
         let across = ((columns - 1) * stride + k[1]).saturating_sub(p[1]).min(from[1]);
-        // The middle of a window that is padded evenly meets whole vectors.
+        // Aligns the first source column to vectors, which the middle tap of an evenly padded window reads.
         let lead = if stride == 1 { (lanes - p[1] % lanes) % lanes } else { 0 };
         let (data, read) = (lead + (p[1] + across).div_ceil(stride), lead + columns + (k[1] - 1) / stride);
-        // What lies behind the last column surrounds the source, and so does what lies before the first one of the next row.
+        // The elements behind the last column of a row double as the left halo of the next row.
         let shared = if stride == 1 { lead + p[1] } else { 0 };
         let width = data.max(read.saturating_sub(shared)).next_multiple_of(lanes);
         Plane { rows, inside, first, across, width, lead, p: p[1] }
@@ -265,33 +265,33 @@ impl Plane {
         if inside.is_empty() || across == 0 {
             return;
         }
-        let met = from.from(group, channel, first);
+        let source = from.from(group, channel, first);
         let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
         let begin = inside.start * width + lead;
         if stride == 1 {
-            return simd::widen_rows(simd, met, &mut to[begin + p..], read);
+            return simd::widen_rows(simd, source, &mut to[begin + p..], read);
         }
         let (first, second) = to.split_at_mut(rows * width);
-        stage_pairs(simd, met, p, [&mut first[begin..], &mut second[begin..]], read);
+        stage_pairs(simd, source, p, [&mut first[begin..], &mut second[begin..]], read);
     }
 }
 
-/// Rows of a channel's outputs, and what they are reduced from.
+/// Output rows of a channel, with the staged rows and coefficients they are computed from.
 struct Bands<'a> {
     rows: usize,
-    /// From the first staged row that is read.
+    /// Starts at the first staged row to read.
     source: &'a [f32],
-    /// Elements between staged rows, and between planes.
+    /// Row stride of the source; `phase`: stride of its planes.
     width: usize,
     phase: usize,
-    /// Coefficients of the window, row by row.
+    /// Coefficients of the window, in row-major order.
     weights: &'a [f32; ELEMENTS],
     sums: &'a mut [f32],
-    /// Elements between rows of sums, whole vectors.
+    /// Row stride of the sums, a multiple of the vector length.
     across: usize,
 }
 
-/// Windows of sides `K`, so far apart.
+/// Specialization for square windows of side `K` and a stride.
 struct Windows<'a, W, const K: usize, const STRIDE: usize> {
     of: W,
     bands: Bands<'a>,
@@ -303,7 +303,7 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> WithSimd for Windows<'_,
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let before = self.of.before(simd);
-        // Without vectors, rows go one by one: the fallback needs no speed.
+        // Row by row without vectors: a fallback whose speed does not matter.
         if const { S::F32_LANES > 1 } {
             while self.bands.rows >= 4 {
                 self.next::<S, 4>(simd, before);
@@ -319,11 +319,11 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> WithSimd for Windows<'_,
 }
 
 impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE> {
-    /// The next `R` rows, all columns.
+    /// Computes the next `R` output rows, all columns.
     #[inline(always)]
     fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>) {
         let mut at = 0;
-        // Rows that are a stride apart share less of what is loaded, which leaves registers for more sums.
+        // With a stride, output rows share fewer loads, which leaves registers for more accumulators.
         if const { STRIDE > 1 && S::F32_LANES > 1 } {
             while at + 2 * S::F32_LANES <= self.bands.across {
                 self.columns::<S, R, 2>(simd, before, at);
@@ -340,19 +340,19 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE
         bands.sums = &mut std::mem::take(&mut bands.sums)[R * bands.across..];
     }
 
-    /// `R` rows of `N` vectors.
+    /// Register tile: `R` rows by `N` vectors.
     #[inline(always)]
     fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl LaneMap<S>, at: usize) {
         let Bands { source, width, phase, weights, across, .. } = self.bands;
         let Some(weights) = weights.as_chunks::<K>().0.first_chunk::<K>() else { return };
         let mut sums = [[simd.splat_f32s(W::BEGIN); N]; R];
         for i in 0..(R - 1) * STRIDE + K {
-            // A row of every plane, as far as it is read.
+            // The part of a staged row that is read, from every plane.
             let lines = lines::<STRIDE>(source, phase, i * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
             for kw in 0..K {
                 let x = simd::load::<S, N>(&lines[kw % STRIDE][kw / STRIDE..]);
                 for row in 0..R {
-                    // Rows of outputs whose windows do not reach this line wrap around.
+                    // The subtraction wraps around for output rows whose windows do not include this staged row.
                     let Some(weights) = weights.get(i.wrapping_sub(row * STRIDE)) else { continue };
                     let weight = simd.splat_f32s(weights[kw]);
                     for n in 0..N {
@@ -370,7 +370,7 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE
     }
 }
 
-/// From a position in every plane on, a row as far as it is read.
+/// Slices `count` elements from a position on, in every plane.
 #[inline(always)]
 fn lines<const STRIDE: usize>(source: &[f32], phase: usize, at: usize, count: usize) -> [&[f32]; STRIDE] {
     let mut lines: [&[f32]; STRIDE] = [&[]; STRIDE];
@@ -389,8 +389,8 @@ mod tests {
     use crate::workers::{Workers, arches};
     use half::f16;
 
-    /// Maxima, and sums in the order of the taps, by every instruction set, in buffers that held NaN; kernels are tested with the
-    /// other ways to compute a convolution.
+    /// Maxima, and sums in the order of the taps, on every instruction set, in buffers that held NaN. Convolutions are covered by the tests
+    /// that compare all kernels.
     #[test]
     fn pooling_takes_what_lies_in_a_window() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
@@ -406,7 +406,7 @@ mod tests {
             let Window { k, s, p, from, to } = window;
             let (ext, strides) = (Extents { g: 1, c: cin, h: to[0], w: to[1] }, [0, from[0] * from[1], from[1]]);
             for max in [true, false] {
-                // Maxima pass over NaN.
+                // Maxima skip NaN.
                 let draw = |i: usize| if max && i.is_multiple_of(5) { f16::NAN } else { draw(i) };
                 let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
                 let of = WindowOp::Pool(max, &ending);

@@ -1,4 +1,4 @@
-//! The direct kernel: taps slide over staged rows.
+//! Direct kernel: implicit im2col over staged rows.
 
 use super::{CHANNELS, Im2col, TAPS};
 use crate::epilogue::Epilogue;
@@ -10,7 +10,7 @@ use crate::view::{OutputTile, TensorView, Transposed};
 use crate::workers::{Scratch, scratch_slice};
 use pulp::{Simd, WithSimd};
 
-/// One share of the direct kernel. In a share of a transposed result channels and columns are exchanged.
+/// Tile of the direct kernel. In a tile of a transposed result channels and columns are exchanged.
 pub(super) struct Job<'a, 'b> {
     pub(super) staging: &'a Im2col,
     pub(super) kernel: &'a Filter,
@@ -46,7 +46,7 @@ impl WithSimd for Job<'_, '_> {
         for c in (0..channels).step_by(at_once) {
             let channel = first + c;
             let count = at_once.min(channels - c);
-            // Each visit finds what surrounds the source where the first one left it.
+            // The halo is filled with the first channels and stays.
             let around = (c == 0).then_some(0.0);
             // One call for both: its code is long.
             let fresh = if staging.unicast { count } else { usize::from(c == 0) };
@@ -63,7 +63,7 @@ impl WithSimd for Job<'_, '_> {
                     let height = kernel.packed.height(channel + m);
                     let panel = kernel.packed.widen(channel + m, some.clone(), widened);
                     if !staging.unicast {
-                        // Those of the next panel are on their way meanwhile.
+                        // Prefetch the coefficients of the next panel.
                         kernel.packed.fetch(channel + m + height, some.clone());
                     }
                     let sums = &mut sums[m * stride..];
@@ -74,7 +74,7 @@ impl WithSimd for Job<'_, '_> {
             }
             for m in 0..count {
                 let bias = kernel.bias(channel + m);
-                // Also processes inter-row padding; it is never stored.
+                // Includes the padding between rows, which is not stored.
                 finish.stages(bias, &mut sums[m * stride..][..outputs]);
             }
             if !transposed {

@@ -1,4 +1,4 @@
-//! Convolutions with fixed-point accumulators, and what follows their sums.
+//! Convolutions with fixed-point accumulators and their epilogues.
 
 pub mod registry;
 
@@ -16,30 +16,30 @@ use crate::workers::{Scratch, Workers, scratch_slice};
 use pulp::{Simd, WithSimd};
 use registry::{Query, Row, Work};
 
-/// Sums of one group, by set of outputs that read the same inputs; and biases.
+/// Weights of one group, one set for the outputs that read the same inputs; and biases.
 pub type Sets = (Vec<Weights>, Option<Vec<f32>>);
 
-/// Channels whose sums are taken together: a whole number of the blocks of [`Weights`].
+/// Channels that are computed together: a multiple of the block height of [`Weights`].
 const CHANNELS: usize = 8 * HEIGHT;
-/// Outputs of a panel, and of a vector: shares of outputs are whole panels.
+/// Outputs of a panel; tiles are whole panels.
 const WIDTH: usize = 32;
 const VECTOR: usize = 16;
-/// Numbers of packed columns, and bounds of their outputs.
+/// Capacity of the packed columns, in elements; bounds the outputs of a part.
 const PACKED: usize = 1 << 19;
 const OUTPUTS: [usize; 2] = [256, 1024];
 /// Channels whose sums take as long as to pack what they read, and outputs whose sums take as long as to raise a coefficient.
 const PACKING: usize = 24;
 const RAISING: usize = 12;
 
-/// Coefficients by group; one for all where there are fewer.
+/// Coefficients by group; a single group is shared by all.
 #[derive(Clone, Copy)]
 pub enum Groups<'a> {
     Sets(&'a [Sets]),
-    /// With channels side by side, where an output reads all channels or its own.
+    /// In blocks of channels, for outputs that read all channels or one of their own.
     Blocks(&'a Kernels),
 }
 
-/// Coefficients of a channel that reads channels of its own.
+/// Coefficients of a depthwise channel.
 #[derive(Clone, Copy)]
 enum OwnRow<'a> {
     Set(&'a Weights),
@@ -55,34 +55,34 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// A convolution as the array has it.
+/// Convolution with a fixed-point accumulator.
 pub struct Exact<'a> {
     pub mac: &'static AccumulatorSpec,
     pub window: &'a Window,
     /// Input channels that one output reads.
     pub channels: usize,
-    /// True if every output channel reads channels of its own.
+    /// True for depthwise: every output channel reads input channels of its own.
     pub unicast: bool,
-    /// How a source is staged where channels are read alone.
+    /// Staging of the source for depthwise channels.
     pub staging: &'a Im2col,
     pub groups: Groups<'a>,
     pub exactly: &'a ExactEpilogue,
 }
 
-/// As [`convolve_by`], by the first kernel of the registry that accepts the convolution.
+/// [`convolve_by`] with the first kernel of the registry that accepts the convolution.
 pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
     let to = to.in_columns(ext);
     let (row, _) = registry::select(&Query { of, transposed: to.transposed, ext });
     convolve_by(row, workers, of, from, to, ext);
 }
 
-/// Convolution by a kernel that accepts it; `ext` is the result's extents before it is transposed.
+/// Executes a convolution by a kernel that accepts it; `ext` are the extents of the result before it is transposed.
 pub fn convolve_by(row: &Row, workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
     let query = Query { of, transposed: to.transposed, ext };
     row.run(Work { workers, of, from, to: to.in_columns(ext), ext, nanos: (row.cost)(&query) });
 }
 
-/// Channels that read channels of their own, a few at a time.
+/// Depthwise convolution, a few channels at a time.
 fn by_channels(work: Work) {
     let Work { workers, of, from, to: TensorViewMut { data, strides, .. }, ext, nanos } = work;
     let taps = of.channels * of.window.elements();
@@ -97,7 +97,7 @@ fn by_channels(work: Work) {
     });
 }
 
-/// Tiles of channels by outputs.
+/// GEMM over tiles of channels by outputs.
 fn by_tiles(work: Work) {
     let Work { workers, of, from, to: TensorViewMut { data, strides, transposed }, ext, nanos } = work;
     let taps = of.channels * of.window.elements();
@@ -106,9 +106,9 @@ fn by_tiles(work: Work) {
     }
     let threads = workers.threads_for(nanos);
     let shared = threads > 1;
-    // Groups enough for all threads are not cut: each part would pack a side again.
+    // With enough groups for all threads, groups are not split: every part would pack one of the operands again.
     let threads = if ext.g >= 2 * threads { 1 } else { threads };
-    // Cost of the longest share: sums, packing, raising.
+    // Cost of the largest tile: sums, packing of operands, raising of weights.
     let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
     let (rows, channels) = {
         let (rows, channels) = (ext.h.div_ceil(threads), ext.c.div_ceil(threads).next_multiple_of(LEAST_HEIGHT));
@@ -137,7 +137,7 @@ fn by_tiles(work: Work) {
     });
 }
 
-/// Output channels that read channels of their own.
+/// Tile of a depthwise convolution.
 struct Alone<'a, 'b> {
     of: &'a Exact<'a>,
     offsets: &'a [u32],
@@ -169,7 +169,7 @@ impl WithSimd for Alone<'_, '_> {
             let (first, count) = (share.first_channel + c, at_once.min(share.channels() - c));
             let mut largest = [0.0; MOST_AT_ONCE];
             for (m, (staged, largest)) in staged.chunks_exact_mut(area).zip(&mut largest).enumerate().take(count) {
-                // What surrounds the source is zero however it is read, and stays where the first channels left it.
+                // Padding is zero in every model. It is filled with the first channels and stays.
                 let (around, place) = ((c == 0).then_some(0.0), [share.group, share.first_row]);
                 staging.stage(simd, from, place, (first + m) * of.channels, around, staged, wide);
                 *largest = decode(of.mac, staged);
@@ -257,7 +257,7 @@ impl WithSimd for Job<'_, '_> {
             for c in (0..channels).step_by(at_once) {
                 let (channel, count) = (first + c, at_once.min(channels - c));
                 if c == 0 && slides && part.columns.len() == columns {
-                    // Taps read the same numbers again and again: they are decoded before.
+                    // Taps read the same elements repeatedly, so that they are decoded once, when they are staged.
                     let staging = of.staging.of_rows(part.rows.len());
                     let staged = scratch_slice(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
                     let (planes, beyond) = staged.split_at_mut(staging.staged_elements());
@@ -289,11 +289,11 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
-/// Operands that windows read from a source in place.
+/// Operands read from an unstaged source.
 struct Lying<'a> {
     window: &'a Window,
     from: TensorView<'a>,
-    /// Group, first channel.
+    /// Group and first channel.
     place: [usize; 2],
     part: &'a Part,
 }
@@ -308,12 +308,12 @@ impl Operands for Lying<'_> {
         }
         match window.is_pointwise() {
             true => from.widen_from(simd, group, channel + tap, part, first, to),
-            false => window.taken(from, group, channel, part, tap, first, to),
+            false => window.gather_tap(from, group, channel, part, tap, first, to),
         }
     }
 }
 
-/// Numbers that follow a tap's first one.
+/// Operands read from staged rows, consecutive from an offset given for each tap.
 struct Sliding<'a> {
     source: &'a [f32],
     offsets: &'a [u32],
@@ -326,7 +326,7 @@ impl Operands for Sliding<'_> {
     }
 }
 
-/// Equally many columns of each row, from a tap's first number on.
+/// Operands read from staged rows without the padding between output rows.
 struct Staged<'a> {
     staged: &'a [f32],
     offsets: &'a [u32],

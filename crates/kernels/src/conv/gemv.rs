@@ -1,8 +1,8 @@
-//! GEMV: 1x1 convolutions with a single output, as at a network's end. The matrix is read once, in the order in which it is packed:
-//! a tap of all channels of a panel, then the next tap.
+//! GEMV: 1x1 convolutions with a single output position, as in the final layers of a network. The matrix is read once, in the order in
+//! which it is packed: `[tap][channel]` within each panel.
 //!
-//! A sum takes its taps in their order, as in [`crate::conv`]. For fixed-point accumulators, rounding is applied to the vector, not the
-//! matrix: fewer elements.
+//! Sums are taken in the order of the taps, as in [`crate::conv`]. For fixed-point accumulators the vector is raised by one step in place
+//! of the matrix, because it has fewer elements.
 
 use crate::conv::nchwc::{Accumulator, Buffers};
 use crate::exact::bounds::{self, RangeBound, SEGMENT};
@@ -17,14 +17,14 @@ use crate::workers::{Scratch, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Channels of a panel: as many vectors of sums as hide how long an addition takes.
+/// Channels of a panel: enough accumulators to hide the latency of the addition.
 pub const PANEL: usize = 64;
-/// Taps that are widened together: they stay in the innermost cache.
+/// Taps that are widened together and fit L1.
 const TAPS: usize = SEGMENT;
-/// Taps between what is used and what is asked for meanwhile.
+/// Prefetch distance in taps.
 const PREFETCH_DISTANCE: usize = 64;
 
-/// One share at work.
+/// Work of one thread.
 pub struct Job<'a, 'b, A> {
     pub kernel: &'a Filter,
     pub finish: A,
@@ -75,7 +75,7 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
                 }
             }
             if let Some(mac) = finish.mac().filter(|_| !reach.is_short()) {
-                // As they came again.
+                // The original coefficients again.
                 let mut buffers: Box<Buffers> = arena.take();
                 let Buffers { unfolded, known, .. } = &mut *buffers;
                 let source = scratch_slice(&mut unfolded[0], taps);
@@ -100,14 +100,14 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
     }
 }
 
-/// Sums of a panel, and of the squares of some coefficients.
+/// Accumulators of a panel, and the sums of squares of its coefficients.
 struct Own<'a> {
     sums: &'a mut [f32],
     squares: [f32; PANEL],
 }
 
 impl Own<'_> {
-    /// Sums over all taps of a panel whose coefficients are widened in registers, where the host does that.
+    /// Sums all taps of a panel, widening coefficients in registers, on instruction sets that do so.
     #[inline(always)]
     fn add_halves<S: Simd>(&mut self, simd: S, panel: &[[f16; PANEL]], source: &[f32]) {
         const VECTORS: usize = PANEL / LONGEST;
@@ -123,7 +123,7 @@ impl Own<'_> {
         S::as_mut_simd_f32s(self.sums).0.copy_from_slice(&own);
     }
 
-    /// Adds some taps of a panel. In the exact array they are a run, the first of which has something to begin with.
+    /// Adds some taps of a panel. With a fixed-point accumulator they are a run, the first of which starts from the bias.
     #[inline(always)]
     fn add<S: Simd, A: Accumulator>(
         &mut self,
@@ -134,7 +134,7 @@ impl Own<'_> {
         begin: Option<&[f32; PANEL]>,
     ) {
         const VECTORS: usize = 4;
-        // Longer vectors leave one round of this loop.
+        // A single iteration with the longest vectors.
         for at in (0..PANEL).step_by(VECTORS * S::F32_LANES) {
             let part = at..at + VECTORS * S::F32_LANES;
             let sums = S::as_mut_simd_f32s(&mut self.sums[part.clone()]).0;

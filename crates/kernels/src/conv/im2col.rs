@@ -1,4 +1,4 @@
-//! The im2col plan: partition of a convolution into shares, and staging of a share's source.
+//! Im2col plan: partition of a convolution into tiles, and staging of a tile's source.
 
 use super::kernels::{Coefficients, SPARSE};
 use super::{MOST_AT_ONCE, NEAR, OUTPUTS, STAGED_ELEMENTS, UNFOLDED, UNFOLDING, VECTOR, depthwise};
@@ -13,26 +13,26 @@ use half::f16;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Partition of a convolution, or pooling, into shares, and staging of a share's source.
+/// Partition of a convolution or pooling into tiles, and the layout in which the source of a tile is staged.
 #[derive(Clone, Debug)]
 pub struct Im2col {
     pub window: Window,
     /// Source channels that one output reads.
     pub(super) channels: usize,
-    /// True if every output channel reads channels of its own.
+    /// True for depthwise: every output channel reads input channels of its own.
     pub(super) unicast: bool,
     /// Stride phases that a source channel is split into: rows, columns.
     pub(super) phases: [usize; 2],
     /// Extents of a staged plane.
     pub(super) height: usize,
     pub width: usize,
-    /// Most output rows and channels of a share.
+    /// Most output rows and channels of a tile.
     pub share_rows: usize,
     pub share_channels: usize,
 }
 
 impl Im2col {
-    /// A plan for a result of these extents by as many threads.
+    /// Plans a result with extents `ext` for a number of threads.
     pub fn new(
         window: Window,
         channels: usize,
@@ -72,26 +72,26 @@ impl Im2col {
         if s > 1 { read } else { read.saturating_sub(p).max(read.min(from + p)).max(columns) }
     }
 
-    /// Returns true if unfolding taps (im2col) is cheaper than sliding over staged rows. Unfolding costs the sums of `UNFOLDING` channels
-    /// for every output; it saves the sums at columns between rows, which sliding computes and drops.
+    /// Returns true if unfolding (im2col) is cheaper than the direct kernel. For every output, unfolding costs as much as the sums of
+    /// `UNFOLDING` channels; it saves the sums in the padding between rows, which the direct kernel computes and discards.
     pub(super) fn is_small(&self, columns: usize) -> bool {
         let (computed, wanted) = (self.share_rows * self.width, self.share_rows * columns);
         let saved = computed.next_multiple_of(VECTOR).saturating_sub(wanted + wanted % VECTOR);
         !self.unicast && saved * self.share_channels > UNFOLDING * wanted
     }
 
-    /// The same plan for shares of `rows` output rows.
+    /// The same plan with tiles of `rows` output rows.
     pub fn of_rows(&self, rows: usize) -> Im2col {
         let height = rows + (self.window.k[0] - 1) / self.window.s[0];
         Im2col { share_rows: rows, height, ..self.clone() }
     }
 
-    /// Returns true if every output reads all channels at one position.
+    /// Returns true for a 1x1 convolution without stride and padding that reads all channels.
     pub fn is_pointwise(&self) -> bool {
         !self.unicast && self.channels > 0 && self.window.is_pointwise()
     }
 
-    /// Returns true if every output channel reads one channel of its own, and the depthwise kernel has the window.
+    /// Returns true if every output channel reads one channel of its own, and the depthwise kernel is specialized for the window.
     pub(super) fn is_depthwise(&self) -> bool {
         self.unicast && self.channels == 1 && depthwise::convolves(&self.window)
     }
@@ -101,13 +101,13 @@ impl Im2col {
         self.window.from[1] < VECTOR
     }
 
-    /// Returns true if the NCHWc16 kernel applies: every output reads all channels, at one position or through few taps (im2col).
+    /// Returns true if the NCHWc16 kernel applies: every output reads all channels, through a 1x1 window or few taps (im2col).
     pub(super) fn may_be_blocks(&self) -> bool {
         let few = self.channels * self.window.elements() <= UNFOLDED;
         !self.unicast && self.channels > 0 && !self.is_gemv() && (few || self.is_pointwise())
     }
 
-    /// Positions of the window with a nonzero coefficient, if dropping all others pays: of a dilated window, say.
+    /// Window positions with a nonzero coefficient, if skipping the others pays, as for a dilated window.
     pub(super) fn kept(&self, groups: &[Coefficients]) -> Option<Vec<usize>> {
         let elements = self.window.elements();
         if self.unicast || elements <= 1 || self.may_be_blocks() || self.is_gemv() {
@@ -116,17 +116,17 @@ impl Im2col {
         let mut used = vec![false; elements];
         groups.iter().for_each(|group| group.weights.mark(&mut used));
         let kept: Vec<usize> = (0..elements).filter(|&at| used[at]).collect();
-        // One is left where all are zeros.
+        // All zeros: one position is kept.
         let kept = if kept.is_empty() { vec![0] } else { kept };
         (kept.len() * SPARSE <= elements * (SPARSE - 1)).then_some(kept)
     }
 
-    /// Returns true for a pointwise convolution of several outputs that reads whole blocks of channels.
+    /// Returns true for a 1x1 convolution of several outputs whose input channels are a multiple of the block size.
     pub fn is_of_blocks(&self) -> bool {
         self.is_pointwise() && !self.is_gemv() && self.channels.is_multiple_of(BLOCK)
     }
 
-    /// Returns true for a pointwise convolution to a single position: a matrix-vector product.
+    /// Returns true for a 1x1 convolution with a single output position: a matrix-vector product.
     pub fn is_gemv(&self) -> bool {
         self.is_pointwise() && self.window.to == [1; 2]
     }
@@ -138,7 +138,7 @@ impl Im2col {
         offsets
     }
 
-    /// As [`Im2col::offsets`].
+    /// Iterator over [`Im2col::offsets`].
     pub fn places(&self) -> impl Iterator<Item = usize> {
         let [k, s] = [self.window.k, self.window.s];
         let taps = (0..self.channels).flat_map(move |c| (0..k[0]).map(move |kh| (c, kh)));
@@ -148,24 +148,24 @@ impl Im2col {
         })
     }
 
-    /// Number of elements that the channels of one output are staged to.
+    /// Elements of the staged input channels of one output.
     pub fn staged_elements(&self) -> usize {
         self.channels * self.phases[0] * self.phases[1] * self.height * self.width
     }
 
-    /// Number of output channels per batch, of `outputs` that read channels of their own. The padding value must follow the last one that
-    /// was ever staged.
+    /// Depthwise output channels per batch, for `outputs` outputs. The element behind the largest batch that was staged must hold the padding
+    /// value.
     pub fn at_once(&self, outputs: usize) -> usize {
         (NEAR / self.staged_elements().max(1)).min(MOST_AT_ONCE).min(outputs).max(1)
     }
 
-    /// Number of elements that may be read past the staged ones.
+    /// Elements that may be read past the staged ones.
     pub fn staged_slack(&self) -> usize {
         SLACK + (self.window.k[1] - 1) / self.window.s[1]
     }
 
     /// Stages channels from `first` on, for the outputs of a group from a row on. `outside` is the padding value; `None` for a buffer that
-    /// held other channels of the same share, which is padded already.
+    /// held other channels of the same tile, whose halo is filled already.
     #[inline(always)]
     pub fn stage<S: Simd>(
         &self,
@@ -179,7 +179,7 @@ impl Im2col {
     ) {
         let (s, p, from) = (self.window.s, self.window.p, self.window.from);
         let mut planes = to.chunks_exact_mut(self.height * self.width);
-        // Columns that a phase takes some of.
+        // Source columns of which at least one phase reads some.
         let across = ((self.width - 1) * s[1] + self.phases[1]).saturating_sub(p[1]).min(from[1]);
         for c in first..first + self.channels {
             for kh in 0..self.phases[0] {
@@ -232,7 +232,7 @@ impl Im2col {
         }
     }
 
-    /// Range of staged rows, or columns, of a phase that lie inside the source; `first` is the output row they begin with.
+    /// Staged rows (or columns) of a phase that lie inside the source; `first` is the first output row (or column).
     pub(super) fn inside(&self, axis: usize, first: usize, phase: usize, staged: usize) -> Range<usize> {
         let Window { s, p, from, .. } = &self.window;
         let place = |input: usize| input.saturating_sub(phase).div_ceil(s[axis]).saturating_sub(first).min(staged);

@@ -9,7 +9,7 @@ use crate::workers::chunks;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
+/// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every coefficient is an fp16 number.
 pub struct Coefficients {
     pub weights: Values,
     pub biases: Option<Vec<f32>>,
@@ -18,21 +18,21 @@ pub struct Coefficients {
 /// Coefficients of all groups.
 #[derive(Clone, Debug)]
 pub struct Kernels {
-    /// One filter for all groups, or one per group. Tasks that read the same streams share them.
+    /// One filter shared by all groups, or one per group. Tasks that read the same streams share the allocation.
     pub(super) groups: Arc<Vec<Filter>>,
     /// Offset of each tap in the staged source.
     pub(super) offsets: Vec<u32>,
-    /// Positions of the window that are kept; the coefficients of all others are zeros. `None` if all are kept.
+    /// Window positions that are kept; the coefficients at the others are zero. `None` if all are kept.
     pub(super) kept: Option<Arc<[usize]>>,
-    /// Filters with all positions, made where a source turns out not to be finite: zero times infinity is NaN.
+    /// Filters with all positions, made on demand for a source that is not finite: zero times infinity is NaN.
     pub(super) all: Arc<OnceLock<Arc<Vec<Filter>>>>,
     pub(super) packing: Packing,
 }
 
-/// Form of packed coefficients: how many channels stand side by side for each tap.
+/// Layout of packed coefficients, by the number of channels in a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Channel after channel.
+    /// Channel-major, without panels.
     Rows,
     Panels6,
     Blocks16,
@@ -50,7 +50,7 @@ impl Packing {
         }
     }
 
-    /// Form that the convolution's kernel reads. `transposed` is true if results are stored with channels and columns exchanged.
+    /// Layout that the selected kernel reads. `transposed` is true if results are stored with channels and columns exchanged.
     pub fn for_staging(staging: &Im2col, transposed: bool, channels: usize) -> Packing {
         let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
         match staging.unicast {
@@ -62,7 +62,7 @@ impl Packing {
         }
     }
 
-    /// Reason for the rejection of a kernel that reads other forms.
+    /// Reason for the rejection of kernels that read other layouts.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Packing::Rows => "coefficients are packed in rows of channels",
@@ -79,7 +79,7 @@ impl std::fmt::Display for Packing {
     }
 }
 
-/// Positions of zeros alone are dropped if they are at least one in this many of the window's.
+/// Window positions with zero coefficients are skipped if they are at least one in this many.
 pub(super) const SPARSE: usize = 4;
 
 impl Kernels {
@@ -120,7 +120,7 @@ impl Kernels {
         kernels
     }
 
-    /// As [`Kernels::pack`], of a pointwise convolution without biases, from rows where they lie: one item for all groups, or one per
+    /// [`Kernels::pack`] for a pointwise convolution without biases, from strided rows of coefficients: one item for all groups, or one per
     /// group.
     pub fn pack_rows(staging: &Im2col, transposed: bool, channels: usize, groups: &[Vec<CoefficientRow>]) -> Kernels {
         let packing = Packing::for_staging(staging, transposed, channels);
@@ -129,7 +129,7 @@ impl Kernels {
         let nanos = cost::elementwise(channels * taps * groups.len());
         chunks(&mut filters, 1, nanos, |g, filters| {
             for filter in filters {
-                // Only windows of several taps ask whether coefficients are finite.
+                // Only windows of several taps test for finite coefficients.
                 *filter = Some(Filter {
                     packed: PackedFilter::of_rows(&groups[g], taps, packing.height()),
                     biases: None,
@@ -155,7 +155,7 @@ impl Kernels {
         };
     }
 
-    /// The same coefficients with all positions of the window; `None` if none is left out.
+    /// The coefficients with all window positions; `None` if none was skipped.
     pub(super) fn with_all_positions(&self, staging: &Im2col) -> Option<Kernels> {
         let kept = self.kept.as_ref()?;
         let elements = staging.window.elements();
@@ -168,18 +168,18 @@ impl Kernels {
         Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), packing: self.packing })
     }
 
-    /// Form that coefficients are packed in.
+    /// Layout in which the coefficients are packed.
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// Coefficients and biases of every group for the exact array, in blocks of channels or in panels of `gemv`.
-    pub fn abreast(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
+    /// Coefficients and biases of every group for fixed-point accumulators, in blocks of 16 channels or in panels of 64 for GEMV.
+    pub fn pack_exact(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
         let packing = if staging.is_gemv() { Packing::Panels64 } else { Packing::Blocks16 };
         let groups = groups.into_iter().map(|(packed, biases)| Filter {
             packed: packed.with_height(packing.height()),
             biases,
-            // Asked of what goes through Winograd's form.
+            // Only Winograd's kernel tests it.
             finite: false,
         });
         Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, all: Arc::default(), packing }
@@ -190,7 +190,7 @@ impl Kernels {
         self.groups.first().map_or(0, |kernel| kernel.packed.channels())
     }
 
-    /// Repacks into blocks of 16 channels, unless [`Kernels::pack`] did: a plan does that once it knows which tasks are fused.
+    /// Repacks into blocks of 16 channels, unless [`Kernels::pack`] did; called once it is known which tasks are fused.
     pub fn repack_nchwc16(&mut self, shared: &mut RepackCache<Filter>) {
         if self.packing != Packing::Blocks16 {
             let in_blocks = |mut kernels: Vec<Filter>| {
@@ -218,10 +218,10 @@ impl Kernels {
     }
 }
 
-/// Cache of repacked coefficients: those that tasks share are repacked to another panel height once for all of them.
+/// Cache of repacked coefficients: coefficients that tasks share are repacked to another panel height once.
 pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), Repacked<T>>);
 
-/// The source, held so that its address stays unique, and its repacked panels.
+/// The source, kept alive so that its address stays a unique key, and its repacked panels.
 pub(super) type Repacked<T> = (Arc<Vec<T>>, Kernels);
 
 impl<T> Default for RepackCache<T> {
@@ -233,11 +233,11 @@ impl<T> Default for RepackCache<T> {
 impl<T: Clone> RepackCache<T> {
     pub fn get(&mut self, from: Arc<Vec<T>>, height: usize, pack: impl FnOnce(Vec<T>) -> Kernels) -> Kernels {
         match Arc::try_unwrap(from) {
-            // Nothing is held twice where only one task has them.
+            // Coefficients of a single task are not cached.
             Ok(own) => pack(own),
             Err(shared) => {
                 let key = (Arc::as_ptr(&shared), height);
-                // The key is theirs as long as they are held here.
+                // The address is unique as long as the entry holds the source.
                 let (_, kernels) = self.0.entry(key).or_insert_with(|| {
                     let kernels = pack(Vec::clone(&shared));
                     (shared, kernels)

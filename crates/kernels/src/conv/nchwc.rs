@@ -1,11 +1,11 @@
-//! 1x1 and small-K convolutions in NCHWc16: vectors hold one output's sums of 16 channels, full however narrow planes are. Input may be
-//! NCHW, unfolded where windows have several taps, or NCHWc16 left by a depthwise convolution; [`FusedKernel`] computes both at once.
+//! 1x1 and small-K convolutions in NCHWc16: vectors hold the sums of 16 channels of one output, and are full however narrow planes are. Input
+//! is NCHW, unfolded for windows of several taps, or NCHWc16 left by a depthwise convolution; [`FusedKernel`] computes both at once.
 //!
-//! Sums stay in registers until they are rounded, where the host converts vectors in registers: storing a tile and reading it again costs
-//! as much as a dozen taps.
+//! Sums stay in registers until they are rounded, on instruction sets that convert vectors in registers: storing a tile and loading it again
+//! costs as much as a dozen taps.
 //!
-//! In fp32 a sum takes its taps in their order, so its bits do not depend on tiling. Fixed-point sums have the same bits in any order
-//! ([`crate::exact::bounds`]).
+//! In fp32, sums are taken in the order of the taps, so that tiling does not change their bits. Fixed-point sums have the same bits in
+//! any order ([`crate::exact::bounds`]).
 
 mod accumulator;
 mod fused;
@@ -30,18 +30,18 @@ use pulp::{Simd, WithSimd};
 use tile::{MOST, PrefetchCursor, StoreSink, TileSums};
 
 /// Channel blocks of a register tile.
-const TOGETHER: usize = 2;
-/// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
+const TILE_BLOCKS: usize = 2;
+/// Capacity of the packed source, in elements; bounds the outputs of a part, which must be enough to amortize the widening of coefficients.
 const PACKED: usize = 1 << 20;
 const OUTPUTS: [usize; 2] = [256, 1024];
 
-/// Returns true if blocks of so many channels are full enough.
+/// Returns true if this number of channels fills its blocks well enough.
 pub fn suits(channels: usize) -> bool {
     3 * channels.next_multiple_of(BLOCK) <= 4 * channels
 }
 
-/// Operand in memory: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without
-/// gaps; and how windows meet it, which have one tap in blocks.
+/// Input of a convolution and its staging. Either NCHW, or NCHWc16 (`in_blocks`) with 16 channels in place of each column, contiguous rows,
+/// and a 1x1 window.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     pub source: TensorView<'a>,
@@ -54,7 +54,7 @@ pub struct Operand<'a> {
 pub struct Buffers {
     packed: Vec<f32>,
     wide: Vec<f32>,
-    /// Source unfolded for windows, and the staging buffer for it.
+    /// Unfolded source (im2col), and the staging buffer for it.
     pub unfolded: [Vec<f32>; 2],
     panels: Vec<f32>,
     places: Vec<u32>,
@@ -65,8 +65,8 @@ pub struct Buffers {
     pub known: OperandStats,
 }
 
-/// A source that is packed by tiles of outputs, then taps: as many outputs as registers hold the sums of. In blocks by tiles,
-/// blocks and outputs.
+/// Layout of a packed source: `[tile][tap][output]` with padded tiles, or `[tile][block][output][channel]` if it is in NCHWc16. A tile has as
+/// many outputs as a register tile.
 #[derive(Clone, Copy)]
 struct Tiles {
     taps: usize,
@@ -92,7 +92,7 @@ impl Tiles {
         [first, self.each.min(self.outputs - first)]
     }
 
-    /// Puts what all outputs meet under a tap into its places.
+    /// Writes the operands of one tap, `wide[output]`, into all tiles.
     #[inline(always)]
     fn put(&self, tap: usize, wide: &[f32], to: &mut [f32]) {
         for (tile, to) in to.chunks_exact_mut(self.stride()).enumerate() {
@@ -103,7 +103,7 @@ impl Tiles {
         }
     }
 
-    /// Position of the operand that an output meets under a tap.
+    /// Position of the operand of a tap and an output.
     fn place(&self, tap: usize, output: usize) -> usize {
         let (tile, output) = (output / self.each, output % self.each);
         let within = match self.in_blocks {
@@ -113,13 +113,13 @@ impl Tiles {
         tile * self.stride() + within
     }
 
-    /// Numbers of a tile.
+    /// Elements of a tile.
     fn stride(&self) -> usize {
         self.taps * if self.in_blocks { self.each } else { BLOCK }
     }
 }
 
-/// Packs the outputs' operands of a part.
+/// Packing of the operands of a part's outputs.
 struct Packing<'a> {
     tiles: Tiles,
     from: Operand<'a>,
@@ -146,7 +146,7 @@ impl WithSimd for Packing<'_> {
             }
             return;
         }
-        // Rows without gaps are one row.
+        // Rows without gaps are packed as one row.
         if staging.is_pointwise() && (part.rows.len() == 1 || from.strides[2] == part.columns.len()) {
             let from_stride = from.strides[1];
             let from = &from.from(group, 0, part.rows.start)[part.columns.start..];
@@ -216,15 +216,15 @@ fn pack<'b, S: Simd, A: Accumulator>(
     to
 }
 
-/// Coefficients of some blocks, tap by tap, and biases behind those of each.
+/// Widened coefficients of some blocks, `[block][tap][channel]`, with the biases behind each block.
 struct Panels<'a> {
     data: &'a mut [f32],
     taps: usize,
 }
 
-/// Numbers of [`Panels`].
+/// Elements of [`Panels`].
 fn panel_elements(taps: usize) -> usize {
-    TOGETHER * (taps + 1) * BLOCK + BLOCK
+    TILE_BLOCKS * (taps + 1) * BLOCK + BLOCK
 }
 
 impl Panels<'_> {
@@ -233,7 +233,7 @@ impl Panels<'_> {
         (self.taps + 1) * BLOCK
     }
 
-    /// From channels on that begin a block.
+    /// Widens blocks from channel `first` on, which starts a block, and prepares them for a fixed-point accumulator.
     #[inline(always)]
     fn widen<S: Simd, A: Accumulator>(
         &mut self,
@@ -260,7 +260,7 @@ impl Panels<'_> {
         }
     }
 
-    /// As they are, without what the exact array makes of them.
+    /// Widens blocks without the preparation for a fixed-point accumulator.
     fn fill<A: Accumulator>(&mut self, kernel: &Filter, first: usize, blocks: usize) {
         let taps = self.taps;
         for (block, panel) in self.data.chunks_exact_mut((taps + 1) * BLOCK).enumerate().take(blocks) {
@@ -278,51 +278,51 @@ impl Panels<'_> {
     }
 }
 
-/// Numbers of a line of cache.
+/// fp16 elements of a cache line.
 const LINE: usize = LINE_BYTES / size_of::<f16>();
 
-/// Sums of some blocks' channels for all outputs of a part, by tile.
+/// Computation of some blocks of channels for all outputs of a part, tile by tile.
 struct Blocks<'a, A> {
     kernel: &'a Filter,
     finish: A,
     tiles: Tiles,
     packed: &'a [f32],
     panels: &'a Panels<'a>,
-    /// The first channel, and how many blocks.
+    /// First channel, and number of blocks.
     first: usize,
     blocks: usize,
-    /// Destination of each output of a block, and distance between blocks.
+    /// Position of each output in the result of a block; `stride`: distance between blocks.
     places: &'a [u32],
     stride: usize,
 }
 
 impl<A: Accumulator> Blocks<'_, A> {
-    /// Returns whether all were summed in registers, as ever but where the exact array's sums may go too far.
+    /// Returns true if all sums were computed in register tiles; false if fixed-point sums might have left their range.
     #[inline(always)]
     fn sum<S: Simd>(&self, simd: S, known: &mut OperandStats, mut to: StoreSink) -> bool {
         let &Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride } = self;
-        let next = first + TOGETHER * BLOCK;
-        let soon = PrefetchCursor::of(kernel.packed.bytes_of(next..next + TOGETHER * BLOCK), tiles);
+        let next = first + TILE_BLOCKS * BLOCK;
+        let prefetch = PrefetchCursor::of(kernel.packed.bytes_of(next..next + TILE_BLOCKS * BLOCK), tiles);
         for (tile, source) in packed.chunks_exact(tiles.stride()).enumerate() {
             let [at, outputs] = tiles.outputs(tile);
-            let (places, to) = (&places[at..], to.again());
+            let (places, to) = (&places[at..], to.reborrow());
             let terms = match A::EXACT {
                 true => known.terms(simd, tile),
                 false => Some(RunSchedule::default()),
             };
             let Some(terms) = terms else {
-                self.sum_elsewhere(simd, known, to);
+                self.sum_unbounded(simd, known, to);
                 return false;
             };
-            let soon = soon.with_tile(tile);
-            TileSums { source, tiles, outputs, blocks, panels, finish, terms, soon, places, stride, to }.add(simd);
+            let prefetch = prefetch.with_tile(tile);
+            TileSums { source, tiles, outputs, blocks, panels, finish, terms, prefetch, places, stride, to }.add(simd);
         }
         true
     }
 
-    /// Sums that go anywhere.
+    /// Computes sums of unlimited range, by the GEMM with fixed-point accumulators.
     #[inline(never)]
-    fn sum_elsewhere<S: Simd>(&self, simd: S, known: &mut OperandStats, to: StoreSink) {
+    fn sum_unbounded<S: Simd>(&self, simd: S, known: &mut OperandStats, to: StoreSink) {
         let Some(mac) = self.finish.mac() else { return };
         let (first, outputs) = (self.first, self.tiles.outputs);
         let channels = first..(first + self.blocks * BLOCK).min(self.kernel.packed.channels());
@@ -331,28 +331,28 @@ impl<A: Accumulator> Blocks<'_, A> {
         let put = |channel: usize, output: usize| {
             channel / BLOCK * self.stride + self.places[output] as usize + channel % BLOCK
         };
-        to.settle(simd, self.finish, sums, outputs, &put);
+        to.store_sums(simd, self.finish, sums, outputs, &put);
     }
 }
 
-/// One share of a convolution at work.
+/// Tile of a convolution, the work of one thread.
 pub struct Job<'a, 'b, A> {
     pub kernel: &'a Filter,
     pub finish: A,
     pub from: Operand<'a>,
     pub columns: usize,
-    /// Residual added to the results, on hosts that round vectors in registers.
+    /// Residual operand added to the results, on instruction sets that round vectors in registers.
     pub residual: Option<ResidualAdd<'a>>,
     pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
-/// Another tensor of a result's extents.
+/// Residual addition: another tensor with the extents of the result.
 #[derive(Clone, Copy)]
 pub struct ResidualAdd<'a> {
-    /// `None` is what stands where the result goes.
+    /// `None` if the operand is in the result buffer.
     pub source: Option<TensorView<'a>>,
-    /// True if it is the first operand of the sum, which decides the result of two NaNs.
+    /// True if it is the first operand of the sum: which NaN propagates depends on the order.
     pub is_first: bool,
 }
 
@@ -371,12 +371,12 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
             let tiles = Tiles::of(simd, finish, part.outputs(), taps, from.in_blocks);
             let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
             let plane = (tiles.outputs * BLOCK).next_multiple_of(BLOCK * BLOCK);
-            let halves = scratch_slice(halves, TOGETHER * plane);
-            let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { TOGETHER * plane });
+            let halves = scratch_slice(halves, TILE_BLOCKS * plane);
+            let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { TILE_BLOCKS * plane });
             let places = scratch_slice(places, tiles.outputs + MOST);
             places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * BLOCK) as u32);
-            for channel in (0..channels).step_by(TOGETHER * BLOCK) {
-                let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
+            for channel in (0..channels).step_by(TILE_BLOCKS * BLOCK) {
+                let blocks = (channels - channel).div_ceil(BLOCK).min(TILE_BLOCKS);
                 let first = share.first_channel + channel;
                 panels.widen(simd, finish, kernel, first, blocks, known);
                 let to = if simd::converts::<S>() { StoreSink::Halves(halves) } else { StoreSink::Sums(sums) };
@@ -398,7 +398,7 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
     }
 }
 
-/// Stores a block, by output and channel, from a channel, row and column of a share on, whose channels lie apart.
+/// Stores a block, `[output][channel]`, into an NCHW tile at a channel, row and column, with the residual addition if there is one.
 #[inline(always)]
 fn store<S: Simd>(
     simd: S,
@@ -411,7 +411,7 @@ fn store<S: Simd>(
     transposed: &mut Vec<f16>,
 ) {
     let outputs = rows.count * rows.columns;
-    // An odd number of lines of cache: channels a power of two apart would have few places there.
+    // An odd number of cache lines: channels a power of two apart would compete for the same cache sets.
     let stride = outputs.next_multiple_of(LINE) | LINE;
     let transposed = scratch_slice(transposed, BLOCK * stride);
     outline(

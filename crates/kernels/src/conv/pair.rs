@@ -1,4 +1,4 @@
-//! A convolution of few taps fused with the depthwise convolution that alone reads its result.
+//! Fusion of a 1x1 or small-K convolution with the depthwise convolution that is the only reader of its result.
 
 use super::nchwc::{Accumulator, Operand};
 use super::{FETCH, Im2col, Kernels, nchwc};
@@ -7,17 +7,17 @@ use crate::tensor::Extents;
 use crate::view::{BLOCK, TensorView, TensorViewMut, dense, partition};
 use crate::workers::Workers;
 
-/// A pointwise convolution, or one of few taps, fused with the depthwise convolution that alone reads its result.
+/// 1x1 or small-K convolution fused with the depthwise convolution that is the only reader of its result.
 pub struct FusedDepthwise<'a, A> {
     pub kernels: [&'a Kernels; 2],
     pub finish: [A; 2],
     pub stagings: [&'a Im2col; 2],
 }
 
-/// Most operands of the first convolution, taps times positions, that are packed together.
+/// Capacity of the packed source of the first convolution, in elements: taps times outputs.
 pub(super) const MADE_OF: usize = 1 << 16;
 
-/// Returns true if kernels have both windows, and both results' channels fill blocks well enough.
+/// Returns true if both windows have kernels, and the channels of both results fill their blocks well enough.
 pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -> bool {
     let taps = first.channels * first.window.elements();
     first.may_be_blocks()
@@ -27,7 +27,7 @@ pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -
 }
 
 impl<A: Accumulator> FusedDepthwise<'_, A> {
-    /// Executes both; `ext` is the second result's extents. `in_blocks` stores it in blocks of channels, without gaps.
+    /// Executes both convolutions; `ext` are the extents of the second result. `in_blocks` stores it in NCHWc16, contiguously.
     pub fn convolve(&self, workers: &Workers, from: TensorView, to: TensorViewMut, ext: Extents, in_blocks: bool) {
         let (before, window) = (self.stagings[0], &self.stagings[1].window);
         let ([k, s], [height, columns]) = ([window.k[0], window.s[0]], window.from);
@@ -35,7 +35,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         let taps = first.packed.taps();
         let shared = workers.shares(cost::products(ext.g * ext.c * height * columns * taps));
         let threads = if shared { rayon::current_num_threads() } else { 1 };
-        // Elements of the first result that a number of rows of the second needs.
+        // Elements of the first result that `rows` rows of the second read.
         let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
         let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= MADE_OF).last().unwrap_or(1);
         let bands = ext.h.div_ceil(most);
@@ -43,7 +43,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
         let [widening, packing] = A::COSTS;
         let by_rows = (made(rows) + widening) * ext.c * ext.h.div_ceil(rows);
-        // Blocks are read by rows.
+        // A result in blocks is read by rows.
         let handed = if in_blocks { ext.c * ext.plane() * (threads - 1) / threads * FETCH / taps.max(1) } else { 0 };
         let by_channels = made(band) * (channels + packing) * bands * threads + handed;
         let (rows, channels) = if by_rows <= by_channels { (rows, ext.c) } else { (band, channels) };

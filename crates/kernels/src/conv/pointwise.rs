@@ -1,7 +1,7 @@
-//! GEMM with packed operands in fp32, for 1x1 convolutions and those of small planes: both sides are packed so that the inner loop reads
-//! consecutive elements, and blocked so that what it reads again is in cache.
+//! GEMM with packed operands in fp32, for 1x1 convolutions and for windows over small planes. Both operands are packed so that the inner
+//! loop reads consecutive elements, and blocked so that repeated reads hit the cache.
 //!
-//! A sum takes its taps in their order, as in [`crate::conv`], so its bits do not depend on blocking.
+//! Sums are taken in the order of the taps, as in [`crate::conv`], so that blocking does not change their bits.
 
 use crate::conv::{BatchMember, Im2col};
 use crate::epilogue::Epilogue;
@@ -14,25 +14,25 @@ use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Most taps between two visits to the sums, for many outputs and for those of one run.
+/// K block: most taps of a pass, for many outputs and for a single run of outputs.
 const TAPS: [usize; 2] = [384, 2048];
-/// Channels whose coefficients are widened together.
+/// M block: channels whose coefficients are widened together.
 const CHANNELS: usize = 16 * PANEL;
-/// Shorter rows are rounded for many channels at a time.
+/// Rows of fewer columns are rounded for many channels at a time.
 const LEAST_ROW: usize = 16;
-/// Sums that stay in the innermost cache.
+/// Sums that stay in L1.
 const NEAR: usize = 1 << 12;
-/// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
+/// Capacity of the packed source, in elements; bounds the outputs of a part, which must be enough to amortize the widening of coefficients.
 const PACKED: usize = 1 << 20;
 const OUTPUTS: [usize; 2] = [256, 1024];
 
-/// One share at work. In a share of a turned result channels and columns are exchanged.
+/// Tile of a convolution, the work of one thread. In a tile of a transposed result channels and columns are exchanged.
 pub struct Job<'a, 'b> {
-    /// Each makes the next channels of a result; several where it is turned.
+    /// Members that produce consecutive channels of the result; several only if it is transposed.
     pub members: &'a [BatchMember<'a>],
     pub from: TensorView<'a>,
-    /// For windows of several taps a channel: plan of the staged source, and offset of each tap's numbers there. There is
-    /// one member then.
+    /// For windows of several taps: plan of the staged source, and the offset of each tap there. There is a single member
+    /// then.
     pub windows: Option<(&'a Im2col, &'a [u32])>,
     /// Columns of the result as stored.
     pub columns: usize,
@@ -89,7 +89,7 @@ impl Job<'_, '_> {
         );
     }
 
-    /// Some of a member's channels, the first of a panel on, from what is packed of the source. Others make so many channels `before`.
+    /// Computes some channels of a member, which start at a panel, from the packed source. Members before it produce `before` channels.
     #[inline(always)]
     fn part<S: Simd>(
         &mut self,
@@ -105,15 +105,15 @@ impl Job<'_, '_> {
         let stride = outputs.next_multiple_of(width);
         let Scratch { packed, panel, sums, halves, places, .. } = &mut *self.scratch;
         let packed = scratch_slice(packed, stride * all);
-        let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
-        let places = side_by_side::<S>(places, taps_at_once);
+        let taps_at_once = pass_taps(all, TAPS[usize::from(outputs <= width)]);
+        let places = packed_offsets::<S>(places, taps_at_once);
         let sums = scratch_slice(sums, CHANNELS * stride);
         let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
         let (first, channels) = (channels.start, channels.len());
         let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
-        // Short rows are not worth being rounded on their own.
+        // Rounding short rows one by one does not pay.
         let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
         let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
         let panel = scratch_slice(panel, group * taps_at_once + COLUMN_SLACK);
@@ -124,7 +124,7 @@ impl Job<'_, '_> {
                 let taps = tap..all.min(tap + taps_at_once);
                 for channel in block.clone().step_by(group) {
                     let some = channel..block.end.min(channel + group);
-                    // Sums that are not gone on with stay where they were last.
+                    // The buffer of sums that no later pass resumes is reused.
                     let at = if all <= taps_at_once { 0 } else { (channel - block.start) * stride };
                     let sums = &mut sums[at..];
                     let next = match (some.end < block.end, taps.end < all) {
@@ -166,7 +166,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Taps side by side, some at a time, for all channels: planes that are too small to slide over.
+    /// GEMM over explicitly unfolded taps (im2col), a block of taps at a time for all channels: for planes with short rows.
     #[inline(always)]
     fn unfolded<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Epilogue, staging: &Im2col, offsets: &[u32]) {
         let width = run_outputs::<S>();
@@ -186,20 +186,20 @@ impl Job<'_, '_> {
             wide,
         );
         staged[area..].fill(0.0);
-        let taps_at_once = evenly(offsets.len(), TAPS[0]);
+        let taps_at_once = pass_taps(offsets.len(), TAPS[0]);
         let packed = scratch_slice(packed, stride * taps_at_once);
-        // What fills up the last run.
+        // Padding of the last run.
         packed.fill(0.0);
         let wide = scratch_slice(wide, stride);
         wide[outputs..].fill(0.0);
         let panel = scratch_slice(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
         let sums = scratch_slice(sums, channels * stride);
-        let places = side_by_side::<S>(places, taps_at_once);
+        let places = packed_offsets::<S>(places, taps_at_once);
         let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once, places };
         for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
             for (tap, &offset) in offsets.iter().enumerate() {
                 let rows = staged[offset as usize..].chunks(staging.width);
-                // A single run is taken to where it is packed.
+                // A single run is unfolded directly into the packed buffer.
                 let single = stride == width;
                 let to = if single { &mut packed[tap * width..][..outputs] } else { &mut wide[..outputs] };
                 for (to, row) in to.chunks_exact_mut(columns).zip(rows) {
@@ -223,30 +223,30 @@ impl Job<'_, '_> {
     }
 }
 
-/// Sums of some channels for the outputs of a part.
+/// Product of some channels by the outputs of a part.
 struct Product<'a> {
     kernel: &'a Filter,
-    /// The channel that those of a range are counted from.
+    /// Channel of the filter at which channel ranges start counting.
     first: usize,
     outputs: usize,
     /// Elements between the sums of channels.
     stride: usize,
-    /// Most of the taps that are added together.
+    /// Most taps of a pass.
     taps_at_once: usize,
-    /// Offset of each of those taps in a run.
+    /// Offset of each tap of a pass within a packed run.
     places: &'a [u32],
 }
 
-/// Offsets of taps that stand one behind the other, as many numbers each as [`run_outputs`] says.
-fn side_by_side<S: Simd>(places: &mut Vec<u32>, taps: usize) -> &[u32] {
+/// Offsets of packed taps, which are [`run_outputs`] elements apart.
+fn packed_offsets<S: Simd>(places: &mut Vec<u32>, taps: usize) -> &[u32] {
     let places = scratch_slice(places, taps);
     places.iter_mut().enumerate().for_each(|(tap, place)| *place = (tap * run_outputs::<S>()) as u32);
     places
 }
 
 impl Product<'_> {
-    /// Adds some taps, for [`CHANNELS`] channels at most. `packed` has the first tap of the first run in front, and so many taps
-    /// of each run. `next` are the first channel and the taps that will be added after these: their coefficients are asked for meanwhile.
+    /// Accumulates some taps for at most [`CHANNELS`] channels. `packed` starts with the first of these taps in the first run, and has
+    /// `taps_of_run` taps of each run. `next` are the channel and taps of the next call, whose coefficients are prefetched.
     #[inline(always)]
     fn add<S: Simd>(
         &self,
@@ -265,7 +265,7 @@ impl Product<'_> {
             kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
         }
         let runs = outputs.div_ceil(width).max(1);
-        // A part of them beside every run.
+        // The prefetch is spread over the runs.
         let (next, soon) = next;
         let part = soon.len().div_ceil(runs);
         for (run, output) in (0..outputs).step_by(width).enumerate() {
@@ -273,7 +273,7 @@ impl Product<'_> {
             let source = &packed[run * taps_of_run * width..][..taps.len() * width];
             let outputs = width.min(outputs - output);
             let columns = columns_of::<S>(outputs);
-            // Channels whose last outputs go one by one.
+            // Channels in full panels, whose tail outputs are computed one by one.
             let alone = if columns > 0 { count - count % PANEL } else { 0 };
             let mut c = 0;
             while c < alone {
@@ -310,30 +310,30 @@ impl Product<'_> {
     }
 }
 
-/// Channels whose sums are rounded together, soon after: as many as stay near with what they are made of; and enough for the last
-/// columns of a run.
+/// Channels whose sums are rounded together: as many as stay in L1 with their operands, but enough panels for the tail kernel if a run has
+/// tail outputs.
 fn channels_at_once<S: Simd>(outputs: usize, stride: usize) -> usize {
     let alone = columns_of::<S>(outputs % run_outputs::<S>()) > 0;
     let near = (NEAR / (PANEL * stride)).max(1);
     PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
 }
 
-/// Taps that are added at once: at most `most`, in passes of about equal length.
-fn evenly(taps: usize, most: usize) -> usize {
+/// Taps of a pass: at most `most`, with passes of about equal length.
+fn pass_taps(taps: usize, most: usize) -> usize {
     taps.div_ceil(taps.div_ceil(most).max(1)).max(1)
 }
 
-/// Panels of a [`TailKernel`], of so many.
+/// Panels of the next [`TailKernel`], with `panels` panels left.
 fn panels_at_once(panels: usize) -> usize {
     if panels >= COLUMN_PANELS { COLUMN_PANELS } else { 1 << panels.ilog2() }
 }
 
-/// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
+/// Packs a part of the source, `[run][tap][output]`. The last run is padded with zeros.
 #[inline(always)]
 fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
     let (width, outputs) = (run_outputs::<S>(), part.outputs());
     wide[outputs..].fill(0.0);
-    // If conversion is no call, the numbers of each run go directly to their packed place.
+    // Where conversion needs no call, each run is widened directly into the packed buffer.
     let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
     for tap in 0..taps {
         if part.rows.len() == 1 {
@@ -353,7 +353,7 @@ fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: us
     }
 }
 
-/// Packs a tap of so many, run by run.
+/// Packs one of `taps` taps, run by run.
 #[inline(always)]
 fn pack(outputs: &[f32], width: usize, taps: usize, tap: usize, to: &mut [f32]) {
     for (run, row) in outputs.chunks_exact(width).enumerate() {

@@ -1,5 +1,5 @@
-//! Kernel registry of convolutions in fp32, one row each: the first row that accepts a convolution is selected, when it is planned or
-//! when its coefficients are packed.
+//! Kernel registry of fp32 convolutions, one row per kernel. The first row that accepts a convolution is selected when the convolution is
+//! planned, or when its coefficients are packed.
 
 use super::nchwc::Operand;
 use super::{
@@ -13,7 +13,7 @@ use crate::tensor::Extents;
 use crate::view::TensorView;
 use crate::workers::Workers;
 
-/// A convolution to select a kernel for; `ext` is the result's extents before it is transposed.
+/// A convolution to select a kernel for; `ext` are the extents of the result before it is transposed.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     pub staging: &'a Im2col,
@@ -29,23 +29,23 @@ pub struct Work<'a> {
     pub finish: &'a Epilogue<'a>,
     pub from: TensorView<'a>,
     pub to: TensorViewMut<'a>,
-    /// Predicted nanoseconds on one thread, as the kernel's row has them.
+    /// Predicted single-thread time in nanoseconds, from the kernel's row.
     pub nanos: usize,
 }
 
 /// A kernel of the registry.
 pub struct Row {
     pub name: &'static str,
-    /// Forms of packed coefficients that the kernel reads.
+    /// Layouts of packed coefficients that the kernel reads.
     pub packing: &'static [Packing],
-    /// Tests whether the kernel accepts a convolution; the error is the reason why not.
+    /// Tests whether the kernel accepts a convolution; the error is the reason for the rejection.
     accepts: fn(&Query) -> Result<(), &'static str>,
-    /// Predicted nanoseconds on one thread: they decide whether threads share the work.
+    /// Predicted single-thread time in nanoseconds, by which the work is split between threads.
     pub cost: fn(&Query) -> usize,
     run: fn(Work),
 }
 
-/// Every multiply-accumulate of the convolution.
+/// Predicted time of the convolution's multiply-accumulates.
 fn products(query: &Query) -> usize {
     let taps = query.kernels.groups.first().map_or(0, |first| first.packed.taps());
     cost::products(query.ext.g * query.ext.c * query.ext.plane() * taps)
@@ -57,14 +57,14 @@ pub static ROWS: &[Row] = &[
         name: "gemv",
         packing: &[Packing::Panels64],
         cost: products,
-        accepts: |q| when(q.staging.is_gemv(), "the result has several places, or taps beside them"),
+        accepts: |q| when(q.staging.is_gemv(), "the convolution is not 1x1 with a single output position"),
         run: |w| convolve_gemv(w.workers, w.query.kernels, *w.finish, w.from, w.to, w.query.ext),
     },
     Row {
         name: "nchwc16",
         packing: &[Packing::Blocks16],
         cost: products,
-        accepts: |q| when(!q.staging.unicast, "every channel reads channels of its own"),
+        accepts: |q| when(!q.staging.unicast, "the convolution is depthwise"),
         run: |w| {
             let from = Operand { source: w.from, in_blocks: false, staging: w.query.staging };
             convolve_nchwc(w.workers, w.query.kernels, *w.finish, from, None, w.to, w.query.ext);
@@ -74,7 +74,7 @@ pub static ROWS: &[Row] = &[
         name: "packed gemm",
         packing: &[Packing::Panels6, Packing::Rows],
         cost: products,
-        accepts: |q| when(q.staging.is_pointwise(), "the window has several taps, a stride or padding"),
+        accepts: |q| when(q.staging.is_pointwise(), "the window is not 1x1, or has a stride or padding"),
         run: |w| {
             let members = &[BatchMember { kernels: w.query.kernels, finish: *w.finish }];
             convolve_pointwise(w.workers, members, w.from, w.to, w.query.ext);
@@ -87,15 +87,18 @@ pub static ROWS: &[Row] = &[
         accepts: |q| {
             let (window, channels) = (&q.staging.window, q.staging.channels);
             when(!q.transposed, "the result is stored transposed")?;
-            when(!q.staging.unicast, "every channel reads channels of its own")?;
-            when(q.kernels.kept.is_none(), "positions of the window are left out")?;
-            when(winograd::is_profitable(window, channels, q.ext), "the window is not 3x3 at stride 1, or too little")?;
+            when(!q.staging.unicast, "the convolution is depthwise")?;
+            when(q.kernels.kept.is_none(), "window positions with zero coefficients are skipped")?;
+            when(
+                winograd::is_profitable(window, channels, q.ext),
+                "the window is not 3x3 with stride 1, or the cost model favours direct sums",
+            )?;
             when(q.kernels.groups.iter().all(|kernel| kernel.finite), "a coefficient is not finite")
         },
         run: |w| {
             let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos } = w;
             let shared = workers.shares(nanos);
-            // Winograd's sums differ if a number of the source is not finite.
+            // Winograd's sums are wrong for a source that is not finite.
             if is_source_finite(workers, staging, from, ext) {
                 convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
             } else {
@@ -109,7 +112,7 @@ pub static ROWS: &[Row] = &[
         packing: &[Packing::Rows, Packing::Blocks16],
         cost: products,
         accepts: |q| {
-            when(q.staging.is_depthwise(), "channels do not each read one of their own, or the window has no code")?;
+            when(q.staging.is_depthwise(), "the convolution is not depthwise, or the window is not specialized")?;
             when(!q.transposed, "the result is stored transposed")
         },
         run: direct,
@@ -120,7 +123,7 @@ pub static ROWS: &[Row] = &[
         cost: products,
         accepts: |q| {
             when(!q.transposed, "the result is stored transposed")?;
-            when(q.staging.is_small(q.ext.w), "rows are long enough to slide over")
+            when(q.staging.is_small(q.ext.w), "rows are long enough for the direct kernel")
         },
         run: direct,
     },
@@ -136,7 +139,7 @@ fn direct(work: Work) {
     convolve_direct(workers, staging, kernels, finish, from, to, ext, small, workers.shares(nanos));
 }
 
-/// Selected kernel, and the name and reason of each kernel rejected before it.
+/// Selected kernel, with the name and reason of each kernel rejected before it.
 pub fn select(query: &Query) -> (&'static Row, Rejected) {
     let packing = query.kernels.packing();
     let (row, rejected) = crate::registry::select(

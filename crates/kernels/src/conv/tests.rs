@@ -1,4 +1,4 @@
-//! Convolutions against sums written out.
+//! Convolution kernels compared with plain loops.
 
 use super::pair::MADE_OF;
 use super::*;
@@ -12,7 +12,7 @@ use crate::workers::arches;
 use half::f16;
 use std::ops::Range;
 
-/// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
+/// Every GEMM kernel gives the same bits, transposed or not, for any layout of rows.
 #[test]
 fn the_ways_to_one_product_agree() {
     let finish = Epilogue { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
@@ -30,7 +30,7 @@ fn the_ways_to_one_product_agree() {
             Kernels::pack(&staging, false, channels.len(), groups.collect())
         };
         let (all, first, rest) = (kernels(0..cout), kernels(0..cout / 3), kernels(cout / 3..cout));
-        // Rows with gaps, and channels within rows.
+        // Rows with gaps, and channels nested in rows.
         let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];
         let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
         let from = TensorView { data: &x, strides };
@@ -60,8 +60,8 @@ fn the_ways_to_one_product_agree() {
     }
 }
 
-/// Windows of every kind, slid over and unfolded, by every instruction set: the sums of the taps in their order. In Winograd's
-/// form nearly those.
+/// Windows of every kind, direct and unfolded, on every instruction set: sums in the order of the taps. Winograd's sums are close to
+/// them.
 #[test]
 fn windows_take_their_taps_in_order() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
@@ -121,7 +121,7 @@ fn windows_take_their_taps_in_order() {
     assert!(squares > 20);
 }
 
-/// Positions of zeros are left out, and count where a number of the source is not finite: zero times infinity is NaN.
+/// Window positions of zeros are skipped, unless an element of the source is not finite: zero times infinity is NaN.
 #[test]
 fn zeros_of_a_window_meet_infinities() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
@@ -159,8 +159,8 @@ fn zeros_of_a_window_meet_infinities() {
     }
 }
 
-/// A pair has the bits of its tasks one after the other: through clamps, in fp16, beside infinities and NaN, however it is cut. So
-/// has a product of what a pair leaves in blocks.
+/// A fused pair gives the bits of its two tasks executed one after the other: through clamps, in fp16, with infinities and NaN, for any
+/// partition. Likewise a GEMM on a result left in NCHWc16.
 #[test]
 fn pairs_have_the_bits_of_two_tasks() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
@@ -173,7 +173,7 @@ fn pairs_have_the_bits_of_two_tasks() {
         Activation::Clamp(-0.0, 2.0),
     ];
     let (mut tried, mut cuts, mut products, mut sums) = (0, 0, 0, 0);
-    // Of the first one: result, channels, kernel, stride, padding.
+    // First convolution: result, channels, kernel, stride, padding.
     for (i, ([h, w], [cin, c], [k1, s1, p1])) in [
         ([7, 7], [40, 61], [1, 1, 0]),
         ([14, 14], [5, 24], [1, 1, 0]),
@@ -235,7 +235,7 @@ fn pairs_have_the_bits_of_two_tasks() {
                 let source = TensorView { data: &data, strides: dense(between) };
                 let mut wanted = vec![f16::ONE; c * to[0] * to[1]];
                 let mut found = wanted.clone();
-                // Rows of channels, or channels of rows.
+                // Channels of rows, or rows of channels.
                 let strides = if i % 2 == 0 { dense(ext(to)) } else { [0, to[1], c * to[1]] };
                 let target = TensorViewMut { data: &mut wanted, strides, transposed: false };
                 convolve(&workers, &second, &kernels[1], &finish[1], source, target, ext(to));
@@ -274,7 +274,7 @@ fn pairs_have_the_bits_of_two_tasks() {
                 if !workers.converts() {
                     continue;
                 }
-                // The sum with another tensor, from elsewhere and where that stands; in rows with others between.
+                // The residual addition, out of place and in place, with rows of another tensor between the rows.
                 let (row, plane) = (to[1] + 1, to[0] * (to[1] + 1));
                 let strides = if i % 2 == 0 { [0, plane, row] } else { [0, row, 37 * row] };
                 let other: Vec<f16> = (0..37 * plane).map(|n| draw(n + 5)).collect();
@@ -300,7 +300,7 @@ fn pairs_have_the_bits_of_two_tasks() {
     assert!(sums > 5 || !Workers::new().converts(), "{sums}");
 }
 
-/// Products of few columns, where the last ones go one by one, by every instruction set.
+/// GEMM with few columns, whose tail is computed one by one, on every instruction set.
 #[test]
 fn columns_alone_have_the_sums_of_columns_together() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);

@@ -1,10 +1,10 @@
-//! Convolutions of 3x3 kernels and stride 1 in the model `fast`, in Winograd's form F(2x2, 3x3): a square of 2x2 outputs takes 16
-//! multiplications a channel in place of 36.
+//! 3x3 convolutions of stride 1 in the model `fast`, by Winograd's algorithm F(2x2, 3x3): a tile of 2x2 outputs takes 16 multiplications a
+//! channel in place of 36.
 //!
-//! The 4x4 numbers that a square of outputs reads, and the kernel, are transformed; their products are summed over the channels,
-//! in the channels' order; the sums are transformed back (A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks",
-//! 2015). All of it is fp32, and the result is rounded once. `docs/numerics.md` tells how its error compares with that of sums over
-//! the taps. What is not finite would spread within a square of outputs, so such sources and kernels go the plain way.
+//! The 4x4 input tile and the kernel are transformed, their products are summed over the channels in order, and the sums are
+//! transformed back (A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks",
+//! 2015). All of it is fp32, and the result is rounded once. `docs/numerics.md` compares its error with that of direct
+//! sums. A number that is not finite would affect a whole output tile, so that such sources and kernels use the direct kernel.
 
 use crate::conv::depthwise::Plane;
 use crate::epilogue::Epilogue;
@@ -24,31 +24,31 @@ mod transform;
 
 use transform::*;
 
-/// Sides of the output tile and of the input tile, and elements of the latter.
+/// Side of the output tile, side of the input tile, and elements of the latter.
 const OUTPUT_TILE: usize = 2;
 const INPUT_TILE: usize = 4;
 const PLACES: usize = INPUT_TILE * INPUT_TILE;
 /// Elements of a kernel.
 const KERNEL: usize = 9;
-/// Output channels whose sums are formed together: two panels, each in half a line.
+/// Output channels that are summed together: two panels, each in half a line.
 const HEIGHT: usize = 2 * PANEL;
 const HALF: usize = 8;
 const LINE: usize = 2 * HALF;
 /// Elements between the lines of input channels: padded by one line to avoid cache-set conflicts.
 const STEP: usize = (PLACES + 1) * LINE;
-/// Input channels between two visits to the sums.
+/// Input channels of a pass over the sums.
 const CHANNELS: usize = 128;
-/// Transformed kernels that are kept for all squares.
+/// Largest size, in elements, of transformed kernels that are kept for all tiles.
 const KEPT: usize = 3 << 17;
-/// Transformed numbers of the source that stay near a core.
+/// Elements of the transformed source that stay in the cache of a core.
 const NEAR: usize = 1 << 18;
-/// Numbers that are staged before they are read: what was written a moment ago in other pieces cannot be read at once.
+/// Elements staged before they are read: loads that overlap recent stores of another width stall (store forwarding).
 const ELSEWHERE: usize = 1 << 12;
-/// Numbers of the longest vectors.
+/// Lanes of the longest vectors.
 const LONGEST: usize = 16;
 
-/// Cost of work in multiply-additions of the longest vectors: to transform a line of kernels, a vector of squares of a source,
-/// and one of a result; and the least that sums of a few squares take, for each transformed number of a channel.
+/// Cost model, in multiply-adds of the longest vectors: transforming a line of kernels, a vector of input tiles, and a vector of output tiles;
+/// and the minimum for the sums of a few tiles, for each transformed element of a channel.
 const KERNELS: usize = 60;
 const SQUARES: usize = 80;
 const RESULTS: usize = 80;
@@ -64,15 +64,15 @@ pub fn is_profitable(window: &Window, channels: usize, to: Extents) -> bool {
         return false;
     }
     let taps = KERNEL * channels * to.c * (to.plane() / LONGEST).max(1);
-    // By a tenth at least: both are estimates.
+    // At least 10 % faster, because both sides are estimates.
     10 * cost(channels, to.c, down, across) < 9 * taps
 }
 
 fn cost(channels: usize, to_channels: usize, down: usize, across: usize) -> usize {
     let (panels, n) = (to_channels.div_ceil(PANEL), down * across);
-    let rest = match (n % LONGEST, few(n % LONGEST, LONGEST)) {
+    let rest = match (n % LONGEST, tail_width(n % LONGEST, LONGEST)) {
         (0, _) => 0,
-        (_, Some(few)) => few.max(FEW),
+        (_, Some(tail_width)) => tail_width.max(FEW),
         (_, None) => HEIGHT,
     };
     let columns = HEIGHT * (n / LONGEST) + rest;
@@ -82,7 +82,7 @@ fn cost(channels: usize, to_channels: usize, down: usize, across: usize) -> usiz
         + vectors * (channels * SQUARES + to_channels * RESULTS)
 }
 
-/// How a result is best cut for so many threads: rows and channels of a share.
+/// Rows and channels of the tiles into which a result is best partitioned for a number of threads.
 pub fn cut_of(channels: usize, to: Extents, threads: usize) -> [usize; 2] {
     let [down, across] = squares(to.h, to.w);
     let rows = down.div_ceil(threads);
@@ -98,22 +98,22 @@ fn squares(rows: usize, columns: usize) -> [usize; 2] {
     [rows.div_ceil(OUTPUT_TILE), columns.div_ceil(OUTPUT_TILE)]
 }
 
-/// Elements between the channels of a transformed source: the last vector may reach into the next channel's, or beyond. Never a
-/// multiple of a large power of two, which caches keep in few places.
+/// Elements between the channels of a transformed source; the last vector may extend into the next channel or past the end. Never a
+/// multiple of a large power of two, which would compete for few cache sets.
 fn stride(down: usize, across: usize) -> usize {
     (down * across).next_multiple_of(LONGEST) | LONGEST
 }
 
-/// Rows of squares that are worked on together.
+/// Rows of tiles that are processed together.
 fn rows_at_once(channels: usize, down: usize, across: usize) -> usize {
     let elements = |rows: usize| channels * PLACES * (rows * across).next_multiple_of(LONGEST);
     let most = (1..=down).take_while(|&rows| elements(rows) <= NEAR).last().unwrap_or(1);
     down.div_ceil(down.div_ceil(most))
 }
 
-/// How many of the squares behind the last whole vector are taken with channels side by side in place of squares.
-fn few(squares: usize, lanes: usize) -> Option<usize> {
-    [2, 4, 8].into_iter().find(|&few| squares <= few && few <= lanes / 2)
+/// Number of tail tiles that are computed with vectors over output channels instead of tiles; `None` if a vector over tiles is cheaper.
+fn tail_width(squares: usize, lanes: usize) -> Option<usize> {
+    [2, 4, 8].into_iter().find(|&tail_width| squares <= tail_width && tail_width <= lanes / 2)
 }
 
 /// Returns true if all elements are finite.
@@ -142,7 +142,7 @@ fn is_row_finite(row: &[f16]) -> bool {
     row.iter().fold(0, |largest, &x| magnitude(x).max(largest)) < magnitude(f16::INFINITY)
 }
 
-/// One share at work. Its first row is even.
+/// Tile of a result, the work of one thread. Its first row is even.
 pub struct Job<'a, 'b> {
     pub kernel: &'a Filter,
     pub finish: &'a Epilogue<'a>,
@@ -162,11 +162,11 @@ impl WithSimd for Job<'_, '_> {
         let Job { kernel, finish, window, channels, from, columns, share, scratch } = self;
         let [down, across] = squares(share.rows, columns);
         let at_once = rows_at_once(channels, down, across);
-        // Squares are windows of their own.
+        // Staged like 4x4 windows of stride 2.
         let windows = Window { k: [INPUT_TILE; 2], s: [OUTPUT_TILE; 2], ..window.clone() };
         let segment = channels.min(CHANNELS);
         let source = Planes::of(channels, stride(at_once, across));
-        // Elements of a line's transformed kernels for a segment; the last places are read as far as a whole step.
+        // Elements of a line of transformed kernels; the last positions are read up to a full step.
         let weights = segment * STEP + PLACES * LINE;
         let sums = Planes::of(HEIGHT, source.stride);
         let result = OUTPUT_TILE * across.next_multiple_of(LONGEST);
@@ -222,7 +222,7 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
-/// Transforms some rows of squares of all channels of a source.
+/// Transforms some rows of input tiles, for all channels.
 #[inline(always)]
 fn transform_source<S: Simd>(
     simd: S,
@@ -239,7 +239,7 @@ fn transform_source<S: Simd>(
     let area = OUTPUT_TILE * phase;
     let at_once = (ELSEWHERE / area).clamp(1, channels);
     let staged = scratch_slice(staged, at_once * area + 2 * LONGEST);
-    // What surrounds the source stays as it is.
+    // Written once: staging a channel does not touch the halo.
     staged.fill(0.0);
     for first in (0..channels).step_by(at_once) {
         let count = at_once.min(channels - first);
@@ -253,7 +253,7 @@ fn transform_source<S: Simd>(
     }
 }
 
-/// Transforms the kernels of a line of output channels from one on, for some input channels.
+/// Transforms the kernels of a line of output channels, from `first` on, for some input channels.
 #[inline(always)]
 fn transform_line<S: Simd>(
     simd: S,
@@ -264,7 +264,7 @@ fn transform_line<S: Simd>(
     to: &mut [f32],
 ) {
     let taps = KERNEL * channels.start..KERNEL * channels.end;
-    // A line reaches further than a panel.
+    // A line extends past a panel.
     let half = PANEL * taps.len() + LINE;
     let wide = scratch_slice(wide, 2 * half);
     for (first, wide) in [first, first + PANEL].into_iter().zip(wide.chunks_exact_mut(half)) {
@@ -277,7 +277,7 @@ fn transform_line<S: Simd>(
     outline(simd, Lines { halves, to: &mut to[..channels.len() * STEP] });
 }
 
-/// Gives taps of fewer channels than a panel are as far apart as others.
+/// Spreads the taps of a partial panel to the distance of a full one.
 #[inline(always)]
 fn spread_out(wide: &mut [f32], taps: usize, height: usize) {
     if height < PANEL {
@@ -293,12 +293,12 @@ const fn place_of(channel: usize) -> usize {
     channel / PANEL * HALF + channel % PANEL
 }
 
-/// Sums over channels, for one place of the squares.
+/// Sums over the input channels, for one of the 16 positions of the transformed tiles.
 struct PlaceSums<'a> {
-    /// A line of output channels for every channel.
+    /// One line of output channels for every input channel.
     weights: &'a [f32],
     source: &'a [f32],
-    /// Elements between channels, in the source and in the sums.
+    /// Elements between channels, of the source and of the sums.
     stride: usize,
     sums: &'a mut [f32],
     squares: usize,
@@ -312,7 +312,7 @@ impl PlaceSums<'_> {
         let mut at = 0;
         while at < squares {
             let (source, sums, squares) = (&source[at..], &mut sums[at..], squares - at);
-            at += match few(squares, S::F32_LANES) {
+            at += match tail_width(squares, S::F32_LANES) {
                 None if const { S::REGISTER_COUNT >= 32 } && squares > S::F32_LANES + S::F32_LANES / 2 => {
                     outline(simd, Shape::<M, 2> { weights, source, stride, sums, resume });
                     2 * S::F32_LANES
@@ -321,8 +321,8 @@ impl PlaceSums<'_> {
                     outline(simd, Shape::<M, 1> { weights, source, stride, sums, resume });
                     S::F32_LANES
                 }
-                Some(few) => {
-                    match few {
+                Some(tail_width) => {
+                    match tail_width {
                         2 if const { S::F32_LANES >= 4 } => {
                             outline(simd, TailKernel::<2> { weights, source, stride, sums, squares, resume })
                         }
@@ -332,17 +332,17 @@ impl PlaceSums<'_> {
                         8 if const { S::F32_LANES >= 16 } => {
                             outline(simd, TailKernel::<8> { weights, source, stride, sums, squares, resume })
                         }
-                        // `few` asks for half a vector at most.
+                        // `tail_width` returns at most half a vector.
                         _ => return,
                     }
-                    few
+                    tail_width
                 }
             }
         }
     }
 }
 
-/// `M` channels of `N` vectors of squares.
+/// Register tile: `M` channels by `N` vectors of tiles.
 struct Shape<'a, const M: usize, const N: usize> {
     weights: &'a [f32],
     source: &'a [f32],
@@ -379,13 +379,13 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
     }
 }
 
-/// A few squares, with output channels side by side.
+/// Tail kernel: a few tiles, with vectors over output channels.
 struct TailKernel<'a, const R: usize> {
     weights: &'a [f32],
     source: &'a [f32],
     stride: usize,
     sums: &'a mut [f32],
-    /// At most `R`.
+    /// Number of tiles, at most `R`.
     squares: usize,
     resume: bool,
 }

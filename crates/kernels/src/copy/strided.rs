@@ -1,4 +1,4 @@
-//! Strided copies of fp16 elements: permutations, slices, repetitions and scattered rows, by blocks, shared between threads.
+//! Strided copies of fp16 elements: transpositions, slices, broadcasts and scatters, blocked for the cache and split between threads.
 
 use super::NanRule;
 use crate::cost;
@@ -7,7 +7,7 @@ use crate::workers::Workers;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// An axis of a copy: how many elements, and how far apart they are on either side, in elements.
+/// An axis of a copy: its extent, and its strides in the source and in the result, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyAxis {
     pub count: usize,
@@ -15,13 +15,14 @@ pub struct CopyAxis {
     pub from: usize,
 }
 
-/// Shorter rows are copied element by element.
+/// Rows of fewer elements are copied element by element.
 const SHORT: usize = 8;
 
-/// Rows of the result so many elements apart are in pages of their own: short ones are written one after the other, wherever they are read.
+/// Row stride of the result, in elements, from which rows are on different pages: short rows are then written in the order of the result,
+/// whatever the access pattern of the source.
 const FAR: usize = 1 << 10;
 
-/// Axes in the order of distances in the result, neighbours joined where both sides go on alike.
+/// Sorts axes by their stride in the result, outermost first, and merges neighbours that are contiguous on both sides.
 pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
     let mut axes: Vec<CopyAxis> = axes.iter().copied().filter(|axis| axis.count != 1).collect();
     axes.sort_by_key(|axis| std::cmp::Reverse(axis.to));
@@ -37,21 +38,21 @@ pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
     joined
 }
 
-/// A form in which a box is copied.
+/// Copy strategy for a box.
 struct Form {
     name: &'static str,
-    /// Tests the innermost axis and those around it; the error is the reason why not.
+    /// Tests the innermost axis and the outer ones; the error is the reason for the rejection.
     accepts: fn(&CopyAxis, &[CopyAxis]) -> Result<(), &'static str>,
 }
 
-/// Forms in order of preference.
+/// Strategies in order of preference.
 static FORMS: [Form; 5] = [
     Form {
         name: "rows",
         accepts: |inner, _| when((inner.to, inner.from) == (1, 1), "no axis is contiguous on both sides"),
     },
     Form {
-        name: "elements repeated to rows",
+        name: "broadcast rows",
         accepts: |inner, _| when((inner.to, inner.from) == (1, 0), "every element is read once"),
     },
     Form {
@@ -62,7 +63,7 @@ static FORMS: [Form; 5] = [
         },
     },
     Form {
-        name: "rows of the source",
+        name: "source rows",
         accepts: |inner, outer| {
             let apart = inner.to > 1 && inner.from > 1 && contiguous_source(outer).is_some();
             when(apart, "no axis of the source is contiguous")
@@ -75,17 +76,17 @@ fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(else_because) }
 }
 
-/// The axis that is contiguous where it is read.
+/// Index of the outer axis that is contiguous in the source.
 fn contiguous_source(outer: &[CopyAxis]) -> Option<usize> {
     outer.iter().position(|axis| axis.from == 1)
 }
 
-/// Returns true if squares of the innermost axis and of one that is contiguous in the source are worth transposing.
+/// Returns true if a blocked transposition of the innermost axis and the source's contiguous axis pays.
 fn transposes(inner: &CopyAxis, lines: &CopyAxis) -> bool {
     inner.to == 1 && inner.from > 1 && (inner.count >= SHORT || lines.to < FAR)
 }
 
-/// Form in which a box is copied, and the reason why each form before it is not taken. `axes` are [`normalized`].
+/// Name of the strategy for a box, and the rejected ones before it with their reasons. `axes` are [`normalized`].
 pub fn select(axes: &[CopyAxis]) -> (&'static str, Vec<(&'static str, &'static str)>) {
     let Some((inner, outer)) = axes.split_last() else { return ("one element", Vec::new()) };
     let mut rejected = Vec::new();
@@ -98,7 +99,7 @@ pub fn select(axes: &[CopyAxis]) -> (&'static str, Vec<(&'static str, &'static s
     ("strided elements", rejected)
 }
 
-/// Copies a box of elements. `axes` are [`normalized`]; in the result each distance is at least what the axes inside of it reach.
+/// Copies a box of elements. `axes` are [`normalized`]; each stride in the result is at least the reach of the axes inside it.
 pub fn strided(workers: &Workers, rule: NanRule, from: &[f16], to: &mut [f16], axes: &[CopyAxis]) {
     let elements: usize = axes.iter().map(|axis| axis.count).product();
     if elements == 0 {
@@ -112,20 +113,20 @@ pub fn strided(workers: &Workers, rule: NanRule, from: &[f16], to: &mut [f16], a
     workers.each(pieces, shared, |piece, _| workers.arch.dispatch(Job { rule, piece }));
 }
 
-/// A part of a copy that one thread does.
+/// Part of a copy that one thread executes.
 struct Piece<'a> {
     from: &'a [f16],
     to: &'a mut [f16],
     axes: Vec<CopyAxis>,
 }
 
-/// Cuts a copy into about so many parts, along the axes from `at` on.
+/// Splits a copy into about `parts` parts, along the axes from `at` on.
 fn cut<'a>(piece: Piece<'a>, at: usize, parts: usize, pieces: &mut Vec<Piece<'a>>) {
     let Some(&axis) = piece.axes.get(at).filter(|_| parts > 1 && at + 1 < piece.axes.len()) else {
         return pieces.push(piece);
     };
     let each = axis.count.div_ceil(parts.min(axis.count));
-    // Whole lines of cache of the side that is read, where this axis is contiguous there.
+    // Parts are whole cache lines of the source where this axis is contiguous there.
     let each = if axis.from == 1 && axis.count > 2 * SQUARE { each.next_multiple_of(SQUARE) } else { each };
     let count = axis.count.div_ceil(each);
     let (from, axes) = (piece.from, piece.axes);
@@ -183,7 +184,7 @@ fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], fix: impl Fn(f16) -> f1
 struct Order {
     outer: Vec<CopyAxis>,
     inner: CopyAxis,
-    /// Axis that is exchanged with the inner one, square by square; it is contiguous where it is read.
+    /// Axis that is transposed with the inner one, block by block; it is contiguous in the source.
     lines: Option<CopyAxis>,
 }
 
@@ -205,7 +206,7 @@ fn ordered(axes: &[CopyAxis]) -> Option<Order> {
             }
         }
         Some(at) if inner.to > 1 && inner.from > 1 => {
-            // Rows of one element: whatever is contiguous on the side that is read goes inside.
+            // Rows of one element: the axis that is contiguous in the source becomes the inner loop.
             let lines = std::mem::replace(&mut outer[at], inner);
             Order { outer, inner: lines, lines: None }
         }
@@ -213,11 +214,11 @@ fn ordered(axes: &[CopyAxis]) -> Option<Order> {
     })
 }
 
-/// Visits every combination of positions along axes: offsets in the result and in the source.
+/// Calls `visit` for every index tuple of the axes, with the offsets in the result and in the source.
 #[inline(always)]
 fn each(axes: &[CopyAxis], mut visit: impl FnMut(usize, usize)) {
     let one = CopyAxis { count: 1, to: 0, from: 0 };
-    // Written out, with one place that visits: a closure of `for_each` would not be compiled for the vectors of the caller.
+    // Written out, with a single call of `visit`: the closure of `for_each` would not be compiled for the caller's instruction set.
     let (outer, a, b) = match *axes {
         [] => (&[][..], one, one),
         [b] => (&[][..], one, b),
@@ -237,7 +238,7 @@ fn each(axes: &[CopyAxis], mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-/// Elements of one axis.
+/// Copies the elements of one axis.
 #[inline(always)]
 fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
     let CopyAxis { count, to: to_stride, from: from_stride } = axis;
@@ -254,7 +255,7 @@ fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
                 read += from_stride;
             }
         }
-        // Checks of every place keep this from being turned into vectors, which take longer.
+        // Bounds checks on every element keep LLVM from vectorizing this loop, which would be slower.
         _ => {
             let (mut written, mut read) = (0, 0);
             for _ in 0..count {
@@ -265,7 +266,7 @@ fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
     }
 }
 
-/// Exchanges two axes: `lines` is contiguous where it is read, `columns` where it is written.
+/// Transposes two axes: `lines` is contiguous in the source, `columns` in the result.
 #[inline(always)]
 fn transpose(from: &[f16], to: &mut [f16], lines: CopyAxis, columns: CopyAxis, fix: impl Fn(f16) -> f16 + Copy) {
     view::transpose(
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
     use crate::workers::arches;
 
-    /// Every shape of two to four axes, in every order on the side that is read, with gaps or without.
+    /// Boxes of two to four axes in every source order, with and without gaps.
     #[test]
     fn boxes_are_copied_element_by_element() {
         let extents: [&[usize]; 6] = [&[5], &[3, 70], &[40, 33], &[2, 9, 17], &[3, 4, 2, 11], &[64, 96]];
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Parts are written each by its own share, and nothing beside.
+    /// The parts of a copy write every element of the result once, and nothing outside of it.
     #[test]
     fn parts_of_a_copy_cover_it() {
         let axes = [

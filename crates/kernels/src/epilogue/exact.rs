@@ -1,4 +1,4 @@
-//! Epilogue of the exact models: fp16 numbers between the array, or a source, and memory.
+//! Epilogue of the exact models: maps fp16 results of the accumulators, or fp16 operands, to stored fp16 elements.
 
 use crate::cost;
 use crate::host::Rows;
@@ -15,21 +15,22 @@ use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
 
-/// Conversion of fp16 numbers between the array, or a source, and memory in the exact models.
+/// Map from fp16 to fp16 that follows the rounded sum, or a copied operand, in the exact models. Every form reads NaN as plus infinity.
 #[derive(Clone)]
 pub enum ExactEpilogue {
-    /// NaN is plus infinity.
+    /// Identity.
     Admit,
-    /// The same, and zero for everything below it.
+    /// Negative numbers and minus zero become plus zero.
     Relu,
-    /// The same, and what lies between two numbers without a sign stays.
+    /// Clamp between two limits, neither of them with a sign.
     Clamp(f16, f16),
-    /// By bit pattern.
+    /// Table by bit pattern.
     Map(Arc<Table>),
 }
 
 impl ExactEpilogue {
-    /// The cheapest form that has these values, by bit pattern. They may come from a curve and be rounded with ties away from zero.
+    /// The cheapest form of a table. `values` has one value for each fp16 bit pattern; a `curve` that may have generated them is rounded
+    /// with ties away from zero.
     pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> ExactEpilogue {
         let at = |x: f16| values[usize::from(x.to_bits())];
         let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
@@ -43,13 +44,13 @@ impl ExactEpilogue {
         }
     }
 
-    /// Every element of a tensor of fp16 numbers.
+    /// Applies the map to every element of a tensor in place; elements are fp16 numbers held in fp32.
     pub fn tensor(&self, workers: &Workers, y: &mut Tensor) {
         let nanos = cost::one_by_one(y.data.len());
         chunks(&mut y.data, PER_THREAD, nanos, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
     }
 
-    /// The numbers between which those that are rounded, and no NaN, stay; `None` where that is not all.
+    /// Limits, if the map is a clamp of rounded numbers that are not NaN; `None` for a table.
     #[inline(always)]
     pub fn bounds(&self) -> Option<[f32; 2]> {
         match self {
@@ -78,7 +79,7 @@ impl ExactEpilogue {
 }
 
 impl ExactEpilogue {
-    /// Result for sums, which are neither NaN nor minus zero.
+    /// Rounds sums to fp16 and applies the map. Sums are neither NaN nor minus zero. `halves` holds the result.
     #[inline(always)]
     pub(crate) fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
         let halves = &mut halves[..sums.len()];
@@ -87,7 +88,7 @@ impl ExactEpilogue {
         halves
     }
 
-    /// Stores that, as [`OutputTile::store`] does; `halves` may be used up.
+    /// [`ExactEpilogue::rounded`] stored into a tile, as by [`OutputTile::store`]. `halves` is scratch memory.
     #[inline(always)]
     pub(crate) fn store<S: Simd>(
         &self,
@@ -115,7 +116,7 @@ impl ExactEpilogue {
     }
 }
 
-/// Numbers that stay between two others. No zero has a sign.
+/// Clamp between two limits, for numbers whose zeros have no sign.
 #[derive(Clone, Copy)]
 pub struct Between(pub [f32; 2]);
 

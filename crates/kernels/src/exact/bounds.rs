@@ -1,5 +1,5 @@
-//! Bounds on partial sums, computed from operand norms before multiplying, and which products may be dropped. For channel-vectorized
-//! kernels: vectors hold one output's sums of several channels.
+//! Bounds on partial sums from the norms of the operands, computed before multiplying, and the products that are dropped. For NCHWc
+//! kernels, whose vectors hold sums of several channels of one output.
 
 use super::columns::{Columns, Operands};
 use super::decode::{BumpUlp, Reading, raised};
@@ -16,30 +16,30 @@ use crate::simd::{self, LaneMap, Relation};
 use pulp::Simd;
 use std::ops::Range;
 
-/// Taps that share a bound: whole blocks of them.
+/// Taps that share a bound: four blocks of channels.
 pub const SEGMENT: usize = 4 * BLOCK;
-/// Sums of less are multiples of 2^-16 in fp32, with space for the rounding of norms.
+/// Bound on sums that fp32 holds as multiples of 2^-16, with a margin for the rounding of norms.
 const WHOLE: f32 = 250.0;
-/// Products of less round to zero.
+/// Products below this round to zero.
 const NOTHING: f32 = 1.0 / (1 << 18) as f32;
 
-/// Returns true if sums of channels side by side are formed for such an array.
+/// Returns true if the NCHWc kernels implement the accumulator.
 pub fn suits(mac: &AccumulatorSpec) -> bool {
     is_fixed(mac) && !mac.flush_subnormals && mac.ties == Ties::Away
 }
 
-/// Statistics of a packed source and of some blocks of coefficients.
+/// Statistics of a packed source and of one set of coefficients.
 #[derive(Default)]
 pub struct OperandStats {
-    /// Largest norms of an output, by tile and segment; and bits of the least operand that is not zero, by tile and tap.
+    /// Largest norm of an output, by tile and segment; and the smallest nonzero operand as fp32 bits, by tile and tap.
     norms: Vec<f32>,
     least: Vec<u32>,
-    /// The largest norm, which no operand exceeds.
+    /// The largest norm, an upper bound on every operand's magnitude.
     largest: f32,
-    /// Largest norms of a channel, by segment; and bits of the least operand that counts with all of them, by tap.
+    /// Largest norm of a channel, by segment; and the smallest operand that no coefficient drops, as fp32 bits, by tap.
     row_norms: Vec<f32>,
     reach: Vec<u32>,
-    /// The largest magnitude.
+    /// The largest magnitude of a bias.
     bias: f32,
     ends: Vec<u32>,
     mixed: Vec<u32>,
@@ -49,19 +49,19 @@ pub struct OperandStats {
     sums: Vec<f32>,
 }
 
-/// Run schedule of a tile: what its sums need beside operands.
+/// Run schedule of a tile: where runs end, and which taps need the test for dropped products.
 #[derive(Default)]
 pub struct RunSchedule<'a> {
-    /// Ends of runs, in taps: a sum moves on there.
+    /// Ends of runs, as tap indices: the sums move to their totals there.
     pub ends: &'a [u32],
-    /// Taps of which some products are dropped that do not round to zero anyway.
+    /// Taps under which some products are dropped that would not round to zero.
     pub mixed: &'a [u32],
-    /// Space for sums of runs.
+    /// Scratch memory for the totals of runs.
     pub totals: &'a mut [f32],
 }
 
 impl OperandStats {
-    /// For so many tiles and taps.
+    /// Resizes the buffers for a number of tiles and taps.
     pub fn begin(&mut self, tiles: usize, taps: usize) {
         self.norms.resize(tiles * taps.div_ceil(SEGMENT), 0.0);
         self.least.resize(tiles * taps, 0);
@@ -72,7 +72,7 @@ impl OperandStats {
         self.largest = 0.0;
     }
 
-    /// Reads a tile as the array does: tap by tap what each output meets, a block of them, the first so many of which count.
+    /// Decodes a tile in place, `[tap][output]` with [`BLOCK`] outputs, the first `outputs` of which are used, and records its bounds.
     #[inline(always)]
     pub fn measure_lines<S: Simd>(
         &mut self,
@@ -85,7 +85,7 @@ impl OperandStats {
         let lines = tile.as_chunks_mut::<BLOCK>().0;
         let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, lines.len());
         for (lines, (least, norm)) in lines.chunks_mut(SEGMENT).zip(least.chunks_mut(SEGMENT).zip(norms)) {
-            // Others than finite numbers have no norm.
+            // The norm of infinities and NaN is not finite; they are decoded first.
             if !measure(simd, lines, outputs, least, norm) {
                 Reading::new(mac).row(lines.as_flattened_mut());
                 measure(simd, lines, outputs, least, norm);
@@ -94,7 +94,7 @@ impl OperandStats {
         }
     }
 
-    /// The same of a tile in blocks: block by block what each output meets of 16 taps.
+    /// [`OperandStats::measure_lines`] for a tile in NCHWc, `[block][output][tap]` with blocks of 16 taps.
     #[inline(always)]
     pub fn measure_blocks<S: Simd>(
         &mut self,
@@ -116,20 +116,20 @@ impl OperandStats {
         }
     }
 
-    /// Resets the bounds before the blocks of another set of coefficients.
+    /// Resets the bounds before another set of coefficients.
     pub fn begin_blocks(&mut self) {
         self.row_norms.fill(0.0);
         self.reach.fill(0);
         self.bias = 0.0;
     }
 
-    /// Rounds a block of coefficients up to the next value that the accumulator reads, tap by tap over 16 channels, records their bounds,
-    /// and turns the biases behind them into initial sums.
+    /// Decodes a block of coefficients, `[tap][channel]` with 16 channels, moves each one fp32 step away from zero, records their bounds, and
+    /// turns the biases behind them into initial sums.
     #[inline(always)]
     pub fn raise<S: Simd>(&mut self, simd: S, mac: &AccumulatorSpec, block: &mut [f32]) {
         let reading = Reading::new(mac);
         let (taps, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(self.reach.len());
-        // No product of less matters.
+        // Products of smaller coefficients round to zero with any operand.
         let nothing = simd.splat_f32s(NOTHING / self.largest.max(f32::MIN_POSITIVE));
         let parts = self.reach.chunks_mut(SEGMENT).zip(&mut self.row_norms);
         for (taps, (reach, norm)) in taps.chunks_mut(SEGMENT).zip(parts) {
@@ -156,7 +156,7 @@ impl OperandStats {
         self.bias = begin(&mut rest.as_flattened_mut()[..BLOCK], self.bias);
     }
 
-    /// `None` where sums of a tile may go too far.
+    /// Run schedule of a tile; `None` if its sums may leave the range of fp32 runs.
     #[inline(always)]
     pub fn terms<S: Simd>(&mut self, simd: S, tile: usize) -> Option<RunSchedule<'_>> {
         let taps = self.reach.len();
@@ -179,8 +179,8 @@ impl OperandStats {
         Some(RunSchedule { ends: &self.ends, mixed: &self.mixed[..mixed], totals: &mut self.totals })
     }
 
-    /// Sums of some channels, however far they go: by channel, then output. `place` is that of an operand, which is read already, by
-    /// tap and output.
+    /// Sums of some channels without a limit on their range, `[channel][output]`. `place` gives the position of an operand in `from`, which is
+    /// decoded already, by tap and output.
     #[inline(never)]
     pub fn sums<S: Simd>(
         &mut self,
@@ -216,7 +216,7 @@ impl OperandStats {
     }
 }
 
-/// Operands by their places.
+/// Operands gathered from their positions.
 struct Placed<'a> {
     from: &'a [f32],
     place: &'a dyn Fn(usize, usize) -> usize,
@@ -229,10 +229,10 @@ impl Operands for Placed<'_> {
     }
 }
 
-/// More than any operand.
+/// Larger than any operand.
 const BEYOND: f32 = (1 << 17) as f32;
 
-/// Magnitudes; [`BEYOND`] for those below another one.
+/// Magnitudes, with those below `least` replaced by [`BEYOND`].
 #[inline(always)]
 fn unless_below<S: Simd>(simd: S, least: S::f32s, x: S::f32s) -> S::f32s {
     let magnitude = simd.abs_f32s(x);
@@ -240,14 +240,14 @@ fn unless_below<S: Simd>(simd: S, least: S::f32s, x: S::f32s) -> S::f32s {
     simd.select_f32s(below, simd.splat_f32s(BEYOND), magnitude)
 }
 
-/// The larger ones, or the second ones where the first are NaN.
+/// Maximum by lane; `or` where `a` is NaN.
 #[inline(always)]
 fn larger<S: Simd>(simd: S, a: S::f32s, or: S::f32s) -> S::f32s {
     simd.select_f32s(simd.greater_than_f32s(a, or), a, or)
 }
 
-/// The largest norm of an output under some taps, and by tap bits of the least number that is not zero. Returns whether all numbers are
-/// finite.
+/// Measures some taps of a tile: the largest norm of an output, and by tap the smallest nonzero magnitude as fp32 bits. Returns true if all
+/// operands are finite.
 #[inline(always)]
 fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut [u32], norm: &mut f32) -> bool {
     let mut wanted = [0.0f32; BLOCK];
@@ -268,19 +268,19 @@ fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut
     norm.is_finite()
 }
 
-/// The root of the largest of some numbers; NaN where one is.
+/// Square root of the largest element; NaN if an element is NaN.
 #[inline(always)]
 fn norm_of<S: Simd>(simd: S, squares: &[S::f32s]) -> f32 {
     let (mut most, mut finite) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
     for squares in squares {
         most = larger(simd, *squares, most);
-        // Zero, or NaN.
+        // Zero for finite squares, NaN otherwise.
         finite = simd.mul_add_e_f32s(*squares, simd.splat_f32s(0.0), finite);
     }
     (simd.reduce_max_f32s(most) + simd.reduce_sum_f32s(finite)).sqrt()
 }
 
-/// The same of some blocks, each with outputs one by one; the norm is one of the largest squares that any of them has.
+/// [`measure`] for NCHWc blocks. The norm is an upper bound, from the largest square of each tap over all outputs.
 #[inline(always)]
 fn measure_part<S: Simd>(
     simd: S,
@@ -311,14 +311,14 @@ fn measure_part<S: Simd>(
     norm.is_finite()
 }
 
-/// A tile's norms and least operands.
+/// Norms and smallest operands of a tile.
 #[inline(always)]
 fn of_tile<'a>(norms: &'a mut [f32], least: &'a mut [u32], tile: usize, taps: usize) -> (&'a mut [f32], &'a mut [u32]) {
     let segments = taps.div_ceil(SEGMENT);
     (&mut norms[tile * segments..][..segments], &mut least[tile * taps..][..taps])
 }
 
-/// Makes beginnings of sums of biases. Returns the largest magnitude of these and another one.
+/// Converts biases to initial sums. Returns the larger of `most` and their largest magnitude.
 #[inline(always)]
 fn begin(biases: &mut [f32], mut most: f32) -> f32 {
     for bias in biases {
@@ -328,13 +328,13 @@ fn begin(biases: &mut [f32], mut most: f32) -> f32 {
     most
 }
 
-/// The least operands that count, of finite coefficients; of zeros, those of the least ones.
+/// Smallest operand that each coefficient does not drop. Coefficients are finite; zero counts as the smallest one.
 #[inline(always)]
 pub fn keep_from<S: Simd>(simd: S, mac: &AccumulatorSpec, w: S::f32s) -> S::f32s {
     Reading::new(mac).keep_each(simd, w)
 }
 
-/// Contribution of a run to its sum.
+/// Sum of the products of a run, from its accumulator.
 #[inline(always)]
 pub fn of_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
     // Exact: both are multiples of 2^-16, and less than 64 apart.
@@ -347,7 +347,7 @@ pub fn new_run<S: Simd>(simd: S) -> S::f32s {
     simd.splat_f32s(START)
 }
 
-/// Sums as the output port holds them, of fewer than 256.
+/// Rounds sums below 256 in magnitude to fp16, as at the output port, then applies a map.
 #[derive(Clone, Copy)]
 pub struct Settled<B>(pub B);
 
@@ -358,8 +358,8 @@ impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
     }
 }
 
-/// Prepares the operands of a single output: they are raised, in place of coefficients, and with each the least coefficient that counts; and norms
-/// of [`SEGMENT`] taps each.
+/// Prepares the operands of a GEMV, which take the place of the weights: decodes `x` and moves each element one fp32 step away from zero,
+/// stores the smallest coefficient that it does not drop in `keep`, and the norm of every [`SEGMENT`] taps in `norms`.
 #[inline(always)]
 pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], norms: &mut [f32]) {
     let reading = Reading::new(mac);
@@ -372,41 +372,41 @@ pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], no
     }
 }
 
-/// How far sums of runs go, one for every [`SEGMENT`] taps.
+/// Bound on the sums of consecutive runs of [`SEGMENT`] taps each.
 #[derive(Clone, Copy, Default)]
 pub struct RangeBound {
-    /// Initial magnitude of the next run, bound of the longest run, and bound of all of them.
+    /// Magnitude at the start of the next run, bound of the longest run, and bound of all runs together.
     begin: f32,
     most: f32,
     all: f32,
 }
 
 impl RangeBound {
-    /// Bound of initial sums. Turns biases into initial values.
+    /// Bound of the initial sums. Converts the biases to initial sums.
     pub fn of(biases: &mut [f32]) -> RangeBound {
         let begin = begin(biases, 0.0);
         RangeBound { begin, most: begin, all: begin }
     }
 
-    /// A run more, of coefficients whose squares add up to so much.
+    /// Adds a run: `squares` are the sums of squares of its coefficients, `norm` that of its operands.
     #[inline(always)]
     pub fn more<S: Simd>(&mut self, simd: S, squares: &[f32], norm: f32) {
         let bound = norm_of(simd, S::as_simd_f32s(squares).0) * norm;
         self.all += bound;
         let run = bound + std::mem::take(&mut self.begin);
-        // NaN stays.
+        // The comparison keeps a NaN.
         self.most = if run <= self.most { self.most } else { run };
     }
 
-    /// Returns true if sums are those of the array.
+    /// Returns true if fp32 runs give the accumulator's sums.
     pub fn is_short(&self) -> bool {
         self.most < RUN_LIMIT && self.all < WHOLE
     }
 }
 
-/// Raises coefficients of windows, tap by tap those of 16 channels that read their own, and makes beginnings of biases behind them.
-/// Returns taps whose run is at its end behind them, one bit each, for operands of a magnitude at most; `None` where sums may go
-/// too far.
+/// Prepares depthwise coefficients, `[tap][channel]` with 16 channels: decodes them, moves each one fp32 step away from zero, and converts the
+/// biases behind them to initial sums. Returns the set of taps after which a run ends, one bit each, for operands of a magnitude up to
+/// `largest`; `None` if sums may leave the range of fp32 runs.
 #[inline(always)]
 pub fn raise_own(mac: &AccumulatorSpec, taps: usize, block: &mut [f32], largest: f32) -> Option<u32> {
     let (all, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(taps);

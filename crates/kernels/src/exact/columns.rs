@@ -1,4 +1,4 @@
-//! Columns: decoded, panel by panel, with what bounds their sums.
+//! Packed columns of operands: decoded, in panels, with the statistics that bound their sums.
 
 use super::decode::{Reading, exp2i};
 use super::{LONGEST, PARALLEL_THRESHOLD, SEGMENT, WIDTH};
@@ -9,30 +9,30 @@ use bytemuck::{Pod, Zeroable};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Panels packed together: their columns lie side by side in the source.
+/// Panels packed together, because their columns are contiguous in the source.
 const PANELS_AT_ONCE: usize = 8;
 
-/// The columns of a panel under one tap. Aligned to the longest vectors.
+/// Operands of one tap for all columns of a panel. Aligned to the longest vectors.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [f32; WIDTH]);
 
-/// Columns, decoded.
+/// Packed operands: columns of a GEMM.
 #[derive(Clone, Debug)]
 pub struct Columns {
     pub(super) mac: AccumulatorSpec,
     pub(super) taps: usize,
     pub(super) columns: usize,
-    /// By panel, then tap. Zeros after the last column.
+    /// By panel, then tap; zero beyond the last column.
     pub(super) panels: Vec<Line>,
-    /// Exponents met, one bit each; zeros have none. By panel, then tap.
+    /// Set of the exponents that occur, one bit each; zeros have none. By panel, then tap.
     pub(super) exponents: Vec<u32>,
     /// Largest norm of a column. By panel, then segment.
     pub(super) norms: Vec<f32>,
 }
 
 impl Columns {
-    /// Packs `taps * columns` fp16 numbers, tap by tap. Missing ones count as zero.
+    /// Packs `[tap][column]` fp16 numbers held in fp32. Missing ones count as zero.
     pub fn pack(mac: &AccumulatorSpec, taps: usize, columns: usize, values: &[f32]) -> Columns {
         let mut new = Columns::empty(mac);
         new.resize(taps, columns);
@@ -52,12 +52,12 @@ impl Columns {
         new
     }
 
-    /// No columns yet.
+    /// Without any columns.
     pub fn empty(mac: &AccumulatorSpec) -> Columns {
         Columns { mac: *mac, taps: 0, columns: 0, panels: vec![], exponents: vec![], norms: vec![] }
     }
 
-    /// As [`Columns::pack`], on this thread and into the memory at hand. The source may have decoded its numbers.
+    /// [`Columns::pack`] on this thread, reusing the allocation. `decoded` is true if the source's numbers are decoded already.
     #[inline(always)]
     pub fn fill<S: Simd>(&mut self, simd: S, taps: usize, columns: usize, decoded: bool, source: &impl Operands) {
         self.resize(taps, columns);
@@ -82,19 +82,19 @@ impl Columns {
         self.norms.resize(panels * segments, 0.0);
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 }
 
-/// Source of columns.
+/// Source of the operands to pack.
 pub trait Operands {
-    /// A tap's numbers from a column on.
+    /// Reads operands of one tap, from column `first` on.
     fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]);
 }
 
-/// Tap by tap. Missing ones count as zero.
+/// Dense operands, `[tap][column]`. Missing ones count as zero.
 struct Rows<'a> {
     values: &'a [f32],
     columns: usize,
@@ -110,7 +110,7 @@ impl Operands for Rows<'_> {
     }
 }
 
-/// Packs neighbouring panels, whose first column is `first`. Without a `reading` the numbers are decoded.
+/// Packs consecutive panels, the first of which starts with column `first`. Without a `reading` the numbers are decoded already.
 struct Packing<'a, O> {
     reading: Option<Reading>,
     columns: usize,
@@ -154,16 +154,16 @@ impl<O: Operands> WithSimd for Packing<'_, O> {
     }
 }
 
-/// The numbers of lines.
+/// Flattens lines.
 #[inline(always)]
 fn lines(lines: &mut [Line]) -> &mut [f32] {
     bytemuck::cast_slice_mut(lines)
 }
 
-/// Packs some taps of a panel, which lie [`PANELS_AT_ONCE`] lines apart. Returns the largest norm of a column.
+/// Packs some taps of a panel, whose lines are [`PANELS_AT_ONCE`] apart in `rows`. Returns the largest norm of a column.
 #[inline(always)]
 fn pack_segment<S: Simd>(simd: S, rows: &[Line], panel: &mut [Line], exponents: &mut [u32]) -> f32 {
-    // Exponents as fp32 has them, in their place; the least one and all below it count as the same.
+    // Exponents in the position of fp32; the smallest one stands for everything below.
     const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
     let (zero, one, digits) = (simd.splat_f32s(0.0), simd.splat_u32s(1), simd.splat_u32s(DIGITS));
     let least = simd.splat_f32s(exp2i(LEAST_EXPONENT));

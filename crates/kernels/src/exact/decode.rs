@@ -1,26 +1,26 @@
-//! Operands as a model decodes them, and products that it drops.
+//! Decoding of operands by an accumulator model, and the products that it drops.
 
 use crate::num::reference::LEAST_EXPONENT;
 use crate::params::{AccumulatorSpec, Specials};
 use crate::simd::LaneMap;
 use pulp::Simd;
 
-/// Exponents of fp32, in their place, that infinities and NaN have.
+/// Exponent field of infinities and NaN in fp32.
 const SPECIAL: u32 = 0xff << 23;
 
-/// Decoding of operands by a model.
+/// How a model reads operands.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
-    /// Exponent 31 makes a number.
+    /// True if exponent 31 encodes finite numbers.
     numbers: bool,
-    /// Smaller magnitudes count as zero.
+    /// Smaller magnitudes are flushed to zero.
     flush: f32,
     least_exponent_sum: i32,
-    /// Sums of exponents whose products are dropped and would not round to zero, bit `sum - 2 * LEAST_EXPONENT` each.
+    /// Set of exponent sums whose products are dropped although they would not round to zero: bit `sum - 2 * LEAST_EXPONENT` each.
     dropped: u32,
 }
 
-// No branches below: these become vector instructions.
+// No branches below, so that LLVM vectorizes these functions.
 impl Reading {
     pub(super) fn new(mac: &AccumulatorSpec) -> Reading {
         const ROUND_TO_ZERO_BELOW: i32 = -18;
@@ -33,12 +33,12 @@ impl Reading {
         }
     }
 
-    /// Returns true if every finite number is read as it is.
+    /// Returns true if every finite number is read unchanged.
     pub(super) fn keeps_finite(self) -> bool {
         self.flush == 0.0
     }
 
-    /// A row, in place. Returns the largest magnitude.
+    /// Decodes a row in place. Returns the largest magnitude.
     #[inline(always)]
     pub(super) fn row(self, row: &mut [f32]) -> f32 {
         let mut largest = largest_bits(row);
@@ -52,7 +52,7 @@ impl Reading {
     #[inline(always)]
     pub(super) fn decode(self, x: f32) -> f32 {
         let bits = x.to_bits();
-        // The same fraction under exponent 16.
+        // The same fraction with exponent 16.
         let number = f32::from_bits(bits & !SPECIAL | (127 + 16) << 23);
         let infinite = if x.is_nan() { f32::INFINITY } else { x };
         let read = if self.numbers { number } else { infinite };
@@ -60,21 +60,21 @@ impl Reading {
         if x.abs() < self.flush { 0.0 } else { x }
     }
 
-    /// The smallest magnitude whose product with `w` counts; 0 where all do.
+    /// Smallest operand magnitude whose product with `w` is not dropped; 0 if none is.
     #[inline(always)]
     pub(super) fn keep_from(self, w: f32) -> f32 {
-        // Exponents as fp32 has them, in their place.
+        // Exponents in the position of fp32.
         const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
         const LEAST: i32 = (127 + LEAST_EXPONENT) << DIGITS;
         const SPECIAL: i32 = 0xff << DIGITS;
         let of_w = w.to_bits() as i32 & SPECIAL;
         let least = ((self.least_exponent_sum + 2 * 127) << DIGITS) - of_w.max(LEAST);
-        // Zero, and infinities, have no least operand either.
+        // Zero and infinities drop nothing.
         let some = (least > LEAST) & (of_w != 0) & (of_w != SPECIAL);
         f32::from_bits(if some { least as u32 } else { 0 })
     }
 
-    /// As [`Reading::keep_from`], of finite numbers; zeros are taken for the least ones.
+    /// [`Reading::keep_from`] for a vector of finite numbers; zero counts as the smallest one.
     #[inline(always)]
     pub(super) fn keep_each<S: Simd>(self, simd: S, w: S::f32s) -> S::f32s {
         const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
@@ -87,7 +87,7 @@ impl Reading {
         simd.transmute_f32s_u32s(simd.select_u32s(some, least, splat(0)))
     }
 
-    /// Exponents of all operands whose product with `w` is one of the dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
+    /// Set of operand exponents whose product with `w` is dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
     #[inline(always)]
     pub(super) fn dropping(self, w: f32) -> u32 {
         let all = self.dropped >> (exponent(w) - LEAST_EXPONENT).min(31);
@@ -95,7 +95,7 @@ impl Reading {
     }
 }
 
-/// One step away from zero; zero and infinities stay.
+/// Moves a number one fp32 step away from zero; zero and infinities stay.
 #[derive(Clone, Copy)]
 pub(super) struct BumpUlp;
 
@@ -110,20 +110,20 @@ impl<S: Simd> LaneMap<S> for BumpUlp {
     }
 }
 
-/// As [`BumpUlp`], of finite numbers.
+/// [`BumpUlp`] for a finite number.
 #[inline(always)]
 pub(super) fn raised(w: f32) -> f32 {
     if w == 0.0 { w } else { f32::from_bits(w.to_bits() + 1) }
 }
 
-/// Undoes [`BumpUlp`].
+/// Inverse of [`BumpUlp`].
 #[inline(always)]
 pub(super) fn lower(w: f32) -> f32 {
     let lowered = f32::from_bits(w.to_bits().wrapping_sub(1));
     if (w == 0.0) | w.is_infinite() { w } else { lowered }
 }
 
-/// Exponent, as the arrays count it.
+/// Exponent as the accumulator counts it: that of subnormal numbers is `LEAST_EXPONENT`.
 #[inline(always)]
 fn exponent(x: f32) -> i32 {
     ((x.to_bits() >> 23 & 0xff) as i32 - 127).max(LEAST_EXPONENT)
@@ -134,13 +134,13 @@ pub(super) fn exp2i(e: i32) -> f32 {
     f32::from_bits(((e + 127) as u32) << 23)
 }
 
-/// Operands as the model reads them, in place. Returns the largest magnitude.
+/// Decodes operands in place. Returns the largest magnitude.
 #[inline(always)]
 pub fn decode(mac: &AccumulatorSpec, row: &mut [f32]) -> f32 {
     Reading::new(mac).row(row)
 }
 
-/// Key of the largest magnitude; keys are ordered as the numbers are.
+/// Largest magnitude as bits, whose order is that of the numbers.
 #[inline(always)]
 fn largest_bits(row: &[f32]) -> u32 {
     row.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & !(1 << 31)))
@@ -152,7 +152,7 @@ mod tests {
     use crate::params::samples::FIXED;
     use pulp::Scalar;
 
-    /// Holds for every number that a coefficient can be, raised or not.
+    /// For every number that a coefficient can be, raised or not.
     #[test]
     fn vectors_keep_what_single_numbers_do() {
         let reading = Reading::new(&FIXED);

@@ -1,8 +1,8 @@
-//! Blocks of rows times panels of columns. Everything here is inlined into one function per instruction set.
+//! Micro-kernels of blocks of rows by panels of columns. Everything here is inlined into one function per instruction set.
 
 use super::columns::{Columns, Line};
 use super::decode::Reading;
-use super::tiled::careful;
+use super::tiled::general;
 use super::{HEIGHT, LEAST_HEIGHT, LONGEST, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height};
 use crate::arena::scratch_slice;
 use crate::gemm::microkernel::columns_of;
@@ -17,42 +17,42 @@ mod narrow;
 
 use narrow::*;
 
-/// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
+/// Most taps of a pass: the part of a panel and of a macro tile's rows that stays in the cache of a core.
 const PASS: usize = 640;
-/// Space for their numbers in a list, and for what vectors write behind them.
+/// Capacity of a list of taps: a pass, plus one vector that may be written past its end.
 const LIST_CAPACITY: usize = PASS + LONGEST;
-/// Vectors of sums that are held in registers for each row of a block.
+/// Accumulator vectors a row.
 pub(super) const VECTORS: usize = 2;
-/// Rows whose sums 16 registers hold, two vectors each.
+/// Rows whose accumulators fit 16 registers, at two vectors each.
 const MOST_ROWS: usize = HEIGHT / 2;
 const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
-/// Sums of a column that are formed in turns: none waits for another.
+/// Independent accumulators of a column, to hide the latency of the addition.
 const TURNS: usize = 4;
-/// Most columns of a panel that [`alone_of`] says to sum one by one.
-const MOST_ALONE: usize = 4;
-/// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
+/// Most tail columns of a panel ([`tail_columns`]).
+const MOST_TAIL: usize = 4;
+/// Initial value of an accumulator: its last bit is worth 2^-16, and so is that of every number less than 64 away.
 pub(super) const START: f32 = 192.0;
-/// Products of one run add up to less, with space for the rounding of norms.
+/// Bound on the sum of the products of one run, with a margin for the rounding of norms.
 pub(super) const RUN_LIMIT: f32 = 31.0;
-/// Units of the accumulator in one.
+/// Accumulator units in 1.0.
 pub(super) const UNIT: f64 = 65536.0;
-/// Bound on sums that cannot have reached the accumulator's ceiling of 2^15 at any step of a run.
+/// Magnitude, in units, below which a sum cannot have reached the ceiling of 2^15 at any step of a run.
 const SAFE: u32 = (32768 - 64) << 16;
-/// Marker of a sum that reached the ceiling, or that no run of this kind can form. One more run leaves it above [`SAFE`].
+/// Marker of a sum that reached the ceiling, or that fp32 runs cannot compute. It stays above [`SAFE`] after one more run.
 const LOST: u32 = 1 << 31;
 
 /// Sums of a block and a panel in units of 2^-16.
 type Tile = [[u32; WIDTH]; HEIGHT];
 
-/// Some rows and columns of a product.
+/// Macro tile: the rows and columns of a product that one thread computes.
 pub(super) struct MacroTile<'a> {
     pub weights: &'a Weights,
     pub columns: &'a Columns,
     pub bias: &'a [f32],
-    /// First block and first panel.
+    /// Index of the first block, and of the first panel.
     pub block: usize,
     pub panel: usize,
-    /// By row.
+    /// Results, by row.
     pub out: Vec<&'a mut [f32]>,
 }
 
@@ -66,7 +66,7 @@ impl WithSimd for MacroTile<'_> {
 }
 
 impl MacroTile<'_> {
-    /// `raised` is used up.
+    /// Computes the tile; `raised` is scratch memory.
     #[inline(always)]
     pub(super) fn run<S: Simd>(self, simd: S, raised: &mut Vec<f32>) {
         // One copy for all callers: its code is long.
@@ -96,7 +96,7 @@ impl MacroTile<'_> {
                     let pair = Pair::new(&self, bias, raised, 0, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
                     let out = self.out[rows].iter_mut().enumerate();
-                    out.for_each(|(row, out)| pair.careful(row, &mut out[part(panel)]));
+                    out.for_each(|(row, out)| pair.general(row, &mut out[part(panel)]));
                 }
             }
             return;
@@ -112,7 +112,7 @@ impl MacroTile<'_> {
             }
             for panel in 0..panels {
                 let x = &self.columns.panels[(self.panel + panel) * taps..][some.clone()];
-                lists.take_alone(simd, x, part(panel).len());
+                lists.gather_tail(simd, x, part(panel).len());
                 for block in 0..blocks {
                     let raised = &raised[block * of_block..][..of_block];
                     let pair =
@@ -126,7 +126,7 @@ impl MacroTile<'_> {
     }
 }
 
-/// Moves the sums of a run to integers.
+/// Adds the sums of a run to integers and restarts the accumulators.
 #[inline(always)]
 pub(super) fn end_run<S: Simd>(simd: S, acc: &mut [S::f32s], units: &mut [S::u32s]) {
     for (units, acc) in units.iter_mut().zip(acc) {
@@ -136,21 +136,21 @@ pub(super) fn end_run<S: Simd>(simd: S, acc: &mut [S::f32s], units: &mut [S::u32
     }
 }
 
-/// Returns true if the model is an integer accumulator of the width that the kernels count in.
+/// Returns true for an integer accumulator with the unit and ceiling of these kernels.
 pub(super) fn is_fixed(mac: &AccumulatorSpec) -> bool {
     let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
-    // Exponent sums of 4 and more have no bit in the sets.
+    // The exponent sets have no bits for sums of 4 and more.
     plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15) && mac.least_exponent_sum <= 4
 }
 
-/// A block and a panel.
+/// A block of rows and a panel of columns.
 pub(super) struct Pair<'a> {
     pub(super) weights: &'a Weights,
     pub(super) block: usize,
     pub(super) reading: Reading,
     pub(super) taps: usize,
     pub(super) height: usize,
-    /// Raised weights of some taps, from `first` on.
+    /// Raised weights, from tap `first` on.
     raised: &'a [f32],
     first: usize,
     dropping: &'a [u32],
@@ -165,9 +165,9 @@ pub(super) struct Pair<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Biases {
     pub(super) all: [f64; HEIGHT],
-    /// Their largest magnitude.
+    /// The largest magnitude.
     most: f32,
-    /// Sums that are one run each, and small enough.
+    /// Initial accumulators of sums that are a single run.
     starts: [f32; HEIGHT],
 }
 
@@ -216,7 +216,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Adds the taps of one pass. Between passes `out` holds the bits of the sums.
+    /// Adds the taps of one pass. Between passes `out` holds the integer sums as bits.
     #[inline(always)]
     fn pass<S: Simd>(
         &self,
@@ -241,7 +241,7 @@ impl<'a> Pair<'a> {
                 sums.iter_mut().zip(&out[part.clone()]).for_each(|(sum, out)| *sum = out.to_bits());
             }
         }
-        // One that is lost goes the other way with its whole tile.
+        // One lost sum sends its whole tile to the fp64 kernel.
         if !sums.as_flattened().contains(&LOST) {
             self.run(simd, first, self.taps.min(first + PASS), part.len(), &mut sums, lists);
         }
@@ -262,7 +262,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// No part of a sum is larger, in magnitude.
+    /// Upper bound on the magnitude of any partial sum.
     #[inline(always)]
     fn bound(&self) -> f32 {
         let mut sum = self.bias.most;
@@ -272,7 +272,7 @@ impl<'a> Pair<'a> {
         sum
     }
 
-    /// By segment: no part of its products adds up to more, in magnitude. `first` begins a segment.
+    /// Upper bound on the magnitude of any partial sum of each segment from `first` to `end`; `first` starts a segment.
     #[inline(always)]
     fn bounds(&self, first: usize, end: usize) -> impl Iterator<Item = f32> {
         let segments = first / SEGMENT..end.div_ceil(SEGMENT);
@@ -280,7 +280,7 @@ impl<'a> Pair<'a> {
         rows.iter().zip(columns).map(|(a, b)| a * b)
     }
 
-    /// Adds the products of `first..end`, at most [`PASS`] taps, in runs short enough.
+    /// Adds the products of taps `first..end`, at most [`PASS`], in runs below [`RUN_LIMIT`].
     #[inline(always)]
     fn run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
         let (sum, largest) = self.bounds(first, end).fold((0.0, 0.0f32), |(a, b), x| (a + x, b.max(x)));
@@ -303,7 +303,7 @@ impl<'a> Pair<'a> {
         self.one_run(simd, start, end, columns, sums, lists);
     }
 
-    /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
+    /// Adds the products of taps `first..end`, whose sums stay below [`RUN_LIMIT`].
     #[inline(always)]
     fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
         outline(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
@@ -318,26 +318,26 @@ impl<'a> Pair<'a> {
     }
 
     #[inline(always)]
-    fn careful(&self, row: usize, out: &mut [f32]) {
+    fn general(&self, row: usize, out: &mut [f32]) {
         let of_row = self.raised.iter().skip(row).step_by(self.height);
         let weights = of_row.map(|&w| (w, self.reading.keep_from(w)));
-        careful(&self.weights.mac, weights, self.x, self.bias.all[row], out);
+        general(&self.weights.mac, weights, self.x, self.bias.all[row], out);
     }
 }
 
-/// Destination of a run's sums.
+/// Destination of the sums of a run.
 trait Ends {
-    /// Initial value of a row's sums.
+    /// Initial accumulator of a row.
     fn start(&self, row: usize) -> f32;
 
-    /// Takes a vector of a row's sums.
+    /// Takes an accumulator vector of a row.
     fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s);
 
-    /// Takes a sum of products, without what it begins with, in units of 2^-16.
+    /// Takes one sum of products in units of 2^-16, without the initial value.
     fn one(&mut self, row: usize, column: usize, units: u32);
 }
 
-/// To the sums of other runs.
+/// Adds to the integer sums of other runs.
 struct Units<'a>(&'a mut Tile);
 
 impl Ends for Units<'_> {
@@ -364,9 +364,9 @@ impl Ends for Units<'_> {
     }
 }
 
-/// To the output port, where there is no other run.
+/// Rounds to fp16 results, for sums that are a single run.
 struct Outputs<'a, 'b> {
-    /// By row: the bias, that far from [`START`].
+    /// [`START`] plus the bias, by row.
     starts: &'a [f32; HEIGHT],
     part: Range<usize>,
     out: &'a mut [&'b mut [f32]],
@@ -397,11 +397,11 @@ impl Ends for Outputs<'_, '_> {
     }
 }
 
-/// The work of [`Pair::one_run`].
+/// [`Pair::one_run`], out of line.
 struct OneRun<'a, 'b, E> {
     pair: &'a Pair<'b>,
     taps: Range<usize>,
-    /// Columns of the panel that are wanted.
+    /// Columns of the panel to compute.
     columns: usize,
     ends: E,
     lists: &'a mut Lists,
@@ -428,32 +428,32 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
     }
 }
 
-/// The sum before the first product.
+/// Initial integer sum for a bias, in units of 2^-16.
 pub(super) fn start(bias: f64) -> u32 {
     let units = (bias * UNIT).round();
     if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
 }
 
-/// Products that a run, or some of its taps, takes back: products are added as they come, and those that are dropped subtracted. Taps
-/// are counted from the first.
+/// Corrections of a run: all products are added first, and the dropped ones of these taps are subtracted afterwards. Tap indices are
+/// relative to the first tap of the run.
 pub(super) struct Lists {
-    /// Under these, some products are dropped that do not round to zero anyway.
+    /// Taps under which some products are dropped that would not round to zero; `mixes` is their number.
     mixed: [u32; LIST_CAPACITY],
     mixes: usize,
-    /// The least operands that count under each of them, by row.
+    /// Smallest operand that is not dropped, for each of these taps and rows.
     keep: [[f32; HEIGHT]; PASS],
-    /// Columns that are summed one by one, in a pass.
-    alone: [[f32; PASS]; MOST_ALONE],
+    /// Operands of the tail columns in a pass.
+    alone: [[f32; PASS]; MOST_TAIL],
 }
 
 impl Lists {
     const EMPTY: Lists =
-        Lists { mixed: [0; LIST_CAPACITY], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_ALONE] };
+        Lists { mixed: [0; LIST_CAPACITY], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_TAIL] };
 
-    /// Takes the columns of some taps of a panel that are summed one by one, the last ones of so many.
+    /// Copies the operands of the tail columns of a panel of `columns` columns.
     #[inline(always)]
-    fn take_alone<S: Simd>(&mut self, _: S, x: &[Line], columns: usize) {
-        for (column, to) in (columns - alone_of::<S>(columns)..columns).zip(&mut self.alone) {
+    fn gather_tail<S: Simd>(&mut self, _: S, x: &[Line], columns: usize) {
+        for (column, to) in (columns - tail_columns::<S>(columns)..columns).zip(&mut self.alone) {
             for (to, x) in to.iter_mut().zip(x) {
                 *to = x.0[column];
             }
@@ -472,29 +472,29 @@ impl Lists {
     }
 }
 
-/// Half of what comes behind the digits that fp16 keeps of fp32, and these digits.
+/// Half a unit in the last place of fp16 at fp32's position, and the mask of the bits that fp16 keeps.
 const HALF: u32 = 1 << 12;
 const KEPT: u32 = !(2 * HALF - 1);
 
-/// A sum of one run to fp16, half away from zero. Sums below 2^-14 are multiples of fp16's smallest number.
+/// Rounds the sum of one run to fp16, half away from zero. Sums below 2^-14 are multiples of fp16's smallest number.
 #[inline(always)]
 pub(super) fn settle_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
     // Exact: both are multiples of 2^-16, and less than 64 apart.
     round_sum(simd, simd.sub_f32s(acc, simd.splat_f32s(START)))
 }
 
-/// The same of a sum itself.
+/// [`settle_run`] for a sum that does not include [`START`].
 #[inline(always)]
 pub(super) fn round_sum<S: Simd>(simd: S, sum: S::f32s) -> S::f32s {
     let sum = simd.transmute_u32s_f32s(sum);
     simd.transmute_f32s_u32s(simd.and_u32s(simd.add_u32s(sum, simd.splat_u32s(HALF)), simd.splat_u32s(KEPT)))
 }
 
-/// The same for a sum in units of 2^-16.
+/// [`settle_run`] for a sum in units of 2^-16.
 #[inline(always)]
 pub(super) fn settle_away(sum: i32) -> f32 {
     let magnitude = sum.unsigned_abs();
-    // What does not fit into fp32 does not matter, as digits behind the first one that is left off do not.
+    // The bits that do not fit into fp32 are far below the rounding position.
     let fits = if magnitude >> 24 == 0 { magnitude } else { magnitude & !0xff };
     let bits = (fits as i32 as f32).to_bits().wrapping_add(HALF) & KEPT;
     f32::from_bits(bits | (sum as u32 & 1 << 31)) / UNIT as f32

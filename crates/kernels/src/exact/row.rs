@@ -1,4 +1,4 @@
-//! Sums of a row alone, over operands that need no packing.
+//! Single-row product (GEMV) over operands that need no packing.
 
 use super::LONGEST;
 use super::decode::lower;
@@ -8,15 +8,15 @@ use crate::params::{AccumulatorSpec, Ties};
 use crate::simd::outline;
 use pulp::{Simd, WithSimd};
 
-/// Limits of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
+/// Accumulator vectors of the fp32 kernel, and outputs of the fp64 kernel, that are computed together.
 const ALONE_VECTORS: usize = 4;
 const ALONE: usize = 16;
 
-/// As [`super::product`] of one row alone, with columns that need no packing: under tap `t` of output `o`
-/// stands `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`.
+/// [`super::product`] of one row with unpacked columns: the operand of tap `t` and output `o` is `source[offsets[t] + o]`, decoded by
+/// [`super::decode`], with a magnitude of at most `largest`.
 pub struct SingleRow<'a> {
     pub mac: &'a AccumulatorSpec,
-    /// As [`super::Weights::row`] has it, read for this model.
+    /// Weights from [`super::Weights::row`], for the same model.
     pub row: &'a [(f32, f32)],
     pub bias: f32,
     pub source: &'a [f32],
@@ -26,7 +26,7 @@ pub struct SingleRow<'a> {
 }
 
 impl WithSimd for SingleRow<'_> {
-    /// False where a sum may reach the ceiling, or the model is another than an integer accumulator; nothing is summed then.
+    /// False, without any result, if a sum may reach the ceiling or the model is not the integer accumulator of these kernels.
     type Output = bool;
 
     #[inline(always)]
@@ -52,7 +52,7 @@ impl WithSimd for SingleRow<'_> {
 }
 
 impl SingleRow<'_> {
-    /// Raised weight, least operand that counts, and place of every tap.
+    /// Raised weight, smallest operand that is not dropped, and source offset of every tap.
     #[inline(always)]
     fn taps(&self) -> impl Iterator<Item = (f32, f32, usize)> {
         self.row.iter().zip(self.offsets).map(|(&(raised, keep), &offset)| (raised, keep, offset as usize))
@@ -63,7 +63,7 @@ impl SingleRow<'_> {
         for at in (0..self.out.len()).step_by(ALONE) {
             let mut sums = [start_wide(f64::from(self.bias)); ALONE];
             for (raised, keep, offset) in self.taps() {
-                // As in `doubles::Converted`.
+                // As `Converted` does for blocks of rows.
                 let w = f64::from(lower(raised));
                 let w = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
                 let source = &self.source[offset + at..];
@@ -84,8 +84,8 @@ impl SingleRow<'_> {
     }
 }
 
-/// Sums of which no product reaches [`RUN_LIMIT`], and no sum if there is `ONE` run, with whole vectors readable: a function of its
-/// own, as `kernel::OneRun` has.
+/// fp32 runs for products below [`RUN_LIMIT`], as a function of its own (compare `OneRun`). All sums are below the limit if there is `ONE`
+/// run. The source is readable in whole vectors.
 struct InRuns<'a, const ONE: bool>(SingleRow<'a>);
 
 impl<const ONE: bool> WithSimd for InRuns<'_, ONE> {

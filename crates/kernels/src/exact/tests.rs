@@ -5,7 +5,7 @@ use crate::params::samples::{FIXED, TILED, TILED_SUM};
 use crate::simd::arches;
 use half::f16;
 
-/// Draws with every exponent equally often, so that ties, drops and overflows are common.
+/// Random numbers with uniformly distributed exponents, so that ties, drops and overflows are common.
 struct Draw(u64);
 
 impl Draw {
@@ -31,7 +31,7 @@ fn widen(x: &[f16]) -> Vec<f32> {
     x.iter().map(|x| x.to_f32()).collect()
 }
 
-/// Compares all sums with the reference; how many were infinite.
+/// Compares all sums with the reference. Returns the number of infinite ones.
 fn compare(mac: &AccumulatorSpec, seed: u64, rows: usize, taps: usize, columns: usize, fields: u64) -> usize {
     let mut draw = Draw(seed);
     let w: Vec<f16> = (0..rows * taps).map(|_| draw.number(fields)).collect();
@@ -77,7 +77,7 @@ fn packed_sums_equal_the_reference() {
         .iter()
         .enumerate()
         {
-            // Small numbers take the quick path, all numbers overflow, exponent 31 is special.
+            // Small numbers fit one run, large ones overflow, and exponent 31 is special.
             for fields in [12, 15, 17, 19, 24, 31, 32] {
                 for seed in 1..6 {
                     infinite += compare(mac, seed * 1000 + i as u64, rows, taps, columns, fields);
@@ -90,7 +90,7 @@ fn packed_sums_equal_the_reference() {
 
 #[test]
 fn every_product_of_small_numbers_rounds_as_the_reference() {
-    // All significands at the exponents where ties, drops and the last digit meet.
+    // Exponents at which ties, drops and the last bit coincide.
     let fractions: Vec<u16> = (0..0x400).step_by(3).chain([0x200, 0x300, 0x3ff]).collect();
     let x: Vec<f16> = fractions.iter().map(|f| f16::from_bits(f | 5 << 10)).collect();
     for field in 0..13u16 {
@@ -108,16 +108,16 @@ fn every_product_of_small_numbers_rounds_as_the_reference() {
 
 #[test]
 fn products_of_several_tasks_and_passes_equal_the_reference() {
-    // More rows and columns than a task has, more taps than a pass.
+    // More rows and columns than a macro tile, and more taps than a pass.
     for (rows, taps, columns) in [(130, 20, 33), (3, 12, 530), (9, 1030, 35)] {
-        // With longer sums smaller numbers, so that few overflow.
+        // Longer sums draw smaller numbers, so that few overflow.
         for fields in [11, 15, if taps > 100 { 16 } else { 20 }] {
             compare(&FIXED, 7 + fields, rows, taps, columns, fields);
         }
     }
 }
 
-/// Columns of every number of a panel, in sums of several runs: a column that is summed by itself is not in a vector as well.
+/// Panels of every number of columns, in sums of several runs: no tail column is computed in a vector as well.
 #[test]
 fn every_number_of_columns_has_the_sums_of_the_reference() {
     for columns in 1..=2 * WIDTH {
@@ -127,7 +127,7 @@ fn every_number_of_columns_has_the_sums_of_the_reference() {
 
 #[test]
 fn sums_that_turn_below_the_ceiling_stay_finite() {
-    // Up in steps of two, and down again. The top is reached in short runs of small products.
+    // Up in steps of two, and down again. The maximum is reached in short runs of small products.
     let tops = [16382usize, 16383, 16384, 16385];
     let taps = 2 * 16400;
     for sign in [1.0, -1.0f32] {
@@ -176,8 +176,8 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let bits = low + (state >> 8) as u16 % (high - low);
         f16::from_bits(bits | (state >> 31 << 15) as u16)
     };
-    // Exponents from subnormal numbers up, so that products are dropped, tied and large; with space for whole vectors, and
-    // without. Sums of the last one need several runs, those of the others one.
+    // Exponents from subnormal numbers up, so that products are dropped, tied and large; with a source that is readable in whole vectors, and
+    // without. The last range needs several runs, the others one.
     let ranges = [(0, 0x2000), (0x0001, 0x4400), (0x2800, 0x4400), (0x4000, 0x44c0)];
     for ((low, high), slack) in ranges.into_iter().flat_map(|range| [(range, 0), (range, 128)]) {
         let (taps, outputs) = (9, 45);

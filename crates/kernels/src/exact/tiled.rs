@@ -1,4 +1,4 @@
-//! One row over a panel for any model: the first stage, infinite operands, every ceiling.
+//! One row by a panel for any accumulator model: first stage, infinite operands, every ceiling.
 
 use super::WIDTH;
 use super::columns::Line;
@@ -7,18 +7,18 @@ use crate::num::reference::settle;
 use crate::params::{AccumulatorSpec, Specials};
 use half::f16;
 
-/// `weights` are raised weights and the least operands that count, by tap.
+/// Computes one row. `weights` has the raised weight and the smallest operand that is not dropped, by tap.
 #[inline(always)]
-pub(super) fn careful(
+pub(super) fn general(
     mac: &AccumulatorSpec,
     weights: impl Iterator<Item = (f32, f32)>,
     x: &[Line],
     bias: f64,
     out: &mut [f32],
 ) {
-    // Last digit worth 2^-fraction_bits, for anything below 2^35: fp16 products stay below 2^34.
+    // The last bit is worth 2^-fraction_bits for anything below 2^35; fp16 products stay below 2^34.
     let rounds = 1.5 * f64::from(52 - mac.fraction_bits).exp2();
-    // Breaks ties; below the last digit of any product that can be near one.
+    // Breaks ties; smaller than the last bit of any product that can be close to one.
     let nudge = f64::from(mac.fraction_bits + 24).exp2().recip();
     let unit = f64::from(mac.fraction_bits).exp2();
     let ceiling = mac.ceiling_log2.map(|c| 1u64 << (c + mac.fraction_bits));
@@ -45,7 +45,7 @@ pub(super) fn careful(
         match mac.tile {
             None => lanes.carry(&terms, unit),
             Some(tile) => {
-                // The exponent of the larger operand, as a power of two; 0 leaves zeros alone.
+                // Exponent of the larger operand, as a power of two; 0 for zeros.
                 let exponent = |x: f64| f64::from_bits(x.to_bits() & 0x7ff << 52);
                 let keeps = 1.5 * f64::from(53 - tile.significand_bits).exp2();
                 for (sum, term) in lanes.tile.iter_mut().zip(terms.iter()) {
@@ -77,12 +77,12 @@ pub(super) fn careful(
     }
 }
 
-/// The sums of a row over a panel.
+/// Running sums of a row over a panel.
 struct Lanes {
     /// In units of the accumulator.
     sum: [i64; WIDTH],
     tile: [f64; WIDTH],
-    /// Sum of the infinite products: NaN once both signs were seen.
+    /// Sum of the infinite products: NaN once both signs occurred.
     infinite: [f64; WIDTH],
     /// Sign of the first overflow.
     overflow: [i64; WIDTH],

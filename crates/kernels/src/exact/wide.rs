@@ -1,4 +1,4 @@
-//! Sums in 64-bit floats, where the products of a run are too large for fp32, or a sum came near the ceiling.
+//! Sums in fp64, for products that are too large for fp32 runs, and for sums near the ceiling.
 
 use super::decode::lower;
 use super::microkernel::{Lists, Pair, UNIT, VECTORS};
@@ -6,15 +6,15 @@ use super::{HEIGHT, LEAST_HEIGHT, WIDTH};
 use pulp::Simd;
 use std::ops::Range;
 
-/// As [`super::microkernel::START`], for everything less than 2^35 away: products stay below 2^34.
+/// Initial value of an fp64 accumulator, as [`super::microkernel::START`], for everything less than 2^35 away; products stay below 2^34.
 pub(super) const WIDE_START: f64 = 1.5 * (1u64 << 36) as f64;
-/// Rows whose sums are held in registers together.
+/// Rows of the fp64 register tile.
 const ROWS: usize = LEAST_HEIGHT;
-/// Taps converted to 64-bit floats at a time.
+/// Taps converted to fp64 at a time.
 const CONVERTED: usize = 32;
 
 impl Pair<'_> {
-    /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
+    /// Computes the complete sums of a panel in fp64, in the order of the taps. Without `WATCH`, none may reach the ceiling.
     #[inline(always)]
     pub(super) fn wide<S: Simd, const WATCH: bool>(
         &self,
@@ -49,7 +49,7 @@ impl Pair<'_> {
     }
 }
 
-/// The sum before the first product.
+/// Initial fp64 accumulator for a bias; infinite if the bias reaches the ceiling.
 pub(super) fn start_wide(bias: f64) -> f64 {
     let units = (bias * UNIT).round();
     match () {
@@ -59,7 +59,7 @@ pub(super) fn start_wide(bias: f64) -> f64 {
     }
 }
 
-/// Operands of a few taps as 64-bit floats.
+/// Operands of a few taps, converted to fp64.
 #[derive(Default)]
 struct Converted {
     w: [[f64; HEIGHT]; CONVERTED],
@@ -68,7 +68,7 @@ struct Converted {
 }
 
 impl Converted {
-    /// Returns how many taps there were.
+    /// Converts taps from `first` on. Returns their number.
     #[inline(always)]
     fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize) -> usize {
         let count = CONVERTED.min(pair.taps - first);
@@ -76,7 +76,7 @@ impl Converted {
         let raised = pair.weights.raised(simd, pair.block, first..first + count, &mut raised);
         for (i, raised) in raised.chunks_exact(pair.height).enumerate() {
             for (to, &from) in self.w[i].iter_mut().zip(raised) {
-                // One step of the wider format suffices, and does not move large products.
+                // A step of fp64 suffices, and does not change large products.
                 let w = f64::from(lower(from));
                 let raised = f64::from_bits(w.to_bits() + 1);
                 *to = if w == 0.0 { 0.0 } else { raised };

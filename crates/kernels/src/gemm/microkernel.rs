@@ -1,8 +1,8 @@
-//! GEMM micro-kernels: fp32 sums of fp16 products, under every fp32 convolution.
+//! GEMM micro-kernels: fp32 sums of fp16 products, used by every fp32 convolution.
 //!
-//! An output channel's sum over its taps is taken for a run of outputs at a time. The operands lie in a staged source
-//! ([`crate::conv`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
-//! convolution needs no unfolded copy of its source. Coefficients are widened a panel at a time ([`crate::filter`]).
+//! A register tile is a panel of output channels by a run of consecutive outputs. The operands are staged ([`crate::conv`]) so that the
+//! outputs of one tap read consecutive elements, at an offset given for each tap (an indirect, implicit im2col): the unfolded matrix is
+//! never formed. Coefficients are widened one panel at a time ([`crate::filter`]).
 
 use crate::simd::outline;
 use pulp::{Simd, WithSimd};
@@ -10,12 +10,12 @@ use pulp::{Simd, WithSimd};
 /// Rows of the register tile: output channels.
 pub const PANEL: usize = 6;
 
-/// Outputs of a run where taps stand side by side for so many outputs: no more than the widest run.
+/// Outputs of a run for panels of three or more channels. Sources that are packed run by run use this length.
 pub fn run_outputs<S: Simd>() -> usize {
     S::F32_LANES * run_vectors::<S>()
 }
 
-/// 32 registers hold four vectors a channel, 16 hold two; hosts without vectors get as little code as possible.
+/// Vectors a channel: four with 32 registers, two with 16, one on scalar hosts, to generate little code.
 #[inline(always)]
 const fn run_vectors<S: Simd>() -> usize {
     match S::REGISTER_COUNT {
@@ -25,7 +25,8 @@ const fn run_vectors<S: Simd>() -> usize {
     }
 }
 
-/// Vectors of a run: the sums of few channels fill the registers as those of many do, and one channel's hide the latency of an addition.
+/// Vectors a channel for a panel height. Lower panels take wider runs: the register file stays full, and one channel's independent sums
+/// hide the latency of the addition.
 #[inline(always)]
 const fn vectors_of<S: Simd>(channels: usize) -> usize {
     let most = run_vectors::<S>();
@@ -38,24 +39,24 @@ const fn vectors_of<S: Simd>(channels: usize) -> usize {
     }
 }
 
-/// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
+/// Elements that may be read past the last output: the widest run (one channel, longest vectors) minus one, rounded up.
 pub const SLACK: usize = 128;
 
-/// One panel of channels by consecutive outputs.
+/// Register tiles of one panel of channels, for all its outputs.
 pub struct MicroKernel<'a> {
-    /// Coefficients of the panel, tap by tap.
+    /// Coefficients of the panel, `[tap][channel]`.
     pub panel: &'a [f32],
     /// Channels of the panel.
     pub height: usize,
     pub source: &'a [f32],
-    /// Offset of each tap's numbers in the source.
+    /// Offset in `source` of the first output's operand, by tap.
     pub places: &'a [u32],
-    /// By channel of the panel; the last vectors of a channel may reach up to [`SLACK`] past the outputs.
+    /// Sums by channel of the panel; the last vector of a channel may write up to [`SLACK`] elements past its outputs.
     pub sums: &'a mut [f32],
-    /// Elements between channels in `sums`, at least the outputs and what the last vectors reach past them.
+    /// Elements between channels in `sums`: at least the outputs, rounded up to whole vectors.
     pub stride: usize,
     pub outputs: usize,
-    /// True if sums continue from those in `sums`: the order of additions is that of the taps, however they are cut.
+    /// True to accumulate onto `sums`. Additions follow the order of the taps, so splitting the taps over calls changes no bit.
     pub resume: bool,
 }
 
@@ -86,7 +87,7 @@ impl MicroKernel<'_> {
                 ($($count: literal)*) => {
                     match vectors {
                         $($count if const { $count <= vectors_of::<S>(M) } => self.run::<S, M, $count>(simd, at),)*
-                        // There are no more.
+                        // `vectors` is at most `most`.
                         _ => return,
                     }
                 };
@@ -104,7 +105,7 @@ impl MicroKernel<'_> {
     }
 }
 
-/// Sums of `M` channels in `N` vectors.
+/// Register tile: `M` channels by `N` vectors of outputs.
 struct Shape<'a, const M: usize, const N: usize> {
     panel: &'a [f32],
     source: &'a [f32],
@@ -144,43 +145,43 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
     }
 }
 
-/// Most panels of a [`TailKernel`].
+/// Largest number of panels of a [`TailKernel`].
 pub const COLUMN_PANELS: usize = 8;
 /// Lanes of the longest vectors.
 const LONGEST: usize = 16;
 
-/// Sums of `P` whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to all of them.
+/// Micro-kernel for tails: one output by `P` full panels. Vectors run over the channels of a panel, so each tap is one multiply-add a panel.
 pub struct TailKernel<'a, const P: usize> {
-    /// Coefficients by panel, then tap; some numbers may be read beyond the last.
+    /// Coefficients by panel, `[tap][channel]` within each; up to [`COLUMN_SLACK`] elements are read past the last.
     pub panels: &'a [f32],
     /// Elements between panels.
     pub distance: usize,
     pub taps: usize,
-    /// The operand of the first tap; those of others follow as many numbers apart as [`run_outputs`] says.
+    /// Starts at the operand of the first tap; consecutive taps are [`run_outputs`] elements apart.
     pub source: &'a [f32],
-    /// By channel, `stride` apart.
+    /// Sums by channel, `stride` apart.
     pub sums: &'a mut [f32],
     pub stride: usize,
     /// As in [`MicroKernel`].
     pub resume: bool,
 }
 
-/// Numbers that a [`TailKernel`] may read beyond its coefficients.
+/// Elements that a [`TailKernel`] may read past its coefficients.
 pub const COLUMN_SLACK: usize = LONGEST - PANEL;
 
-/// How many of a run's last outputs are cheaper one by one than as a vector that they do not fill.
+/// Outputs at the end of a run for which [`TailKernel`] is cheaper than a partly filled vector.
 pub fn columns_of<S: Simd>(outputs: usize) -> usize {
     let rest = outputs % S::F32_LANES;
     if rest == 1 || COLUMN_COST * rest <= S::F32_LANES { rest } else { 0 }
 }
 
-/// Cost of so many outputs, in outputs of whole vectors: the last ones may go one by one.
+/// Cost of `outputs` outputs, in outputs of full vectors, with [`TailKernel`] for the tail where it is cheaper.
 pub fn computed(outputs: usize) -> usize {
     let rest = outputs % LONGEST;
     outputs - rest + (COLUMN_COST * rest).min(LONGEST)
 }
 
-/// Cost of one column in numbers of a vector of columns: numbers that vectors read beyond a panel are lost.
+/// Cost of one output by [`TailKernel`], in lanes of a vector of outputs; lanes past a panel are wasted.
 const COLUMN_COST: usize = 5;
 
 impl<const P: usize> WithSimd for TailKernel<'_, P> {

@@ -1,4 +1,4 @@
-//! Processors without vectors of 16 lanes: nothing has the types below.
+//! Processors without vectors of 16 lanes: the types below are uninhabited.
 
 use crate::params::Curve;
 use half::f16;

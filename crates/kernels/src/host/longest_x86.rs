@@ -35,7 +35,7 @@ impl Longest {
         cast(self.0.avx512f._mm512_min_ps(cast(x), cast(or)))
     }
 
-    /// One bit for each place with bits in common.
+    /// Bit mask of the lanes in which `a & b` is not zero.
     #[inline(always)]
     pub(crate) fn in_common(self, a: [u32; 16], b: [u32; 16]) -> u16 {
         self.0.avx512f._mm512_test_epi32_mask(cast(a), cast(b))
@@ -47,7 +47,7 @@ impl Longest {
         self.0.avx512f._mm512_cmplt_epu32_mask(cast(a), cast(b))
     }
 
-    /// Positions of the set bits, counted from a first number, packed to the front; zeros after them.
+    /// Positions of the set bits of a mask, plus `first`, packed to the front; zeros behind them.
     #[inline(always)]
     pub(crate) fn places(self, first: u32, bits: u16) -> [u32; 16] {
         let all: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -55,7 +55,7 @@ impl Longest {
         cast(self.0.avx512f._mm512_maskz_compress_epi32(bits, all))
     }
 
-    /// Numbers at even and at odd places.
+    /// Deinterleaves two vectors: elements with even and with odd index.
     #[inline(always)]
     pub(crate) fn pairs(self, x: [f32; 16], y: [f32; 16]) -> [[f32; 16]; 2] {
         const EVEN: [i32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30];
@@ -89,7 +89,7 @@ impl Longest {
         cast(self.0.avx512f._mm256_maskz_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(0xff, cast(x)))
     }
 
-    /// NaN is plus infinity, and zero has no sign.
+    /// Operand of the exact models: NaN becomes plus infinity, and zero loses its sign.
     #[inline(always)]
     pub(crate) fn admit(self, x: [f32; 16]) -> [f32; 16] {
         let avx = self.0.avx512f;
@@ -112,7 +112,7 @@ impl Longest {
         cast(avx._mm512_mul_ps(avx._mm512_add_ps(cast(x), cast([bias; 16])), cast([scale; 16])))
     }
 
-    /// A curve in registers, with the slopes and intercepts of its pieces.
+    /// Loads a curve, with the slopes and intercepts of its pieces, into registers.
     #[inline(always)]
     pub(crate) fn curve(self, curve: &Curve, slopes: &[f32; 32], intercepts: &[f32; 32], tails: bool) -> CurveVectors {
         let (slopes, _) = slopes.as_chunks::<16>();
@@ -142,7 +142,7 @@ fn splat(x: f32) -> __m512 {
     cast([x; 16])
 }
 
-/// A curve at work.
+/// A curve held in vector registers.
 #[derive(Clone, Copy)]
 pub(crate) struct CurveVectors {
     host: V4,
@@ -150,24 +150,24 @@ pub(crate) struct CurveVectors {
     intercepts: [__m512; 2],
     knots_per_unit: __m512,
     origin: __m512,
-    /// First and last knot, counted from the origin.
+    /// First and last knot, relative to the origin.
     edges: [__m512; 2],
     tail_slopes: [__m512; 2],
     tail_intercepts: [__m512; 2],
     limits: [__m512; 2],
     constants: [__m512; 2],
-    /// True if the value of what is below zero is zero.
+    /// True if the value of a negative argument is zero.
     is_zero_below_zero: bool,
-    /// True if the sign is taken off arguments, and put back on values.
+    /// True for an odd function: computed on magnitudes, with the sign restored afterwards.
     is_odd: bool,
     is_exponential: bool,
-    /// True if arguments reach beyond the knots.
+    /// True if arguments may lie beyond the knots.
     has_tails: bool,
 }
 
-// Functions in place of closures: instructions are inlined only into code that is compiled for them.
+// Functions, not closures: intrinsics are inlined only into functions with the same target features.
 impl CurveVectors {
-    /// Values in fp32, with `AWAY` rounded toward zero. NaN stays.
+    /// Values in fp32, rounded toward zero if `AWAY`. NaN propagates.
     #[inline(always)]
     pub(crate) fn values<const AWAY: bool>(&self, x: [f32; 16]) -> [f32; 16] {
         let avx = self.host.avx512f;
@@ -187,7 +187,7 @@ impl CurveVectors {
         cast(y)
     }
 
-    /// The piece of a fraction, scaled by the whole part's power of two.
+    /// Value of an exponential curve: the piece at the fraction of the argument, scaled by two to the power of its integer part.
     #[inline(always)]
     fn exponential<const AWAY: bool>(&self, x: __m512) -> __m512 {
         let avx = self.host.avx512f;
@@ -199,11 +199,11 @@ impl CurveVectors {
         avx._mm512_scalef_ps(self.line::<AWAY>(slope, fraction, intercept), whole)
     }
 
-    /// The piece, or the tail, of an argument.
+    /// Value of the linear piece, or tail, that contains the argument.
     #[inline(always)]
     fn linear<const AWAY: bool>(&self, x: __m512) -> __m512 {
         let avx = self.host.avx512f;
-        // Knots from the origin; their sum with the origin would round small arguments.
+        // Positions relative to the origin; adding the origin would round small arguments.
         let t = avx._mm512_mul_ps(x, self.knots_per_unit);
         let at = avx._mm512_add_ps(avx._mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(t), self.origin);
         let at = avx._mm512_min_ps(splat(31.0), avx._mm512_max_ps(splat(0.0), at));

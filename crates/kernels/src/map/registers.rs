@@ -1,4 +1,4 @@
-//! Stages in registers: from fp16 to fp16, without numbers in memory between.
+//! Stages computed in vector registers, from fp16 to fp16, without an fp32 buffer in between.
 
 use super::{Combination, MapInput, MapStage, SHORT, Sources};
 use crate::binary::BinaryRows;
@@ -11,8 +11,8 @@ use half::f16;
 use pulp::Simd;
 
 impl Sources<'_> {
-    /// A stage in registers: a sum or product of two sources without factors, bias and function, or factors and a bias of one source. False,
-    /// and nothing is done, for anything else.
+    /// Executes a stage in registers: a sum or product of two inputs without factors, bias and function, or factors and a bias of one input.
+    /// Returns false, without writing, for any other stage.
     #[inline(always)]
     pub(super) fn combine<S: Simd>(
         &self,
@@ -35,7 +35,7 @@ impl Sources<'_> {
         if !of.is_plain() {
             return false;
         }
-        // The row that is broadcast is the second one, if any.
+        // A broadcast row is made the second operand.
         let (one, other, is_second) = match self.rows(one) {
             Some(_) => (one, other, false),
             None => (other, one, true),
@@ -45,7 +45,7 @@ impl Sources<'_> {
             Some(rows) => rows,
             None => (self.gather(other, gathered), columns),
         };
-        // Rows without gaps are one.
+        // Rows without gaps are processed as one row.
         let whole = [one.1, other.1] == [columns; 2];
         if !whole && columns < SHORT {
             return false;
@@ -61,7 +61,7 @@ impl Sources<'_> {
         )
     }
 
-    /// Rows of a source in fp16 and their distance; `None` if one element is broadcast to a row.
+    /// Rows of an input in fp16 and their stride; `None` if one element is broadcast to a row.
     #[inline(always)]
     fn rows(&self, input: MapInput) -> Option<(&[f16], usize)> {
         match input {
@@ -75,7 +75,7 @@ impl Sources<'_> {
     }
 }
 
-/// Factors and a bias in the order of a stage.
+/// Factors and bias, applied in the order of a stage: multiply, multiply, add.
 #[derive(Clone, Copy)]
 struct Affine<V> {
     factors: [V; 3],
@@ -94,14 +94,14 @@ impl<S: Simd> LaneMap<S> for Affine<S::f32s> {
 }
 
 impl Combination<f32> {
-    /// Factors and bias of one source, vector by vector. False, and nothing is done, if there is more.
+    /// Applies factors and bias of one input in registers. Returns false, without writing, if the stage has more.
     #[inline(always)]
     fn in_registers<S: Simd>(&self, simd: S, from: &[f16], to: &mut [f16]) -> bool {
         let ElementwiseEpilogue { plain, last, scale, bias, function: None, relu, .. } = self.ending else {
             return false;
         };
         let Some((pre, false)) = self.pre.or(Some((1.0, false))) else { return false };
-        // Without effect on any number: a factor of one, and minus zero as an addend.
+        // Identities: a factor of one, and minus zero as addend.
         let [last, scale, bias] = if plain { [1.0, 1.0, -0.0] } else { [last, scale, bias] };
         if const { !simd::converts::<S>() } {
             return affine_halves(from, to, [pre, last, scale], bias, relu);

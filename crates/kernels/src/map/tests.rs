@@ -11,7 +11,7 @@ fn combine(op: BinaryOp, inputs: &[MapInput], relu: bool) -> MapStage {
     MapStage { inputs: inputs.to_vec(), relus: [false; 2], kind }
 }
 
-/// `relu((x + s) * f) * x + y`, each step rounded, from rows with gaps, repeated ones, and in place.
+/// `relu((x + s) * f) * x + y`, each step rounded, from rows with gaps, broadcast rows, and in place.
 #[test]
 fn stages_round_what_they_leave() {
     // Long rows, short ones, and rows of one element.
@@ -58,7 +58,7 @@ fn stages_at(ext: Extents) {
     }
 }
 
-/// `relu(x + s) * x` in an exact model, in fp32 and in numbers that hold every value, NaN and ties included.
+/// `relu(x + s) * x` in an exact model, in fp32 and in [`Exact`] numbers, NaN and ties included.
 #[test]
 fn exact_stages_round_by_their_rules() {
     use MapInput::{Operand, Value};
@@ -80,7 +80,7 @@ fn exact_stages_round_by_their_rules() {
     let at = |i: usize, narrow: bool| {
         let (x, sum) = (admit(numbers[i]), admit(numbers[i]) + admit(shifts[i / 185]));
         let sum = settled(if sum > 0.0 { sum } else { 0.0 }).to_f64();
-        // A zero that was formed in fp32 has no sign.
+        // A zero computed in fp32 has no sign.
         settled(if narrow { sum * x + 0.0 } else { sum * x }).to_bits()
     };
     for (arch, narrow) in arches().into_iter().flat_map(|arch| [(arch, false), (arch, true)]) {
@@ -99,7 +99,7 @@ fn exact_stages_round_by_their_rules() {
     }
 }
 
-/// `silu(x) * y`, whose parts of one operand become a table, and stay where a table takes longer.
+/// `silu(x) * y`: the stages that depend on `x` alone become a table, unless a table is slower.
 #[test]
 fn stages_of_one_operand_become_a_table() {
     use MapInput::{Operand, Value};
@@ -138,7 +138,7 @@ fn stages_of_one_operand_become_a_table() {
     assert_ne!(key(&stages[..1]), key(&stages[1..2]));
 }
 
-/// Rows with gaps, of any length: what lies in the gaps is neither used nor written.
+/// Rows of any length with gaps: elements in the gaps are neither used nor written.
 #[test]
 fn gaps_between_rows_stay() {
     use MapInput::{Operand, Value};

@@ -1,4 +1,4 @@
-//! Stages of a chain that depend on one operand alone, as one table: the value that they make of every fp16 bit pattern.
+//! Stages of a chain that depend on a single operand, replaced by one table over all fp16 bit patterns.
 
 use super::{Combination, Map, MapInput, MapKind, MapStage, map};
 use crate::epilogue::{Activation, ExactEpilogue};
@@ -11,11 +11,11 @@ use crate::workers::Workers;
 use half::f16;
 use std::sync::Arc;
 
-/// Predicted time of looking an element up, in hundredths of a nanosecond.
+/// Predicted time of one look-up, in hundredths of a nanosecond.
 const LOOK_UP: usize = 45;
 
 impl MapStage {
-    /// Predicted time of an element, in hundredths of a nanosecond; `converts` as [`Workers::converts`].
+    /// Predicted time of one element, in hundredths of a nanosecond; `converts` as [`Workers::converts`].
     fn cost(&self, converts: bool) -> usize {
         let simple = if converts { 7 } else { 30 };
         let table = |table: &Table| if converts && table.is_computed() { 20 } else { LOOK_UP };
@@ -30,7 +30,7 @@ impl MapStage {
         }
     }
 
-    /// Words that are equal for stages of equal functions, while both are held.
+    /// Appends words that are equal for stages of equal function, as long as both stages are alive (tables are compared by address).
     fn key(&self, to: &mut Vec<u64>) {
         to.push(self.inputs.len() as u64);
         to.extend(self.inputs.iter().map(|input| match *input {
@@ -81,14 +81,14 @@ impl<N: Line> Combination<N> {
     }
 }
 
-/// Words that are equal for chains of equal functions, while the stages of both are held.
+/// Cache key of a chain: equal for chains of equal function, as long as the stages of both are alive.
 pub fn key(stages: &[MapStage]) -> Vec<u64> {
     let mut words = Vec::new();
     stages.iter().for_each(|stage| stage.key(&mut words));
     words
 }
 
-/// Values of a chain of one operand.
+/// Evaluates a chain of one operand for every fp16 bit pattern.
 pub fn table_of(workers: &Workers, stages: &[MapStage]) -> Table {
     let ext = Extents { g: 1, c: 1, h: 1 << 6, w: 1 << 10 };
     let (patterns, strides): (Vec<f16>, _) = ((0..=u16::MAX).map(f16::from_bits).collect(), [0, 0, ext.w]);
@@ -98,8 +98,8 @@ pub fn table_of(workers: &Workers, stages: &[MapStage]) -> Table {
     Table::of(values, None)
 }
 
-/// The chain with every part that depends on one operand alone, and takes longer than to look it up, as a table by `make`, which gets the
-/// part as a chain of operand 0. `None` if there is no such part.
+/// Replaces every part of a chain that depends on a single operand, and is slower than a look-up, by a table. `make` makes the table of
+/// such a part, which it gets as a chain of operand 0. `None` if there is no such part.
 pub fn with_tables(
     stages: &[MapStage],
     converts: bool,
@@ -135,7 +135,7 @@ fn value(input: &MapInput) -> Option<usize> {
     }
 }
 
-/// The one operand that each stage depends on; `None` if there are several.
+/// For each stage the single operand it depends on; `None` if it depends on several.
 fn operands_of(stages: &[MapStage]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = Vec::with_capacity(stages.len());
     for stage in stages {
@@ -150,7 +150,7 @@ fn operands_of(stages: &[MapStage]) -> Vec<Option<usize>> {
     found
 }
 
-/// The stages that a stage of one operand depends on, and itself, as a chain of operand 0.
+/// A stage of one operand with all stages it depends on, as a chain of operand 0.
 fn part_of(stages: &[MapStage], last: usize) -> Vec<MapStage> {
     let mut kept: Vec<Option<MapStage>> = vec![None; last + 1];
     let mut waiting = vec![last];
@@ -167,7 +167,7 @@ fn part_of(stages: &[MapStage], last: usize) -> Vec<MapStage> {
     renumbered(kept)
 }
 
-/// Stages that are kept, one behind the other.
+/// The kept stages in order, with their indices renumbered.
 fn renumbered(kept: Vec<Option<MapStage>>) -> Vec<MapStage> {
     let mut places = Vec::with_capacity(kept.len());
     let mut count = 0;

@@ -1,35 +1,36 @@
-//! The edges of elementwise arithmetic: how an operand is read and a result rounded. Between them stands [`super::wide`].
+//! Conversions at the edges of elementwise arithmetic: reading an operand and rounding a result. The arithmetic itself is in
+//! [`super::wide`].
 //!
-//! Sums and products of two fp16 numbers are exact in 64-bit floats; fp32 would round a sum a first time.
+//! Sums and products of two fp16 numbers are exact in fp64; fp32 would round a sum once more.
 
 use crate::params::{Rounding, Ties};
 use half::f16;
 
-/// An operand as the unit sees it: NaN is plus infinity.
+/// Reads an operand as the planar unit does: NaN becomes plus infinity.
 #[inline(always)]
 pub fn admit(x: f32) -> f32 {
     if x.is_nan() { f32::INFINITY } else { x }
 }
 
-/// As [`admit`], of an operand where it lies.
+/// [`admit`] for an fp16 operand.
 #[inline(always)]
 pub fn admit_half(x: f16) -> f16 {
     if x.to_bits() & 0x7fff > 0x7c00 { f16::INFINITY } else { x }
 }
 
-/// A result as the unit stores it: rounded once; an indeterminate form is plus zero.
+/// Rounds a result once, as the planar unit stores it; an indeterminate form becomes plus zero.
 pub fn settle(planar: &Rounding, x: f64) -> f16 {
     if x.is_nan() {
         return f16::ZERO;
     }
-    // Exact at every step: a power of two scales the last digit of the result to 1. Conversion by way of fp32 would round
-    // twice.
+    // Exact at every step: scaling by a power of two makes the last place of the result worth 1. Conversion by way of fp32 would
+    // round twice.
     let magnitude = x.abs();
     if magnitude >= 65536.0 {
         return f16::INFINITY.copysign(f16::from_f64(x));
     }
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
-    // 2^-24 at least, so a normal 64-bit number.
+    // At least 2^-24, so a normal fp64 number.
     let digit = f64::from_bits(((exponent - 10 + 1023) as u64) << 52);
     let (whole, rest) = ((magnitude / digit).trunc(), (magnitude / digit).fract());
     let up = match planar.ties {
@@ -39,14 +40,14 @@ pub fn settle(planar: &Rounding, x: f64) -> f16 {
     f16::from_f64(((whole + f64::from(u8::from(up))) * digit).copysign(x))
 }
 
-/// Two operands as their sum, product, or the larger or smaller of them wants them, in place.
+/// [`admit`] for a row of operands of a sum, product, maximum or minimum, in place.
 #[inline(always)]
 pub fn admit_row(row: &mut [f32]) {
     row.iter_mut().for_each(|x| *x = if x.is_nan() { f32::INFINITY } else { *x });
 }
 
-/// As [`settle`], of sums and products of two fp16 numbers that were formed in fp32. It has 24 digits, two more than twice
-/// those of fp16: a sum that it rounds is not near a number where the second rounding turns. A zero has no sign.
+/// [`settle`] for sums and products of two fp16 numbers computed in fp32. The 24 significant bits of fp32 are two more than twice those of
+/// fp16, so that the double rounding is innocuous. A zero has no sign.
 #[inline(always)]
 pub fn settle_row(planar: &Rounding, row: &mut [f32], to: &mut [f16]) {
     match planar.ties {
@@ -62,14 +63,14 @@ pub fn settle_row(planar: &Rounding, row: &mut [f32], to: &mut [f16]) {
     super::round_row(row, to);
 }
 
-/// A number without a value is plus zero, and no zero has a sign.
+/// Replaces NaN by plus zero, and minus zero too.
 #[inline(always)]
 fn defined(x: f32) -> f32 {
     if x.is_nan() { 0.0 } else { x + 0.0 }
 }
 
-/// The number itself, or one of larger magnitude that rounds to the fp16 number to which ties away from zero round it: its last digit is
-/// set (a sticky bit), so that none is halfway. fp16 numbers stay between the same neighbours. Not for NaN.
+/// Sets the last bit (a sticky bit), so that rounding to nearest gives the fp16 number that rounding with ties away from zero gives: no
+/// number is halfway any more, and the fp16 neighbours stay the same. Not for NaN.
 #[inline(always)]
 pub fn away_from_ties(x: f32) -> f32 {
     let x = if x > f32::MAX { f32::MAX } else { x };
@@ -77,7 +78,7 @@ pub fn away_from_ties(x: f32) -> f32 {
     f32::from_bits(x.to_bits() | 1)
 }
 
-/// A copy through a gain of `2^gain_log2`: the value itself, or infinity where the gain overflows fp16.
+/// Applies a gain of `2^gain_log2` and undoes it: the value itself, or infinity if the gain overflows fp16.
 pub fn crop(gain_log2: u32, x: f32) -> f32 {
     let x = admit(x);
     let raised = super::round(x * f64::from(gain_log2).exp2() as f32);
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
     use crate::params::Rounding;
 
-    /// Pairs around every tie: an odd number of halves of a last digit, and a little more or less.
+    /// Pairs of operands around every tie: an odd number of half units in the last place, and a little more or less.
     #[test]
     fn rows_settle_as_single_numbers_do() {
         let numbers: Vec<f16> =

@@ -1,7 +1,7 @@
-//! One sum of products as the arrays form it, term by term: the reference for [`crate::exact`].
+//! Reference dot product: adds the terms one by one as the multiply-accumulate array does; [`crate::exact`] is compared with it.
 //!
-//! Integers throughout. A product of two fp16 significands has 22 bits; in units of `2^-fraction_bits` it stays below
-//! 2^51, so 64 bits hold every partial sum of any task.
+//! All arithmetic is in integers. A product of two fp16 significands has 22 bits; in units of `2^-fraction_bits` it stays below
+//! 2^51, so that 64 bits hold every partial sum of any task.
 
 use crate::params::{AccumulatorSpec, Specials, Ties};
 use half::f16;
@@ -11,7 +11,7 @@ const SIGNIFICANT: u32 = 11;
 /// Exponent of subnormal operands.
 pub(crate) const LEAST_EXPONENT: i32 = -14;
 
-/// `bias + sum of w * x` in the order given. Pairs are weight and operand; the rules are symmetric in them.
+/// `bias + sum of w * x`, added in the order given. Terms are pairs of weight and operand; the rules are symmetric in them.
 pub fn dot(mac: &AccumulatorSpec, terms: &[(f16, f16)], bias: f64) -> f16 {
     let mut sum = RunningSum::new(mac, bias);
     for &(w, x) in terms {
@@ -20,7 +20,7 @@ pub fn dot(mac: &AccumulatorSpec, terms: &[(f16, f16)], bias: f64) -> f16 {
     sum.result()
 }
 
-/// A running sum.
+/// A running sum in units of the accumulator.
 #[derive(Clone, Debug)]
 pub struct RunningSum {
     mac: AccumulatorSpec,
@@ -29,18 +29,18 @@ pub struct RunningSum {
     in_tile: u32,
     /// Sign of the first overflow.
     overflow: Option<bool>,
-    /// Infinite products seen: positive, negative.
+    /// True if an infinite product occurred: positive, negative.
     infinite: [bool; 2],
 }
 
 impl RunningSum {
-    /// A sum that starts with `bias`, rounded as products are.
+    /// A sum that starts with `bias`, which is rounded as products are.
     pub fn new(mac: &AccumulatorSpec, bias: f64) -> RunningSum {
         let mut new = RunningSum { mac: *mac, sum: 0, tile: 0, in_tile: 0, overflow: None, infinite: [false; 2] };
         if bias.is_infinite() {
             new.infinite[usize::from(bias < 0.0)] = true;
         } else {
-            // NaN becomes 0; a bias beyond 64 bits saturates and is an overflow.
+            // NaN becomes 0; a bias that does not fit into 64 bits saturates and counts as an overflow.
             new.carry((bias * f64::from(1u32 << mac.fraction_bits)).round() as i64);
         }
         new
@@ -67,7 +67,7 @@ impl RunningSum {
         }
     }
 
-    /// The sum at the output port.
+    /// The sum rounded at the output port.
     pub fn result(mut self) -> f16 {
         self.close_tile();
         match (self.infinite, self.overflow) {
@@ -117,7 +117,7 @@ impl Operand {
             () if special => 0x400,
             () => fraction | 0x400,
         };
-        // A NaN loses its sign where it is read as plus infinity.
+        // A NaN that is read as plus infinity loses its sign.
         let negative = x.is_sign_negative() && !(special && fraction != 0);
         Operand {
             significand: if negative { -magnitude } else { magnitude },
@@ -142,7 +142,7 @@ fn quantum_log2(magnitude: u64, bits: u32) -> u32 {
     (u64::BITS - magnitude.leading_zeros()).saturating_sub(bits)
 }
 
-/// To a multiple of `2^quantum_log2`.
+/// Rounds to a multiple of `2^quantum_log2`.
 fn round(x: i64, quantum_log2: u32, ties: Ties) -> i64 {
     if quantum_log2 == 0 {
         return x;
@@ -157,12 +157,12 @@ fn round(x: i64, quantum_log2: u32, ties: Ties) -> i64 {
     if x < 0 { -rounded } else { rounded }
 }
 
-/// A sum in units of `2^-fraction_bits`, rounded to fp16. Multiples of fp16's smallest number only need their leading
-/// bits rounded.
+/// Rounds a sum in units of `2^-fraction_bits` to fp16. Sums are multiples of fp16's smallest number, so that only their leading bits
+/// have to be rounded.
 pub(crate) fn settle(mac: &AccumulatorSpec, sum: i64) -> f16 {
     debug_assert!(mac.fraction_bits <= 24);
     let rounded = round(sum, quantum_log2(sum.unsigned_abs(), SIGNIFICANT), mac.ties);
-    // Exact, or at least 2^16 and thus infinite.
+    // Exact; or at least 2^16, which is infinite.
     f16::from_f64(rounded as f64 / f64::from(1u32 << mac.fraction_bits))
 }
 
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(settle(&FIXED, sum), f16::from_f64(away));
             assert_eq!(settle(&even, sum), f16::from_f64(to_even));
         }
-        // The largest sum below the ceiling rounds up to it, as measured: 16384 + 16376 gives 32768.
+        // The largest sum below the ceiling rounds up to it, as measured on hardware: 16384 + 16376 gives 32768.
         assert_eq!(settle(&FIXED, (1 << 31) - 1), f16::from_f64(32768.0));
         assert_eq!(settle(&FIXED, 1), f16::from_bits(0x0100));
     }

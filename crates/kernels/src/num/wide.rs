@@ -1,8 +1,8 @@
-//! Numbers between two roundings: what a task computes with, from its operands to its result.
+//! Working precision of elementwise arithmetic, between reading operands and rounding the result.
 //!
-//! Units are written once, over [`Wide`]. In `f32` they compute as the model `fast` does; in [`Exact`] by the device's
-//! rules: NaN is read as plus infinity, every step is exact as far as 64 bits go, a form without a value is plus zero, and
-//! only [`Wide::settle`] rounds.
+//! Operations are generic over [`Wide`]. In `f32` they compute the model `fast`; in [`Exact`] they follow the device's rules: NaN is read
+//! as plus infinity, every step is exact as far as 64 bits allow, an indeterminate form is plus zero, and only [`Wide::settle`]
+//! rounds.
 
 use super::elementwise;
 use super::reference::RunningSum;
@@ -11,39 +11,39 @@ use crate::params::{AccumulatorSpec, Rounding};
 use half::f16;
 use rayon::prelude::*;
 
-/// A number between two roundings. Operands and results are `f32`, which holds every fp16 number.
+/// A number in working precision. Operands and results are `f32`, which represents every fp16 number.
 pub trait Wide: Copy + Send + Sync + 'static {
-    /// True if the device's rules hold, so that a stage that changes no value may still change a NaN or a zero's sign.
+    /// True if the device's rules hold, by which even an identity stage may change a NaN or the sign of a zero.
     const EXACT: bool;
 
-    /// An operand as the unit sees it.
+    /// Reads an operand as the unit does.
     fn admit(x: f32) -> Self;
-    /// A value that is not an operand, such as a table's.
+    /// Converts a value that is not an operand, such as one of a table.
     fn wide(x: f64) -> Self;
-    /// The result, rounded by the rules where the model has any.
+    /// Rounds to a result, by the rules of the model if it has any.
     fn settle(self, rules: &Rounding) -> f32;
     /// `self + other`.
     fn add(self, other: Self) -> Self;
     /// `self * other`.
     fn mul(self, other: Self) -> Self;
-    /// The larger one; the other one where this is NaN, this one where both are zeros.
+    /// The larger one; `other` if `self` is NaN, `self` if both are zeros.
     fn max(self, other: Self) -> Self;
-    /// The smaller one, as [`Wide::max`] has it.
+    /// The smaller one, with the same cases as [`Wide::max`].
     fn min(self, other: Self) -> Self;
-    /// Without its sign.
+    /// Magnitude.
     fn abs(self) -> Self;
     /// Reciprocal.
     fn reciprocal(self) -> Self;
     /// Reciprocal square root.
     fn rsqrt(self) -> Self;
-    /// Sum of a reduction; `rules` are those of its adders, where the model has any.
+    /// Sum of a reduction, by the rules of its adders if the model has any.
     fn sum(terms: impl Iterator<Item = Self>, rules: Option<&AccumulatorSpec>) -> Self;
-    /// A row of operands.
+    /// [`Wide::admit`] for a row.
     fn admit_all(row: Vec<f32>) -> Vec<Self>;
-    /// A row of results.
+    /// [`Wide::settle`] for a row.
     fn settle_all(row: Vec<Self>, rules: &Rounding) -> Vec<f32>;
 
-    /// Plus zero for everything that is not above it.
+    /// Plus zero unless the number is greater than it.
     fn relu(self) -> Self;
 }
 
@@ -75,7 +75,7 @@ impl Wide for f32 {
         self * other
     }
 
-    // Written out: which zero the standard library's functions return depends on how they are compiled.
+    // Written out, because the sign of zero that the standard library's functions return depends on how they are compiled.
     #[inline(always)]
     fn max(self, other: f32) -> f32 {
         if self.is_nan() || other > self { other } else { self }
@@ -119,11 +119,11 @@ impl Wide for f32 {
     }
 }
 
-/// A number by the device's rules; never NaN.
+/// A number by the device's rules, in fp64; never NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Exact(f64);
 
-/// Without a value: plus zero.
+/// Replaces NaN, an indeterminate form, by plus zero.
 #[inline(always)]
 fn defined(x: f64) -> Exact {
     Exact(if x.is_nan() { 0.0 } else { x })
@@ -136,7 +136,7 @@ impl Exact {
         self.0
     }
 
-    /// A zero has no sign where it is divided by.
+    /// The number as a divisor: a zero loses its sign.
     #[inline(always)]
     fn divisor(self) -> f64 {
         self.0 + 0.0
@@ -201,7 +201,7 @@ impl Wide for Exact {
         defined(1.0 / self.divisor().sqrt())
     }
 
-    /// Without rules exact; else each term is rounded to fp16 on its way into the adders.
+    /// Exact without `rules`; otherwise each term is rounded to fp16 before it is added.
     fn sum(terms: impl Iterator<Item = Exact>, rules: Option<&AccumulatorSpec>) -> Exact {
         let Some(rules) = rules else { return defined(terms.map(|t| t.0).sum()) };
         let mut sum = RunningSum::new(rules, 0.0);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_sum_beyond_24_bits_is_rounded_once() {
-        // 2048 + 1 + 2^-24 is above the tie, and on it once rounded to fp32.
+        // 2048 + 1 + 2^-24 is above a tie; rounded to fp32 it would be the tie itself.
         let x = exact(2048.0).add(exact(1.0)).add(exact(2f32.powi(-24)));
         assert_eq!(x.settle(&Rounding::EVEN), 2050.0);
         let sum = |x: f32, n: usize, rules| Exact::sum(std::iter::repeat_n(exact(x), n), rules).settle(&Rounding::EVEN);

@@ -1,5 +1,5 @@
-//! Reductions of many short planes in fp32, turned: each vector holds one element of as many planes, so that their sums advance together. A
-//! plane's elements are taken in their order.
+//! Reductions of many short planes in fp32, transposed: the lanes of a vector are planes, and each step takes one element of every plane.
+//! The elements of a plane are added in their order.
 
 use super::{FOLDED_AT_ONCE, Form, Operand, RowKernel};
 use crate::cost;
@@ -13,29 +13,29 @@ use crate::workers::Workers;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Planes that are folded together.
+/// Planes that are reduced together.
 const PLANES: usize = SQUARE;
-/// Fewer planes are folded one by one.
+/// Fewest planes for which this pays; fewer are reduced one by one.
 const LEAST_PLANES: usize = 8;
-/// Elements of a plane that are turned at a time.
+/// Elements of a plane that are transposed at a time.
 const COLUMNS: usize = 64;
-/// Vectors of one element of all planes.
+/// Vectors that hold one element of every plane.
 const VECTORS: usize = PLANES / LONGEST;
 
-/// Elements of one operand, turned.
+/// Transposed block of an operand: `[element][plane]`.
 type Square = [[f16; PLANES]; COLUMNS];
 
-/// An operand of consecutive planes.
+/// Operand of consecutive planes.
 #[derive(Clone, Copy)]
 enum Turned<'a> {
-    /// Rows of elements, and the distance of planes.
+    /// Contiguous elements of each plane, and the plane stride.
     Rows(&'a [f16], usize),
-    /// One element for each plane.
+    /// One element broadcast over each plane.
     One([f16; PLANES]),
 }
 
 impl<'a> Turned<'a> {
-    /// The operand from plane `c` of a group on; `None` if its elements do not follow each other.
+    /// The operand from plane `c` of group `g` on; `None` if the elements of a plane are not contiguous.
     fn of(operand: &Operand<'a>, ext: Extents, [g, c]: [usize; 2], planes: usize) -> Option<Turned<'a>> {
         let Operand { source, one_column, relu, .. } = *operand;
         let (from, [_, channel, row]) = (source.from(g, c, 0), source.strides);
@@ -50,7 +50,7 @@ impl<'a> Turned<'a> {
         (ext.h == 1 || row == ext.w).then_some(Turned::Rows(from, channel))
     }
 
-    /// Turns some elements of every plane; those that are the same for all stay in `square` from the first call on.
+    /// Transposes a block of elements of every plane. A broadcast operand fills `square` in the first call, and later calls reuse it.
     #[inline(always)]
     fn turn(&self, first: usize, [columns, planes]: [usize; 2], square: &mut Square) {
         match self {
@@ -69,7 +69,8 @@ impl<'a> Turned<'a> {
     }
 }
 
-/// One number of each plane: by group, then channel. `None` unless numbers are converted in registers, and operands have the form.
+/// Reduces each plane to one number, ordered by group, then channel. `None` unless the host converts in registers and the operands have
+/// a suitable layout.
 pub(super) fn reduce(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Extents) -> Option<Vec<f16>> {
     let form = match (lines.form, lines.operation.op) {
         (Form::One, _) => ALONE,
@@ -97,13 +98,13 @@ pub(super) fn reduce(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext
     Some(results)
 }
 
-/// Consecutive planes of a reduction.
+/// Part of a reduction: consecutive planes.
 struct Job<'a, 'b> {
     lines: &'a RowKernel<'a, f32>,
     fold: &'a Fold,
     form: u8,
     ext: Extents,
-    /// Planes, counted over all groups.
+    /// Index of the first plane, over all groups.
     first: usize,
     results: &'b mut [f16],
     squares: &'a mut [Square; 2],
@@ -131,7 +132,7 @@ impl WithSimd for Job<'_, '_> {
 }
 
 impl Job<'_, '_> {
-    /// Folds planes of one group from `place` on, to a number each.
+    /// Reduces consecutive planes of one group, from `place` (group, channel) on, to one number each.
     #[inline(always)]
     fn fold<S: Simd>(&mut self, simd: S, place: [usize; 2], planes: usize, to: &mut [f32; PLANES]) {
         let Job { lines, fold, form, ext, ref mut squares, .. } = *self;
@@ -174,7 +175,7 @@ const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
 const SQUARE_OF_SUM: u8 = 3;
 
-/// Factors of the operands.
+/// Prologue of the operands: factors and signs.
 #[derive(Clone, Copy)]
 struct By<S> {
     simd: S,
@@ -184,7 +185,7 @@ struct By<S> {
 }
 
 impl<S: Simd> By<S> {
-    /// The next elements of every plane.
+    /// Accumulates the next elements of every plane.
     #[inline(always)]
     fn go_on<const FORM: u8, const LARGEST: bool>(
         self,
@@ -212,7 +213,7 @@ impl<S: Simd> By<S> {
                     }
                 }
                 sums[v] = if LARGEST {
-                    // The earlier of two zeros; a number after NaN.
+                    // Keeps the earlier of two zeros, and the number if one is NaN.
                     let larger = simd::larger(simd, x, sums[v]);
                     simd.select_f32s(simd.equal_f32s(sums[v], sums[v]), larger, x)
                 } else {
@@ -224,7 +225,7 @@ impl<S: Simd> By<S> {
     }
 }
 
-/// Squares of two operands.
+/// Transposed blocks of two operands.
 struct Squares([Square; 2]);
 
 impl Default for Squares {
@@ -240,7 +241,8 @@ mod tests {
     use crate::reduce::ElementwiseEpilogue;
     use crate::view::TensorView;
 
-    /// Every form, of planes with gaps and without, whose number and length divide nothing, NaN and zeros of both signs included.
+    /// Every form, with and without gaps between planes, for plane counts and lengths that are not multiples of a vector; NaN and zeros of both
+    /// signs included.
     #[test]
     fn turned_planes_have_the_numbers_of_planes_one_by_one() {
         let data: Vec<f16> = (0..60_000u32)

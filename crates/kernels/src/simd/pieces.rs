@@ -1,4 +1,4 @@
-//! Values of a [`Curve`] in vectors of 16 lanes.
+//! Piecewise linear functions ([`Curve`]) evaluated in vectors of 16 lanes.
 
 use super::{LONGEST, outline};
 use crate::host::longest::{self, CurveVectors, Longest};
@@ -6,7 +6,7 @@ use crate::params::Curve;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Pieces of a [`Curve`], for vectors: slopes and intercepts between knots, and what bounds them.
+/// A [`Curve`] prepared for vectors: slope and intercept of each segment.
 #[derive(Clone)]
 pub struct Pieces {
     slopes: [f32; 32],
@@ -14,24 +14,24 @@ pub struct Pieces {
     curve: Curve,
     /// True if values are rounded once with ties away from zero, and NaN is read as plus infinity.
     away: bool,
-    /// True if arguments reach beyond the knots.
+    /// True if arguments may lie beyond the knots.
     tails: bool,
 }
 
 impl Pieces {
-    /// Pieces of a curve whose values are rounded to nearest even, or with `away` by the rules of an exact model.
+    /// Segments of a curve whose values are rounded to nearest even, or by the rules of an exact model if `away`.
     pub fn of(curve: &Curve, away: bool) -> Pieces {
         let mut pieces = Pieces { slopes: [0.0; 32], intercepts: [0.0; 32], curve: curve.clone(), away, tails: true };
         for i in 0..32 {
             let (low, rise) = (curve.knots[i], curve.knots[i + 1] - curve.knots[i]);
             pieces.slopes[i] = rise * curve.knots_per_unit;
-            // At the origin of the argument, or of its fraction.
+            // Intercept at argument zero, or at fraction zero of an exponential.
             pieces.intercepts[i] = low - rise * (i as f32 - curve.origin);
         }
         pieces
     }
 
-    /// The same pieces for arguments that do not reach beyond the knots, or whose limits say what is there.
+    /// The same segments for arguments between the knots, or whose saturation limits cover the tails.
     pub fn without_tails(self) -> Pieces {
         Pieces { tails: false, ..self }
     }
@@ -42,13 +42,13 @@ impl Pieces {
     }
 }
 
-/// Returns true if [`pieces_of`] and [`pieces_in_place`] compute in code for this host.
+/// Returns true if the host has the vectors that [`pieces_of`] and [`pieces_in_place`] need.
 #[inline(always)]
 pub fn has_pieces<S: Simd>(simd: S) -> bool {
     longest::of(simd).is_some()
 }
 
-/// Values of pieces for every number of a row, rounded to fp16. False, and nothing is done, without vectors of 16 lanes.
+/// Evaluates the function for a row in place, rounded to fp16. Returns false, without writing, on hosts without vectors of 16 lanes.
 #[inline(always)]
 pub fn pieces_in_place<S: Simd>(simd: S, pieces: &Pieces, row: &mut [f16]) -> bool {
     let able = has_pieces(simd);
@@ -58,7 +58,7 @@ pub fn pieces_in_place<S: Simd>(simd: S, pieces: &Pieces, row: &mut [f16]) -> bo
     able
 }
 
-/// As [`pieces_in_place`], of `(x + bias) * scale`, which is rounded to fp16 before.
+/// [`pieces_in_place`] at `(x + bias) * scale`, which is rounded to fp16 first.
 #[inline(always)]
 pub fn pieces_of<S: Simd>(simd: S, pieces: &Pieces, from: &[f16], affine: [f32; 2], to: &mut [f16]) -> bool {
     let able = has_pieces(simd);
@@ -106,7 +106,7 @@ impl InPlace<'_> {
 fn value<const AWAY: bool>(host: Longest, vectors: &CurveVectors, x: [f16; LONGEST]) -> [f16; LONGEST] {
     let x = host.widen(x);
     if AWAY {
-        // A number rounded toward zero keeps its lost digits as the sticky last digit.
+        // Rounding toward zero with a sticky last bit, so that the final rounding is the only one.
         return host.round(host.away_from_ties(vectors.values::<AWAY>(host.admit(x))));
     }
     host.round(vectors.values::<AWAY>(x))

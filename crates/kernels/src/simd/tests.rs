@@ -28,7 +28,7 @@ impl WithSimd for BinaryRows {
             widen_short_rows(simd, &halves, &mut found, rows);
             num::widen_rows(&halves, &mut wanted, rows);
             for row in 0..rows.count {
-                // The next row begins where this one may be written over.
+                // The last row may overlap the beginning of the next one.
                 let at = row * rows.to_stride..row * rows.to_stride + rows.columns.min(rows.to_stride);
                 assert_eq!(bits(&found[at.clone()]), bits(&wanted[at]), "{rows:?}");
             }
@@ -60,7 +60,7 @@ impl WithSimd for Limits {
     }
 }
 
-/// With zeros of both signs, infinities and NaN, by every instruction set.
+/// With zeros of both signs, infinities and NaN, on every instruction set.
 #[test]
 fn the_second_number_stands_where_neither_is_larger() {
     for arch in arches() {
@@ -80,7 +80,7 @@ impl WithSimd for Places<'_> {
     }
 }
 
-/// None, all, and some of them, in rows of any length.
+/// Rows of any length in which no, all or some positions match.
 #[test]
 fn places_are_those_of_numbers_one_by_one() {
     for n in 0..70u32 {
@@ -101,7 +101,7 @@ fn places_are_those_of_numbers_one_by_one() {
     }
 }
 
-/// Rows of any length, at any distance, and nothing else.
+/// Rows of any length and stride; elements outside of the rows are not changed.
 #[test]
 fn rows_convert_as_they_do_by_a_call() {
     for arch in arches() {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every element of every row is reached once, by the share whose it is, whichever of rows and channels lies outside.
+/// Every element of every row belongs to exactly one tile, whichever of rows and channels has the larger stride.
 #[test]
 fn parts_widen_alike_wherever_their_rows_lie() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
@@ -12,7 +12,7 @@ fn parts_widen_alike_wherever_their_rows_lie() {
             for part in [Part { rows: 1..6, columns: 0..columns }, Part { rows: 2..3, columns: columns / 2..columns }] {
                 let mut found = vec![f32::NAN; part.outputs()];
                 source.widen(pulp::Scalar::new(), 0, 1, &part, &mut found);
-                // The same from any element on.
+                // From every element on.
                 for first in 0..found.len().min(90) {
                     let mut some = vec![f32::NAN; (found.len() - first).min(3 * columns)];
                     source.widen_from(pulp::Scalar::new(), 0, 1, &part, first, &mut some);

@@ -1,8 +1,8 @@
-//! Output tiles: the parts of a result that threads write, and parts of those.
+//! Output tiles: disjoint parts of a result, each written by one thread, and their subdivision.
 
 use super::*;
 
-/// An output tile: some rows of some channels of a result, or some columns of a result of single rows, written by one thread.
+/// Output tile: some rows of some channels of a result, or some columns of a result with single rows, written by one thread.
 pub struct OutputTile<'a> {
     pub group: usize,
     pub first_channel: usize,
@@ -11,10 +11,10 @@ pub struct OutputTile<'a> {
     /// Columns as stored.
     pub columns: Range<usize>,
     pub(super) channels: usize,
-    /// By channel, from its first row on; or by row, from its first channel on.
+    /// One slice per channel, from its first row on; or one per row, from its first channel on.
     pub(super) lines: Vec<&'a mut [f16]>,
     pub(super) rows_outside: bool,
-    /// Between rows of a channel, or between channels of a row.
+    /// Stride between the rows of a channel, or between the channels of a row.
     pub(super) stride: usize,
 }
 
@@ -23,19 +23,19 @@ impl OutputTile<'_> {
         self.channels
     }
 
-    /// A row of the share, both counted from its first.
+    /// A row of the tile; both indices are relative to the tile.
     pub fn row(&mut self, channel: usize, row: usize, columns: usize) -> &mut [f16] {
         let (line, at) = if self.rows_outside { (row, channel) } else { (channel, row) };
         &mut self.lines[line][at * self.stride..][..columns]
     }
 
-    /// All rows of a channel of the share, where one begins where another ends.
+    /// All rows of a channel of the tile as one slice; `None` if there are gaps between rows.
     pub fn plane(&mut self, channel: usize, columns: usize) -> Option<&mut [f16]> {
         let whole = !self.rows_outside && (self.rows == 1 || self.stride == columns);
         whole.then(|| &mut self.lines[channel][..self.rows * columns])
     }
 
-    /// Visits the tile in blocks of at most `most` elements, or one row of `columns`.
+    /// Visits the tile in blocks of at most `most` elements, but at least one row of `columns`.
     #[inline(always)]
     pub fn blocks(&mut self, columns: usize, most: usize, mut work: impl FnMut(Block, &mut [f16])) {
         let (lines, beside) = if self.rows_outside { (self.rows, self.channels) } else { (self.channels, self.rows) };
@@ -51,7 +51,7 @@ impl OutputTile<'_> {
         }
     }
 
-    /// Stores a channel's rows by `by`, from a channel, row and column of the tile on; `rows` is their layout in `from`, which may be
+    /// Stores rows of one channel through `by`, at a channel, row and column of the tile. `rows` is their layout in `from`, which may be
     /// overwritten.
     #[inline(always)]
     pub fn store_channel(
@@ -71,8 +71,8 @@ impl OutputTile<'_> {
         }
     }
 
-    /// Stores some channels' rows by `by`, from a channel, row and column of the share on; channels are `stride` apart in
-    /// `from`, and `rows` says how rows lie there.
+    /// Stores rows of several channels through `by`, at a channel, row and column of the tile. Channels are `stride` apart in `from`, and `rows`
+    /// is the layout of their rows there.
     #[inline(always)]
     pub fn store<T>(
         &mut self,
@@ -94,7 +94,7 @@ impl OutputTile<'_> {
         );
     }
 
-    /// `other` at this position, with its inner and outer stride.
+    /// Another tensor at this position of the tile, with its strides in the order of the tile: along a line, then between lines.
     #[inline(always)]
     pub fn beside<'a>(&self, [channel, row, column]: [usize; 3], other: TensorView<'a>) -> (&'a [f16], usize, usize) {
         let from = &other.from(self.group, self.first_channel + channel, self.first_row + row)[column..];
@@ -102,7 +102,7 @@ impl OutputTile<'_> {
         if self.rows_outside { (from, channel, row) } else { (from, row, channel) }
     }
 
-    /// As [`OutputTile::store`]; `by` gets the number of each line as well, counted from the first that is stored to.
+    /// [`OutputTile::store`], where `by` gets the index of each line too, relative to the first one that is stored.
     #[inline(always)]
     pub fn store_lines<T>(
         &mut self,
@@ -113,7 +113,7 @@ impl OutputTile<'_> {
         rows: Rows,
         by: impl Fn(usize, &[T], &mut [f16], Rows),
     ) {
-        // Elements side by side in a line.
+        // `beside`: pieces side by side in a line.
         let (lines, first_line, next, first, beside, from_stride) = match self.rows_outside {
             true => (rows.count, first_row, rows.from_stride, first_channel, channels, stride),
             false => (channels, first_channel, stride, first_row, rows.count, rows.from_stride),
@@ -126,21 +126,21 @@ impl OutputTile<'_> {
     }
 }
 
-/// Rows that are worked on together: of one channel, or the same row of several channels.
+/// Block of rows that are processed together: rows of one channel, or the same row of several channels.
 #[derive(Clone, Copy)]
 pub struct Block {
-    /// Group, channel and row.
+    /// Group, channel and row of the first one.
     pub first_row: [usize; 3],
     pub count: usize,
     pub columns: usize,
-    /// True for rows of several channels.
+    /// True if the rows belong to several channels.
     pub(super) channels: bool,
-    /// Between them in the result.
+    /// Stride of the rows in the result.
     pub(super) to_stride: usize,
 }
 
 impl Block {
-    /// Rows of one channel that are not stored.
+    /// Block of rows of one channel whose result is not stored.
     pub fn of(first_row: [usize; 3], count: usize, columns: usize) -> Block {
         Block { first_row, count, columns, channels: false, to_stride: 0 }
     }
@@ -153,41 +153,41 @@ impl Block {
         !self.channels || self.count == 1
     }
 
-    /// Group, channel and row of one of its rows.
+    /// Group, channel and row of row `i` of the block.
     pub fn row(&self, i: usize) -> [usize; 3] {
         let [g, c, h] = self.first_row;
         if self.channels { [g, c + i, h] } else { [g, c, h + i] }
     }
 
-    /// A source from its first row on, and how far apart its rows are there.
+    /// A source from the block's first row on, and the stride of its rows there.
     #[inline(always)]
     pub fn of_source<'a>(&self, source: TensorView<'a>) -> (&'a [f16], usize) {
         let [g, c, h] = self.first_row;
         (source.from(g, c, h), source.strides[if self.channels { 1 } else { 2 }])
     }
 
-    /// Destination of its elements, which have no gaps.
+    /// Layout of the block from a contiguous buffer to the result.
     pub fn stored(&self) -> Rows {
         let &Block { count, columns, to_stride, .. } = self;
         Rows { count, columns, from_stride: columns, to_stride }
     }
 
-    /// Stores its elements, without gaps.
+    /// Stores the block from a contiguous buffer.
     #[inline(always)]
     pub fn store(&self, from: &[f16], to: &mut [f16]) {
         copy_rows(from, to, self.stored());
     }
 }
 
-/// Rows and columns of outputs of one group, before a result is turned.
+/// Part of a tile: rows and columns of the outputs of one group, in the coordinates of the result before a transposition.
 pub struct Part {
     pub rows: Range<usize>,
     pub columns: Range<usize>,
 }
 
 impl Part {
-    /// A share in parts of about so many outputs. `columns` are those stored; in a share of a turned result its channels
-    /// are the outputs' columns.
+    /// Splits a tile into parts of at most `most` outputs. `columns` are the stored ones; in a transposed result the channels of the tile are
+    /// the columns of the outputs.
     pub fn all(
         share: &OutputTile,
         columns: usize,
@@ -209,8 +209,8 @@ impl Part {
         self.rows.len() * self.columns.len()
     }
 
-    /// Stores `count` channels of this part's results: by channel, `stride` apart, then by output. `first` counts in the
-    /// share, or in the whole result where it is turned.
+    /// Stores `count` channels of this part, `[channel][output]` with channels `stride` apart. `first` is the first channel, relative to the
+    /// tile, or to the whole result if it is transposed.
     #[inline(always)]
     pub fn store(
         &self,
@@ -229,12 +229,12 @@ impl Part {
         share.store(self.place(share, first), count, data, stride, self.gapless(), copy_rows);
     }
 
-    /// Position of a channel's first result in a share, counted from the share's first channel, row and column.
+    /// Channel, row and column, relative to the tile, of a channel's first output.
     pub fn place(&self, share: &OutputTile, channel: usize) -> [usize; 3] {
         [channel, self.rows.start - share.first_row, self.columns.start]
     }
 
-    /// Its rows, one behind the other.
+    /// Layout of the part's rows in a contiguous buffer.
     pub fn gapless(&self) -> Rows {
         let columns = self.columns.len();
         Rows { count: self.rows.len(), columns, from_stride: columns, to_stride: columns }

@@ -1,15 +1,15 @@
-//! Blocked transposition: squares of elements, and channels of a block beside each other.
+//! Blocked transposition of matrices, and of channels and outputs within a block.
 
 use super::*;
 
-/// Elements of a line that are transposed at a time.
+/// Edge length of a transposed block, in elements.
 pub const SQUARE: usize = 32;
 
-/// Exchanges two axes of a matrix: `contiguous` elements lie side by side where they are read, in `across` lines that are `stride` apart.
-/// `put` takes each line of the result in parts: its number, the first element of the part, and the part, of at most [`SQUARE`] elements.
-/// It may take an element more than once. `fix` is applied to every element.
+/// Transposes a matrix that is read as `across` lines, `stride` apart, of `contiguous` elements each. `put` receives the lines of the
+/// result in pieces: line index, index of the piece's first element, the piece, and its length, at most [`SQUARE`]. Elements may be passed
+/// more than once. `fix` is applied to every element.
 ///
-/// Blocks of 8 by 8 go through registers, four of them at a time, so that lines of cache are written as a whole.
+/// Blocks of 8 by 8 are transposed in registers, four at a time, so that whole cache lines are written.
 #[inline(always)]
 pub fn transpose(
     from: &[f16],
@@ -41,7 +41,7 @@ pub fn transpose(
     }
 }
 
-/// Eight lines of a result, from as many neighbours in each of `count` lines.
+/// Eight lines of the result, from eight consecutive elements of each of `count` source lines.
 #[inline(always)]
 fn eight_lines(from: &[f16], stride: usize, count: usize, fix: impl Fn(f16) -> f16) -> [[f16; SQUARE]; EIGHT] {
     let mut lines = [[f16::ZERO; SQUARE]; EIGHT];
@@ -66,7 +66,7 @@ fn eight_lines(from: &[f16], stride: usize, count: usize, fix: impl Fn(f16) -> f
     lines
 }
 
-/// Writes a part of a line.
+/// Writes the first `count` elements of a piece.
 #[inline(always)]
 pub fn put_line(line: &[f16; SQUARE], count: usize, to: &mut [f16]) {
     match to.first_chunk_mut::<SQUARE>().filter(|_| count == SQUARE) {
@@ -75,10 +75,10 @@ pub fn put_line(line: &[f16; SQUARE], count: usize, to: &mut [f16]) {
     }
 }
 
-/// Results by channel, then row and column, for a share in which channels and columns are exchanged.
+/// Results by channel, then row and column, to be stored into a tile with channels and columns exchanged.
 pub struct Transposed<'a> {
     pub data: &'a [f16],
-    /// Elements between channels.
+    /// Elements between channels of `data`.
     pub stride: usize,
     /// Columns of a row.
     pub columns: usize,
@@ -87,7 +87,7 @@ pub struct Transposed<'a> {
 }
 
 impl Transposed<'_> {
-    /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
+    /// Stores `channels` channels of `rows` rows from `first_row` on, all columns, from `column` of the tile on.
     #[inline(always)]
     pub fn store(&self, share: &mut OutputTile, first_row: usize, rows: usize, column: usize, channels: usize) {
         for row in 0..rows {
@@ -107,7 +107,7 @@ impl Transposed<'_> {
     }
 }
 
-/// Exchanges channels and outputs of a block, for a multiple of 8 outputs; `stride` is how far apart channels go.
+/// Transposes a block from `[output][channel]` to `[channel][output]`, for a multiple of 8 outputs; `stride` is the distance of channels in `to`.
 #[inline(always)]
 pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
     for (i, outputs) in block.as_chunks::<{ EIGHT * BLOCK }>().0.iter().enumerate() {
@@ -124,7 +124,7 @@ pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
     }
 }
 
-/// Numbers of 16 bits in the vectors that every x86-64 has.
+/// 16-bit lanes of the vectors that every x86-64 has.
 pub(super) const EIGHT: usize = 8;
 
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! Kernel registry of convolutions of the exact array, one row each: the first row that accepts a convolution is selected.
+//! Kernel registry of convolutions with fixed-point accumulators, one row per kernel; the first row that accepts a convolution is selected.
 
 use super::{Exact, Groups, by_channels, by_tiles};
 use crate::conv::nchwc::{ExactAccumulator, Operand};
@@ -19,21 +19,21 @@ pub struct Query<'a> {
     pub ext: Extents,
 }
 
-/// A convolution to execute; `ext` is the result's extents before it is transposed.
+/// A convolution to execute; `ext` are the extents of the result before it is transposed.
 pub struct Work<'a> {
     pub workers: &'a Workers,
     pub of: &'a Exact<'a>,
     pub from: TensorView<'a>,
     pub to: TensorViewMut<'a>,
     pub ext: Extents,
-    /// Predicted nanoseconds on one thread, as the kernel's row has them.
+    /// Predicted single-thread time in nanoseconds, from the kernel's row.
     pub nanos: usize,
 }
 
-/// Form of coefficients that a kernel of the exact array reads.
+/// Layout of coefficients for fixed-point accumulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// In blocks of channels, or in panels of `gemv`.
+    /// In blocks of 16 channels, or in panels of 64 for GEMV.
     Blocks,
     /// Sets of the array, split by bit planes where sums need it.
     Sets,
@@ -48,7 +48,7 @@ impl Packing {
     }
 }
 
-/// Every multiply-accumulate of the convolution.
+/// Predicted time of the convolution's multiply-accumulates.
 fn products(query: &Query) -> usize {
     let (of, ext) = (query.of, query.ext);
     cost::exact_products(ext.g * ext.c * ext.plane() * of.channels * of.window.elements())
@@ -57,11 +57,11 @@ fn products(query: &Query) -> usize {
 /// A kernel of the registry.
 pub struct Row {
     pub name: &'static str,
-    /// Forms of coefficients that the kernel reads.
+    /// Layouts of coefficients that the kernel reads.
     pub packing: &'static [Packing],
-    /// Tests whether the kernel accepts a convolution; the error is the reason why not.
+    /// Tests whether the kernel accepts a convolution; the error is the reason for the rejection.
     accepts: fn(&Query) -> Result<(), &'static str>,
-    /// Predicted nanoseconds on one thread: they decide whether threads share the work.
+    /// Predicted single-thread time in nanoseconds, by which the work is split between threads.
     pub cost: fn(&Query) -> usize,
     run: fn(Work),
 }
@@ -73,11 +73,11 @@ impl Row {
     }
 }
 
-/// Coefficients in blocks of channels and the accumulator of sums between two bounds; the error is the reason why there are none.
+/// Coefficients in blocks of channels, and the accumulator for an epilogue that is a clamp; the error is the reason for the rejection.
 fn in_blocks<'a>(of: &Exact<'a>) -> Result<(&'a Kernels, ExactAccumulator), &'static str> {
     let Groups::Blocks(kernels) = of.groups else { return Err(NOT_BLOCKS) };
-    when(!of.unicast, "every channel reads channels of its own")?;
-    let bounds = of.exactly.bounds().ok_or("its epilogue is more than two bounds")?;
+    when(!of.unicast, "the convolution is depthwise")?;
+    let bounds = of.exactly.bounds().ok_or("its epilogue is not a clamp")?;
     Ok((kernels, ExactAccumulator { mac: of.mac, bounds }))
 }
 
@@ -89,7 +89,7 @@ pub static ROWS: &[Row] = &[
         cost: products,
         accepts: |q| {
             in_blocks(q.of)?;
-            when(q.of.staging.is_gemv(), "the result has several places, or taps beside them")
+            when(q.of.staging.is_gemv(), "the convolution is not 1x1 with a single output position")
         },
         run: |w| {
             let Ok((kernels, array)) = in_blocks(w.of) else { return };
@@ -108,17 +108,17 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "exact channels one by one",
+        name: "exact depthwise",
         packing: &[Packing::Sets, Packing::Blocks],
         cost: products,
         accepts: |q| {
-            when(q.of.unicast, "an output reads all channels")?;
+            when(q.of.unicast, "the convolution is not depthwise")?;
             when(!q.transposed, "the result is stored transposed")
         },
         run: by_channels,
     },
     Row {
-        name: "exact tiles",
+        name: "exact gemm",
         packing: &[Packing::Sets, Packing::Blocks],
         cost: products,
         accepts: |_| Ok(()),
@@ -126,7 +126,7 @@ pub static ROWS: &[Row] = &[
     },
 ];
 
-/// Selected kernel, and the name and reason of each kernel rejected before it.
+/// Selected kernel, with the name and reason of each kernel rejected before it.
 pub fn select(query: &Query) -> (&'static Row, Rejected) {
     let packing = Packing::of(&query.of.groups);
     let (row, rejected) = crate::registry::select(

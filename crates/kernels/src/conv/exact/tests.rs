@@ -14,7 +14,7 @@ use half::f16;
 use pulp::Arch;
 use std::sync::Arc;
 
-/// A row on its way to memory.
+/// Stores a row of sums through a clamp.
 struct Stored<'a>([f32; 2], &'a [f32], &'a mut [f16]);
 
 impl WithSimd for Stored<'_> {
@@ -27,7 +27,7 @@ impl WithSimd for Stored<'_> {
     }
 }
 
-/// Bounds applied to sums, which are neither NaN nor minus zero, equal their stage on fp16 numbers.
+/// A clamp of sums, which are neither NaN nor minus zero, equals the map over fp16 numbers.
 #[test]
 fn bounded_sums_are_those_of_the_stage() {
     let sums = num::every_f16().filter(|x| !x.is_nan() && (*x != 0.0 || x.is_sign_positive()));
@@ -54,7 +54,7 @@ fn bounded_sums_are_those_of_the_stage() {
     }
 }
 
-/// Windows of every kind, in buffers that held something else: the sums of the reference.
+/// Windows of every kind, in buffers that held garbage, compared with the reference.
 #[test]
 fn windows_have_the_sums_of_the_array() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0) * f16::from_f32(0.02);
@@ -98,7 +98,7 @@ fn windows_have_the_sums_of_the_array() {
     }
 }
 
-/// Numbers of every kind: of some exponents, zeros, and others now and then.
+/// Random numbers with exponents in a range, among them zeros, and special values if `odd`.
 fn some_numbers(n: usize, exponents: [i32; 2], odd: bool) -> Vec<f16> {
     let others = [f16::NAN, f16::INFINITY, f16::NEG_ZERO, f16::MIN_POSITIVE_SUBNORMAL, f16::MAX];
     let one = |i: usize| {
@@ -117,16 +117,16 @@ fn some_numbers(n: usize, exponents: [i32; 2], odd: bool) -> Vec<f16> {
     (0..n).map(one).collect()
 }
 
-/// Sets, and the same coefficients side by side.
+/// The same coefficients as sets of rows and in blocks of channels.
 fn both(staging: &Im2col, unicast: bool, weights: &[f16], biases: &Option<Vec<f32>>, taps: usize) -> (Sets, Kernels) {
     let sets = |weights: &[f16]| Weights::of(&FIXED, weights.len() / taps, taps, &Values::Halves(weights.to_vec()));
     let sets = || if unicast { weights.chunks(taps).map(sets).collect() } else { vec![sets(weights)] };
     let groups = std::iter::once((all_rows(sets()), biases.clone()));
-    ((sets(), biases.clone()), Kernels::abreast(staging, groups.collect()))
+    ((sets(), biases.clone()), Kernels::pack_exact(staging, groups.collect()))
 }
 
-/// Channels side by side have the bits of the array's sums: alone, in pairs, and behind those; in one run, in several, and where sums
-/// may reach the ceiling; where products are dropped; beside infinities and NaN. So has a single output.
+/// The NCHWc16 kernels give the bits of the reference sums: alone, in fused pairs, and after them; in one run, in several, and for sums that
+/// may reach the ceiling; with dropped products, infinities and NaN. Likewise GEMV.
 #[test]
 fn channels_side_by_side_have_the_sums_of_the_array() {
     let six = f16::from_f32(6.0);

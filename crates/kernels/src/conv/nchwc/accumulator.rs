@@ -1,4 +1,4 @@
-//! Accumulators: how sums are formed, in fp32 or fixed point, with the epilogue behind them.
+//! Accumulators, in fp32 or fixed point, with their epilogues.
 
 use super::tile::StoreSink;
 use super::{Operand, ResidualAdd};
@@ -13,25 +13,25 @@ use crate::workers::Workers;
 use half::f16;
 use pulp::Simd;
 
-/// How sums are formed, in fp32 or fixed point, with what follows them.
+/// Accumulation in fp32 or fixed point, and the epilogue of the sums.
 pub trait Accumulator: Copy + Sync {
-    /// True for the accumulator of the exact array.
+    /// True for a fixed-point accumulator.
     const EXACT: bool;
-    /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
-    /// read.
+    /// Cost model: preparing a coefficient costs as much as the sums of so many outputs, packing an operand as much as the sums of so many
+    /// channels.
     const COSTS: [usize; 2];
 
-    /// The exact array, where it is one.
+    /// The fixed-point accumulator; `None` for fp32.
     fn mac(self) -> Option<&'static AccumulatorSpec>;
-    /// Does work with what follows sums, for vectors of them.
+    /// Runs `work` with the vector stages of the epilogue.
     fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
-    /// Lower and upper bound of results.
+    /// Lower and upper bound of the results.
     fn bounds(self) -> [f32; 2];
-    /// Table applied to results.
+    /// Applies the table of the epilogue, if any, to rounded results.
     fn look_up<S: Simd>(self, simd: S, to: &mut [f16], rows: Rows);
-    /// All that follows sums, of a row that is used up.
+    /// Applies the complete epilogue to a row of sums, which is overwritten.
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
-    /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], compiled here.
+    /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], instantiated in this crate.
     fn convolve_nchwc(
         self,
         workers: &Workers,
@@ -78,7 +78,7 @@ macro_rules! entries {
     };
 }
 
-/// The model `fast`.
+/// fp32 accumulation: the model `fast`.
 impl Accumulator for Epilogue<'_> {
     const EXACT: bool = false;
     const COSTS: [usize; 2] = [10, 8];
@@ -110,7 +110,7 @@ impl Accumulator for Epilogue<'_> {
     entries!();
 }
 
-/// An exact array for which [`crate::exact::bounds::suits`], whose results stay between two bounds.
+/// Fixed-point accumulator for which [`crate::exact::bounds::suits`], with an epilogue that is a clamp.
 #[derive(Clone, Copy)]
 pub struct ExactAccumulator {
     pub mac: &'static AccumulatorSpec,
@@ -140,7 +140,7 @@ impl Accumulator for ExactAccumulator {
 
     #[inline(always)]
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {
-        StoreSink::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
+        StoreSink::Halves(to).store_sums(simd, self, sums, sums.len(), &|_, i| i);
     }
 
     entries!();

@@ -1,7 +1,7 @@
-//! Fuses a 1x1 or small-K convolution with the depthwise convolution that reads it: the intermediate stays in cache.
+//! Fusion of a 1x1 or small-K convolution with the depthwise convolution that reads it: the intermediate result stays in cache.
 
 use super::tile::{MOST, StoreSink};
-use super::{Accumulator, Blocks, Buffers, Operand, Panels, TOGETHER, Tiles, pack, panel_elements, store};
+use super::{Accumulator, Blocks, Buffers, Operand, Panels, TILE_BLOCKS, Tiles, pack, panel_elements, store};
 use crate::epilogue::Staged;
 use crate::exact::bounds::{self, OperandStats};
 use crate::exact::decode;
@@ -16,17 +16,17 @@ use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// A convolution of one tap a channel, or of few taps, at work together with one in which every channel reads itself: a share of the
-/// latter's result.
+/// 1x1 or small-K convolution fused with a depthwise convolution: a tile of the second result, the work of one
+/// thread.
 pub struct FusedKernel<'a, 'b, A> {
     pub kernels: [&'a Filter; 2],
     pub finish: [A; 2],
-    /// Window of the second convolution.
+    /// Window of the depthwise convolution.
     pub window: &'a Window,
     pub from: Operand<'a>,
     /// Columns of the result.
     pub columns: usize,
-    /// True if the share has blocks for channels, and 16 numbers for each column.
+    /// True if the tile is in NCHWc16: blocks in place of channels, 16 elements for each column.
     pub in_blocks: bool,
     pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
@@ -49,8 +49,8 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
         let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
         let (rows, outputs) = (share.rows, share.rows * columns);
         let area = ground.rows * ground.width * BLOCK;
-        let staged = scratch_slice(staged, TOGETHER * area);
-        // It stays as it is.
+        let staged = scratch_slice(staged, TILE_BLOCKS * area);
+        // The halo is filled once and stays.
         staged.chunks_exact_mut(area).for_each(|staged| ground.fill_halo(window.from[1], staged));
         let (panels, weights) =
             scratch_slice(panels, panel_elements(taps) + panel_elements(k * k)).split_at_mut(panel_elements(taps));
@@ -63,10 +63,10 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
             true => (share.first_channel * BLOCK, share.channels() * BLOCK),
             false => (share.first_channel, share.channels()),
         };
-        // The array's numbers are settled on their way.
+        // True if intermediate results are rounded when they are stored; fixed-point sums always are.
         let settled = A::EXACT || simd::converts::<S>();
-        for channel in (0..channels).step_by(TOGETHER * BLOCK) {
-            let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
+        for channel in (0..channels).step_by(TILE_BLOCKS * BLOCK) {
+            let blocks = (channels - channel).div_ceil(BLOCK).min(TILE_BLOCKS);
             let at_first = first_channel + channel;
             panels.widen(simd, finish, first, at_first, blocks, known);
             let to = if A::EXACT || !settled { StoreSink::Sums(staged) } else { StoreSink::Wide(staged) };
@@ -102,14 +102,14 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 let ends = runs(simd, after.mac(), k * k, weights, || largest(finish.bounds(), inside));
                 match ends {
                     Some(ends) => {
-                        let (width, to) = (ground.width, to.again());
+                        let (width, to) = (ground.width, to.reborrow());
                         let windows = Windows { source, width, rows, columns, weights, finish: after, ends, to };
                         windows.sum(simd, [k, s]);
                     }
                     None => {
                         let own = Own { kernel: second, source, width: ground.width, k, s, columns, outputs };
                         let first = at_first + block * BLOCK;
-                        own.sum(simd, after, first, known, to.again());
+                        own.sum(simd, after, first, known, to.reborrow());
                     }
                 }
                 if !simd::converts::<S>() {
@@ -132,8 +132,8 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
     }
 }
 
-/// Prepares coefficients of a depthwise window in place for the exact array, whose operands are at most `largest`: where its runs end,
-/// `None` if sums may leave their range. fp32 sums need no preparation.
+/// Prepares the coefficients of a depthwise window in place for a fixed-point accumulator, with operands of magnitude up to `largest`. Returns
+/// the ends of runs; `None` if sums may leave their range. Nothing is done for fp32.
 #[inline(always)]
 fn runs<S: Simd>(
     simd: S,
@@ -152,13 +152,13 @@ fn runs<S: Simd>(
     ends
 }
 
-/// Staged rows that some rows of windows read, with the halo around the source.
+/// Layout of the staged rows of the intermediate result, with its halo.
 struct Ground {
     rows: usize,
-    /// Columns of a staged row, and those before the source's.
+    /// Columns of a staged row; `lead`: those left of the source.
     width: usize,
     lead: usize,
-    /// Staged rows that lie inside of the source, and the first of them there.
+    /// Staged rows inside the source; `first`: source row of the first of these.
     inside: Range<usize>,
     first: usize,
 }
@@ -166,12 +166,12 @@ struct Ground {
 impl Ground {
     fn of(window: &Window, share_rows: [usize; 2], columns: usize) -> Ground {
         let Window { k, s, p, from, .. } = window;
-        let (rows, inside, first) = window.met_rows(share_rows);
+        let (rows, inside, first) = window.input_rows(share_rows);
         let width = (columns.saturating_sub(1) * s[1] + k[1]).max(from[1] + p[1]);
         Ground { rows, width, lead: p[1], inside, first }
     }
 
-    /// Zeros around the source, whose rows have so many columns.
+    /// Fills the halo with zeros; source rows have `across` columns.
     fn fill_halo(&self, across: usize, staged: &mut [f32]) {
         for (row, staged) in staged.chunks_exact_mut(self.width * BLOCK).enumerate() {
             let data = if self.inside.contains(&row) { self.lead..self.lead + across } else { 0..0 };
@@ -180,7 +180,7 @@ impl Ground {
         }
     }
 
-    /// Destination of each staged output, so many to a row.
+    /// Position of each output of the first convolution in the staged rows, `across` to a row.
     fn places(&self, across: usize, places: &mut [u32]) {
         let rows = places.chunks_mut(across).enumerate();
         rows.for_each(|(row, places)| {
@@ -190,23 +190,23 @@ impl Ground {
     }
 }
 
-/// Windows over staged rows of a block, with biases and what follows them: by output and channel.
+/// Depthwise windows over the staged rows of one block, with bias and epilogue; results are `[output][channel]`.
 struct Windows<'a, A> {
     source: &'a [f32],
-    /// Columns of a staged row; rows and columns of outputs.
+    /// Columns of a staged row; rows and columns of the outputs.
     width: usize,
     rows: usize,
     columns: usize,
-    /// Tap by tap, and biases behind.
+    /// `[tap][channel]`, with the biases behind.
     weights: &'a [f32],
     finish: A,
-    /// Taps behind which a run of the exact array ends, one bit each.
+    /// Taps after which a run of the fixed-point accumulator ends, one bit each.
     ends: u32,
     to: StoreSink<'a>,
 }
 
 impl<'a, A> Windows<'a, A> {
-    /// Sums windows of sides and strides that have code of their own.
+    /// Dispatches to the specialization for the window side and stride.
     #[inline(always)]
     fn sum<S: Simd>(self, simd: S, [k, s]: [usize; 2])
     where
@@ -225,11 +225,11 @@ impl<'a, A> Windows<'a, A> {
     }
 }
 
-/// Windows of sides `K` at this stride.
+/// Specialization for windows of side `K` and a stride.
 struct Sized<'a, A, const K: usize, const STRIDE: usize>(Windows<'a, A>);
 
 /// Outputs of a row that are computed together.
-const ABREAST: usize = 4;
+const ROW_OUTPUTS: usize = 4;
 
 impl<A: Accumulator, const K: usize, const STRIDE: usize> WithSimd for Sized<'_, A, K, STRIDE> {
     type Output = ();
@@ -261,21 +261,21 @@ impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for
                 let first = row * columns * BLOCK;
                 let from = &source[row * STRIDE * width..];
                 let mut at = 0;
-                while at + ABREAST <= columns {
-                    let sums = lane.outputs::<A, STRIDE, ABREAST>(simd, from, width, at);
-                    to.again().put(
+                while at + ROW_OUTPUTS <= columns {
+                    let sums = lane.outputs::<A, STRIDE, ROW_OUTPUTS>(simd, from, width, at);
+                    to.reborrow().store(
                         simd,
                         finish,
                         stages,
                         sums.as_flattened(),
-                        &places::<ABREAST>(first, at),
+                        &places::<ROW_OUTPUTS>(first, at),
                         &[lane.at],
                     );
-                    at += ABREAST;
+                    at += ROW_OUTPUTS;
                 }
                 while at < columns {
                     let sums = lane.outputs::<A, STRIDE, 1>(simd, from, width, at);
-                    to.again().put(simd, finish, stages, sums.as_flattened(), &places::<1>(first, at), &[lane.at]);
+                    to.reborrow().store(simd, finish, stages, sums.as_flattened(), &places::<1>(first, at), &[lane.at]);
                     at += 1;
                 }
             }
@@ -283,7 +283,7 @@ impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for
     }
 }
 
-/// Offsets of some consecutive outputs, from output `at` of the row that begins at `first`.
+/// Positions of consecutive outputs, from output `at` of the row that starts at `first`.
 #[inline(always)]
 fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
     let mut places = [0; N];
@@ -293,18 +293,18 @@ fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
     places
 }
 
-/// A vector of channels.
+/// One vector of channels.
 struct Lane<S: Simd, const K: usize> {
     at: usize,
     taps: [[S::f32s; K]; K],
-    /// The least operands that count, in the exact array.
+    /// Smallest operand that each tap does not drop, with a fixed-point accumulator.
     keeps: [[S::f32s; K]; K],
     bias: S::f32s,
     ends: u32,
 }
 
 impl<S: Simd, const K: usize> Lane<S, K> {
-    /// `N` outputs of a row.
+    /// Register tile: `N` outputs of a row.
     #[inline(always)]
     fn outputs<A: Accumulator, const STRIDE: usize, const N: usize>(
         &self,
@@ -347,7 +347,7 @@ impl<S: Simd, const K: usize> Lane<S, K> {
     }
 }
 
-/// The largest magnitude that bounds allow, or of some numbers where they allow any.
+/// Largest magnitude that the bounds allow, or that of the elements if they allow any.
 #[inline(always)]
 fn largest(bounds: [f32; 2], of: &[f32]) -> f32 {
     let most = bounds[0].abs().max(bounds[1].abs());
@@ -357,7 +357,7 @@ fn largest(bounds: [f32; 2], of: &[f32]) -> f32 {
     }
 }
 
-/// Channels of a block that read their own, whose sums go anywhere.
+/// Depthwise channels of a block whose sums have no limited range.
 struct Own<'a> {
     kernel: &'a Filter,
     source: &'a [f32],
@@ -387,7 +387,7 @@ impl Own<'_> {
                 (row * width + column) * BLOCK + lane
             };
             let sums = known.sums(simd, mac, (kernel, channel..channel + 1), (source, &place), outputs);
-            to.again().settle(simd, finish, sums, outputs, &|_, output| output * BLOCK + lane);
+            to.reborrow().store_sums(simd, finish, sums, outputs, &|_, output| output * BLOCK + lane);
         }
     }
 }

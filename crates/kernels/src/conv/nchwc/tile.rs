@@ -1,4 +1,4 @@
-//! Micro-kernel of NCHWc16: a register tile of some outputs by vectors of channels.
+//! Micro-kernel of NCHWc16: a register tile of outputs by vectors of channels.
 
 use super::{Accumulator, Panels, Tiles};
 use crate::epilogue::Staged;
@@ -13,37 +13,37 @@ use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Vectors of channels whose sums are held in registers together.
+/// Vectors of channels of a register tile.
 const VECTORS: usize = 2;
-/// Most outputs of a tile: what 32 registers hold, or 16. Products that an array drops need some of them.
+/// Most outputs of a register tile: with 32 registers, with 32 of which the test for dropped products takes some, and with 16.
 pub(super) const MOST: usize = 14;
-const MOST_OF_ARRAY: usize = 12;
+const MOST_EXACT: usize = 12;
 const FEW: usize = 6;
-/// The same without vectors: the fallback for hosts whose instruction set has no code of its own.
+/// Most outputs without vectors: a fallback for hosts without a specialized instruction set.
 const SCALAR: usize = 2;
-/// Taps between which some of what will be read soon is asked for; whole blocks.
+/// Taps between prefetches, a multiple of the block size.
 const PIECE: usize = 64;
 
-/// Most outputs of a tile.
+/// Most outputs of a register tile.
 pub(super) const fn most<S: Simd, A: Accumulator>() -> usize {
     match S::REGISTER_COUNT {
         _ if S::F32_LANES == 1 => SCALAR,
         0..32 => FEW,
-        _ if A::EXACT => MOST_OF_ARRAY,
+        _ if A::EXACT => MOST_EXACT,
         _ => MOST,
     }
 }
 
-/// Returns true if vectors of channels come in pairs: a block of channels is an even number of them.
+/// Returns true if a block of channels is an even number of vectors.
 const fn are_pairs<S: Simd>() -> bool {
     (BLOCK / S::F32_LANES).is_multiple_of(VECTORS)
 }
 
-/// Prefetches the next weights a few lines at a time: few cache misses can be outstanding.
+/// Prefetches the next coefficients a few cache lines at a time, because few cache misses can be outstanding.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PrefetchCursor<'a> {
     bytes: &'a [u8],
-    /// How many of them with a tile, and between [`PIECE`] taps.
+    /// Bytes to prefetch for each tile, and for every [`PIECE`] taps.
     of_tile: usize,
     at_once: usize,
 }
@@ -51,12 +51,12 @@ pub(super) struct PrefetchCursor<'a> {
 impl<'a> PrefetchCursor<'a> {
     pub(super) fn of(bytes: &'a [u8], tiles: Tiles) -> PrefetchCursor<'a> {
         let pieces = tiles.taps.div_ceil(PIECE).max(1);
-        // Whole lines of cache.
+        // Whole cache lines.
         let at_once = bytes.len().div_ceil(pieces * tiles.count().max(1)).next_multiple_of(LINE_BYTES);
         PrefetchCursor { bytes, of_tile: pieces * at_once, at_once }
     }
 
-    /// A tile's part.
+    /// The part that is prefetched while a tile is computed.
     pub(super) fn with_tile(self, tile: usize) -> PrefetchCursor<'a> {
         let first = (tile * self.of_tile).min(self.bytes.len());
         PrefetchCursor { bytes: &self.bytes[first..][..self.of_tile.min(self.bytes.len() - first)], ..self }
@@ -70,7 +70,7 @@ impl<'a> PrefetchCursor<'a> {
     }
 }
 
-/// Sums of a tile's outputs for some blocks of channels, with biases and what follows them.
+/// Computation of one tile: its outputs by some blocks of channels, with bias and epilogue.
 pub(super) struct TileSums<'a, A> {
     pub(super) source: &'a [f32],
     pub(super) tiles: Tiles,
@@ -79,14 +79,14 @@ pub(super) struct TileSums<'a, A> {
     pub(super) panels: &'a Panels<'a>,
     pub(super) finish: A,
     pub(super) terms: RunSchedule<'a>,
-    pub(super) soon: PrefetchCursor<'a>,
-    /// Destination of each output of a block, and distance between blocks.
+    pub(super) prefetch: PrefetchCursor<'a>,
+    /// Position of each output in the result of a block; `stride`: distance between blocks.
     pub(super) places: &'a [u32],
     pub(super) stride: usize,
     pub(super) to: StoreSink<'a>,
 }
 
-/// Destination of a tile, and its format. Instruction sets that cannot round in registers store sums, rounded later in bulk.
+/// Destination of a tile and its element format. Instruction sets that cannot round in registers store fp32 sums, which are rounded later.
 pub(super) enum StoreSink<'a> {
     Halves(&'a mut [f16]),
     Wide(&'a mut [f32]),
@@ -95,7 +95,7 @@ pub(super) enum StoreSink<'a> {
 
 impl StoreSink<'_> {
     #[inline(always)]
-    pub(super) fn again(&mut self) -> StoreSink<'_> {
+    pub(super) fn reborrow(&mut self) -> StoreSink<'_> {
         match self {
             StoreSink::Halves(to) => StoreSink::Halves(to),
             StoreSink::Wide(to) => StoreSink::Wide(to),
@@ -103,10 +103,10 @@ impl StoreSink<'_> {
         }
     }
 
-    /// Puts vectors of sums where they belong: for each place a vector for each of `at`, which counts from there. The tile's sizes are
-    /// constants where this is inlined.
+    /// Applies the stages to accumulators, `[output][vector]`, and stores them. `places` has the position of each output, `at` the offset of
+    /// each vector from there. The lengths are constants after inlining.
     #[inline(always)]
-    pub(super) fn put<S: Simd, A: Accumulator>(
+    pub(super) fn store<S: Simd, A: Accumulator>(
         self,
         simd: S,
         _: A,
@@ -116,9 +116,11 @@ impl StoreSink<'_> {
         at: &[usize],
     ) {
         match self {
-            StoreSink::Halves(to) if const { simd::converts::<S>() } => leave(simd, stages, sums, places, at, to),
+            StoreSink::Halves(to) if const { simd::converts::<S>() } => {
+                store_vectors(simd, stages, sums, places, at, to)
+            }
             StoreSink::Wide(to) if const { simd::converts::<S>() && !A::EXACT } => {
-                leave(simd, stages, sums, places, at, to);
+                store_vectors(simd, stages, sums, places, at, to);
             }
             StoreSink::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => {
                 for t in 0..places.len() {
@@ -128,14 +130,14 @@ impl StoreSink<'_> {
                     }
                 }
             }
-            // Only hosts that convert vectors ask for converted results, and those never ask for sums of the model `fast`.
+            // Unreachable: converted formats need an instruction set that converts, on which the model `fast` stores no sums.
             _ => {}
         }
     }
 
-    /// Settles sums by channel, then output, and puts each where `place` says.
+    /// Applies the epilogue to sums in memory, `[channel][output]`, and stores each at `place(channel, output)`.
     #[inline(always)]
-    pub(super) fn settle<S: Simd, A: Accumulator>(
+    pub(super) fn store_sums<S: Simd, A: Accumulator>(
         self,
         simd: S,
         finish: A,
@@ -143,22 +145,22 @@ impl StoreSink<'_> {
         outputs: usize,
         place: &dyn Fn(usize, usize) -> usize,
     ) {
-        finish.with_after(simd, Elsewhere { sums, outputs, place, to: self });
+        finish.with_after(simd, UnboundedSums { sums, outputs, place, to: self });
     }
 }
 
-/// Sums that were formed elsewhere.
-struct Elsewhere<'a> {
+/// Sums in memory, computed by a fallback outside of the register tiles.
+struct UnboundedSums<'a> {
     sums: &'a [f32],
     outputs: usize,
     place: &'a dyn Fn(usize, usize) -> usize,
     to: StoreSink<'a>,
 }
 
-impl<S: Simd> Staged<S> for Elsewhere<'_> {
+impl<S: Simd> Staged<S> for UnboundedSums<'_> {
     #[inline(always)]
     fn with(self, simd: S, stages: impl LaneMap<S>) {
-        let Elsewhere { sums, outputs, place, mut to } = self;
+        let UnboundedSums { sums, outputs, place, mut to } = self;
         for (channel, sums) in sums.chunks_exact(outputs).enumerate() {
             for (i, some) in sums.chunks(S::F32_LANES).enumerate() {
                 let settled = stages.of(simd, simd.partial_load_f32s(some));
@@ -166,7 +168,7 @@ impl<S: Simd> Staged<S> for Elsewhere<'_> {
                 simd.partial_store_f32s(&mut row[..some.len()], settled);
                 for (j, &x) in row[..some.len()].iter().enumerate() {
                     let at = place(channel, i * S::F32_LANES + j);
-                    match to.again() {
+                    match to.reborrow() {
                         StoreSink::Halves(to) => to[at] = num::round(x),
                         StoreSink::Wide(to) | StoreSink::Sums(to) => to[at] = x,
                     }
@@ -177,7 +179,7 @@ impl<S: Simd> Staged<S> for Elsewhere<'_> {
 }
 
 #[inline(always)]
-fn leave<S: Simd, E: StoreFormat>(
+fn store_vectors<S: Simd, E: StoreFormat>(
     simd: S,
     stages: impl LaneMap<S>,
     sums: &[S::f32s],
@@ -199,7 +201,8 @@ impl<A: Accumulator> TileSums<'_, A> {
     #[inline(always)]
     pub(super) fn add<S: Simd>(self, simd: S) {
         let TileSums { source, tiles: Tiles { taps, in_blocks, .. }, outputs, blocks, panels, .. } = self;
-        let TileSums { finish, terms: RunSchedule { ends, mixed, totals }, soon, places, stride, mut to, .. } = self;
+        let TileSums { finish, terms: RunSchedule { ends, mixed, totals }, prefetch, places, stride, mut to, .. } =
+            self;
         let place = |vector: usize, stride: usize| {
             let channel = vector * S::F32_LANES;
             channel / BLOCK * stride + channel % BLOCK
@@ -209,8 +212,8 @@ impl<A: Accumulator> TileSums<'_, A> {
             let weights = [0, 1].map(|v| &panels.data[place((first + v).min(vectors - 1), panels.stride())..]);
             let at = [0, 1].map(|v| place((first + v).min(vectors - 1), stride));
             let both = first + 1 < vectors;
-            let (to, terms) = (to.again(), RunSchedule { ends, mixed, totals: &mut *totals });
-            let soon = if first == 0 { soon } else { PrefetchCursor::default() };
+            let (to, terms) = (to.reborrow(), RunSchedule { ends, mixed, totals: &mut *totals });
+            let prefetch = if first == 0 { prefetch } else { PrefetchCursor::default() };
             macro_rules! tiles {
                 ($($count: literal)*) => {
                     match outputs {
@@ -221,14 +224,14 @@ impl<A: Accumulator> TileSums<'_, A> {
                             true if const { !are_pairs::<S>() } => tiles!($count, 1, true),
                             _ => {}
                         },)*
-                        // `Tiles` has no other sizes.
+                        // `Tiles` makes no larger tiles.
                         _ => {}
                     }
                 };
                 ($count: literal, $vectors: literal, $in_blocks: literal) => {
                     outline(
                         simd,
-                        Tile::<A, $count, $vectors, $in_blocks> { source, taps, weights, finish, terms, soon, places, at, to },
+                        Tile::<A, $count, $vectors, $in_blocks> { source, taps, weights, finish, terms, prefetch, places, at, to },
                     )
                 };
             }
@@ -237,15 +240,15 @@ impl<A: Accumulator> TileSums<'_, A> {
     }
 }
 
-/// Sums of `T` outputs in `G` vectors of channels.
+/// Register tile: `T` outputs by `G` vectors of channels.
 struct Tile<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool> {
     source: &'a [f32],
     taps: usize,
-    /// From each vector's first channel on.
+    /// Coefficients and bias from the first channel of each vector on.
     weights: [&'a [f32]; VECTORS],
     finish: A,
     terms: RunSchedule<'a>,
-    soon: PrefetchCursor<'a>,
+    prefetch: PrefetchCursor<'a>,
     places: &'a [u32],
     at: [usize; VECTORS],
     to: StoreSink<'a>,
@@ -256,29 +259,29 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Tile { source, taps, weights, finish, terms, soon, places, at, to } = self;
+        let Tile { source, taps, weights, finish, terms, prefetch, places, at, to } = self;
         let (Some(places), Some(at)) = (places.first_chunk::<T>(), at.first_chunk::<G>()) else { return };
         let mut biases = [simd.splat_f32s(0.0); G];
         for g in 0..G {
             biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
         }
         let operands = Operands::<T, IN_BLOCKS> { source, weights };
-        // Sums that are stored, in memory: those of the inner loop stay in registers.
+        // Finished sums are in memory; only those of the inner loop are in registers.
         let mut done;
         if const { A::EXACT } {
             let Some(mac) = finish.mac() else { return };
             done = [biases; T];
-            // At once: runs end where their norms say.
-            fetch(soon.bytes);
+            // Prefetched at once: the length of runs varies.
+            fetch(prefetch.bytes);
             operands.runs::<S, A, G>(simd, mac, taps, terms, &mut done);
         } else {
-            let mut soon = soon;
+            let mut prefetch = prefetch;
             let mut sums = [[simd.splat_f32s(0.0); G]; T];
-            soon.fetch();
-            // Apart from the others: where taps are few, a loop around their loop takes 2 % of the time.
+            prefetch.fetch();
+            // Peeled off: with few taps, a loop around the inner loop costs 2 %.
             operands.add::<S, A, G>(simd, 0..taps.min(PIECE), &mut sums);
             for from in (PIECE..taps).step_by(PIECE) {
-                soon.fetch();
+                prefetch.fetch();
                 operands.add::<S, A, G>(simd, from..taps.min(from + PIECE), &mut sums);
             }
             done = [biases; T];
@@ -288,18 +291,19 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
                 }
             }
         }
-        finish.with_after(simd, Ended { sums: done.as_flattened(), finish, places, at, to });
+        finish.with_after(simd, FinishedSums { sums: done.as_flattened(), finish, places, at, to });
     }
 }
 
-/// Operands and weights of a tile's outputs.
+/// Packed operands and coefficients of a register tile.
 struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
     source: &'a [f32],
     weights: [&'a [f32]; VECTORS],
 }
 
 impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
-    /// As [`Operands::add_by`]. Products and sums of the exact array are exact: without vectors, two steps take less time than one.
+    /// [`Operands::add_by`], fused or not. Products and sums of a fixed-point accumulator are exact, so that scalar code may use the faster
+    /// unfused operations.
     #[inline(always)]
     fn add<S: Simd, A: Accumulator, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
         if const { A::EXACT && S::F32_LANES == 1 } {
@@ -309,7 +313,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
         }
     }
 
-    /// Products of some taps; in blocks whole ones. Multiplies and adds in one step, or in two.
+    /// Accumulates some taps, whole blocks of them for a source in NCHWc16. `FUSED` selects fused multiply-add or multiply, then add.
     #[inline(always)]
     fn add_by<S: Simd, const FUSED: bool, const G: usize>(
         &self,
@@ -344,7 +348,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
         }
     }
 
-    /// As the exact array has it. `sums` come as a run begins, and leave as they are; in memory, but for those of the inner loop.
+    /// Accumulates all taps in runs of a fixed-point accumulator. `sums` hold the initial values of a run on entry, and complete sums on return.
     #[inline(always)]
     fn runs<S: Simd, A: Accumulator, const G: usize>(
         &self,
@@ -386,10 +390,10 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             let (mut keep, mut back) = ([simd.splat_f32s(0.0); G], [simd.splat_f32s(0.0); G]);
             for g in 0..G {
                 let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
-                // A zero has nothing to take back.
+                // A zero coefficient subtracts nothing.
                 (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
             }
-            let Some(x) = self.met(tap) else { return };
+            let Some(x) = self.tap_operands(tap) else { return };
             for t in 0..T {
                 let x = simd.splat_f32s(x[if IN_BLOCKS { t * BLOCK } else { t }]);
                 let magnitude = simd.abs_f32s(x);
@@ -408,9 +412,9 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
         }
     }
 
-    /// From what the first output meets under a tap to what the last one does.
+    /// Operands of a tap, from that of the first output to that of the last one; consecutive outputs are 1 or [`BLOCK`] elements apart.
     #[inline(always)]
-    fn met(&self, tap: usize) -> Option<&[f32]> {
+    fn tap_operands(&self, tap: usize) -> Option<&[f32]> {
         match IN_BLOCKS {
             true => self.source[tap / BLOCK * T * BLOCK + tap % BLOCK..].get(..(T - 1) * BLOCK + 1),
             false => self.source[tap * BLOCK..].get(..T),
@@ -418,8 +422,8 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
     }
 }
 
-/// Sums of a tile, with biases.
-struct Ended<'a, S: Simd, A> {
+/// Accumulators of a register tile, with biases, before the epilogue.
+struct FinishedSums<'a, S: Simd, A> {
     sums: &'a [S::f32s],
     finish: A,
     places: &'a [u32],
@@ -427,15 +431,15 @@ struct Ended<'a, S: Simd, A> {
     to: StoreSink<'a>,
 }
 
-impl<S: Simd, A: Accumulator> Staged<S> for Ended<'_, S, A> {
+impl<S: Simd, A: Accumulator> Staged<S> for FinishedSums<'_, S, A> {
     #[inline(always)]
     fn with(self, simd: S, stages: impl LaneMap<S>) {
-        let Ended { sums, finish, places, at, to } = self;
-        to.put(simd, finish, stages, sums, places, at);
+        let FinishedSums { sums, finish, places, at, to } = self;
+        to.store(simd, finish, stages, sums, places, at);
     }
 }
 
-/// One tap more.
+/// Accumulates one tap.
 #[inline(always)]
 fn step<S: Simd, const FUSED: bool, const T: usize, const G: usize>(
     simd: S,

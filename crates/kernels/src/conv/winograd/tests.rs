@@ -6,7 +6,7 @@ use crate::filter::Values;
 use crate::view::{TensorViewMut, dense, partition};
 use crate::workers::{Workers, arches};
 
-/// A convolution of numbers of both signs and many magnitudes.
+/// Convolution of random numbers of both signs and many magnitudes.
 struct Case {
     window: Window,
     ext: Extents,
@@ -40,7 +40,8 @@ impl Case {
         TensorView { data: &self.x, strides: [0, h * w, w] }
     }
 
-    /// Sum of an output, and the largest value of its square.
+    /// Sum of an output, and a bound on its rounding error: for each channel the largest input of its tile times the sum of the magnitudes
+    /// of the coefficients.
     fn sum(&self, [c, h, w]: [usize; 3]) -> [f64; 2] {
         let Window { p, from, .. } = &self.window;
         let at = |k: usize, h: usize, w: usize| {
@@ -66,8 +67,8 @@ fn places(ext: Extents) -> impl Iterator<Item = [usize; 3]> {
     (0..ext.c).flat_map(move |c| (0..ext.h).flat_map(move |h| (0..ext.w).map(move |w| [c, h, w])))
 }
 
-/// The same bits by every instruction set and however the result is cut, in buffers that held NaN; within what fp32 resolves
-/// of the true sums.
+/// The same bits on every instruction set and for any partition, in buffers that held NaN; close to the true sums within fp32
+/// resolution.
 #[test]
 fn squares_have_the_sums_of_their_taps() {
     let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
@@ -101,7 +102,7 @@ fn squares_have_the_sums_of_their_taps() {
     }
 }
 
-/// One infinity stays where it belongs, and so does a NaN among the coefficients.
+/// An infinity affects only the outputs that read it, and a NaN coefficient only its channel.
 #[test]
 fn non_finite_falls_back_to_direct() {
     let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
@@ -125,7 +126,7 @@ fn non_finite_falls_back_to_direct() {
     }
 }
 
-/// Few outputs are rounded to another neighbour than the true sum.
+/// Few results differ from the correctly rounded sum.
 #[test]
 fn sums_are_as_good_as_those_of_taps() {
     let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };

@@ -1,11 +1,11 @@
-//! Transforms of Winograd's form: of the source, of coefficients, and of the sums.
+//! Winograd transforms: of the source, of the kernels, and of the sums.
 
 use super::*;
 
-/// How transformed numbers lie: by place in a square, then channel.
+/// Layout of transformed elements: `[position in the tile][channel]`.
 pub(super) struct Planes {
     pub(super) stride: usize,
-    /// Elements between places.
+    /// Elements between positions.
     pub(super) plane: usize,
 }
 
@@ -29,9 +29,9 @@ pub(super) fn store<S: Simd>(x: S::f32s, to: &mut [f32], at: usize) {
     S::as_mut_simd_f32s(&mut to[at..][..S::F32_LANES]).0[0] = x;
 }
 
-/// Transforms a channel's squares.
+/// Transforms the input tiles of one channel.
 pub(super) struct Squares<'a> {
-    /// Columns at even places, and at odd ones a phase further; rows a width apart.
+    /// Even columns, and odd ones a phase further; rows are `width` apart.
     pub(super) staged: &'a [f32],
     pub(super) phase: usize,
     pub(super) width: usize,
@@ -61,7 +61,7 @@ impl WithSimd for Squares<'_> {
             for column in (0..across).step_by(S::F32_LANES) {
                 let mut rows = [[simd.splat_f32s(0.0); INPUT_TILE]; INPUT_TILE];
                 for (to, [even, odd]) in rows.iter_mut().zip(columns) {
-                    // One more than a vector has.
+                    // One column more than a vector has lanes.
                     let (Some(even), Some(odd)) = (even[column..].first_chunk(), odd[column..].first_chunk()) else {
                         return;
                     };
@@ -86,9 +86,9 @@ pub(super) fn transform<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; INPUT_TILE]) -
     [simd.sub_f32s(a, c), simd.add_f32s(b, c), simd.sub_f32s(c, b), simd.sub_f32s(b, d)]
 }
 
-/// Transforms the kernels of two panels, input channel by input channel, to lines of output channels.
+/// Transforms the kernels of two panels, for each input channel, to lines of output channels.
 pub(super) struct Lines<'a> {
-    /// Coefficients by panel, tap by tap; those of the second one behind half a line.
+    /// Coefficients of each panel, tap by tap; those of the second one are offset by half a line.
     pub(super) halves: [&'a [f32]; 2],
     pub(super) to: &'a mut [f32],
 }
@@ -120,7 +120,7 @@ impl WithSimd for Lines<'_> {
     }
 }
 
-/// A part of a line of coefficients: from the first half up to its middle, from the second one behind it.
+/// Loads part of a line of coefficients: below the middle from the first panel, above it from the second.
 #[inline(always)]
 pub(super) fn both<S: Simd>(
     simd: S,
@@ -139,14 +139,14 @@ pub(super) fn both<S: Simd>(
     }
 }
 
-/// The halves are exact.
+/// Kernel transform of one dimension. Multiplications by one half are exact.
 #[inline(always)]
 pub(super) fn spread<S: Simd>(simd: S, half: S::f32s, [a, b, c]: [S::f32s; 3]) -> [S::f32s; INPUT_TILE] {
     let (outer, inner) = (simd.mul_f32s(simd.add_f32s(a, c), half), simd.mul_f32s(b, half));
     [a, simd.add_f32s(outer, inner), simd.sub_f32s(outer, inner), c]
 }
 
-/// Transforms a channel's sums to rows of outputs.
+/// Transforms the sums of one channel to rows of outputs.
 pub(super) struct Results<'a> {
     pub(super) from: &'a [f32],
     pub(super) plane: usize,

@@ -1,17 +1,17 @@
-//! Micro-kernels for few columns: operands of one tap are shorter than a vector.
+//! Micro-kernels for panels of few columns, where the operands of one tap do not fill the vectors.
 
 use super::*;
 
-/// How many of a panel's last columns are summed one by one. None where a group of vectors reaches past the whole ones: it forms their
-/// sums already, and runs add up.
-pub(super) fn alone_of<S: Simd>(columns: usize) -> usize {
+/// Number of tail columns of a panel, which are computed one by one. None if the register tile of the other columns covers them: it would add
+/// them a second time.
+pub(super) fn tail_columns<S: Simd>(columns: usize) -> usize {
     let alone = columns_of::<S>(columns);
     let reaches =
         const { S::F32_LANES * VECTORS < WIDTH } && !((columns - alone) / S::F32_LANES).is_multiple_of(VECTORS);
     if reaches { 0 } else { alone }
 }
 
-/// One run over `H` rows; `first` is its first tap in the pass.
+/// One run over `H` rows; `first` is its first tap within the pass.
 #[inline(always)]
 pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
     simd: S,
@@ -24,13 +24,13 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
     ends: &mut E,
 ) {
     let (w, _) = w.as_chunks::<H>();
-    // A raised weight has the exponent of the weight. All in one loop, which vectors take in long strides.
+    // A raised weight has the exponent of the weight. One flat loop, so that it vectorizes well.
     let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
     keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
     keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
     let lists = &*lists;
-    let (lanes, whole) = (S::F32_LANES, columns - alone_of::<S>(columns));
-    // Vectors that hold no column wanted are left out.
+    let (lanes, whole) = (S::F32_LANES, columns - tail_columns::<S>(columns));
+    // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
         narrow_vectors::<S, E, H, VECTORS>(simd, lists, w, x, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
@@ -60,8 +60,8 @@ pub(super) fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
     }
 }
 
-/// One column alone: `height` rows stand side by side in a vector. Sums of exact terms may be taken in any order. The height is a
-/// constant where this is inlined.
+/// One tail column, with the rows of a block as vector lanes. Terms are exact, so that the order of additions is free. `height` is a
+/// constant after inlining.
 #[inline(always)]
 pub(super) fn narrow_column<S: Simd, E: Ends>(
     simd: S,
@@ -72,11 +72,11 @@ pub(super) fn narrow_column<S: Simd, E: Ends>(
     column: usize,
     ends: &mut E,
 ) {
-    // A vector that reaches past its row holds another tap's elements there, which are ignored.
+    // A vector that extends past its row contains elements of the next tap, which are ignored.
     let keep = lists.keep.as_flattened();
     for first in (0..height).step_by(S::F32_LANES) {
         let mut acc = [simd.splat_f32s(START); TURNS];
-        // Taps whose vectors do not reach past the last one.
+        // Taps whose vectors do not extend past the last one.
         let within = (w.len() - first + height).saturating_sub(S::F32_LANES) / height;
         let turns = (within / TURNS).min(x.len() / TURNS);
         let done = turns * TURNS;
@@ -89,13 +89,13 @@ pub(super) fn narrow_column<S: Simd, E: Ends>(
             }
         }
         for tap in done..x.len() {
-            acc[0] = simd.mul_add_e_f32s(beside(simd, w, tap * height + first), simd.splat_f32s(x[tap]), acc[0]);
+            acc[0] = simd.mul_add_e_f32s(load_padded(simd, w, tap * height + first), simd.splat_f32s(x[tap]), acc[0]);
         }
         for (i, tap) in lists.mixed().enumerate() {
             let (x, acc) = (simd.splat_f32s(x[tap]), &mut acc[0]);
-            let drops = simd.less_than_f32s(simd.abs_f32s(x), beside(simd, keep, i * height + first));
+            let drops = simd.less_than_f32s(simd.abs_f32s(x), load_padded(simd, keep, i * height + first));
             let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
-            *acc = simd.mul_add_e_f32s(simd.neg_f32s(beside(simd, w, tap * height + first)), dropped, *acc);
+            *acc = simd.mul_add_e_f32s(simd.neg_f32s(load_padded(simd, w, tap * height + first)), dropped, *acc);
         }
         let mut units = [0u32; LONGEST];
         for acc in acc {
@@ -111,16 +111,16 @@ pub(super) fn narrow_column<S: Simd, E: Ends>(
     }
 }
 
-/// A vector from a position on; zeros behind the last number.
+/// Loads a vector from a position on, padded with zeros beyond the end.
 #[inline(always)]
-fn beside<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
+fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
     match of.get(at..at + S::F32_LANES) {
         Some(numbers) => S::as_simd_f32s(numbers).0[0],
         None => simd.partial_load_f32s(&of[at..]),
     }
 }
 
-/// `R` of the rows, from one on: as many as the registers hold.
+/// Register tile of `R` rows, from row `first` on, by `V` vectors.
 #[inline(always)]
 pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>(
     simd: S,
@@ -140,7 +140,7 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
         let (some_w, some_x) = (&w[..count], &x[..count]);
         for tap in 0..count {
             let (w, x) = (some::<R>(&some_w[tap], first), &S::as_simd_f32s(&some_x[tap].0).0[vector..vector + V]);
-            // Row by row: the registers hold all sums, and one weight.
+            // Row by row: the registers hold all accumulators and one weight.
             for r in 0..R {
                 let weight = simd.splat_f32s(w[r]);
                 for v in 0..V {
@@ -161,14 +161,14 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
     }
 }
 
-/// Takes products of a tap that the array drops back from sums by row and vector, whose numbers are constants where this is inlined.
+/// Subtracts the dropped products of a tap from the accumulators, `[row][vector]`. The lengths are constants after inlining.
 #[inline(always)]
 fn without_dropped<S: Simd>(simd: S, w: &[f32], keep: &[f32], x: &[S::f32s], acc: &mut [S::f32s]) {
     for v in 0..x.len() {
         let magnitude = simd.abs_f32s(x[v]);
         for r in 0..w.len() {
             let drops = simd.less_than_f32s(magnitude, simd.splat_f32s(keep[r]));
-            // Weights are finite: a zero adds nothing.
+            // Weights are finite, so that a zero operand adds nothing.
             let dropped = simd.select_f32s(drops, x[v], simd.splat_f32s(0.0));
             let acc = &mut acc[r * x.len() + v];
             *acc = simd.mul_add_e_f32s(simd.splat_f32s(-w[r]), dropped, *acc);
