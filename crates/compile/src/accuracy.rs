@@ -1,8 +1,8 @@
 //! Error bounds of compiled operations against plain arithmetic on the same fp16 operands, and the results that they give
-//! where plain arithmetic has no number.
+//! where plain arithmetic is undefined.
 //!
-//! A bound is relative to the expected value plus an absolute part. Both count what stands behind them: one rounding of the
-//! result costs half a unit in the last place, 2^-11 of the value; a table of 33 knots its distance from the function.
+//! A bound is relative to the expected value plus an absolute part, and contains every error of the lowering: one rounding of the
+//! result is half a unit in the last place, 2^-11 of the value; a table of 33 knots has its distance from the function.
 
 /// Least magnitude that rounds to infinity in fp16.
 pub const OVERFLOW: f32 = 65520.0;
@@ -10,13 +10,13 @@ pub const OVERFLOW: f32 = 65520.0;
 /// One rounding to fp16, relative to the value.
 pub const ROUNDING: f32 = 1.0 / 2048.0;
 
-/// Half of the least distance of two fp16 numbers.
+/// Half of the smallest distance of two fp16 numbers.
 pub const LEAST: f32 = 1.0 / 33_554_432.0;
 
 /// Exception to an error bound over an interval of arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outside {
-    /// This number: a table's end.
+    /// This number, such as the value beyond a table's end.
     Number(f32),
     /// The bound does not hold here, for the reason the row gives.
     Anything,
@@ -31,7 +31,7 @@ pub struct Bound {
     pub relative: f32,
     /// Absolute part.
     pub absolute: f32,
-    /// Arguments, from and to, where something else holds.
+    /// Intervals of arguments with an exception.
     pub outside: &'static [(f32, f32, Outside)],
     /// Source of the error, in words: roundings or table knots.
     pub reason: &'static str,
@@ -45,19 +45,19 @@ impl Bound {
         Bound { worst: (units, argument), ..self }
     }
 
-    /// Exception that replaces the bound at an argument; `None` where the bound holds.
+    /// Exception to the bound at an argument; `None` where the bound holds.
     pub fn outside_at(&self, x: f32) -> Option<Outside> {
         let within = |row: &&(f32, f32, Outside)| row.0 <= x && x <= row.1;
         self.outside.iter().find(within).map(|row| row.2)
     }
 
     /// Returns true if `found` is within the bound of `wanted`, the exact function of `x`. With `exact`, any result is
-    /// admitted where `wanted` or `x` is NaN: the exact models have no NaN, theirs reads as plus infinity.
+    /// admitted if `wanted` or `x` is NaN, because the exact models read NaN as plus infinity.
     pub fn admits(&self, x: f32, wanted: f32, found: f32, exact: bool) -> bool {
         if exact && (wanted.is_nan() || x.is_nan()) {
             return true;
         }
-        // The rectifier of `fast` takes NaN for a number below zero.
+        // ReLU in `fast` makes zero of NaN.
         if x.is_nan() && self.operation == "relu" {
             return found == 0.0;
         }
@@ -89,10 +89,10 @@ const fn row(operation: &'static str, relative: f32, absolute: f32, reason: &'st
 const EXACT: Bound = row("", 0.0, 0.0, "exact");
 /// Operations with one rounding.
 const ROUNDED: Bound = row("", ROUNDING, LEAST, "one rounding");
-/// Default bound of operations without a row of their own: functions computed by tables.
+/// Default bound of operations without a row: functions computed by tables.
 const TABLED: Bound = row("", 1.2e-2, 1.2e-2, "33 knots and straight lines between them");
 
-/// Functions that are exact: their results are operands or small whole numbers.
+/// Exact functions: their results are operands or small integers.
 const EXACT_FUNCTIONS: &[&str] =
     &["identity", "relu6", "abs", "neg", "sign", "ceil", "floor", "round", "clip", "threshold"];
 
@@ -111,14 +111,14 @@ pub fn bound(operation: &str) -> &'static Bound {
     }
 }
 
-/// Beyond these angles fp16 numbers lie two or more apart, and the turns taken off are no longer exact.
+/// Angles beyond which fp16 numbers are two or more apart, so that subtracting whole turns is no longer exact.
 const ANGLES: &[(f32, f32, Outside)] =
     &[(f32::NEG_INFINITY, -2048.0, Outside::Anything), (2048.0, f32::INFINITY, Outside::Anything)];
-/// Near a quarter turn a tangent has poles, where an error of the angle is multiplied without bound.
+/// Poles of the tangent near a quarter turn, where an error of the angle is amplified without bound.
 const STEEP: &[(f32, f32, Outside)] =
     &[(f32::NEG_INFINITY, -1.4, Outside::Anything), (1.4, f32::INFINITY, Outside::Anything)];
 
-/// Functions with rows of their own. Every number is what all of fp16 needs, plus a little.
+/// Functions with rows of their own. Every bound covers all fp16 arguments, with a small margin.
 pub static BOUNDS: &[Bound] = &[
     row("relu", 0.0, 0.0, "exact; `fast` makes zero of NaN"),
     row("leaky_relu", 9.5e-4, LEAST, "a table of straight lines: slope and result are rounded")
@@ -174,7 +174,7 @@ pub struct Class {
     pub operations: &'static [&'static str],
     /// Bound of an element's error, in `fast`; `u` is [`ROUNDING`], `h` is [`LEAST`].
     pub fast: &'static str,
-    /// Addition of the exact models to it; `q` is 2^-16.
+    /// Additional error in the exact models; `q` is 2^-16.
     pub exact: &'static str,
     /// Derivation: table, recipe or rounding.
     pub from: &'static str,

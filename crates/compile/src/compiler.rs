@@ -1,4 +1,4 @@
-//! Compiler: target gate, the pass pipeline and emission, one after the other.
+//! Compiler driver: target gate, pass pipeline and emission.
 
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -11,18 +11,18 @@ use anemone_program::Program;
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
     target::gate(net, chip)?;
-    // Native layers for a chip whose registers are not known are written in the form of one whose are, and say so.
+    // Native layers for a chip with unknown registers are written, and marked, in the form of a chip with known ones.
     let carrier = target::carrier(net, chip);
     let placed = pipeline::run(net, carrier, options, log, None)?;
     let placed = placed.ok_or_else(|| Error::Net("compilation stopped before its end".into()))?;
-    // Every task reads inside its operands.
+    // Verifies that every task reads inside its operands.
     ir::reads(&placed.graph)?;
     log.tasks(placed.graph.layers.iter().map(|layer| layer.name.clone()).collect());
     let program = emit::emit(placed, carrier, options, log)?;
     if std::ptr::eq(carrier, chip) { Ok(program) } else { emit::name_family(program, chip) }
 }
 
-/// As [`compile`], only so far as to a pass of [`pipeline::ALL`], for the log's sake.
+/// [`compile`] up to a pass of [`pipeline::ALL`], for the sake of the log.
 pub fn compile_until(
     net: &Net,
     chip: &'static Chip,

@@ -3,10 +3,10 @@
 use crate::check::Refusal;
 use anemone_program::FieldError;
 
-/// A refusal or a defect, with its place and the numbers compared.
+/// Refusal or internal defect, with its location and the compared numbers.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The chip's registers are not known, so nothing can be emitted for it.
+    /// No register layout of the chip is known, so that nothing can be emitted for it.
     #[error("no register layout is known for {chip}: nothing can be compiled for it")]
     NoLayout {
         /// Compiler target.
@@ -19,16 +19,16 @@ pub enum Error {
         op: String,
         /// Its kind.
         kind: String,
-        /// Form that is not lowered.
+        /// The form that is not supported.
         reason: String,
-        /// Form that would be lowered.
+        /// A form that is supported.
         suggestion: &'static str,
     },
-    /// A layer that the chip's compiler refuses, with its own words where they are known.
+    /// A layer that the chip's compiler refuses, with its own message if it is known.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// A quantity passes a limit of the chip.
-    #[error("{op}: {what} is {found}, {chip} takes at most {limit}")]
+    /// A quantity exceeds a limit of the chip.
+    #[error("{op}: {what} is {found}, the limit of {chip} is {limit}")]
     Limit {
         /// Operation name.
         op: String,
@@ -41,7 +41,7 @@ pub enum Error {
         /// Compiler target.
         chip: &'static str,
     },
-    /// A rule for layers refuses one: the rules are those of the dry run.
+    /// A rule of the dry run refuses a layer.
     #[error("{op}: {}{}", refusal.message, refusal.apple.as_ref().map_or(String::new(), |text| format!("; apple: {text}")))]
     Rule {
         /// Operation name.
@@ -49,9 +49,9 @@ pub enum Error {
         /// Refusal, with its fix.
         refusal: Box<Refusal>,
     },
-    /// A task would read what is not part of its operand: a defect of the compiler.
+    /// A task would read outside of its operand: a defect of the compiler.
     #[error(
-        "{op}: reads {row_bytes} bytes at {at_bytes:#x} of {operand} ({operand_bytes} bytes), where no element stands"
+        "{op}: reads {row_bytes} bytes at {at_bytes:#x} of {operand} ({operand_bytes} bytes), outside of its elements"
     )]
     Reads {
         /// Operation name.
@@ -65,10 +65,10 @@ pub enum Error {
         /// Size of the operand's memory.
         operand_bytes: u64,
     },
-    /// The network itself is not well formed.
+    /// The network is malformed.
     #[error("{0}")]
     Net(String),
-    /// A value does not fit its register: a layer passed legalization that should not have.
+    /// A value does not fit its register: legalization passed a layer that it should have refused.
     #[error("layer {layer}: {source}")]
     Field {
         /// Layer name.
@@ -79,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The operation that it is about, if it is about one.
+    /// Name of the operation that the error refers to, if any.
     pub fn op(&self) -> Option<&str> {
         match self {
             Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
@@ -90,7 +90,7 @@ impl Error {
     }
 }
 
-/// A native layer that a chip does not take.
+/// Native layer that a chip's compiler refuses.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{op} ({kind}): refused by {stage} for {chip}: {}", apple.as_deref().unwrap_or(reason))]
 pub struct Refused {

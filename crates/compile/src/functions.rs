@@ -1,27 +1,27 @@
-//! Functions of one number: what each activation table stands for, and any function as layers.
+//! Scalar functions: the function that each activation table approximates, and any other function as layers.
 //!
-//! A table of one's own cannot be handed to the engine (`docs/evidence.md`, key `h13-lut`). A line through chosen knots can:
-//! a linear layer, relu, a linear layer. [`chain`] makes it.
+//! The engine has no interface for user-defined tables (`docs/evidence.md`, key `h13-lut`). A piecewise linear function through chosen
+//! knots is possible as a linear layer, a ReLU and a linear layer; [`chain`] makes it.
 
 use crate::lut::{Knots, Table};
 use anemone_net::{DType, Net, Op, OpKind, Tensor, TensorType, Unary, Value, ValueId};
 use half::f16;
 use std::sync::Arc;
 
-/// A function of one number.
+/// A scalar function.
 pub type Scalar = fn(f64) -> f64;
 
 /// A function that has an activation table.
 pub struct Function {
     /// Name, as listings have it.
     pub name: &'static str,
-    /// One phrase.
+    /// Meaning, in one phrase.
     pub meaning: &'static str,
     /// Its table.
     pub table: fn() -> Table,
     /// The function itself.
     pub exact: Scalar,
-    /// Arguments over which the two are compared.
+    /// Interval of arguments over which the table is compared with the function.
     pub domain: [f64; 2],
 }
 
@@ -74,7 +74,7 @@ functions! {
     "truncate" "integer part" [-8.0, 8.0] Table::truncate, f64::trunc;
 }
 
-/// Functions that no table holds, to be made of layers: name, function, arguments.
+/// Functions without a table, to be approximated by layers: name, function, interval of arguments.
 pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
     ("gaussian", |x| (-x * x / 2.0).exp(), [-4.0, 4.0]),
     ("softplus", |x| x.exp().ln_1p(), [-8.0, 8.0]),
@@ -87,13 +87,13 @@ pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChainError {
     /// Too few or too many knots.
-    #[error("{found} knots: {} to {} are taken", Chain::LEAST, Chain::MOST)]
+    #[error("{found} knots: the limits are {} and {}", Chain::LEAST, Chain::MOST)]
     Count {
         /// Number of knots.
         found: usize,
     },
-    /// A knot that fp16 cannot tell from the one before it, or that does not ascend.
-    #[error("knot {at} stands at {x}, which fp16 does not tell from the knot before it")]
+    /// A knot that does not ascend, or whose argument is equal in fp16 to the one before it.
+    #[error("knot {at} at {x} is not above the knot before it in fp16")]
     Order {
         /// Its position.
         at: usize,
@@ -110,18 +110,18 @@ pub enum ChainError {
     },
 }
 
-/// A piecewise linear function as a linear layer, relu and a linear layer: `start + sum(slope[i] * relu(way[i] * (x - place[i])))`.
-/// Units act away from the knot nearest to zero, to either side: arguments in between and places then differ by what fp16 holds, and only
-/// sums are rounded. Beyond its knots it is level but for that rounding, which grows with the distance: clip such arguments first.
+/// A piecewise linear function as a linear layer, ReLU and a linear layer: `start + sum(slope[i] * relu(way[i] * (x - place[i])))`.
+/// Units act on either side of the knot nearest to zero, away from it, so that differences of arguments and places are exact in fp16 and
+/// only sums are rounded. Beyond its knots the function is constant up to that rounding, which grows with the distance: clip the argument.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Value at the knot that units act away from.
+    /// Value at the knot at which no unit is active.
     pub start: f16,
     /// Argument at which each unit becomes active.
     pub places: Vec<f16>,
     /// 1 for a unit that acts above its place, -1 below.
     pub ways: Vec<f32>,
-    /// Change of slope of each unit. A change that one fp16 number does not hold has more units at the same place.
+    /// Change of slope of each unit. A change that one fp16 number cannot represent is the sum of several units at the same place.
     pub slopes: Vec<f16>,
 }
 
@@ -136,7 +136,7 @@ impl Chain {
         f16::from_f32(self.sum(x))
     }
 
-    /// The value before it is rounded.
+    /// The value before rounding.
     fn sum(&self, x: f16) -> f32 {
         let unit = |place: f16, way: f32| f16::from_f32((way * (x.to_f32() - place.to_f32())).max(0.0)).to_f32();
         let units = self.places.iter().zip(&self.ways).zip(&self.slopes);
@@ -158,19 +158,19 @@ impl Chain {
         Ok(())
     }
 
-    /// Takes the units beyond a number away.
+    /// Removes the units beyond a number.
     fn truncate(&mut self, units: usize) {
         self.places.truncate(units);
         self.ways.truncate(units);
         self.slopes.truncate(units);
     }
 
-    /// Width of the layer in the middle.
+    /// Width of the hidden layer.
     pub fn units(&self) -> usize {
         self.places.len()
     }
 
-    /// The network, over `count` numbers in a row.
+    /// The network over a row of `count` numbers.
     pub fn net(&self, name: &str, count: usize) -> Net {
         let units = self.units();
         let bits = |values: &[f16]| values.iter().map(|v| v.to_f32()).collect::<Vec<f32>>();
@@ -201,10 +201,10 @@ impl Chain {
     }
 }
 
-/// Most fp16 numbers that a change of slope is made of. Two hold 22 bits, which is enough unless sums of other units are far
-/// greater than the value at a knot.
+/// Largest number of fp16 numbers whose sum is a change of slope. Two hold 22 bits, which suffices unless sums of other units are much
+/// larger than the value at a knot.
 const PARTS: usize = 4;
-/// Corrections of a change of slope by what the sum in fp32 misses.
+/// Iterations that correct a change of slope by the rounding error of the fp32 sum.
 const CORRECTIONS: usize = 8;
 
 fn finite(at: usize, value: f64) -> Result<f16, ChainError> {
@@ -212,11 +212,11 @@ fn finite(at: usize, value: f64) -> Result<f16, ChainError> {
     if half.is_finite() { Ok(half) } else { Err(ChainError::Range { at, value }) }
 }
 
-/// The line through `knots`, places and values, both rounded to fp16.
+/// Piecewise linear function through `knots`, pairs of argument and value, both rounded to fp16.
 ///
-/// Each slope is chosen so that the line, with the slopes before it as they were rounded and summed, meets its knot.
+/// Each slope is chosen so that the function meets its knot with the earlier slopes as they were rounded and summed.
 ///
-/// Errors: fewer than two knots or more than 1024, places that do not ascend in fp16, values or slopes beyond fp16.
+/// Errors: fewer than two knots or more than 1024, arguments that do not ascend in fp16, values or slopes beyond fp16.
 pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
     if !(Chain::LEAST..=Chain::MOST).contains(&knots.len()) {
         return Err(ChainError::Count { found: knots.len() });
@@ -241,7 +241,7 @@ pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
 /// A knot with its position: place and value.
 type Knot = (usize, (f16, f16));
 
-/// Units to one side of the first of some knots, which go away from it; level behind the last.
+/// Adds units for the knots on one side, away from the first one; constant behind the last.
 fn side(chain: &mut Chain, knots: &[Knot], way: f32) -> Result<(), ChainError> {
     let first = chain.units();
     for pair in knots.windows(2) {
@@ -267,7 +267,7 @@ fn side(chain: &mut Chain, knots: &[Knot], way: f32) -> Result<(), ChainError> {
     Ok(())
 }
 
-/// Knots at equal distances from `low` to `high`, both of them knots.
+/// Equidistant knots from `low` to `high`, both included.
 pub fn knots(f: impl Fn(f64) -> f64, [low, high]: [f64; 2], count: usize) -> Vec<(f64, f64)> {
     let step = (high - low) / (count.max(2) - 1) as f64;
     (0..count).map(|i| low + i as f64 * step).map(|x| (x, f(x))).collect()

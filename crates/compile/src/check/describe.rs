@@ -1,4 +1,4 @@
-//! Operations of a program as native layers: the tensors and numbers that a validator would see.
+//! Native layers of a program's operations: the tensors and numbers that a validator sees.
 
 use super::layer::{Layer, Tensor};
 use anemone_facts::legal::Quantity as Q;
@@ -7,13 +7,13 @@ use anemone_facts::{ops, validators};
 use anemone_net::native::MIL_PREFIX;
 use anemone_net::outline::{Argument, OutlineOp, OutlineType};
 
-/// The row of a native layer that a program names itself: by its tag in a netplist, behind a prefix in MIL.
+/// The row of a native layer that a program names directly: by its tag in a netplist, or behind a prefix in MIL.
 pub fn named(op: &OutlineOp) -> Option<&'static native::Native> {
     let tunneled = op.op.strip_prefix(MIL_PREFIX).and_then(native::by_name);
     tunneled.or_else(|| native::by_tag(&op.op)).filter(|row| row.carrier != Carrier::Graph)
 }
 
-/// The native layers that an operation becomes. Empty where its row names none.
+/// Native layers of an operation. Empty if its row names none.
 pub fn layers(op: &OutlineOp) -> Vec<Layer> {
     if let Some(row) = named(op) {
         return vec![authored(op, row.stem)];
@@ -24,7 +24,7 @@ pub fn layers(op: &OutlineOp) -> Vec<Layer> {
     match row.layers {
         _ if placed(op) => Vec::new(),
         ["ElementWise"] => [layer(op, "ElementWise")].into_iter().chain(broadcast(op)).collect(),
-        // A search over one axis and one over the whole tensor are different layers.
+        // Searches over one axis and over the whole tensor are different layers.
         [axis, tensor] if *tensor == "GlobalArgMinMax" => vec![layer(op, if whole(op) { tensor } else { axis })],
         kinds => kinds.iter().map(|kind| layer(op, kind)).collect(),
     }
@@ -45,7 +45,7 @@ fn tensor(ty: &OutlineType) -> Tensor {
     Tensor::new(&ty.extents(), ty.element)
 }
 
-/// Names under which operations take what flows through the engine; weights, tables and parameters are none.
+/// Operand names of data; weights, tables and parameters have other names.
 const OPERANDS: &[&str] =
     &["x", "y", "values", "input", "data", "query", "key", "value", "attn_mask", "a", "b", "cond", "scores", "boxes"];
 
@@ -73,7 +73,7 @@ fn layer(op: &OutlineOp, kind: &str) -> Layer {
         "Neuron" => neuron(op, layer),
         "LayerNorm" => layer.with(Q::Groups, 1),
         "ArgMinMax" => extent_of_axis(op, layer),
-        // The whole-tensor form is what reduces every axis of its operand.
+        // The whole-tensor form reduces every axis of its operand.
         "GlobalArgMinMax" => layer.with(Q::WholeTensor, i64::from(whole(op))),
         "Pad" => padding(op, layer),
         "Gather" => gather(op, layer),
@@ -126,11 +126,11 @@ const KEYS: &[(&str, Q)] = &[
     ("NumGroups", Q::Groups),
 ];
 
-/// A native layer that the program names itself.
+/// A native layer that the program names directly.
 fn authored(op: &OutlineOp, kind: &str) -> Layer {
     let mut layer = Layer::new(kind, &op.name).with(Q::Authored, 1);
     layer.bottoms = op.live().map(|value| tensor(&value.ty)).collect();
-    // A layer of the graph lists its operands, constant ones too.
+    // Operands of a graph layer include constants.
     let listed: Vec<Tensor> =
         op.arguments.iter().filter(|(name, _)| name == "bottom").map(|(_, a)| tensor(a.ty())).collect();
     if !listed.is_empty() {
@@ -352,7 +352,7 @@ fn padding(op: &OutlineOp, layer: Layer) -> Layer {
     let rank = operand(op, "x").map_or(0, |ty| ty.shape.len());
     let pad = op.numbers("pad").unwrap_or_default();
     let padded = pad.len() / 2;
-    // Lists may cover the last axes only; channels, depth and batch stand before height and width.
+    // Lists may cover the last axes only; channels, depth and batch come before height and width.
     let outer = pad.chunks(2).enumerate().any(|(at, pair)| {
         let axis = rank + at - padded.min(rank + at);
         rank >= 3 && axis + 2 < rank && pair.iter().any(|&p| p != 0.0)
@@ -417,14 +417,14 @@ fn attention(op: &OutlineOp, mut layer: Layer) -> Layer {
     layer.with(Q::KeyValueDiffer, i64::from(differ)).with(Q::MaskFormat, i64::from(format))
 }
 
-/// Multiply-accumulates of an operation; 0 where it has none to speak of.
+/// Multiply-accumulates of an operation; 0 for operations with negligible arithmetic.
 pub fn macs(op: &OutlineOp) -> u64 {
     let out = op.outputs.first().map_or(0, |o| o.ty.elements() as u64);
     let per_output = |n: usize| out.saturating_mul(n as u64);
     match op.op.as_str() {
         "conv" => operand(op, "weight").map_or(0, |w| per_output(w.extents().iter().skip(1).product())),
         "conv_transpose" => {
-            // Each input element meets every weight of its channel.
+            // Each input element is multiplied by every weight of its channel.
             let input = operand(op, "x").map_or(0, |x| x.elements() as u64);
             operand(op, "weight")
                 .map_or(0, |w| input.saturating_mul(w.extents().iter().skip(1).product::<usize>() as u64))

@@ -5,7 +5,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::placement::{FLOPS, Form, LEAVES, Leaf, PARAMETERS_FREE, RATES, Rate, Rates, Work};
 use anemone_net::outline::{Argument, OutlineOp, OutlineType};
 
-/// Milliseconds that the segmenter takes an operation to cost, by back end as in
+/// Milliseconds that the segmenter estimates for an operation, by back end as in
 /// [`Backend::ALL`](super::Backend::ALL).
 pub fn estimate(op: &OutlineOp, chip: &Chip) -> [f64; 3] {
     let flops = flops(op);
@@ -47,15 +47,15 @@ fn is(op: &OutlineOp, form: Form) -> bool {
     }
 }
 
-/// Floating-point operations as the segmenter counts them: not always those that an engine would do.
+/// Floating-point operations as the segmenter counts them, which are not always those of the engine.
 fn flops(op: &OutlineOp) -> f64 {
     let out = op.outputs.first().map_or(0.0, |o| o.ty.elements() as f64);
     let product = |values: Option<&[f64]>| values.map_or(1.0, |v| v.iter().product::<f64>().max(1.0));
     match op.op.as_str() {
-        // Attention counts its memory alone.
+        // Only the memory traffic of attention is counted.
         "scaled_dot_product_attention" => 0.0,
         "conv" => 2.0 * describe::macs(op) as f64 / product(op.numbers("dilations")),
-        // Counted by position of the result, as if every tap met an element of the input there.
+        // Counted by result position, as if every tap had an input element there.
         "conv_transpose" => {
             let weight = op.argument("weight").map(|w| w.ty().extents()).unwrap_or_default();
             let (inputs, taps) = (weight.first().copied().unwrap_or(0), weight.iter().skip(2).product::<usize>());

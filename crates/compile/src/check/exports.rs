@@ -1,4 +1,4 @@
-//! The 55 exports by Apple's names: one way to call whichever of them, with what it takes.
+//! The 55 exports by Apple's names, behind one function for all of their argument types.
 
 use super::Route;
 use super::layer::Layer;

@@ -6,7 +6,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::legal::Quantity as Q;
 use anemone_net::outline::{Argument, OutlineOp};
 
-/// The advice, where more can be said than the rule's row says.
+/// The suggestion, if it can be more specific than that of the rule's row.
 pub fn of(op: &OutlineOp, refusal: &Refusal, chip: &Chip) -> Option<String> {
     match (op.op.as_str(), refusal.code) {
         ("conv", "E08") => kernel(op, chip),
@@ -28,7 +28,7 @@ pub fn of(op: &OutlineOp, refusal: &Refusal, chip: &Chip) -> Option<String> {
     }
 }
 
-/// A kernel that is too large: by its stride, turned, or in parts.
+/// Fix for a kernel that is too large: by its stride, transposed, or in parts.
 fn kernel(op: &OutlineOp, chip: &Chip) -> Option<String> {
     let layers = describe::layers(op);
     let layer = layers.first()?;
@@ -55,7 +55,7 @@ fn kernel(op: &OutlineOp, chip: &Chip) -> Option<String> {
     ))
 }
 
-/// Strided convolutions: positions of one stride become channels, and the kernel shrinks by the stride.
+/// Fix for a strided convolution: space to depth makes the positions of a stride channels, and shrinks the kernel.
 fn by_stride(op: &OutlineOp, [rows, columns]: [i64; 2], fits: &dyn Fn(i64, i64) -> bool) -> Option<String> {
     let dilated = op.numbers("dilations").is_some_and(|d| d.iter().any(|&d| d != 1.0));
     let groups = op.number("groups").unwrap_or(1.0);
@@ -112,7 +112,7 @@ fn pad(op: &OutlineOp) -> Option<String> {
     })
 }
 
-/// A shape of more than five axes: unit axes left out, and axes merged where the operation keeps them together.
+/// Fix for a shape of more than five axes: unit axes dropped, and axes merged that the operation keeps together.
 fn merged(op: &OutlineOp) -> Option<String> {
     let before = op.outputs.first()?.ty.extents();
     let operand = op.argument("x").map(|x| x.ty().extents()).unwrap_or_default();
@@ -122,7 +122,7 @@ fn merged(op: &OutlineOp) -> Option<String> {
         });
     }
     let perm: Option<Vec<usize>> = op.numbers("perm").map(|perm| perm.iter().map(|&axis| axis as usize).collect());
-    // Positions in the result of axes that stay with the one before them.
+    // Result positions of axes that follow the same axis as in the operand.
     let follows = |at: usize| perm.as_ref().is_some_and(|perm| at > 0 && perm[at] == perm[at - 1] + 1);
     let mut shape: Vec<usize> = Vec::new();
     for (at, &extent) in before.iter().enumerate().filter(|(_, extent)| **extent != 1) {

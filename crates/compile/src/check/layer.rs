@@ -1,4 +1,4 @@
-//! The descriptor of a native layer: its tensors in five axes, and the numbers that rules compare.
+//! Descriptor of a native layer: its tensors with five axes, and the numbers that rules compare.
 
 use anemone_facts::legal::Quantity;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub struct Tensor {
     pub channels: u64,
     pub height: u64,
     pub width: u64,
-    /// Axes that the program gives it.
+    /// Rank in the program.
     pub rank: usize,
     /// Element type as MIL spells it.
     pub element: String,
@@ -33,7 +33,7 @@ impl Tensor {
         Tensor { batch, depth, channels, height: from_end(1), width: from_end(0), rank, element }
     }
 
-    /// A sequence `[N, C, W]`, as convolution and pooling of one spatial axis take it.
+    /// A sequence `[N, C, W]`, the operand of a convolution or pooling with one spatial axis.
     pub fn sequence(extents: &[usize], element: &str) -> Tensor {
         match extents {
             &[n, c, w] => Tensor { rank: 3, ..Tensor::new(&[n, c, 1, w], element) },
@@ -60,7 +60,7 @@ pub struct Layer {
     pub bottoms: Vec<Tensor>,
     /// Results.
     pub tops: Vec<Tensor>,
-    /// Numbers that do not follow from the tensors.
+    /// Numbers that the tensors do not determine.
     pub values: BTreeMap<Quantity, i64>,
 }
 
@@ -70,25 +70,25 @@ impl Layer {
         Layer { kind: kind.to_string(), name: name.to_string(), ..Layer::default() }
     }
 
-    /// With an operand of these extents; see [`Tensor::new`].
+    /// Adds an operand with these extents; see [`Tensor::new`].
     pub fn bottom(mut self, extents: &[usize], element: &str) -> Layer {
         self.bottoms.push(Tensor::new(extents, element));
         self
     }
 
-    /// With a result of these extents.
+    /// Adds a result with these extents.
     pub fn top(mut self, extents: &[usize], element: &str) -> Layer {
         self.tops.push(Tensor::new(extents, element));
         self
     }
 
-    /// With a number.
+    /// Adds a number.
     pub fn with(mut self, quantity: Quantity, value: i64) -> Layer {
         self.values.insert(quantity, value);
         self
     }
 
-    /// A number of the layer: one given, else one that follows from its tensors.
+    /// A number of the layer, explicit or derived from its tensors.
     pub fn get(&self, quantity: Quantity) -> Option<i64> {
         if let Some(&value) = self.values.get(&quantity) {
             return Some(value);

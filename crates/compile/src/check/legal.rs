@@ -6,10 +6,10 @@ use anemone_facts::chips::Chip;
 use anemone_facts::hal;
 use anemone_facts::legal::{Bound, Fill, MatchParams, Quantity, RANGES, RULES, Rule, Stage, When};
 
-/// Route by which an operation reaches the engine.
+/// Route on which an operation reaches the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The engine's compiler is given the network.
+    /// Directly: the engine's compiler gets the network.
     Direct,
     /// The framework's segmenter decides for each operation.
     Framework,
@@ -18,9 +18,9 @@ pub enum Route {
 /// Result of matching a rule's parameters against a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchStatus {
-    /// It holds, or does not apply.
+    /// The rule holds, or does not apply.
     Match,
-    /// It does not hold.
+    /// The rule does not hold.
     Mismatch {
         /// The value found.
         found: i64,
@@ -29,7 +29,7 @@ pub enum MatchStatus {
         /// Greatest value allowed.
         most: Option<i64>,
     },
-    /// The chip's number is not known.
+    /// The chip's number is unknown.
     Unknown(&'static str),
 }
 
@@ -38,7 +38,7 @@ pub enum MatchStatus {
 pub struct Refusal {
     /// Code of the lint rule that explains it.
     pub code: &'static str,
-    /// Value found and value allowed, in one line. It names no chip: chips that refuse for the same cause share it.
+    /// Value found and value allowed, in one line. It names no chip, so that chips that refuse for the same cause share it.
     pub message: String,
     /// Value found, in words, without the limit, which may differ between chips.
     pub cause: String,
@@ -48,11 +48,11 @@ pub struct Refusal {
     pub found: String,
     /// The limit.
     pub limit: String,
-    /// Apple's text, its places filled.
+    /// Apple's text, with its placeholders filled.
     pub apple: Option<String>,
     /// Stage that refuses, such as `validator`.
     pub stage: &'static str,
-    /// Evidence that the refusal rests on.
+    /// Evidence for the refusal.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
@@ -65,11 +65,11 @@ pub struct Refusal {
 pub struct Legality {
     /// Every rule that does not hold, in the order of the rows.
     pub refusals: Vec<Refusal>,
-    /// Numbers of the chip that a rule wanted and no source gives: what leans on them is a guess.
+    /// Numbers of the chip that a rule needs and no source gives: conclusions from them are guesses.
     pub unknown: Vec<&'static str>,
 }
 
-/// Matches every rule of the layer's kind, and those of all layers, on a chip.
+/// Matches all rules of the layer's kind, and those for all layers, on a chip.
 pub fn check(layer: &Layer, chip: &Chip, route: Route) -> Legality {
     let mut legality = Legality::default();
     for tensor in layer.bottoms.iter().chain(&layer.tops) {
@@ -86,7 +86,7 @@ pub fn check(layer: &Layer, chip: &Chip, route: Route) -> Legality {
     legality
 }
 
-/// The layer with one tensor's extents as its numbers.
+/// The layer with the extents of one of its tensors as its numbers.
 fn ranged(layer: &Layer, tensor: &Tensor, axis: Quantity) -> Layer {
     let mut only = Layer { word: layer.word.clone(), ..Layer::new(&layer.kind, &layer.name) };
     let extents = [
@@ -167,12 +167,12 @@ pub fn stride_factors(factor: i64) -> bool {
     left == 1
 }
 
-/// A number of the chip by name, also its capability bytes.
+/// A number of the chip by name; capability bytes are numbers too.
 pub fn number(chip: &Chip, name: &str) -> Option<u64> {
     hal::row(name).and_then(|row| (row.get)(&chip.hal))
 }
 
-/// A side of a comparison; the name of a number that is not known; none where the layer does not have the quantity.
+/// One side of a comparison: `None` if the layer has no such quantity, an error with the name of a number that is unknown.
 fn bound(bound: Bound, layer: &Layer, chip: &Chip) -> Result<Option<i64>, &'static str> {
     match bound {
         Bound::Number(n) => Ok(Some(n)),
@@ -210,7 +210,7 @@ pub(super) fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, c
         }
     };
     let stage = rule.stage.name();
-    // A capability that the chip states as a greatest extent of zero.
+    // Some capabilities are stated as a largest extent of zero.
     let lacking =
         matches!(rule.matches, MatchParams::Between(_, _, Bound::Hal(_))) && least > Some(0) && most == Some(0);
     let (cause, message) = match rule.matches {
@@ -241,14 +241,14 @@ pub(super) fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, c
     }
 }
 
-/// Name of a capability byte with its meaning, in the words of its row.
+/// Name and meaning of a capability byte, from its row.
 fn capability(name: &str) -> String {
     let meaning = hal::row(name).map_or(name, |row| row.meaning.strip_prefix("capability: ").unwrap_or(row.meaning));
     let meaning = meaning.split([':', ';', '(']).next().unwrap_or(meaning).trim();
     format!("the capability `{name}` ({meaning})")
 }
 
-/// Apple's text with its places filled in order; places without a filling stay.
+/// Fills the placeholders of Apple's text in order; excess placeholders stay.
 fn fill(
     text: &str,
     fills: &[Fill],
@@ -286,7 +286,7 @@ fn fill(
     out
 }
 
-/// Returns true for the stages that exported validators run, whose refusals a dry run sees.
+/// Returns true for stages that exported validators run; only their refusals are visible to a dry run.
 pub fn seen_by_dry_run(stage: &str) -> bool {
     [Stage::Validator.name(), Stage::Network.name(), Stage::Parser.name()].contains(&stage)
 }

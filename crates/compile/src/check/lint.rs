@@ -13,7 +13,7 @@ use anemone_facts::ops::{self, Reach, Sweep};
 use anemone_facts::silicon;
 use anemone_net::outline::{Outline, OutlineOp};
 
-/// Facts about values and the host process that a caller supplies, as no program states them.
+/// Properties of values and of the host process that no program states, supplied by the caller.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Assumptions {
     /// Largest magnitude of every input.
@@ -89,7 +89,7 @@ pub fn check(outline: &Outline, placement: &Placement, assumptions: &Assumptions
     findings
 }
 
-/// Rules on forms that no validator sees.
+/// Rules for forms that no validator checks.
 fn rejected(op: &OutlineOp, at: usize, placement: &Placement) -> Vec<Finding> {
     let mut findings = Vec::new();
     let width = op.outputs.first().and_then(|o| o.ty.extents().last().copied()).unwrap_or(1);
@@ -108,7 +108,7 @@ fn rejected(op: &OutlineOp, at: usize, placement: &Placement) -> Vec<Finding> {
             ));
         }
     }
-    // An operation that is no work of its own was nothing to fail at.
+    // An operation without work of its own cannot fail.
     if let Some(row) = ops::by_name(&op.op)
         && placement.verdicts[at].place != Place::Folded
         && matches!(row.sweep, Sweep::Missing | Sweep::Walled)
@@ -124,7 +124,7 @@ fn rejected(op: &OutlineOp, at: usize, placement: &Placement) -> Vec<Finding> {
     findings
 }
 
-/// Rules on what surrounds a program.
+/// Rules for the environment of a program.
 fn surroundings(outline: &Outline, assumptions: &Assumptions) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |code, op, message: String| findings.push(Finding::new(code, op, message));
@@ -190,7 +190,7 @@ pub fn across(outline: &Outline, chips: &[&Chip]) -> Vec<Finding> {
     findings
 }
 
-/// The rule on names of targets: a name that no target has.
+/// Rule for target names: finds a name that no target has.
 pub fn target(name: &str) -> Option<Finding> {
     let known = silicon::by_name(name).is_some();
     (!known).then(|| Finding::new("W15", None, format!("no target is called {name}; {} are known", CHIPS.len())))

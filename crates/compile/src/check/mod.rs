@@ -27,32 +27,32 @@ use anemone_facts::chips::Chip;
 use anemone_net::outline::{Outline, OutlineOp};
 use std::collections::BTreeMap;
 
-/// Default text of [`Verdict::own`], for operations that only this compiler takes and that have no row in [`own::REWRITES`].
+/// Default text of [`Verdict::own`], for operations that only this compiler supports and that have no row in [`own::REWRITES`].
 pub const REWRITTEN: &str = "what its own passes make of it (`ane compile --dump-ir` shows them)";
 
-/// The verdicts on a program for one chip by one route, and what they come to.
+/// Placement of a program on one chip by one route: verdicts, and the totals that follow from them.
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The chip.
     pub chip: &'static Chip,
     /// The route.
     pub route: Route,
-    /// One verdict an operation.
+    /// One verdict per operation.
     pub verdicts: Vec<Verdict>,
     /// Predicted choice of the segmenter; [`Route::Framework`] only.
     pub choice: Option<Choice>,
     /// Operations that run together.
     pub segments: Vec<Segment>,
-    /// Changes between engine and host; each costs a dispatch or a copy.
+    /// Transfers between engine and host; each costs a dispatch or a copy.
     pub hand_overs: usize,
     /// Multiply-accumulates of the program.
     pub macs: u64,
-    /// Those on the engine.
+    /// Multiply-accumulates on the engine.
     pub macs_engine: u64,
 }
 
 impl Placement {
-    /// Returns true if an operation ends up on the engine or is no work.
+    /// Returns true if an operation runs on the engine or is no work.
     pub fn on_engine(&self, at: usize) -> bool {
         let able = self.verdicts[at].place.on_engine();
         match self.choice.as_ref().map(|c| c.backends[at]) {
@@ -61,12 +61,12 @@ impl Placement {
         }
     }
 
-    /// Operations that the engine could not take.
+    /// Number of operations that the engine does not support.
     pub fn off(&self) -> usize {
         self.verdicts.iter().filter(|v| !v.place.on_engine()).count()
     }
 
-    /// Operations that do not end up on the engine.
+    /// Number of operations that do not run on the engine.
     pub fn fallbacks(&self) -> usize {
         (0..self.verdicts.len()).filter(|&at| !self.on_engine(at)).count()
     }
@@ -78,7 +78,7 @@ impl Placement {
             if place::idle(op) {
                 continue;
             }
-            // An operation in parts has the name of its result before theirs.
+            // The parts of a split operation are named after its result.
             let part = |name: &str| {
                 host.range(format!("{name}.")..).next().filter(|(of, _)| of.starts_with(&format!("{name}.")))
             };
@@ -96,10 +96,10 @@ impl Placement {
         self.count(outline);
     }
 
-    /// Rejects the operation that gives a result of this name: the compiler cannot read it.
+    /// Rejects the operation whose result has this name, because the compiler cannot read it.
     pub fn reject(&mut self, outline: &Outline, result: &str, reason: &str) {
         let gives = |op: &OutlineOp| op.outputs.iter().any(|output| output.name == result);
-        // A refusal that is known says more.
+        // A known refusal is more specific.
         let position = outline.ops.iter().position(gives);
         if let Some(at) = position.filter(|&at| self.verdicts[at].refusal.is_none()) {
             self.verdicts[at] = Verdict::unread(reason);
@@ -107,7 +107,7 @@ impl Placement {
         }
     }
 
-    /// Recomputes segments, hand-overs and multiply-accumulate counts from the verdicts.
+    /// Recomputes segments, transfers and multiply-accumulate counts from the verdicts.
     fn count(&mut self, outline: &Outline) {
         let macs: Vec<u64> = outline.ops.iter().map(describe::macs).collect();
         self.segments = segment::segments(outline, &self.verdicts, &|at| self.on_engine(at));

@@ -1,5 +1,5 @@
-//! Forms that only this compiler takes: rewrites of operations that Apple's compiler refuses, made by lowering and reported by
-//! the dry run.
+//! Extensions of this compiler: rewrites, made by lowering and reported by the dry run, of operations that Apple's compiler
+//! refuses.
 
 use super::describe;
 use super::layer::Layer;
@@ -8,7 +8,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::legal::Quantity as Q;
 use anemone_net::outline::OutlineOp;
 
-/// A form that is compiled here although Apple's compiler does not take it.
+/// A form that is compiled here although Apple's compiler refuses it.
 #[derive(Debug)]
 pub struct Rewrite {
     /// Code of the refusal.
@@ -69,13 +69,13 @@ pub fn rewrite(op: &OutlineOp, refusal: &Refusal, chip: &Chip) -> Option<&'stati
     REWRITES.iter().filter(named).find(|r| (r.applies)(op, refusal, chip))
 }
 
-/// First refusal of a convolution by its kernel extents, rows first; `None` where the chip takes it.
+/// First refusal of a convolution by its kernel extents, rows first; `None` if the chip supports it.
 pub fn kernel_refused([rows, columns]: [i64; 2], chip: &Chip) -> Option<Refusal> {
     let layer = Layer::new("Conv", "").with(Q::KernelHeight, rows).with(Q::KernelWidth, columns);
     legal::check(&layer, chip, Route::Direct).refusals.into_iter().next()
 }
 
-/// First refusal of a pooling by its window, rows first; `None` where the chip takes it.
+/// First refusal of a pooling by its window, rows first; `None` if the chip supports it.
 pub fn pool_refused([rows, columns]: [i64; 2], max: bool, chip: &Chip) -> Option<Refusal> {
     let extents = [1, 1, rows.max(1) as usize, columns.max(1) as usize];
     let layer =
@@ -83,7 +83,7 @@ pub fn pool_refused([rows, columns]: [i64; 2], max: bool, chip: &Chip) -> Option
     legal::check(&layer.with(Q::MaxPool, i64::from(max)), chip, Route::Direct).refusals.into_iter().next()
 }
 
-/// Returns true if a kernel is taken only with its rows and columns exchanged: kernels may be higher than wide.
+/// Returns true if a kernel is supported only with rows and columns exchanged; the limit for rows is the larger one.
 pub fn turned([rows, columns]: [i64; 2], chip: &Chip) -> bool {
     kernel_refused([rows, columns], chip).is_some() && kernel_refused([columns, rows], chip).is_none()
 }

@@ -1,4 +1,4 @@
-//! Placement of each operation of a program on a chip: the engine layers that it becomes, or the reason why it does not.
+//! Placement of each operation of a program on a chip: its engine layers, or the reason why there are none.
 
 use super::describe;
 use super::fix;
@@ -19,15 +19,15 @@ use anemone_net::outline::{Argument, Outline, OutlineOp};
 pub enum Place {
     /// A layer of the engine.
     Native,
-    /// Several layers of the engine, or a software route to them.
+    /// Several layers of the engine, or an emulation by them.
     Decomposed,
-    /// No layer of its own: part of a neighbour, or gone before the engine runs.
+    /// No layer of its own: fused into a neighbour, or removed before the engine runs.
     Folded,
     /// A layer in a segment of its own.
     Cut,
     /// CPU or GPU only.
     Host,
-    /// The engine has the operation, and does not take this form of it.
+    /// The engine has the operation, but does not support this form of it.
     Rejected,
 }
 
@@ -36,7 +36,7 @@ impl Place {
     pub const ALL: [Place; 6] =
         [Place::Native, Place::Decomposed, Place::Folded, Place::Cut, Place::Host, Place::Rejected];
 
-    /// One word.
+    /// Name in `--json`.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Native => "native",
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// Returns true if the work is done on the engine or is no work.
+    /// Returns true if the work is done on the engine or there is none.
     pub const fn on_engine(self) -> bool {
         !matches!(self, Place::Host | Place::Rejected)
     }
@@ -70,21 +70,21 @@ impl Place {
 pub struct Verdict {
     /// Placement.
     pub place: Place,
-    /// Layers that the operation becomes, or the layer that it is part of, in words.
+    /// Layers of the operation, or the layer that it is fused into, in words.
     pub into: String,
     /// Reason of a refusal.
     pub refusal: Option<Refusal>,
-    /// Replacement that this compiler writes where Apple's refuses, in words.
+    /// Replacement by this compiler where Apple's refuses, in words.
     pub own: Option<&'static str>,
-    /// Evidence that the verdict rests on.
+    /// Evidence for the verdict.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
-    /// Numbers of the chip that the verdict leans on and no source gives.
+    /// Numbers of the chip that the verdict depends on and no source gives.
     pub unknown: Vec<&'static str>,
     /// Position of the operation that it is fused into.
     pub fused: Option<usize>,
-    /// Statements of sources that differ in what the chip accepts of the operation.
+    /// Contradictions between sources about what the chip supports of the operation.
     pub differ: Vec<String>,
     /// Further remarks.
     pub notes: Vec<String>,
@@ -106,13 +106,13 @@ impl Verdict {
         }
     }
 
-    /// An operation that this compiler leaves to the host, though Apple's is not known to.
+    /// Verdict for an operation that this compiler leaves to the host, although Apple's is not known to.
     pub(super) fn for_host(reason: &str) -> Verdict {
         let fix = "`ane run` computes it on the host between programs".to_string();
         Verdict::refused(Place::Host, host("E18", Basis::Decoded, reason.to_string(), fix))
     }
 
-    /// An operation that this compiler cannot read, in the form that the model has it.
+    /// Verdict for an operation that this compiler cannot read in the form that the model has.
     pub(super) fn unread(reason: &str) -> Verdict {
         let fix = "rewrite it with operations that are read".to_string();
         Verdict::refused(Place::Rejected, host("E18", Basis::Decoded, reason.to_string(), fix))
@@ -124,7 +124,7 @@ impl Verdict {
     }
 }
 
-/// A verdict for each operation, in the program's order.
+/// Verdicts of all operations, in program order.
 pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = outline.ops.iter().map(|op| verdict(op, outline, chip, route)).collect();
     fuse(outline, &mut verdicts);
@@ -141,12 +141,12 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     verdicts
 }
 
-/// Refusal of one operation; `None` where it is taken.
+/// Refusal of one operation; `None` if it is supported.
 pub fn refusal(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
     verdict(op, outline, chip, route).refusal
 }
 
-/// Converter's own wrappers, which no program of a user names.
+/// Wrappers that a converter adds, which no user's program names.
 const WRAPPERS: &[&str] = &["tensor_buffer_to_tensor", "tensor_to_tensor_buffer"];
 
 /// Returns true if an operation is no work when the program runs: a constant, its decompression, or a wrapper.
@@ -199,7 +199,7 @@ fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verd
     };
     for layer in describe::layers(op) {
         let mut legality = legal::check(&layer, chip, route);
-        // A validator reads the same numbers as the row of the operation: what the row knows is not unknown.
+        // A validator reads the numbers that the operation's row has: they are not unknown.
         verdict.unknown.append(&mut legality.unknown);
         if let Some(refusal) = legality.refusals.into_iter().next() {
             let unknown = std::mem::take(&mut verdict.unknown);
@@ -234,7 +234,7 @@ fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verd
     verdict
 }
 
-/// A native layer that the program names itself: the validators decide, then what is known of code generation.
+/// Verdict for a native layer that the program names directly: by the validators, then by what is known of code generation.
 fn authored(op: &OutlineOp, stem: &'static str, chip: &Chip) -> Verdict {
     let mut verdict = Verdict::new(Place::Cut, stem, Basis::Decoded, "validators");
     for layer in describe::layers(op) {
@@ -252,7 +252,7 @@ fn authored(op: &OutlineOp, stem: &'static str, chip: &Chip) -> Verdict {
     verdict
 }
 
-/// Evidence that the segmenter takes an operation, where an answer of the segmenter is recorded.
+/// Evidence that the segmenter accepts an operation, if an answer of the segmenter is recorded.
 pub(super) fn accepted(row: &OpRow) -> Option<Basis> {
     SEGMENTER.iter().find(|s| s.op == row.name && s.text.is_empty()).map(|s| s.basis)
 }
@@ -264,7 +264,7 @@ fn folded_into(row: &OpRow) -> &'static str {
     }
 }
 
-/// Reach by that route. The conversion route knows floors, the engine's compiler capability bytes.
+/// Reach on a route. The conversion route is described by floors, the engine's compiler by capability bytes.
 fn reach(row: &OpRow, chip: &Chip, route: Route) -> (Reach, Basis) {
     let floor = match (row.floor, chip.floor) {
         (Some(least), Some(floor)) => Some(floor < least),
@@ -273,7 +273,7 @@ fn reach(row: &OpRow, chip: &Chip, route: Route) -> (Reach, Basis) {
     match row.reach_on(chip) {
         Some((Reach::Native, _)) if route == Route::Framework && floor == Some(true) => (Reach::Gated, Basis::Decoded),
         Some(reach) => reach,
-        // Before the A13 only the floors tell.
+        // Before the A13 only floors are known.
         None => match floor {
             Some(true) => (Reach::Gated, Basis::Decoded),
             Some(false) => (row.reach[0], Basis::Inferred),
@@ -332,7 +332,7 @@ fn unheard(op: &OutlineOp) -> Verdict {
     )
 }
 
-/// Forms that the compiler takes apart although it takes them.
+/// Supported forms that the compiler nevertheless decomposes.
 fn large_forms(op: &OutlineOp, chip: &Chip, verdict: &mut Verdict) {
     if !matches!(op.op.as_str(), "conv" | "conv_transpose") || verdict.place != Place::Native {
         return;
@@ -349,7 +349,7 @@ fn large_forms(op: &OutlineOp, chip: &Chip, verdict: &mut Verdict) {
     }
 }
 
-/// Slots of the epilogue that one engine layer can absorb, in order.
+/// Slots of the epilogue that an engine layer can absorb, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     PreActivation,
@@ -361,10 +361,10 @@ enum Slot {
 /// Layers that absorb an epilogue.
 const ABSORBING: &[&str] = &["Conv", "Linear", "MatrixMult", "Pool", "ElementWise", "GOC"];
 
-/// Lets layers absorb what follows them: affines with one constant operand, activations, a transpose.
+/// Lets layers absorb the operations behind them: affines with one constant operand, activations, a transpose.
 fn fuse(outline: &Outline, verdicts: &mut [Verdict]) {
     let consumers = outline.consumers();
-    // The layer whose epilogue an operation's result still is, and the last slot taken.
+    // For each operation, the layer whose epilogue its result still belongs to, and the last slot filled.
     let mut open: Vec<Option<(usize, Option<Slot>)>> = vec![None; outline.ops.len()];
     for at in 0..outline.ops.len() {
         let layers = ops::by_name(&outline.ops[at].op).map_or(&[][..], |row| row.layers);
@@ -389,7 +389,7 @@ fn fuse(outline: &Outline, verdicts: &mut [Verdict]) {
     }
 }
 
-/// The slot that an operation fills after the last one taken.
+/// Slot that an operation fills, if it comes after the last slot filled.
 fn slot(op: &OutlineOp, last: Option<Slot>) -> Option<Slot> {
     let live = op.live().count();
     let constants =

@@ -1,4 +1,4 @@
-//! Segments: what the framework's segmenter would choose, and what runs together on the engine.
+//! Segments: the predicted choice of the framework's segmenter, and the operations that run together on the engine.
 
 use super::estimate::estimate;
 use super::place::{Place, Verdict, idle};
@@ -18,7 +18,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// In the order in which ties are given.
+    /// All back ends, in the order in which the segmenter breaks ties.
     pub const ALL: [Backend; 3] = [Backend::Classic, Backend::Bnns, Backend::Ane];
 
     /// Name that the segmenter uses.
@@ -34,16 +34,16 @@ impl Backend {
 /// Choice of the segmenter: the cheapest path over the back ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The back end of each operation; none for constants.
+    /// Back end of each operation; `None` for constants.
     pub backends: Vec<Option<Backend>>,
-    /// Milliseconds of the whole path as the segmenter counts them.
+    /// Milliseconds of the whole path by the segmenter's estimates.
     pub cost_ms: f64,
     /// Milliseconds of the cheapest path without the engine.
     pub host_ms: f64,
 }
 
-/// The segmenter's shortest path: estimates, a start for each engine segment, a change of back end, an engine output.
-/// Ties go to the older CPU path, then to the vector library.
+/// Shortest path of the segmenter over the back ends. Its costs are the estimates, a start for each engine segment, changes of back end,
+/// and engine outputs. Ties go to the older CPU path, then to the vector library.
 pub fn choose(outline: &Outline, verdicts: &[Verdict], chip: &Chip) -> Choice {
     const EVERY: [Backend; 3] = Backend::ALL;
     let takes_part = |at: usize| !idle(&outline.ops[at]);
@@ -75,7 +75,7 @@ pub fn choose(outline: &Outline, verdicts: &[Verdict], chip: &Chip) -> Choice {
         costs = next;
         from.push(chosen);
     }
-    // What the last operation gives leaves the program, perhaps through a wrapper.
+    // The result of the last operation leaves the program, perhaps through a wrapper.
     let given = !ops.is_empty();
     if given {
         costs[2] += OUTPUT_MS;
@@ -90,7 +90,7 @@ pub fn choose(outline: &Outline, verdicts: &[Verdict], chip: &Chip) -> Choice {
     Choice { backends, cost_ms, host_ms: host[0].min(host[1]) }
 }
 
-/// Operations that run together.
+/// Consecutive operations that run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// True for a segment on the engine.
@@ -99,7 +99,7 @@ pub struct Segment {
     pub ops: Vec<usize>,
 }
 
-/// Runs of neighbours in the program's order, on the engine or off it; an operation that cuts is a segment of its own.
+/// Maximal runs of consecutive operations on the engine or off it; an operation that breaks the graph is a segment of its own.
 pub fn segments(outline: &Outline, verdicts: &[Verdict], on_engine: &dyn Fn(usize) -> bool) -> Vec<Segment> {
     let mut all: Vec<Segment> = Vec::new();
     let mut sealed = false;
@@ -118,7 +118,7 @@ pub fn segments(outline: &Outline, verdicts: &[Verdict], on_engine: &dyn Fn(usiz
     all
 }
 
-/// Changes of side, counting those at the program's ends where the engine is first or last: each is a hand-over.
+/// Number of transfers: changes between engine and host, including those at the program's ends if the engine is first or last.
 pub fn hand_overs(segments: &[Segment]) -> usize {
     let inner = segments.windows(2).filter(|w| w[0].engine != w[1].engine || w[0].engine).count();
     let ends = [segments.first(), segments.last()];

@@ -1,4 +1,4 @@
-//! Sources that differ in what a chip accepts: for each operation, the statement of one beside that of the other.
+//! Contradictions between sources about what a chip supports: the statements on each operation side by side.
 
 use super::describe;
 use super::legal;
@@ -10,13 +10,13 @@ use anemone_facts::ops::{self, Reach};
 use anemone_facts::silicon;
 use anemone_net::outline::OutlineOp;
 
-/// Extents of kernels of which the compiler's own table and published compiles have a greatest one each.
+/// Kernel extents for which both the compiler's table and published compiles have a maximum.
 const EXTENTS: [(Q, &str, &str); 2] = [
     (Q::KernelWidth, "max_kernel_width_fp16", "table_kernel_width_fp16_large"),
     (Q::KernelHeight, "max_kernel_height", "table_kernel_height_large"),
 ];
 
-/// Statements on an operation that differ between sources, each in a line; empty where they agree.
+/// Contradictory statements on an operation, one line each; empty if the sources agree.
 pub(super) fn differ(op: &OutlineOp, chip: &Chip, verdict: &Verdict) -> Vec<String> {
     let mut all: Vec<String> = extents(op, chip);
     if let Some(refusal) = verdict.refusal.as_ref().filter(|r| r.stage == Stage::CodeGeneration.name())
@@ -37,13 +37,13 @@ pub(super) fn differ(op: &OutlineOp, chip: &Chip, verdict: &Verdict) -> Vec<Stri
     all
 }
 
-/// A sentence of the book, with the silicon of the family that it names: the book's A14 is no A14.
+/// Adds to a sentence of the book the silicon of the family that it names, because the book's A14 is not the A14.
 fn with_silicon(says: String) -> String {
     let named = CHIPS.iter().map(|chip| chip.family).find(|family| says.contains(family));
     named.map_or(says.clone(), |family| format!("{says} (its family {family} is {})", silicon::of_family(family)))
 }
 
-/// Kernels that one of table and compiles takes and the other does not.
+/// Kernels that either the table or the compiles support, but not both.
 fn extents(op: &OutlineOp, chip: &Chip) -> Vec<String> {
     let layers = describe::layers(op);
     let found = |q| layers.iter().filter(|layer| layer.kind == "Conv").find_map(|layer| layer.get(q));

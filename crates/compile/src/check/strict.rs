@@ -1,4 +1,4 @@
-//! Gates of the book that this compiler's own lowering goes beyond: notes as a rule, refusals on request.
+//! Gates of the book that this compiler's lowering exceeds: notes by default, refusals on request.
 
 use super::describe;
 use super::legal::{self, MatchStatus, Refusal, Route};
@@ -9,7 +9,7 @@ use anemone_net::outline::{Origin, Outline, OutlineOp};
 /// Operations that a unit for a reshape becomes.
 const RESHAPES: [&str; 4] = ["reshape", "reshape_like", "expand_dims", "squeeze"];
 
-/// An operation among its network's, where that is told.
+/// An operation within its network, if that is known.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     op: &'a OutlineOp,
@@ -17,7 +17,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The layer with what only the network tells of it: whether it is a unit of its own, and what its first operand is.
+    /// Adds to the layer what only the network tells: whether it is a unit of its own, and the kind of its first operand.
     fn placed(self, layer: super::Layer) -> super::Layer {
         let Some(outline) = self.outline.filter(|o| o.origin == Origin::Netplist) else { return layer };
         let first = self.op.live().next();
@@ -58,13 +58,13 @@ pub fn refusals(outline: &Outline, chip: &Chip) -> Vec<(usize, Refusal)> {
     all.flat_map(|(at, op)| of(placed(op), chip).into_iter().map(move |refusal| (at, refusal))).collect()
 }
 
-/// A note for each gate that an operation is offered beyond.
+/// A note for each gate that the operation exceeds.
 pub(super) fn notes(op: &OutlineOp, chip: &Chip) -> Vec<String> {
     let note = |says: String| format!("own lowering (the book: {says}; refused with --convention book)");
     sentences(op, chip).into_iter().map(note).collect()
 }
 
-/// The book's sentence for each gate that an operation is offered beyond.
+/// The book's sentence for each gate that the operation exceeds.
 pub(super) fn sentences(op: &OutlineOp, chip: &Chip) -> Vec<String> {
     of(Place { op, outline: None }, chip).into_iter().map(|refusal| refusal.limit).collect()
 }

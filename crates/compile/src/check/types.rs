@@ -37,7 +37,7 @@ impl Refusal {
     }
 }
 
-/// First refusal of an operation as the program writes it, whatever layers it would become.
+/// First refusal of an operation as written in the program, independent of its layers.
 pub fn check(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
     by_name(op)
         .filter(|_| route == Route::Framework || !native_layer(op, chip))
@@ -60,7 +60,7 @@ fn by_name(op: &OutlineOp) -> Option<Refusal> {
     )
 }
 
-/// Returns true if the engine has a layer for the operation: an author can name the layer where the converter has no path.
+/// Returns true if the engine has a layer for the operation, which an author can name directly where the converter has no path.
 fn native_layer(op: &OutlineOp, chip: &Chip) -> bool {
     ops::by_name(&op.op).is_some_and(|row| {
         !row.layers.is_empty() && row.reach_on(chip).is_some_and(|(reach, _)| reach == Reach::Native)
@@ -71,7 +71,7 @@ fn is_input(outline: &Outline, name: &str) -> bool {
     outline.inputs.iter().any(|i| i.name == name)
 }
 
-/// Indices and places that are computed at run time.
+/// Refuses indices and positions that are computed at run time.
 fn indices(op: &OutlineOp, outline: &Outline) -> Option<Refusal> {
     let compiler = |found: &str, limit: &str, fix: &str| {
         let mut refused = refusal("E06", Basis::Compiler, "m6-study", found, limit, fix);
@@ -120,7 +120,7 @@ fn indices(op: &OutlineOp, outline: &Outline) -> Option<Refusal> {
 const COMPARISONS: &[&str] = &["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"];
 const ARITHMETIC: &[&str] = &["add", "sub", "mul", "real_div", "maximum", "minimum", "pow", "matmul", "linear", "conv"];
 
-/// Element types that the datapath does not have.
+/// Refuses element types that the datapath does not support.
 fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
     let wide = |element: &str| matches!(element, "int32" | "uint32" | "int64" | "uint64" | "fp64" | "bf16");
     let fix = "fp16 throughout; indices and counts on the host";
@@ -143,13 +143,13 @@ fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
         && let Some(Argument::Constant(y)) = op.argument("y")
         && y.ty.shape.is_empty()
     {
-        // One cause with other operations on such elements; Apple's text alone is another.
+        // Other operations refuse such elements for the same cause; only Apple's text differs.
         let refused = refusal("E06", Basis::Compiler, "m6-study", &format!("{element} elements"), "fp16", fix);
         return Some(refused.apple("Unable to resolve operation input \"y\"."));
     }
     if let Some(element) = operand.or(output) {
         let refused = refusal("E06", Basis::Compiler, "m6-study", &format!("{element} elements"), "fp16", fix);
-        // A constant tensor is looked at before types are.
+        // A constant tensor is refused before its type is checked.
         let constant = matches!(op.argument("y"), Some(Argument::Constant(y)) if !y.ty.shape.is_empty());
         return Some(match constant && matches!(op.op.as_str(), "add" | "sub" | "mul") {
             true => refused.apple(format!("Failed to extract constant value \"{}\"", op.op)),
@@ -170,7 +170,7 @@ fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
         let name = op.arguments.iter().find(|(_, a)| a.ty().element == element).map_or("x", |(n, _)| n.as_str());
         return Some(refused.apple(format!("Param '{name}' ... got tensor<{element},...>")));
     }
-    // A cast is where fp32 meets the engine. Everything else is computed in fp16, which the framework does not choose.
+    // Only a cast converts fp32 for the engine. Everything else is computed in fp16, which the framework does not choose.
     let single = op.op != "cast" && op.live().any(|v| v.ty.element == "fp32");
     (single && route == Route::Framework).then(|| {
         let fix = "convert with fp16 precision";
@@ -179,13 +179,13 @@ fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
     })
 }
 
-/// Stored forms of weights on which the chip's compiler fails: the whole model leaves the engine for them.
+/// Refuses weight formats on which the chip's compiler fails, so that the whole model leaves the engine.
 pub fn weights(op: &OutlineOp, chip: &Chip) -> Option<Refusal> {
     let ty = |name: &str| op.argument(name).map(Argument::ty);
     let (form, found) = match op.op.as_str() {
         "constexpr_blockwise_shift_scale" => {
             let (data, scale) = (ty("data")?, ty("scale")?);
-            // More scales than one for each output channel are of blocks.
+            // More than one scale per output channel: the scales are those of blocks.
             let blocks = scale.elements() > data.extents().first().copied().unwrap_or(1);
             let narrow = matches!(data.element, "int4" | "uint4");
             (narrow && blocks)

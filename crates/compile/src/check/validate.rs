@@ -74,8 +74,8 @@ pub struct Network {
     pub operations: Vec<String>,
 }
 
-/// `_ANECValidateNetworkCreate`: every layer by its own validator, then the network's own checks. Gives the position of
-/// the layer with each refusal; none for those of the network.
+/// `_ANECValidateNetworkCreate`: runs every layer's own validator, then the network's own checks. Returns each refusal with the position
+/// of its layer, `None` for those of the network.
 pub fn network_create(network: &Network, chip: &Chip) -> Vec<(Option<usize>, Refusal)> {
     let mut refusals = Vec::new();
     for (at, layer) in network.layers.iter().enumerate() {
@@ -125,8 +125,8 @@ pub fn network_create(network: &Network, chip: &Chip) -> Vec<(Option<usize>, Ref
     refusals
 }
 
-/// `_ANECValidateMutableProcedureInfo`: a procedure whose weights are exchanged names weights that the program has, with
-/// their sizes in bytes. Gives the names that do not fit.
+/// `_ANECValidateMutableProcedureInfo`: checks that the exchanged weights of a procedure exist in the program with the same sizes in
+/// bytes. Returns the names of those that do not.
 pub fn mutable_procedure<'a>(exchanged: &'a [(String, u64)], program: &[(String, u64)]) -> Vec<&'a str> {
     let fits = |weight: &&(String, u64)| !program.contains(weight);
     exchanged.iter().filter(fits).map(|(name, _)| name.as_str()).collect()

@@ -1,4 +1,4 @@
-//! Tasks of this project's own encoding as descriptors, and the task that names the family of a program in another's form.
+//! Descriptors of tasks in this project's own encoding, and the task that names the target family of a program in another chip's form.
 
 use crate::error::{Error, Result};
 use crate::ir::{Layer, Own};
@@ -9,7 +9,7 @@ use anemone_facts::{Field, Layout, native as rows};
 use anemone_program::task::encode_stream;
 use anemone_program::{FieldError, Program, Run, Task};
 
-/// The descriptor of an own task: the chain's header, and the block of registers that only such tasks write.
+/// The descriptor of an own task: the header of the chain, and the register block of such tasks.
 pub(crate) fn task(
     layout: &'static Layout,
     own: &Own,
@@ -55,7 +55,7 @@ pub(crate) fn task(
     Ok(task)
 }
 
-/// A descriptor that writes the operands' registers and as many parameters.
+/// An empty descriptor with registers for the operands and a number of parameters.
 fn blank(layout: &Layout, params: usize) -> Task {
     let words = |field| layout.row(field).map_or(0, |row| (row.addr - OWN_BASE) as usize / 4);
     let operands = words(Field::OwnRowStride) + rows::OWN_OPERANDS as usize;
@@ -66,7 +66,7 @@ fn blank(layout: &Layout, params: usize) -> Task {
     Task { offset: 0, header: vec![0; layout.header_words as usize], runs }
 }
 
-/// Adds the task that names the family a program is for, where it is in another's form, and names it in every own task.
+/// Adds the task that names the target family, if the program is in another chip's form, and refers to it from every own task.
 pub(crate) fn name_family(mut program: Program, chip: &Chip) -> Result<Program> {
     let layout = program.layout;
     let defect = |e: String| Error::Net(format!("a program's own tasks are not read again: {e}"));

@@ -1,4 +1,4 @@
-//! Header of a task descriptor: order, base registers, flags of its operands, log events and estimated time.
+//! Header of a task descriptor: order, base registers, operand flags, log events and estimated time.
 
 use super::{Emitter, Set, in_memory};
 use crate::ir::*;
@@ -120,7 +120,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Multiply-accumulates of a convolution, all groups together; zero for others.
+    /// Multiply-accumulates of a convolution over all groups; zero for other tasks.
     pub(super) fn macs(&self) -> u64 {
         let Kind::Conv { weights, .. } = &self.layer.kind else { return 0 };
         let r = &self.layer.result;
@@ -128,19 +128,19 @@ impl Emitter<'_> {
         (weights.values.len() * (r.channels() * r.height() * r.width / outputs.max(1))) as u64
     }
 
-    /// Bytes of sources and result that DMA moves.
+    /// Bytes of sources and result that the DMA moves.
     pub(super) fn moved(&self) -> u64 {
         self.streamed().map(dma_bytes).sum()
     }
 }
 
-/// Bytes that DMA moves for a view: whole 64-byte granules per row.
+/// Bytes that the DMA moves for a view: whole 64-byte granules per row.
 fn dma_bytes(view: &View4) -> u64 {
     let rows: u64 = view.axes.iter().map(|a| a.extent as u64).product();
     rows * (view.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN)
 }
 
-/// Tables that work on an argument's mantissa log fewer events.
+/// Returns true for tables that are indexed by an argument's mantissa, which log fewer events.
 fn uses_mantissa(table: &Table) -> bool {
     use lut::Mode::*;
     matches!(table.mode, Sqrt | Rsqrt | Reciprocal | Log2)

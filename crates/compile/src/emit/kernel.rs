@@ -10,7 +10,7 @@ use anemone_facts::{Field::*, lut};
 use anemone_program::{FieldError, Run};
 use std::collections::HashMap;
 
-/// Bytes that the kernel section takes at most, but for tables of layers without coefficients.
+/// Upper bound of the kernel section in bytes, without tables of layers without coefficients.
 fn kernel_bytes(placed: &Placed) -> usize {
     let of_layer = |layer: &Layer| match &layer.kind {
         Kind::Conv { .. } => Packing::of(layer).total_bytes().next_multiple_of(ROW_ALIGN) as usize,
@@ -19,22 +19,22 @@ fn kernel_bytes(placed: &Placed) -> usize {
     placed.constants.len() + placed.graph.layers.iter().map(of_layer).sum::<usize>()
 }
 
-/// The kernel section as it grows; equal blocks are stored once.
+/// The kernel section under construction; equal blocks are stored once.
 pub(super) struct Kernel {
     bytes: Vec<u8>,
-    /// Offsets of blocks, by a cheap key: their length and the bytes in their middle.
+    /// Offsets of blocks, by a cheap key: their length and the bytes in the middle.
     blocks: HashMap<(usize, Vec<u8>), Vec<usize>>,
 }
 
 impl Kernel {
-    /// The section with the program's constants, and nothing else yet.
+    /// The section with only the program's constants.
     pub(super) fn of(placed: &Placed) -> Kernel {
         let mut bytes = Vec::with_capacity(kernel_bytes(placed));
         bytes.extend_from_slice(&placed.constants);
         Kernel { bytes, blocks: HashMap::new() }
     }
 
-    /// The section as the program stores it: never empty.
+    /// The section as stored in the program: never empty.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         if self.bytes.is_empty() {
             self.bytes.resize(constant::EMPTY_KERNEL_BYTES, 0);
@@ -42,7 +42,7 @@ impl Kernel {
         self.bytes
     }
 
-    /// Offset of a block of streams, which `put` appends, and its size.
+    /// Places the block of streams that `put` appends. Returns its offset and size, and the result of `put`.
     pub(super) fn place<T>(&mut self, put: impl FnOnce(&mut Vec<u8>) -> T) -> (u64, u64, T) {
         const TELLING_BYTES: usize = 64;
         let before = self.bytes.len();
@@ -63,7 +63,7 @@ impl Kernel {
 }
 
 impl Emitter<'_> {
-    /// Kernel DMA: places the streams and points the engines at them. Returns the bytes they move.
+    /// Kernel DMA: places the streams and sets the engines' addresses. Returns the bytes they move.
     pub(super) fn coefficients(
         &mut self,
         kernel: &mut Kernel,
@@ -94,14 +94,14 @@ impl Emitter<'_> {
             | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
                 let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
                 if self.conventions().tables_per_engine {
-                    // Space for a table each, though one is enough.
+                    // Space for one table per engine, although one would do.
                     block.resize(block.len() * streams, 0);
                 }
                 let (offset, ..) = kernel.place(|to| to.extend(block));
-                // One table is loaded, for all engines.
+                // One table is loaded for all engines.
                 (offset, lut::STREAM_BYTES as u64, vec![lut::STREAM_BYTES as u64; streams], false)
             }
-            // The streams are in memory already: a plane each.
+            // The streams are in memory already, one plane each.
             Kind::Product { .. } => {
                 let planes = self.layer.sources[1];
                 let base = self.address(&planes).offset_bytes;
@@ -128,7 +128,7 @@ impl Emitter<'_> {
         Ok(bytes)
     }
 
-    /// Without coefficients, bases and sizes of the streams are not written.
+    /// Omits bases and sizes of the streams, for tasks without coefficients.
     pub(super) fn leave_out_streams(&mut self) {
         let (Some(from), Some(to)) = (self.layout.row(CoeffBase), self.layout.row(ExtraEn)) else { return };
         let Some(at) =

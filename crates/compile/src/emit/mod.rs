@@ -1,7 +1,7 @@
 //! Emission: placed layers become task descriptors, every field by name, with Apple's values where those are known.
 //!
-//! Fields without functional effect (cache hints, patch shapes, tile heights, staging addresses) follow the rules found
-//! in Apple's programs; outside those shapes they are a reading, not yet seen on silicon.
+//! Fields without functional effect (cache hints, patch shapes, tile heights, staging addresses) follow rules found
+//! in Apple's programs; for shapes that those do not contain, they are extrapolated and not tested on silicon.
 
 mod extension;
 mod header;
@@ -46,7 +46,7 @@ pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options, log: &mu
             .emit(&mut kernel, placed.graph.layers.len(), &hints)
             .map_err(|source| Error::Field { layer: layer.name.clone(), source })?;
         tasks.push(task);
-        // They stand in the kernel section now: the whole model is not held twice.
+        // The coefficients are in the kernel section now: dropping them keeps a large model from being in memory twice.
         if let Kind::Conv { weights, .. } = &mut placed.graph.layers[i].kind {
             let bytes = weights.values.len() as u64 * ELEMENT_BYTES;
             *weights = Arc::new(weights.with(Vec::new()));
@@ -170,7 +170,7 @@ impl Emitter<'_> {
     fn engines(&self, packing: &Packing) -> usize {
         match &self.layer.kind {
             _ if self.convolves() => packing.engines,
-            // A granule of eight elements is turned at a time.
+            // Eight elements are transposed at a time.
             _ if self.conventions().transposes_by_eight && self.layer.transpose => {
                 engines_for(self.layer.result.channels().max(8))
             }
@@ -193,7 +193,7 @@ impl Emitter<'_> {
         self.placed.residency.resident(&self.layer.result)
     }
 
-    /// The planar engine's second source; the second source of a product is its coefficients.
+    /// Second source of the planar engine; the second source of a product is its coefficients.
     fn second_source(&self) -> Option<View4> {
         self.layer.sources.get(1).copied().filter(|_| !self.is_neural())
     }
@@ -238,13 +238,13 @@ impl Emitter<'_> {
         self.streamed_sources().chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
     }
 
-    /// Extents as the unit computes them, before a transpose on the way out.
+    /// Extents as the unit computes them, before an output transpose.
     fn computed(&self) -> (usize, usize, usize) {
         let r = &self.layer.result;
         if self.layer.transpose { (r.width, r.height(), r.channels()) } else { (r.channels(), r.height(), r.width) }
     }
 
-    /// Source extents with broadcast axes at full size.
+    /// Source extents after broadcast.
     fn input(&self) -> (usize, usize, usize) {
         let (c, h, w) = self.computed();
         match self.layer.kind {
@@ -306,7 +306,7 @@ impl Emitter<'_> {
         self.set_all(&[(Ox, 1), (Oy, 1), (Kd, 1), (Sz, 1), (Oz, 1)])?;
         self.set_size(NumGroups, self.layer.result.groups())?;
         let (unicast, per_output) = match &self.layer.kind {
-            // A single output channel is a unicast too: it reads all channels by itself.
+            // A single output channel is unicast too, with all channels as its own.
             Kind::Conv { connect: Connect::Dense, .. } if cout == 1 && cin > 1 => (1, cin),
             Kind::Conv { connect: Connect::Dense, .. } => (0, 1),
             Kind::Conv { connect: Connect::Unicast { per_output }, .. } => (1, *per_output),
@@ -343,7 +343,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Returns true if an operand has an address in memory, to be streamed from or saved to. `place` is its place in tile memory.
+/// Returns true if an operand has an address in memory, for streaming or saving. `place` is its place in tile memory.
 fn in_memory(place: Option<Place>) -> bool {
     place.is_none_or(|p| p.crosses)
 }

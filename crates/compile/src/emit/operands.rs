@@ -1,4 +1,4 @@
-//! Operands: DMA channels of sources and result, and their places in tile memory.
+//! Operands: DMA channels of sources and result, and their addresses in tile memory.
 
 use super::{Emitter, Set, in_memory, zin421};
 use crate::ir::*;
@@ -53,7 +53,7 @@ impl Emitter<'_> {
             let fields = [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride];
             self.strides(&result, self.layer.interleave, fields)?;
             self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
-            // 4.2.1 leaves the padding of planar results alone.
+            // 4.2.1 does not write the padding of planar results.
             let zero_pad = u32::from(self.is_neural() || self.conventions().planar_results_padded);
             self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
         }
@@ -77,7 +77,7 @@ impl Emitter<'_> {
         self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
     }
 
-    /// Base and strides of one DMA engine; axes of a single element get the stride a dense tensor would have.
+    /// Base and strides of one DMA engine; axes of a single element get the stride that a dense tensor would have.
     fn strides(&mut self, view: &View4, interleave: usize, [base, row, plane, depth, group]: [Field; 5]) -> Set {
         let address = self.address(view);
         let [g, c, h] = view.axes;
@@ -87,13 +87,13 @@ impl Emitter<'_> {
         let plane_bytes = or(c, row_bytes * h.extent as u64);
         let sets = if self.conventions().depths_by_set { c.extent.div_ceil(interleave) } else { c.extent };
         let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
-        // Folded rows lie further apart than the planes: a depth holds all of them.
+        // Folded rows are further apart than planes: a depth contains all of them.
         let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
         let whole_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
         let merged = self.merged_rows(view).filter(|_| self.conventions().depths_by_set);
         let turned = self.layer.transpose && base == DstBase;
         let (plane_bytes, depth_bytes) = match merged {
-            // A result turned back lies in planes of one row (`reduce_probe_sum_ax2_1x32x4x4`).
+            // A result that is transposed back consists of planes of one row (`reduce_probe_sum_ax2_1x32x4x4`).
             Some(merged) if turned => (merged, whole_bytes),
             merged => (plane_bytes, merged.unwrap_or(whole_bytes)),
         };
@@ -106,7 +106,7 @@ impl Emitter<'_> {
         self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
     }
 
-    /// Distance of the rows of a port whose channels and rows a view has as its rows: the depth they stand for.
+    /// Row stride, as depth, of a port of which a view merges channels and rows to its rows; `None` for other views.
     fn merged_rows(&self, view: &View4) -> Option<u64> {
         let port = self.placed.graph.buffer(view.buffer).port.as_ref()?.nchw()?;
         let whole = port.channels() > 1 && view.height() == port.channels() * port.height();

@@ -1,4 +1,4 @@
-//! Units: what the neural or the planar engine computes, with its scale, bias and activation.
+//! Units: the operation of the neural or planar engine, with its scale, bias and activation.
 
 use super::{Emitter, Set};
 use crate::ir::*;

@@ -1,6 +1,6 @@
-//! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints. None of it changes results.
+//! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints, none of which changes results.
 //!
-//! Shared by both conventions, and as 4.2.1 does it; [`super::zin9509`] has the other.
+//! Shared by both conventions, and as 4.2.1 does it; [`super::zin9509`] has the variant of 9.509.
 
 use super::Emitter;
 use crate::ir::*;
@@ -74,7 +74,7 @@ impl Emitter<'_> {
                 self.set_bytes(field, bytes)?;
             }
         }
-        // Buffers depend on everything before the first task, on the neural engine's before the first of a group.
+        // Buffers depend on all earlier tasks in the first task, and on those of the neural engine in the first task of a group.
         let (conv_bits, planar_bits) = match index {
             0 => (1, 1),
             i if i % 2 == 1 => (1, 0),
@@ -113,7 +113,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Planes between two depths of the tensor that a view belongs to: a part of a concatenation counts the whole.
+/// Planes per depth of the tensor that a view belongs to: a part of a concatenation counts the whole.
 pub(super) fn whole_planes(placed: &Placed, view: &View4) -> usize {
     let buffer = placed.graph.buffer(view.buffer);
     let plane = view.axes[1].stride_bytes;
@@ -130,9 +130,9 @@ pub(super) fn whole_planes(placed: &Placed, view: &View4) -> usize {
 pub(super) struct Hints {
     /// For each task and source: the three cache hints.
     sources: Vec<Vec<[u32; 3]>>,
-    /// Source 1 was written by an earlier task and not read since.
+    /// True if source 1 was written by an earlier task and has not been read since.
     depends: Vec<bool>,
-    /// Distance to the latest earlier task that reads what this one overwrites, minus one, and whether as coefficients.
+    /// Distance to the latest earlier task that reads what this one overwrites, minus one, and true if it reads it as coefficients.
     hazards: Vec<Option<(u32, bool)>>,
 }
 
@@ -181,7 +181,7 @@ impl Hints {
         self.depends[task]
     }
 
-    /// Distance, less one, and whether it is to coefficients.
+    /// Write-after-read hazard of a task: its distance minus one, and true if it is on coefficients.
     pub(super) fn hazard(&self, task: usize) -> Option<(u32, bool)> {
         self.hazards[task]
     }

@@ -1,4 +1,4 @@
-//! Staging as zin 9.509 does it, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
+//! Staging as zin 9.509 does it, derived from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
 
 use super::{Emitter, in_memory};
 use crate::ir::*;
@@ -12,7 +12,7 @@ use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
 use anemone_program::FieldError;
 
-/// Strides of one operand in tile memory, in the order in which registers have them.
+/// Strides of one operand in tile memory, in register order.
 type Strides = [u64; 4];
 const SOURCE: [Field; 4] = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
 const SECOND: [Field; 4] = [Src2L2ChannelStride, Src2L2RowStride, Src2L2DepthStride, Src2L2GroupStride];
@@ -27,7 +27,7 @@ impl Emitter<'_> {
         let hout = if matches!(layer.kind, Kind::Reduce { .. } | Kind::Deviation { .. }) { hin } else { hout };
         let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
         let height = if matches!(layer.kind, Kind::Reduce { .. }) { height.min(PLANAR_ROWS) } else { height };
-        // Single columns that are turned from tile memory go unit by unit.
+        // Single columns that are transposed from tile memory are processed unit by unit.
         let turns = layer.kind.is_copy() && layer.transpose && win == 1 && self.source_place(0).is_some();
         let height = if turns { height.min(1 << PATCH_REWRITTEN) } else { height };
         self.set_size(TileHeight, height)?;
@@ -39,9 +39,9 @@ impl Emitter<'_> {
             let columns = log2(win).clamp(4, 9);
             let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
             let patch = match layer.kind {
-                // A result that the neural engine rewrites in place comes in its work units.
+                // A result that the neural engine rewrites in place has its work units.
                 Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
-                // Results that stay on chip are made in squarer patches.
+                // Results that stay on chip have patches closer to squares.
                 Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
                     let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
                     (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
@@ -51,9 +51,9 @@ impl Emitter<'_> {
             self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])?;
         }
 
-        // Operands from memory are staged above what is resident: source, second source, result.
+        // Operands from memory are staged above the resident ones: source, second source, result.
         let mut base = self.placed.residency.top(index);
-        // Rows that the next layer reads too lie as it expects them.
+        // Rows that the next layer reads too have the strides that it expects.
         let keeps = self.placed.residency.keeps(index);
         let through = copies(layer) && !layer.transpose && self.result_place().is_some() && tile.rows > 1;
         let row = match keeps && hin == 1 {
@@ -89,7 +89,7 @@ impl Emitter<'_> {
             self.set_bytes(ResL2Base, place.base_bytes)?;
             let mut strides = place.strides;
             if layer.result.groups() > 1 && layer.result.height() == 1 {
-                // The one row of each group is as far from the next as all groups.
+                // The group stride of single rows is that of all groups.
                 strides[1] = layer.result.groups() as u64 * strides[3];
             }
             self.set_each(RESULT, strides)?;
@@ -122,7 +122,7 @@ impl Emitter<'_> {
     }
 
     /// Alias bits: the earlier operands whose place a buffer may reuse. The first task may reuse all; a task that opens a
-    /// group those of its own engine and of the engine before it.
+    /// group may reuse those of its own engine and of the engine before it.
     fn aliases(&mut self, index: usize) -> Result<(), FieldError> {
         if index == 0 {
             return self.set_all(&[
@@ -140,13 +140,13 @@ impl Emitter<'_> {
         let (opens, _) = self.placed.residency.opens_and_closes(index);
         let before_neural = layers[index - 1].is_neural();
         let places = [self.source_place(0), self.second_place()];
-        // Engine of what wrote each source that stays, and of what brought the one that was kept.
+        // Engine of the writer of each resident source, and of the task that loaded the kept one.
         let neural_of = |p: &Place| layers[p.from].is_neural();
         let waits_on = self.waits_on(index);
         if let Some(engine) = waits_on {
             self.set(Dependent, engine)?;
         }
-        // What a task before it has waited for it need not.
+        // A task need not wait for what an earlier task of the chain has waited for.
         let read = |buffer: BufferId| {
             let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
             since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
@@ -157,11 +157,11 @@ impl Emitter<'_> {
         });
         let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
-        // What waits for the other engine's result in memory may not.
+        // A task that waits for the other engine's result in memory has no alias.
         let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
         let neural = [first, second].contains(&Some(true)) || alone;
         let planar = [first, second].contains(&Some(false));
-        // A staged source may lie where the other engine's was.
+        // A staged source may reuse the place of the other engine's.
         let other = places[0].is_none() && before_neural != self.layer.is_neural();
         self.set_all(&[
             (SrcAliasConvRslt, u32::from(neural)),
@@ -177,7 +177,7 @@ impl Emitter<'_> {
         ])
     }
 
-    /// Returns true if the neural engine goes through a result in tile memory, row by row, as the next task.
+    /// Returns true if the next task rewrites a result in tile memory row by row on the neural engine.
     fn rewritten(&self, index: usize) -> bool {
         let layers = &self.placed.graph.layers;
         let Some(next) = layers.get(index + 1) else { return false };
@@ -187,7 +187,7 @@ impl Emitter<'_> {
         same && each && stays(result) && stays(&next.result)
     }
 
-    /// Returns true if the first source and the result of a task are in tile memory alone.
+    /// Returns true if the first source and the result of a task are only in tile memory.
     fn resides(&self) -> bool {
         self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
     }
@@ -209,7 +209,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns true for a convolution that computes longer than it moves bytes: its work units then have one shape.
+    /// Returns true for a convolution that takes longer to compute than to move its bytes; its work units then have a fixed shape.
     fn computes_longest(&self) -> bool {
         let moved = self.moved() + Packing::of(self.layer).total_bytes();
         let rows = 1 << unit_rows(self.layer).min(3);
@@ -233,12 +233,12 @@ impl Emitter<'_> {
                 let rows = unit_rows(layer).min(3);
                 (rows, rows, rows)
             }
-            // Rows of a matrix that were folded into a square.
+            // Rows of a matrix that were folded to a square.
             Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
             Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
-            // Rows that stay in tile memory go through together.
+            // Rows that stay in tile memory are processed together.
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
                 (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
             }
@@ -246,7 +246,7 @@ impl Emitter<'_> {
                 let unit = turned_rows(layer);
                 (unit, rows.min(unit), unit)
             }
-            // Copies into tile memory go through in work units.
+            // Copies to tile memory are processed in work units.
             _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
             _ => (0, 0, rows.min(4)),
         };

@@ -1,9 +1,9 @@
-//! Layers that compute a function of one number element by element become one table (the book, table 22.3: "transcendentals become a
+//! Fusion of layers that compute a scalar function elementwise to one table (the book, table 22.3: "transcendentals become a
 //! palette lookup table").
 //!
-//! A lowered function may take several layers: a table and an addend, a gate and a product. Whatever they are, they are evaluated
-//! together, and 33 knots are fitted to the whole ([`Table::fitted`]). The table is taken where its error is admitted: always below
-//! what rounding costs; else as [`Activations`] says.
+//! Lowering may make several layers of a function: a table and an addend, a gate and a product. Such a region is evaluated as a whole,
+//! and 33 knots are fitted to it ([`Table::fitted`]). The table replaces the region if its error is admitted: always below the error of
+//! one rounding, else as [`Activations`] says.
 
 use super::retain;
 use crate::functions::FUNCTIONS;
@@ -14,22 +14,22 @@ use crate::remarks::Remarks;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most layers of one function.
+/// Largest number of layers of a function.
 const MOST_LAYERS: usize = 16;
-/// Error of a table that is never in doubt: what one rounding costs.
+/// Error that is always admitted: that of one rounding.
 const ROUNDING: f64 = 1.0 / 2048.0;
-/// Most that a table is off, where it is asked for at any price: the tolerance of tables.
+/// Largest error of a table under [`Activations::Fused`]: the tolerance of tables.
 const MOST_ERROR: f64 = 1.2e-2;
 /// Greatest error of a table under [`Activations::Auto`]: over the networks of `docs/compiler.md` such tables cost no more than rounding.
 const SMALL_ERROR: f64 = 2e-3;
-/// Most that the errors of a network's tables add up to under [`Activations::Auto`]: at worst each layer hands the errors before it
-/// on as they are, and a network is admitted four times what one rounding rule costs, here four times the tolerance of one table.
+/// Limit of the sum of the errors of a network's tables under [`Activations::Auto`]: in the worst case each layer passes earlier errors
+/// on unchanged. The tolerance of a network is four times that of one rounding, here four times that of one table.
 const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
-/// The same for functions that are zero at zero, as hard swish. Near zero a table's error reaches the size of the values themselves, so
-/// the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
+/// [`TOTAL_ERROR`] for functions that are zero at zero, such as hard swish. Near zero the error of a table is as large as the values, so
+/// that the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
 const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
 
-/// A function of one number.
+/// Region of layers that computes a scalar function.
 struct Region {
     /// The layer that writes its value.
     end: usize,
@@ -66,7 +66,7 @@ impl Uses {
         uses
     }
 
-    /// The layer that wrote exactly these elements, element by element from sources of the same extents.
+    /// The layer that wrote exactly these elements, elementwise from sources of the same extents.
     fn elementwise(&self, graph: &Graph, view: &View4, before: usize) -> Option<usize> {
         if graph.buffer(view.buffer).role != Role::Scratch {
             return None;
@@ -95,7 +95,7 @@ fn is_elementwise(layer: &Layer) -> bool {
         && layer.broadcast.iter().flatten().all(|on| !on)
 }
 
-/// Returns true for a layer that multiplies with zero.
+/// Returns true for a layer that multiplies by zero.
 fn cancels(kind: &Kind) -> bool {
     let zero = |a: &Affine| a.pre_scale == 0.0 || a.final_scale * a.scale == 0.0;
     match kind {
@@ -105,7 +105,7 @@ fn cancels(kind: &Kind) -> bool {
     }
 }
 
-/// Returns true for a layer that chooses among its operands, constants and their negatives, and rounds nothing.
+/// Returns true for a layer that selects among its operands, constants and their negatives, without rounding.
 fn is_exact(kind: &Kind) -> bool {
     let plain = |a: &Affine| a.pre_scale.abs() == 1.0 && (a.final_scale * a.scale).abs() == 1.0 && a.bias == 0.0;
     match kind {
@@ -208,7 +208,7 @@ impl Step<'_> {
     }
 }
 
-/// Tables that were fitted, by the text of their functions.
+/// Fitted tables, by the cache keys of their functions.
 type Known = HashMap<String, Option<(Table, f64)>>;
 
 /// Cache key of a function: kind and parameters of each layer, with the origins of its operands.
@@ -227,12 +227,12 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
     let mut found = Vec::new();
     while layers.len() <= MOST_LAYERS {
         frontier.dedup_by_key(|v| v.elements());
-        // Choices tell infinities and what is no number from others; knots do not.
+        // Selections distinguish infinities and NaN from numbers, which knots cannot.
         let chooses = |&at: &usize| match &graph.layers[at].kind {
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => table.chooses(),
             _ => false,
         };
-        // A factor of zero makes NaN of infinities; the ends of a table do not.
+        // A factor of zero makes NaN of infinities; the limits of a table do not.
         if layers.iter().any(chooses) || layers.iter().any(|&at| cancels(&graph.layers[at].kind)) {
             break;
         }
@@ -283,7 +283,7 @@ fn saves(graph: &Graph, uses: &Uses, region: &Region) -> bool {
     stays && region.layers.iter().any(only_here)
 }
 
-/// Puts one table in the place of every function whose error is admitted.
+/// Replaces every function whose error is admitted by one table.
 pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     if !options.conventions().functions_fitted {
         return;
@@ -327,8 +327,8 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     drop_unread(graph);
 }
 
-/// Greatest error of a table that is taken: at most [`SMALL_ERROR`], and such that all up to it add up to at most `total`.
-/// Tables below [`ROUNDING`] are always taken and not counted.
+/// Largest admitted error of a table: at most [`SMALL_ERROR`], and such that all errors up to it sum to at most `total`.
+/// Tables below [`ROUNDING`] are always admitted and not counted.
 fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
     errors.retain(|error| (ROUNDING..=SMALL_ERROR).contains(error));
     errors.sort_by(f64::total_cmp);
@@ -336,14 +336,14 @@ fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
     while let Some(&last) = errors.last()
         && errors.iter().sum::<f64>() > total
     {
-        // Tables of one function stand or fall together.
+        // All tables of one function are admitted, or none.
         errors.retain(|&error| error < last);
         most = errors.last().copied().unwrap_or(ROUNDING);
     }
     most
 }
 
-/// Drops layers whose results nobody reads.
+/// Removes layers whose results are not read.
 fn drop_unread(graph: &mut Graph) {
     let mut reads = vec![0usize; graph.buffers.len()];
     graph.layers.iter().flat_map(|l| &l.sources).for_each(|s| reads[s.buffer.0 as usize] += 1);

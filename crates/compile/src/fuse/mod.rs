@@ -1,9 +1,9 @@
 //! Phase 1: fusion of neighbouring layers (the book, chapter 22, table 22.3).
 //!
-//! A layer that does nothing but apply an epilogue becomes part of the layer before it, slot by slot ([`Epilogue::then`]). Each kind of
-//! step is a pass by the book's name with a rule of its own ([`Rules`]); a pass applies its rule and those of the passes before it
-//! until nothing changes, since what one takes in may open the way for another. Barriers: a value that others read too, two live operands,
-//! a result in another order, a unit without the slot.
+//! A layer that only applies an epilogue is fused into the layer before it, slot by slot ([`Epilogue::then`]). Each kind of
+//! step is a pass by the book's name with a rule of its own ([`Rules`]); a pass applies its rule and those of earlier passes
+//! until nothing changes, because a fusion may enable another. Barriers: values with other readers, two live operands,
+//! results in another element order, units without the slot.
 
 mod functions;
 mod net;
@@ -21,7 +21,7 @@ pub(crate) use net::{collapse_transposes, deduplicate_dequantizations, eliminate
 pub(crate) use sources::{relu_into_reader, round_once, scale_into_reader};
 pub(crate) use transposes::into_producer as transposes_into_producer;
 
-/// Kinds of steps that may be taken in.
+/// Set of the kinds of steps that fusion absorbs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules(u8);
 
@@ -30,13 +30,13 @@ impl Rules {
     pub const COPIES: Rules = Rules(1);
     /// A constant factor for all elements.
     pub const SCALES: Rules = Rules(2);
-    /// A constant addend for all elements, perhaps with a factor.
+    /// A constant addend for all elements, with or without a factor.
     pub const OFFSETS: Rules = Rules(4);
     /// ReLU or a table behind a free slot.
     pub const ACTIVATIONS: Rules = Rules(8);
     /// A factor, an addend or an activation behind a layer that has a post-activation already.
     pub const PAIRS: Rules = Rules(16);
-    /// A step behind a concatenation, taken by each of its parts.
+    /// A step behind a concatenation, absorbed by each of its parts.
     pub const PARTS: Rules = Rules(32);
 
     /// Union of two sets of rules.
@@ -48,7 +48,7 @@ impl Rules {
         self.0 & rule.0 == rule.0
     }
 
-    /// Returns true if the rules let a layer with the post-activation `post` take in `step`.
+    /// Returns true if the rules let a layer with post-activation `post` absorb `step`.
     fn admit(self, post: &Nonlinear, step: &Epilogue) -> bool {
         let own = match (&step.post, step.gain == 1.0, step.offset.is_zero()) {
             (Nonlinear::None, true, true) => Rules::COPIES,
@@ -69,8 +69,8 @@ struct Uses {
 }
 
 /// Fuses the steps that the rules admit into the layers that produce their operands: ReLU and tables go to the
-/// post-activation slot, a factor to the gain, an addend to the offset. zin 9.509 takes one step from the layer on
-/// (`docs/evidence.md`, key `h13-fusion`), as do `conventions` that are its; others fill every slot.
+/// post-activation slot, a factor to the gain, an addend to the offset. zin 9.509 absorbs one step per layer
+/// (`docs/evidence.md`, key `h13-fusion`), as do `conventions` that follow it; others fill every slot.
 pub(crate) fn steps_into_producer(graph: &mut Graph, rules: Rules, conventions: &Conventions, reasons: &mut Remarks) {
     while take_steps(graph, rules, conventions, reasons) && conventions.whole_epilogues {}
 }
@@ -89,7 +89,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
         uses.entry(layer.result.buffer).or_default().writers.push(i);
     }
     let mut removed = vec![false; graph.layers.len()];
-    // A layer that was taken into another: its readers follow that one.
+    // For each layer, the layer that it was fused into, which its readers follow.
     let mut now: Vec<usize> = (0..graph.layers.len()).collect();
     for (i, buffer) in graph.buffers.iter().enumerate() {
         let Some(uses) = uses.get(&BufferId(i as u32)) else { continue };
@@ -112,7 +112,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
         if uses.readers.len() != uses.writers.len() {
             continue;
         }
-        // Every reader is such a function of exactly what one writer wrote.
+        // Every reader applies such a function to exactly what one writer wrote.
         let pairs: Option<Vec<(usize, usize, Kind)>> = uses
             .readers
             .iter()
@@ -125,7 +125,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
                 let kind = match reader.interleave {
                     1 => together(before, reader)?,
-                    // The planar engine can store results of two sources in sets of its own channels.
+                    // The planar engine can store results of two sources interleaved.
                     _ if matches!(before.kind, Kind::Planar { .. })
                         && !before.transpose
                         && (0..3).all(|i| before.result.axes[i].extent == reader.result.axes[i].extent)
@@ -139,7 +139,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                 alone.then_some((writer, r, kind))
             })
             .collect();
-        // Two functions of one part cannot both take its place.
+        // Two functions of one part cannot both replace it.
         let distinct = |pairs: &Vec<(usize, usize, Kind)>| {
             pairs.iter().enumerate().all(|(i, (writer, ..))| pairs[..i].iter().all(|(other, ..)| other != writer))
         };
@@ -160,13 +160,13 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
     taken
 }
 
-/// Drops the layers that were fused into others.
+/// Removes the layers that were fused into others.
 fn retain(graph: &mut Graph, removed: &[bool]) {
     let mut keep = removed.iter().map(|r| !r);
     graph.layers.retain(|_| keep.next().unwrap_or(true));
 }
 
-/// The layers that together write the operand of a function, each fused with it; `None` where one of them cannot be.
+/// The layers that together write the operand of a function, each fused with it; `None` if one of them cannot be.
 fn into_parts(
     graph: &Graph,
     writers: &[usize],
@@ -176,7 +176,7 @@ fn into_parts(
     let source = reader.sources.first().filter(|_| is_plain(reader) && reader.interleave == 1)?;
     let shape = |v: &View4| (v.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 })), v.width);
     let count = |v: &View4| v.groups() * v.channels() * v.height() * v.width;
-    // Elements keep their distances, so that a part of the source is a part of the result.
+    // Elements keep their relative positions, so that each part of the source corresponds to a part of the result.
     let parts: usize = writers.iter().map(|&w| count(&graph.layers[w].result)).sum();
     if shape(source) != shape(&reader.result) || parts != count(source) {
         return None;
@@ -198,13 +198,13 @@ fn is_plain(layer: &Layer) -> bool {
     !layer.transpose && layer.source_interleave == 1 && layer.sources.len() == 1
 }
 
-/// Returns true for a plain copy: factor 1, no addend, no function.
+/// Returns true for a plain copy: factor 1, no addend, no activation.
 fn copies(kind: &Kind) -> bool {
     matches!(scaled_function(kind), Some((1.0, Nonlinear::None)))
 }
 
-/// A layer with the step after it in its epilogue, every slot of which may be filled; `None` where a rule or a register does not
-/// hold it.
+/// A layer with the next step in its epilogue, where every slot may be filled; `None` if a rule or a register does not allow
+/// it.
 fn composed(first: &Layer, second: &Kind, rules: Rules) -> Option<Kind> {
     let step = Epilogue::step(second)?;
     // A copy needs no slot.
@@ -212,7 +212,7 @@ fn composed(first: &Layer, second: &Kind, rules: Rules) -> Option<Kind> {
         return Some(first.kind.clone());
     }
     let own = Epilogue::of(&first.kind)?;
-    // A ReLU makes zero of NaN, which a table keeps: choices rely on that.
+    // A ReLU makes zero of NaN, which a table keeps and selections rely on.
     let drops_nan = matches!(own.post, Nonlinear::Table(_)) && step.post == Nonlinear::Relu;
     if drops_nan || !rules.admit(&own.post, &step) {
         return None;
@@ -220,7 +220,7 @@ fn composed(first: &Layer, second: &Kind, rules: Rules) -> Option<Kind> {
     own.then(&step)?.into_kind(first)
 }
 
-/// A layer with one step after it, as Apple's compilers take it; `None` where no register holds both.
+/// A layer with one following step, as Apple's compilers fuse it; `None` if no register holds both.
 fn one_step(first: &Kind, second: &Kind, rules: Rules) -> Option<Kind> {
     if !Epilogue::step(second).is_some_and(|step| rules.admit(&Nonlinear::None, &step)) {
         return None;
@@ -251,7 +251,7 @@ fn one_step(first: &Kind, second: &Kind, rules: Rules) -> Option<Kind> {
     })
 }
 
-/// A layer as a factor and a function after it.
+/// A layer as a factor and a following function.
 fn scaled_function(kind: &Kind) -> Option<(f32, Nonlinear)> {
     match kind {
         Kind::Neuron { add: 0.0, post_scale, nonlinear } => Some((*post_scale, nonlinear.clone())),
@@ -267,13 +267,13 @@ fn scaled_function(kind: &Kind) -> Option<(f32, Nonlinear)> {
     }
 }
 
-/// Same elements in the same order; axes of a single element do not count.
+/// Returns true for the same elements in the same order; axes of a single element are ignored.
 fn same_elements(a: &View4, b: &View4) -> bool {
     let axes = |v: &View4| v.axes.into_iter().filter(|a| a.extent > 1).collect::<Vec<_>>();
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)
 }
 
-/// `to` with its axes in the places where `shape` has them; both have the same elements in the same order.
+/// `to` with its axes in the order of `shape`; both have the same elements in the same order.
 fn in_place_of(shape: &View4, to: &View4) -> View4 {
     let mut own = to.axes.into_iter().filter(|a| a.extent > 1);
     let axes = shape.axes.map(|a| if a.extent > 1 { own.next().unwrap_or(a) } else { a });

@@ -1,4 +1,4 @@
-//! Steps before a layer of the planar engine that it can do itself: a ReLU of its second source, a factor of either.
+//! Fusion of prologues into planar layers: a ReLU of the second source, a factor of either.
 
 use super::{copies, in_place_of, is_plain, retain};
 use crate::ir::*;
@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use half::f16;
 
-/// Fuses a ReLU of memory into the addition or product that alone reads it: that one reads its second source through a
+/// Fuses a ReLU of an operand in memory into the addition or product that is its only reader, which reads its second source through a
 /// ReLU. The two sources may be exchanged.
 pub(crate) fn relu_into_reader(graph: &mut Graph, _: &Options, reasons: &mut Remarks) {
     let Uses { reads, writers } = Uses::of(graph);
@@ -57,8 +57,8 @@ impl Uses {
     }
 }
 
-/// A constant factor of one operand becomes a factor of the planar layer that alone reads it: of a product, its gain; of a sum or a
-/// difference, the factor of its first source, which fp16 must hold.
+/// Fuses a constant factor of one operand into the planar layer that is its only reader: as gain of a product, or as factor of the first
+/// source of a sum or difference, which fp16 must represent.
 pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     if !options.conventions().whole_epilogues {
         return;
@@ -132,10 +132,10 @@ fn scaled_source(
     let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
     let plain = is_plain(before) && before.interleave == 1 && before.result.elements() == view.elements();
     let step = Epilogue::step(&before.kind)?;
-    // What lies between must not be written anew before the reader runs.
+    // The origin must not be overwritten before the reader runs.
     let origin = before.sources[0].buffer;
     let stays = graph.layers[writer + 1..at].iter().all(|l| l.result.buffer != origin);
-    // A copy brings a repeated operand into tile memory.
+    // A copy brings a broadcast operand to tile memory.
     let repeated = layer.broadcast.iter().flatten().any(|&on| on) || layer.turned != [false; 2];
     if !alone || !plain || !stays || repeated || copies(&before.kind) || !step.offset.is_zero() || !step.is_affine() {
         return None;

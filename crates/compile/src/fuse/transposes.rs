@@ -1,4 +1,4 @@
-//! A transposing copy becomes the transpose slot of the layer before it.
+//! Fusion of a transposing copy into the transpose slot of the layer before it.
 
 use super::{Rules, retain, steps_into_producer};
 use crate::ir::*;
@@ -6,10 +6,10 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use std::collections::{BTreeSet, HashMap};
 
-/// Layers of the neural engine exchange channels and columns on the way out, where their result is read by a copy that does that
-/// alone (the book, table 22.3: `ZinMirNETransposeFusion`).
+/// Lets layers of the neural engine exchange channels and columns of their output, if the only reader of the result is a copy that does
+/// nothing else (the book, table 22.3: `ZinMirNETransposeFusion`).
 ///
-/// Barriers: other readers, results in pieces, interleaved channels, axes in other places, sums over windows or of computed
+/// Barriers: other readers, results in parts, interleaved channels, other axes, sums over windows or with computed
 /// coefficients.
 pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     if options.conventions().inverse_transposes_cancel {
@@ -42,7 +42,7 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         let turns = copy.transpose && Epilogue::step(&copy.kind) == Some(Epilogue::UNIT) && copy.source_interleave == 1;
         let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
         let free = by_element(before) && !before.transpose && before.interleave == 1 && copy.interleave == 1;
-        // A result that is written elsewhere meanwhile must not be touched earlier.
+        // The target must not be written before others that write it in between.
         let target = copy.result.buffer;
         let apart = touched.get(&target).is_none_or(|all| all.range(writer + 1..at).next().is_none());
         if !turns || !alone || !free || !apart || before.result.elements() != source.elements() || removed[writer] {
@@ -61,10 +61,10 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
     retain(graph, &removed);
 }
 
-/// A transposing copy of what a transposing copy wrote is a copy of the first one's source, which the layer before writes itself
-/// (the book's sample of three tasks: a mean is the operand of a product without a task between them).
+/// Cancels two transposing copies: the second becomes a copy of the first one's source, which the layer before it writes directly
+/// (the book's sample of three tasks: a mean is the operand of a product without a task in between).
 ///
-/// Barriers: other readers of what stands between, other shapes, interleaved channels.
+/// Barriers: other readers of the intermediate results, other shapes, interleaved channels.
 fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     let mut removed = vec![false; graph.layers.len()];
     for at in 0..graph.layers.len() {
@@ -107,7 +107,7 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     }
 }
 
-/// Returns true if all readers of a copy's result may read its source: both whole in scratch buffers, in which no other layer writes.
+/// Returns true if all readers of a copy's result may read its source: both are whole scratch buffers without another writer.
 fn readers_move(graph: &Graph, copy: usize, source: &View4) -> bool {
     let result = &graph.layers[copy].result;
     let alone = |view: &View4| {
@@ -118,7 +118,8 @@ fn readers_move(graph: &Graph, copy: usize, source: &View4) -> bool {
     alone(source) && alone(result) && readers.all(|s| s == result)
 }
 
-/// Returns true for a layer that computes each element from those at its place: a function, or a product with constant coefficients.
+/// Returns true for a layer without a window: each result element depends on the source elements at its position, by a function or a
+/// product with constant coefficients.
 fn by_element(layer: &Layer) -> bool {
     match &layer.kind {
         Kind::Neuron { .. } => true,

@@ -1,4 +1,4 @@
-//! Bounds on values, carried forward from inputs: only what operations and assumptions guarantee.
+//! Range analysis: bounds on values, propagated from the inputs, as far as operations and assumptions guarantee them.
 
 use super::Assumptions;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
@@ -56,7 +56,7 @@ fn result(op: &OutlineOp, known: &HashMap<String, Bound>) -> Option<Bound> {
         "reshape" | "transpose" | "slice_by_index" | "slice_by_size" | "squeeze" | "expand_dims" | "identity"
         | "max_pool" | "avg_pool" | "reduce_max" | "reduce_min" | "reduce_mean" | "cast" | "gather" | "tile"
         | "pad" | "round" | "floor" | "ceil" | "split" => x()?,
-        // Shifted by its own maximum, nothing is left above 0.
+        // A difference to the own maximum is at most 0.
         "sub" if op.live().any(|v| v.name.contains("max")) && x().is_none() => (f64::NEG_INFINITY, 0.0),
         "add" => (x()?.0 + y()?.0, x()?.1 + y()?.1),
         "sub" => (x()?.0 - y()?.1, x()?.1 - y()?.0),

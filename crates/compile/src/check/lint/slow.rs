@@ -1,11 +1,11 @@
-//! Rules on what is slow. Times are modelled.
+//! Rules for slow operations. Times are modelled.
 
 use super::Finding;
 use crate::check::{Placement, legal};
 use anemone_facts::weights::WeightForm;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 
-/// Multiply-accumulates a cycle that every measured chip peaks at.
+/// Peak multiply-accumulates per cycle of every measured chip.
 const MACS_PER_CYCLE: f64 = 4096.0;
 /// Shortest call of any measured chip, in seconds.
 const CALL_SECONDS: f64 = 60e-6;
@@ -133,7 +133,7 @@ fn operation(op: &OutlineOp, placement: &Placement) -> Vec<(&'static str, String
     found
 }
 
-/// Compressed weights that a chip decompresses beforehand, so that they save no bandwidth.
+/// Compressed weights that a chip decompresses in advance, so that they save no bandwidth.
 fn format(op: &OutlineOp, placement: &Placement) -> Option<(&'static str, String)> {
     let form = match op.op.as_str() {
         "constexpr_affine_dequantize" => WeightForm::Int8,

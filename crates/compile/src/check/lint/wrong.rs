@@ -1,4 +1,4 @@
-//! Rules on numbers that are silently wrong.
+//! Rules for results that are silently wrong.
 
 use super::Finding;
 use super::ranges::{Bound, magnitude, operand};
@@ -92,7 +92,7 @@ fn never_negative(name: &str, outline: &Outline, depth: usize) -> bool {
         Argument::Value(value) => never_negative(&value.name, outline, depth - 1),
         Argument::Constant(constant) => constant.numbers.as_ref().is_none_or(|n| n.iter().all(|&n| n >= 0.0)),
     };
-    // Other operations move elements: their first argument is data, the others are places.
+    // Other operations move elements: their first argument is data, the others are positions.
     let operands: Vec<&Argument> = match op.op.as_str() {
         "add" | "mul" | "concat" | "max" | "maximum" | "min" | "minimum" => {
             let data = |key: &String| !matches!(key.as_str(), "axis" | "interleave");

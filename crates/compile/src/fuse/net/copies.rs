@@ -1,4 +1,4 @@
-//! Operations that give back an operand: times one, plus zero, a concatenation of one, a slice of everything.
+//! Elimination of operations that return an operand: times one, plus zero, a concatenation of one, a slice of everything.
 
 use super::number;
 use crate::error::Result;
@@ -7,9 +7,9 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// Operations that give back an operand disappear (the book, table 22.1: elementwise-copy elimination).
+/// Removes operations that return an operand (the book, table 22.1: elementwise-copy elimination).
 ///
-/// Barriers: a result of other extents or of another element type; a network's output that is made so becomes a copy.
+/// Barriers: a result with other extents or another element type; a network output made by such an operation becomes a copy.
 pub(crate) fn eliminate_copies(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn eliminate_copies(net: &mut Net, options: &Options, reasons: &mut R
     Ok(())
 }
 
-/// The operand that an operation gives back.
+/// The operand that an operation returns unchanged.
 fn given_back(net: &Net, op: &Op) -> Option<ValueId> {
     let (&x, &out) = (op.inputs.first()?, op.outputs.first()?);
     let same = |id: ValueId| net.value(id).ty == net.value(out).ty && net.value(id).data.is_none();

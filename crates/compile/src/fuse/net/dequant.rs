@@ -1,4 +1,4 @@
-//! Dequantizations whose results a concatenation joins.
+//! Dequantizations whose results are concatenated.
 
 use super::{makers, number};
 use crate::error::Result;
@@ -6,11 +6,11 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, TensorType, Value, ValueId};
 
-/// Equal scales of all parts of a concatenation become one scale behind it (the book, table 22.3:
-/// `DeduplicateStandaloneDequantGOCsAcrossConcat`), which what follows takes in; the parts are then written in place.
+/// Moves equal scales of all parts of a concatenation behind it (the book, table 22.3:
+/// `DeduplicateStandaloneDequantGOCsAcrossConcat`), where later operations absorb the scale; the parts are then written in place.
 ///
-/// Barriers: scales that differ or are no single number; a scaled value that others read; a part that the layer before it scales
-/// for nothing, because only its dequantization reads it.
+/// Barriers: scales that differ or are not scalar; a scaled value with other readers; a part whose scale is free, because the layer
+/// before it has no other reader than its dequantization.
 pub(crate) fn deduplicate_dequantizations(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -39,7 +39,7 @@ pub(crate) fn deduplicate_dequantizations(net: &mut Net, options: &Options, reas
     Ok(())
 }
 
-/// Operands of a concatenation's parts before their scale, and the one constant that scales them all.
+/// Unscaled operands of the parts of a concatenation, and the constant that scales them all.
 fn standalone(net: &Net, at: usize, uses: &[usize], makers: &[Option<usize>]) -> Option<(Vec<ValueId>, ValueId)> {
     let op = &net.ops[at];
     if !matches!(op.kind, OpKind::Concat { .. }) || op.inputs.len() < 2 {
@@ -54,7 +54,7 @@ fn standalone(net: &Net, at: usize, uses: &[usize], makers: &[Option<usize>]) ->
         number(net, factor)?;
         let same = net.value(live).ty == net.value(id).ty && net.value(live).data.is_none();
         let once = uses.get(id.0 as usize) == Some(&1) && !net.outputs.contains(&id);
-        // Only a result that others read as well has a dequantization of its own.
+        // Only a result with other readers has a dequantization of its own.
         let standing = made(live).is_some() && uses.get(live.0 as usize).is_some_and(|&n| n > 1);
         (same && once && standing && !net.outputs.contains(&live)).then_some((live, factor))
     };

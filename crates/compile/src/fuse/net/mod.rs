@@ -1,4 +1,4 @@
-//! Fusion of operations, before they are layers: what changes nothing, transposes that cancel, padding of windows.
+//! Fusion of operations before lowering: identities, cancelling transposes, padding of windows.
 
 mod copies;
 mod dequant;
@@ -12,7 +12,7 @@ pub(crate) use dequant::deduplicate_dequantizations;
 pub(crate) use padding::fold_padding;
 pub(crate) use transposes::collapse_transposes;
 
-/// Position of the operation that makes each value, by value id.
+/// Index of the operation that defines each value, by value id.
 fn makers(net: &Net) -> Vec<Option<usize>> {
     let mut makers = vec![None; net.values.len()];
     for (at, op) in net.ops.iter().enumerate() {
@@ -21,7 +21,7 @@ fn makers(net: &Net) -> Vec<Option<usize>> {
     makers
 }
 
-/// The one number that a constant holds.
+/// The value of a scalar constant.
 fn number(net: &Net, id: ValueId) -> Option<f32> {
     let tensor = net.value(id).data.as_ref()?;
     let data = tensor.data.to_f32();
@@ -29,7 +29,7 @@ fn number(net: &Net, id: ValueId) -> Option<f32> {
     rest.iter().all(|&x| x == first).then_some(first)
 }
 
-/// Identities that no network output is made by disappear.
+/// Removes identities that do not define a network output.
 fn eliminate_identities(net: &mut Net) {
     let mut instead: std::collections::HashMap<ValueId, ValueId> = std::collections::HashMap::new();
     for mut op in std::mem::take(&mut net.ops) {
@@ -44,7 +44,7 @@ fn eliminate_identities(net: &mut Net) {
     remove_unread(net);
 }
 
-/// Operations whose results nobody reads disappear.
+/// Removes operations whose results are not read.
 fn remove_unread(net: &mut Net) {
     let mut uses = net.read_counts();
     let mut ops = std::mem::take(&mut net.ops);

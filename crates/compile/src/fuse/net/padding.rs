@@ -7,10 +7,10 @@ use crate::proof::never_negative;
 use crate::remarks::Remarks;
 use anemone_net::{Net, OpKind, PoolKind};
 
-/// Padding becomes that of the convolution or pooling that alone reads it (the book, table 22.1: pad optimization).
+/// Fuses padding into the convolution or pooling that is its only reader (the book, table 22.1: pad optimization).
 ///
-/// Barriers: padding of other axes, as wide as the window or wider; values that the window does not pad with: zeros for convolutions
-/// and means, what is never the greatest for maxima.
+/// Barriers: padding of other axes, or at least as wide as the window; values other than the window's own padding: zero for
+/// convolutions and means, a value that never wins for maxima.
 pub(crate) fn fold_padding(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn fold_padding(net: &mut Net, options: &Options, reasons: &mut Remar
     Ok(())
 }
 
-/// The operation with that padding added to its own.
+/// The operation with the padding added to its own.
 fn with_padding(
     net: &Net,
     at: usize,

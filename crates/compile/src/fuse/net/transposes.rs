@@ -1,4 +1,4 @@
-//! Transposes that follow each other, with operations on single elements between them.
+//! Consecutive transposes with elementwise operations between them.
 
 use super::makers;
 use crate::error::Result;
@@ -6,10 +6,10 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Net, OpKind, ValueId};
 
-/// A transpose behind others, directly or behind operations on single elements, becomes one with them; where they are inverse, none is
-/// left (the book, table 22.3: `CollapseTranspose`).
+/// Merges a transpose with transposes before it, directly or behind elementwise operations; inverse ones cancel
+/// (the book, table 22.3: `CollapseTranspose`).
 ///
-/// Barriers: values between that others read too, operands that are turned otherwise, constants of several numbers.
+/// Barriers: intermediate values with other readers, operands with another permutation, non-scalar constants.
 pub(crate) fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -30,13 +30,13 @@ pub(crate) fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mu
 
 /// Elementwise operations between a transpose and the transposes before it.
 struct Path {
-    /// Permutation that all of the transposes before it share.
+    /// Permutation of all transposes before it.
     perm: Vec<usize>,
-    /// Operations between.
+    /// Operations in between.
     between: Vec<usize>,
 }
 
-/// The first transpose that can be one with others before it.
+/// The first transpose that can be merged with others before it.
 fn found(net: &Net) -> Option<(usize, Path)> {
     let (uses, makers) = (net.read_counts(), makers(net));
     net.ops.iter().enumerate().find_map(|(at, op)| {
@@ -47,8 +47,8 @@ fn found(net: &Net) -> Option<(usize, Path)> {
     })
 }
 
-/// Returns true if a value is computed elementwise from transposed values alone (constants of one element apart), all with the same
-/// permutation, and every result between has one reader. Adds the operations between to `path`.
+/// Returns true if a value is computed elementwise from transposed values with one permutation and scalar constants alone, and every
+/// intermediate result has one reader. Adds the operations in between to `path`.
 fn behind(net: &Net, uses: &[usize], makers: &[Option<usize>], id: ValueId, path: &mut Path) -> bool {
     let Some(at) = makers[id.0 as usize] else { return false };
     let op = &net.ops[at];
@@ -72,7 +72,7 @@ fn behind(net: &Net, uses: &[usize], makers: &[Option<usize>], id: ValueId, path
     }
 }
 
-/// Puts the operations before the transposes and makes one transpose of all.
+/// Moves the operations before the transposes and merges these into one.
 fn collapse(net: &mut Net, at: usize, path: &Path) {
     let makers = makers(net);
     let shape_before = |shape: &[usize]| {
@@ -80,7 +80,7 @@ fn collapse(net: &mut Net, at: usize, path: &Path) {
         path.perm.iter().enumerate().for_each(|(i, &axis)| before[axis] = shape[i]);
         before
     };
-    // What a transposed operand was before.
+    // The operand before its transposition.
     let straight = |net: &Net, id: ValueId| {
         let maker = makers[id.0 as usize].map(|at| &net.ops[at])?;
         matches!(maker.kind, OpKind::Transpose { .. }).then(|| maker.inputs[0])
