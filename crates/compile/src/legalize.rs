@@ -1,7 +1,7 @@
-//! Phase 2, legalization: every layer fits the chip. Only this stage makes a [`Legal`] graph.
+//! Phase 2, legalization: every layer fits the chip. Only this stage creates a [`Legal`] graph.
 //!
-//! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, by the
-//! rules that the dry run matches ([`crate::check::legal`]), and the split by kernel memory.
+//! Layers beyond the limits of one task are split where they are lowered; this stage verifies the result by the
+//! rules that the dry run matches ([`crate::check::legal`]), and splits layers by kernel memory.
 
 use crate::check;
 use crate::check::legal::{self, Route};
@@ -17,7 +17,7 @@ use anemone_facts::legal::Quantity as Q;
 use anemone_facts::staging::{LANES, SMALL_SIDE, STREAMED_COLUMNS};
 use std::sync::Arc;
 
-/// A graph in which every layer is one task that the chip's fields and memories hold.
+/// A graph in which every layer is one task within the chip's fields and memories.
 #[derive(Clone, Debug)]
 pub struct Legal {
     graph: Graph,
@@ -41,7 +41,7 @@ impl std::fmt::Display for Legal {
     }
 }
 
-/// Splits what exceeds kernel memory, then checks every layer against the chip's limits.
+/// Splits layers that exceed kernel memory, then checks every layer against the chip's limits.
 pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reasons: &mut Remarks) -> Result<Legal> {
     split_products(&mut graph, reasons);
     split_kernels(&mut graph, chip, options, reasons);
@@ -95,7 +95,7 @@ fn split_products(graph: &mut Graph, reasons: &mut Remarks) {
     }
 }
 
-/// Splits output channels over several tasks when their coefficients exceed kernel memory.
+/// Splits the output channels of layers over several tasks if their coefficients exceed kernel memory.
 fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Remarks) {
     let Some(cap) = chip.hal.kmem_cap_streamed else { return };
     let layers = std::mem::take(&mut graph.layers);
@@ -120,8 +120,8 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
     }
 }
 
-/// Splits a product so that the coefficients of each piece stay in kernel memory for all columns: as many outputs as sixteen
-/// engines keep, in whole passes. Channels come the last first, columns of a turned result the first first.
+/// Splits a product so that the coefficients of each piece stay in kernel memory for all columns: as many outputs as the memory of sixteen
+/// engines holds, in whole passes. The last channels come first, or the first columns of a transposed result.
 fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     let Kind::Conv { window, connect: Connect::Dense, weights, nonlinear, .. } = &layer.kind else { return vec![] };
     let source = &layer.sources[0];
@@ -140,8 +140,8 @@ fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     pieces
 }
 
-/// Splits a convolution whose coefficients do not stay in kernel memory: into as many outputs an engine as do, in whole passes, or an
-/// even number in a single one; the last piece first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, `k3_c512_n512`,
+/// Splits a convolution whose coefficients do not stay in kernel memory: a piece has as many outputs per engine as fit, in whole passes, or an
+/// even number in a single one; the last piece comes first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, `k3_c512_n512`,
 /// `k1_c1024_n1024`). A small result is not split (`k3_c256_n256_s8`, valid).
 fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
     let Kind::Conv { connect: Connect::Dense, bias, .. } = &layer.kind else { return vec![] };
@@ -175,7 +175,7 @@ fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
     let outputs = outputs(&layer);
     let groups = layer.sources[0].groups();
     let bytes = weights.values.len() as u64 * ELEMENT_BYTES;
-    // Biases, tables and padding are in the streams too: coefficients of exactly the limit do not fit.
+    // Biases, tables and padding are in the streams too, so that coefficients of exactly the limit do not fit.
     let fit = |layers: &[Layer]| layers.iter().all(|piece| Packing::of(piece).total_bytes() <= cap);
     if bytes <= cap && fit(std::slice::from_ref(&layer)) || groups > 1 || outputs < 2 {
         return vec![layer];
@@ -196,10 +196,10 @@ fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
     }
 }
 
-/// Output channels that sixteen engines take in one pass, two each.
+/// Output channels of one pass of sixteen engines with two lanes each.
 const WHOLE_PASS: usize = 32;
 
-/// A convolution as several with `step` output channels each.
+/// Splits a convolution into several with `step` output channels each.
 fn pieces(layer: &Layer, step: usize) -> Vec<Layer> {
     let Kind::Conv { window, weights, bias, post_scale, nonlinear, .. } = &layer.kind else { return vec![] };
     let axis = if layer.transpose { None } else { Some(1) };
@@ -238,7 +238,7 @@ fn fits(layer: &Layer, chip: &'static Chip) -> Result<()> {
     if let Some(refusal) = legality.and_then(|legality| legality.refusals.into_iter().next()) {
         return Err(Error::Rule { op: layer.name.clone(), refusal: Box::new(refusal) });
     }
-    // What the rules do not speak of: registers, rows, kernel memory of one task.
+    // Limits that the rules do not cover: registers, rows, kernel memory of one task.
     let limit = |what, found: usize, limit: Option<u64>| match limit {
         Some(limit) if found as u64 > limit => {
             Err(Error::Limit { op: layer.name.clone(), what, found: found as u64, limit, chip: chip.target })
@@ -261,14 +261,14 @@ fn fits(layer: &Layer, chip: &'static Chip) -> Result<()> {
     Ok(())
 }
 
-/// Sources that are tensors: the second one of a product is streams.
+/// Sources that are tensors; the second source of a product is streams.
 fn tensors(layer: &Layer) -> impl Iterator<Item = &View4> {
     let count = if matches!(layer.kind, Kind::Product { .. }) { 1 } else { layer.sources.len() };
     layer.sources[..count].iter()
 }
 
-/// The layer as the rules see it. A group is a run of its own, so that extents are those of one group. `None` for an own
-/// task: its native layer was held to the rules before it was lowered ([`crate::target::gate`]).
+/// The layer as the rules see it. Each group is a run of its own, so that extents are those of one group. `None` for an own
+/// task, whose native layer was checked before it was lowered ([`crate::target::gate`]).
 fn native(layer: &Layer) -> Option<check::Layer> {
     let extents = |view: &View4| [1, view.channels(), view.height(), view.width];
     let of = |kind: &str| {

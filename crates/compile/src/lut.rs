@@ -1,7 +1,7 @@
-//! Activation tables: which functions have one, and how its 43 halfwords come out of the function.
+//! Activation tables: the functions that have one, and the 43 halfwords of each.
 //!
-//! Knots are the correctly rounded fp16 values of the function at the knots, limits and tails as Apple's tables have
-//! them (`docs/evidence.md`, key `h13-lut`).
+//! Knots are the correctly rounded fp16 values of the function, limits and tails those of Apple's tables
+//! (`docs/evidence.md`, key `h13-lut`).
 
 mod compose;
 mod fit;
@@ -15,11 +15,11 @@ pub struct Table {
     /// Function name, for listings.
     pub name: String,
     halfwords: [u16; RECORD_BYTES / 2],
-    /// Mode, which decides the debug events of the task.
+    /// Mode, which determines the debug events of the task.
     pub mode: Mode,
 }
 
-/// Everything a table states besides its knots.
+/// All parameters of a table besides its knots.
 struct Form {
     mode: Mode,
     symmetry: Symmetry,
@@ -35,13 +35,13 @@ struct Form {
 pub enum Knots {
     /// On the function, as Apple's tables have them.
     On,
-    /// Off the function by half of what the chords beside a knot are off, so that the error is the same at knots and between
-    /// them, and half of that of knots on the function.
+    /// Off the function by half of the error of the chords beside a knot, so that the error is the same at knots and between
+    /// them, and half of that with knots on the function.
     Between,
 }
 
 impl Knots {
-    /// Knot value as a function of the argument; knots are `2^-shift` apart.
+    /// Value of a knot as a function of its argument; knots are `2^-shift` apart.
     fn of(self, shift: i16, f: impl Fn(f64) -> f64) -> impl Fn(f64) -> f64 {
         let step = (-f64::from(shift)).exp2();
         move |x| match self {
@@ -54,7 +54,7 @@ impl Knots {
     }
 }
 
-/// Shift at which every nonzero argument leaves the knots, so that only limits and tails act.
+/// Shift at which every nonzero argument is beyond the knots, so that only limits and tails apply.
 const TAILS_ONLY: i16 = 64;
 const INF: f32 = f32::INFINITY;
 
@@ -76,7 +76,7 @@ impl Table {
         Table { name: name.into(), halfwords, mode: form.mode }
     }
 
-    /// The record padded to its place in a coefficient stream.
+    /// The record padded to its size in a coefficient stream.
     pub fn stream(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.halfwords.iter().flat_map(|h| h.to_le_bytes()).collect();
         bytes.resize(STREAM_BYTES, 0);
@@ -100,15 +100,15 @@ impl Table {
         Table::clamp("clip", [low, high, low, high], 1.0)
     }
 
-    /// Addend of the argument of [`Table::rounded`]: fp16 numbers from 1024 to 2048 are the whole ones, so that what counts as fp16
-    /// is rounded by this addition alone.
+    /// Addend of the argument of [`Table::rounded`]: between 1024 and 2048 fp16 numbers are the integers, so that the conversion to fp16
+    /// behind this addition rounds.
     pub const ROUNDING_ADDEND: f32 = 1536.0;
-    /// Least and greatest integer that [`Table::rounded`] holds results to.
+    /// Smallest and largest integer to which [`Table::rounded`] clamps its results.
     pub const ROUNDED_RANGE: [f32; 2] = [-512.0, 511.0];
     /// Knots 64 apart.
     const ROUNDED_SHIFT: i16 = -6;
 
-    /// The nearest integer, held between two of them, of an argument that comes with [`Table::ROUNDING_ADDEND`].
+    /// The nearest integer, clamped between two of them, of an argument to which [`Table::ROUNDING_ADDEND`] was added.
     pub fn rounded(min: f32, max: f32) -> Table {
         let addend = Self::ROUNDING_ADDEND;
         let [least, greatest] = Self::ROUNDED_RANGE;
@@ -125,7 +125,7 @@ impl Table {
         Table::build("round", form, knot)
     }
 
-    /// Addend of the task's argument that a table is made for: zero but for [`Table::rounded`].
+    /// Addend of the argument that a table requires of its task: zero except for [`Table::rounded`].
     pub fn addend(&self) -> f32 {
         let rounds = self.mode == Mode::FromZero
             && self.halfwords[place::MODE] >> 5 == Symmetry::None as u16
@@ -200,7 +200,7 @@ impl Table {
         Table::build("at_zero", form, |_| 1.0)
     }
 
-    /// Limits that are neighbours: each argument has one of the two results.
+    /// Adjacent limits: each argument has one of the two results.
     fn steps(name: &str, limits: [f32; 4]) -> Table {
         let form = Form { mode: Mode::Centred, symmetry: Symmetry::None, shift: TAILS_ONLY, limits, tails: [0.0; 4] };
         Table::build(name, form, |_| 0.0)
@@ -230,12 +230,12 @@ impl Table {
         Table::build("truncate", form, |_| 0.0)
     }
 
-    /// A function with f(-x) = -f(x), knots `2^-shift` apart from 0, saturating at `high` to `limit`.
+    /// An odd function with knots `2^-shift` apart from 0 on, saturating at `high` to `limit`.
     fn odd(name: &str, shift: i16, high: f32, limit: f32, f: impl Fn(f64) -> f64) -> Table {
         let step = (-f64::from(shift)).exp2();
         let last_x = 32.0 * step;
         let last_y = f16::from_f64(f(last_x)).to_f64();
-        // The tail joins the last knot to the limit; without space for a tail the function saturates.
+        // The tail joins the last knot to the limit; without space for a tail the function jumps to the limit.
         let span = high as f64 - last_x;
         let slope = if span > 0.0 { (limit as f64 - last_y) / span } else { 0.0 };
         let intercept = if span > 0.0 { limit as f64 - slope * high as f64 } else { limit as f64 };
@@ -370,7 +370,7 @@ impl Table {
         Table::root("rsqrt", Mode::Rsqrt, [0.0, INF, INF, 0.0], |x| 1.0 / x.sqrt())
     }
 
-    /// Mantissas from 1/2 on, so the first eight knots are never read and hold zero.
+    /// Mantissas start at 1/2, so that the first eight knots are never read and are zero.
     fn root(name: &str, mode: Mode, limits: [f32; 4], f: impl Fn(f64) -> f64) -> Table {
         let form = Form { mode, symmetry: Symmetry::NonNegative, shift: 4, limits, tails: [0.0; 4] };
         Table::build(name, form, |i| if i < 8 { 0.0 } else { f(i as f64 / 16.0) })
@@ -402,7 +402,7 @@ impl Table {
     /// Tables whose sum is the arc tangent.
     pub const ATAN_PARTS: usize = 4;
 
-    /// One part of the arc tangent: its increase from the begin of an interval to the argument, clamped to the interval. Intervals begin
+    /// One part of the arc tangent: its increase from the start of an interval to the argument, clamped to the interval. Intervals start
     /// at 0, 2, 4 and 16; knots are two to eight times as far apart as those of the part before, and the last part ends in a line to the
     /// limit.
     pub fn atan_part(part: usize) -> Table {

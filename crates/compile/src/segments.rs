@@ -343,7 +343,7 @@ mod tests {
         let text = format!("net \"n\" {{\n  input %x: f16[2]\n  %f: f16[2] = floor(%x)\n{lines}{outputs}}}\n");
         let net = text::parse(&text, &[]).expect("the text parses");
         let error = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect_err("too many");
-        assert_eq!(error.to_string(), "n: number of inputs and outputs is 41, h13 takes at most 28");
+        assert_eq!(error.to_string(), "n: number of inputs and outputs is 41, the limit of h13 is 28");
         let cut = cut(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a cut");
         let made: usize = cut.segments.iter().map(|s| if let Segment::Engine(p) = s { p.ports.len() } else { 0 }).sum();
         assert!(cut.segments.len() == 2 && cut.reasons.is_empty() && made > 41, "{:?}", cut.segments.len());

@@ -1,4 +1,4 @@
-//! Layers as a drawing.
+//! Drawing of the layer graph in Graphviz's DOT language.
 
 use super::{Graph, Layer, Role};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ impl Graph {
         out + "}\n"
     }
 
-    /// Edges into a layer: name of the writer's node and label with the source's extents. Constants have no edge.
+    /// Edges into a layer: the writer's node, and a label with the source's extents. Constants have no edge.
     fn edges(&self, layer: &Layer, writers: &HashMap<u32, Vec<usize>>) -> Vec<(String, String)> {
         let mut edges = Vec::new();
         for source in &layer.sources {

@@ -1,7 +1,7 @@
-//! The epilogue of a layer: what it does with its result before that leaves, in the slots of the book's listing 22.3.
+//! The epilogue of a layer: the operations on its result before it is stored, in the slots of the book's listing 22.3.
 //!
-//! Every unit keeps its epilogue in registers of its own; [`Epilogue::of`] reads them as slots and [`Epilogue::into_kind`]
-//! writes slots back, where the rows of [`anemone_facts::epilogue`] say that a task of the unit has them. Fusion works on slots alone.
+//! Every unit has registers of its own for its epilogue; [`Epilogue::of`] reads them as slots and [`Epilogue::into_kind`]
+//! writes slots back, if the rows of [`anemone_facts::epilogue`] give the unit these slots. Fusion works on slots alone.
 
 use super::*;
 use anemone_facts::epilogue::{Holds, slot};
@@ -33,7 +33,7 @@ impl Offset {
         }
     }
 
-    /// Returns true if all addends together are so small that fp16 has fewer digits for them, or none; false for zeros.
+    /// Returns true if all addends are zero or subnormal in fp16, where they lose digits, and not all are zero.
     fn is_subnormal(&self) -> bool {
         let all = match self {
             Offset::Scalar(x) => std::slice::from_ref(x),
@@ -44,7 +44,7 @@ impl Offset {
     }
 }
 
-/// `post(gain * x + offset)`, the slots that a layer's result passes. The texture slot and requantization stand in no M1 task; the
+/// `post(gain * x + offset)`, the slots of a layer's epilogue. The texture slot and requantization occur in no M1 task; the
 /// broadcast slot is [`Layer::broadcast`], the pre-activation [`Layer::second_relu`], the transpose [`Layer::transpose`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Epilogue {
@@ -57,10 +57,10 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Changes nothing.
+    /// The identity.
     pub const UNIT: Epilogue = Epilogue { gain: 1.0, offset: Offset::ZERO, post: Nonlinear::None };
 
-    /// The epilogue in a layer's registers; `None` for units that have none, or whose registers hold more than slots.
+    /// The epilogue from a layer's registers; `None` for units without one, or if the registers hold more than slots.
     pub fn of(kind: &Kind) -> Option<Epilogue> {
         let (gain, offset, post) = match kind {
             Kind::Conv { bias, post_scale, nonlinear, .. } => {
@@ -90,7 +90,7 @@ impl Epilogue {
         Some(Epilogue { gain, offset, post })
     }
 
-    /// The epilogue of a layer that does nothing but apply one: a step that may become part of the layer before it.
+    /// The epilogue of a layer that only applies one: a step that can be fused into the layer before it.
     pub fn step(kind: &Kind) -> Option<Epilogue> {
         match kind {
             Kind::Neuron { .. } => Epilogue::of(kind),
@@ -102,12 +102,12 @@ impl Epilogue {
         }
     }
 
-    /// Returns true if there is no post-activation: a factor and an addend alone.
+    /// Returns true if there is no post-activation.
     pub fn is_affine(&self) -> bool {
         self.post == Nonlinear::None
     }
 
-    /// This epilogue, then another: as one, where slots can say it and the first one's addends keep their digits.
+    /// This epilogue followed by another, as one; `None` if the slots cannot express it, or the first one's addends would lose digits.
     pub fn then(&self, next: &Epilogue) -> Option<Epilogue> {
         let Offset::Scalar(offset) = next.offset else { return None };
         if !self.offset.is_subnormal() && self.offset.map(|x| x * next.gain + offset).is_subnormal() {
@@ -122,7 +122,7 @@ impl Epilogue {
         let table = |table: Option<Table>| table.map(|t| Nonlinear::Table(Arc::new(t)));
         match (&self.post, &next.post) {
             (Nonlinear::None, post) => Some(affine(post)),
-            // A positive factor passes through a ReLU.
+            // A positive factor commutes with a ReLU.
             (Nonlinear::Relu, Nonlinear::None | Nonlinear::Relu) if offset == 0.0 && next.gain > 0.0 => {
                 Some(affine(&Nonlinear::Relu))
             }
@@ -138,8 +138,8 @@ impl Epilogue {
         }
     }
 
-    /// The layer with this epilogue in place of its own; `None` where its unit's registers do not hold it. A copy or an affine task
-    /// of the planar engine becomes one of the neural engine where a table asks for that.
+    /// The layer with this epilogue in place of its own; `None` if its unit's registers cannot hold it. For a table, a copy or affine task
+    /// of the planar engine becomes one of the neural engine.
     pub fn into_kind(self, layer: &Layer) -> Option<Kind> {
         let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
         self.in_registers(&layer.kind, outputs * layer.result.groups())
@@ -161,8 +161,8 @@ impl Epilogue {
                     Offset::Scalar(x) => Some(Arc::new(vec![x; outputs])),
                     Offset::Channels(all) => Some(all),
                 };
-                // What fp16 leaves of the factor goes into the coefficients.
-                // An addend for all channels comes after biases and before the factor, which therefore goes there whole.
+                // The rounding remainder of the factor in fp16 goes into the coefficients.
+                // An addend for all channels is applied after biases and before the factor, so that the whole factor goes there.
                 let post_scale = if self.post.addend() == 0.0 { f16::from_f32(self.gain).to_f32() } else { 1.0 };
                 if post_scale == 0.0 || post_scale.is_infinite() {
                     return None;
@@ -220,7 +220,7 @@ impl Epilogue {
             slot(name).map_or(Holds::Nothing, |slot| match kind {
                 Kind::Conv { .. } | Kind::Product { .. } => slot.convolution,
                 Kind::Neuron { .. } | Kind::SumChannels { .. } | Kind::MaxChannels => slot.neural,
-                // One that becomes a task of the neural engine.
+                // Becomes a task of the neural engine.
                 Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: false, .. } => slot.neural,
                 _ => slot.planar,
             })

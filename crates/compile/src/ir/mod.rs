@@ -1,4 +1,4 @@
-//! The layer graph: what each task computes, on tensors with a memory layout but no address yet.
+//! The layer graph: one layer per task, on tensors with a memory layout but no address yet.
 //!
 //! A [`Buffer`] is rows of 64-byte-aligned memory. A [`View`] reads or writes part of it with any strides between rows;
 //! columns are always contiguous, because that is all the DMA can do. Transposes of the leading axes, slices and most
@@ -118,7 +118,7 @@ pub struct View4 {
 }
 
 impl View4 {
-    /// The elements that it touches, in their order: alike for views that differ in strides of axes with a single element.
+    /// The elements that the view accesses, in order: equal for views that differ only in strides of single-element axes.
     pub fn elements(&self) -> (BufferId, u64, [(usize, u64); 3], usize) {
         let axes = self.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 }));
         (self.buffer, self.offset_bytes, axes, self.width)
@@ -140,7 +140,7 @@ impl View4 {
     }
 }
 
-/// Functions of the neural engine's result that need no table, or a table.
+/// Activation of the neural engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nonlinear {
     /// None.
@@ -157,7 +157,7 @@ impl Nonlinear {
         if let Nonlinear::Table(table) = self { Some(table) } else { None }
     }
 
-    /// Addend of the argument that a table is made for, which the task states; see [`Table::addend`].
+    /// Addend of the argument that a table requires and the task states; see [`Table::addend`].
     pub fn addend(&self) -> f32 {
         self.table().map_or(0.0, Table::addend)
     }
@@ -195,7 +195,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// One element at a time.
+    /// A 1x1 window.
     pub const UNIT: Window = Window { kernel: [1, 1], stride: [1, 1], pad: [0, 0] };
 }
 
@@ -225,7 +225,7 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// Changes nothing.
+    /// The identity.
     pub const UNIT: Affine = Affine { pre_scale: 1.0, final_scale: 1.0, scale: 1.0, bias: 0.0 };
 }
 
@@ -256,7 +256,7 @@ pub enum Kind {
         /// Applied last.
         nonlinear: Nonlinear,
     },
-    /// Neural engine: a product with coefficients computed at run time. The second source holds them, ready as streams:
+    /// Neural engine: a product with coefficients computed at run time. The second source contains them, laid out as streams:
     /// its channels are planes of `lanes` interleaved output channels.
     Product {
         /// Output channels per engine.
@@ -286,8 +286,8 @@ pub enum Kind {
         /// The addend is subtracted.
         subtract: bool,
     },
-    /// Planar engine: `1 / sqrt(mean + epsilon)`, the mean being that of the squared differences between the first source,
-    /// one number per channel, and the second one, over rows and columns.
+    /// Planar engine: `1 / sqrt(mean + epsilon)`, where the mean is that of the squared differences, over rows and columns, between the
+    /// first source and the second, which has one number per channel.
     Deviation {
         /// fp16 addend.
         epsilon: f32,
@@ -316,7 +316,7 @@ pub enum Kind {
         /// Reciprocal of the result.
         reciprocal: bool,
     },
-    /// No unit of Apple's: a native layer in this project's own encoding.
+    /// A native layer in this project's own encoding, executed by no unit of Apple's.
     Own(Arc<Own>),
 }
 
@@ -327,10 +327,10 @@ impl Kind {
     }
 }
 
-/// One task to be.
+/// A layer: a future task.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// Name of the operation it comes from.
+    /// Name of the operation that it was lowered from.
     pub name: String,
     /// Operation, with its parameters.
     pub kind: Kind,
@@ -340,16 +340,16 @@ pub struct Layer {
     pub broadcast: Vec<[bool; 3]>,
     /// Result as written: with `transpose`, its channels are the computed columns and its columns the channels.
     pub result: View4,
-    /// Channels and columns of the result are exchanged on the way out.
+    /// True if channels and columns of the result are exchanged when it is stored.
     pub transpose: bool,
-    /// Channels of the result stand side by side in sets of this size; its view has the plain extents, with the stride of
-    /// a set per channel axis.
+    /// Interleave of the result: channels are stored in sets of this size. The view has the extents without interleave, with the stride
+    /// of a set per channel.
     pub interleave: usize,
-    /// The same for the first source.
+    /// Interleave of the first source.
     pub source_interleave: usize,
     /// The second source is read through a ReLU (planar engine only).
     pub second_relu: bool,
-    /// Sources that have their channels and columns exchanged (planar engine only).
+    /// Sources whose channels and columns are exchanged (planar engine only).
     pub turned: [bool; 2],
 }
 

@@ -1,22 +1,22 @@
-//! Tasks of this project's own encoding, for layers that no known register computes.
+//! Tasks in this project's own encoding, for layers without known registers.
 
 use anemone_facts::native as rows;
 use anemone_facts::native::{OWN_PARAMS, ParamType};
 use anemone_net::native::{Native, Param};
 
-/// Class and parameters of an own task's layer.
+/// Class and parameters of an own task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Own {
     /// `OwnKind`.
     pub class: u32,
     /// `OwnParam`, as the layer's row says.
     pub params: Vec<u32>,
-    /// Name of the layer, for people.
+    /// Name of the layer, for listings.
     pub tag: &'static str,
 }
 
 impl Own {
-    /// The task of a layer; `None` where no row has it or its parameters are too many.
+    /// The task of a layer; `None` if no row has it, or it has too many parameters.
     pub fn of(native: &Native) -> Option<Own> {
         let row = rows::by_tag(native.schema().tag)?;
         let mut params = Vec::new();

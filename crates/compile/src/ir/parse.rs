@@ -1,4 +1,4 @@
-//! Reads the text form of the layer graph back.
+//! Parser of the layer graph's text form.
 
 use super::*;
 use anemone_facts::native as rows;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 type Parsed<T> = Result<T, String>;
 
 impl Graph {
-    /// The graph that [`Graph::print`] printed. Errors name the line.
+    /// Parses the text of [`Graph::print`]. Errors name the line.
     pub fn parse(text: &str, data: &[Datum]) -> Parsed<Graph> {
         let mut lines = text.lines().enumerate();
         let name =
@@ -54,7 +54,7 @@ impl Graph {
     }
 }
 
-/// Words of a line; brackets keep together what they hold.
+/// Words of a line; brackets group their contents.
 fn words(line: &str) -> Vec<&str> {
     let (mut all, mut rest) = (Vec::new(), line.trim_start());
     while !rest.is_empty() {
@@ -72,7 +72,7 @@ fn words(line: &str) -> Vec<&str> {
     all
 }
 
-/// Remainder of a line behind its first words.
+/// Rest of a line behind its first words.
 #[derive(Default)]
 struct Rest<'a> {
     sources: Vec<&'a str>,
@@ -155,7 +155,7 @@ impl<'a> Rest<'a> {
             Some(Datum::Weights(weights)) => weights.clone(),
             other => return Err(format!("coefficients expected, not {other:?}")),
         };
-        // How they stand in streams is part of the datum.
+        // The stream format is part of the referenced data.
         self.values.remove("palette");
         self.flag("sparse");
         let bias = match self.flag("bias") {

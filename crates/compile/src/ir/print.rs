@@ -3,7 +3,7 @@
 use super::*;
 use std::fmt;
 
-/// Own tasks as the text has them.
+/// Own tasks in the text form.
 impl fmt::Display for Own {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "own.{} {:x?}", self.tag, self.params)

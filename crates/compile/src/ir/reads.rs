@@ -1,14 +1,14 @@
-//! The proof that every task reads inside its operands: each element that it reads is one of an input, of a constant, or one
-//! that a task before it wrote. Padding between rows, and what lies behind an operand, is none of these.
+//! Verifier of reads: every element that a task reads is one of an input or a constant, or was written by an earlier
+//! task. Padding between rows, and bytes behind an operand, are neither.
 //!
-//! Runs over every program, before its words are made. A view that was written as it is read costs a comparison; other
-//! views are looked at row by row.
+//! Runs on every program before its words are made. A view that was written as it is read costs one comparison; other
+//! views are checked row by row.
 
 use super::*;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
-/// Bytes of a buffer that hold elements: where runs of them start, and where they end.
+/// Bytes of a buffer that contain elements, as the starts and ends of runs.
 #[derive(Clone, Debug, Default)]
 struct Elements {
     runs: BTreeMap<u64, u64>,
@@ -36,7 +36,7 @@ struct Written {
     elements: Elements,
 }
 
-/// Elements of a view as they stand: leading axes, then bytes side by side.
+/// Layout of a view's elements: leading axes, then contiguous bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     offset_bytes: u64,
@@ -48,7 +48,7 @@ impl Block {
     fn new(offset_bytes: u64, axes: impl Iterator<Item = Axis>, width: usize) -> Block {
         let mut block = Block { offset_bytes, axes: Vec::new(), bytes: width as u64 * ELEMENT_BYTES };
         block.axes.extend(axes.filter(|a| a.extent != 1).map(|a| (a.extent, a.stride_bytes)));
-        // Rows without gaps are one row.
+        // Rows without gaps are merged.
         while let Some(&(extent, stride)) = block.axes.last().filter(|(_, stride)| *stride == block.bytes) {
             block.bytes = extent as u64 * stride;
             block.axes.pop();
@@ -63,11 +63,11 @@ impl Block {
         Block::new(view.offset_bytes, [groups, channels, rows].into_iter(), view.width * interleave.max(1))
     }
 
-    /// Calls with the start of every row, until one is refused; that one.
+    /// Calls with the start of every row until one is refused, and returns that one.
     fn find_row(&self, refused: &mut impl FnMut(u64) -> bool) -> Option<u64> {
         fn walk(axes: &[(usize, u64)], at: u64, refused: &mut impl FnMut(u64) -> bool) -> Option<u64> {
             let Some((&(extent, stride), rest)) = axes.split_first() else { return refused(at).then_some(at) };
-            // What is repeated is looked at once.
+            // A broadcast row is checked once.
             let extent = if stride == 0 { extent.min(1) } else { extent };
             (0..extent as u64).find_map(|i| walk(rest, at + i * stride, refused))
         }
@@ -92,7 +92,7 @@ impl Written {
     }
 }
 
-/// Holds every layer's sources to what their buffers contain when it runs.
+/// Checks every layer's sources against the contents of their buffers at that point.
 pub fn reads(graph: &Graph) -> Result<()> {
     let mut written = vec![Written::default(); graph.buffers.len()];
     for (buffer, written) in graph.buffers.iter().zip(&mut written) {
@@ -163,12 +163,12 @@ mod tests {
             Err(Error::Reads { at_bytes, row_bytes, .. }) => (at_bytes, row_bytes),
             other => panic!("{other:?}"),
         };
-        // A sixth column is padding between rows; a fourth row lies behind the operand.
+        // A sixth column is padding between rows; a fourth row is behind the operand.
         assert_eq!(at(graph(view(1, 3, 6))), (0, 12));
         assert_eq!(at(graph(view(1, 4, 5))), (3 * ROW_ALIGN, 10));
         // The input has no sixth column either.
         assert_eq!(at(graph(view(0, 3, 6))), (0, 12));
-        // Nobody wrote the output.
+        // The output is never written.
         assert_eq!(at(graph(view(2, 1, 1))), (0, 2));
     }
 }

@@ -1,9 +1,9 @@
-//! Verifier of the layer graph: every view lies in its buffer, nothing writes what it may not, and the text reads back.
+//! Verifier of the layer graph: views lie in their buffers, inputs and constants are not written, and the text form round-trips.
 
 use super::{Graph, Layer, Role, View4};
 
 impl Graph {
-    /// Defects of the graph, one message each, led by the layer's name; empty for a well-formed graph.
+    /// Defects of the graph, one message each, prefixed with the layer's name; empty for a well-formed graph.
     pub fn verify(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for id in self.inputs.iter().chain(&self.outputs).filter(|id| id.0 as usize >= self.buffers.len()) {

@@ -1,4 +1,4 @@
-//! Constant coefficients of a layer, from the network's constant to the form of their streams.
+//! Constant coefficients of a layer, from the network's constant to their stream format.
 
 use anemone_net::compress::Compression;
 use anemone_net::{Data, Tensor};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// Constant coefficients of a convolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// `[groups][out][in per out][kh][kw]`, as the engines have them in every form.
+    /// `[groups][out][in per out][kh][kw]`, the order of the engines' streams in every format.
     pub values: Halves,
-    /// Compression of the constant that they are from.
+    /// Compression of the constant that they were made of.
     pub compression: Compression,
     /// Encoding in the engines' streams.
     pub form: StreamForm,
@@ -23,14 +23,14 @@ pub struct Weights {
 /// `book-streams`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StreamForm {
-    /// Two bytes each; where a stride leaves places of the kernel empty, only those that are not.
+    /// Two bytes each; if a stride leaves positions of the kernel unused, only the others.
     #[default]
     Fp16,
     /// Indices into a table of `2^bits` values.
     Palette {
         /// Width of an index: 4 or 8.
         bits: u32,
-        /// The table; what it has no values for is zero.
+        /// The palette, padded with zeros.
         entries: Arc<[f16]>,
     },
     /// Masks, and the values that are not zero.
@@ -50,13 +50,13 @@ impl From<&Arc<Tensor>> for Weights {
     }
 }
 
-/// Coefficients in fp16: their own, or a part of a constant's, which stays where it is. A model's file is mapped, and its weights are
-/// in memory only while somebody looks at them.
+/// Coefficients in fp16, owned or a range of a constant. A model file is memory-mapped, so that weights of a range are resident only
+/// while they are read.
 #[derive(Clone)]
 pub enum Halves {
-    /// Made by a rewrite.
+    /// Computed by a rewrite.
     Own(Vec<f16>),
-    /// Elements of a constant that [`Data::as_f16`] gives.
+    /// Elements of a constant, converted by [`Data::as_f16`] on access.
     Shared(Arc<Tensor>, Range<usize>),
 }
 
@@ -71,7 +71,7 @@ impl Halves {
         })
     }
 
-    /// Those within a range; a constant's stay where they are.
+    /// The coefficients of a range, without a copy for those of a constant.
     pub fn part(&self, range: Range<usize>) -> Halves {
         match self {
             Halves::Own(values) => Halves::Own(values[range].to_vec()),
@@ -117,7 +117,7 @@ impl Weights {
         Weights { values: values.into(), compression: self.compression, form: StreamForm::Fp16 }
     }
 
-    /// Each times a factor: still as few values, and the same zeros. `None` where one of them leaves fp16.
+    /// Multiplies each coefficient by a factor, which preserves zeros and the number of distinct values. `None` if one exceeds fp16.
     pub fn scaled(&self, factor: f32) -> Option<Weights> {
         let given: &[f16] = &self.values;
         let values: Vec<f16> = given.iter().map(|w| f16::from_f32(w.to_f32() * factor)).collect();

@@ -1,8 +1,8 @@
-//! Comparisons, as truth values 0 and 1. No decoded program compares; the arithmetic is exact in every rounding model.
+//! Lowering of comparisons to truth values 0 and 1. No decoded program of Apple's compares; the arithmetic is exact in every model.
 //!
-//! The smallest difference of two fp16 numbers is 2^-24, so a difference times 2^24, cut to 0..=1, says whether one number is
-//! greater. Equal infinities have no difference: NaN, or the device's zero; a ReLU makes zero of either, as it should be.
-//! Comparisons with NaN are false, but for `not_equal`, which is true.
+//! The smallest difference of two fp16 numbers is 2^-24, so that a difference times 2^24, clamped to 0..=1, says whether one number is
+//! greater. The difference of equal infinities is NaN, or zero on the device; a ReLU makes the correct zero of both.
+//! Comparisons with NaN are false, except `not_equal`, which is true.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -13,11 +13,11 @@ use anemone_net::{Binary, ValueId};
 /// Distance of the two nearest fp16 numbers, 2^-24.
 const SMALLEST_DIFFERENCE: f32 = 1.0 / 16_777_216.0;
 
-/// A difference as whole numbers.
+/// Scales a difference to an integer.
 const WHOLE: Affine = Affine { final_scale: 1.0 / SMALLEST_DIFFERENCE, ..Affine::UNIT };
 
 impl Lowerer<'_> {
-    /// 1 where the comparison holds, else 0.
+    /// 1 if the comparison holds, else 0.
     pub(super) fn comparison(&mut self, f: Binary, operands: [ValueId; 2], to: &View) -> Result<()> {
         let [x, y] = operands;
         let nan = [x, y].map(|id| self.may_be_nan(id));
@@ -44,7 +44,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// 1 where a value is not zero.
+    /// 1 if a value is not zero, else 0.
     pub(super) fn differs_from_zero(&mut self, x: ValueId, to: &View) -> Result<()> {
         let from = self.view(x)?;
         let size = self.affined("size", Affine::UNIT, true, &from)?;
@@ -58,13 +58,13 @@ impl Lowerer<'_> {
         }
     }
 
-    /// 1 where `a` is greater than `b`, else 0; 0 where either is NaN.
+    /// 1 if `a` is greater than `b`, else 0; 0 if either is NaN.
     fn greater(&mut self, a: &View, b: &View, to: &View) -> Result<()> {
         let excess = self.excess(a, b, to)?;
         self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &excess, to)
     }
 
-    /// `max((a - b) 2^24, 0)`; 0 where that is not defined.
+    /// `max((a - b) 2^24, 0)`; 0 if that is undefined.
     fn excess(&mut self, a: &View, b: &View, to: &View) -> Result<View> {
         let excess = self.scratch("excess", &to.shape());
         self.rectified(PlanarOp::Sub, WHOLE, a, b, &excess)?;
@@ -83,7 +83,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// 1 where two operands differ, else 0; anything where one is NaN.
+    /// 1 if two operands differ, else 0; unspecified if one is NaN.
     fn apart(&mut self, a: &View, b: &View, ids: [ValueId; 2], to: &View) -> Result<View> {
         let apart = self.scratch("apart", &to.shape());
         if ids.iter().any(|&id| self.never_infinite(id)) {
@@ -100,7 +100,7 @@ impl Lowerer<'_> {
         Ok(apart)
     }
 
-    /// 1 for 0 and 0 for 1; 0 where an operand is NaN, of which the last ReLU makes zero.
+    /// Negation of a truth value; 0 for NaN, which the last ReLU makes zero.
     fn opposite(&mut self, truth: &View, undefined: Option<&View>, to: &View) -> Result<()> {
         let not = Kind::Neuron { add: -1.0, post_scale: -1.0, nonlinear: Nonlinear::Relu };
         let Some(undefined) = undefined else { return self.elementwise(not, truth, to) };
@@ -109,7 +109,7 @@ impl Lowerer<'_> {
         self.rectified(PlanarOp::Add, Affine::UNIT, &opposite, undefined, to)
     }
 
-    /// A truth value, or 1 where an operand is NaN: the minimum with 1 returns the number of the two.
+    /// A truth value, or 1 for a NaN operand: a minimum with 1 returns the operand that is a number.
     fn or_not_a_number(&mut self, truth: &View, undefined: &View, to: &View) -> Result<()> {
         let either = self.scratch("either", &to.shape());
         self.planar_two(PlanarOp::Add, Affine::UNIT, truth, undefined, &either)?;
@@ -118,7 +118,7 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Min, Affine::UNIT, &either, &one, to)
     }
 
-    /// NaN where an operand is, else zero; `None` where there is none.
+    /// NaN if an operand is, else zero; `None` if neither can be.
     fn undefined_operand(&mut self, x: &View, may: bool) -> Result<Option<View>> {
         may.then(|| self.tabled("undefined", Table::choice(0.0, 0.0), 0.0, 1.0, x)).transpose()
     }
@@ -131,13 +131,13 @@ impl Lowerer<'_> {
         Ok(Some(both))
     }
 
-    /// Returns true if an operand can hold NaN: a float that is no constant, or a float constant with a NaN.
+    /// Returns true if an operand may contain NaN: a float that is not constant, or a constant with a NaN.
     fn may_be_nan(&self, id: ValueId) -> bool {
         let float = self.net.value(id).ty.dtype.is_float();
         float && self.constant(id).is_none_or(|t| t.data.to_f32().iter().any(|x| x.is_nan()))
     }
 
-    /// Returns true if an operand is known to be finite: a constant whose elements are finite in fp16, or else no float.
+    /// Returns true if an operand is known to be finite: a constant whose elements are finite in fp16, or an integer.
     fn never_infinite(&self, id: ValueId) -> bool {
         match self.constant(id) {
             Some(t) => t.data.to_f32().iter().all(|&x| half::f16::from_f32(x).is_finite()),

@@ -1,4 +1,4 @@
-//! Convolutions with constant kernels.
+//! Lowering of convolutions with constant kernels.
 
 use super::Lowerer;
 use crate::check::own;
@@ -18,7 +18,7 @@ impl Lowerer<'_> {
         self.check_window(window)
     }
 
-    /// Returns true if [`Self::check_kernel`] finds no fault with a window.
+    /// Returns true if [`Self::check_kernel`] accepts a window.
     pub(super) fn accepts(&self, window: &Window) -> bool {
         self.check_kernel(window).is_ok()
     }
@@ -40,12 +40,12 @@ impl Lowerer<'_> {
         Some(self.chip.layout?.row(field)?.max() as u64)
     }
 
-    /// Largest stride that one task can have.
+    /// Largest stride of one task.
     fn max_stride(&self) -> usize {
         self.field_max(Field::Sx).unwrap_or(1) as usize
     }
 
-    /// One task per batch element: neural-engine groups would each want their own coefficients.
+    /// One task per batch element, because groups of the neural engine would need coefficients of their own.
     pub(super) fn push_per_batch(&mut self, kind: Kind, source: View4, result: View4) {
         for n in 0..source.groups() {
             let at = |v: View4| View4 {
@@ -57,7 +57,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A layer without coefficients takes groups as they are; one with coefficients once per group.
+    /// A layer without coefficients keeps its groups; one with coefficients is split into one layer per group.
     pub(super) fn push_groups(&mut self, kind: Kind, source: View4, result: View4) {
         if matches!(kind, Kind::Conv { .. }) {
             self.push_per_batch(kind, source, result);
@@ -110,7 +110,7 @@ impl Lowerer<'_> {
         if remaining == [1, 1] {
             return self.convolve(conv, &from, &to);
         }
-        // Strides beyond the field: compute a denser result, then keep every n-th row and column of it.
+        // Strides beyond the field: computes a denser result, then keeps every n-th row and column.
         let mut shape = to.shape();
         let mut stride = vec![1; shape.len()];
         let spatial_from = shape.len() - 2;
@@ -155,7 +155,7 @@ impl Lowerer<'_> {
 
     fn connect(&mut self, conv: Convolution, source: View4, result: View4) {
         let Convolution { window, groups, per_group, cout, weights, bias } = conv;
-        // 4.2.1 streams biases even where all are zero.
+        // 4.2.1 streams biases even if all are zero.
         let bias = bias
             .filter(|b| self.options.conventions().zero_biases_streamed || b.iter().any(|&x| x != 0.0))
             .map(Arc::new);
@@ -168,14 +168,14 @@ impl Lowerer<'_> {
             nonlinear: Nonlinear::None,
         };
         if groups == cout && groups > 1 {
-            // Depthwise, also with several input channels per output channel.
+            // Depthwise, possibly with several input channels per output channel.
             let connect = Connect::Unicast { per_output: per_group };
             return self.push_per_batch(kind(connect, Arc::new(weights), bias), source, result);
         }
         if groups == 1 {
             return self.push_per_batch(kind(Connect::Dense, Arc::new(weights), bias), source, result);
         }
-        // Groups take the group axis; the batch is unrolled.
+        // The group axis is that of the convolution's groups; the batch is unrolled.
         let out_per_group = cout / groups;
         let weights = Arc::new(weights);
         for n in 0..source.groups() {
@@ -193,7 +193,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Takes from each stride the largest factor that its field can hold; returns what is left of them.
+    /// Divides each stride by its largest factor that fits the field; returns the remaining factors.
     fn factor_strides(&self, window: &mut Window) -> [usize; 2] {
         let most = self.max_stride();
         let mut remaining = [1, 1];
@@ -217,7 +217,7 @@ pub(super) struct Convolution {
 }
 
 impl Convolution {
-    /// The same with rows and columns in each other's place.
+    /// The weights with rows and columns exchanged.
     fn exchanged(self) -> Convolution {
         let [kh, kw] = self.window.kernel;
         let turn = |[a, b]: [usize; 2]| [b, a];
@@ -230,7 +230,7 @@ impl Convolution {
     }
 }
 
-/// Kernels with zeros between their elements; the engine knows no dilation.
+/// Dilates kernels by inserting zeros, because the engine has no dilation.
 fn dilate(weights: Weights, extents: [usize; 2], dilation: [usize; 2]) -> (Weights, [usize; 2]) {
     if dilation == [1, 1] {
         return (weights, extents);

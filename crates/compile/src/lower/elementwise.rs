@@ -1,4 +1,4 @@
-//! Elementwise operations of two operands, and the planar tasks that functions of one are made of.
+//! Lowering of elementwise operations of two operands, and the planar tasks that unary functions consist of.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -15,7 +15,7 @@ impl Lowerer<'_> {
         self.elementwise(kind, from, to)
     }
 
-    /// A planar task with two sources; axes of extent 1 are repeated.
+    /// A planar task with two sources; axes of extent 1 are broadcast.
     pub(super) fn planar_two(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
         for piece in self.strips(&[a, b, to]) {
             self.planar_strip(op, affine, &piece[0], &piece[1], &piece[2])?;
@@ -27,13 +27,13 @@ impl Lowerer<'_> {
         let (a, mut b) = (aligned(a, to.lead.len()), aligned(b, to.lead.len()));
         let from_memory = self.graph.buffer(b.buffer).role != Role::Scratch;
         if self.options.conventions().repeated_operands_staged && from_memory && b.elements() < to.elements() {
-            // A repeated operand is brought into tile memory once.
+            // A broadcast operand is copied to tile memory once.
             let staged = self.scratch("operand", &b.shape());
             self.copy(&b, &staged)?;
             b = staged;
         }
-        // Repeated leading axes have stride 0, so that views of equal extents can be cut together; a whole repeated
-        // axis of the task then shows as stride 0 and becomes a flag.
+        // Broadcast leading axes have stride 0, so that views of equal extents can be split together; an axis of the task that is
+        // broadcast as a whole then has stride 0 and becomes a flag.
         let (wide_a, wide_b) = (repeated(&a, to), repeated(&b, to));
         for parts in self.blocks(&[&wide_a, &wide_b, to])? {
             let flag = |v: View4, width: usize| {
@@ -62,7 +62,7 @@ impl Lowerer<'_> {
         self.elementwise(Kind::Neuron { add, post_scale, nonlinear }, from, to)
     }
 
-    /// A table into scratch.
+    /// Applies a table, into scratch memory.
     pub(super) fn tabled(
         &mut self,
         suffix: &str,
@@ -150,8 +150,8 @@ impl Lowerer<'_> {
         self.planar_two(op, Affine::UNIT, &a, &b, &to)
     }
 
-    /// Adds or multiplies a constant per channel: addends and factors go into tile memory, the planar engine applies
-    /// them (the gain-offset control of the book, chapter 22).
+    /// Adds or multiplies a constant per channel: addends and factors are staged in tile memory and applied by the planar engine
+    /// (the gain-offset control of the book, chapter 22).
     fn channel_affine(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<bool> {
         let (x, constant) = match (f, self.constant(x), self.constant(y)) {
             (Binary::Add | Binary::Sub | Binary::Mul, None, Some(c)) => (x, c.clone()),
@@ -187,7 +187,7 @@ impl Lowerer<'_> {
         let (from, to) = (self.view(x)?, self.result(out));
         let second = staged.nchw().ok_or_else(|| self.unsupported("more than four axes", "reshape first"))?;
         for strip in self.strips(&[&from, &to]) {
-            // The channels stay an axis of their own: only the batch is unrolled.
+            // The channels stay an axis of their own; only the batch is unrolled.
             let (Some(from), Some(to)) = (strip[0].nchw(), strip[1].nchw()) else {
                 return Err(self.unsupported("more than four axes", "reshape first"));
             };
@@ -210,8 +210,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The greater or smaller of a column of channels and as many constants: those go into tile memory as a row, which
-    /// the planar engine turns.
+    /// Maximum or minimum of a column of channels and as many constants, which are staged in tile memory as a row that
+    /// the planar engine transposes.
     fn channel_bound(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<bool> {
         let op = match f {
             Binary::Max => PlanarOp::Max,
@@ -242,14 +242,14 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
-    /// A source of the last layer stands with its channels and columns exchanged.
+    /// Marks a source of the last layer as transposed: channels and columns exchanged.
     pub(super) fn source_turned(&mut self, source: usize) {
         if let Some(layer) = self.graph.layers.last_mut() {
             layer.turned[source] = true;
         }
     }
 
-    /// `a / b` where `b` is a single column of channels: its reciprocals are made as a row, which the product turns back.
+    /// `a / b` for a single column of channels `b`: its reciprocals are computed as a row, which the product transposes back.
     fn turned_inverse(&mut self, a: &View, b: &View, to: &View) -> bool {
         let (Some(a4), Some(b4), Some(to4)) = (a.nchw(), b.nchw(), to.nchw()) else { return false };
         let column = b4.groups() == 1 && b4.channels() > 1 && b4.height() == 1 && b4.width == 1;
@@ -267,7 +267,7 @@ impl Lowerer<'_> {
         true
     }
 
-    /// A conversion that is more than a change of type: floats lose their fraction on the way to an integer.
+    /// A conversion with arithmetic: floats lose their fraction on the way to an integer.
     pub(super) fn cast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (source, target) = (self.net.value(x).ty.dtype, self.net.value(out).ty.dtype);
         if target == DType::Bool {
@@ -281,29 +281,29 @@ impl Lowerer<'_> {
         self.copy(&from, &to)
     }
 
-    /// Repeats axes: both sources of a maximum are the operand.
+    /// Broadcasts axes by a maximum of the operand with itself.
     pub(super) fn broadcast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
         self.planar_two(PlanarOp::Max, Affine::UNIT, &from, &from, &to)
     }
 
-    /// A constant whose elements are all the same finite number.
+    /// The value of a constant whose elements are all the same finite number.
     fn scalar(&self, id: ValueId) -> Option<f32> {
         let data = self.constant(id)?.data.to_f32();
         let (&first, rest) = data.split_first()?;
-        // 9.509 stages a row of numbers without looking at them.
+        // 9.509 stages a row of numbers without comparing them.
         let row = self.net.value(id).ty.shape.last().is_some_and(|&n| n > 1);
         let one = !self.options.conventions().rows_are_no_scalars || !row;
         (one && first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
     }
 
-    /// Returns true if an operand has the result's extents, leading axes of one element aside: it is not broadcast.
+    /// Returns true if an operand is not broadcast: it has the result's extents, ignoring leading axes of one element.
     pub(super) fn covers(&self, operand: ValueId, out: ValueId) -> bool {
         let strip = |shape: Vec<usize>| shape.into_iter().skip_while(|&n| n == 1).collect::<Vec<_>>();
         strip(self.shape(operand)) == strip(self.shape(out))
     }
 
-    /// `f(x, c)` in one task, where there is one.
+    /// `f(x, c)` as one task, if there is one.
     fn scalar_right(&mut self, f: Binary, x: ValueId, c: f32, out: ValueId) -> Result<bool> {
         let unit = Affine::UNIT;
         let affine = match f {
@@ -351,7 +351,7 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
-    /// `f(c, y)` in one task, where there is one.
+    /// `f(c, y)` as one task, if there is one.
     fn scalar_left(&mut self, f: Binary, c: f32, y: ValueId, out: ValueId) -> Result<bool> {
         match f {
             Binary::Add | Binary::Mul | Binary::Max | Binary::Min => self.scalar_right(f, y, c, out),
@@ -366,7 +366,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Leading axes of extent 1 in front, up to `rank` of them.
+/// Adds leading axes of extent 1 up to `rank`.
 pub(super) fn aligned(view: &View, rank: usize) -> View {
     let mut view = view.clone();
     while view.lead.len() < rank {
@@ -378,7 +378,7 @@ pub(super) fn aligned(view: &View, rank: usize) -> View {
     view
 }
 
-/// The view with the extents of `to`: axes of extent 1 repeat with stride 0. The width is taken over as it is.
+/// Broadcasts a view to the extents of `to`: axes of extent 1 get stride 0. The width stays.
 fn repeated(view: &View, to: &View) -> View {
     let lead = view
         .lead

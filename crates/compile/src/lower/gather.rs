@@ -1,6 +1,6 @@
-//! Elements at computed positions: for each position along the axis, a mask of where it is asked for, which leaves its
-//! elements alone in a minimum or makes minus infinity of them; the maximum of all is the result. Nothing is multiplied, so
-//! elements of any size come through unchanged. A NaN that is asked for is plus infinity.
+//! Lowering of gathers at computed positions: for each position along the axis, a mask of where it is requested keeps its elements in a
+//! minimum, or replaces them by minus infinity; the maximum over all positions is the result. Without multiplications, elements of any
+//! size stay unchanged. A requested NaN becomes plus infinity.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -8,12 +8,12 @@ use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::{DType, ValueId};
 
-/// Most positions along the axis: each takes four tasks.
+/// Largest number of positions along the axis; each takes four tasks.
 const MOST_POSITIONS: usize = 128;
 const INF: f32 = f32::INFINITY;
 
 impl Lowerer<'_> {
-    /// The axes of the positions stand in the axis's place.
+    /// The axes of the positions replace the axis.
     pub(super) fn gather(&mut self, axis: usize, x: ValueId, places: ValueId, out: ValueId) -> Result<()> {
         let (source, to) = (self.view(x)?, self.result(out));
         let own = self.net.value(places).ty.shape.len();
@@ -37,7 +37,7 @@ impl Lowerer<'_> {
         self.pick(&source, axis, &places, &to, |element| element)
     }
 
-    /// Positions from 0 on; those below it count from the end.
+    /// Converts negative positions, which count from the end, to positions from 0 on.
     fn positions(&mut self, places: ValueId, extent: usize) -> Result<View> {
         if extent > MOST_POSITIONS {
             return Err(self.unsupported(
@@ -55,7 +55,7 @@ impl Lowerer<'_> {
         Ok(positions)
     }
 
-    /// A view with an axis of one element behind its last one.
+    /// A view with an additional innermost axis of one element.
     fn behind(&mut self, view: View) -> Result<View> {
         if view.width == 1 {
             let mut lead = view.lead.clone();
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
         self.exchanged(&wide, axis, "behind")
     }
 
-    /// Elements of `source` at positions along an axis; `slot` gives one element of that axis the result's axes.
+    /// Elements of `source` at positions along an axis; `slot` broadcasts one element of that axis to the result's axes.
     fn pick(
         &mut self,
         source: &View,

@@ -1,7 +1,7 @@
-//! Quotients and remainders of whole numbers, exact up to 2048, where fp16 has every one of them.
+//! Lowering of integer quotients and remainders, exact up to 2048, up to which fp16 represents every integer.
 //!
-//! A reciprocal from a table is off by less than a hundredth, so quotients are estimated from below: what is left of the
-//! dividend is whole and not negative, and is divided again. After the second estimate at most one divisor is left.
+//! A reciprocal from a table has a relative error below a hundredth, so quotients are estimated from below: the rest of the
+//! dividend is a non-negative integer and is divided again. After the second estimate the rest contains the divisor at most once.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -9,11 +9,11 @@ use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::{Binary, DType, ValueId};
 
-/// Keeps an estimate below the quotient.
+/// Scale that keeps an estimate below the quotient.
 const BELOW: Affine = Affine { final_scale: 0.9921875, ..Affine::UNIT };
 
 impl Lowerer<'_> {
-    /// A quotient cut towards zero or rounded down, or a remainder with the divisor's sign.
+    /// A quotient, truncated or floored, or a remainder with the divisor's sign.
     pub(super) fn integer_division(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, dividend, divisor) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
@@ -50,7 +50,7 @@ impl Lowerer<'_> {
         self.copy(&rest, &to)
     }
 
-    /// Quotient and remainder of numbers that are not negative.
+    /// Quotient and remainder of non-negative numbers.
     fn magnitudes(&mut self, dividend: &View, divisor: &View, to: &View) -> Result<[View; 2]> {
         let plain = Affine::UNIT;
         let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, divisor)?;

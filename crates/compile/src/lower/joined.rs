@@ -1,4 +1,4 @@
-//! Concatenations written in place: what computes a part of one writes it where the concatenation has it, so that nothing is copied.
+//! Concatenations in place: the layer that computes a part writes it at its position in the result, so that nothing is copied.
 
 use super::Lowerer;
 use crate::ir::*;
@@ -6,9 +6,9 @@ use anemone_net::{Op, OpKind, ValueId};
 use std::collections::HashMap;
 
 impl Lowerer<'_> {
-    /// Gives the parts of concatenations their places, before anything computes them. The last concatenation comes first, so that one
-    /// within another has its place when its own parts get theirs. Whoever computes a part by a view of something else leaves
-    /// its place alone, and the part is copied.
+    /// Reserves the positions of all parts of concatenations before lowering. The last concatenation comes first, so that a nested one
+    /// has its position before its own parts get theirs. A part that is computed as a view of another value does not use its
+    /// position, and is copied.
     pub(super) fn reserve_parts(&mut self) {
         let net = self.net;
         let makers: HashMap<ValueId, &Op> =
@@ -32,7 +32,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Reserves a place for a value, or for what it is a reshape of.
+    /// Reserves a view for a value, or for the operand that it is a reshape of.
     fn reserve(&mut self, id: ValueId, place: View, makers: &HashMap<ValueId, &Op>) {
         if !self.is_free(id, makers) {
             return;
@@ -48,7 +48,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Returns true for a result of an operation, not a constant, that has neither a view nor a reserved one.
+    /// Returns true for a non-constant result of an operation without a view, reserved or not.
     fn is_free(&self, id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
         let taken = self.views.contains_key(&id) || self.reserved.contains_key(&id);
         makers.contains_key(&id) && self.net.value(id).data.is_none() && !taken
@@ -66,7 +66,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Range of a view along an axis, `size` elements from `start`; `None` where columns do not begin on a row boundary.
+/// Slice of a view along an axis, `size` elements from `start`; `None` if columns do not start on a row boundary.
 pub(super) fn part_of(to: &View, axis: usize, start: usize, size: usize) -> Option<View> {
     let mut part = to.clone();
     match part.lead.get_mut(axis) {
@@ -86,7 +86,7 @@ pub(super) fn part_of(to: &View, axis: usize, start: usize, size: usize) -> Opti
     Some(part)
 }
 
-/// Returns true if two views select the same elements in the same order; leading axes of one element do not count.
+/// Returns true if two views select the same elements in the same order; leading axes of one element are ignored.
 pub(super) fn alike(a: &View, b: &View) -> bool {
     let axes = |v: &View| v.lead.iter().filter(|axis| axis.extent > 1).copied().collect::<Vec<Axis>>();
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)
@@ -112,7 +112,7 @@ mod tests {
     fn parts_are_computed_in_their_places() {
         assert_eq!(tasks(1, "1, 8, 4, 8"), 2);
         assert_eq!(tasks(2, "1, 4, 8, 8"), 2);
-        // Columns that begin within a row of memory are copied.
+        // Columns that start within a row of memory are copied.
         assert!(tasks(3, "1, 4, 4, 16") > 2);
     }
 }

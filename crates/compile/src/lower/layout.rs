@@ -1,4 +1,4 @@
-//! Moving data: copies, transposes, reshapes, slices, concatenations.
+//! Lowering of data movement: copies, transposes, reshapes, slices, concatenations.
 
 use super::Lowerer;
 use super::strided::Strided;
@@ -7,9 +7,9 @@ use crate::ir::*;
 use anemone_facts::Field;
 use anemone_net::ValueId;
 
-/// Columns between two addresses that a row may start at.
+/// Alignment of rows, in columns.
 const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
-/// Scratch of one scattered block of a reshape is kept below this.
+/// Limit of scratch memory for one scattered block of a reshape.
 const SCATTER_BYTES: u64 = 64 << 20;
 
 /// Neural-engine copy.
@@ -23,7 +23,7 @@ impl Lowerer<'_> {
         self.elementwise(copy_kind(), from, to)
     }
 
-    /// Runs a layer with one source over views of equal extents.
+    /// Adds a single-source layer, in pieces, over views of equal extents.
     pub(super) fn elementwise(&mut self, kind: Kind, from: &View, to: &View) -> Result<()> {
         for piece in self.strips(&[from, to]) {
             for parts in self.blocks(&[&piece[0], &piece[1]])? {
@@ -33,10 +33,10 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Cuts views along their columns into strips that the chip's width holds; a single repeated column stays whole.
+    /// Splits views along their columns into strips of at most the chip's width; a single broadcast column stays whole.
     pub(super) fn strips(&self, views: &[&View]) -> Vec<Vec<View>> {
         let width = views.iter().map(|v| v.width).max().unwrap_or(1);
-        // Strips start on a row boundary of 64 bytes, so the next one's address is as good as a row's.
+        // Strips start on a row boundary of 64 bytes, so that they are addressed like rows.
         let most = self.chip.hal.max_tensor_width.map_or(width, |w| w as usize / COLUMN_ALIGN * COLUMN_ALIGN);
         (0..width)
             .step_by(most.max(1))
@@ -54,8 +54,8 @@ impl Lowerer<'_> {
             .collect()
     }
 
-    /// Views of equal extents in pieces that one task can address: as they are where they have at most three leading
-    /// axes within the chip's extents, else merged and cut.
+    /// Views of equal extents in pieces that one task can address: unchanged if they have at most three leading axes within
+    /// the chip's extents, otherwise merged and split.
     pub(super) fn blocks(&self, views: &[&View]) -> Result<Vec<Vec<View4>>> {
         let whole: Option<Vec<View4>> = views.iter().map(|v| v.nchw()).collect();
         match whole {
@@ -67,7 +67,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Most groups, channels and rows of a task.
+    /// Largest number of groups, channels and rows of a task.
     pub(super) fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
         [
@@ -77,13 +77,13 @@ impl Lowerer<'_> {
         ]
     }
 
-    /// Most groups of a task.
+    /// Largest number of groups of a task.
     pub(super) fn max_groups(&self) -> usize {
         self.field_max(Field::NumGroups).unwrap_or(1) as usize
     }
 
-    /// As [`Lowerer::blocks`], with as few axes as strides allow: neighbouring axes are merged where every view has
-    /// them one stride apart.
+    /// [`Lowerer::blocks`] with as few axes as strides allow: neighbouring axes are merged if they are contiguous in every
+    /// view.
     pub(super) fn merged_blocks(&self, views: &[&View]) -> Result<Vec<Vec<View4>>> {
         let rank = views[0].lead.len();
         // Merged axes, innermost last; each holds one axis per view.
@@ -149,7 +149,7 @@ impl Lowerer<'_> {
     /// Copies `from` to `to` with the last axis of `from` exchanged with axis `axis`: the extents of `to` are those of
     /// `from` with the two swapped.
     pub(super) fn copy_transposed(&mut self, from: &View, to: &View, axis: usize) -> Result<()> {
-        // Columns of either side in pieces that one exchange holds, on boundaries of rows.
+        // Column pieces of either side that one exchange holds, on row boundaries.
         let hal = &self.chip.hal;
         let most = |limit: Option<u64>| {
             limit.map_or(usize::MAX, |n| n as usize / COLUMN_ALIGN * COLUMN_ALIGN).max(COLUMN_ALIGN)
@@ -172,15 +172,15 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
-        // Both views as the task sees them: the exchanged axis is its channels. `blocks` must not merge it away, so
-        // the other axes are cut first and the channels put in afterwards.
+        // The exchanged axis is the task's channels. `blocks` must not merge it, so that the other axes are split first and
+        // the channels are added afterwards.
         let rest = |v: &View| {
             let mut lead = v.lead.clone();
             lead.remove(axis);
             View { lead, width: 1, ..v.clone() }
         };
         let (channels_from, channels_to) = (from.lead[axis], to.lead[axis]);
-        // Where the channels are the tensor's rows, its channels take the rows' place.
+        // If the exchanged axis is the tensor's rows, the tensor's channels take the place of the rows.
         let rows_turn = |v: &View| axis + 1 == v.lead.len() && self.graph.buffer(v.buffer).role != Role::Scratch;
         let turn = [rows_turn(from), rows_turn(to)];
         for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
@@ -207,7 +207,7 @@ impl Lowerer<'_> {
         // Result axis `at` is the source's last axis; the result's last axis is the source's `moved`.
         let moved = perm[last];
         let at = perm.iter().position(|&p| p == last).unwrap_or(last);
-        // The result, its axes put back into the source's order: `moved` and the last axis are exchanged.
+        // The result with its axes in the source's order: `moved` and the last axis are exchanged.
         let mut lead = vec![Axis { extent: 0, stride_bytes: 0 }; last];
         for (i, &p) in perm[..last].iter().enumerate() {
             let slot = if i == at { moved } else { p };
@@ -217,7 +217,7 @@ impl Lowerer<'_> {
         self.copy_transposed(from, &target, moved)
     }
 
-    /// A copy of `from` with its last axis exchanged with `axis`, in scratch.
+    /// A copy of `from` in scratch memory with its last axis exchanged with `axis`.
     pub(super) fn exchanged(&mut self, from: &View, axis: usize, suffix: &str) -> Result<View> {
         let mut shape = from.shape();
         let last = shape.len() - 1;
@@ -227,7 +227,7 @@ impl Lowerer<'_> {
         Ok(to)
     }
 
-    /// The same elements in order with other extents, where strides can say it.
+    /// The same elements in order with other extents, if strides can express it.
     pub(super) fn reshaped(&self, from: &View, shape: &[usize]) -> Result<Option<View>> {
         let mut axes: Vec<(usize, u64)> = from.lead.iter().map(|a| (a.extent, a.stride_bytes)).collect();
         axes.push((from.width, ELEMENT_BYTES));
@@ -283,7 +283,7 @@ impl Lowerer<'_> {
         self.scatter(to, &spread(&scattered, &rows(to)), true)
     }
 
-    /// Between rows of columns and one element per row; `gather` goes back.
+    /// Copies between rows of columns and one element per row; `gather` is the reverse direction.
     fn scatter(&mut self, packed: &View, spread: &View, gather: bool) -> Result<()> {
         // [rows, 1, width] <-> [rows, width, 1], with the packed view's own leading axes.
         let mut wide = packed.clone();
@@ -306,7 +306,7 @@ impl Lowerer<'_> {
         if gather { self.copy_transposed(&narrow, &wide, axis) } else { self.copy_transposed(&wide, &narrow, axis) }
     }
 
-    /// Leading axes of a slice: only strides and an offset.
+    /// Slices the leading axes, which changes only strides and offset.
     fn sliced_lead(&self, from: &View, begin: &[usize], end: &[usize], stride: &[usize]) -> View {
         let mut view = from.clone();
         for (i, axis) in view.lead.iter_mut().enumerate() {
@@ -317,7 +317,7 @@ impl Lowerer<'_> {
         view
     }
 
-    /// A slice as a view, where its columns start on a row boundary and none is left out.
+    /// A slice as a view, if its columns are contiguous and start on a row boundary.
     fn sliced(&self, from: &View, begin: &[usize], end: &[usize], stride: &[usize]) -> Option<View> {
         let last = from.lead.len();
         if stride[last] != 1 || !begin[last].is_multiple_of(COLUMN_ALIGN) {
@@ -329,7 +329,7 @@ impl Lowerer<'_> {
         Some(view)
     }
 
-    /// Copies a slice. Columns that no view can pick are exchanged with an axis, picked there, and exchanged back.
+    /// Copies a slice. Columns that no view can select are exchanged with another axis, selected there, and exchanged back.
     pub(super) fn slice_into(
         &mut self,
         from: &View,
@@ -365,7 +365,7 @@ impl Lowerer<'_> {
             return self.concat_parts(axis, inputs, &sizes, &to);
         }
         let from = inputs.iter().map(|&input| self.view(input)).collect::<Result<Vec<View>>>()?;
-        // Another axis in the columns' place, the one that fills rows best.
+        // The axis that fills rows best takes the place of the columns.
         let other = (0..last).max_by_key(|&i| to.lead[i].extent).filter(|&i| to.lead[i].extent > 1);
         let single = self.tried(|lowerer| lowerer.concat_single(&from, &starts, &to));
         let exchanged = other.and_then(|other| self.tried(|l| l.concat_exchanged(other, &from, &starts, &to)));
@@ -377,7 +377,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Columns that do not start on boundaries: put them side by side as an axis of single elements, then exchange.
+    /// Slices columns that do not start on boundaries: makes them an axis of single elements, then exchanges it back.
     fn concat_single(&mut self, inputs: &[View], starts: &[usize], to: &View) -> Result<()> {
         let last = to.lead.len();
         let mut shape = to.shape();
@@ -397,7 +397,7 @@ impl Lowerer<'_> {
         self.copy_transposed(&turned, &wide, last)
     }
 
-    /// The same with axis `other` in the columns' place.
+    /// Slices with axis `other` in the columns' place.
     fn concat_exchanged(&mut self, other: usize, inputs: &[View], starts: &[usize], to: &View) -> Result<()> {
         let last = to.lead.len();
         let mut perm: Vec<usize> = (0..=last).collect();
@@ -432,7 +432,7 @@ fn slabs(views: Vec<View4>, axis: usize, limit: usize) -> Vec<Vec<View4>> {
         .collect()
 }
 
-/// Frees the channel axis of both views: one piece per channel, unless groups are free to take them.
+/// Frees the channel axis of both views: one piece per channel, unless the channels can become groups.
 fn split_channels(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     let [groups, channels] = [parts[0].axes[0].extent, parts[0].axes[1].extent];
     let turn =
@@ -446,7 +446,7 @@ fn split_channels(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     slabs(parts, 1, 1).into_iter().map(|p| p.iter().map(|v| turn(v, 0)).collect()).collect()
 }
 
-/// Strides of a view of `axes` (extent, stride) with other extents; `None` when no strides give it.
+/// Strides of a view of `axes` (extent, stride) with other extents; `None` if no strides give it.
 fn reshape_strides(axes: &[(usize, u64)], shape: &[usize]) -> Option<Vec<u64>> {
     let old: Vec<(usize, u64)> = axes.iter().copied().filter(|a| a.0 != 1).collect();
     let mut strides = vec![0; shape.len()];

@@ -1,5 +1,5 @@
-//! Means over windows that the planar engine does not take: a product with a constant matrix along each axis, whose rows are
-//! the shares of the operand's elements. Each axis is summed whole and rounded once.
+//! Lowering of means over windows that the planar engine does not support: a product along each axis with a constant matrix that has the
+//! window weights in its rows. Each axis is summed completely and rounded once.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -33,7 +33,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Row `o` has the share of each element in mean `o`.
+/// Matrix whose row `o` has the weight of each element in mean `o`.
 fn shares(
     size: usize,
     out: usize,

@@ -1,8 +1,8 @@
-//! Network operations become layers.
+//! Lowering of network operations to layers.
 //!
-//! Every value lives as a [`View`] with the network's own axes: the last axis is columns, all others are strided. An
-//! operation that needs its data elsewhere (a reduced axis in columns, an operand in channels) asks for a view of that
-//! form, and pays for a transposing copy only where strides cannot give it.
+//! Every value is a [`View`] with the network's own axes: the last axis is columns, all others are strided. An operation
+//! that needs another arrangement of its data (a reduced axis in columns, an operand in channels) requests a view of that
+//! form, and a transposing copy is made only if strides cannot express it.
 
 mod compare;
 mod conv;

@@ -1,4 +1,4 @@
-//! Native layers without known registers: one task of this project's own each.
+//! Lowering of native layers without known registers: one task of this project's own each.
 
 use super::Lowerer;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Softmax and layer normalization, built of tables and planar tasks as Apple's compiler builds them.
+//! Lowering of softmax and layer normalization to tables and planar tasks, as in Apple's compiler.
 
 use super::Lowerer;
 use super::reduce::{merge, one_row};
@@ -15,21 +15,21 @@ fn table(table: Table) -> Nonlinear {
     Nonlinear::Table(Arc::new(table))
 }
 
-/// Differences go to the exponential in base 2.
+/// Scales differences for the exponential to base 2.
 const BASE2: Affine = Affine { scale: LOG2_E, ..Affine::UNIT };
 
-/// Most tasks that compute a turned statistic: Apple's compiler is seen to take four for 512 rows of a matrix, and no more.
+/// Largest number of tasks of a transposed statistic: Apple's compiler uses four for 512 rows of a matrix, and no more.
 const MOST_TURNED: usize = 4;
 
-/// A view of one batch, whose rows are channels where so asked.
+/// View of one batch element, with rows as channels if requested.
 pub(super) fn planes(view: &View, by_rows: bool) -> Option<View4> {
     let view = view.nchw().filter(|v| v.groups() == 1)?;
     let [batch, channels, rows] = view.axes;
     Some(if by_rows { View4 { axes: [batch, rows, channels], ..view } } else { view })
 }
 
-/// A view as a reduction of its columns alone sees it: rows as channels, or beside channels as groups, and the columns in so
-/// many pieces below each other.
+/// A view for a reduction of its columns alone: rows as channels, or as groups beside channels, and the columns split
+/// into pieces, one below another.
 fn columns_alone(view: View4, pieces: usize) -> View4 {
     let [one, channels, rows] = view.axes;
     let width = view.width / pieces;
@@ -38,7 +38,7 @@ fn columns_alone(view: View4, pieces: usize) -> View4 {
         (1, _) => (one, rows),
         _ => (rows, channels),
     };
-    // A single row is as far from the next as the whole tensor.
+    // The stride of a single row is that of the whole tensor.
     let stride_bytes = match pieces {
         1 => channels.extent as u64 * channels.stride_bytes,
         _ => width as u64 * ELEMENT_BYTES,
@@ -47,7 +47,7 @@ fn columns_alone(view: View4, pieces: usize) -> View4 {
 }
 
 impl Lowerer<'_> {
-    /// Exponentials of differences to the maximum, times the reciprocal of their sum.
+    /// Exponentials of the differences to the maximum, times the reciprocal of their sum.
     pub(super) fn softmax(&mut self, axis: usize, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
         if self.options.conventions().softmax_fused
@@ -93,7 +93,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Softmax over channels of a tensor in which no other axis has an extent: the exponential works on a row of them. Returns
+    /// Softmax over channels of a tensor whose other axes have extent 1: the exponential is computed for a row of them. Returns
     /// false for other tensors.
     fn softmax_of_channels(&mut self, axis: usize, from: &View, to: &View) -> bool {
         let (Some(x), Some(y)) = (from.nchw(), to.nchw()) else { return false };
@@ -123,8 +123,8 @@ impl Lowerer<'_> {
         true
     }
 
-    /// Softmax over columns: rows become channels, or lie beside channels as groups. Returns false where one task does not hold
-    /// the tensor.
+    /// Softmax over columns: rows become channels, or groups beside channels. Returns false if the tensor exceeds one
+    /// task.
     fn softmax_of_columns(&mut self, x: ValueId, from: &View, to: &View) -> Result<bool> {
         let by_rows = self.by_rows.contains(&x);
         let (Some(mut source), Some(result)) = (planes(from, by_rows), planes(to, by_rows)) else { return Ok(false) };
@@ -138,13 +138,13 @@ impl Lowerer<'_> {
             return Ok(false);
         }
         if height > 1 && self.graph.buffer(from.buffer).role != Role::Scratch {
-            // Two tasks that see it in two ways read it from tile memory.
+            // Two tasks that read it with different views read it from tile memory.
             let operand = self.scratch("operand", &from.shape());
             self.copy(from, &operand)?;
             source = planes(&operand, by_rows).unwrap_or(source);
         }
         let plain = [false; 3];
-        // One number for each row: turned where the rows are channels alone and few.
+        // One number per row: transposed if the rows are channels alone and few.
         let turned = height == 1 && channels <= TURNED_CHANNELS;
         let mut numbers = from.shape();
         numbers[from.lead.len()] = 1;
@@ -183,8 +183,8 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
-    /// As [`Lowerer::layer_norm`] over the columns of a matrix: its rows are channels, whose numbers stand turned, the means in
-    /// one row and the reciprocal deviations in the next. `false` where the rows are no single axis.
+    /// [`Lowerer::layer_norm`] over the columns of a matrix with rows as channels: the statistics are transposed, the means in
+    /// one row and the reciprocal deviations in the next. Returns `false` unless the rows are a single axis.
     fn norm_of_rows(&mut self, epsilon: f32, from: &View, to: &View) -> bool {
         let one = |view: &View| View4 {
             buffer: view.buffer,
@@ -202,7 +202,7 @@ impl Lowerer<'_> {
         let (channels, width) = (source.channels(), source.width);
         let limits = self.axis_limits();
         let wide = |n: usize| self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
-        // Two tasks for every 192 rows: for many of them three tasks whose numbers stand as they come are fewer.
+        // Two tasks per 192 rows; for many rows, three tasks with statistics that are not transposed are fewer.
         let many = channels.div_ceil(TURNED_CHANNELS) > MOST_TURNED;
         if channels == 1 || width == 1 || channels > limits[1] || wide(width.max(channels)) || many {
             return false;
@@ -238,8 +238,8 @@ impl Lowerer<'_> {
         true
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon)` over the last axes: the mean, the deviation's reciprocal, and both
-    /// applied, a task each.
+    /// `(x - mean) / sqrt(variance + epsilon)` over the last axes, as three tasks: the mean, the reciprocal deviation, and the application
+    /// of both.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
         let (mut from, to) = (self.view(x)?, self.result(out));
         let epsilon = held_epsilon(epsilon);
@@ -247,7 +247,7 @@ impl Lowerer<'_> {
         if first == rank && self.norm_of_rows(epsilon, &from, &to) {
             return Ok(());
         }
-        // Normalized axes are the rows of a task: where they lie apart, the tensor is copied first or last.
+        // Normalized axes are the rows of a task: if they are not contiguous, the tensor is copied first or last.
         if merge(&from.lead[first..rank]).is_none() {
             let operand = self.scratch("operand", &from.shape());
             self.copy(&from, &operand)?;
@@ -261,10 +261,10 @@ impl Lowerer<'_> {
         self.norm_of_planes(first, epsilon, &from, &to)
     }
 
-    /// A norm over the axes from `first` on.
+    /// A normalization over the axes from `first` on.
     fn norm_of_planes(&mut self, first: usize, epsilon: f32, from: &View, to: &View) -> Result<()> {
         let rank = from.lead.len();
-        // The mean and the reciprocal deviation of each sum stand in two rows.
+        // Mean and reciprocal deviation of each sum are in two rows.
         let mut shape = from.shape()[..first].to_vec();
         shape.extend([2, 1]);
         let pairs = self.scratch("statistics", &shape);
@@ -292,7 +292,7 @@ impl Lowerer<'_> {
             self.push(Kind::Deviation { epsilon }, vec![mean, source], vec![over, plain], inverse, false);
             let apply = Kind::ChannelAffine { subtract: true };
             match natural {
-                // One pair for everything: the tensor's own channels share it.
+                // A single pair for everything is shared by the tensor's own channels.
                 (Some(x), Some(y)) if source.groups() == 1 && source.channels() == 1 && x.groups() == 1 => {
                     let shared = [x.channels() > 1, false, false];
                     self.push(apply, vec![x, both], vec![plain, shared], y, false);

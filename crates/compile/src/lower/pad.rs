@@ -1,8 +1,8 @@
-//! Padding with a constant.
+//! Lowering of padding with a constant.
 //!
-//! Zeros on the last two axes are a depthwise convolution whose window reaches beyond the operand and has a single 1.
-//! Everything else is moved: the operand is copied into its place, constants beside it. So values of any size stand
-//! beside each other unchanged.
+//! Zeros on the last two axes are a depthwise convolution whose window extends beyond the operand and has a single 1.
+//! Everything else is a copy: the operand to its position in the result, constants around it, so that values of any size stay
+//! unchanged.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -20,7 +20,7 @@ impl Lowerer<'_> {
         self.surround(pads, value, &from, &to)
     }
 
-    /// Zero padding of the last two axes as one layer; `false` where a window does not say it.
+    /// Zero padding of the last two axes as one layer; `false` if a window cannot express it.
     fn pad_by_window(&mut self, pads: &[(usize, usize)], from: &View, to: &View) -> bool {
         let spatial = pads.len().min(2);
         let (leading, pads) = pads.split_at(pads.len() - spatial);
@@ -53,7 +53,7 @@ impl Lowerer<'_> {
         true
     }
 
-    /// Copies an operand into its place and constants around it.
+    /// Copies an operand to its position and constants around it.
     fn surround(&mut self, pads: &[(usize, usize)], value: f32, from: &View, to: &View) -> Result<()> {
         let Some((&columns, leading)) = pads.split_last() else { return self.copy(from, to) };
         let mut inner = to.clone();
@@ -82,7 +82,7 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
-        // Columns that do not start on row boundaries are put side by side as rows, then exchanged.
+        // Columns that do not start on row boundaries become rows, and are exchanged afterwards.
         let (mut narrow, mut wide) = (from.clone(), to.clone());
         let rows = last.checked_sub(1).filter(|&axis| from.lead[axis].extent <= self.axis_limits()[2]);
         let axis = rows.unwrap_or_else(|| {
@@ -100,7 +100,7 @@ impl Lowerer<'_> {
         self.copy_transposed(&turned, &wide, axis)
     }
 
-    /// Fills stretches of a leading axis.
+    /// Fills ranges of a leading axis.
     fn fill_along(&mut self, to: &View, axis: usize, parts: [(usize, usize); 2], value: f32) -> Result<()> {
         for (start, extent) in parts.into_iter().filter(|(_, extent)| *extent > 0) {
             self.fill(value, &along(to, axis, start, extent))?;
@@ -108,7 +108,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Writes one number everywhere. A finite one beyond fp16 is its largest.
+    /// Fills a view with one number; a finite one beyond fp16 saturates.
     pub(super) fn fill(&mut self, value: f32, to: &View) -> Result<()> {
         let limit = f16::MAX.to_f32();
         let value = if value.is_finite() { value.clamp(-limit, limit) } else { value };
@@ -118,7 +118,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// A stretch of a leading axis.
+/// Range of a leading axis.
 fn along(view: &View, axis: usize, start: usize, extent: usize) -> View {
     let mut part = view.clone();
     part.offset_bytes += start as u64 * part.lead[axis].stride_bytes;

@@ -1,5 +1,5 @@
-//! Operations that only move data: what they make is a view, or is copied once when an operation wants it, with all that was moved
-//! before.
+//! Deferred data movement: the result of an operation that only moves data is a view, or is copied once on first use, with all moves
+//! before it composed.
 
 use super::Lowerer;
 use super::joined::{alike, part_of};
@@ -10,17 +10,17 @@ use crate::error::Result;
 use crate::ir::*;
 use anemone_net::{OpKind, ValueId};
 
-/// A value that no view gives.
+/// A value that cannot be expressed as a view.
 pub(super) struct Pending {
     made: Strided,
-    /// Operation that wants the copy, for its name.
+    /// Name of the operation that requests the copy.
     op: String,
-    /// The operation and its operand, where nothing was moved before.
+    /// The operation and its operand, unless other moves came before.
     single: Option<(OpKind, ValueId)>,
 }
 
 impl Lowerer<'_> {
-    /// Strided layout of a value's elements; a pending move is not copied.
+    /// Strided layout of a value's elements, without copying a pending move.
     fn strided(&mut self, id: ValueId) -> Result<Strided> {
         match self.pending.get(&id) {
             Some(pending) => Ok(pending.made.clone()),
@@ -28,7 +28,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Makes a tensor of any strides the result of an operation.
+    /// Records a tensor with any strides as the result of an operation.
     fn laid(&mut self, out: ValueId, made: Strided, single: Option<(OpKind, ValueId)>) -> Result<()> {
         if let Some(view) = made.view() {
             return self.alias(out, view);
@@ -42,7 +42,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Copies what was pending. A single operation has a way of its own, which is as good in most cases.
+    /// Executes a pending move. A single operation uses its own lowering, which is as good in most cases.
     pub(super) fn settle(&mut self, pending: &Pending, to: &View) -> Result<()> {
         let op = std::mem::replace(&mut self.op, pending.op.clone());
         let made = self.settled(pending, to);
@@ -67,7 +67,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The operation alone, where its operand is not pending.
+    /// Lowers the operation alone, if its operand is not pending.
     fn alone(&self, kind: OpKind, x: ValueId) -> Option<(OpKind, ValueId)> {
         (!self.pending.contains_key(&x)).then_some((kind, x))
     }
@@ -87,7 +87,7 @@ impl Lowerer<'_> {
         let single = self.alone(OpKind::Reshape, x);
         if single.is_some() {
             let from = self.view(x)?;
-            // A port is read as its rows and channels lie.
+            // A port is read in the order of its rows and channels.
             let made_here = self.graph.buffer(from.buffer).role == Role::Scratch;
             let kept = Turned::already(&from, &shape).filter(|_| made_here && self.operands_alone.contains(&out));
             if let Some(turned) = kept {
@@ -110,7 +110,7 @@ impl Lowerer<'_> {
         x: ValueId,
         out: ValueId,
     ) -> Result<()> {
-        // A scalar has no axis to be cut.
+        // A scalar has no axis to slice.
         if begin.is_empty() {
             let from = self.view(x)?;
             return self.alias(out, from);
@@ -126,19 +126,19 @@ impl Lowerer<'_> {
         self.laid(out, made, None)
     }
 
-    /// Parts side by side along an axis where each begins on a boundary. Parts that lie as far apart in one buffer as in the result
+    /// Concatenates parts along an axis if each starts on a boundary. Parts with the same distances in one buffer as in the result
     /// are one copy.
     pub(super) fn concat_parts(&mut self, axis: usize, inputs: &[ValueId], sizes: &[usize], to: &View) -> Result<()> {
         let mut parts: Vec<(Strided, View)> = Vec::new();
         let mut start = 0;
         for (&input, &size) in inputs.iter().zip(sizes) {
-            // What several read is copied for all of them.
+            // A value with several readers is copied for all of them.
             let once = self.uses[input.0 as usize] == 1;
             let from = if once { self.strided(input)? } else { Strided::from(&self.view(input)?) };
             let part = part_of(to, axis, start, size);
             let part = part.ok_or_else(|| self.unsupported("columns off a boundary", "report this as a defect"))?;
             start += size;
-            // A part may have been computed in its place.
+            // A part may have been computed in place.
             if !from.view().is_some_and(|view| alike(&view, &part)) {
                 parts.push((from, part));
             }
@@ -162,7 +162,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Length of the leading run of parts with the same extents and constant steps, and the steps in bytes in source and result.
+/// Length of the leading run of parts with equal extents and constant steps, and the steps in bytes in source and result.
 fn run(parts: &[(Strided, View)]) -> (usize, [u64; 2]) {
     let steps = |pair: &[(Strided, View)]| {
         let [(a, to_a), (b, to_b)] = pair else { return None };

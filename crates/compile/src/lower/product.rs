@@ -1,7 +1,7 @@
-//! Products with one constant matrix: 1x1 convolutions whose channels are the columns of the other matrix.
+//! Lowering of products with one constant matrix to 1x1 convolutions, with the columns of the other matrix as channels.
 //!
-//! Turning columns into channels costs a task. It is paid once for all products of a value, and a value that only products read,
-//! perhaps through functions of one number, stays turned between them (`docs/evidence.md`, key `h13-fusion`).
+//! Transposing columns to channels costs a task. It is done once for all products of a value, and a value that only products read,
+//! perhaps through unary functions, stays transposed between them (`docs/evidence.md`, key `h13-fusion`).
 
 use super::Lowerer;
 use super::layout::copy_kind;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 /// A matrix with its columns as channels.
 #[derive(Clone, Debug)]
 pub(super) struct Turned {
-    /// Channels and rows; folded, the rows in eights.
+    /// Channels and rows; if folded, the rows in groups of eight.
     view: View,
     /// Rows of the matrix.
     rows: usize,
 }
 
 impl Turned {
-    /// Its elements.
+    /// Number of elements.
     pub(super) fn view(&self) -> &View {
         &self.view
     }
 
-    /// A matrix of one row whose columns are channels already: what stands behind a network's last pooling, in another shape.
+    /// A matrix of one row whose columns are channels already, such as the reshaped result of a network's last pooling.
     pub(super) fn already(view: &View, shape: &[usize]) -> Option<Turned> {
         let (columns, rows) = shape.split_last()?;
         let mut channels = view.lead.iter().filter(|axis| axis.extent > 1);
@@ -40,7 +40,7 @@ impl Turned {
     }
 }
 
-/// Results of products with one constant matrix of at most so many bytes.
+/// Results of products with one constant matrix of at most `most` bytes.
 pub(super) fn products(net: &Net, most: u64) -> HashSet<ValueId> {
     net.ops
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn products(net: &Net, most: u64) -> HashSet<ValueId> {
         .collect()
 }
 
-/// Left operand of a product with one constant matrix of at most so many bytes; `None` for other operations.
+/// Left operand of a product with one constant matrix of at most `most` bytes; `None` for other operations.
 fn multiplied(net: &Net, op: &Op, most: u64) -> Option<ValueId> {
     let matrix = op.inputs.get(1).map(|&id| net.value(id)).filter(|value| value.data.is_some())?;
     if matrix.ty.shape.iter().product::<usize>() as u64 * ELEMENT_BYTES > most {
@@ -60,7 +60,7 @@ fn multiplied(net: &Net, op: &Op, most: u64) -> Option<ValueId> {
     (one && straight).then(|| op.inputs[0])
 }
 
-/// Values that nothing but products with one constant matrix of at most so many bytes reads, as what they multiply.
+/// Values that are read only as left operands of products with one constant matrix of at most `most` bytes.
 pub(super) fn operands_alone(net: &Net, most: u64) -> HashSet<ValueId> {
     let others = |op: &Op| usize::from(multiplied(net, op, most).is_some());
     let read = net.ops.iter().flat_map(|op| &op.inputs[others(op)..]).chain(&net.outputs);
@@ -68,8 +68,8 @@ pub(super) fn operands_alone(net: &Net, most: u64) -> HashSet<ValueId> {
     net.ops.iter().filter_map(|op| multiplied(net, op, most)).filter(|id| !barred.contains(id)).collect()
 }
 
-/// Values that products with matrices of at most so many bytes make, perhaps through functions of one number, and only such products
-/// read, perhaps through such.
+/// Values that stay transposed: results of such products, perhaps through unary functions, that only such products read, perhaps through
+/// unary functions.
 pub(super) fn stay(net: &Net, most: u64) -> HashSet<ValueId> {
     let function = |op: &Op| match op.kind {
         OpKind::Unary(_) => op.inputs.first().copied(),
@@ -78,7 +78,7 @@ pub(super) fn stay(net: &Net, most: u64) -> HashSet<ValueId> {
     let mut barred: HashSet<ValueId> = net.outputs.iter().copied().collect();
     for op in net.ops.iter().rev() {
         let passes = function(op).filter(|_| op.outputs.iter().all(|o| !barred.contains(o)));
-        // The first operand of these may stay turned.
+        // The first operand of these may stay transposed.
         let spared = usize::from(multiplied(net, op, most).or(passes).is_some());
         barred.extend(op.inputs.iter().skip(spared));
     }
@@ -90,7 +90,7 @@ pub(super) fn stay(net: &Net, most: u64) -> HashSet<ValueId> {
     stay
 }
 
-/// Products of two matrices in memory, perhaps through functions of one number: their rows are channels.
+/// Values whose rows are channels: products of two computed matrices, perhaps through unary functions.
 pub(super) fn by_rows(net: &Net, most: u64) -> HashSet<ValueId> {
     let mut rows = HashSet::new();
     for op in &net.ops {
@@ -116,7 +116,7 @@ impl Lowerer<'_> {
         self.product(op.inputs[0], op.outputs[0], weights, bias)
     }
 
-    /// `x · y`, by a convolution where `y` is one constant matrix that may become coefficients, else with coefficients from memory.
+    /// `x · y`, as a convolution if `y` is one constant matrix that may become coefficients, otherwise with coefficients from memory.
     pub(super) fn matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
         let (x, y) = (op.inputs[0], op.inputs[1]);
         let (x_rank, y_rank) = (self.shape(x).len(), self.shape(y).len());
@@ -141,7 +141,7 @@ impl Lowerer<'_> {
             return self.product(x, op.outputs[0], weights, None);
         }
         let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
-        // The rows of `x` are channels as they stand.
+        // The rows of `x` are the channels, without a transpose.
         let weights = Arc::new(weights);
         let rank = to.lead.len();
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
@@ -184,8 +184,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A value with its columns as channels, turned the first time that it is asked for; `None` where one task does not
-    /// turn it.
+    /// A value with its columns as channels, transposed on first use; `None` if one task cannot transpose
+    /// it.
     fn turned_of(&mut self, x: ValueId, outputs: usize) -> Result<Option<Turned>> {
         if let Some(turned) = self.turned.get(&x) {
             return Ok(Some(turned.clone()));
@@ -217,7 +217,7 @@ impl Lowerer<'_> {
         Ok(brought)
     }
 
-    /// Source and destination views of a unary function whose operand and result both stay turned; `None` otherwise.
+    /// Source and destination views of a unary function whose operand and result both stay transposed; `None` otherwise.
     pub(super) fn turned_pair(&mut self, x: ValueId, out: ValueId) -> Option<(View, View)> {
         let from = self.turned.get(&x).filter(|_| self.stay_turned.contains(&out))?.clone();
         let to = self.scratch("", &from.view.shape());
@@ -225,8 +225,8 @@ impl Lowerer<'_> {
         Some((from.view, to))
     }
 
-    /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, its result turns back on the way
-    /// out.
+    /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, and its result is transposed back when it is
+    /// stored.
     pub(super) fn product_views(
         &mut self,
         from: &View,
@@ -235,7 +235,7 @@ impl Lowerer<'_> {
         bias: Option<Vec<f32>>,
     ) -> Result<()> {
         let rank = from.lead.len();
-        // All rows of x side by side as columns of the convolution.
+        // All rows of x become columns of the convolution.
         let rows: usize = from.lead.iter().map(|a| a.extent).product();
         let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
         let flat_from = self.reshaped(from, &[rows, from.width])?;
@@ -252,7 +252,7 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
-        // Rows that no single stride reaches: the innermost axis at a time.
+        // Rows without a single stride: the innermost axis at a time.
         let inner = rank.saturating_sub(1);
         let outer: Vec<usize> = from.lead[..inner].iter().map(|a| a.extent).collect();
         for index in indices(&outer) {
@@ -267,7 +267,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Rows side by side, with their own turning there and back.
+    /// Product of contiguous rows, transposed before and after it.
     fn product_flat(
         &mut self,
         from: &View,
@@ -279,8 +279,8 @@ impl Lowerer<'_> {
         self.turn_back(&source, to, weights, bias)
     }
 
-    /// The columns of a matrix as channels, for a product with so many outputs: eight rows side by side and the eights below
-    /// each other where that takes fewer passes.
+    /// The columns of a matrix as channels, for a product with a number of outputs. Rows are folded, eight side by side, if that takes
+    /// fewer passes.
     fn stage(&mut self, from: &View, outputs: usize) -> Result<Turned> {
         let rows = from.lead[0].extent;
         if !self.options.conventions().rows_folded || !folds(rows, from.width, outputs, self.chip) {
@@ -292,13 +292,13 @@ impl Lowerer<'_> {
         Ok(Turned { view, rows })
     }
 
-    /// A turned matrix as the task sees it.
+    /// View of a transposed matrix for a task.
     fn channels(&self, view: &View) -> Result<View4> {
         let seen = if view.lead.len() == 1 { channels_first(view) } else { view.nchw() };
         seen.ok_or_else(|| self.unsupported("more than four axes", "reshape first"))
     }
 
-    /// The product with a turned matrix, its result as rows again.
+    /// Product with a transposed matrix, whose result is rows again.
     fn turn_back(
         &mut self,
         source: &Turned,
@@ -328,8 +328,8 @@ impl Lowerer<'_> {
     }
 }
 
-/// Returns true if so many rows are folded into a square: each accumulator then holds more output channels, so that many
-/// outputs take fewer passes. Rows that fill a square by themselves are folded only where the coefficients of the passes to come
+/// Returns true if rows are folded into a square: each accumulator then holds more output channels, so that many
+/// outputs take fewer passes. Rows that fill a square by themselves are folded only if the coefficients of the remaining passes
 /// fit kernel memory.
 fn folds(rows: usize, inputs: usize, outputs: usize, chip: &Chip) -> bool {
     let square = rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows);
@@ -353,7 +353,7 @@ fn dense(weights: Arc<Weights>, bias: Option<Arc<Vec<f32>>>) -> Kind {
     }
 }
 
-/// The rows of a matrix as a square: eight side by side.
+/// The rows of a matrix folded into a square, eight side by side.
 fn square(view: &View) -> View4 {
     let one = Axis { extent: 1, stride_bytes: 0 };
     let Axis { extent: rows, stride_bytes: row } = view.lead[0];
@@ -362,7 +362,7 @@ fn square(view: &View) -> View4 {
     View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes, width: view.width }
 }
 
-/// One matrix of a batch; leading axes of extent 1 repeat.
+/// One matrix of a batch; leading axes of extent 1 are broadcast.
 pub(super) fn matrix(view: &View, index: &[usize]) -> View {
     let rank = view.lead.len() - 1;
     let own = &index[index.len().saturating_sub(rank)..];
@@ -382,7 +382,7 @@ pub(super) fn channels_first(view: &View) -> Option<View4> {
     Some(View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [one, channels, one], width: view.width })
 }
 
-/// As [`channels_first`] for a tensor whose rows are the channels: the one row left is the whole matrix.
+/// [`channels_first`] for a tensor whose rows are the channels; the single remaining row is the whole matrix.
 pub(super) fn rows_first(view: &View) -> Option<View4> {
     let mut view = channels_first(view)?;
     let channels = view.axes[1];

@@ -1,7 +1,7 @@
-//! Copies between any strides: as few tasks as the DMA engines' ways allow, the cheapest by tasks and bytes moved.
+//! Copies between arbitrary strides: the cheapest sequence of tasks that the DMA engines can do, by tasks and bytes moved.
 //!
-//! One task copies rows, exchanges columns with one other axis, or puts up to fifteen rows side by side as columns (and the
-//! reverse). What needs more goes by a scratch tensor: whole source rows become rows of one element each, for every place along an
+//! One task copies rows, exchanges columns with one other axis, or interleaves up to fifteen rows as columns (and the
+//! reverse). Everything else goes through a scratch tensor: whole source rows become rows of single elements, for every position along an
 //! axis that takes the columns; from there every destination row is one exchange away.
 
 use super::Lowerer;
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::Field;
 
-/// One loop of a copy.
+/// One loop of a copy: count, and strides of source and result in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loop {
     pub extent: usize,
@@ -19,7 +19,7 @@ pub(super) struct Loop {
     pub to: u64,
 }
 
-/// A copy as loops over bytes.
+/// A copy as nested loops over bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub from: (BufferId, u64),
@@ -27,9 +27,9 @@ pub(super) struct Move {
     pub loops: Vec<Loop>,
 }
 
-/// Cost of one more task, as an equivalent of bytes moved.
+/// Cost of one task, as an equivalent of bytes moved.
 const TASK_BYTES: u64 = 64 << 10;
-/// Largest scratch tensor that a copy goes by.
+/// Largest scratch tensor of a copy.
 const MOST_SCRATCH_BYTES: u64 = 1 << 31;
 /// Most tasks that one copy may take.
 const MOST_TASKS: usize = 4096;
@@ -40,7 +40,7 @@ fn aligned(bytes: u64) -> bool {
 }
 
 impl Move {
-    /// A tensor of any strides into a view of the same extents.
+    /// The copy of a tensor with any strides into a view of the same extents.
     pub fn of(from: &Strided, to: &View) -> Move {
         let strides = to.lead.iter().map(|a| a.stride_bytes).chain([ELEMENT_BYTES]);
         let mut loops = Vec::new();
@@ -56,7 +56,7 @@ impl Move {
         Move { from: (from.buffer, from.offset_bytes), to: (to.buffer, to.offset_bytes), loops }.joined()
     }
 
-    /// Loops that are one loop on both sides, joined.
+    /// Merges loops that are contiguous on both sides.
     pub fn joined(mut self) -> Move {
         self.loops.retain(|l| l.extent > 1);
         'again: loop {
@@ -79,7 +79,7 @@ impl Move {
         self.loops.iter().filter(|l| !taken.contains(l)).copied().collect()
     }
 
-    /// Loops within rows of the source, and of the destination, outermost first.
+    /// Loops inside rows of the source, and of the destination, outermost first.
     fn within_rows(&self) -> [Vec<Loop>; 2] {
         let pick = |stride: fn(&Loop) -> u64| {
             let mut loops: Vec<Loop> = self.loops.iter().filter(|l| !aligned(stride(l))).copied().collect();
@@ -90,28 +90,28 @@ impl Move {
     }
 }
 
-/// Form of a copy, or of its last part, as one task.
+/// Form of a copy, or of its last step, as one task.
 enum Way {
-    /// Rows stay rows.
+    /// Row by row.
     Rows { columns: Option<Loop> },
-    /// The source's columns become an axis, an axis the result's columns.
+    /// The source's columns become an axis, and an axis becomes the result's columns.
     Exchange { source: Option<Loop>, result: Option<Loop> },
-    /// Rows of the source side by side in rows of the result.
+    /// Source rows are interleaved in rows of the result.
     Interleave { columns: Option<Loop>, sets: Loop },
-    /// The reverse.
+    /// Interleaved rows of the source are separated.
     Separate { columns: Option<Loop>, sets: Loop },
 }
 
-/// Form of a copy as several tasks, where one does not do it.
+/// Form of a copy as several tasks, if one is not enough.
 enum Detour {
-    /// By a scratch tensor whose columns are this loop.
+    /// Through a scratch tensor whose columns are this loop.
     Scratch(Option<Loop>),
-    /// Rows in the result's order first.
+    /// Rows in the order of the result first.
     InOrder,
 }
 
 impl Lowerer<'_> {
-    /// Copies a tensor of any strides into a view.
+    /// Copies a tensor with any strides into a view.
     pub(super) fn rearrange(&mut self, from: &Strided, to: &View) -> Result<()> {
         self.move_elements(&Move::of(from, to))
     }
@@ -120,7 +120,7 @@ impl Lowerer<'_> {
         if let Some(way) = self.way(copy) {
             return self.one_way(copy, way);
         }
-        // Every axis that may take the columns between; the cheapest is made again in the end.
+        // Tries every axis that may take the columns of the scratch tensor; the cheapest is executed again at the end.
         let [source, result] = copy.within_rows();
         let free = |l: &Loop| !source.contains(l) && (!result.contains(l) || result.len() == 1) && aligned(l.from);
         let mut ways: Vec<Detour> = copy.loops.iter().filter(|l| free(l)).map(|l| Detour::Scratch(Some(*l))).collect();
@@ -145,15 +145,15 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Cost of the layers that `make` adds, see [`Self::cost_since`]; `None` where `make` fails. Layers, buffers
-    /// and what is known of values in them are removed again.
+    /// Cost of the layers that `make` adds, see [`Self::cost_since`]; `None` if `make` fails. Its layers, buffers and recorded views
+    /// are removed again.
     pub(super) fn tried(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Option<u64> {
         let (layers, buffers) = (self.graph.layers.len(), self.graph.buffers.len());
         let made = make(self);
         let cost = self.cost_since(layers);
         self.graph.layers.truncate(layers);
         self.graph.buffers.truncate(buffers);
-        // No value may be known by a buffer that is gone.
+        // No recorded view may refer to a removed buffer.
         let stays = |view: &View| (view.buffer.0 as usize) < buffers;
         self.views.retain(|_, view| stays(view));
         self.reserved.retain(|_, view| stays(view));
@@ -162,7 +162,7 @@ impl Lowerer<'_> {
         made.ok().map(|()| cost)
     }
 
-    /// Bytes that the layers from there on move, and what they cost by being tasks.
+    /// Cost of the layers from index on: the bytes they move, and [`TASK_BYTES`] for each.
     fn cost_since(&self, first: usize) -> u64 {
         let bytes = |v: &View4| {
             let rows: usize = v.axes.iter().map(|a| a.extent).product();
@@ -172,7 +172,7 @@ impl Lowerer<'_> {
         layers.iter().map(|l| TASK_BYTES + bytes(&l.result) + l.sources.iter().map(bytes).sum::<u64>()).sum()
     }
 
-    /// The way of one task, where there is one.
+    /// Form of the copy as a single task, if there is one.
     fn way(&self, copy: &Move) -> Option<Way> {
         if !aligned(copy.from.1) || !aligned(copy.to.1) {
             return None;
@@ -227,7 +227,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Refuses loops outside the tasks that are too many.
+    /// Refuses copies whose outer loops make too many tasks.
     fn few(&self, outside: usize, loops: &[Loop]) -> Result<()> {
         let tasks = loops[..outside].iter().fold(1usize, |n, l| n.saturating_mul(l.extent));
         if tasks <= MOST_TASKS {
@@ -236,7 +236,7 @@ impl Lowerer<'_> {
         Err(self.unsupported(format!("a copy of {tasks} tasks"), "keep the last axis in its place"))
     }
 
-    /// All index tuples of the loops that a task does not hold, as offsets of source and result.
+    /// Offsets of source and result for all iterations of the loops outside of a task.
     fn offsets(&self, loops: &[Loop]) -> Result<Vec<[u64; 2]>> {
         self.few(loops.len(), loops)?;
         let first = vec![[0, 0]];
@@ -251,7 +251,7 @@ impl Lowerer<'_> {
         rest.sort_by_key(|l| std::cmp::Reverse(l.extent));
         let outside = rest.split_off(rest.len().min(2));
         rest.reverse();
-        // Columns of either side in pieces that the exchange holds, on boundaries of rows.
+        // Column pieces of either side that the exchange holds, on row boundaries.
         let hal = &self.chip.hal;
         let align = (ROW_ALIGN / ELEMENT_BYTES) as usize;
         let most = |limit: Option<u64>| limit.map_or(usize::MAX, |n| n as usize / align * align).max(align);
@@ -294,7 +294,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Channels side by side: of the result where `together`, else of the source.
+    /// Copies between interleaved channels and rows: interleaves the result if `together`, otherwise separates the source.
     fn side_by_side(&mut self, copy: &Move, columns: Option<Loop>, sets: Loop, together: bool) -> Result<()> {
         let taken: Vec<Loop> = columns.into_iter().chain([sets]).collect();
         let mut rest = copy.without(&taken);
@@ -337,19 +337,19 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// A copy in two or three steps: source rows become single elements for each place along `columns`, which takes the columns
+    /// A copy in two or three steps: source rows become single elements for each position along `columns`, which becomes the columns
     /// of the scratch tensor.
     fn by_scratch(&mut self, copy: &Move, columns: Option<Loop>) -> Result<()> {
         let [source, result] = copy.within_rows();
         let width = columns.map_or(1, |l| l.extent);
         let row_bytes = (width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
-        // Elements of the whole source row that are read, from the last boundary before the first one.
+        // Elements of the source row that are read, from the last boundary before the first one.
         let skipped = copy.from.1 % ROW_ALIGN;
         let reach: u64 = source.iter().map(|l| (l.extent as u64 - 1) * l.from).sum();
         let elements = ((skipped + reach) / ELEMENT_BYTES + 1) as usize;
         let others: Vec<Loop> =
             copy.loops.iter().filter(|l| !source.contains(l) && Some(**l) != columns).copied().collect();
-        // Axes of the result's rows lie innermost, beside the source row, so that they are one axis wherever they can be.
+        // Axes of the result's rows are innermost, next to the source row, so that they merge if possible.
         let (mut inner, outer): (Vec<Loop>, Vec<Loop>) = others.iter().partition(|l| result.contains(l));
         inner.sort_by_key(|l| std::cmp::Reverse(l.to));
         let shared = source.iter().any(|l| result.contains(l));
@@ -395,7 +395,7 @@ impl Lowerer<'_> {
         self.in_order(&second)
     }
 
-    /// Rows of single elements put into the result's order first, then exchanged into its rows.
+    /// Puts rows of single elements into the result's order first, then exchanges them into its rows.
     fn in_order(&mut self, copy: &Move) -> Result<()> {
         let [source, result] = copy.within_rows();
         let columns = match source.as_slice() {
@@ -408,7 +408,7 @@ impl Lowerer<'_> {
         }
         let row_bytes = (columns.map_or(1, |l| l.extent) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
         let mut rest: Vec<Loop> = copy.loops.iter().filter(|l| Some(**l) != columns).copied().collect();
-        // The result's rows innermost, in their order; the others as they are.
+        // The result's rows innermost, in their order; the other loops unchanged.
         rest.sort_by_key(|l| (result.contains(l), std::cmp::Reverse(l.to)));
         let mut stride = row_bytes;
         let mut placed: Vec<(Loop, u64)> = Vec::new();

@@ -1,7 +1,7 @@
-//! Reductions and pooling.
+//! Lowering of reductions and pooling.
 //!
 //! The planar engine reduces rows and columns together; the neural engine reduces channels, as a convolution with equal
-//! coefficients (sums) or in its maximum mode. Leading axes can stand for channels or rows as strides please.
+//! coefficients (sums) or in its maximum mode. Leading axes can be channels or rows, by their strides.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -16,7 +16,7 @@ impl Lowerer<'_> {
         let dtype = self.net.value(out).ty.dtype;
         if kind == ReduceKind::Mean && dtype.is_integer() {
             let count: usize = axes.iter().map(|&a| self.shape(x)[a]).product();
-            // An eighth of a number below 256 is an fp16 number: nothing rounds before the fraction is dropped.
+            // An eighth of a number below 256 is an fp16 number: nothing is rounded before the fraction is dropped.
             if dtype.narrow_range().is_none_or(|(_, most)| most > 255) || !count.is_power_of_two() || count > 8 {
                 return Err(self.unsupported(
                     format!("a mean of {count} integers: fp16 rounds it before its fraction is dropped"),
@@ -43,7 +43,7 @@ impl Lowerer<'_> {
         for &axis in axes {
             kept[axis] = 1;
         }
-        // The result with reduced axes kept; the network's own result may have dropped them.
+        // The result with reduced axes kept, which the network's own result may have dropped.
         let direct = self.reshaped(to, &kept)?;
         let target = match &direct {
             Some(view) => view.clone(),
@@ -115,8 +115,8 @@ impl Lowerer<'_> {
     ) -> Result<()> {
         let last = from.lead.len();
         let (columns, leading): (Vec<usize>, Vec<usize>) = {
-            // The last axis and those just before it that are reduced too.
-            // Axes of one element there do not separate them.
+            // The last axis and the reduced axes directly before it;
+            // axes of one element in between do not separate them.
             let shape = from.shape();
             let mut run = last + 1;
             while run > 0
@@ -133,8 +133,8 @@ impl Lowerer<'_> {
         if leading.is_empty() {
             return self.reduce_columns(op, affine, abs, false, &columns, from, to);
         }
-        // Leading axes first, one after another; signs and addends of the whole belong to the last step. A mean is one of means,
-        // so that no sum on the way is larger than the terms are.
+        // Leading axes first, one after another; signs and addends of the result belong to the last step. A mean is one of means,
+        // so that no intermediate sum is larger than the terms.
         let mut current = from.clone();
         let steps = leading.len() + usize::from(!columns.is_empty());
         let plain = Affine { final_scale: 1.0, scale: 1.0, bias: 0.0, ..affine };
@@ -177,7 +177,7 @@ impl Lowerer<'_> {
     ) -> Result<()> {
         let last = from.lead.len();
         let first = axes.first().copied().unwrap_or(last);
-        // Rows of the task: all reduced axes but the last, which must be one stride apart.
+        // The rows of the task: all reduced axes but the last, which must be contiguous.
         let rows = merge(&from.lead[first..last]);
         let Some(rows) = rows else {
             let packed = self.scratch("packed", &from.shape());
@@ -189,7 +189,7 @@ impl Lowerer<'_> {
         let kind = Kind::Reduce { op, abs, affine, reciprocal };
         let one = Axis { extent: 1, stride_bytes: 0 };
         if let Some([groups, channels]) = self.rows_as_groups(rows, [&from.lead[..first], &to.lead[..first]]) {
-            // The one row is as far from the next as the whole tensor.
+            // The stride of the single row is that of the whole tensor.
             let row = |c: Axis| Axis { extent: 1, stride_bytes: c.extent as u64 * c.stride_bytes };
             let put = |v: &View, i: usize, width: usize| View4 {
                 buffer: v.buffer,
@@ -211,8 +211,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Columns alone of a tensor with channels and rows, as 9.509 reduces them (`reduce_probe_sum_ax3_1x64x8x8`): its rows
-    /// stand as groups. Groups and channels of operand and result, where they can.
+    /// Views for a reduction of the columns alone of a tensor with channels and rows, as 9.509 reduces it
+    /// (`reduce_probe_sum_ax3_1x64x8x8`): rows become groups. Groups and channels of operand and result, if possible.
     fn rows_as_groups(&self, reduced: Axis, leads: [&[Axis]; 2]) -> Option<[[Axis; 2]; 2]> {
         let split = |lead: &[Axis]| match lead {
             [outer @ .., c, h] if outer.iter().all(|a| a.extent == 1) => Some([*h, *c]),
@@ -226,7 +226,7 @@ impl Lowerer<'_> {
         (fits && from[1].extent > 1).then(|| [0, 1].map(|i| [from[i], to[i]]))
     }
 
-    /// Reduces one leading axis on the neural engine: it stands as channels.
+    /// Reduces one leading axis on the neural engine, as channels.
     fn reduce_leading(
         &mut self,
         op: PoolOp,
@@ -246,7 +246,7 @@ impl Lowerer<'_> {
             from = before;
         }
         let channels = from.lead[axis];
-        // A mean's factor: the nearest power of two in the coefficients keeps the sum in range, the rest is exact in
+        // Factor of a mean: the nearest power of two in the coefficients keeps the sum in range, the rest is exact in
         // the planar engine's fp32 scale.
         let power = affine.final_scale.log2().round().exp2();
         let after = Affine { pre_scale: 1.0, final_scale: affine.final_scale / power, ..affine };
@@ -277,7 +277,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Views without one leading axis, in pieces whose channels are free for it.
+    /// Views without one leading axis, in pieces with a free channel axis for it.
     pub(super) fn plane_blocks(&self, axis: usize, from: &View, to: &View) -> Result<Vec<Vec<View4>>> {
         let rest = |v: &View| {
             let mut lead = v.lead.clone();
@@ -339,7 +339,7 @@ impl Lowerer<'_> {
                 if factors.iter().all(|&f| f == 1.0) {
                     push(self, PoolOp::Sum, mean, source, result);
                 } else {
-                    // Windows that reach into padding divide by fewer elements: correct them by a plane of factors.
+                    // Windows that extend into padding divide by fewer elements: corrected by a plane of factors.
                     let sums = self.scratch("mean", &to.shape());
                     let Some(s) = spatial(&sums, missing) else { return Ok(()) };
                     push(self, PoolOp::Sum, mean, source, s);
@@ -363,7 +363,7 @@ fn spatial(view: &View, missing: usize) -> Option<View4> {
     view.nchw()
 }
 
-/// Window area over the number of elements that a mean divides by, per output position.
+/// Window area over the number of elements that a mean divides by, for each output position.
 fn divisor_factors(
     window: &Window,
     pads: &[(usize, usize)],
@@ -386,7 +386,7 @@ fn divisor_factors(
         .collect()
 }
 
-/// Axes one stride apart as a single axis.
+/// Contiguous axes merged into one.
 pub(super) fn merge(axes: &[Axis]) -> Option<Axis> {
     let mut axes = axes.iter().rev().filter(|a| a.extent > 1);
     let Some(&last) = axes.next() else { return Some(Axis { extent: 1, stride_bytes: 0 }) };
@@ -396,17 +396,17 @@ pub(super) fn merge(axes: &[Axis]) -> Option<Axis> {
     })
 }
 
-/// Pieces whose row axis is free: channels take the rows where they can, else one piece per row.
+/// Pieces with a free row axis: channels take the rows if possible, otherwise one piece per row.
 pub(super) fn one_row(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     shift_axis(parts, 2, 1, 0, max_groups)
 }
 
-/// Pieces whose channel axis is free.
+/// Pieces with a free channel axis.
 fn one_plane(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     shift_axis(parts, 1, 0, 0, max_groups)
 }
 
-/// Frees axis `busy` by moving it to `first` or else `second` when one of them is unused, else by one piece each.
+/// Frees axis `busy` by moving it to `first` or `second`, whichever is unused first, otherwise by one piece per element.
 fn shift_axis(parts: Vec<View4>, busy: usize, first: usize, second: usize, max_groups: usize) -> Vec<Vec<View4>> {
     let one = Axis { extent: 1, stride_bytes: 0 };
     let extent = |i: usize| parts[0].axes[i].extent;

@@ -1,6 +1,6 @@
-//! Transposed convolutions and resampling.
+//! Lowering of transposed convolutions and resampling.
 //!
-//! A transposed convolution with stride `s` is `s` plain convolutions per axis, one for each phase of the result; their
+//! A transposed convolution with stride `s` is `s` plain convolutions per axis, one for each phase of the result, whose
 //! rows are interleaved by the destination DMA. Resampling, and padding by elements, are products with a constant matrix
 //! along each axis.
 
@@ -12,29 +12,29 @@ use anemone_net::{DType, Data, Op, OpKind, Tensor, TensorType, ValueId};
 use half::f16;
 use std::sync::Arc;
 
-/// One axis of one phase: the taps of the kernel that reach it, as a plain convolution.
+/// One phase along one axis, as a plain convolution with the taps of the kernel that contribute to it.
 struct Phase {
-    /// Tap of the transposed kernel under each tap of the plain one; `None` is a zero.
+    /// Tap of the transposed kernel for each tap of the plain one; `None` is a zero.
     taps: Vec<Option<usize>>,
     pad: usize,
 }
 
 impl Phase {
-    /// Phase `r` of stride `s`: outputs `r, r + s, ...` (`count` of them) of an axis of `size` elements, `cut` of the
-    /// result being left out in front, with `k` taps `dilation` apart.
+    /// Phase `r` of stride `s`: outputs `r, r + s, ...` (`count` of them) of an axis of `size` elements, with the first `cut` elements of the
+    /// result cropped, and `k` taps `dilation` apart.
     fn of(r: usize, s: usize, cut: usize, k: usize, dilation: usize, size: usize, count: usize) -> Phase {
         let reach = (k - 1) * dilation + 1;
         let first = (r + cut) % s;
         let shift = (r + cut - first) / s;
-        // Taps `first, first + s, ...` of the spread kernel, last one first.
+        // Taps `first, first + s, ...` of the dilated kernel, in reverse order.
         let mut taps: Vec<Option<usize>> =
             (first..reach).step_by(s).map(|at| at.is_multiple_of(dilation).then_some(at / dilation)).rev().collect();
         if taps.is_empty() {
             taps.push(None);
         }
         let mut pad = taps.len() as isize - 1 - shift as isize;
-        // Windows start no later than the source's first element, and no window lies wholly beyond its last one: zeros
-        // in front of the taps move the window back.
+        // Windows start no later than the first source element, and no window is completely beyond the last one: zeros
+        // before the taps move the window back.
         if pad < 0 {
             taps.splice(0..0, vec![None; (-pad) as usize]);
             pad = 0;
@@ -81,7 +81,7 @@ impl Lowerer<'_> {
         let (shape, out) = (from.shape(), to.shape());
         let [n, c] = [out[0], out[1]];
         let counts = [0, 1].map(|i| out[2 + i].div_ceil(stride[i]));
-        // Interleaved rows are whole: where the stride does not divide the width, they are cut afterwards.
+        // Interleaved rows are complete; if the stride does not divide the width, they are cropped afterwards.
         let wide_shape = [n, c, out[2], counts[1] * stride[1]];
         let wide = if wide_shape[3] == out[3] { to.clone() } else { self.scratch("wide", &wide_shape) };
         let weights = (&tensor).into();
@@ -107,7 +107,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Columns of all phases side by side, into every `step`-th row from `first` on.
+    /// Interleaves the columns of all phases, into every `step`-th row from `first` on.
     fn interleave_phases(&mut self, phases: &View, wide: &View, first: usize, step: usize) -> Result<()> {
         let copy = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
         let set = phases.lead[1].extent;
@@ -138,8 +138,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Resampling and padding by elements: along each axis whose extent changes, a product with the matrix of that
-    /// axis's weights. `along` is the operation on a matrix, along its first axis only.
+    /// Resampling and padding by elements: a product with the matrix of weights along each axis whose extent changes. `along` is the
+    /// operation on a matrix, along its first axis only.
     pub(super) fn resample(&mut self, x: ValueId, out: ValueId, along: impl Fn(usize) -> OpKind) -> Result<()> {
         let (mut current, to) = (self.view(x)?, self.result(out));
         let target = to.shape();
@@ -162,7 +162,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Weight matrix `[to, from]` of a resampling, evaluated on the identity: row `o` holds the weights of the operand's elements
+    /// Weight matrix `[to, from]` of a resampling, evaluated on the identity: row `o` has the weights of the operand's elements
     /// in element `o`.
     fn weights_along(&self, kind: &OpKind, from: usize, to: usize) -> Result<Vec<f32>> {
         let mut identity = vec![0.0; from * from];
@@ -174,7 +174,7 @@ impl Lowerer<'_> {
             .map_err(|e| self.unsupported(e.to_string(), "report this as a defect"))
     }
 
-    /// Every element along a leading axis becomes a weighted sum of that axis: a 1x1 convolution with it as channels.
+    /// Replaces every element along a leading axis by a weighted sum of that axis: a 1x1 convolution with the axis as channels.
     pub(super) fn mix_axis(&mut self, axis: usize, matrix: Vec<f32>, from: &View, to: &View) -> Result<()> {
         let (channels, outputs) = (from.lead[axis], to.lead[axis]);
         let kind = Kind::Conv {

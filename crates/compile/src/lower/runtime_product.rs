@@ -1,4 +1,4 @@
-//! Products of two matrices that are both computed: the rows of one become output channels whose coefficients lie in
+//! Lowering of products of two computed matrices: the rows of one become output channels whose coefficients are in
 //! memory.
 
 use super::Lowerer;
@@ -12,13 +12,13 @@ use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_BYTES};
 use anemone_net::Op;
 
-/// Most rows of a matrix side by side in a stream.
+/// Largest number of interleaved rows of a matrix in a stream.
 const MOST_LANES: usize = PRODUCT_LANES[0];
-/// Most rows that one task stages: whole products, and no more channels than a chip takes.
+/// Largest number of rows that one task stages: whole products, and at most the channels of a chip.
 const MOST_STAGED: usize = 128 * ENGINES * MOST_LANES;
 
 impl Lowerer<'_> {
-    /// The rows of `x` become output channels whose coefficients lie in memory; the rows of `y` are the channels of the
+    /// The rows of `x` become output channels with coefficients in memory; the rows of `y` are the channels of the
     /// source. One matrix of the batch at a time.
     pub(super) fn runtime_matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
         let (mut x, mut y) = (self.view(op.inputs[0])?, self.view(op.inputs[1])?);
@@ -44,7 +44,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// As 9.509 does it: the coefficients of a matrix in one task, `y[N, K]` turned for all of them, the last matrix first.
+    /// As 9.509 does it: the coefficients of each matrix in one task, `y[N, K]` transposed once for all, the last matrix first.
     fn interleaved_product(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<()> {
         if self.matmul_by_groups(x, y, to, transpose_y)? {
             return Ok(());
@@ -83,8 +83,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Many matrices at once: each is a group, and the streams hold the coefficients of one group after the other. `false` where
-    /// few matrices are multiplied, or one is multiplied several times.
+    /// Many matrices at once: each is a group, and the streams contain the coefficients group by group. Returns `false` for
+    /// few matrices, or if one is multiplied several times.
     fn matmul_by_groups(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<bool> {
         let count = |v: &View| v.lead[..v.lead.len() - 1].iter().map(|a| a.extent).product::<usize>();
         let matrices = count(to);
@@ -94,7 +94,7 @@ impl Lowerer<'_> {
             return Ok(false);
         }
         let (Some(results), true) = (by_matrix(to), x.lead.len() > 1) else { return Ok(false) };
-        // Coefficients: at most two axes of matrices, which the copy that stages them takes apart.
+        // Coefficients: at most two axes of matrices, which the staging copy separates.
         let x = match staged_axes(x) {
             Some(axes) => (x.clone(), axes),
             None => {
@@ -147,13 +147,13 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
-    /// Most columns of a tensor.
+    /// Largest number of columns of a tensor.
     fn widest(&self) -> usize {
         self.chip.hal.max_tensor_width.map_or(usize::MAX, |n| n as usize)
     }
 
-    /// Coefficients of all matrices by one task, where they are computed: what computes them can leave them so. The streams
-    /// of the first matrix, and how far those of the next one lie.
+    /// Stages the coefficients of all matrices by one task, if their producer can store them that way. Returns the streams of the first
+    /// matrix, and the distance to those of the next one.
     fn coefficients_of_all(&mut self, x: &View, batch: &[usize]) -> Result<Option<(View4, u64)>> {
         let computed = self.graph.buffer(x.buffer).role == Role::Scratch;
         let count: usize = batch.iter().product();
@@ -178,7 +178,7 @@ impl Lowerer<'_> {
         Ok(Some((planes, matrix.stride_bytes)))
     }
 
-    /// Copies rows side by side in sets. What is more than the planar engine stages for one product the neural engine copies.
+    /// Interleaves rows in sets. Rows beyond what the planar engine stages for one product are copied by the neural engine.
     fn interleaved(&mut self, source: View4, result: View4, lanes: usize) {
         let (op, window, affine) = (PoolOp::Sum, Window::UNIT, Affine::UNIT);
         let neural = self.options.conventions().wide_rows_copied_neural && source.channels() > ENGINES * MOST_LANES;
@@ -189,7 +189,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// As [`Lowerer::runtime_matmul`] for `y[N, K]`: its columns become channels side by side in sets.
+    /// [`Lowerer::runtime_matmul`] for `y[N, K]`, whose columns become interleaved channels.
     fn runtime_matmul_staged(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
         let rank = to.lead.len();
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
@@ -241,7 +241,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Rows of a matrix as coefficient streams. A row on its own is one already; several lanes are interleaved first.
+    /// Rows of a matrix as coefficient streams: a single row is one already; several lanes are interleaved first.
     fn coefficient_planes(&mut self, rows: &View, lanes: usize) -> Result<View4> {
         let Some(source) = rows_first(rows) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
@@ -262,10 +262,10 @@ impl Lowerer<'_> {
     }
 }
 
-/// Fewest matrices that are multiplied as groups: two are as soon multiplied one by one, as 9.509 does.
+/// Fewest matrices that are multiplied as groups; two are as fast one by one, as in 9.509.
 const LEAST_GROUPS: usize = 3;
 
-/// Matrices as groups and their rows as channels, where the matrices are one stride apart.
+/// Matrices as groups and their rows as channels, if the matrices are contiguous.
 fn by_matrix(view: &View) -> Option<View4> {
     let (&rows, batch) = view.lead.split_last()?;
     let groups = merge(batch)?;
@@ -273,13 +273,13 @@ fn by_matrix(view: &View) -> Option<View4> {
     Some(View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [groups, rows, one], width: view.width })
 }
 
-/// The axes of matrices as at most two: those before some axis, and the rest.
+/// Splits the axes of matrices into at most two: those before some axis, and the rest.
 fn staged_axes(view: &View) -> Option<[Axis; 2]> {
     let (_, batch) = view.lead.split_last()?;
     (0..batch.len()).find_map(|at| Some([merge(&batch[..at])?, merge(&batch[at..])?]))
 }
 
-/// Some rows of a matrix.
+/// A range of rows of a matrix.
 fn part(matrix: &View, start: usize, count: usize) -> View {
     View {
         offset_bytes: matrix.offset_bytes + start as u64 * matrix.lead[0].stride_bytes,
@@ -288,7 +288,7 @@ fn part(matrix: &View, start: usize, count: usize) -> View {
     }
 }
 
-/// Rows of a matrix whose coefficients are staged together: start, number and lanes. Legalization cuts them into products.
+/// Rows of a matrix whose coefficients are staged together: start, number and lanes. Legalization splits them into products.
 fn pieces(rows: usize) -> Vec<(usize, usize, usize)> {
     let full = ENGINES * MOST_LANES;
     let whole = rows / full * full;
@@ -303,7 +303,7 @@ fn pieces(rows: usize) -> Vec<(usize, usize, usize)> {
     pieces
 }
 
-/// Output rows of one product with run-time coefficients, and lanes per engine: as many as fill sixteen engines evenly.
+/// Output rows of one product with run-time coefficients, and lanes per engine: the number that fills sixteen engines evenly.
 fn rows_at_once(rows: usize) -> (usize, usize) {
     let lanes = PRODUCT_LANES.into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
     (rows.min(ENGINES * lanes), lanes)

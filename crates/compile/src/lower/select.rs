@@ -1,12 +1,12 @@
-//! Choices between two operands by a truth value.
+//! Lowering of selections between two operands by a truth value.
 //!
-//! Apple's recipe is `c x + (1 - c) y`. The device makes 0 of zero times infinity, so what is not chosen does no harm
-//! there; any other arithmetic makes NaN of it. Here the truth value becomes bounds instead: a minimum with plus infinity
-//! leaves an operand alone, a minimum with minus infinity replaces it. Nothing is multiplied, so nothing is rounded.
+//! Apple's recipe is `c x + (1 - c) y`. The device computes zero times infinity as 0, so that the operand that is not selected does no
+//! harm there; any other arithmetic makes NaN of it. Here the truth value becomes bounds instead: a minimum with plus infinity
+//! leaves an operand unchanged, a minimum with minus infinity replaces it. Without multiplications nothing is rounded.
 //!
-//! Maximum and minimum return the operand that is a number where the other one is NaN. The bound that leaves an operand
-//! alone is therefore NaN where the arithmetic has one (the model `fast`): then a NaN that is chosen stays. The device
-//! reads NaN as plus infinity, which leaves the operand of a minimum alone as well.
+//! Maximum and minimum return the number if one operand is NaN. The bound that leaves an operand unchanged
+//! is therefore NaN in arithmetic that has one (the model `fast`), so that a selected NaN stays. The device
+//! reads NaN as plus infinity, which leaves the operand of a minimum unchanged as well.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const INF: f32 = f32::INFINITY;
 
-/// The truth value of a choice.
+/// Condition of a selection.
 pub(super) enum Condition {
     /// A constant: its extents and elements.
     Known(Vec<usize>, Vec<bool>),
@@ -26,17 +26,17 @@ pub(super) enum Condition {
     Live(View),
 }
 
-/// Key of a mask: the condition, the bits of the two f32 numbers where it is true and where it is false, and the purpose.
+/// Key of a mask: the condition, the bits of its two f32 values for true and for false, and its purpose.
 pub(super) type MaskKey = (ValueId, [u32; 2], Purpose);
 
 /// Purpose of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    /// The two numbers.
+    /// The two values.
     Numbers,
-    /// The difference of the numbers to themselves: NaN where they are infinite, else zero.
+    /// The difference of each value to itself: NaN for infinities, else zero.
     Undefined,
-    /// The sum of the two.
+    /// The sum of both.
     Bound,
 }
 
@@ -54,7 +54,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A constant whose elements are all one number, as fp16 holds it: finite numbers beyond its range are its largest.
+    /// The value of a constant whose elements are all one number, in fp16; finite numbers beyond its range saturate.
     pub(super) fn uniform(&self, id: ValueId) -> Option<f32> {
         let data = self.constant(id)?.data.to_f32();
         let (&first, rest) = data.split_first()?;
@@ -63,7 +63,7 @@ impl Lowerer<'_> {
         (!first.is_nan() && rest.iter().all(|&x| x == first)).then_some(number)
     }
 
-    /// Repeats a view up to the extents of another.
+    /// Broadcasts a view to the extents of another.
     pub(super) fn spread(&mut self, from: &View, to: &View) -> Result<()> {
         if from.shape() == to.shape() {
             return self.copy(from, to);
@@ -71,7 +71,7 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Max, Affine::UNIT, from, from, to)
     }
 
-    /// `x` where the condition is `kept`, else a number.
+    /// `x` where the condition equals `kept`, else a number.
     fn replace(&mut self, c: ValueId, kept: bool, x: ValueId, number: f32, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
         if number == -INF || number == INF {
@@ -86,8 +86,8 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Min, Affine::UNIT, &raised, &high, &to)
     }
 
-    /// Either of two operands: each is minus infinity where the other one is chosen, and NaN where there are such numbers, so
-    /// that the maximum of both is the chosen one even where that is NaN.
+    /// Selects one of two computed operands: each is replaced by minus infinity where the other one is selected, and by NaN in arithmetic
+    /// that has one, so that the maximum of both is the selected operand even if that is NaN.
     fn choose(&mut self, c: ValueId, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (sides, to) = ([self.view(x)?, self.view(y)?], self.result(out));
         let mut chosen = Vec::new();
@@ -102,8 +102,8 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Max, Affine::UNIT, &chosen[0], &chosen[1], &to)
     }
 
-    /// Clamping bound of a choice. Where the condition is `kept` it leaves the operand alone: `neutral`, or NaN where the
-    /// arithmetic has one. Elsewhere it is `number`.
+    /// Clamping bound of a selection. Where the condition equals `kept` it leaves the operand unchanged: `neutral`, or NaN in
+    /// arithmetic that has one. Elsewhere it is `number`.
     fn bound(&mut self, c: ValueId, kept: bool, neutral: f32, number: f32) -> Result<View> {
         let pair = if kept { [neutral, number] } else { [number, neutral] };
         let key = (c, pair.map(f32::to_bits), Purpose::Bound);
@@ -118,7 +118,7 @@ impl Lowerer<'_> {
         Ok(bound)
     }
 
-    /// NaN where the condition is `truth` and the arithmetic has NaN; else zero.
+    /// NaN where the condition equals `truth`, in arithmetic that has NaN; else zero.
     fn undefined(&mut self, c: ValueId, truth: bool) -> Result<View> {
         let pair = if truth { [INF, 0.0] } else { [0.0, INF] };
         let key = (c, pair.map(f32::to_bits), Purpose::Undefined);

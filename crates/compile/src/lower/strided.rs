@@ -1,7 +1,7 @@
-//! A value as it lies in another one's memory: reshapes, transposes and slices of views, composed before anything is copied.
+//! Strided layouts of values in the memory of others: reshapes, transposes and slices of views, composed before anything is copied.
 //!
-//! An axis is one atom or several, each with a stride of its own in bytes, also below a row's alignment. What DMA can read so is a
-//! [`View`]; everything else is copied once ([`super::rearrange`]), however many operations led to it.
+//! An axis consists of one or more atoms, each with a stride in bytes that may be smaller than a row's alignment. A layout that the DMA
+//! can read is a [`View`]; any other is copied once ([`super::rearrange`]), however many operations led to it.
 
 use crate::ir::*;
 
@@ -12,7 +12,7 @@ pub(super) struct Atom {
     pub stride_bytes: u64,
 }
 
-/// A tensor in memory with any strides.
+/// A tensor in memory with arbitrary strides.
 #[derive(Clone, Debug)]
 pub(super) struct Strided {
     pub buffer: BufferId,
@@ -38,7 +38,7 @@ impl Strided {
         Strided { axes: perm.iter().map(|&p| self.axes[p].clone()).collect(), ..self.clone() }
     }
 
-    /// The same elements in order with other extents; `None` where an atom would have to be cut unevenly.
+    /// Reshapes to other extents with the same element order; `None` if an atom would be split unevenly.
     pub fn reshaped(&self, shape: &[usize]) -> Option<Strided> {
         let mut left: Vec<Atom> = joined(self.axes.iter().flatten().copied()).into_iter().rev().collect();
         let mut axes = Vec::new();
@@ -81,7 +81,7 @@ impl Strided {
         Some(made)
     }
 
-    /// The tensor as DMA reads it, where it can.
+    /// The tensor as a view, if the DMA can read it.
     pub fn view(&self) -> Option<View> {
         let mut axes: Vec<Option<Atom>> = Vec::new();
         for atoms in &self.axes {
@@ -110,7 +110,7 @@ impl Strided {
     }
 }
 
-/// Neighbouring atoms one stride apart as single ones.
+/// Merges neighbouring atoms that are contiguous.
 fn joined(atoms: impl Iterator<Item = Atom>) -> Vec<Atom> {
     let mut made: Vec<Atom> = Vec::new();
     for atom in atoms.filter(|a| a.extent > 1) {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::staging::TURNED_BYTES;
 
-/// Columns up to which channels that became columns are reduced in one piece, and the pieces beyond: 32 and 64 are one piece
+/// Columns up to which channels that became columns are reduced in one piece: 32 and 64 are one piece
 /// (`reduce_probe_sum_ax1_1x32x4x4`, `reduce_sum_axes_1`), 128 are four (`reduce_probe_mean_ax1_1x128x16x16`).
 const WHOLE_COLUMNS: usize = 64;
 const FOLDED: usize = 4;
@@ -65,7 +65,7 @@ impl Lowerer<'_> {
         let put = |v: View4, channels: Axis, width: usize| View4 { axes: [v.axes[2], channels, one], width, ..v };
         let source = put(View4 { buffer: turned.buffer, ..pair[0] }, turned.lead[axis], turned.width);
         let source = if self.options.conventions().columns_folded { folded(source) } else { source };
-        // The one channel of the result is its plane.
+        // The single channel of the result is its plane.
         let rows = pair[1].axes[2];
         let plane = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
         let mut result = put(pair[1], plane, to.width);
@@ -76,7 +76,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Columns beyond [`WHOLE_COLUMNS`] in pieces, one below another, where each piece begins with a row of memory.
+/// Splits columns beyond [`WHOLE_COLUMNS`] into pieces, one below another, each of which starts on a row of memory.
 fn folded(source: View4) -> View4 {
     let piece_bytes = source.width as u64 * ELEMENT_BYTES / FOLDED as u64;
     if source.width <= WHOLE_COLUMNS || !source.width.is_multiple_of(FOLDED) || !piece_bytes.is_multiple_of(ROW_ALIGN) {

@@ -1,4 +1,4 @@
-//! Functions of one operand: each a table, a planar task, or a few of both.
+//! Lowering of unary functions: each is a table, a planar task, or a few of both.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -24,7 +24,7 @@ impl Lowerer<'_> {
         let table = self.one_table(f);
         let steps = self.options.conventions().tables_of_two_steps;
         self.knots = if steps && !self.net.inputs.contains(&x) { Knots::Between } else { Knots::On };
-        // Of a program's own input Apple's words, whose table has zero for the logarithm of infinity.
+        // A program's own input uses Apple's words, whose table has zero for the logarithm of infinity.
         let input = self.net.inputs.contains(&x) && !self.options.conventions().functions_fitted;
         let own = |lowerer: &mut Self, from: &View, to: &View| match table {
             Some(table) => lowerer.table(table(), 0.0, 1.0, from, to),
@@ -41,7 +41,7 @@ impl Lowerer<'_> {
         own(self, &from, &to)
     }
 
-    /// The single table that Apple's compilers have for a function. Our own conventions lower steps, to which tables are fitted
+    /// The single table that Apple's compilers have for a function. Our own conventions lower to steps, to which tables are fitted
     /// afterwards (`fuse/functions.rs`).
     fn one_table(&self, f: Unary) -> Option<fn() -> Table> {
         let conventions = self.options.conventions();
@@ -55,7 +55,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The function of a view, written to a view of the same extents.
+    /// Applies a function to a view, into a view of the same extents.
     pub(super) fn unary_into(&mut self, f: Unary, from: &View, to: &View) -> Result<()> {
         match f {
             Unary::Identity => self.copy(from, to),
@@ -138,7 +138,7 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &right, to)
     }
 
-    /// The sum of tables that divide the argument between them.
+    /// Sum of tables, each for one interval of the argument.
     fn arc_tangent(&mut self, from: &View, to: &View) -> Result<()> {
         if !self.options.conventions().tables_of_two_steps {
             let low = self.tabled("low", Table::atan(0), 0.0, 1.0, from)?;
@@ -156,8 +156,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// To nearest even, whatever way the planar engine itself rounds: above one half goes up, and one half goes up where the whole part
-    /// is odd, for which a last place is added to the fraction.
+    /// Rounds to nearest even, independent of the planar engine's own rounding: above one half rounds up, and one half rounds up if the integer
+    /// part is odd, for which a unit in the last place is added to the fraction.
     fn round(&mut self, from: &View, to: &View) -> Result<()> {
         let size = self.affined("size", Affine::UNIT, true, from)?;
         let whole = self.tabled("whole", Table::truncate(), 0.0, 1.0, &size)?;
@@ -176,8 +176,8 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
     }
 
-    /// The sine of an argument and so many half turns more. Whole turns are taken off: their number is `trunc(2t) - trunc(t)`
-    /// of the argument `t` in turns, which rounds to the nearest one. A turn is two fp16 numbers, of which the first times a small
+    /// Sine of an argument plus a number of half turns. Whole turns are subtracted: their number is `trunc(2t) - trunc(t)`
+    /// of the argument `t` in turns, which rounds to nearest. A turn is the sum of two fp16 numbers, of which the first times a small
     /// number of turns is exact.
     fn sine(&mut self, half_turns: f32, from: &View, to: &View) -> Result<()> {
         const TURN: f32 = 6.281_25;
@@ -190,14 +190,14 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Add, Affine { pre_scale: -TURN, ..Affine::UNIT }, &turns, from, &near)?;
         let last = Affine { pre_scale: TURN - TAU, final_scale: FRAC_1_PI, bias: half_turns, ..Affine::UNIT };
         self.planar_two(PlanarOp::Add, last, &turns, &near, &rest)?;
-        // Turns of hundreds are counted to a half: what is left can be beyond a half turn.
+        // Hundreds of turns are counted to a half: the rest can exceed a half turn.
         let beyond = self.tabled("beyond", Table::truncate(), 0.0, 1.0, &rest)?;
         let within = self.scratch("within", &shape);
         self.planar_two(PlanarOp::Add, Affine { pre_scale: -2.0, ..Affine::UNIT }, &beyond, &rest, &within)?;
         self.table(Table::sine_of_half_turns(), 0.0, 1.0, &within, to)
     }
 
-    /// The base-2 logarithm's table: Apple's of 4.2.1, or with a value at infinity.
+    /// Table of the base-2 logarithm: that of Apple's 4.2.1, or one with a value at infinity.
     fn logarithm(&self) -> Table {
         if self.options.conventions().tables_of_two_steps { Table::log2_of_all() } else { Table::log2() }
     }
@@ -214,7 +214,7 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &gate, to)
     }
 
-    /// Truncation plus one where a positive fraction is left; of `-x` and negated for the floor.
+    /// Ceiling: truncation plus one if there is a positive fraction; the floor is that of `-x`, negated.
     fn ceil(&mut self, sign: f32, from: &View, to: &View) -> Result<()> {
         let fraction = self.tabled("fraction", Table::fraction(), 0.0, sign, from)?;
         let positive = self.tabled("positive", Table::positive(), 0.0, 1.0, &fraction)?;
@@ -223,7 +223,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// A function whose bounds are whole, as integers have them.
+/// A function with its bounds rounded to integers, for integer operands.
 fn of_integers(f: Unary) -> Unary {
     match f {
         Unary::Clip { min, max } => Unary::Clip { min: min.ceil(), max: max.floor() },

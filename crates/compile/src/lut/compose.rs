@@ -1,4 +1,4 @@
-//! Tables and what stands before or after them: a factor and an addend, a ReLU.
+//! Composition of tables with a factor and an addend, or a ReLU, before or after them.
 
 use super::{Form, INF, TAILS_ONLY, Table};
 use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
@@ -13,7 +13,7 @@ impl Table {
         Symmetry::from_code(self.halfwords[place::MODE] >> 5)
     }
 
-    /// Returns true for a table that classifies its argument in place of following it: level tails alone (signs, choices), the
+    /// Returns true for a table that classifies its argument: constant tails alone (signs, selections), the
     /// fraction or integer mode, or one that rounds.
     pub fn chooses(&self) -> bool {
         matches!(self.mode, Mode::Fraction | Mode::Integer)
@@ -29,13 +29,13 @@ impl Table {
         *self == Table::clip(low, high)
     }
 
-    /// Returns true for modes that index the knots by the argument itself, so that knots are values of the function.
+    /// Returns true for modes indexed by the argument itself, whose knots are values of the function.
     fn is_direct(&self) -> bool {
         matches!(self.mode, Mode::FromZero | Mode::Centred | Mode::ToZero)
     }
 
-    /// `gain * f(x) + offset` for this table's `f`. `None` where its form cannot say that, or not in fp16: modes that split
-    /// the exponent off take no offset, an odd function has none, and of subnormal values alone each loses digits.
+    /// `gain * f(x) + offset` for this table's `f`. `None` if its form or fp16 cannot express it: modes that split
+    /// the exponent off support no offset, nor does an odd function, and a table of subnormal values alone loses digits.
     pub fn scaled(&self, gain: f32, offset: f32) -> Option<Table> {
         let symmetry = self.symmetry()?;
         let form = match self.mode {
@@ -54,7 +54,7 @@ impl Table {
         let (gain, offset) = (f64::from(gain), f64::from(offset));
         let ends = [place::Y_LOW, place::Y_HIGH, place::LEFT + 1, place::RIGHT + 1];
         let values = ends.into_iter().chain(place::KNOT..place::KNOT + KNOTS);
-        // All are put, also after one that was not held.
+        // All values are stored, also after one that does not fit.
         let (mut held, mut largest) = (true, 0f64);
         for at in values {
             let value = self.half(at) * gain + offset;
@@ -67,15 +67,14 @@ impl Table {
         held.then_some(table)
     }
 
-    /// `f(max(x, 0))` for this table's `f`. Roots and logarithms have no value below zero, where the array in `fast` says so: their
-    /// modes take no ReLU with them.
+    /// `f(max(x, 0))` for this table's `f`. `None` for roots and logarithms, which are undefined below zero in `fast`.
     pub fn after_relu(&self) -> Option<Table> {
         if matches!(self.mode, Mode::Sqrt | Mode::Rsqrt | Mode::Log2) {
             return None;
         }
         let symmetry = self.symmetry().filter(|_| self.addend() == 0.0)?;
         let low = self.half(place::X_LOW);
-        // At zero and below the first limit acts, so that negative arguments have the value of zero already.
+        // The first limit, at zero, gives negative arguments the value at zero already.
         if symmetry == Symmetry::None && low >= 0.0 {
             return Some(self.clone());
         }
@@ -95,8 +94,8 @@ impl Table {
         Some(table)
     }
 
-    /// `max(f(x), 0)` for this table's `f`, where that is plain: values that are never negative, or those of an odd function
-    /// that rises.
+    /// `max(f(x), 0)` for this table's `f`, in simple cases: values that are never negative, or those of an increasing odd
+    /// function.
     pub fn before_relu(&self) -> Option<Table> {
         let positive = |at: usize| self.half(at) >= 0.0;
         let mut knots = place::KNOT..place::KNOT + KNOTS;
@@ -112,7 +111,7 @@ impl Table {
         }
     }
 
-    /// `offset` up to zero, then `gain * x + offset`: what a ReLU becomes whose result is scaled and shifted.
+    /// `offset` up to zero, then `gain * x + offset`: a ReLU followed by scale and shift.
     pub fn ramp_from(gain: f32, offset: f32) -> Option<Table> {
         let exact = |x: f32| f16::from_f32(x).to_f32() == x && x.is_finite();
         if !exact(gain) || !exact(offset) || gain == 0.0 {

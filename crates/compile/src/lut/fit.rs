@@ -1,4 +1,4 @@
-//! Tables for any function of one number: values, and the fit of 33 knots to a function.
+//! Tables for arbitrary scalar functions: evaluation, and the fit of 33 knots.
 
 use super::{Form, Table};
 use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
@@ -6,27 +6,27 @@ use half::f16;
 
 /// Candidate shifts: knots are `2^-shift` apart.
 const SHIFTS: std::ops::RangeInclusive<i16> = -2..=5;
-/// Arguments at which a function must follow its tail.
+/// Arguments at which a function must agree with its linear tail.
 const FAR: [f64; 3] = [1024.0, 2048.0, 4096.0];
-/// Greatest deviation of a tail from the function at [`FAR`], relative to the argument.
+/// Largest deviation of a tail from the function at [`FAR`], relative to the argument.
 const STRAIGHT: f64 = 1e-6;
 
 /// Arguments between which a table is compared with its function, as bits of fp16: 2^-8 to 2^11.
 const LEAST: u16 = 0x1c00;
 const MOST: u16 = 0x6800;
-/// Distance of the arguments.
+/// Step of the arguments, in units of the last place.
 const BETWEEN: usize = 13;
 
 /// Argument and value.
 type Point = (f64, f64);
-/// Greatest absolute error of a finite value at infinity.
+/// Largest absolute error of a finite value at infinity.
 const KEPT: f64 = 1.0 / 1024.0;
 
 /// A line: slope and intercept.
 type Line = (f64, f64);
 
 impl Table {
-    /// The function that the record holds at `x`, not rounded; exact where the record's words are.
+    /// The function of the record at `x`, not rounded; evaluated exactly from the record's words.
     pub fn value(&self, x: f64) -> f64 {
         match self.symmetry() {
             Some(Symmetry::Odd) => self.of_positive(x.abs()).copysign(x),
@@ -82,19 +82,19 @@ impl Table {
         low + (high - low) * (coordinate - at as f64)
     }
 
-    /// The table with knots around zero that is closest to a function, and how far off it is, relative to values above 1. `None`
-    /// where the function has no straight tails.
+    /// The table with knots around zero that is closest to a function, and its error, relative to values above 1. `None`
+    /// if the function has no linear tails.
     pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64) -> Option<(Table, f64)> {
         let tails = [tail(f, -1.0)?, tail(f, 1.0)?];
         let arguments = (LEAST..=MOST).step_by(BETWEEN).map(|bits| f16::from_bits(bits).to_f64());
-        // A step of the function may lie on a knot alone.
+        // A jump of the function may be at a single knot.
         let knots = SHIFTS.flat_map(|shift| (1..=KNOTS / 2).map(move |i| i as f64 * (-f64::from(shift)).exp2()));
         let points: Vec<Point> = arguments.chain(knots).flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
         let mut best: Option<(Table, f64)> = None;
         for shift in SHIFTS {
             Table::with_knots(name, f, tails, shift, &points, &mut best);
         }
-        // A function that has a value at infinity keeps it.
+        // A finite value of the function at infinity must be kept.
         let kept = |table: &Table, x: f64| {
             let (wanted, got) = (f(x), table.value(x));
             wanted.is_nan() || wanted == got || (wanted - got).abs() <= KEPT
@@ -102,7 +102,7 @@ impl Table {
         best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
     }
 
-    /// The clip that a function is at every fp16 number; `None` where it is another function.
+    /// The clip that equals a function at every fp16 number; `None` for any other function.
     pub fn clip_of(f: &dyn Fn(f64) -> f64) -> Option<Table> {
         let [low, high] = [f64::NEG_INFINITY, f64::INFINITY].map(f);
         let table = Table::clip(low as f32, high as f32);
@@ -125,18 +125,18 @@ impl Table {
         let knots: [f64; KNOTS] = std::array::from_fn(|i| {
             let x = (i as f64 - 16.0) * step;
             let [before, at, after] = [x - step, x, x + step].map(f);
-            // A kink shows as curvature that the halves of the step do not share: knots lie on kinks.
+            // A kink shows as curvature that differs between the halves of the step: knots must be on kinks.
             let near = (f(x - step / 4.0) - 2.0 * at + f(x + step / 4.0)) * 16.0;
             let far = before - 2.0 * at + after;
             let smooth = (near - far).abs() <= 0.5 * far.abs();
             if smooth { at - far / 16.0 } else { at }
         });
-        // Every value of a table of subnormal values loses digits.
+        // A table of subnormal values alone loses digits.
         let is_normal = |y: &f64| y.abs() >= f64::from(f16::MIN_POSITIVE);
         if knots.iter().any(|&y| !f16::from_f64(y).is_finite()) || !knots.iter().any(is_normal) {
             return;
         }
-        // Where a level tail begins, as a multiple of the knots' range.
+        // Candidate starts of a constant tail, as multiples of the knots' range.
         for reach in [1.0, 1.0625, 1.125, 1.1875, 1.25, 1.375, 1.5, 1.75, 2.0] {
             let [left, right] = [(-1.0, knots[0]), (1.0, knots[KNOTS - 1])];
             let [left, right] =
@@ -156,7 +156,7 @@ impl Table {
         }
     }
 
-    /// The greatest distance from a function's points, relative to values above 1; `None` where it is no less than `least`.
+    /// Largest distance from sampled points of a function, relative to values above 1; `None` if it is not less than `least`.
     fn distance(&self, points: &[Point], least: f64) -> Option<f64> {
         points.iter().try_fold(0.0, |most, &(x, y)| {
             let error = (self.value(x) - y).abs() / y.abs().max(1.0);
@@ -165,14 +165,14 @@ impl Table {
     }
 }
 
-/// The line that a function follows far from zero on one side, with numbers that fp16 holds.
+/// The line that a function approaches far from zero on one side, with coefficients in fp16.
 fn tail(f: &dyn Fn(f64) -> f64, sign: f64) -> Option<Line> {
     let [near, mid, far] = FAR.map(|x| (sign * x, f(sign * x)));
     let exact = (mid.1 - near.1) / (mid.0 - near.0);
-    // Rounded apart: the intercept must not make up for what the slope loses far away.
+    // Rounded separately: the intercept must not compensate for the slope's error far away.
     let [slope, intercept] = [exact, mid.1 - exact * mid.0].map(|x| f16::from_f64(x).to_f64());
     let off = |(x, y): (f64, f64)| (slope * x + intercept - y).abs();
-    // A slope that fp16 rounds is as far off as rounding is.
+    // A rounded slope is off by the rounding error.
     let rounding = if slope == 0.0 { 0.0 } else { 1.0 / 2048.0 };
     let straight = [near, mid, far].into_iter().all(|at| off(at) <= (STRAIGHT + slope.abs() * rounding) * at.0.abs());
     (straight && slope.is_finite() && intercept.is_finite()).then_some((slope, intercept))
@@ -184,7 +184,7 @@ struct Tail {
     limit: Line,
 }
 
-/// From the last knot to a level tail by a line; along one that rises at once.
+/// Tail to a constant: a line from the last knot to the limit; or along a line of the function.
 fn join(x: f64, y: f64, (slope, intercept): Line, reach: f64) -> Tail {
     let limit = x * reach;
     if slope != 0.0 {

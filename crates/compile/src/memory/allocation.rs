@@ -1,5 +1,5 @@
-//! Allocation types of buffers (book, table 22.2), decided before anything has an address, and neighbouring layers that could run at
-//! once on the two engines.
+//! Allocation types of buffers (book, table 22.2), decided before any address, and neighbouring layers that the two engines could
+//! execute concurrently.
 //!
 //! Types 6 and 7 (ring buffers) are not given: H13 has no circular layers.
 
@@ -15,17 +15,17 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Allocation {
-    /// On chip, whoever reads it.
+    /// On chip, for any reader.
     Resident = 0,
     /// In memory.
     Streamed = 1,
     /// On chip, for the next layer only.
     Chained = 2,
-    /// On chip, written by a layer that reads a chained one.
+    /// On chip, written by a layer that reads a chained result.
     DependsOnProducer = 3,
     /// On chip, rewritten in place.
     InPlace = 4,
-    /// The same by a layer that reads a chained one.
+    /// On chip, rewritten in place by a layer that reads a chained result.
     InPlaceDependent = 5,
     /// In memory, rewritten in place.
     InPlaceMemory = 8,
@@ -37,20 +37,20 @@ impl Allocation {
     }
 }
 
-/// Types by buffer, the reason where a result is not chained, what takes whose place, and pairs that could run at once.
+/// Allocation types by buffer, with reasons; reuse of places; and pairs of layers that could run concurrently.
 #[derive(Clone, Debug, Default)]
 pub struct Allocations {
-    /// By buffer; `None` where no layer touches it.
+    /// Type by buffer; `None` if no layer accesses it.
     types: Vec<Option<(Allocation, &'static str)>>,
-    /// By buffer: the buffer on chip whose place it takes.
+    /// By buffer: the on-chip buffer whose place it reuses.
     takes: Vec<Option<usize>>,
-    /// By layer: its result on chip goes on into the next layer of the same engine.
+    /// By layer: true if its on-chip result is chained into the next layer of the same engine.
     chains: Vec<bool>,
-    /// False where results take no other's place and nothing is chained: types 0 and 1 alone.
+    /// False if no place is reused and nothing is chained, so that only types 0 and 1 occur.
     shares: bool,
     /// Positions of layers.
     pairs: Vec<(usize, usize)>,
-    /// Reasons why neighbours make no pair, with their counts.
+    /// Reasons for which neighbours are no such pair, with their counts.
     unpaired: Vec<(&'static str, usize)>,
 }
 
@@ -58,7 +58,7 @@ pub struct Allocations {
 pub(super) struct OnChip<'a> {
     /// Buffers whose results are on chip.
     pub buffers: &'a HashSet<usize>,
-    /// Buffer on chip, and the one whose place it can take.
+    /// On-chip buffers, each with the one whose place it can reuse.
     pub takes: &'a [(usize, usize)],
     /// By layer: its group of tasks.
     pub groups: &'a [usize],
@@ -77,7 +77,7 @@ impl Allocations {
         Allocations { shares, ..Allocations::default() }
     }
 
-    /// Decides every type. Addresses, chain bits and buffers in memory follow from them.
+    /// Decides all types, from which addresses, chain bits and buffers in memory follow.
     pub(super) fn decide(&self, graph: &Graph, chip: &Chip, on_chip: &OnChip) -> Allocations {
         let mut uses = vec![Uses::default(); graph.buffers.len()];
         for (i, layer) in graph.layers.iter().enumerate() {
@@ -124,23 +124,23 @@ impl Allocations {
         all
     }
 
-    /// The buffer whose on-chip memory a buffer reuses; `None` if it has memory of its own.
+    /// The buffer whose on-chip place a buffer reuses; `None` if it has a place of its own.
     pub(super) fn takes(&self, buffer: usize) -> Option<usize> {
         self.takes.get(buffer).copied().flatten()
     }
 
-    /// Returns true if a buffer has its place in memory: types 1 and 8.
+    /// Returns true if a buffer is allocated in memory: types 1 and 8.
     pub fn in_memory(&self, buffer: usize) -> bool {
         let found = self.types.get(buffer).copied().flatten();
         found.is_none_or(|(kind, _)| matches!(kind, Allocation::Streamed | Allocation::InPlaceMemory))
     }
 
-    /// Returns true if a layer's result goes on into the next layer of its engine, so that the two overlap.
+    /// Returns true if a layer's result is chained into the next layer of its engine, so that the two overlap.
     pub fn chains(&self, layer: usize) -> bool {
         self.chains.get(layer).copied().unwrap_or(false)
     }
 
-    /// Neighbours that could run at once on the two engines, and why others could not.
+    /// Finds neighbours that the two engines could execute concurrently, and reasons against the others.
     fn find_pairs(&mut self, graph: &Graph) {
         let mut at = 0;
         while let [first, second, ..] = graph.layers.get(at..).unwrap_or_default() {
@@ -158,9 +158,9 @@ impl Allocations {
         }
     }
 
-    /// First condition that keeps two adjacent layers from being co-issued; `None` where one multiplies and one is planar, neither
-    /// reads what the other writes, neither has a chained source or result, and not both results are streamed, except where the
-    /// neural one is a product.
+    /// First reason against co-issue of two adjacent layers; `None` if one multiplies and one is planar, neither
+    /// reads what the other writes, neither has a chained source or result, and not both results are streamed, except for a
+    /// neural layer that is a product.
     fn disqualified(&self, a: &Layer, b: &Layer) -> Option<&'static str> {
         let kind = |view: &View4| self.types[view.buffer.0 as usize].map(|(t, _)| t);
         let reads = |a: &Layer, b: &Layer| a.sources.iter().any(|s| s.buffer == b.result.buffer);
@@ -187,8 +187,8 @@ impl Allocations {
     }
 }
 
-/// By layer: its result stays in the group and goes on into the next layer, both planar, as Apple's programs mark it: also where
-/// others read it later, and where a part of it is read.
+/// By layer: true if its result stays in the group and is chained into the next layer, both planar, as Apple's programs mark it, even if
+/// others read it later or a part of it is read.
 fn chains(graph: &Graph, chip: &Chip, on_chip: &OnChip, shares: bool) -> Vec<bool> {
     let capable = shares && chip.hal.chaining != Some(0);
     let pair = |i: usize| {
@@ -204,10 +204,10 @@ fn stays(on_chip: &OnChip, view: &View4) -> bool {
     on_chip.buffers.contains(&(view.buffer.0 as usize))
 }
 
-/// First condition of the book's conjunction that keeps a resident result from being chained into the layer after it; `None`
-/// where all hold.
+/// First condition of the book's conjunction against chaining a resident result into the next layer; `None`
+/// if all hold.
 fn unchained(graph: &Graph, chip: &Chip, uses: &Uses) -> Option<&'static str> {
-    // The bit is unknown for every chip so far; Apple's own H13 programs chain.
+    // The bit is unknown for every chip so far, but Apple's own H13 programs chain.
     if chip.hal.chaining == Some(0) {
         return Some("the chip does not chain");
     }
@@ -228,8 +228,8 @@ fn unchained(graph: &Graph, chip: &Chip, uses: &Uses) -> Option<&'static str> {
     }
 }
 
-/// Returns true if the rows that a layer emits at a time are at least those that the next one's first tile reads, with what its
-/// window overlaps.
+/// Returns true if a layer emits at least as many rows at a time as the first tile of the next layer reads, window overlap
+/// included.
 fn covers(from: &Layer, to: &Layer) -> bool {
     let window = match &to.kind {
         Kind::Conv { window, .. } => window.kernel[0],

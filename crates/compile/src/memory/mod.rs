@@ -1,7 +1,7 @@
 //! Phase 4: assigns every buffer an address: a base register and an offset.
 //!
-//! Scratch memory is shared by buffers that do not live at the same time: larger ones first, then longer-lived ones,
-//! each at the lowest offset that is free while it lives.
+//! Buffers with disjoint live ranges share scratch memory: larger ones are placed first, then longer-lived ones,
+//! each at the lowest offset that is free during its live range.
 
 mod allocation;
 mod residency;
@@ -31,7 +31,7 @@ pub struct Address {
 #[derive(Clone, Debug)]
 pub struct Placed {
     pub(crate) graph: Graph,
-    /// By buffer; `None` for buffers that no layer touches.
+    /// Address by buffer; `None` for buffers that no layer accesses.
     pub(crate) addresses: Vec<Option<Address>>,
     /// Size of the intermediate region.
     pub(crate) scratch_bytes: u64,
@@ -41,12 +41,12 @@ pub struct Placed {
     pub(crate) residency: Residency,
 }
 
-/// Chooses the results that stay in tile memory; without `stay`, none.
+/// Selects the results that stay in tile memory; none unless `stay`.
 pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
     let graph = &schedule.graph;
     let spreads = !options.disabled.leaves(Later::Banks);
     let (conventions, allocations) = (options.conventions(), &Allocations::undecided(schedule.shares));
-    // Own tasks reach memory alone.
+    // Own tasks access only memory.
     if !conventions.results_stay_in_tile_memory || graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
         return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len())).spreading(spreads);
     }
@@ -64,7 +64,7 @@ pub fn place(schedule: Schedule, residency: Residency, options: &Options) -> Pla
     let Schedule { graph, live, .. } = schedule;
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();
-    // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 goes by name.
+    // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 sorts by name.
     let mut ports: Vec<&BufferId> = graph.outputs.iter().chain(&graph.inputs).collect();
     if options.conventions().ports_by_name {
         ports.sort_by_key(|id| &graph.buffer(**id).name);
@@ -91,7 +91,7 @@ pub fn place(schedule: Schedule, residency: Residency, options: &Options) -> Pla
     for &i in &scratch {
         let bytes = graph.buffers[i].bytes.next_multiple_of(ROW_ALIGN);
         let mut offset = 0;
-        // Neighbours in time, by address: the first gap that is wide enough.
+        // Buffers with overlapping live ranges, by address: first fit.
         let mut others: Vec<(u64, u64)> = taken
             .iter()
             .filter(|(other, ..)| overlap(live[i], live[*other]))

@@ -1,9 +1,9 @@
-//! Phase 4: which intermediate results stay in tile memory, and where.
+//! Phase 4: selection of the intermediate results that stay in tile memory, and their addresses there.
 //!
-//! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside the operands that
+//! A result stays if every layer that writes or reads it addresses it by whole axes, and it fits beside the operands that
 //! the layers of its live range stage. A source that two neighbours read alike is loaded once and kept for the second. A
-//! resident result that escapes its group of tasks also has a place in memory, to which the device may save it on a task
-//! switch. `memory/allocation.rs` names the allocation type of each buffer (book, table 22.2).
+//! resident result that outlives its group of tasks also has an address in memory, to which the device may save it on a task
+//! switch. `memory/allocation.rs` determines the allocation type of each buffer (book, table 22.2).
 
 mod candidates;
 mod display;
@@ -23,17 +23,17 @@ use candidates::candidates;
 use order::{by_last_reader, places, takes};
 use std::collections::HashSet;
 
-/// Longest live range of a resident result, in layers: a longer one would block the space for too many others.
+/// Longest live range of a resident result, in layers; a longer one would take the space of too many others.
 const LONGEST_LIFE: usize = 64;
 
-/// An operand's place in tile memory.
+/// Location of an operand in tile memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Address in bytes.
     pub base_bytes: u64,
-    /// Distances in bytes between channels, rows, depths and groups, in the order in which registers have them.
+    /// Strides in bytes of channels, rows, depths and groups, in register order.
     pub strides: [u64; 4],
-    /// True if the operand escapes its group of tasks, so that its address in memory is needed too.
+    /// True if the operand outlives its group of tasks, so that it needs an address in memory too.
     pub crosses: bool,
     /// Index of the layer that loaded or wrote it.
     pub from: usize,
@@ -43,7 +43,7 @@ pub struct Place {
     pub alone: bool,
 }
 
-/// A result in tile memory.
+/// A result that stays in tile memory.
 #[derive(Clone, Debug)]
 struct Resident {
     base_bytes: u64,
@@ -79,7 +79,7 @@ impl Resident {
         (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
     }
 
-    /// Offset and strides in bytes of a view that lies wholly in this buffer.
+    /// Offset and strides in bytes of a view that is completely in this buffer.
     fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
         let [_, channel, row] = self.strides;
         let offset_bytes = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
@@ -123,7 +123,7 @@ impl Resident {
             return None;
         }
         let channels = if strides[1] == 0 { channel } else { strides[1] };
-        // Some of the channels lie in a depth of all of them; rows and groups that are read as channels keep the depth they lie in.
+        // Part of the channels is in a depth of all of them; rows and groups that are read as channels keep their depth.
         let turned = [0, 2].into_iter().any(|axis| self.view.axes[axis].extent > 1 && channels == self.strides[axis]);
         let some = view.axes[1].stride_bytes == self.view.axes[1].stride_bytes;
         let depth = match turned && view.channels() > 1 && channels != channel {
@@ -139,7 +139,7 @@ impl Resident {
     }
 }
 
-/// Assignment of results to tile memory between layers.
+/// Assignment of results to tile memory.
 #[derive(Clone, Debug, Default)]
 pub struct Residency {
     /// Resident of each buffer.
@@ -148,11 +148,11 @@ pub struct Residency {
     groups: Vec<usize>,
     /// By layer: high-water mark of the resident results while it runs.
     top: Vec<u64>,
-    /// By layer: where its first source from memory is kept for the next layer, and as which source of that layer.
+    /// By layer: location where its first source from memory is kept for the next layer, and the index of that layer's source.
     kept: Vec<Option<(Place, usize)>>,
     /// Allocation types, from which the addresses follow.
     allocations: Allocations,
-    /// True if rows that are read together start in banks of their own.
+    /// True if rows that are read together start in different banks.
     spreads: bool,
 }
 
@@ -160,12 +160,12 @@ pub struct Residency {
 #[derive(Clone, Copy, Debug)]
 pub struct Ways<'a> {
     pub(crate) conventions: &'a Conventions,
-    /// True if rows that are read together start in banks of their own.
+    /// True if rows that are read together start in different banks.
     pub(crate) spreads: bool,
 }
 
 impl Residency {
-    /// A residency with every result in memory, and tasks in the groups given.
+    /// A residency with all results in memory and the given groups of tasks.
     pub fn none(graph: &Graph, chip: &Chip, allocations: &Allocations, groups: Vec<usize>) -> Residency {
         let layers = groups.len();
         let allocations =
@@ -174,8 +174,8 @@ impl Residency {
         Residency { residents, top, kept, groups, allocations, spreads: true }
     }
 
-    /// Keeps results that fit and stay within their partition; `staged` and `partitions` are by layer. Types are decided first; what
-    /// they leave too little space for is spilled, and they are decided again. Tasks are in groups as given.
+    /// Keeps results that fit within their partition; `staged` and `partitions` are by layer. Types are decided first; a
+    /// result that does not fit beside them is spilled, and they are decided again. Tasks are grouped as given.
     pub fn of(
         graph: &Graph,
         chip: &Chip,
@@ -201,8 +201,8 @@ impl Residency {
             if tight.is_empty() {
                 break;
             }
-            // Where a layer is left too little space, spill the live value with the furthest last use, for all layers of its
-            // live range before they are checked again.
+            // If a layer has too little space, the live result with the furthest last use is spilled, for all layers of its
+            // live range, before they are checked again.
             let mut relieved = 0;
             for layer in tight {
                 if layer < relieved {
@@ -221,7 +221,7 @@ impl Residency {
         residency
     }
 
-    /// Keeps sources that the following layers of the group read alike.
+    /// Keeps sources that later layers of the group read with the same view.
     fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
         for i in 0..graph.layers.len().saturating_sub(1) {
             let layer = &graph.layers[i];
@@ -233,7 +233,7 @@ impl Residency {
             let whole = port.is_none_or(|port| port.elements() == elements);
             let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
-            // The following readers, as long as each keeps the space that it stages; every further one needs more.
+            // Later readers, as long as each has space for its staged operands; every further one needs more.
             let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
             let mut readers: Vec<usize> = Vec::new();
             for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
@@ -278,7 +278,7 @@ impl Residency {
         self.kept[layer].is_some_and(|(place, _)| place.from == layer)
     }
 
-    /// Place of a layer's source in tile memory; `None` where the source is streamed from memory.
+    /// Location of a layer's source in tile memory; `None` if the source is streamed from memory.
     pub fn source(&self, layer: usize, source: usize, view: &View4) -> Option<Place> {
         self.kept_for(layer, source).or_else(|| {
             let place = self.resident(view)?;
@@ -287,7 +287,7 @@ impl Residency {
         })
     }
 
-    /// Place of a resident result in tile memory; `None` where the result goes to memory.
+    /// Location of a resident result in tile memory; `None` if the result goes to memory.
     pub fn resident(&self, view: &View4) -> Option<Place> {
         let r = self.residents[view.buffer.0 as usize].as_ref()?;
         let (offset, strides) = r.strides(view)?;
@@ -295,8 +295,8 @@ impl Residency {
         Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true, alone: r.alone })
     }
 
-    /// Assigns addresses from the last layer back, its sources in their order, each first-fit over its live range. Results that are
-    /// only copied are placed after equally large producers. An elementwise result takes the place of its source where it is the
+    /// Assigns addresses from the last layer back, its sources in order, each first-fit over its live range. Results that are
+    /// only copied come after equally large ones. An elementwise result reuses the place of its source if it is the
     /// last reader. By engine, those of the neural one come first (`softmax_1x64x8x8`, `norm_softmax_an1_1x8x64x64`).
     fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph, conventions: &Conventions) {
         let layers = graph.layers.len();
@@ -342,24 +342,24 @@ impl Residency {
         &self.allocations
     }
 
-    /// Bytes of results that go through memory: each as often as it is written and read.
+    /// Bytes of results that go through memory, counted for every write and read.
     pub fn memory_bytes(&self, graph: &Graph) -> u64 {
         let views = graph.layers.iter().flat_map(|layer| layer.sources.iter().chain([&layer.result]));
         let moved = views.map(|view| view.buffer).filter(|id| graph.buffer(*id).role == Role::Scratch);
         moved.filter(|id| self.in_memory(id.0 as usize)).map(|id| graph.buffer(id).bytes).sum()
     }
 
-    /// Returns true if a buffer needs an address in memory: it is allocated there, or saved there at a switch of tasks.
+    /// Returns true if a buffer needs an address in memory: it is allocated there, or saved there on a task switch.
     pub fn in_memory(&self, buffer: usize) -> bool {
         self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)
     }
 
-    /// The same with rows apart by banks, or as they fall.
+    /// The same residency with or without rows in different banks.
     pub(crate) fn spreading(self, spreads: bool) -> Residency {
         Residency { spreads, ..self }
     }
 
-    /// Returns true if rows that are read together start in banks of their own.
+    /// Returns true if rows that are read together start in different banks.
     pub(crate) fn spreads(&self) -> bool {
         self.spreads
     }
@@ -369,7 +369,7 @@ impl Residency {
         self.top[layer]
     }
 
-    /// Returns two flags: the layer is the first of its group of tasks, and it is the last.
+    /// Two flags: true if the layer is the first of its group of tasks, and true if it is the last.
     pub fn opens_and_closes(&self, layer: usize) -> (bool, bool) {
         let group = |i: usize| self.groups.get(i);
         (layer == 0 || group(layer - 1) != group(layer), group(layer + 1) != group(layer))

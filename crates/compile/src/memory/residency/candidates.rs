@@ -1,4 +1,4 @@
-//! Results that could stay in tile memory: their sizes and strides there.
+//! Candidates for tile memory: results that could stay there, with their sizes and strides.
 
 use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
@@ -6,7 +6,7 @@ use crate::ir::*;
 use crate::tile::{copies, spread, unit_banks};
 use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
 
-/// Buffers that could stay, in the order of their writers, not yet placed.
+/// Buffers that could stay, in the order of their writers, without addresses.
 pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(usize, Resident)> {
     #[derive(Default)]
     struct Uses {
@@ -50,7 +50,7 @@ pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(u
     found
 }
 
-/// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows then lie side by side.
+/// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows are then contiguous.
 fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
     channels || in_pieces(view, whole)
@@ -75,13 +75,13 @@ fn resident(
     if writers.len() > 1 {
         let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
         view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
-        // As a reader has it whose rows these are.
+        // The view of a reader whose rows these are.
         let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
             v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
         });
         view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
-    // A matrix whose rows were folded is read as it lies in memory.
+    // A matrix with folded rows is read in memory order.
     let copied = readers.iter().all(|&(i, _)| graph.layers[i].kind.is_copy());
     let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
     let fills =
@@ -101,15 +101,15 @@ fn resident(
     let folded = readers.iter().any(|&(i, s)| in_pieces(&graph.layers[i].sources[s], &view));
     let written = &graph.layers[writer];
     if !spreads {
-        // Rows lie side by side.
+        // Contiguous rows.
     } else if conventions.places_by_engine && copies(written) && !neural && view.height() > 1 && !folded {
-        // Only the copy itself has rows that stand side by side in a unit.
+        // Only the copy itself has contiguous rows within a unit.
         row = spread(row, 1, unit_banks(written));
     } else if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
-        // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
+        // Fewer rows than the neural engine reads together keep the same distance; two need none.
         row = match rows(NEURAL_BANKS) {
-            // Sixteen rows are read together by the planar engine, and by the neural one where nothing slides over them.
+            // The planar engine reads sixteen rows together, and so does the neural one without sliding windows.
             _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
             _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
@@ -118,7 +118,7 @@ fn resident(
         };
     }
     let group = row * view.height() as u64;
-    // Groups of one row take the space of rows that are apart.
+    // Groups of one row take the space of separate rows.
     let taken = if view.groups() > 1 && view.height() == 1 && !conventions.places_by_engine {
         spread(group, 1, (PLANAR_BANKS.0.min(view.groups() as u64), PLANAR_BANKS.1))
     } else {

@@ -1,4 +1,4 @@
-//! Text of what stays in tile memory, and where, layer by layer.
+//! Text form of the residency: the results in tile memory and their addresses, layer by layer.
 
 use super::Residency;
 use std::fmt;
@@ -11,7 +11,7 @@ impl fmt::Display for Residency {
             write!(f, "  %{i} L2 {:#x} .. {end:#x}, layers {} to {}", r.base_bytes, r.writer, r.last)?;
             writeln!(f, "{}", if r.crosses { ", saved at a switch" } else { "" })?;
         }
-        // The map over time: what stands where while each layer runs.
+        // Memory map while each layer runs.
         for (i, top) in self.top.iter().enumerate().filter(|(_, top)| **top > 0) {
             write!(f, "  layer {i} L2 to {top:#x}:")?;
             for (buffer, resident) in self.residents.iter().enumerate() {

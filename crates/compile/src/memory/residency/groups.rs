@@ -3,9 +3,9 @@
 use crate::ir::*;
 use crate::options::Convention;
 
-/// Groups as 9.509 cuts them: before constant coefficients unless the layer before has some too, and where the neural engine
-/// begins to read memory after the planar one. What reads a result that stays goes on in the group. By the book's sample of three
-/// tasks, coefficients alone do not cut where the planar engine has just made what they are multiplied by.
+/// Groups as 9.509 forms them: a new group starts before constant coefficients, unless the layer before has some too, and where the
+/// neural engine starts to read memory after the planar one. A reader of a resident result continues the group. By the book's sample of
+/// three tasks, coefficients start no group if the planar engine has just computed their other operand.
 pub fn groups(graph: &Graph, convention: Convention) -> Vec<usize> {
     let computed =
         |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
@@ -22,11 +22,11 @@ pub fn groups(graph: &Graph, convention: Convention) -> Vec<usize> {
                     _ if convention == Convention::Book && layer.convolves() && made => false,
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => !(before.convolves() || before.is_neural() && computed(before)),
-                    // What the planar engine has just made, as it made it.
+                    // A result of the planar engine that is read unchanged.
                     Kind::Neuron { .. } if before.result.buffer == layer.sources[0].buffer => {
                         !before.is_neural() && before.transpose
                     }
-                    // Coefficients that go to memory end theirs.
+                    // Coefficients that go to memory end their group.
                     _ => layer.is_neural() && (!before.is_neural() || before.interleave > 1 && !computed(layer)),
                 }
             });
@@ -36,7 +36,7 @@ pub fn groups(graph: &Graph, convention: Convention) -> Vec<usize> {
         .collect()
 }
 
-/// Groups as 4.2.1 cuts them: the first task alone, then two by two.
+/// Groups as 4.2.1 forms them: the first task alone, then pairs.
 pub fn groups_in_pairs(layers: usize) -> Vec<usize> {
     (0..layers).map(|i| i.div_ceil(2)).collect()
 }

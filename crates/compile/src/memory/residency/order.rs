@@ -1,4 +1,4 @@
-//! Order in which results get their places in tile memory, and which results take the place of another.
+//! Order in which results are placed in tile memory, and reuse of places.
 
 use super::Resident;
 use crate::ir::*;
@@ -6,7 +6,7 @@ use crate::memory::Allocations;
 use crate::options::Conventions;
 use std::collections::{HashMap, HashSet};
 
-/// Candidates that have a place of their own, from the sources of the last layer back to those of the first.
+/// Candidates with a place of their own, from the sources of the last layer back to those of the first.
 pub(super) fn by_last_reader(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize]) -> Vec<usize> {
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, first[i])).collect();
     let mut seen = HashSet::new();
@@ -14,7 +14,7 @@ pub(super) fn by_last_reader(graph: &Graph, candidates: &[(usize, Resident)], fi
     sources.filter_map(|view| of.get(&(view.buffer.0 as usize)).copied()).filter(|&i| seen.insert(i)).collect()
 }
 
-/// By candidate, in the order of their writers: the first candidate in whose place it stands, or itself.
+/// By candidate, in the order of their writers: the first candidate whose place it reuses, or itself.
 pub(super) fn places(candidates: &[(usize, Resident)], allocations: &Allocations) -> Vec<usize> {
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
     let mut first: Vec<usize> = (0..candidates.len()).collect();
@@ -26,8 +26,8 @@ pub(super) fn places(candidates: &[(usize, Resident)], allocations: &Allocations
     first
 }
 
-/// Buffers that can take the place of a source, with the buffer of that source: an elementwise result that lies as its source does,
-/// where its writer is the last reader.
+/// Buffers that can reuse the place of a source, with the buffer of that source: elementwise results with the layout of the source,
+/// whose writer is its last reader.
 pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions: &Conventions) -> Vec<(usize, usize)> {
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
     let taken = |(buffer, result): &(usize, Resident)| {

@@ -2,8 +2,8 @@
 
 use crate::ir::*;
 
-/// View of the whole that layers write in parts: consecutive channels, all with the same rows; or, where there is one row, columns of
-/// rows that are `width` wide, or a row each. `None` where the parts do not join.
+/// View of the whole that layers write in parts: consecutive channels with the same rows; or, with a single row, columns of
+/// rows that are `width` wide, or one row each. `None` if the parts do not join.
 pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
     parts.sort_by_key(|part| part.offset_bytes);
     let first = *parts.first()?;
@@ -38,7 +38,7 @@ pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
     (even && apart > 0).then_some(view)
 }
 
-/// Rows that are written in stretches of columns, each row alike.
+/// Rows that are written in ranges of columns, the same for each row.
 fn joined_columns(parts: &[View4], width: usize) -> Option<View4> {
     let first = *parts.first()?;
     let mut rows: Vec<(u64, usize)> = Vec::new();
