@@ -1,6 +1,6 @@
-//! Log of a compilation for people: the text of each stage, and remarks on decisions.
+//! Log of a compilation: the text of each stage, and remarks on decisions.
 
-/// The result of a pass, for people.
+/// Result of a pass, for dumps.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// A file-name-safe word.
@@ -15,25 +15,25 @@ pub struct Stage {
     pub reasons: Vec<String>,
 }
 
-/// Sees each stage as it is made.
+/// Receives each stage of a compilation.
 pub trait Log {
-    /// Returns true if stages are logged: texts are made only then.
+    /// Returns true if stages are logged; their texts are made only then.
     fn wants(&self) -> bool;
-    /// Called after every pass, where wanted.
+    /// Called after every pass, if stages are logged.
     fn stage(&mut self, stage: Stage);
-    /// Called once a program is about to be emitted, with a name for each task in stream order: that of the operation it computes,
-    /// or one that continues it behind a dot.
+    /// Called before a program is emitted, with a name for each task in stream order: that of the operation it computes,
+    /// or that name with a suffix behind a dot.
     fn tasks(&mut self, _names: Vec<String>) {}
-    /// Called as long work goes on: after the weights of a layer were looked at, or packed.
+    /// Called during long work: after the weights of a layer were inspected or packed.
     fn progress(&mut self, _: Progress) {}
 }
 
 /// Progress of a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Layers that are done, of `layers`.
+    /// Number of layers done.
     pub done: usize,
-    /// All of them.
+    /// Number of layers in all.
     pub layers: usize,
     /// Bytes of weights of the layer that was done last.
     pub bytes: u64,
@@ -48,7 +48,7 @@ impl Log for () {
     fn stage(&mut self, _: Stage) {}
 }
 
-/// Optimization remarks: one line for each fusion, split, change of order and cut. Kept only where somebody reads them.
+/// Optimization remarks: one line for each fusion, split, reordering and partition. Kept only if they are read.
 #[derive(Default)]
 pub struct Remarks {
     pub(crate) wanted: bool,

@@ -1,7 +1,7 @@
-//! Phase 3: one order of layers, and its partitions (the book, chapter 22).
+//! Phase 3: the order of layers, and its partitions (the book, chapter 22).
 //!
-//! [`order`] picks the order. A partition is a run of layers whose results fit tile memory together: it closes before the next
-//! layer's live range would push the peak over [`PARTITION_MARGIN`], and results needed beyond it go to memory.
+//! [`order`] determines the order. A partition is a run of layers whose results fit tile memory together: it ends before the
+//! next layer's live range would push the peak over [`PARTITION_MARGIN`], and results needed beyond it are spilled to memory.
 
 mod co_issue;
 mod order;
@@ -18,22 +18,22 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub(crate) graph: Graph,
-    /// First and last position at which each buffer is touched; `None` for buffers that no layer touches.
+    /// First and last position at which each buffer is accessed; `None` for buffers that no layer accesses.
     pub(crate) live: Vec<Option<(usize, usize)>>,
     /// By layer: its partition.
     pub(crate) partitions: Vec<usize>,
     /// By layer: bytes of live results that could stay in tile memory.
     pressure_bytes: Vec<u64>,
-    /// True if results may take another's place on chip and be chained.
+    /// True if results may reuse on-chip places of others and be chained.
     pub(crate) shares: bool,
-    /// Bytes that a partition may hold.
+    /// Capacity of a partition in bytes.
     budget: u64,
 }
 
-/// Share of tile memory by which a partition is closed under the book's convention: "a margin fraction below one".
+/// Fraction of tile memory at which a partition ends under the book's convention: "a margin fraction below one".
 const PARTITION_MARGIN_OF_BOOK: (u64, u64) = (3, 4);
 
-/// Orders the layers: one partition.
+/// Orders the layers, as a single partition.
 pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Schedule {
     let graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
@@ -41,14 +41,14 @@ pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Rema
     of_order(in_order(graph, order), u64::MAX, reasons)
 }
 
-/// The graph with its layers in that order.
+/// The graph with its layers in the given order.
 fn in_order(mut graph: Graph, order: Vec<usize>) -> Graph {
     let mut layers: Vec<Option<Layer>> = std::mem::take(&mut graph.layers).into_iter().map(Some).collect();
     graph.layers = order.into_iter().filter_map(|i| layers[i].take()).collect();
     graph
 }
 
-/// Live ranges and partitions of a graph whose layers are in order.
+/// Live ranges and partitions of a graph with ordered layers.
 fn of_order(graph: Graph, budget: u64, reasons: &mut Remarks) -> Schedule {
     let mut live: Vec<Option<(usize, usize)>> = vec![None; graph.buffers.len()];
     for (i, layer) in graph.layers.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Schedule {
         Schedule { shares: self.shares, ..of_order(self.graph, budget, reasons) }
     }
 
-    /// The schedule with layers that the two engines may run at once next to each other; `None` where no layer moves.
+    /// The schedule with layers next to each other that the two engines may execute concurrently; `None` if no layer moves.
     pub(crate) fn paired(&self, reasons: &mut Remarks) -> Option<Schedule> {
         let order = co_issue::order(&self.graph, &self.partitions, reasons)?;
         let graph = in_order(self.graph.clone(), order);
@@ -78,7 +78,7 @@ impl Schedule {
     }
 }
 
-/// Cuts the order where the results that live at once exceed the budget. A result beyond the whole budget goes to memory
+/// Starts a new partition where the live results exceed the budget. A result larger than the whole budget goes to memory
 /// in any case and does not count.
 fn partition(
     graph: &Graph,
@@ -99,7 +99,7 @@ fn partition(
         }
     }
     let (mut partitions, mut pressure_bytes) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    // Buffers that count are those that began in this partition.
+    // Only buffers whose live range starts in this partition count.
     let (mut held, mut opened, mut at) = (0u64, 0, 0);
     for i in 0..count {
         let wanted: u64 = begin[i].iter().map(|&b| graph.buffers[b].bytes).sum();

@@ -1,4 +1,4 @@
-//! Chips as targets: gates by family, and the chip whose registers carry a program for a family whose own are not known.
+//! Chips as targets: gates by family, and the chip whose registers are used for a program of a family without known ones.
 
 use crate::check::describe;
 use crate::check::legal::{self, Route};
@@ -17,7 +17,7 @@ pub fn natives(net: &Net) -> impl Iterator<Item = &Native> {
     })
 }
 
-/// Refuses what the chip's validator, parser or code generation refuses of the layers that a network names itself.
+/// Refuses layers that a network names directly and that the chip's validator, parser or code generation refuses.
 pub(crate) fn gate(net: &Net, chip: &'static Chip) -> Result<()> {
     if natives(net).next().is_none() {
         return Ok(());
@@ -43,7 +43,7 @@ pub(crate) fn gate(net: &Net, chip: &'static Chip) -> Result<()> {
     Ok(())
 }
 
-/// The first chip, family by family, that takes every native layer of a network.
+/// The first chip, family by family, that supports every native layer of a network.
 pub fn first_chip(net: &Net) -> Option<&'static Chip> {
     let silicon = CHIPS.iter().filter(|c| c.is_silicon() && c.family.starts_with('A'));
     let mut all: Vec<&Chip> = silicon.collect();
@@ -51,8 +51,8 @@ pub fn first_chip(net: &Net) -> Option<&'static Chip> {
     all.into_iter().find(|chip| gate(net, chip).is_ok())
 }
 
-/// The chip whose registers a program is written in: its own, or for native layers on a chip whose registers are not known,
-/// the first whose are.
+/// The chip whose registers a program uses: its own, or for native layers on a chip without known registers,
+/// the first chip with known ones.
 pub(crate) fn carrier(net: &Net, chip: &'static Chip) -> &'static Chip {
     let known = CHIPS.iter().find(|c| c.layout.is_some());
     match known {

@@ -1,4 +1,4 @@
-//! Additions and multiplications of constants per channel become part of the convolution before them: the offset and the
+//! Absorption of additions and multiplications of per-channel constants into the convolution before them, as the offset and the
 //! gain of the gain-offset control (the book, table 22.3: `ScaledEWOrEWWithConstInToGOC`, `FoldScale`,
 //! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
 
@@ -11,16 +11,16 @@ use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
+/// Absorbs additions and multiplications of per-channel constants into the convolution before them, as the offset and
 /// the gain of the gain-offset control (the book, chapter 22).
 ///
-/// A single factor that fp16 holds is left for the layer's gain, as 9.509 leaves it, unless another such constant follows.
+/// A single factor that fp16 represents is left for the layer's gain, as in 9.509, unless another such constant follows.
 pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     let uses = net.read_counts();
     let leads_on: HashSet<ValueId> = net.ops.iter().filter_map(|op| affine(net, op)).map(|(_, x, _)| x).collect();
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
-    // Where each value is made, of the operations that stay.
+    // Defining operation of each value, among the remaining operations.
     let mut producers: HashMap<ValueId, usize> = HashMap::new();
     for op in ops {
         let gain = options.conventions().gains_stay_tasks
@@ -38,7 +38,7 @@ pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Rem
     Ok(())
 }
 
-/// An operation with one live operand and one constant: which it is, the operand, the constant.
+/// An operation with one live operand and one constant: its kind, the operand, the constant.
 pub(super) fn affine(net: &Net, op: &Op) -> Option<(Binary, ValueId, Arc<Tensor>)> {
     let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return None };
     let (&a, &b) = (op.inputs.first()?, op.inputs.get(1)?);
@@ -55,7 +55,7 @@ fn is_gain(net: &Net, op: &Op) -> bool {
     factor.data.len() == 1 && factor.data.to_f32().iter().all(|&s| f16::from_f32(s).to_f32() == s)
 }
 
-/// Takes an operation into the convolution before it, where it can be; where that stands.
+/// Absorbs an operation into the convolution before it, if possible; returns the position of the convolution.
 fn absorb(
     net: &mut Net,
     names: &mut Names,
@@ -70,7 +70,7 @@ fn absorb(
     if !alone(x) || net.value(x).ty.shape != net.value(out).ty.shape {
         return None;
     }
-    // Elements stay in their order through reshapes.
+    // Reshapes keep the element order.
     let mut at = last;
     while net.ops[at].kind == OpKind::Reshape && alone(net.ops[at].inputs[0]) {
         at = *producers.get(&net.ops[at].inputs[0])?;
@@ -132,7 +132,7 @@ fn absorb(
     Some(at)
 }
 
-/// The constant as one number per channel, where it is that (or one number for all).
+/// The constant as one number per channel, or one for all channels; `None` otherwise.
 pub(super) fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
     let data = constant.data.to_f32();
     if data.len() == 1 {

@@ -1,11 +1,11 @@
-//! Operations whose results nobody reads disappear. Ours.
+//! Dead code elimination: removes operations whose results are not read. Ours.
 
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::Net;
 
-/// Operations whose results nobody reads disappear.
+/// Removes operations whose results are not read.
 pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut live: Vec<bool> = vec![false; net.values.len()];
     net.outputs.iter().for_each(|o| live[o.0 as usize] = true);

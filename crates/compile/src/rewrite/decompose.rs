@@ -1,5 +1,5 @@
-//! Norms as means, differences and products; gathers as slices; functions without tables as others.
-//! Ours: what layers are made of.
+//! Decomposition of norms into means, differences and products, of gathers into slices, and of functions without tables into others.
+//! Ours.
 
 use super::{Builder, norms, rewrite};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 
-/// Norms as means, differences and products; gathers as slices.
+/// Decomposes norms into means, differences and products, and gathers into slices.
 pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         match &op.kind {

@@ -1,4 +1,4 @@
-//! Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
+//! Elimination of type conversions, identities and reshapes without effect, since the engine has fp16 only.
 //! Ours; symmetric pairs of the book's `CollapseTranspose` are left to views, which cost nothing.
 
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::remarks::Remarks;
 use anemone_net::{DType, Net, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
+/// Removes type conversions, identities and reshapes without effect, since the engine has fp16 only.
 pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
     let mut uses = net.read_counts();
@@ -39,7 +39,7 @@ pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks
         reasons.say(|| format!("{}: {} changes nothing here", op.name, op.kind.name()));
         if !net.outputs.contains(&output) {
             replace.insert(output, input);
-            // Its readers read the operand now.
+            // Its readers now read the operand.
             uses[input.0 as usize] = uses[input.0 as usize] + uses[output.0 as usize] - 1;
             continue;
         }

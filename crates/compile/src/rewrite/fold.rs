@@ -1,4 +1,4 @@
-//! An operation whose operands are all constants becomes a constant (the book, chapter 22: rewriting of the graph).
+//! Constant folding: an operation with constant operands becomes a constant (the book, chapter 22: rewriting of the graph).
 
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -6,10 +6,10 @@ use crate::remarks::Remarks;
 use anemone_net::{Net, Tensor, compress};
 use std::sync::Arc;
 
-/// Results larger than this stay operations: folding them would only grow the program.
+/// Largest result that is folded, in elements: larger ones would only enlarge the program.
 const FOLD_ELEMENTS: usize = 16 << 20;
 
-/// An operation whose operands are all constants becomes a constant.
+/// Replaces operations with constant operands by constants.
 pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {

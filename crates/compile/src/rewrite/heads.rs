@@ -1,5 +1,5 @@
-//! Columns of a product that are split into heads begin on boundaries of memory rows: columns of zeros behind each head let
-//! the split be a view, where it would be two copies.
+//! Alignment of attention heads: zero columns behind each head make the heads of a product start on boundaries of memory rows, so that
+//! the split is a view instead of two copies.
 
 use super::{Builder, rewrite};
 use crate::error::Result;
@@ -9,13 +9,13 @@ use crate::remarks::Remarks;
 use anemone_net::{Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use std::collections::HashMap;
 
-/// Fewest columns of a head: for fewer the zeros would be more than the heads.
+/// Fewest columns of a head for which padding pays; with fewer the zeros would exceed the heads.
 const LEAST_COLUMNS: usize = 8;
 
 /// `reshape(linear(x))` to heads of a size that no view can split becomes a wider product, a reshape and a slice.
 pub(crate) fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let uses = net.read_counts();
-    // Products, by their result, that one reshape alone splits: how many columns a head has.
+    // Products that a single reshape splits, by their result, with the number of columns of a head.
     let mut heads: HashMap<ValueId, usize> = HashMap::new();
     for op in net.ops.iter().filter(|op| op.kind == OpKind::Reshape) {
         let (from, to) = (op.inputs[0], op.outputs[0]);
@@ -66,7 +66,7 @@ fn is_plain(net: &Net, id: ValueId) -> bool {
     net.value(id).data.as_ref().is_some_and(|t| !compress::is_compressed(&t.data))
 }
 
-/// Columns up to the next boundary.
+/// Columns rounded up to the next boundary.
 fn padded(columns: usize) -> usize {
     columns.next_multiple_of((ROW_ALIGN / ELEMENT_BYTES) as usize)
 }

@@ -1,8 +1,8 @@
-//! Network to network, before anything is a layer: constants are computed, conversions dropped, normalizations put into
-//! elementary operations, and per-channel affines into the convolution before them.
+//! Rewrites of the network before lowering: constant folding, elimination of conversions, decomposition of normalizations, and
+//! absorption of per-channel affines into convolutions.
 //!
-//! Each step is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
-//! own with cases of before and after.
+//! Each rewrite is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
+//! own with before-and-after cases.
 
 pub(crate) mod affines;
 pub(crate) mod dead;
@@ -52,10 +52,10 @@ pub(crate) use slices::forward_slices;
 pub(crate) use whole::scale_whole_sums;
 pub(crate) use windows::{Limits, fit_windows};
 
-/// Most pieces that one operation is joined of: each is a copy.
+/// Largest number of pieces that an operation is assembled from; each is a copy.
 const MOST_PIECES: usize = 512;
 
-/// Names of values that are taken.
+/// Value names in use.
 struct Names(HashSet<String>);
 
 impl Names {
@@ -72,7 +72,7 @@ struct Builder<'a> {
     name: String,
 }
 
-/// Puts what `step` appends in the place of each operation; where that is not one operation, says so.
+/// Replaces each operation by what `step` appends, and remarks if that is not a single operation.
 fn rewrite(net: &mut Net, reasons: &mut Remarks, step: impl Fn(&mut Builder, &Op) -> Result<()>) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);

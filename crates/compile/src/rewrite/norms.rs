@@ -1,4 +1,4 @@
-//! Norms that converters spell out become norms: means, differences, squares, a root and a quotient are three tasks then.
+//! Recognition of norms that converters spell out as means, differences, squares, a root and a quotient: a norm is three tasks.
 
 use crate::error::Result;
 use crate::options::Options;

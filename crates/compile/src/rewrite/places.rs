@@ -1,5 +1,5 @@
-//! Places of extremes, rows of tables, products along axes and with many vectors, and parameters of linear layers and convolutions that are
-//! computed at run time.
+//! Rewrites of arg-min and arg-max, table look-ups, products along axes and with many vectors, and linear layers and convolutions with
+//! parameters computed at run time.
 
 use super::Builder;
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
-//! Quantization becomes one rounding, and dequantization the scale behind it: `clip(round(x / s) + z)` as an activation of the layer that
-//! computes `x`, with `1 / s` in that layer's coefficients, and `(q - z) * s` in the same table.
+//! Fusion of quantization into one rounding, and of dequantization into the scale behind it: `clip(round(x / s) + z)` becomes an activation
+//! of the layer that computes `x`, with `1 / s` in that layer's coefficients, and `(q - z) * s` goes into the same table.
 //!
-//! The engine computes in fp16, which holds every integer of 8 bits: integers stay floats between quantization and what reads them.
-//! It does not hold every integer of 16 bits: a 16-bit quantization that is undone at once keeps its limits only, since fp16 rounds
+//! The engine computes in fp16, which represents every 8-bit integer: integers stay floats between quantization and its readers.
+//! It does not represent every 16-bit integer: a 16-bit quantization that is undone at once keeps only its limits, since fp16 rounds
 //! about as finely.
 
 use super::{Builder, Names};

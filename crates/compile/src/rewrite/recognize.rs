@@ -1,5 +1,5 @@
-//! Functions that converters spell out in parts become what they are: a part that changes nothing where another one is zero goes
-//! away.
+//! Recognition of functions that converters spell out: a selection that has no effect where another factor is zero is
+//! removed.
 
 use super::{Builder, Names};
 use crate::accuracy::ROUNDING;

@@ -1,5 +1,5 @@
-//! Slices of concatenations are slices of their parts, and an addition of zeros is its other operand: what a loop writes into a list and
-//! reads back needs no list.
+//! Forwarding of slices through concatenations to their parts, and elimination of additions of zeros, so that the lists which a loop
+//! writes and reads back disappear.
 
 use super::{Builder, rewrite};
 use crate::error::Result;

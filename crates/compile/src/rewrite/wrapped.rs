@@ -1,5 +1,5 @@
-//! Places that a converter counts from the end before a gather that counts them itself. Ours: coremltools writes a comparison, a sum and
-//! a choice in front of every gather at computed places.
+//! Elimination of index wrapping in front of a gather that wraps negative indices itself. Ours: coremltools writes a comparison, a sum and
+//! a selection in front of every gather at computed positions.
 
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};

@@ -1,16 +1,16 @@
-//! Co-issue: an operation of the array and one of the planar engine side by side, where nothing keeps them apart (the book, chapter 22).
+//! Co-issue: concurrent execution of a neural and a planar layer without dependences (the book, chapter 22).
 //!
-//! The discovery runs over the scheduled layers. A pair is disqualified where both run on one engine, where one reads what the other
-//! writes, where one of them is chained to a neighbour, and where both results are streamed, except beside a product, whose resident
-//! matrix does not stand in its partner's way. What qualifies is moved next to its partner, if nothing between needs it where it is.
+//! The search runs over the scheduled layers. A pair is disqualified if both run on one engine, if one reads what the other writes, if one
+//! of them is chained to a neighbour, or if both results are streamed, unless the neural layer is a product, whose matrix is
+//! resident. A qualified layer is moved next to its partner if the layers in between do not depend on its position.
 
 use crate::ir::*;
 use crate::remarks::Remarks;
 
-/// Layers after one that are tried as its partner.
+/// Number of following layers that are tried as a layer's partner.
 const REACH: usize = 48;
 
-/// Order in which partners are neighbours, and the pairs' positions in it; `None` where no layer moves.
+/// Order with partners next to each other, and the positions of the pairs in it; `None` if no layer moves.
 pub(super) fn order(graph: &Graph, partitions: &[usize], reasons: &mut Remarks) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..graph.layers.len()).collect();
     let mut readers = vec![0usize; graph.buffers.len()];
@@ -25,7 +25,7 @@ pub(super) fn order(graph: &Graph, partitions: &[usize], reasons: &mut Remarks) 
         let end = (at + 1 + REACH).min(order.len());
         let partner = (at + 2..end).find(|&other| {
             let near = partitions[order[other]] == partitions[order[at]];
-            // A layer that has a partner beside it keeps it.
+            // A layer with a partner next to it keeps it.
             let paired = uses.qualifies(&order, other - 1, other) || uses.qualifies(&order, other, other + 1);
             near && !paired && uses.qualifies(&order, at, other) && uses.movable(&order, at + 1, other)
         });
@@ -52,7 +52,7 @@ impl Uses<'_> {
         order.get(at).map(|&i| &self.graph.layers[i])
     }
 
-    /// Returns true if the layer at a position alone reads what the one before it makes, on the same engine.
+    /// Returns true if the layer at a position is the only reader of the result of the one before it, on the same engine.
     fn chainable(&self, order: &[usize], at: usize) -> bool {
         let before = at.checked_sub(1).and_then(|before| self.layer(order, before));
         let (Some(from), Some(to)) = (before, self.layer(order, at)) else { return false };
@@ -61,7 +61,7 @@ impl Uses<'_> {
         alone && from.is_neural() == to.is_neural()
     }
 
-    /// Returns true if nothing disqualifies two layers.
+    /// Returns true if nothing disqualifies two layers as a pair.
     fn qualifies(&self, order: &[usize], one: usize, other: usize) -> bool {
         let (Some(a), Some(b)) = (self.layer(order, one), self.layer(order, other)) else { return false };
         let reads = |a: &Layer, b: &Layer| a.sources.iter().any(|s| s.buffer == b.result.buffer);
@@ -78,7 +78,7 @@ impl Uses<'_> {
             && (product || !(streamed(a) && streamed(b)))
     }
 
-    /// Returns true if the layer at `from` may run before those from `to` on.
+    /// Returns true if the layer at `from` does not depend on those from `to` on.
     fn movable(&self, order: &[usize], to: usize, from: usize) -> bool {
         let Some(layer) = self.layer(order, from) else { return false };
         let (sources, result) = (&layer.sources, layer.result.buffer);

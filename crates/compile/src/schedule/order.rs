@@ -1,11 +1,11 @@
 //! List scheduling: the greedy scheduler of the book, chapter 22.
 //!
 //! The next layer is the first of the ready layers, those whose sources are written, by this sequence of keys: ring-buffer membership,
-//! branch-sibling score, merge-sibling score, working set, topological order, number. The book gives the sequence and the names; what
-//! the scores measure is our reading, stated at each. A layer holds a ring buffer where it is a native one that reads or writes one. The
-//! lowered order is a topological one, so position serves as order and number.
+//! branch-sibling score, merge-sibling score, working set, topological order, number. The sequence and the names are the book's; the
+//! definition of each score is our reading, stated with it. A layer is a member of a ring buffer if it is a native one that reads or
+//! writes one. The lowered order is a topological one, so that position serves as order and number.
 //!
-//! Candidates are all layers that are ready; for the words of Apple's compilers, those that read what the last one read or wrote, and the
+//! Candidates are all ready layers; for the words of Apple's compilers, those that read what the last one read or wrote, and the
 //! first of all.
 
 use crate::ir::*;
@@ -13,17 +13,17 @@ use crate::remarks::Remarks;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Candidates that are compared at a time, the first in order.
+/// Largest number of candidates that are compared at a time, the first in order.
 const MOST_CANDIDATES: usize = 64;
-/// Candidates that a remark names.
+/// Number of candidates that a remark names.
 const TOLD: usize = 8;
-/// Names of the keys, in the order in which they decide; topological order and number follow.
+/// Names of the keys, in order of precedence; topological order and number follow.
 const KEYS: [&str; 4] = ["ring-buffer membership", "branch sibling", "merge sibling", "working set"];
 
-/// Readers of one source that are compared with each other at a time.
+/// Largest number of readers of one source that are compared with each other at a time.
 const SIBLINGS: usize = 8;
 
-/// Dependence graph. Nodes are layers, then joins: a join stands for several layers that must all have run.
+/// Dependence graph. Nodes are layers, then joins: a join represents several layers that must all have run.
 #[derive(Default)]
 struct Waiting {
     /// By node: successors.
@@ -39,9 +39,9 @@ struct Epoch {
     before: Option<usize>,
     writers: Vec<usize>,
     readers: Vec<usize>,
-    /// The one node that stands for all writers.
+    /// The node that represents all writers.
     written: Option<usize>,
-    /// Bytes that the writers touch.
+    /// Range of bytes that the writers access.
     hull: (u64, u64),
 }
 
@@ -51,7 +51,7 @@ impl Waiting {
         self.count[to] += 1;
     }
 
-    /// One node for all of these.
+    /// A single node that represents all of these.
     fn join(&mut self, nodes: &[usize]) -> Option<usize> {
         if let [] | [_] = nodes {
             return nodes.first().copied();
@@ -63,8 +63,8 @@ impl Waiting {
         Some(join)
     }
 
-    /// A buffer is read after it is written, and written again after it is read. Writers of bytes apart do not wait for
-    /// each other.
+    /// Dependences through a buffer: it is read after it is written, and written again after it is read. Writers of disjoint bytes do not wait
+    /// for each other.
     fn of(graph: &Graph) -> Waiting {
         let count = graph.layers.len();
         let mut waiting = Waiting { after: vec![Vec::new(); count], count: vec![0; count] };
@@ -83,7 +83,7 @@ impl Waiting {
             let bytes = touched(graph, layer);
             let epoch = &mut epochs[layer.result.buffer.0 as usize];
             let apart = epoch.writers.is_empty() || bytes.0 >= epoch.hull.1 || bytes.1 <= epoch.hull.0;
-            // A layer that writes where it reads is in its own way: it waits for the other readers only.
+            // A layer that updates in place waits only for the other readers.
             epoch.readers.retain(|&reader| reader != i);
             if !epoch.readers.is_empty() || !apart {
                 let previous = match epoch.readers.as_slice() {
@@ -106,7 +106,7 @@ impl Waiting {
     }
 }
 
-/// First byte that a layer writes in its result's buffer, and the one after the last.
+/// Byte range that a layer writes in its result's buffer: first byte, and one past the last.
 fn touched(graph: &Graph, layer: &Layer) -> (u64, u64) {
     let view = &layer.result;
     if layer.interleave > 1 {
@@ -122,16 +122,16 @@ struct Scheduler<'a> {
     /// By node: predecessors that have not run.
     left: Vec<usize>,
     ready: BTreeSet<usize>,
-    /// By buffer: layers that are ready and read it.
+    /// By buffer: ready layers that read it.
     readers: Vec<BTreeSet<usize>>,
-    /// By buffer: reads to come.
+    /// By buffer: number of reads left.
     reads: Vec<usize>,
     written: Vec<bool>,
     live_bytes: u64,
     capacity: u64,
-    /// True if all ready layers are candidates; else those near the last one.
+    /// True if all ready layers are candidates; false for those near the last one.
     all: bool,
-    /// By layer: the largest working set of the branch that begins with it, where that was asked for.
+    /// By layer: largest working set of the branch that starts with it, computed on demand.
     footprint: Vec<Option<u64>>,
     last: Option<usize>,
 }
@@ -185,7 +185,7 @@ impl Scheduler<'_> {
         let scored: Vec<([u64; 4], usize)> = candidates.into_iter().map(|at| (self.score(at, last), at)).collect();
         let &(best_score, best) = scored.iter().max_by_key(|(score, at)| (*score, Reverse(*at)))?;
         reasons.say(|| {
-            // The first key in which the best one differs from the next best.
+            // The first key in which the best candidate differs from the next best.
             let others = scored.iter().filter(|(_, at)| *at != best);
             let next = others.max_by_key(|(score, at)| (*score, Reverse(*at))).map_or(best_score, |(score, _)| *score);
             let decided = (0..KEYS.len()).find(|&i| best_score[i] != next[i]).map_or("topological order", |i| KEYS[i]);
@@ -198,7 +198,7 @@ impl Scheduler<'_> {
         Some(best)
     }
 
-    /// The first layer that is ready, and those that read what the last one read or wrote.
+    /// The first ready layer, and those that read what the last one read or wrote.
     fn near(&self, first: usize, last: usize) -> Vec<usize> {
         let mut near = vec![first];
         let layer = &self.graph.layers[last];
@@ -210,7 +210,7 @@ impl Scheduler<'_> {
         near
     }
 
-    /// The keys that go before topological order and number: [`KEYS`].
+    /// Scores for [`KEYS`], which precede topological order and number.
     fn score(&mut self, layer: usize, last: usize) -> [u64; 4] {
         [
             self.ring_buffer(layer),
@@ -226,8 +226,8 @@ impl Scheduler<'_> {
     }
 
     /// Branch-sibling score: 1 if the first source is that of the last layer, and it is a network input (loaded once for both) or both
-    /// layers are 1x1 convolutions (the source is dead sooner; 9.509 puts the projections of one matrix side by side, `docs/evidence.md`,
-    /// key `h13-fusion`).
+    /// layers are 1x1 convolutions (the source's live range ends sooner; 9.509 puts the projections of one matrix next to each other,
+    /// `docs/evidence.md`, key `h13-fusion`).
     fn branch_sibling(&self, layer: usize, last: usize) -> u64 {
         let (a, b) = (&self.graph.layers[layer], &self.graph.layers[last]);
         let from_memory = self.graph.buffer(a.sources[0].buffer).role == Role::Input;
@@ -236,14 +236,14 @@ impl Scheduler<'_> {
         u64::from((from_memory || products) && a.sources[0] == b.sources[0])
     }
 
-    /// Number of its readers' predecessors that have run: completes joins that are nearly ready.
+    /// Merge-sibling score: number of its readers' predecessors that have run, which completes joins that are nearly ready.
     fn merge_sibling(&self, layer: usize) -> u64 {
         let done = |&node: &usize| (self.waiting.count[node] - self.left[node]) as u64;
         self.waiting.after[layer].iter().take(SIBLINGS).map(done).max().unwrap_or(0)
     }
 
-    /// Drains a branch that was begun. Of branches that begin together, the one with the larger working set comes first,
-    /// while it fits.
+    /// Working-set score: continues the branch that was started. Of branches that start together, the one with the larger working set comes
+    /// first, if it fits.
     fn working_set(&mut self, layer: usize, last: usize) -> u64 {
         let result = self.graph.layers[last].result.buffer;
         if self.graph.layers[layer].sources.iter().all(|s| s.buffer != result) {
@@ -253,7 +253,7 @@ impl Scheduler<'_> {
         if self.live_bytes + footprint <= self.capacity { 1 + footprint } else { 1 }
     }
 
-    /// The largest working set of the layers from here to where the branch forks or merges. Each layer is looked at once.
+    /// Largest working set of the layers from here to where the branch forks or merges. Each layer is visited once.
     fn branch(&mut self, head: usize) -> u64 {
         let (mut path, mut at) = (Vec::new(), head);
         let mut peak = loop {

@@ -1,9 +1,9 @@
 //! Phase 4, weight packing: chooses the stream format of each layer's coefficients.
 //!
-//! A constant that the model has compressed stays so where the chip's streaming gate lets its form pass
-//! ([`anemone_facts::weights`]) and the streams become smaller by it; else it is expanded to fp16. The numbers are the same
-//! either way. The gate also wants unit strides; what the book says of dilations and tiles does not arise, as kernels are
-//! dilated before they are layers and no tile has weights of its own.
+//! A constant that the model has compressed stays compressed if the chip's streaming gate admits its form
+//! ([`anemone_facts::weights`]) and its streams become smaller; otherwise it is expanded to fp16. The numbers are the same
+//! either way. The gate also requires unit strides; the book's conditions on dilations and tiles do not occur, because kernels are
+//! dilated before lowering and no tile has weights of its own.
 
 use crate::ir::{Graph, Kind, Layer, StreamForm, Weights};
 use crate::remarks::Remarks;
@@ -25,7 +25,7 @@ pub(crate) fn choose(graph: &mut Graph, chip: &Chip, reasons: &mut Remarks) {
     }
 }
 
-/// The format with the smallest streams; `None` where that is fp16.
+/// The format with the smallest streams; `None` for fp16.
 fn best(layer: &Layer, chip: &Chip, reasons: &mut Remarks) -> Option<StreamForm> {
     let Kind::Conv { weights, window, .. } = &layer.kind else { return None };
     let mut best = None;
@@ -59,19 +59,19 @@ fn best(layer: &Layer, chip: &Chip, reasons: &mut Remarks) -> Option<StreamForm>
     best
 }
 
-/// Stream forms that keep a constant's compression.
+/// Stream formats that keep a constant's compression.
 fn forms(compression: Compression) -> impl Iterator<Item = WeightForm> {
     let scaled = compression.scaled.map(|scales| match scales {
         Scales::Channel => WeightForm::Int8,
         Scales::Block => WeightForm::Block,
     });
-    // Scales for each channel or block make other values of the table's.
+    // Scales per channel or block change the values of the palette.
     let palette = (compression.palette && scaled.is_none()).then_some(WeightForm::Palette);
     let sparse = compression.sparse.then_some(WeightForm::Sparse);
     palette.into_iter().chain(sparse).chain(scaled)
 }
 
-/// The coefficients in a form that the engines read, or why not.
+/// The coefficients in a format that the engines read; the error is the reason why there is none.
 fn stream_form(form: WeightForm, weights: &Weights) -> Result<StreamForm, &'static str> {
     match form {
         WeightForm::Palette => palette(&weights.values).ok_or("there are more values than an index tells apart"),
@@ -80,13 +80,13 @@ fn stream_form(form: WeightForm, weights: &Weights) -> Result<StreamForm, &'stat
     }
 }
 
-/// The values and the narrowest index that tells them apart.
+/// The distinct values, and the narrowest index width for them.
 fn palette(values: &[f16]) -> Option<StreamForm> {
     let mut seen = vec![false; 1 << 16];
     let mut entries = Vec::new();
     let most = 1 << given_palette_bits().max()?;
     for chunk in values.chunks(4096) {
-        // Most are known: looked at together, they need no writing.
+        // Most values are known already: testing them together avoids writes.
         if chunk.iter().fold(true, |all, value| all & seen[usize::from(value.to_bits())]) {
             continue;
         }
@@ -105,11 +105,11 @@ fn palette(values: &[f16]) -> Option<StreamForm> {
     Some(StreamForm::Palette { bits, entries: entries.into() })
 }
 
-/// Bytes of all streams of a layer with its coefficients in that form.
+/// Bytes of all streams of a layer with its coefficients in that format.
 fn stream_bytes(layer: &Layer, form: &StreamForm) -> u64 {
     let packing = Packing::in_form(layer, form);
     match (&layer.kind, form) {
-        // Only packing tells how many zeros there are.
+        // The number of zeros is known only after packing.
         (Kind::Conv { weights, bias, nonlinear, .. }, StreamForm::ZeroSkipping) => {
             packing.streams(weights, bias.as_ref().map(|b| b.as_slice()), nonlinear.table()).0.len() as u64
         }

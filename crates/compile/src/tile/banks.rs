@@ -3,7 +3,7 @@
 use anemone_facts::staging::BANKS;
 
 /// Smallest stride of at least `units` that puts rows read together into different banks: the search over
-/// `(address / 16) mod 64` of the book, chapter 22. `step` is the rows' distance in the window.
+/// `(address / 16) mod 64` of the book, chapter 22. `step` is the distance of the rows in the window.
 pub(crate) fn spread(units: u64, step: u64, (rows, gap): (u64, u64)) -> u64 {
     (units..units + BANKS).find(|&s| bank_gap(s * step, rows) >= gap).unwrap_or(units)
 }

@@ -1,4 +1,4 @@
-//! Tiles: the part of an operand in tile memory at a time, and the row strides that avoid bank conflicts.
+//! Tiles: the part of an operand that is in tile memory at a time, and row strides without bank conflicts.
 
 mod banks;
 mod zin9509;
@@ -27,7 +27,7 @@ impl Tile {
         Tile::within(TILE_BYTES, [channels, height, width], columns, rows)
     }
 
-    /// At most `columns` by `rows`, halved until no more than `most` bytes are left.
+    /// A tile of at most `columns` by `rows`, halved until it takes no more than `most` bytes.
     pub(crate) fn within(most: u64, [channels, height, width]: [usize; 3], columns: usize, rows: usize) -> Tile {
         let (mut columns, mut rows) = (width.min(columns), height.min(rows));
         let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
@@ -41,7 +41,7 @@ impl Tile {
         Tile { columns, rows, channel_bytes: channel(columns), row_bytes: row(columns) }
     }
 
-    /// Row stride that keeps rows out of one bank.
+    /// Row stride that puts rows into different banks.
     pub(crate) fn spread(&self, by: u64) -> u64 {
         self.row_bytes + if self.row_bytes.is_multiple_of(BANKS * UNIT_BYTES) { by } else { 0 }
     }

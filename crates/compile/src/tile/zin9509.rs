@@ -1,4 +1,4 @@
-//! Tiles as zin 9.509 chooses them, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
+//! Tiles as zin 9.509 chooses them, derived from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
 
 use super::{Staging, Tile, copies, spread};
 use crate::ir::*;
@@ -13,7 +13,7 @@ pub(crate) fn computed(layer: &Layer) -> [usize; 3] {
     if layer.transpose { [r.width, r.height(), r.channels()] } else { [r.channels(), r.height(), r.width] }
 }
 
-/// Source extents with broadcast axes at full size.
+/// Source extents after broadcast.
 pub(crate) fn input(layer: &Layer) -> [usize; 3] {
     match layer.kind {
         Kind::Planar { .. } | Kind::ChannelAffine { .. } => computed(layer),
@@ -43,7 +43,7 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
 }
 
-/// The tile of a result on its way to memory.
+/// The tile of a result that is stored to memory.
 pub(crate) fn result_tile(layer: &Layer) -> Tile {
     let r = &layer.result;
     let columns = if layer.transpose || !copies(layer) { r.width } else { source_tile(layer).columns };
@@ -71,13 +71,13 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
     spread * UNIT_BYTES
 }
 
-/// Rows that fit a work unit of the neural engine below each other, as a power of two.
+/// Number of rows that fit a work unit of the neural engine, as a power of two.
 fn fitting_rows(layer: &Layer) -> u32 {
     let [_, _, width] = computed(layer);
     NEURAL_UNIT.saturating_sub(width.next_power_of_two().ilog2())
 }
 
-/// Rows of a work unit, as a power of two: as many as fit, and no more than are computed.
+/// Rows of a work unit, as a power of two: as many as fit, but no more than are computed.
 pub(crate) fn unit_rows(layer: &Layer) -> u32 {
     let [_, height, _] = computed(layer);
     height.next_power_of_two().ilog2().min(fitting_rows(layer))
