@@ -306,7 +306,7 @@ fn formats() -> String {
     }
     out += "\n## Dispatch descriptor\n\nThe schema is `crates/program/src/e5/e5.fbs`.\n";
     for t in e5::TABLES.iter().filter(|t| !t.fields.is_empty()) {
-        let _ = write!(out, "\n### {}\n\n{}.\n\n| slot | field | meaning | |\n|---|---|---|---|\n", t.name, t.meaning);
+        let _ = write!(out, "\n### {}\n\n{}.\n\n| slot | field | meaning | |\n|---|---|---|---|\n", t.name, capital(t.meaning));
         for (i, f) in t.fields.iter().enumerate() {
             let _ = writeln!(out, "| {} | {} | {} | {} |", 4 + 2 * t.slot(i), f.name, f.meaning, f.evidence.letter());
         }
@@ -359,6 +359,12 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
+/// The text as the begin of a sentence.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
 fn chips() -> String {
     let mut out = format!(
         "# Chips\n\n{OPEN}\n\n\
@@ -371,7 +377,9 @@ fn chips() -> String {
     let dash = || "-".to_string();
     for chip in CHIPS {
         let subtype = chip.cpu_subtype.map_or_else(dash, |n| n.to_string());
-        let registers = chip.layout.map_or_else(dash, |l| format!("[{0}](registers-{0}.md)", l.generation));
+        let version = SUBTYPES.iter().find(|row| Some(row.subtype) == chip.cpu_subtype).map(|row| row.td_version);
+        let layout = version.and_then(anemone_facts::layout::of_version).filter(|l| !l.blocks.is_empty());
+        let registers = layout.map_or_else(dash, |l| format!("[{0}](registers-{0}.md)", l.generation));
         let _ = writeln!(out, "| {} | {} | {} | {subtype} | {registers} |", chip.target, chip.describe(), chip.family);
     }
     out.push_str(

@@ -4,7 +4,7 @@
 //! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` count from the crate's source.
 //! `NAME` stands for any name; the default of a test folder lies outside, and what a build writes below `target/`
 //! is not there on a fresh clone. Every page below `docs` is a chapter of the site: it stands in
-//! `docs/SUMMARY.md`.
+//! `docs/SUMMARY.md` under its first heading.
 
 use crate::{Outcome, conclude, evidence, layers, repo};
 
@@ -33,7 +33,9 @@ pub fn run(_: &[String]) -> Outcome {
             findings.extend(crates_without_paragraph(&text).iter().map(|r| format!("{document}: no paragraph on {r}")));
         }
     }
-    findings.extend(pages_without_chapter(&repo::read(SUMMARY).unwrap_or_default(), &repo::files("docs", ".md")));
+    let (summary, pages) = (repo::read(SUMMARY).unwrap_or_default(), repo::files("docs", ".md"));
+    findings.extend(pages_without_chapter(&summary, &pages));
+    findings.extend(pages.iter().filter_map(|page| misnamed(&summary, page, &repo::read(page).ok()?)));
     conclude(findings, format!("{references} references lead somewhere"))
 }
 
@@ -133,6 +135,15 @@ fn pages_without_chapter(summary: &str, pages: &[String]) -> Vec<String> {
     pages.iter().filter(|page| !named(page)).map(|page| format!("{page} is no chapter: add it to {SUMMARY}")).collect()
 }
 
+/// A page whose chapter has another name than its first heading.
+fn misnamed(summary: &str, page: &str, text: &str) -> Option<String> {
+    let heading = text.lines().find_map(|line| line.strip_prefix("# "))?;
+    let link = format!("]({})", page.strip_prefix("docs/")?);
+    let named = summary.split(link.as_str()).next().filter(|before| before.len() < summary.len())?;
+    let name = named.rsplit('[').next().unwrap_or_default();
+    (name != heading).then(|| format!("{page}: its heading is {heading:?}, its name in {SUMMARY} {name:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +189,11 @@ mod tests {
         let pages = ["docs/a.md".to_string(), "docs/machine/b.md".to_string(), SUMMARY.to_string()];
         assert!(pages_without_chapter("- [A](a.md)\n- [B](machine/b.md)\n", &pages).is_empty());
         assert_eq!(pages_without_chapter("- [A](a.md)\n", &pages).len(), 1);
+        assert_eq!(misnamed("- [A](a.md)\n", "docs/a.md", "# A\n"), None);
+        assert!(
+            misnamed("- [C](c.md)\n- [A](a.md)\n", "docs/a.md", "# B\n")
+                .is_some_and(|finding| finding.contains("\"A\""))
+        );
     }
 
     #[test]

@@ -153,6 +153,8 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
                     behind: "pub static ROWS: &[Row] = &[",
                     line: "    Row {
         name: \"recipe\",
+        packing: &[Packing::Rows],
+        cost: products,
         accepts: |q| when(q.ext.plane() == 0, \"the result has elements\"),
         run: super::direct::convolve_nothing,
     },",

@@ -61,29 +61,31 @@ impl Code {
     pub fn meaning(self) -> (&'static str, &'static str) {
         match self {
             Code::UnsupportedOp => {
-                ("an operation that cannot be compiled", "rewrite it as the diagnostic says, or keep it on the host")
+                ("an operation cannot be compiled", "rewrite it as the message says, or keep it on the host")
             }
-            Code::ChipLimit => ("a quantity passes a limit of the chip", "make it smaller, or split the operation"),
+            Code::ChipLimit => ("a quantity exceeds a limit of the chip", "make it smaller, or split the operation"),
             Code::Mismatch => (
                 "results differ from the expected ones by more than the tolerance",
-                "look at the first bad index that is named",
+                "compare at the index that the message names, or run with `--by-layer`",
             ),
             Code::Fault => (
-                "the engine met something in a program that it does not obey or that reaches outside its memory",
+                "the engine refuses a field of a program, or a task reaches outside of its memory",
                 "check the program with `ane dump`",
             ),
             Code::BadPlacement => {
-                ("a compiled program does not fit the form asked for", "ask for another form with --emit")
+                ("a compiled program does not fit the requested form", "request another form with `--emit`")
             }
             Code::Unreadable => ("a file cannot be read", "check the path and its permissions"),
-            Code::Malformed => ("a file is not what its content or name says", "make it again, or convert it"),
-            Code::BadTensor => (
-                "a tensor does not fit the input or output it is given for",
-                "give one of the shape and type that are named",
+            Code::Malformed => (
+                "a file is damaged, or has another form than its name or content states",
+                "write it again, or convert it",
             ),
-            Code::Usage => ("arguments that are not understood", "`ane --help`, or `ane VERB --help`"),
+            Code::BadTensor => {
+                ("a tensor does not fit its input or output", "give one of the shape and type that the message names")
+            }
+            Code::Usage => ("the arguments are wrong", "see `ane --help` or `ane VERB --help`"),
             Code::Unwritable => ("a file cannot be written", "check the folder and its permissions"),
-            Code::Defect => ("this program has a defect", "please report it, with the command line and the file"),
+            Code::Defect => ("this program has a defect", "report it with the command line and the file"),
         }
     }
 

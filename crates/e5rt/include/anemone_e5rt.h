@@ -91,34 +91,34 @@ ANEC_VALIDATOR(_ANECValidateMutableProcedureInfo);
 #endif
 
 
-// Done.
+// The call did what it states, and every result behind a pointer is written.
 #define E5RT_SUCCESS 0
 
 // A pointer is null, a text is not UTF-8, or a number is out of range.
 #define E5RT_INVALID_ARGUMENT 1
 
-// No function, port or option of that name.
+// No function, port, option or setting has that name; the message has the name.
 #define E5RT_NOT_FOUND 2
 
-// The model was refused.
+// The model was refused, or a compiled file is damaged; the message has the reason.
 #define E5RT_COMPILE_FAILED 3
 
-// A buffer has another size than its port needs.
+// A buffer or tensor does not have the size or the form that its port needs.
 #define E5RT_SIZE_MISMATCH 4
 
-// The object's state does not allow the call.
+// The state of the object does not allow the call; the message has the reason.
 #define E5RT_INVALID_STATE 5
 
-// Time is over.
+// The call reached its time limit, or the device aborted the request.
 #define E5RT_TIMEOUT 6
 
-// The device refused; the message has its code.
+// The device or the broker refused or failed the request; the message has the device's own code.
 #define E5RT_DEVICE 7
 
-// The system refused.
+// The operating system refused; the message has its reason.
 #define E5RT_SYSTEM 8
 
-// A defect of this library.
+// A defect of this library: the call caught a panic.
 #define E5RT_DEFECT 9
 
 // An output of the last run has an infinity or NaN.
@@ -130,43 +130,43 @@ ANEC_VALIDATOR(_ANECValidateMutableProcedureInfo);
 // The broker's policy or the driver does not give the caller the right; the message names the entitlement.
 #define E5RT_NOT_PRIVILEGED 12
 
-// An event.
+// An event, which fires once with the result of an operation or a submission.
 typedef struct e5rt_async_event e5rt_async_event;
 
-// A buffer.
+// Memory for a tensor, which can be bound to ports of several operations.
 typedef struct e5rt_buffer_object e5rt_buffer_object;
 
 // A compile in the background.
 typedef struct e5rt_compilation e5rt_compilation;
 
-// A compiler.
+// A compiler, with the device on which its programs run.
 typedef struct e5rt_e5_compiler e5rt_e5_compiler;
 
-// Where a compiler keeps what it makes, and whose device it compiles for.
+// Settings of a compiler: its cache, and the device or broker that it compiles for.
 typedef struct e5rt_e5_compiler_config e5rt_e5_compiler_config;
 
-// What a compile is asked.
+// Options of one compile.
 typedef struct e5rt_e5_compiler_options e5rt_e5_compiler_options;
 
-// A stream.
+// A stream: operations that are submitted in order.
 typedef struct e5rt_execution_stream e5rt_execution_stream;
 
-// How a stream behaves.
+// Settings of a stream.
 typedef struct e5rt_execution_stream_config e5rt_execution_stream_config;
 
-// An operation.
+// An operation of a stream: one call of a function with its bound buffers.
 typedef struct e5rt_execution_stream_operation e5rt_execution_stream_operation;
 
-// A port of an operation.
+// An input, output or state of an operation, to which a buffer is bound.
 typedef struct e5rt_io_port e5rt_io_port;
 
-// How an operation is made.
+// Options of an operation: the function that it executes.
 typedef struct e5rt_precompiled_compute_op_create_options e5rt_precompiled_compute_op_create_options;
 
-// A function of a library.
+// A function of a library, which is loaded onto the device once.
 typedef struct e5rt_program_function e5rt_program_function;
 
-// A compiled model.
+// A compiled model: its functions by name.
 typedef struct e5rt_program_library e5rt_program_library;
 
 #ifdef __cplusplus

@@ -13,15 +13,15 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Where a compiler keeps what it makes, and whose device it compiles for.
+/// Settings of a compiler: its cache, and the device or broker that it compiles for.
 pub struct e5rt_e5_compiler_config(Mutex<Setting>);
-/// A compiler.
+/// A compiler, with the device on which its programs run.
 pub struct e5rt_e5_compiler(pub(crate) Arc<Runtime>, pub(crate) Device);
-/// What a compile is asked.
+/// Options of one compile.
 pub struct e5rt_e5_compiler_options(Mutex<CompileOptions>);
-/// A compiled model.
+/// A compiled model: its functions by name.
 pub struct e5rt_program_library(pub(crate) Library);
-/// A function of a library.
+/// A function of a library, which is loaded onto the device once.
 pub struct e5rt_program_function(pub(crate) Function);
 
 fn make(setting: &Setting) -> Result<e5rt_e5_compiler, Refusal> {

@@ -9,19 +9,19 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How an operation is made.
+/// Options of an operation: the function that it executes.
 pub struct e5rt_precompiled_compute_op_create_options(Function, Mutex<String>);
-/// An operation.
+/// An operation of a stream: one call of a function with its bound buffers.
 pub struct e5rt_execution_stream_operation(Arc<Operation>, String);
-/// A port of an operation.
+/// An input, output or state of an operation, to which a buffer is bound.
 pub struct e5rt_io_port(IoPort);
-/// A buffer.
+/// Memory for a tensor, which can be bound to ports of several operations.
 pub struct e5rt_buffer_object(Arc<Buffer>);
-/// How a stream behaves.
+/// Settings of a stream.
 pub struct e5rt_execution_stream_config(Mutex<StreamConfig>);
-/// A stream.
+/// A stream: operations that are submitted in order.
 pub struct e5rt_execution_stream(Stream);
-/// An event.
+/// An event, which fires once with the result of an operation or a submission.
 pub struct e5rt_async_event(Arc<Event>);
 
 /// Makes options for an operation that executes a function.

@@ -19,25 +19,25 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Codes of the calls. Numbers are ours: no source has the vendor's.
 pub mod status {
-    /// Done.
+    /// The call did what it states, and every result behind a pointer is written.
     pub const E5RT_SUCCESS: i64 = 0;
     /// A pointer is null, a text is not UTF-8, or a number is out of range.
     pub const E5RT_INVALID_ARGUMENT: i64 = 1;
-    /// No function, port or option of that name.
+    /// No function, port, option or setting has that name; the message has the name.
     pub const E5RT_NOT_FOUND: i64 = 2;
-    /// The model was refused.
+    /// The model was refused, or a compiled file is damaged; the message has the reason.
     pub const E5RT_COMPILE_FAILED: i64 = 3;
-    /// A buffer has another size than its port needs.
+    /// A buffer or tensor does not have the size or the form that its port needs.
     pub const E5RT_SIZE_MISMATCH: i64 = 4;
-    /// The object's state does not allow the call.
+    /// The state of the object does not allow the call; the message has the reason.
     pub const E5RT_INVALID_STATE: i64 = 5;
-    /// Time is over.
+    /// The call reached its time limit, or the device aborted the request.
     pub const E5RT_TIMEOUT: i64 = 6;
-    /// The device refused; the message has its code.
+    /// The device or the broker refused or failed the request; the message has the device's own code.
     pub const E5RT_DEVICE: i64 = 7;
-    /// The system refused.
+    /// The operating system refused; the message has its reason.
     pub const E5RT_SYSTEM: i64 = 8;
-    /// A defect of this library.
+    /// A defect of this library: the call caught a panic.
     pub const E5RT_DEFECT: i64 = 9;
     /// An output of the last run has an infinity or NaN.
     pub const E5RT_NOT_FINITE: i64 = 10;

@@ -54,11 +54,11 @@ fn of(record: &str, steps: &[String]) -> Result<String, String> {
         total += time.unwrap_or(0);
         missing |= time.is_none();
         let name = if name == BUILD { name.to_string() } else { format!("`{name}`") };
-        let _ = writeln!(body, "| {name} | {} |", time.map_or("-".to_string(), |n| n.to_string()));
+        let _ = writeln!(body, "| {} | {name} |", time.map_or("-".to_string(), |n| n.to_string()));
     }
     let (head, whole) = (head.replace('\t', ", "), if missing { "; steps with a dash were not timed" } else { "" });
     let mut out =
-        format!("\nThe last recorded run took {total} s ({head}{whole}):\n\n| step | seconds |\n|---|---|\n{body}");
+        format!("\nThe last recorded run took {total} s ({head}{whole}):\n\n| seconds | step |\n|---|---|\n{body}");
     out.push('\n');
     Ok(out)
 }
@@ -104,7 +104,7 @@ mod tests {
         let steps = ["one".to_string(), "two".to_string()];
         let page = of("# today\thost\nbuild of the chores\t5\none\t7\nold\t3\n", &steps).expect("a table");
         assert!(page.contains("took 12 s (today, host; steps with a dash were not timed)"), "{page}");
-        assert!(page.contains("| `one` | 7 |\n| `two` | - |\n") && !page.contains("old"), "{page}");
+        assert!(page.contains("| 7 | `one` |\n| - | `two` |\n") && !page.contains("old"), "{page}");
         assert!(of("# today\none\tx\n", &steps).is_err() && of("one\t1\n", &steps).is_err());
     }
 }

@@ -100,3 +100,15 @@ fn the_table_of_compressed_weights_is_what_convert_prints() {
     }
     assert_eq!(compared, 5);
 }
+
+#[test]
+fn the_page_of_errors_has_every_code() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md")).expect("the page");
+    for code in anemone::Code::ALL {
+        let (meaning, fix) = code.meaning();
+        let row = format!("| {} | {} | {meaning} | {fix} |\n", code.text(), code.exit());
+        assert!(page.contains(&row), "no row {row}");
+    }
+    assert_eq!(page.matches("\n| ANE").count(), anemone::Code::ALL.len());
+}
