@@ -11,7 +11,7 @@ const CALL: &str = "int64_t e5rt_";
 const SAFETY: &str = "//\n// # Safety\n";
 
 /// Arguments that are no objects, by declaration: what they are and who owns them.
-const ARGUMENTS: [(&str, &str); 23] = [
+const ARGUMENTS: [(&str, &str); 25] = [
     ("bool *done", "out: true if the event has fired; memory of the caller"),
     ("bool *ended", "out: true if the compile has ended; memory of the caller"),
     ("bool *required", "out: true if a compile would run; memory of the caller"),
@@ -26,6 +26,8 @@ const ARGUMENTS: [(&str, &str); 23] = [
     ("const char *path", "in: path of a file or package; copied"),
     ("const char *value", "in: the setting's text; copied"),
     ("const uint64_t *numbers", "in: the method's numbers, null where it takes none; copied"),
+    ("e5rt_progress progress", "in: called with each step, null for nobody"),
+    ("void *context", "in: handed to `progress`; memory of the caller, which outlives the calls"),
     ("int64_t value", "in: the setting's number; of a switch, 0 is off"),
     ("uint32_t kind", "in: type of the memory; 0"),
     ("uint64_t *removed", "out: number of programs that were removed; memory of the caller"),

@@ -8,6 +8,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::host;
 use crate::tensor::Array;
+use crate::watch::Watched;
 use anemone_compile::segments::{self, Segment};
 use anemone_compile::{Options, native};
 use anemone_engine as engine;
@@ -89,7 +90,7 @@ impl Chain {
 
     /// A network with host segments where the engine has no way, and why each is there.
     pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
-        let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut ()))?;
+        let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut Watched))?;
         let reasons = cut.reasons.iter().map(|(_, error)| error.to_string()).collect();
         let mut chain = Chain { name: net.name.clone(), ..Chain::default() };
         chain.add(cut.segments)?;

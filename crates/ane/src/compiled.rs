@@ -4,6 +4,7 @@ use crate::chain::Chain;
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::model::{Model, refuse_unloadable};
+use crate::watch::Watched;
 use anemone_compile::{Log, Options};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -26,7 +27,7 @@ impl Model {
         if let Model::Descriptor(descriptor) = &self {
             return Chain::beside(path, descriptor).map(|chain| (chain, None));
         }
-        let Compiled { program, net } = self.compile(chip, options, &mut ())?;
+        let Compiled { program, net } = self.compile(chip, options, &mut Watched)?;
         let chain = match &net {
             Some(net) => Chain::of_network(net, program),
             None => Chain::from(program),

@@ -73,6 +73,7 @@ pub mod session;
 pub mod tensor;
 pub mod validate;
 pub mod warnings;
+pub mod watch;
 pub mod words;
 
 pub use chain::Chain;

@@ -5,6 +5,7 @@ use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::model::{Choices, Model};
+use crate::watch::Watched;
 use anemone_compile::{Log, Options};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -61,7 +62,7 @@ pub fn chains(path: &Path, chip: &'static Chip, options: &Options) -> Result<Opt
     let names = several(path, &choices)?;
     if !names.is_empty() {
         let nets: Vec<Net> = networks(path, &choices, &names)?.into_iter().map(|(net, _)| net).collect();
-        let programs = programs(&nets, chip, options, &mut ())?;
+        let programs = programs(&nets, chip, options, &mut Watched)?;
         let chain = |(net, program)| (Chain::of_network(&net, program), Some(net));
         return Ok(Some(nets.into_iter().zip(programs).map(chain).collect()));
     }

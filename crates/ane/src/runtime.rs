@@ -7,6 +7,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::model::{Choices, Model};
 use crate::procedures;
+use crate::watch;
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_facts::silicon;
@@ -14,8 +15,9 @@ use anemone_net::{DType, Net};
 use anemone_program::{Direction, Element, Program, e5, hwx};
 use anemone_runtime::cache::{Bundle, Function, Image, Key, PortInfo, hex};
 use anemone_runtime::driver::sign::sha256;
-use anemone_runtime::e5rt::{CompileOptions, Compiler};
+use anemone_runtime::e5rt::{CompileOptions, Compiler, Step, Watcher};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Compiles what [`Model::load`] reads, and networks in text form (`.net`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +99,19 @@ pub fn program(bundle: &Bundle) -> Option<Program> {
 }
 
 impl Compiler for ModelCompiler {
+    fn compile_watched(
+        &self,
+        model: &Path,
+        options: &CompileOptions,
+        watcher: &Watcher,
+    ) -> std::result::Result<Bundle, String> {
+        let watcher = Arc::clone(watcher);
+        let tell = move |p: anemone_compile::Progress| {
+            watcher(Step::Compile { done: p.done as u64, all: p.layers as u64 });
+        };
+        watch::watched(Arc::new(tell), || self.compile(model, options))
+    }
+
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
         let choices = Choices::default();
         let names = procedures::several(model, &choices).unwrap_or_default();

@@ -169,6 +169,11 @@ typedef struct e5rt_program_function e5rt_program_function;
 // A compiled model: its functions by name.
 typedef struct e5rt_program_library e5rt_program_library;
 
+// Called with each step of a compile, on the thread that compiles: `context` as it was given; `step`, one of `content`, `cache`, `compile`,
+// `keep`, `done`, a text that holds for the call; `done` and `all`, layers whose weights are done, of all layers, in `compile`, both 0 where
+// that is not known.
+typedef void (*e5rt_progress)(void *context, const char *step, uint64_t done, uint64_t all);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -260,6 +265,17 @@ int64_t e5rt_e5_compiler_options_set_string(const e5rt_e5_compiler_options *opti
 int64_t e5rt_e5_compiler_options_set_int(const e5rt_e5_compiler_options *options,
                                          const char *key,
                                          int64_t value);
+
+// Sets who is told of the progress of compiles with these options; null for nobody. In a compile in the background the function is not
+// called any more once e5rt_compilation_wait has given the library or the refusal, or e5rt_compilation_cancel or
+// e5rt_compilation_release has returned.
+//
+//   options: in: borrowed for the call
+//   progress: in: called with each step, null for nobody
+//   context: in: handed to `progress`; memory of the caller, which outlives the calls
+int64_t e5rt_e5_compiler_options_set_progress(const e5rt_e5_compiler_options *options,
+                                              e5rt_progress progress,
+                                              void *context);
 
 // Releases options.
 //

@@ -2,13 +2,14 @@
 
 #![allow(non_camel_case_types)]
 
-use crate::compiler::{asked, e5rt_e5_compiler, e5rt_e5_compiler_options, e5rt_program_library};
+use crate::compiler::{asked, e5rt_e5_compiler, e5rt_e5_compiler_options, e5rt_program_library, watcher};
 use crate::handle::{Refusal, call, give, locked, object, set, take, text};
-use anemone_runtime::e5rt::Library;
+use anemone_runtime::e5rt::{Library, Step, Watcher};
 use anemone_runtime::{Code, Error};
 use std::ffi::c_char;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 /// A compile in the background.
@@ -17,7 +18,48 @@ pub struct e5rt_compilation(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Thread in a call of the caller's function.
+    telling: Mutex<Option<ThreadId>>,
     changed: Condvar,
+    told: Condvar,
+}
+
+impl Shared {
+    /// Tells the caller of a step, unless nobody waits for the compile any more.
+    fn tell(&self, watcher: &Watcher, step: Step) {
+        {
+            let mut telling = locked(&self.telling);
+            if !matches!(*locked(&self.state), State::Running) {
+                return;
+            }
+            *telling = Some(std::thread::current().id());
+        }
+        watcher(step);
+        *locked(&self.telling) = None;
+        self.told.notify_all();
+    }
+
+    /// Ends a compile that runs for whoever waits. The caller's function is not called afterwards; a call of it that runs is waited for,
+    /// except from within.
+    fn cancel(&self) {
+        {
+            let mut state = locked(&self.state);
+            if matches!(*state, State::Running) {
+                *state = State::Cancelled;
+                self.changed.notify_all();
+            }
+        }
+        let mut telling = locked(&self.telling);
+        while telling.is_some_and(|thread| thread != std::thread::current().id()) {
+            telling = self.told.wait(telling).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for e5rt_compilation {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 #[derive(Default)]
@@ -46,12 +88,22 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile_async(
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let (runtime, path) = (Arc::clone(&object(compiler)?.0), PathBuf::from(text(path)?));
-        let options = asked(options);
+        let (options, watcher) = (asked(options), watcher(options));
         give(compilation, || {
             let shared = Arc::<Shared>::default();
             let own = Arc::clone(&shared);
+            let (teller, weak) = (watcher, Arc::downgrade(&shared));
+            let watcher = teller.map(|teller| -> Watcher {
+                Arc::new(move |step| {
+                    if let Some(shared) = weak.upgrade() {
+                        shared.tell(&teller, step);
+                    }
+                })
+            });
             let work = move || {
-                let ended = runtime.compile(&path, &options).map_err(|error| (error.code(), error.to_string()));
+                let ended = runtime
+                    .compile_watched(&path, &options, watcher.as_ref())
+                    .map_err(|error| (error.code(), error.to_string()));
                 let mut state = locked(&own.state);
                 if matches!(*state, State::Running) {
                     *state = State::Ended(ended);
@@ -126,12 +178,7 @@ pub unsafe extern "C" fn e5rt_compilation_is_done(compilation: *const e5rt_compi
 pub unsafe extern "C" fn e5rt_compilation_cancel(compilation: *const e5rt_compilation) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
-        let shared = &object(compilation)?.0;
-        let mut state = locked(&shared.state);
-        if matches!(*state, State::Running) {
-            *state = State::Cancelled;
-            shared.changed.notify_all();
-        }
+        object(compilation)?.0.cancel();
         Ok(())
     })
 }

@@ -7,8 +7,8 @@ use crate::handle::{
 };
 use anemone::connection::Device;
 use anemone_runtime::cache::Cache;
-use anemone_runtime::e5rt::{CompileOptions, Function, Library, Runtime};
-use std::ffi::c_char;
+use anemone_runtime::e5rt::{CompileOptions, Function, Library, Runtime, Step, Watcher};
+use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,11 @@ pub struct e5rt_e5_compiler_config(Mutex<Setting>);
 /// A compiler, with the device on which its programs run.
 pub struct e5rt_e5_compiler(pub(crate) Arc<Runtime>, pub(crate) Device);
 /// Options of one compile.
-pub struct e5rt_e5_compiler_options(Mutex<CompileOptions>);
+pub struct e5rt_e5_compiler_options(Mutex<CompileOptions>, Mutex<Option<Watcher>>);
+/// Called with each step of a compile, on the thread that compiles: `context` as it was given; `step`, one of `content`, `cache`, `compile`,
+/// `keep`, `done`, a text that holds for the call; `done` and `all`, layers whose weights are done, of all layers, in `compile`, both 0 where
+/// that is not known.
+pub type e5rt_progress = Option<unsafe extern "C" fn(context: *mut c_void, step: *const c_char, done: u64, all: u64)>;
 /// A compiled model: its functions by name.
 pub struct e5rt_program_library(pub(crate) Library);
 /// A function of a library, which is loaded onto the device once.
@@ -150,7 +154,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_release(compiler: *mut *mut e5rt_e5_co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_options_create(options: *mut *mut e5rt_e5_compiler_options) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { give(options, || Ok(e5rt_e5_compiler_options(Mutex::default()))) })
+    call(|| unsafe { give(options, || Ok(e5rt_e5_compiler_options(Mutex::default(), Mutex::default()))) })
 }
 
 /// Sets the engine compiler's options, for example `TargetArchitecture=h13`.
@@ -220,6 +224,44 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
     })
 }
 
+/// Sets who is told of the progress of compiles with these options; null for nobody. In a compile in the background the function is not
+/// called any more once e5rt_compilation_wait has given the library or the refusal, or e5rt_compilation_cancel or
+/// e5rt_compilation_release has returned.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say; `progress` may be called from any thread until then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_progress(
+    options: *const e5rt_e5_compiler_options,
+    progress: e5rt_progress,
+    context: *mut c_void,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let options = object(options)?;
+        // An address is sent between threads, a pointer is not.
+        let context = context.expose_provenance();
+        *locked(&options.1) = progress.map(|progress| -> Watcher {
+            Arc::new(move |step: Step| {
+                let (done, all) = match step {
+                    Step::Compile { done, all } => (done, all),
+                    _ => (0, 0),
+                };
+                let name = match step {
+                    Step::Content => c"content",
+                    Step::Cache => c"cache",
+                    Step::Compile { .. } => c"compile",
+                    Step::Keep => c"keep",
+                    Step::Done => c"done",
+                };
+                // SAFETY: the caller gave the function with this context, for calls from any thread.
+                progress(std::ptr::with_exposed_provenance_mut(context), name.as_ptr(), done, all);
+            })
+        });
+        Ok(())
+    })
+}
+
 /// Releases options.
 ///
 /// # Safety
@@ -239,6 +281,15 @@ pub(crate) unsafe fn asked(options: *const e5rt_e5_compiler_options) -> CompileO
     unsafe { options.as_ref() }.map_or_else(CompileOptions::default, |o| locked(&o.0).clone())
 }
 
+/// Who is told of the progress of a compile, by a handle of options.
+///
+/// # Safety
+/// As for [`object`].
+pub(crate) unsafe fn watcher(options: *const e5rt_e5_compiler_options) -> Option<Watcher> {
+    // SAFETY: as the caller promises.
+    unsafe { options.as_ref() }.and_then(|o| locked(&o.1).clone())
+}
+
 /// Compiles a model, or takes it from the cache by content. Null options are the defaults.
 ///
 /// # Safety
@@ -253,8 +304,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile(
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
-        let options = asked(options);
-        give(library, || Ok(e5rt_program_library(compiler.0.compile(&path, &options)?)))
+        let (options, watcher) = (asked(options), watcher(options));
+        give(library, || Ok(e5rt_program_library(compiler.0.compile_watched(&path, &options, watcher.as_ref())?)))
     })
 }
 

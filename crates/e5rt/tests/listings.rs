@@ -118,7 +118,8 @@ fn adapters_background_compiles_the_cache_and_methods_from_c() {
     let binary = folder.path().join("device");
     if build(Path::new("tests/c/device.c"), &binary, Form::Shared).is_some() {
         let arguments = device_arguments(folder.path());
-        let wanted = "compiled, ended 1\nbase 3c00, adapter 4200\nthrottled 1, wired 0\nkey of 64 digits, removed 1\n\
+        let wanted = "told from content to done, compile 1, wrong 0\ncancelled or ended, told later 0\ncompiled, ended 1\n\
+                      base 3c00, adapter 4200\nthrottled 1, wired 0\nkey of 64 digits, removed 1\n\
                       compile required 1\n";
         assert_eq!(execute(&binary, &arguments, None), wanted);
         if Command::new("valgrind").arg("--version").output().is_ok() {
@@ -274,7 +275,8 @@ fn a_broker_gives_c_what_its_policy_allows() {
     let mut arguments = device_arguments(folder.path());
     let text = execute(&binary, &arguments, Some(&serving.socket));
     let rest = "throttled 1, wired 1\nkey of 64 digits, removed 1\ncompile required 1\n";
-    assert_eq!(text, format!("compiled, ended 1\nbase 3c00, adapter 4200\n{rest}"));
+    let told = "told from content to done, compile 1, wrong 0\ncancelled or ended, told later 0";
+    assert_eq!(text, format!("{told}\ncompiled, ended 1\nbase 3c00, adapter 4200\n{rest}"));
     let stat = serving.broker.stat();
     assert_eq!((&stat["long_compiles"], &stat["purged"]), (&1.into(), &1.into()), "{stat}");
     // The most urgent class has the first queue of those that are not reserved.

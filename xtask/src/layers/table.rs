@@ -134,7 +134,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "ane",
         layers: &[
-            &["aliases", "brief", "diagnostic", "host", "machine", "native", "words"],
+            &["aliases", "brief", "diagnostic", "host", "machine", "native", "watch", "words"],
             &["os"],
             &["files", "lut", "places", "reference"],
             &["model", "tensor"],

@@ -60,7 +60,24 @@ static int first_of(const e5rt_program_library *library, unsigned *bits) {
     return 0;
 }
 
+// What a compile has told.
+struct told {
+    int steps, wrong;
+    bool compiled;
+    char first[16], last[16];
+};
+
+static void progress(void *context, const char *step, uint64_t done, uint64_t all) {
+    struct told *told = context;
+    if (!told->steps++) snprintf(told->first, sizeof told->first, "%s", step);
+    snprintf(told->last, sizeof told->last, "%s", step);
+    told->compiled |= !strcmp(step, "compile");
+    told->wrong += done > all;
+}
+
 int main(int count, char **arguments) {
+    struct told told = {0}, untold = {0};
+    e5rt_e5_compiler_options *watched = NULL;
     if (count < 4) return 2;
     e5rt_e5_compiler_config *config = NULL;
     e5rt_e5_compiler *compiler = NULL;
@@ -82,8 +99,23 @@ int main(int count, char **arguments) {
     if (e5rt_e5_compiler_config_set_int(config, "queue_depth", -1) != E5RT_INVALID_ARGUMENT) return 3;
     CHECK(e5rt_e5_compiler_create_with_config(&compiler, config));
 
-    CHECK(e5rt_e5_compiler_compile_async(compiler, arguments[1], NULL, &compilation));
+    CHECK(e5rt_e5_compiler_options_create(&watched));
+    CHECK(e5rt_e5_compiler_options_set_progress(watched, progress, &told));
+    CHECK(e5rt_e5_compiler_compile_async(compiler, arguments[1], watched, &compilation));
     CHECK(e5rt_compilation_wait(compilation, 600000, &library));
+    printf("told from %s to %s, compile %d, wrong %d\n", told.first, told.last, told.compiled, told.wrong);
+    // Nothing is told of a compile that was cancelled, or whose handle was released.
+    CHECK(e5rt_e5_compiler_options_set_progress(watched, progress, &untold));
+    e5rt_compilation *second = NULL;
+    CHECK(e5rt_e5_compiler_compile_async(compiler, "no.such.model", watched, &second));
+    CHECK(e5rt_compilation_cancel(second));
+    int64_t end = e5rt_compilation_wait(second, 600000, &adapted);
+    if ((end != E5RT_CANCELLED && end != E5RT_COMPILE_FAILED) || adapted) return 7;
+    int steps = untold.steps;
+    CHECK(e5rt_compilation_release(&second));
+    CHECK(e5rt_e5_compiler_options_set_progress(watched, NULL, NULL));
+    CHECK(e5rt_e5_compiler_options_release(&watched));
+    printf("cancelled or ended, told later %d\n", untold.steps - steps);
     CHECK(e5rt_compilation_is_done(compilation, &ended));
     CHECK(e5rt_compilation_release(&compilation));
     printf("compiled, ended %d\n", ended);

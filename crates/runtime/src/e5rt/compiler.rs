@@ -3,6 +3,43 @@
 use crate::cache::Bundle;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Arc;
+
+/// Step of a compile, for whoever waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The model is read, and its content hashed.
+    Content,
+    /// The cache is asked, and another process waited for that compiles the same.
+    Cache,
+    /// The compiler works: layers whose weights are done, of all layers; both 0 as it begins, and where it does not tell.
+    Compile {
+        /// Layers that are done.
+        done: u64,
+        /// All of them.
+        all: u64,
+    },
+    /// The program is kept in the cache.
+    Keep,
+    /// The program is there.
+    Done,
+}
+
+impl Step {
+    /// Name: `content`, `cache`, `compile`, `keep` or `done`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Content => "content",
+            Step::Cache => "cache",
+            Step::Compile { .. } => "compile",
+            Step::Keep => "keep",
+            Step::Done => "done",
+        }
+    }
+}
+
+/// Who is told of the steps, on the thread that compiles.
+pub type Watcher = Arc<dyn Fn(Step) + Send + Sync>;
 
 /// Compiler of models, given by the caller. The runtime does not see models: it gets bytes to hash and a bundle to keep.
 pub trait Compiler: Send + Sync {
@@ -10,6 +47,15 @@ pub trait Compiler: Send + Sync {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String>;
     /// The bundle.
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String>;
+    /// The bundle, with steps told as work goes on; a compiler that cannot tell them is silent.
+    fn compile_watched(
+        &self,
+        model: &Path,
+        options: &CompileOptions,
+        _: &Watcher,
+    ) -> std::result::Result<Bundle, String> {
+        self.compile(model, options)
+    }
 }
 
 /// Options of a compile. All are part of the key but the two `force_` fields. This is also the form sent to the broker; a field

@@ -26,7 +26,7 @@ mod turns;
 use crate::cache::{Bundle, Cache, Key};
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
-pub use compiler::{CompileOptions, Compiler};
+pub use compiler::{CompileOptions, Compiler, Step, Watcher};
 use device::Device;
 pub use host::{HostExecutor, HostSegment};
 pub use library::{Function, Library, MAIN};
@@ -172,16 +172,39 @@ impl Runtime {
 
     /// The library of a model: from the cache by content, or compiled.
     pub fn compile(self: &Arc<Self>, model: &Path, options: &CompileOptions) -> Result<Library> {
-        let (bundle, kept) = self.bundle(model, options)?;
-        Library::new(Arc::clone(self), bundle, kept)
+        self.compile_watched(model, options, None)
+    }
+
+    /// As [`Runtime::compile`], with steps told as work goes on.
+    pub fn compile_watched(
+        self: &Arc<Self>,
+        model: &Path,
+        options: &CompileOptions,
+        watcher: Option<&Watcher>,
+    ) -> Result<Library> {
+        let (bundle, kept) = self.bundle_watched(model, options, watcher)?;
+        let library = Library::new(Arc::clone(self), bundle, kept)?;
+        tell(watcher, Step::Done);
+        Ok(library)
     }
 
     /// The bundle of a model, and whether it comes from the cache; its programs are not read.
     pub fn bundle(&self, model: &Path, options: &CompileOptions) -> Result<(Bundle, bool)> {
+        self.bundle_watched(model, options, None)
+    }
+
+    fn bundle_watched(
+        &self,
+        model: &Path,
+        options: &CompileOptions,
+        watcher: Option<&Watcher>,
+    ) -> Result<(Bundle, bool)> {
+        tell(watcher, Step::Content);
         let key = self.key(model, options)?;
         let fetch = || self.cache.as_ref().and_then(|c| c.fetch(&key)).filter(|_| !options.force_recompilation);
         let begin = std::time::Instant::now();
         let mut kept = true;
+        tell(watcher, Step::Cache);
         let bundle = match fetch() {
             Some(bundle) => bundle,
             None if options.force_fetch => {
@@ -195,10 +218,18 @@ impl Runtime {
                     None => {
                         kept = false;
                         self.counts.compiles.fetch_add(1, Relaxed);
-                        let bundle = self.compiler.compile(model, options).map_err(Error::Compile)?;
-                        if let Some(Err(error)) = self.cache.as_ref().map(|c| c.store(&key, &bundle)) {
-                            tracing::warn!(%error, "a compiled program is not kept");
-                            self.unkept.get_or_init(|| error.to_string());
+                        tell(watcher, Step::Compile { done: 0, all: 0 });
+                        let bundle = match watcher {
+                            Some(watcher) => self.compiler.compile_watched(model, options, watcher),
+                            None => self.compiler.compile(model, options),
+                        };
+                        let bundle = bundle.map_err(Error::Compile)?;
+                        if let Some(cache) = &self.cache {
+                            tell(watcher, Step::Keep);
+                            if let Err(error) = cache.store(&key, &bundle) {
+                                tracing::warn!(%error, "a compiled program is not kept");
+                                self.unkept.get_or_init(|| error.to_string());
+                            }
                         }
                         bundle
                     }
@@ -219,6 +250,13 @@ impl Runtime {
     /// Allocates a buffer of `bytes` zero bytes.
     pub fn buffer(&self, bytes: u64) -> Result<Arc<Buffer>> {
         Buffer::new(bytes)
+    }
+}
+
+/// Tells a watcher of a step.
+fn tell(watcher: Option<&Watcher>, step: Step) {
+    if let Some(watcher) = watcher {
+        watcher(step);
     }
 }
 

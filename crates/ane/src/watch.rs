@@ -1,0 +1,47 @@
+//! Progress of a compile for who watches it: the log that compiles of this thread use where nobody hands one over.
+
+use anemone_compile::{Log, Progress, Stage};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Who is told.
+pub type Watcher = Arc<dyn Fn(Progress) + Send + Sync>;
+
+thread_local! {
+    static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+}
+
+/// Passes the progress of compiles to this thread's watcher; without one it is ignored.
+pub struct Watched;
+
+impl Log for Watched {
+    fn wants(&self) -> bool {
+        false
+    }
+
+    fn stage(&mut self, _: Stage) {}
+
+    fn progress(&mut self, progress: Progress) {
+        // The watcher may compile too, so it is not called while the place is borrowed.
+        let watcher = WATCHER.with_borrow(Clone::clone);
+        if let Some(watcher) = watcher {
+            watcher(progress);
+        }
+    }
+}
+
+/// Takes the watcher back when work ends, however it ends.
+struct Restore(Option<Watcher>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        WATCHER.with_borrow_mut(|place| *place = before);
+    }
+}
+
+/// Does work whose compiles tell a watcher of their progress.
+pub fn watched<T>(watcher: Watcher, work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(WATCHER.with_borrow_mut(|place| place.replace(watcher)));
+    work()
+}
