@@ -225,25 +225,22 @@ impl Machine<'_> {
         let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
         let source = TensorView { data, strides: from.strides };
         let target = TensorViewMut { data: target, strides: to.strides, transposed: turned };
+        let extents = [neural.input, neural.output];
         match packed {
             None => {
                 let ending = neural.exactly.as_ref().map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
                 epilogue::copy(workers, &ending, source, target, neural.output);
             }
-            Some((c, Packed::Fast(kernels))) if c.sequence => {
-                let extents = [neural.input, neural.output];
-                flat::convolve_sequence(workers, c.planned(kernels), &finish, source, target, extents);
-            }
             Some((c, Packed::Fast(kernels))) => {
-                c.planned(kernels).convolve(workers, &finish, source, target, neural.output);
+                c.convolve_fast(workers, kernels, &finish, source, target, extents);
             }
             Some((c, Packed::Exact(groups))) => {
                 let of = c.exact(self.mac, &neural.exactly, Groups::Sets(groups)).ok_or(unsuited)?;
-                c.convolve_exact(workers, &of, source, target, neural.output);
+                c.convolve_exact(workers, &of, source, target, extents);
             }
             Some((c, Packed::ExactBlocks(kernels))) => {
                 let of = c.exact(self.mac, &neural.exactly, Groups::Blocks(kernels)).ok_or(unsuited)?;
-                c.convolve_exact(workers, &of, source, target, neural.output);
+                c.convolve_exact(workers, &of, source, target, extents);
             }
             Some((_, Packed::Scaled(_))) => return Err(unsuited),
         }
@@ -311,8 +308,8 @@ impl Machine<'_> {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
         let threads = self.workers.threads_for(self.fields.nanos(self.mac.is_some()));
-        // Fixed-point accumulators and channel scales have kernels for both directions.
-        let sequence = self.mac.is_none() && self.get(PostScaleMode) == 0 && flat::is_sequence(&window);
+        // Channel scales have kernels for both directions.
+        let sequence = self.get(PostScaleMode) == 0 && flat::is_sequence(&window);
         let bar = self.bar(KBase0, Kbe0)?;
         let from_memory = bar != Program::KERNEL_BAR;
         let (window, planned) =
@@ -414,7 +411,7 @@ impl Machine<'_> {
         let kernels = match packed {
             Packed::Scaled(scaled) => return self.convolve_scaled(scaled, convolution, neural, source),
             Packed::Exact(groups) => {
-                return self.finished(neural, self.exact_sums(groups, convolution, source, output)?);
+                return self.finished(neural, self.exact_sums(groups, convolution, source, [x.ext, output])?);
             }
             Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels,
         };
@@ -422,13 +419,7 @@ impl Machine<'_> {
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
         let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
-        match convolution.sequence {
-            true => {
-                let of = convolution.planned(kernels);
-                flat::convolve_sequence(self.workers, of, &finish, source, target, [x.ext, output]);
-            }
-            false => convolution.planned(kernels).convolve(self.workers, &finish, source, target, output),
-        }
+        convolution.convolve_fast(self.workers, kernels, &finish, source, target, [x.ext, output]);
         let mut y = Tensor::zeros(output)?;
         num::widen_row(&to, &mut y.data);
         Ok(y)
@@ -440,7 +431,7 @@ impl Machine<'_> {
         groups: &[Sets],
         convolution: &Convolution,
         source: TensorView,
-        output: Extents,
+        [input, output]: [Extents; 2],
     ) -> Result<Tensor, FaultKind> {
         let mut y = Tensor::zeros(output)?;
         let Some(mac) = self.mac else { return Ok(y) };
@@ -450,7 +441,11 @@ impl Machine<'_> {
         let (window, staging) = (&convolution.window, &convolution.staging);
         let groups = Groups::Sets(groups);
         let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
-        exact::convolve(self.workers, &of, source, target, output);
+        let by = |from: TensorView, to: TensorViewMut, ext| exact::convolve(self.workers, &of, from, to, ext);
+        match convolution.sequence {
+            true => flat::convolve_sequence(self.workers, by, source, target, [input, output]),
+            false => by(source, target, output),
+        }
         num::widen_row(&to, &mut y.data);
         Ok(y)
     }

@@ -42,10 +42,11 @@ use crate::simd;
 use crate::simd::outline;
 pub use columns::Columns;
 pub use columns::Operands;
-pub use decode::decode;
 use decode::{BumpUlp, Reading, raised};
+pub use decode::{decode, least};
 use half::f16;
 use microkernel::MacroTile;
+pub use microkernel::Space;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 pub use row::SingleRow;
@@ -218,7 +219,7 @@ fn bound_block(reading: Reading, packed: &PackedFilter, block: usize, dropping: 
     }
 }
 
-/// [`product`] for rows from `first` on, which starts a block, on this thread. `raised` is scratch memory.
+/// [`product`] for rows from `first` on, which starts a block, on this thread.
 #[inline(always)]
 pub fn product_of_rows<S: Simd>(
     simd: S,
@@ -227,10 +228,10 @@ pub fn product_of_rows<S: Simd>(
     columns: &Columns,
     bias: &[f32],
     out: &mut [f32],
-    raised: &mut Vec<f32>,
+    space: &mut Space,
 ) {
     debug_assert!(weights.packed.taps() == columns.taps && first.is_multiple_of(HEIGHT));
-    outline(simd, SomeRows { weights, first, columns, bias, out, raised });
+    outline(simd, SomeRows { weights, first, columns, bias, out, space });
 }
 
 struct SomeRows<'a> {
@@ -239,7 +240,7 @@ struct SomeRows<'a> {
     columns: &'a Columns,
     bias: &'a [f32],
     out: &'a mut [f32],
-    raised: &'a mut Vec<f32>,
+    space: &'a mut Space,
 }
 
 impl WithSimd for SomeRows<'_> {
@@ -247,14 +248,14 @@ impl WithSimd for SomeRows<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let SomeRows { weights, first, columns, bias, out, raised } = self;
+        let SomeRows { weights, first, columns, bias, out, space } = self;
         let width = columns.columns.max(1);
         for (i, rows) in out.chunks_mut(TASK_BLOCKS * HEIGHT * width).enumerate() {
             let block = first / HEIGHT + i * TASK_BLOCKS;
             for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
                 let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
                 let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
-                MacroTile { weights, columns, bias, block, panel, out }.run(simd, raised);
+                MacroTile { weights, columns, bias, block, panel, out }.run(simd, space);
             }
         }
     }

@@ -1,9 +1,7 @@
 //! Convolutions over planes of one column (sequences, with time along the rows), executed on planes of one long row. Rows of single elements
 //! that are not contiguous are gathered first, and results are scattered. The order of sums is the same.
 
-use super::select::Planned;
 use anemone_kernels::copy::{self, CopyAxis, NanRule};
-use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
@@ -30,11 +28,10 @@ pub(super) fn one_row(ext: Extents) -> Extents {
     Extents { h: 1, w: ext.h, ..ext }
 }
 
-/// [`Planned::convolve`] with a plan for planes of one row; the extents are those of planes of one column.
+/// Executes `convolve`, planned for planes of one row; the extents are those of planes of one column.
 pub(super) fn convolve_sequence(
     workers: &Workers,
-    of: Planned,
-    finish: &Epilogue,
+    convolve: impl FnOnce(TensorView, TensorViewMut, Extents),
     source: TensorView,
     target: TensorViewMut,
     [input, output]: [Extents; 2],
@@ -54,10 +51,10 @@ pub(super) fn convolve_sequence(
     };
     let ext = one_row(output);
     if !scatters {
-        return of.convolve(workers, finish, source, target, ext);
+        return convolve(source, target, ext);
     }
     let row = TensorViewMut { data: &mut *results, strides: dense(ext), transposed: false };
-    of.convolve(workers, finish, source, row, ext);
+    convolve(source, row, ext);
     copy::strided(workers, NanRule::Quiet, results, target.data, &axes(output, target.strides, dense(output)));
 }
 
@@ -70,9 +67,10 @@ fn axes(ext: Extents, to: Strides, from: Strides) -> Vec<CopyAxis> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::select::Planned;
     use super::*;
     use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve};
-    use anemone_kernels::epilogue::Activation;
+    use anemone_kernels::epilogue::{Activation, Epilogue};
     use anemone_kernels::filter::Values;
     use half::f16;
 
@@ -111,7 +109,8 @@ mod tests {
                     let target = TensorViewMut { data: &mut found, strides, transposed: false };
                     let kernels = pack(&columns);
                     let of = Planned { staging: &columns, kernels: &kernels, row: None };
-                    convolve_sequence(&workers, of, &finish, source, target, [input, output]);
+                    let run = |from: TensorView, to: TensorViewMut, ext| of.convolve(&workers, &finish, from, to, ext);
+                    convolve_sequence(&workers, run, source, target, [input, output]);
                     let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                     assert!(bits(&found) == bits(&wanted), "{cin} to {cout}, {k} taps, {apart} apart");
                 }

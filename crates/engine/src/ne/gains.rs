@@ -60,7 +60,7 @@ impl Machine<'_> {
             });
             return self.finished(neural, y);
         };
-        let sums = self.exact_sums(&scaled.sets, convolution, source, output)?;
+        let sums = self.exact_sums(&scaled.sets, convolution, source, [neural.input, output])?;
         let gains: Vec<[Number; 2]> = (0..output.g * output.c).map(|i| gain(i).map(Number::admit)).collect();
         self.finish_exact_from(rules, sums, move |i, v| {
             let [scale, bias] = gains[i / size];

@@ -77,18 +77,43 @@ impl Convolution {
         Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly.as_ref()? })
     }
 
-    /// Executes the convolution with a fixed-point accumulator by its kernel.
+    /// Executes the convolution with a fixed-point accumulator by its kernel; the extents are those of source and result, before it is
+    /// transposed.
     pub(super) fn convolve_exact(
         &self,
         workers: &Workers,
         of: &Exact,
         from: TensorView,
         to: TensorViewMut,
-        ext: Extents,
+        [input, ext]: [Extents; 2],
     ) {
-        match self.kernel {
+        let by = |from: TensorView, to: TensorViewMut, ext| match self.kernel {
             Some(Kernel::Array(row)) => exact::convolve_by(row, workers, of, from, to, ext),
             _ => exact::convolve(workers, of, from, to, ext),
+        };
+        match self.sequence {
+            true => flat::convolve_sequence(workers, by, from, to, [input, ext]),
+            false => by(from, to, ext),
+        }
+    }
+
+    /// The convolution in fp32; `extents` are those of source and result, before it is transposed.
+    pub(super) fn convolve_fast(
+        &self,
+        workers: &Workers,
+        kernels: &Kernels,
+        finish: &Epilogue,
+        from: TensorView,
+        to: TensorViewMut,
+        extents: [Extents; 2],
+    ) {
+        let of = self.planned(kernels);
+        match self.sequence {
+            true => {
+                let by = |from: TensorView, to: TensorViewMut, ext| of.convolve(workers, finish, from, to, ext);
+                flat::convolve_sequence(workers, by, from, to, extents);
+            }
+            false => of.convolve(workers, finish, from, to, extents[1]),
         }
     }
 
@@ -117,9 +142,9 @@ impl Neural {
         let Operation::Convolution(convolution) = &self.operation else { return None };
         // Results in tensors are transposed afterwards, and the channels of a single column, stored as a row, need no transposition.
         let transposed = transposed && self.operands.is_ok() && self.output.w != 1;
+        let ext = if convolution.sequence { flat::one_row(self.output) } else { self.output };
         let groups = match convolution.coefficients.as_ref()? {
             Packed::Fast(kernels) => {
-                let ext = if convolution.sequence { flat::one_row(self.output) } else { self.output };
                 let query = Query { staging: &convolution.staging, kernels, transposed, ext };
                 let (row, rejected) = select(&query);
                 return Some((Kernel::Fp32(row), (row.cost)(&query), rejected));
@@ -129,7 +154,7 @@ impl Neural {
             Packed::Scaled(_) => return None,
         };
         let of = convolution.exact(mac, &self.exactly, groups)?;
-        let query = exact::registry::Query { of: &of, transposed, ext: self.output };
+        let query = exact::registry::Query { of: &of, transposed, ext };
         let (row, rejected) = exact::registry::select(&query);
         Some((Kernel::Array(row), (row.cost)(&query), rejected))
     }

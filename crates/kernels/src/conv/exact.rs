@@ -4,7 +4,8 @@ pub mod registry;
 
 use crate::conv::{Im2col, Kernels, MOST_AT_ONCE};
 use crate::epilogue::ExactEpilogue;
-use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Weights, decode, product_of_rows, row_of};
+use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Space, Weights};
+use crate::exact::{decode, least, product_of_rows, row_of};
 use crate::filter::{PackedFilter, Values};
 use crate::host::Rows;
 use crate::num;
@@ -167,15 +168,16 @@ impl WithSimd for Alone<'_, '_> {
         let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
         for c in (0..share.channels()).step_by(at_once) {
             let (first, count) = (share.first_channel + c, at_once.min(share.channels() - c));
-            let mut largest = [0.0; MOST_AT_ONCE];
-            for (m, (staged, largest)) in staged.chunks_exact_mut(area).zip(&mut largest).enumerate().take(count) {
+            let mut reach = [[0.0; 2]; MOST_AT_ONCE];
+            for (m, (staged, reach)) in staged.chunks_exact_mut(area).zip(&mut reach).enumerate().take(count) {
                 // Padding is zero in every model. It is filled with the first channels and stays.
                 let (around, place) = ((c == 0).then_some(0.0), [share.group, share.first_row]);
                 staging.stage(simd, from, place, (first + m) * of.channels, around, staged, wide);
-                *largest = decode(of.mac, staged);
+                let largest = decode(of.mac, staged);
+                *reach = [least(staged), largest];
             }
             for (m, out) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
-                let (channel, source, largest) = (first + m, &staged[m * area..], largest[m]);
+                let (channel, source, [least, largest]) = (first + m, &staged[m * area..], reach[m]);
                 let (coefficients, biases) = match of.groups {
                     Groups::Sets(_) => {
                         let Some((sets, biases)) = of.groups.sets(share.group) else { return };
@@ -197,7 +199,8 @@ impl WithSimd for Alone<'_, '_> {
                     }
                 };
                 let start = bias.first().copied().unwrap_or(0.0);
-                let row = SingleRow { mac: of.mac, row, bias: start, source, offsets, largest, out: &mut *out };
+                let (mac, bias_of) = (of.mac, start);
+                let row = SingleRow { mac, row, bias: bias_of, source, offsets, least, largest, out: &mut *out };
                 if row.with_simd(simd) {
                     continue;
                 }
@@ -213,7 +216,9 @@ impl WithSimd for Alone<'_, '_> {
                         &own
                     }
                 };
-                product_of_rows(simd, set, 0, packed, bias, out, panel);
+                let mut space: Box<Space> = arena.take();
+                product_of_rows(simd, set, 0, packed, bias, out, &mut space);
+                arena.put(space);
             }
             let sums = &sums[..count * outputs];
             of.exactly.store(simd, share, [c, 0, 0], count, sums, outputs, rows, halves);
@@ -242,6 +247,7 @@ impl WithSimd for Job<'_, '_> {
         let taps = of.channels * of.window.elements();
         let mut columns_kept: Box<Option<Columns>> = scratch.arena.take();
         let packed = columns_kept.get_or_insert_with(|| Columns::empty(of.mac));
+        let mut space: Box<Space> = scratch.arena.take();
         let (first, channels) = match transposed {
             true => (share.columns.start, share.columns.len()),
             false => (share.first_channel, share.channels()),
@@ -275,7 +281,7 @@ impl WithSimd for Job<'_, '_> {
                 let Some(weights) = sets.get(set) else { return };
                 let sums = &mut sums[..count * outputs];
                 let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
-                product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
+                product_of_rows(simd, weights, row, packed, bias, sums, &mut space);
                 if transposed {
                     let halves = of.exactly.rounded(simd, sums, halves);
                     part.store(halves, outputs, share, true, first + c, count);
@@ -286,6 +292,7 @@ impl WithSimd for Job<'_, '_> {
             }
         }
         scratch.arena.put(columns_kept);
+        scratch.arena.put(space);
     }
 }
 

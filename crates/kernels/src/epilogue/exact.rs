@@ -6,10 +6,10 @@ use crate::line::STRETCH;
 use crate::num;
 use crate::num::elementwise;
 use crate::params::Curve;
-use crate::simd::{self, LaneMap};
+use crate::simd::{self, LONGEST, LaneMap};
 use crate::table::Table;
 use crate::tensor::Tensor;
-use crate::view::{OutputTile, copy_rows};
+use crate::view::{OutputTile, copy_rows, scatter_elements};
 use crate::workers::{PER_THREAD, Workers, chunks};
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -102,7 +102,8 @@ impl ExactEpilogue {
         halves: &mut [f16],
     ) {
         match self.bounds() {
-            Some(bounds) => share.store(
+            // A row shorter than a vector takes as long to round as a whole one.
+            Some(bounds) if rows.columns >= LONGEST => share.store(
                 place,
                 channels,
                 sums,
@@ -111,7 +112,18 @@ impl ExactEpilogue {
                 #[inline(always)]
                 |from, to, rows| simd::convert_rows(simd, Between(bounds), from, to, rows),
             ),
-            None => share.store(place, channels, self.rounded(simd, sums, halves), stride, rows, copy_rows),
+            _ => share.store(
+                place,
+                channels,
+                self.rounded(simd, sums, halves),
+                stride,
+                rows,
+                #[inline(always)]
+                |from, to, rows| match (rows.columns, rows.from_stride) {
+                    (1, 1) => scatter_elements(&from[..rows.count], rows.to_stride.max(1), to),
+                    _ => copy_rows(from, to, rows),
+                },
+            ),
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::columns::{Columns, Operands};
 use super::decode::{BumpUlp, Reading, raised};
 use super::microkernel::{RUN_LIMIT, START, UNIT, is_fixed, round_sum, start};
-use super::{Weights, product_of_rows};
+use super::{Space, Weights, product_of_rows};
 use crate::arena::scratch_slice;
 use crate::filter::BLOCK;
 use crate::filter::Filter;
@@ -45,6 +45,7 @@ pub struct OperandStats {
     mixed: Vec<u32>,
     totals: Vec<f32>,
     columns: Option<Columns>,
+    space: Option<Box<Space>>,
     raised: Vec<f32>,
     sums: Vec<f32>,
 }
@@ -211,7 +212,8 @@ impl OperandStats {
             #[inline(always)]
             || columns.fill(simd, taps, outputs, true, &Placed { from, place }),
         );
-        product_of_rows(simd, &weights, 0, columns, bias, out, &mut self.raised);
+        let space = self.space.get_or_insert_default();
+        product_of_rows(simd, &weights, 0, columns, bias, out, space);
         out
     }
 }

@@ -5,6 +5,8 @@ use crate::params::{AccumulatorSpec, Specials};
 use crate::simd::LaneMap;
 use pulp::Simd;
 
+/// Exponent sum below which every product rounds to zero.
+const ROUND_TO_ZERO_BELOW: i32 = -18;
 /// Exponent field of infinities and NaN in fp32.
 const SPECIAL: u32 = 0xff << 23;
 
@@ -23,7 +25,6 @@ pub(super) struct Reading {
 // No branches below, so that LLVM vectorizes these functions.
 impl Reading {
     pub(super) fn new(mac: &AccumulatorSpec) -> Reading {
-        const ROUND_TO_ZERO_BELOW: i32 = -18;
         let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 32)) - 1;
         Reading {
             numbers: mac.specials == Specials::Numbers,
@@ -71,7 +72,18 @@ impl Reading {
         let least = ((self.least_exponent_sum + 2 * 127) << DIGITS) - of_w.max(LEAST);
         // Zero and infinities drop nothing.
         let some = (least > LEAST) & (of_w != 0) & (of_w != SPECIAL);
-        f32::from_bits(if some { least as u32 } else { 0 })
+        f32::from_bits(least as u32 & u32::from(some).wrapping_neg())
+    }
+
+    /// Weights of which products with operands of some exponents, bit `e - LEAST_EXPONENT` for exponent `e`, may be dropped and would not
+    /// round to zero: bits of the least magnitude, and how many follow.
+    #[inline(always)]
+    pub(super) fn may_drop(self, exponents: u32) -> [u32; 2] {
+        let power = |e: i32| ((e + 127).max(1) as u32) << (f32::MANTISSA_DIGITS - 1);
+        let lowest = LEAST_EXPONENT + exponents.trailing_zeros() as i32;
+        let highest = LEAST_EXPONENT + 31 - exponents.leading_zeros() as i32;
+        let (from, to) = (power(ROUND_TO_ZERO_BELOW - highest), power(self.least_exponent_sum - lowest));
+        [from, if exponents == 0 { 0 } else { to.saturating_sub(from) }]
     }
 
     /// [`Reading::keep_from`] for a vector of finite numbers; zero counts as the smallest one.
@@ -140,6 +152,14 @@ pub fn decode(mac: &AccumulatorSpec, row: &mut [f32]) -> f32 {
     Reading::new(mac).row(row)
 }
 
+/// Smallest nonzero magnitude of a row; infinity if all numbers are zero.
+#[inline(always)]
+pub fn least(row: &[f32]) -> f32 {
+    // Zero wraps to the largest key.
+    let key = row.iter().fold(u32::MAX, |least: u32, x| least.min((x.to_bits() & !(1 << 31)).wrapping_sub(1)));
+    f32::from_bits(key.min(SPECIAL - 1) + 1)
+}
+
 /// Largest magnitude as bits, whose order is that of the numbers.
 #[inline(always)]
 fn largest_bits(row: &[f32]) -> u32 {
@@ -159,6 +179,13 @@ mod tests {
         for x in (0..=u16::MAX).map(|bits| reading.decode(half::f16::from_bits(bits).to_f32())).filter(|x| *x != 0.0) {
             for x in [x, raised(x)] {
                 assert_eq!(reading.keep_each(Scalar::new(), x).to_bits(), reading.keep_from(x).to_bits(), "{x}");
+                for exponents in (0..31).flat_map(|e| [1 << e, 1 << e | 1, 1 << e | 1 << 30]) {
+                    let [from, count] = reading.may_drop(exponents);
+                    let looked_at = x.abs().to_bits().wrapping_sub(from) < count;
+                    // Of subnormal ones products may round to zero that their exponent does not tell.
+                    let matters = reading.dropping(x) & exponents != 0 && x.abs() >= exp2i(LEAST_EXPONENT);
+                    assert!(looked_at || !matters, "{x}, {exponents:b}");
+                }
             }
         }
     }

@@ -9,18 +9,17 @@ use crate::gemm::microkernel::columns_of;
 use crate::num::reference;
 use crate::params::{AccumulatorSpec, Specials, Ties};
 use crate::simd::outline;
-use crate::simd::{self, Relation};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
+mod lists;
 mod narrow;
 
+pub(super) use lists::Lists;
 use narrow::*;
 
 /// Most taps of a pass: the part of a panel and of a macro tile's rows that stays in the cache of a core.
 const PASS: usize = 640;
-/// Capacity of a list of taps: a pass, plus one vector that may be written past its end.
-const LIST_CAPACITY: usize = PASS + LONGEST;
 /// Accumulator vectors a row.
 pub(super) const VECTORS: usize = 2;
 /// Rows whose accumulators fit 16 registers, at two vectors each.
@@ -44,6 +43,13 @@ const LOST: u32 = 1 << 31;
 /// Sums of a block and a panel in units of 2^-16.
 type Tile = [[u32; WIDTH]; HEIGHT];
 
+/// Scratch memory of the products of a thread.
+#[derive(Default)]
+pub struct Space {
+    raised: Vec<f32>,
+    lists: Lists,
+}
+
 /// Macro tile: the rows and columns of a product that one thread computes.
 pub(super) struct MacroTile<'a> {
     pub weights: &'a Weights,
@@ -61,24 +67,25 @@ impl WithSimd for MacroTile<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        self.run(simd, &mut Vec::new());
+        self.run(simd, &mut Space::default());
     }
 }
 
 impl MacroTile<'_> {
-    /// Computes the tile; `raised` is scratch memory.
+    /// Computes the tile.
     #[inline(always)]
-    pub(super) fn run<S: Simd>(self, simd: S, raised: &mut Vec<f32>) {
+    pub(super) fn run<S: Simd>(self, simd: S, space: &mut Space) {
         // One copy for all callers: its code is long.
         outline(
             simd,
             #[inline(always)]
-            || self.sum(simd, raised),
+            || self.sum(simd, space),
         );
     }
 
     #[inline(always)]
-    fn sum<S: Simd>(mut self, simd: S, raised: &mut Vec<f32>) {
+    fn sum<S: Simd>(mut self, simd: S, space: &mut Space) {
+        let Space { raised, lists } = space;
         let width = self.out.first().map_or(0, |row| row.len());
         let taps = self.weights.packed.taps();
         let (panels, blocks) = (width.div_ceil(WIDTH), self.out.len().div_ceil(HEIGHT));
@@ -103,7 +110,6 @@ impl MacroTile<'_> {
         }
         let passes = taps.div_ceil(PASS).max(1);
         let raised = scratch_slice(raised, blocks * HEIGHT * taps.min(PASS));
-        let mut lists = Lists::EMPTY;
         for pass in 0..passes {
             let some = pass * PASS..taps.min((pass + 1) * PASS);
             let of_block = HEIGHT * some.len();
@@ -119,7 +125,7 @@ impl MacroTile<'_> {
                         Pair::new(&self, &biases[block], raised, some.start, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
                     let out = &mut self.out[rows];
-                    pair.pass(simd, pass, pass + 1 == passes, part(panel), out, &mut lists);
+                    pair.pass(simd, pass, pass + 1 == passes, part(panel), out, lists);
                 }
             }
         }
@@ -416,7 +422,7 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
         lists.fill(simd, pair, taps.start, taps.end);
         let begin = taps.start - pair.first;
         let of_run = begin * pair.height..(taps.end - pair.first) * pair.height;
-        let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
+        let (w, x) = (&pair.raised[of_run], (&pair.x[taps.clone()], &pair.exponents[taps]));
         match pair.height {
             LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
             MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
@@ -432,44 +438,6 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
 pub(super) fn start(bias: f64) -> u32 {
     let units = (bias * UNIT).round();
     if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
-}
-
-/// Corrections of a run: all products are added first, and the dropped ones of these taps are subtracted afterwards. Tap indices are
-/// relative to the first tap of the run.
-pub(super) struct Lists {
-    /// Taps under which some products are dropped that would not round to zero; `mixes` is their number.
-    mixed: [u32; LIST_CAPACITY],
-    mixes: usize,
-    /// Smallest operand that is not dropped, for each of these taps and rows.
-    keep: [[f32; HEIGHT]; PASS],
-    /// Operands of the tail columns in a pass.
-    alone: [[f32; PASS]; MOST_TAIL],
-}
-
-impl Lists {
-    const EMPTY: Lists =
-        Lists { mixed: [0; LIST_CAPACITY], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_TAIL] };
-
-    /// Copies the operands of the tail columns of a panel of `columns` columns.
-    #[inline(always)]
-    fn gather_tail<S: Simd>(&mut self, _: S, x: &[Line], columns: usize) {
-        for (column, to) in (columns - tail_columns::<S>(columns)..columns).zip(&mut self.alone) {
-            for (to, x) in to.iter_mut().zip(x) {
-                *to = x.0[column];
-            }
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize, end: usize) {
-        let (dropping, met) = (&pair.dropping[first..end], &pair.exponents[first..end]);
-        self.mixes = simd::places(simd, dropping, Relation::Meets, met, &mut self.mixed);
-    }
-
-    #[inline(always)]
-    pub(super) fn mixed(&self) -> impl Iterator<Item = usize> {
-        self.mixed[..self.mixes].iter().map(|&tap| tap as usize)
-    }
 }
 
 /// Half a unit in the last place of fp16 at fp32's position, and the mask of the bits that fp16 keeps.

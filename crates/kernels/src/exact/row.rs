@@ -13,7 +13,7 @@ const ALONE_VECTORS: usize = 4;
 const ALONE: usize = 16;
 
 /// [`super::product`] of one row with unpacked columns: the operand of tap `t` and output `o` is `source[offsets[t] + o]`, decoded by
-/// [`super::decode`], with a magnitude of at most `largest`.
+/// [`super::decode`], zero or with a magnitude from `least` to `largest`.
 pub struct SingleRow<'a> {
     pub mac: &'a AccumulatorSpec,
     /// Weights from [`super::Weights::row`], for the same model.
@@ -21,6 +21,7 @@ pub struct SingleRow<'a> {
     pub bias: f32,
     pub source: &'a [f32],
     pub offsets: &'a [u32],
+    pub least: f32,
     pub largest: f32,
     pub out: &'a mut [f32],
 }
@@ -40,10 +41,17 @@ impl WithSimd for SingleRow<'_> {
         }
         let reach = self.out.len().next_multiple_of(ALONE_VECTORS * S::F32_LANES);
         let inside = self.offsets.iter().all(|&offset| offset as usize + reach <= self.source.len());
+        let all = self.row.iter().all(|(_, keep)| *keep <= self.least);
         if inside && bound < f64::from(RUN_LIMIT) {
-            outline(simd, InRuns::<true>(self));
+            match all {
+                true => outline(simd, InRuns::<true, true>(self)),
+                false => outline(simd, InRuns::<true, false>(self)),
+            }
         } else if inside && steepest * largest < f64::from(RUN_LIMIT) {
-            outline(simd, InRuns::<false>(self));
+            match all {
+                true => outline(simd, InRuns::<false, true>(self)),
+                false => outline(simd, InRuns::<false, false>(self)),
+            }
         } else {
             self.in_64_bits();
         }
@@ -85,10 +93,10 @@ impl SingleRow<'_> {
 }
 
 /// fp32 runs for products below [`RUN_LIMIT`], as a function of its own (compare `OneRun`). All sums are below the limit if there is `ONE`
-/// run. The source is readable in whole vectors.
-struct InRuns<'a, const ONE: bool>(SingleRow<'a>);
+/// run. The source is readable in whole vectors. No product is dropped if `ALL` count.
+struct InRuns<'a, const ONE: bool, const ALL: bool>(SingleRow<'a>);
 
-impl<const ONE: bool> WithSimd for InRuns<'_, ONE> {
+impl<const ONE: bool, const ALL: bool> WithSimd for InRuns<'_, ONE, ALL> {
     type Output = ();
 
     #[inline(always)]
@@ -113,11 +121,16 @@ impl<const ONE: bool> WithSimd for InRuns<'_, ONE> {
                 }
                 let x = S::as_simd_f32s(&row.source[offset as usize + at..][..block]).0;
                 let Some(x) = x.first_chunk::<ALONE_VECTORS>() else { return };
-                let (w, keep, all) = (simd.splat_f32s(w), simd.splat_f32s(keep), keep == 0.0);
+                let (w, keep) = (simd.splat_f32s(w), simd.splat_f32s(keep));
                 for v in 0..ALONE_VECTORS {
                     let sum = simd.mul_add_e_f32s(w, x[v], acc[v]);
-                    let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x[v]), keep);
-                    acc[v] = if all { sum } else { simd.select_f32s(counts, sum, acc[v]) };
+                    acc[v] = match ALL {
+                        true => sum,
+                        false => {
+                            let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x[v]), keep);
+                            simd.select_f32s(counts, sum, acc[v])
+                        }
+                    };
                 }
             }
             let mut settled = [0.0; ALONE_VECTORS * LONGEST];

@@ -192,7 +192,8 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let (mut wide, mut row) = (vec![], vec![]);
         let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
         let (source, offsets) = (&source[..], &offsets[..]);
-        let row = SingleRow { mac: &FIXED, row, bias: 0.3, source, offsets, largest, out: &mut out };
+        let row =
+            SingleRow { mac: &FIXED, row, bias: 0.3, source, offsets, least: least(source), largest, out: &mut out };
         assert!(Arch::new().dispatch(row));
         for (o, found) in out.iter().enumerate() {
             let terms: Vec<_> = w.iter().copied().zip(x[o..].iter().copied()).collect();
@@ -204,6 +205,7 @@ fn a_row_alone_has_the_sums_of_the_array() {
     let out = &mut [0.0];
     let (mut wide, mut row) = (vec![], vec![]);
     let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
-    let row = SingleRow { mac: &FIXED, row, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
+    let row =
+        SingleRow { mac: &FIXED, row, bias: 0.0, source: &[200.0], offsets: &[0], least: 200.0, largest: 200.0, out };
     assert!(!Arch::new().dispatch(row));
 }

@@ -19,22 +19,25 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
     lists: &mut Lists,
     first: usize,
     w: &[f32],
-    x: &[Line],
+    (x, met): (&[Line], &[u32]),
     columns: usize,
     ends: &mut E,
 ) {
     let (w, _) = w.as_chunks::<H>();
-    // A raised weight has the exponent of the weight. One flat loop, so that it vectorizes well.
-    let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
-    keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
-    keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
-    let lists = &*lists;
+    lists.take_pairs(simd, reading, w, met);
     let (lanes, whole) = (S::F32_LANES, columns - tail_columns::<S>(columns));
+    if whole < columns || lists.is_dense::<H>() {
+        // A raised weight has the exponent of the weight. One flat loop, so that it vectorizes well.
+        let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
+        keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
+        keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
+    }
+    let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
-        narrow_vectors::<S, E, H, VECTORS>(simd, lists, w, x, whole, ends);
+        narrow_vectors::<S, E, H, VECTORS>(simd, reading, lists, w, x, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
-        narrow_vectors::<S, E, H, 1>(simd, lists, w, x, lanes, ends);
+        narrow_vectors::<S, E, H, 1>(simd, reading, lists, w, x, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
         narrow_column(simd, lists, H, w.as_flattened(), &x[first..][..w.len()], column, ends);
@@ -44,6 +47,7 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
 #[inline(always)]
 pub(super) fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
     simd: S,
+    reading: Reading,
     lists: &Lists,
     w: &[[f32; H]],
     x: &[Line],
@@ -51,12 +55,12 @@ pub(super) fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
     ends: &mut E,
 ) {
     if const { S::REGISTER_COUNT >= 32 || H <= MOST_ROWS } {
-        return narrow_rows::<S, E, H, H, V>(simd, lists, w, 0, x, columns, ends);
+        return narrow_rows::<S, E, H, H, V>(simd, reading, lists, w, 0, x, columns, ends);
     }
-    narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, 0, x, columns, ends);
+    narrow_rows::<S, E, H, MOST_ROWS, V>(simd, reading, lists, w, 0, x, columns, ends);
     match H {
-        HEIGHT => narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, MOST_ROWS, x, columns, ends),
-        _ => narrow_rows::<S, E, H, LEAST_HEIGHT, V>(simd, lists, w, MOST_ROWS, x, columns, ends),
+        HEIGHT => narrow_rows::<S, E, H, MOST_ROWS, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
+        _ => narrow_rows::<S, E, H, LEAST_HEIGHT, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
     }
 }
 
@@ -124,6 +128,7 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
 #[inline(always)]
 pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>(
     simd: S,
+    reading: Reading,
     lists: &Lists,
     w: &[[f32; H]],
     first: usize,
@@ -132,9 +137,9 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
     ends: &mut E,
 ) {
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
-        let mut acc = [[simd.splat_f32s(START); V]; R];
+        let mut own = [[simd.splat_f32s(START); V]; R];
         for r in 0..R {
-            acc[r] = [simd.splat_f32s(ends.start(first + r)); V];
+            own[r] = [simd.splat_f32s(ends.start(first + r)); V];
         }
         let count = w.len().min(x.len());
         let (some_w, some_x) = (&w[..count], &x[..count]);
@@ -144,34 +149,37 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
             for r in 0..R {
                 let weight = simd.splat_f32s(w[r]);
                 for v in 0..V {
-                    acc[r][v] = simd.mul_add_e_f32s(weight, x[v], acc[r][v]);
+                    own[r][v] = simd.mul_add_e_f32s(weight, x[v], own[r][v]);
                 }
             }
         }
-        for (i, tap) in lists.mixed().enumerate() {
-            let keep = &lists.keep.as_flattened()[i * H + first..][..R];
-            let x = &S::as_simd_f32s(&x[tap].0).0[vector..vector + V];
-            without_dropped(simd, &w[tap][first..][..R], keep, x, acc.as_flattened_mut());
+        let dense = lists.is_dense::<H>();
+        for (i, tap) in lists.mixed().enumerate().take(if dense { lists.mixes } else { 0 }) {
+            let keep = some::<R>(&lists.keep.as_flattened()[i * H..], first);
+            let (w, x) = (some::<R>(&w[tap], first), &S::as_simd_f32s(&x[tap].0).0[vector..vector + V]);
+            for r in 0..R {
+                let (back, keep) = (simd.splat_f32s(-w[r]), simd.splat_f32s(keep[r]));
+                for v in 0..V {
+                    let drops = simd.less_than_f32s(simd.abs_f32s(x[v]), keep);
+                    own[r][v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], own[r][v]), own[r][v]);
+                }
+            }
+        }
+        // In memory, by rows that vary: those of the loops above stay in registers.
+        let mut acc = own;
+        for (tap, row) in lists.pairs().take(if dense { 0 } else { lists.pair_count }) {
+            let Some(acc) = acc.get_mut(row.wrapping_sub(first)) else { continue };
+            let (w, x) = (w[tap][row], &S::as_simd_f32s(&x[tap].0).0[vector..vector + V]);
+            let (back, keep) = (simd.splat_f32s(-w), simd.splat_f32s(reading.keep_from(w)));
+            for v in 0..V {
+                let drops = simd.less_than_f32s(simd.abs_f32s(x[v]), keep);
+                acc[v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], acc[v]), acc[v]);
+            }
         }
         for r in 0..R {
             for v in 0..V {
                 ends.vector(simd, first + r, vector + v, acc[r][v]);
             }
-        }
-    }
-}
-
-/// Subtracts the dropped products of a tap from the accumulators, `[row][vector]`. The lengths are constants after inlining.
-#[inline(always)]
-fn without_dropped<S: Simd>(simd: S, w: &[f32], keep: &[f32], x: &[S::f32s], acc: &mut [S::f32s]) {
-    for v in 0..x.len() {
-        let magnitude = simd.abs_f32s(x[v]);
-        for r in 0..w.len() {
-            let drops = simd.less_than_f32s(magnitude, simd.splat_f32s(keep[r]));
-            // Weights are finite, so that a zero operand adds nothing.
-            let dropped = simd.select_f32s(drops, x[v], simd.splat_f32s(0.0));
-            let acc = &mut acc[r * x.len() + v];
-            *acc = simd.mul_add_e_f32s(simd.splat_f32s(-w[r]), dropped, *acc);
         }
     }
 }
