@@ -90,6 +90,7 @@ impl Chain {
 
     /// A network with host segments where the engine has no way, and why each is there.
     pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
+        crate::native::exact_indices(net)?;
         let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut Watched))?;
         let reasons = cut.reasons.iter().map(|(_, error)| error.to_string()).collect();
         let mut chain = Chain { name: net.name.clone(), ..Chain::default() };

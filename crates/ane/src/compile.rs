@@ -9,6 +9,7 @@ use anemone_program::Program;
 
 /// A network's program; a refusal says which operation of which kind it is about.
 pub fn program_of(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
+    crate::native::exact_indices(net)?;
     anemone_compile::compile(net, chip, options, log).map_err(|error| {
         let mut diagnostic = Diagnostic::from(error);
         if let Some(details) = &mut diagnostic.details {

@@ -240,7 +240,7 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
     })?;
     match anemone_net::check::check(&net) {
         Ok(()) => {
-            notes.extend(native::unsubtracted(&net).chain(native::inexact_indices(&net)));
+            notes.extend(native::unsubtracted(&net));
             Ok(Model::Net { net: Box::new(net), notes })
         }
         Err(errors) => {

@@ -1,5 +1,6 @@
 //! Native layers by name: what `ane ops` prints of them, and their templates as netplists.
 
+use crate::diagnostic::{Code, Diagnostic, Result};
 pub use anemone_compile::native::templates::{first_chip, network, type_text};
 use anemone_facts::legal::{MatchParams, Quantity, RULES, Rule};
 use anemone_facts::native::{Elsewhere, Native as Row, by_name, by_tag};
@@ -65,9 +66,9 @@ pub fn unsubtracted(net: &Net) -> impl Iterator<Item = String> + use<'_> {
 /// Whole numbers up to here are fp16 numbers.
 const LAST_WHOLE: usize = 2048;
 
-/// Warnings of layers that give positions beyond those that fp16 tells apart.
-pub fn inexact_indices(net: &Net) -> impl Iterator<Item = String> + use<'_> {
-    net.ops.iter().filter_map(|op| {
+/// Refuses layers whose results are positions that fp16 does not tell apart: a rounded index names another element, or none.
+pub fn exact_indices(net: &Net) -> Result<()> {
+    let refused = net.ops.iter().find_map(|op| {
         let OpKind::Native(native) = &op.kind else { return None };
         let extent = |axis: usize| net.value(*op.inputs.first()?).ty.shape.get(axis).copied();
         let positions = match native.schema().tag {
@@ -77,16 +78,19 @@ pub fn inexact_indices(net: &Net) -> impl Iterator<Item = String> + use<'_> {
             "ArgMinMax" => native.size("KernelWidth").saturating_mul(native.size("KernelHeight")),
             _ => return None,
         };
-        let beyond = positions > LAST_WHOLE + 1;
-        beyond.then(|| {
-            format!(
-                "inexact-index: `{}`: {} chooses among {positions} positions, and fp16 has every whole number up to \
-                 {LAST_WHOLE} only: larger indices are rounded; divide the axis into parts of at most {LAST_WHOLE}",
-                op.name,
-                native.schema().tag
-            )
-        })
-    })
+        (positions > LAST_WHOLE + 1).then_some((op, native.schema().tag, positions))
+    });
+    let Some((op, tag, positions)) = refused else { return Ok(()) };
+    let message = format!(
+        "inexact-index: `{}`: {tag} chooses among {positions} positions, and its indices are fp16, which has every whole \
+         number up to {LAST_WHOLE} only",
+        op.name
+    );
+    let output = op.outputs.first().map_or(op.name.as_str(), |&id| net.value(id).name.as_str());
+    let help = format!(
+        "divide the axis into parts of at most {LAST_WHOLE}, or take the operation of MIL, whose indices are whole"
+    );
+    Err(Diagnostic::new(Code::ChipLimit, message).help(help).about(tag, output))
 }
 
 /// As [`elsewhere_text`], for programs.

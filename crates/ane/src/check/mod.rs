@@ -14,6 +14,7 @@ pub mod verdict;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
+use crate::native;
 use anemone_compile::check::lint::{self, Assumptions, Finding};
 use anemone_compile::check::{Place, Placement, Route, check};
 use anemone_compile::here::{Here, Refused, here};
@@ -279,6 +280,9 @@ impl Report {
             Err(refused) => return self.unread(refused),
             Ok(_) => return Ok(()),
         };
+        if let Err(refused) = native::exact_indices(&net) {
+            return self.unread(refused);
+        }
         let first = self.answers.iter().map(|answer| answer.direct.chip).find(|chip| chip.layout.is_some());
         let gated = first.map(|chip| refused(path, choices, chip, false));
         self.forced = matches!(gated, Some(Ok(AppleRefusals { first: Some(_), .. })));

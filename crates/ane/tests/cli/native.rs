@@ -142,12 +142,16 @@ fn schema_and_template_are_printed() {
 fn hazards_of_layers_are_told_in_compile_and_run() {
     let scratch = Scratch::new();
     let template = ane!("new", "--native", "TopK").fine().out;
-    for (width, told) in [("40", false), ("2049", false), ("16384", true)] {
+    for (width, refused) in [("40", false), ("2049", false), ("16384", true)] {
         let wide = template.replace("<integer>40</integer>", &format!("<integer>{width}</integer>"));
         let file = scratch.file("net.plist", wide);
-        for said in [ane!("run", file).fine().err, ane!("compile", file, "-o", scratch.out("net.hwx")).fine().err] {
-            assert_eq!(said.contains("inexact-index") && said.contains("2048"), told, "{width}: {said}");
+        let out = scratch.out("net.hwx");
+        let all = [ane!("run", file), ane!("compile", file, "-o", out), ane!("run", file, "--via", "inprocess")];
+        for ran in all {
+            let said = ["inexact-index", "16384 positions", "2048"].iter().all(|part| ran.err.contains(part));
+            assert_eq!((ran.code, said), (Some(i32::from(refused)), refused), "{width}: {}", ran.err);
         }
+        assert_eq!(ane!("check", file, "-t", "m1").code, Some(i32::from(refused)), "{width}");
     }
     let plain = ane!("new", "--native", "MatrixMult").fine().out;
     assert_eq!(ane!("new", "--native", "anec.matmul").fine().out, plain);
