@@ -3,7 +3,7 @@
 use crate::repo;
 use std::fmt::Write;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// File with a line for each step: its name and whole seconds.
 const RECORD: &str = "docs/data/ci.tsv";
@@ -21,9 +21,7 @@ pub fn before() -> Option<Duration> {
 /// # Errors
 /// A file that cannot be written.
 pub fn write(before: Option<Duration>, steps: &[(String, Duration)]) -> Result<(), String> {
-    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() / 86_400);
-    let [year, month, day] = date(days as i64);
-    let mut out = format!("# {year}-{month:02}-{day:02}\t{}\tcommit {}\n", processor(), commit());
+    let mut out = format!("# {}\tcommit {}\n", processor(), commit());
     for (name, time) in before.map(|time| (BUILD, time)).into_iter().chain(steps.iter().map(|(n, t)| (n.as_str(), *t)))
     {
         let _ = writeln!(out, "{name}\t{:.0}", time.as_secs_f64());
@@ -71,33 +69,15 @@ fn processor() -> String {
     format!("{}, {threads} threads", model.map_or(std::env::consts::ARCH, |(_, name)| name.trim()))
 }
 
+/// The commit that was tested, and its day.
 fn commit() -> String {
-    let told = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(repo::root()).output();
+    let told = Command::new("git").args(["log", "-1", "--format=%h of %cs"]).current_dir(repo::root()).output();
     told.map_or("unknown".into(), |told| String::from_utf8_lossy(&told.stdout).trim().to_string())
-}
-
-/// Year, month and day of a number of days since 1970.
-fn date(days: i64) -> [i64; 3] {
-    // Eras of 400 years that begin on a first of March, so that the leap day is a year's last.
-    let (shifted, era) = (days + 719_468, (days + 719_468).div_euclid(146_097));
-    let day_of_era = shifted - era * 146_097;
-    let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (late, day) = (i64::from(month >= 10), day - (153 * month + 2) / 5 + 1);
-    [year + era * 400 + late, if month < 10 { month + 3 } else { month - 9 }, day]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_have_dates() {
-        assert_eq!(date(0), [1970, 1, 1]);
-        assert_eq!(date(11_016), [2000, 2, 29]);
-        assert_eq!(date(20_782), [2026, 11, 25]);
-    }
 
     #[test]
     fn a_record_is_a_table() {
