@@ -306,7 +306,12 @@ fn formats() -> String {
     }
     out += "\n## Dispatch descriptor\n\nThe schema is `crates/program/src/e5/e5.fbs`.\n";
     for t in e5::TABLES.iter().filter(|t| !t.fields.is_empty()) {
-        let _ = write!(out, "\n### {}\n\n{}.\n\n| slot | field | meaning | |\n|---|---|---|---|\n", t.name, capital(t.meaning));
+        let _ = write!(
+            out,
+            "\n### {}\n\n{}.\n\n| slot | field | meaning | |\n|---|---|---|---|\n",
+            t.name,
+            capital(t.meaning)
+        );
         for (i, f) in t.fields.iter().enumerate() {
             let _ = writeln!(out, "| {} | {} | {} | {} |", 4 + 2 * t.slot(i), f.name, f.meaning, f.evidence.letter());
         }
