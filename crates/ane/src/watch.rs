@@ -1,10 +1,10 @@
-//! Progress of a compile for who watches it: the log that compiles of this thread use where nobody hands one over.
+//! Progress of a compile, passed to the watcher of its thread: the log of compiles whose caller gives none.
 
 use anemone_compile::{Log, Progress, Stage};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Who is told.
+/// Receives each step of a compile.
 pub type Watcher = Arc<dyn Fn(Progress) + Send + Sync>;
 
 thread_local! {
@@ -30,7 +30,7 @@ impl Log for Watched {
     }
 }
 
-/// Takes the watcher back when work ends, however it ends.
+/// Restores the former watcher when the work ends, also by a panic.
 struct Restore(Option<Watcher>);
 
 impl Drop for Restore {
@@ -40,7 +40,7 @@ impl Drop for Restore {
     }
 }
 
-/// Does work whose compiles tell a watcher of their progress.
+/// Runs `work`; compiles in it report their progress to `watcher`.
 pub fn watched<T>(watcher: Watcher, work: impl FnOnce() -> T) -> T {
     let _restore = Restore(WATCHER.with_borrow_mut(|place| place.replace(watcher)));
     work()

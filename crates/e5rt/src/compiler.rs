@@ -281,7 +281,7 @@ pub(crate) unsafe fn asked(options: *const e5rt_e5_compiler_options) -> CompileO
     unsafe { options.as_ref() }.map_or_else(CompileOptions::default, |o| locked(&o.0).clone())
 }
 
-/// Who is told of the progress of a compile, by a handle of options.
+/// Receivers of the progress of a compile, by handle of its options.
 ///
 /// # Safety
 /// As for [`object`].

@@ -14,7 +14,7 @@ pub struct Reading {
     pub words: &'static [&'static str],
     /// Numbers.
     pub numbers: &'static [u64],
-    /// What the book says, a sentence a line.
+    /// Sentences of the book, one a line.
     pub lines: &'static [&'static str],
     /// Key into `docs/evidence.md`.
     pub source: &'static str,

@@ -38,7 +38,7 @@ impl Step {
     }
 }
 
-/// Who is told of the steps, on the thread that compiles.
+/// Receives the steps of a compile, on the thread that compiles.
 pub type Watcher = Arc<dyn Fn(Step) + Send + Sync>;
 
 /// Compiler of models, given by the caller. The runtime does not see models: it gets bytes to hash and a bundle to keep.
