@@ -135,7 +135,7 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
             Edit {
                 file: "crates/compile/src/pipeline.rs",
                 change: Change::Add {
-                    behind: "        \"operations whose results nobody reads disappear\";",
+                    behind: "        \"operations whose results are not read are removed\";",
                     line:
                         "    COUNT: 1 true \"0g-count-operations\" Work::Net(rewrite::dead::count_operations), \"ours\",
         \"says how many operations there are\";",

@@ -1,5 +1,5 @@
-//! Result of compiling a network with this compiler. Where an operation is refused, the rest is compiled without it, so that
-//! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
+//! Result of compiling a network with this compiler. If an operation is refused, the rest is compiled without it, so that
+//! all refusals are reported. The other verdicts of the dry run concern Apple's compiler.
 
 use crate::compiler::compile;
 use crate::error::Error;
@@ -11,13 +11,13 @@ use anemone_net::{Net, ValueId, loops};
 use anemone_program::cost;
 use std::collections::HashMap;
 
-/// Most refusals that are told: each costs a compile.
+/// Largest number of refusals that are reported: each costs a compilation.
 const MOST_REFUSALS: usize = 16;
 
 /// An operation that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its name; `None` where the network as a whole is refused.
+    /// Name of the operation; `None` if the network as a whole is refused.
     pub op: Option<String>,
     /// Reason of the refusal, in one line.
     pub message: String,
@@ -26,17 +26,17 @@ pub struct Refused {
 /// Result of compiling a network for a chip.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Here {
-    /// A program of so many tasks.
+    /// A program.
     Compiled {
-        /// Tasks.
+        /// Number of tasks.
         tasks: usize,
-        /// Estimated run time on silicon in nanoseconds, with its lower and upper bound, where the chip has measured rates.
+        /// Estimated run time on silicon in nanoseconds, with its lower and upper bound, if the chip has measured rates.
         time_ns: Option<[u64; 3]>,
-        /// Estimated time of each task on the engine in nanoseconds, with the name of the result it computes or one that
-        /// continues it behind a dot; empty where the chip has no measured rates.
+        /// Estimated time of each task on the engine in nanoseconds, with the name of the result it computes or that name with
+        /// a suffix behind a dot; empty if the chip has no measured rates.
         by_task: Vec<(String, f64)>,
     },
-    /// Operations that keep it from one, first things first; at most a few are told.
+    /// Operations that prevent a program, in network order; a limited number is reported.
     Refused(Vec<Refused>),
 }
 
@@ -47,7 +47,7 @@ impl Here {
     }
 }
 
-/// Names of the tasks, as the compiler logs them, and who else follows it.
+/// Names of the tasks, as the compiler logs them; the log is forwarded to another one.
 struct Names<'a> {
     names: Vec<String>,
     log: &'a mut dyn Log,
@@ -69,7 +69,7 @@ impl Log for Names<'_> {
     }
 }
 
-/// The result that each task of a network's program computes, in the order of the tasks; none where it does not compile.
+/// Name of the result that each task of a network's program computes, in task order; empty if the network does not compile.
 pub fn names_of_tasks(net: &Net, chip: &'static Chip, options: &Options) -> Vec<String> {
     let mut names = Names { names: Vec::new(), log: &mut () };
     if compile(net, chip, options, &mut names).is_err() {
@@ -79,7 +79,7 @@ pub fn names_of_tasks(net: &Net, chip: &'static Chip, options: &Options) -> Vec<
     names.names.iter().map(|name| result_of(name, &results).to_string()).collect()
 }
 
-/// Compiles a network for a chip, followed by a log. `None` for chips that nothing is compiled for.
+/// Compiles a network for a chip and logs to `log`. `None` for chips without a compiler.
 pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
     chip.layout?;
     if loops::any(net) {
@@ -105,7 +105,7 @@ pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
             Err(error) => error,
         };
         let op = error.op().map(str::to_string);
-        // What is wrong with a rest as a whole says nothing of the network.
+        // An error about the remainder as a whole does not apply to the network.
         if op.is_none() && !refusals.is_empty() {
             break;
         }
@@ -118,7 +118,7 @@ pub fn here(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Option<Here> {
     Some(Here::Refused(refusals))
 }
 
-/// Result of compiling a network with loops: tasks of all programs, and the time of a run with all its dispatches.
+/// Result of compiling a network with loops: the tasks of all programs, and the time of a run with all its dispatches.
 fn in_turns(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Here {
     let cut = match segments::cut(net, chip, &Options::default(), log) {
         Ok(cut) if cut.reasons.is_empty() => cut,
@@ -144,19 +144,19 @@ fn in_turns(net: &Net, chip: &'static Chip, log: &mut dyn Log) -> Here {
     Here::Compiled { tasks, time_ns, by_task: Vec::new() }
 }
 
-/// Names of the operations, each with the name of its first result.
+/// Map from operation names to the name of the first result.
 fn results(net: &Net) -> HashMap<&str, &str> {
     let named = net.ops.iter().filter_map(|op| Some((op.name.as_str(), net.value(*op.outputs.first()?).name.as_str())));
     named.collect()
 }
 
-/// The result of the operation that a task's name is, or continues behind a dot; else the task's name.
+/// The result of the operation whose name, perhaps with a suffix behind a dot, is the task's; else the task's name.
 fn result_of<'a>(task: &'a str, results: &HashMap<&'a str, &'a str>) -> &'a str {
     let mut names = std::iter::successors(Some(task), |name| name.rsplit_once('.').map(|(before, _)| before));
     names.find_map(|name| results.get(name).copied()).unwrap_or(task)
 }
 
-/// Removes the operations of that name; their results that are read become inputs. Returns true if something is left to compile.
+/// Removes the operations with that name; results that are read become inputs. Returns true if something is left to compile.
 fn without(net: &mut Net, name: &str) -> bool {
     let (cut, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut net.ops).into_iter().partition(|op| op.name == name);
     net.ops = kept;

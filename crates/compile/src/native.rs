@@ -1,4 +1,4 @@
-//! Native layers of networks: which there are, the segments that they cut a network into, and templates to start from.
+//! Native layers of networks: their list, the segments that they divide a network into, and templates to start from.
 //! `docs/native.md` has the design.
 
 mod attention;

@@ -1,4 +1,4 @@
-//! Choices of the caller: whose conventions the program follows, and which passes run.
+//! Options of a compilation: the conventions that the program follows, and the passes that run.
 
 use anemone_facts::chips::Chip;
 pub use anemone_facts::formats::dialects::Convention;
@@ -6,10 +6,10 @@ pub use anemone_facts::formats::dialects::Convention;
 /// Compiler whose conventions the program follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// None: the fewest tasks and bytes that the chip's fields allow.
+    /// No other compiler: the fewest tasks and bytes that the chip's fields allow.
     #[default]
     Own,
-    /// Apple's compiler of 2026, zin 9.509: its words where they are known, and tables of two steps for precision.
+    /// Apple's compiler of 2026, zin 9.509: its register words where they are known, and tables of two steps for precision.
     Zin9509,
     /// `zin_ane_compiler v4.2.1`: the same task stream and constants for the same netplist.
     Zin421,
@@ -22,42 +22,42 @@ pub enum Activations {
     Fused,
     /// Steps wherever they are more precise than one table.
     Accurate,
-    /// One table where its error is small, else steps. The bound is wider for the only such function of a network behind a product.
+    /// One table if its error is small, else steps. The bound is wider if the function is the network's only one behind a product.
     #[default]
     Auto,
 }
 
-/// Passes that are left out, by position in [`crate::pipeline::ALL`]; see [`crate::pipeline::Pass::disable`].
+/// Disabled passes, by position in [`crate::pipeline::ALL`]; see [`crate::pipeline::Pass::disable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Disabled(u64);
 
-/// Work of a pass that a later stage does, as a bit of [`Disabled`] that no pass has.
+/// Work of a pass that a later stage does, as a bit of [`Disabled`] beyond those of passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Later {
     /// Parts of concatenations are computed in place.
     Concatenations = 62,
-    /// Rows are apart by banks.
+    /// Rows are placed by banks.
     Banks = 63,
 }
 
 impl Disabled {
-    /// Leaves out what a later stage would do.
+    /// Disables the work that a later stage does for a pass.
     pub(crate) fn leave(&mut self, later: Later) {
         self.0 |= 1 << later as u8;
     }
 
-    /// Returns true if a later stage is to leave that out.
+    /// Returns true if a later stage is to omit that work.
     pub(crate) fn leaves(self, later: Later) -> bool {
         self.0 >> later as u8 & 1 == 1
     }
 
-    /// Leaves out the pass at that position.
+    /// Disables the pass at that position.
     pub(crate) fn insert(&mut self, position: usize) {
         self.0 |= 1 << position;
     }
 
-    /// Returns true if the pass at that position is left out.
+    /// Returns true if the pass at that position is disabled.
     pub(crate) fn contains(self, position: usize) -> bool {
         self.0 >> position & 1 == 1
     }
@@ -66,30 +66,30 @@ impl Disabled {
 /// Options of a compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Conventions.
+    /// Compiler whose conventions the program follows.
     pub compat: Compat,
-    /// Whose reading is followed where the book and the bytes of Apple's programs disagree. By the book, also: partitions close below
-    /// the capacity of tile memory, and a product with a matrix larger than tile memory reads that from memory.
+    /// Source that is followed where the book and the bytes of Apple's programs disagree. The book's convention also ends partitions below
+    /// the capacity of tile memory, and reads the matrix of a product from memory if it is larger than tile memory.
     pub convention: Convention,
-    /// Tables or steps.
+    /// Lowering of functions: tables or steps.
     pub activations: Activations,
     /// Optional passes that are not run.
     pub disabled: Disabled,
     /// Number of optional passes that run, in order; all if `None`. For bisecting a faulty pass.
     pub pass_limit: Option<usize>,
-    /// Weights that the model has compressed become fp16 also where the chip streams their form: no sample of Apple's
-    /// shows a palette on the M1, so how it stands in the streams is a reading (`docs/evidence.md`, key `book-streams`).
+    /// True if compressed weights of the model become fp16 even if the chip streams their form: no sample of Apple's
+    /// compilers has a palette on the M1, so its layout in the streams is inferred (`docs/evidence.md`, key `book-streams`).
     pub expand_weights: bool,
 }
 
 impl Options {
-    /// Bytes of the largest matrix that becomes coefficients. The book's convention leaves a larger one in memory: "a weight above the
+    /// Size in bytes of the largest matrix that becomes coefficients. The book's convention leaves larger ones in memory: "a weight above the
     /// 2 MB ceiling stays a tiled matrix multiply".
     pub(crate) fn most_resident(&self, chip: &Chip) -> u64 {
         chip.hal.l2_bytes.filter(|_| self.convention == Convention::Book).unwrap_or(u64::MAX)
     }
 
-    /// The conventions that the program follows.
+    /// Flags of the conventions that the program follows.
     pub(crate) fn conventions(&self) -> &'static Conventions {
         match self.compat {
             Compat::Own => &OWN,
@@ -115,24 +115,24 @@ macro_rules! conventions {
 
 // Name: ours, zin 9.509, zin 4.2.1, meaning.
 conventions! {
-    gains_stay_tasks: true true false, "A gain that no convolution takes in later stays a task of its own.";
+    gains_stay_tasks: true true false, "A gain that no later convolution absorbs stays a task of its own.";
     layer_norm_on_device: true true false, "A layer norm over trailing axes is one lowering with deviation tasks; else it is decomposed.";
     splits_to_stay: true true false, "Products are split so that each piece of the coefficients stays in kernel memory.";
     passes_fit_kernel_memory: false true false, "A convolution is split so that one pass over the outputs of a piece fits kernel memory.";
     reductions_join_unit_axes: true true false, "Axes of one element do not separate the axes of a reduction.";
     reductions_by_group: true true false, "Two leading axes are reduced as groups and channels of one task.";
     sums_transposed: true true false, "Sums over a leading axis are computed transposed.";
-    columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, one below another.";
-    sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is turned back by a copy of its own.";
+    columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, stacked as rows.";
+    sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is transposed back by a separate copy.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
-    tables_of_two_steps: true true false, "Functions of intermediate results take steps that are more precise than one table.";
+    tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
     constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
     factors_are_scales: false true false, "A factor that is an fp16 number is the scale of a planar task; else its fp32 scale.";
     divisors_per_channel: false true false, "A number that divides several channels is a factor for each of them.";
     divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";
-    rows_are_no_scalars: true true false, "A constant row of equal elements stays a row.";
+    rows_are_no_scalars: true true false, "A constant row of equal elements stays a row, not a scalar.";
     shared_inputs_staged: true true false, "A small input that is also combined elementwise is copied before a product.";
     rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
     zero_biases_streamed: false false true, "Biases are streamed even where all are zero.";
@@ -143,24 +143,24 @@ conventions! {
     transposes_by_eight: true true false, "Engines are counted for the eight elements that a transpose takes at a time.";
     idle_streams_left_out: true true false, "The registers of coefficient streams that a task does not use are left out.";
     estimates_count_planes: true true false, "The cycle estimate counts planes and computation beside bytes.";
-    first_task_logged: true true false, "The first task logs its begin.";
+    first_task_logged: true true false, "The first task logs its start.";
     products_wait_for_staging: true true false, "A product waits for coefficients that an earlier task writes to scratch memory.";
     planar_streams_declared: true true false, "Planar tasks declare idle coefficient streams too.";
     extra_streams_sized: true true false, "Idle extra streams have a size.";
-    tables_per_engine: true true false, "A table is stored once per engine, though one is enough.";
+    tables_per_engine: true true false, "A table is stored once per engine, although one copy is enough.";
     planar_sources_flagged: true true false, "Planar sources set the bit that neural ones set.";
     planar_results_padded: true true false, "The padding of planar results is written as zeros.";
-    copies_bypass_buffer: true true false, "All results but plain copies from memory pass through one simple buffer; else those without coefficients.";
+    copies_bypass_buffer: true true false, "All results except plain copies from memory use a single simple buffer; else only those without coefficients.";
     depths_by_set: true true false, "Strides between depths count interleaved sets and folded rows.";
     single_groups_have_stride: true true false, "A single group has the stride of a whole depth; else none.";
-    format_of_kernels_stated: true true false, "The format of coefficients is stated where there are none.";
-    planar_palette_stated: true true false, "Planar tasks state that they have no palette.";
-    concatenations_in_place: true true false, "Parts of a concatenation are computed where it has them.";
+    format_of_kernels_stated: true true false, "The format of coefficients is set even if there are none.";
+    planar_palette_stated: true true false, "Planar tasks set that they have no palette.";
+    concatenations_in_place: true true false, "Parts of a concatenation are computed in place.";
     ports_by_name: true true false, "Ports are numbered by name; else outputs first.";
     whole_epilogues: true false false, "Every slot of a task's epilogue is filled, also where Apple's records show tasks of their own.";
-    functions_fitted: true false false, "Functions are lowered in steps, and tables fitted to them afterwards; else they are those of Apple's compilers.";
-    all_ready_compared: true false false, "The scheduler compares all layers that are ready; else those near the last one.";
-    inverse_transposes_cancel: true true false, "Two transposing copies that undo each other disappear.";
-    places_by_engine: false true false, "Results of the neural engine get their places before planar ones; one takes the place of a source that it alone reads.";
+    functions_fitted: true false false, "Functions are lowered to steps, to which tables are fitted afterwards; else tables are those of Apple's compilers.";
+    all_ready_compared: true false false, "The scheduler compares all ready layers; else those near the last one.";
+    inverse_transposes_cancel: true true false, "Two transposing copies that undo each other are removed.";
+    places_by_engine: false true false, "Results of the neural engine are placed before planar ones; a result reuses the place of a source that it alone reads.";
     results_stay_in_tile_memory: true true false, "Results that fit stay in tile memory; else every result goes to memory.";
 }

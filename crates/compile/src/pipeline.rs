@@ -14,7 +14,7 @@ use anemone_net::{Net, loops};
 
 /// One step from network to program.
 pub struct Pass {
-    /// Name, by which it can be stopped after.
+    /// Name, as `--stop-after` accepts it.
     pub name: &'static str,
     /// Phase of the book's chapter 22; 0 comes before the phases.
     pub phase: u8,
@@ -34,15 +34,15 @@ enum Work {
     /// A rewrite that depends on the chip's limits.
     Target(fn(&mut Net, &'static Chip, &Options, &mut Remarks) -> Result<()>),
     Graph(fn(&mut Graph, &Options, &mut Remarks)),
-    /// Steps that layers take in, beside those of the passes before it.
+    /// Fusion rules, in addition to those of the passes before it.
     Fuse(Rules),
-    /// From one stage to the next; told whether to do what is optional.
+    /// Transition from one stage to the next; the flag is false if optional work is left out.
     Stage(fn(State, &mut Run, bool) -> Result<State>),
-    /// Work of a later stage, which makes layers or addresses accordingly.
+    /// Work that a later stage does when it makes layers or assigns addresses.
     Later(Later),
 }
 
-/// Text behind the first dash.
+/// Text after the first dash.
 const fn after_dash(dump: &'static str) -> &'static str {
     let bytes = dump.as_bytes();
     let mut at = 0;
@@ -73,56 +73,56 @@ macro_rules! passes {
 
 passes! {
     NATIVE: 0 false "0-expand-natives" Work::Net(rewrite::expand_natives), "book table 26.2",
-        "native layers that known registers compute become the operations that are lowered to them";
+        "native layers that known registers compute are expanded into operations";
     FOLD: 0 false "0a-fold-constants" Work::Net(rewrite::fold_constants), "book 22, IR rewriting",
         "operations on constants become constants";
     NARROW: 0 false "0aa-wrap-narrow" Work::Net(rewrite::wrap_narrow), "ours",
         "sums and products of 8-bit integers wrap, conversions to them saturate";
     DROP: 0 false "0b-drop-conversions" Work::Net(rewrite::drop_conversions), "ours",
-        "conversions, identities and reshapes that change nothing disappear";
+        "conversions, identities and reshapes without effect are removed";
     WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",
-        "sums of whole numbers that are scaled at once stay floats";
+        "sums of integers that are scaled directly stay floats";
     QUANTIZATION: 1 true "0bb-collapse-quant-dequant" Work::Net(rewrite::recognize_quantization),
         "book table 22.3, CollapseQuantDequant",
-        "quantization that is written in parts becomes one rounding, and what follows it its scale";
+        "quantization that is spelled out becomes one rounding, and the operation behind it its scale";
     BOUNDS: 1 true "0bc-bound-values" Work::Net(rewrite::bound_values), "ours",
-        "conversions and limits that change nothing disappear, and what is always zero becomes a constant";
+        "conversions and clips without effect are removed, and results that are always zero become constants";
     MATMUL: 1 true "0c-replace-matmul" Work::Target(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",
-        "functions that converters spell out in parts become what they are";
+        "functions that converters spell out become one operation";
     NORMS: 1 true "0cb-recognize-norms" Work::Net(rewrite::recognize_norms), "ours",
-        "norms that converters spell out in parts become norms";
+        "norms that converters spell out become one operation";
     DECOMPOSE: 0 false "0d-decompose" Work::Target(rewrite::decompose), "ours",
-        "norms, choices and gathers become operations that layers are made of";
+        "norms, selections and gathers are decomposed into operations that layers compute";
     SLICES: 1 true "0da-forward-slices" Work::Net(rewrite::forward_slices), "ours",
-        "slices of concatenations are slices of their parts";
+        "slices of concatenations become slices of their parts";
     NEUTRAL: 1 true "0db-eliminate-elementwise-copies" Work::Net(fuse::eliminate_copies),
-        "book table 22.1, elementwise-copy elimination", "operations that give back an operand disappear";
+        "book table 22.1, elementwise-copy elimination", "operations that return an operand unchanged are removed";
     DEQUANTIZATIONS: 1 true "0dba-deduplicate-standalone-dequant-gocs-across-concat"
         Work::Net(fuse::deduplicate_dequantizations), "book table 22.3, DeduplicateStandaloneDequantGOCsAcrossConcat",
-        "equal scales of the parts of a concatenation become one behind it";
+        "equal scales of the parts of a concatenation become one scale behind it";
     TRANSPOSES: 1 true "0dc-collapse-transpose" Work::Net(fuse::collapse_transposes), "book table 22.3, CollapseTranspose",
-        "transposes behind others become one, or none";
+        "consecutive transposes become one, or none";
     PADDING: 4 true "0dd-fold-padding" Work::Net(fuse::fold_padding), "book table 22.1, pad optimization",
-        "constant padding becomes that of the window behind it";
+        "constant padding becomes the padding of the window behind it";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, FoldWeightsWithScale, kernel_scale",
-        "constants added or multiplied per channel go into the convolution before them";
+        "per-channel addends and factors are absorbed by the convolution before them";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
-        "constants added or multiplied per column go into the products behind them";
+        "per-column addends and factors are absorbed by the products behind them";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
-        "columns that are split into heads begin on boundaries of memory rows";
+        "attention heads are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",
-        "convolutions and poolings beyond the chip's windows become ones within them";
+        "convolutions and poolings beyond the chip's window limits become ones within them";
     DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",
-        "operations whose results nobody reads disappear";
+        "operations whose results are not read are removed";
     JOIN: 4 true "0g-width-concat" Work::Later(Later::Concatenations), "book table 22.1, width-concat; book table 22.3, IsFusableConcat",
-        "parts of a concatenation, of columns too where a part begins with a row of memory, are computed where it has them";
+        "parts of a concatenation are computed in place, parts of its columns too if each begins at a memory row";
     LOWER: 0 false "1-lowered" Work::Stage(lower_net), "ours", "operations become layers, one task each";
     FUNCTIONS: 1 true "2-functions-into-tables" Work::Graph(fuse::functions_into_tables),
-        "book table 22.3, transcendentals", "layers that compute a function of one number become one table, where its error is admitted";
+        "book table 22.3, transcendentals", "chains of layers that compute a function of one operand become one table, if its error is within the tolerance";
     COPIES: 1 true "2a-copies-into-producer" Work::Fuse(Rules::COPIES),
-        "book table 22.1, elementwise-copy elimination", "a copy disappears where the layer before it can write its result";
+        "book table 22.1, elementwise-copy elimination", "a copy is removed if the layer before it can write its result";
     FOLD_SCALE: 1 true "2b-fold-scale" Work::Fuse(Rules::SCALES), "book table 22.3, FoldScale",
         "a constant factor becomes the gain of the layer before it";
     GOC: 1 true "2c-scaled-ew-or-ew-with-const-in-to-goc" Work::Fuse(Rules::OFFSETS),
@@ -130,31 +130,31 @@ passes! {
     ACTIVATION: 1 true "2d-simple-activation" Work::Fuse(Rules::ACTIVATIONS), "book table 22.3, SimpleActivation",
         "a ReLU or a table becomes the post-activation of the layer before it";
     PAIRS: 1 true "2e-merge-fusable-activation-pairs" Work::Fuse(Rules::PAIRS),
-        "book table 22.3, MergeFusableActivationPairs", "what follows an activation becomes part of its table";
+        "book table 22.3, MergeFusableActivationPairs", "functions behind an activation become part of its table";
     HOIST: 1 true "2f-hoist-goc-or-activation-for-conv-fusion" Work::Fuse(Rules::PARTS),
         "book table 22.1, bias and activation hoisting; book table 22.3, ZinMirHoistGOCorActivationForConvFusion",
-        "a step behind layers that write one result in parts becomes part of each";
+        "an epilogue step behind layers that write parts of one result becomes part of each layer";
     TURN: 1 true "2g-ne-transpose-fusion" Work::Graph(fuse::transposes_into_producer),
         "book table 22.1, transpose fusion; book table 22.3, ZinMirNETransposeFusion", "a transposing copy becomes the transpose of the layer before it";
     OPERAND: 1 true "2h-scale-of-operand" Work::Graph(fuse::scale_into_reader), "ours",
-        "a constant factor of an operand becomes part of the planar layer that alone reads it";
+        "a constant factor of an operand becomes part of its only reader, a planar layer";
     SOURCE: 1 true "2i-relu-of-source" Work::Graph(fuse::relu_into_reader),
-        "ours", "a ReLU of an input becomes part of the planar layer that alone reads it";
+        "ours", "a ReLU of an input becomes part of its only reader, a planar layer";
     ROUNDINGS: 1 false "2j-round-once" Work::Graph(fuse::round_once),
-        "ours", "a factor before a rounding to a range adds the rounding's addend itself, and is rounded once";
+        "ours", "the addend of a rounding to a range moves into the factor before it, so that their result is rounded once";
     LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book table 22.1, dimension and rank legalization, kernel-memory split",
-        "kernels beyond kernel memory are split; every layer is held to the chip's limits";
-    SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book table 22.1, greedy list scheduler", "one order, and when each buffer lives";
+        "kernels beyond kernel memory are split; every layer is checked against the chip's limits";
+    SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book table 22.1, greedy list scheduler", "the order of layers, and the live range of each buffer";
     CUT: 3 true "3a-partition-emission" Work::Stage(cut), "book table 22.1, partition emission",
-        "the order is cut where the results that live at once exceed the budget: what is needed beyond goes to memory";
+        "the order is partitioned where live results exceed the budget; results needed in later partitions go to memory";
     CO_ISSUE: 3 true "3b-co-issue" Work::Stage(co_issue), "book table 22.1, parallel-execution discovery",
-        "independent layers of the two engines become neighbours, where no more bytes go to memory";
+        "independent layers of the two engines become neighbours, unless that sends more bytes to memory";
     BANKS: 4 true "3x-bank-conflicts" Work::Later(Later::Banks), "book table 22.1, bank-conflict optimization",
-        "rows that are read together start in banks of tile memory of their own";
+        "rows that are read together start in different banks of tile memory";
     WEIGHTS: 4 true "3y-stream-weights" Work::Stage(stream_weights), "book table 22.1, weight packing; book table 22.3, kernel_palettized_LUT; book 25, stream-versus-fold decision",
-        "compressed weights stay so where the chip streams their form";
+        "weights stay compressed if the chip streams their form";
     ALLOCATE: 4 true "3ya-allocate" Work::Stage(allocate), "book table 22.2",
-        "results that are read at once are chained, elementwise ones take the place of their source";
+        "results that the next task reads are chained, elementwise results reuse the place of their source";
     RESIDE: 4 true "3z-reside" Work::Stage(reside), "book 22, memory", "results that fit and are read whole stay in tile memory";
     PLACE: 4 false "4-placed" Work::Stage(place), "book 22, memory", "addresses in tile memory, scratch and kernel section";
 }
@@ -207,7 +207,7 @@ impl State {
         }
     }
 
-    /// The stage after a pass, for people. Weights are chosen in the graph of the schedule: its text is the graph's.
+    /// The stage after a pass, for dumps. Streamed forms of weights are recorded in the graph of the schedule, so its text is the graph's.
     fn stage(&self, pass: &Pass, remarks: Vec<String>) -> Stage {
         let (text, dot) = match self {
             State::Net(net) => (anemone_net::text::print(net).0, anemone_net::draw::dot(net)),
@@ -232,16 +232,16 @@ impl State {
     }
 }
 
-/// Context of a compilation that passes share.
+/// State of a compilation that passes share.
 struct Run {
     chip: &'static Chip,
     options: Options,
     remarks: Remarks,
-    /// Rules of the fusion passes so far.
+    /// Fusion rules of the passes so far.
     rules: Rules,
 }
 
-/// Runs the passes in order, up to `last` where one is given; the placed layers, or `None` where it was to stop before.
+/// Runs the passes in order, up to `last` if given. Returns the placed layers, or `None` if it stopped before placement.
 pub(crate) fn run(
     net: &Net,
     chip: &'static Chip,
@@ -279,7 +279,7 @@ pub(crate) fn run(
 }
 
 impl Pass {
-    /// Leaves the pass out. Errors: its name, where the program is not right without it.
+    /// Disables the pass. Errors: its name, if programs are not correct without it.
     pub fn disable(&self, options: &mut Options) -> std::result::Result<(), &'static str> {
         let position = ALL.iter().position(|p| p.name == self.name).filter(|_| self.optional);
         options.disabled.insert(position.ok_or(self.name)?);
@@ -296,7 +296,7 @@ impl Pass {
             (Work::Fuse(rules), State::Layers(graph)) => {
                 let conventions = run.options.conventions();
                 run.rules = if taken { run.rules.and(*rules) } else { run.rules };
-                // Apple's compilers look once.
+                // Apple's compilers apply the rules once.
                 if taken && conventions.whole_epilogues || self.name == HOIST.name {
                     fuse::steps_into_producer(graph, run.rules, conventions, &mut run.remarks);
                 }
@@ -309,7 +309,7 @@ impl Pass {
     }
 }
 
-/// The table has a pass where its input does not exist: a defect.
+/// Error for a pass whose input stage does not exist at its place in the table: a defect.
 fn out_of_order(pass: &str, state: &State) -> Error {
     Error::Net(format!("{pass} does not start from a {}", state.name()))
 }
@@ -336,7 +336,7 @@ fn cut(state: State, run: &mut Run, taken: bool) -> Result<State> {
 
 fn co_issue(state: State, run: &mut Run, taken: bool) -> Result<State> {
     let State::Scheduled(schedule) = state else { return Err(out_of_order(CO_ISSUE.name, &state)) };
-    // Apple's records show the order that they have.
+    // The records of Apple's compilers show their order.
     if !taken || !run.options.conventions().all_ready_compared {
         return Ok(State::Scheduled(schedule));
     }
@@ -345,7 +345,8 @@ fn co_issue(state: State, run: &mut Run, taken: bool) -> Result<State> {
         |schedule: &Schedule| memory::reside(schedule, run.chip, &run.options, true).memory_bytes(&schedule.graph);
     let (before, after) = (bytes(&schedule), bytes(&paired));
     if after > before {
-        run.remarks.say(|| format!("the order stays: pairs would move {after} bytes through memory for {before}"));
+        run.remarks
+            .say(|| format!("the order stays: pairs would move {after} bytes through memory instead of {before}"));
         return Ok(State::Scheduled(schedule));
     }
     Ok(State::Scheduled(paired))

@@ -1,4 +1,4 @@
-//! Properties of a value's numbers, proved from the operations that make it.
+//! Proofs of numeric properties of a value from the operations that compute it.
 
 use anemone_net::{Net, OpKind, Unary, ValueId};
 
@@ -10,17 +10,17 @@ pub(crate) const LONGEST_PROOF: usize = 8;
 pub(crate) enum Sign {
     /// Never negative.
     NonNegative,
-    /// Never negative where no operand is.
+    /// Never negative if no operand is.
     OfAll,
-    /// Never negative where one operand is not.
+    /// Never negative if one operand is not.
     OfAny,
     /// As [`Sign::OfAll`], and never negative where both operands are the same value.
     OfProduct,
-    /// Nothing.
+    /// No statement.
     Unknown,
 }
 
-/// The sign of an operation's results by its name, as networks and MIL text spell it.
+/// The sign rule of an operation, by the name that networks and MIL text use.
 pub(crate) fn sign(kind: &str) -> Sign {
     match kind {
         "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt"

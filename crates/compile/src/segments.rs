@@ -1,8 +1,8 @@
-//! A network between engine and host: what has no way to the engine runs on the host, everything else becomes programs.
+//! Partitioning of a network between engine and host: operations without an engine path run on the host, all others become programs.
 //!
-//! Compiling decides the side of an operation: what the compiler refuses goes to the host, and the rest is compiled again, so that
-//! no second list of what is lowered exists. Operations on integers alone go to the host too, where they are exact.
-//! Segments alternate as seldom as the network's dependencies allow.
+//! The compiler itself decides: an operation that it refuses moves to the host, and the rest is compiled again, so that there is
+//! no second list of supported operations. Operations on integers alone move to the host too, where they are exact.
+//! The number of transfers between the sides is as low as the network's dependencies allow.
 
 use crate::compiler::compile;
 use crate::error::{Error, Result};
@@ -16,29 +16,29 @@ use anemone_net::{Net, Op, OpKind, ValueId, loops};
 use anemone_program::Program;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A part of a network, in the order of execution. What one part makes for another is its output there and an input here, under
+/// A part of a network, in the order of execution. A value that one part computes for another is an output there and an input here, under
 /// the same name.
 #[derive(Debug)]
 pub enum Segment {
-    /// Runs on the engine.
+    /// Program for the engine.
     Engine(Box<Program>),
-    /// Runs on the host: operations of the network, evaluated in its own element types.
+    /// Operations that the host evaluates in the network's own element types.
     Host(Box<Net>),
-    /// A counted loop on the host around segments that are made once.
+    /// Counted loop on the host around segments that are compiled once.
     Loop(Box<Turns>),
 }
 
 /// A counted loop in segments.
 #[derive(Debug)]
 pub struct Turns {
-    /// The loop as the one operation of a network. Names in its body are found nowhere else.
+    /// The loop as the only operation of a network. Names in its body are unique.
     pub whole: Net,
-    /// Segments of a turn.
+    /// Segments of one iteration.
     pub segments: Vec<Segment>,
 }
 
 impl Segment {
-    /// Adds the engine's programs of this segment, each with the number of times that a run dispatches it.
+    /// Appends the engine programs of this segment, each with the number of dispatches in a run.
     pub fn programs<'a>(&'a self, times: usize, out: &mut Vec<(&'a Program, usize)>) {
         match self {
             Segment::Engine(program) => out.push((program, times)),
@@ -51,7 +51,7 @@ impl Segment {
         }
     }
 
-    /// Returns true if a part of it runs on the host.
+    /// Returns true if any part of it runs on the host.
     fn has_host(&self) -> bool {
         match self {
             Segment::Engine(_) => false,
@@ -61,28 +61,28 @@ impl Segment {
     }
 }
 
-/// A network cut, and why.
+/// A partitioned network, with the reasons.
 #[derive(Debug)]
 pub struct Cut {
-    /// Parts in order.
+    /// Parts in execution order.
     pub segments: Vec<Segment>,
-    /// Operations that the compiler refused, each with its words.
+    /// Operations that the compiler refused, each with its error.
     pub reasons: Vec<(String, Error)>,
 }
 
-/// Most operations of a program that is one turn, or several, of a loop: a dispatch costs as much as some hundred of them.
+/// Most operations of a program of one or several loop iterations: a dispatch costs as much as some hundred operations.
 pub const TURN_OPS: usize = 512;
 
-/// Most attempts to compile: each puts what it was refused on the host.
+/// Largest number of attempts to compile: each moves the refused operations to the host.
 const MOST_ATTEMPTS: usize = 256;
 
-/// Compiles a network with host segments where the engine has no way. A network that compiles is one engine segment; an error that
-/// is about no operation stays one. `log` follows every compilation.
+/// Compiles a network, with host segments for operations without an engine path. A network that compiles is one engine segment; an error
+/// that concerns no operation is returned. `log` receives every compilation.
 pub fn cut(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Cut> {
     cut_named(net, &mut HashSet::new(), chip, options, log)
 }
 
-/// As [`cut`], with the names that tensors have already.
+/// As [`cut`], with tensor names that are in use already.
 fn cut_named(
     net: &Net,
     names: &mut HashSet<String>,
@@ -154,13 +154,13 @@ fn cut_named(
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
 }
 
-/// A segment to be, a host's with the position of its first operation.
+/// A planned segment; a host segment carries the position of its first operation.
 enum Planned {
     Engine(Box<Program>),
     Host(Box<Net>, usize),
 }
 
-/// The turns of the loop at a position in segments, and the operations of the body that the compiler refuses.
+/// The segments of one iteration of the loop at a position, and the operations of the body that the compiler refuses.
 fn turns_of(
     net: &Net,
     at: usize,
@@ -188,20 +188,20 @@ fn turns_of(
     let op = &whole.ops[0];
     let OpKind::Loop(l) = &op.kind else { return Err(Error::Net("no loop".into())) };
     let mut body = l.bound(&whole, op);
-    // A tensor is an output once, and what a turn reads is known.
+    // Each tensor is an output once; an iteration's inputs are known.
     let mut seen: HashSet<ValueId> = body.inputs.iter().copied().collect();
     body.outputs.retain(|id| seen.insert(*id));
     let Cut { segments, reasons } = cut_named(&body, names, chip, options, log)?;
     Ok((Turns { whole, segments }, reasons))
 }
 
-/// Returns true for an error that goes away where a network of so many operations is divided.
+/// Returns true for an error that dividing a network of so many operations can remove.
 fn divides(error: &Error, ops: usize) -> bool {
     ops > 1 && matches!(error, Error::Limit { what, .. } if *what == PORTS || *what == TASKS)
 }
 
-/// Programs of operations for the engine, the first with this number: one, or several where the operations read and make more
-/// than a program has ports for, or are more than it has tasks.
+/// Programs for operations of the engine, the first with this number. Operations become several programs if they read and write more
+/// tensors than a program has ports, or exceed its number of tasks.
 fn programs(
     net: &Net,
     ops: &[usize],
@@ -220,20 +220,20 @@ fn programs(
     }
 }
 
-/// Results that this compiler leaves to the host: reason by name of the result. `None` where a network is refused even so, and for
-/// chips that nothing is compiled for.
+/// Results that this compiler leaves to the host: reason by name of the result. `None` if the network is refused with host segments too,
+/// and for chips without a compiler.
 pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String>> {
     let cut = cut(net, chip, &Options::default(), &mut ()).ok()?;
     let mut reasons: BTreeMap<String, String> = BTreeMap::new();
     for (op, error) in &cut.reasons {
         reasons.entry(op.clone()).or_insert_with(|| error.to_string());
     }
-    let beside = |kind: &str| format!("{kind} is computed beside operations that the engine has no way for");
+    let beside = |kind: &str| format!("{kind} is computed with operations that have no path on the engine");
     let mut made = BTreeMap::new();
     for segment in &cut.segments {
         if let (Segment::Loop(turns), true) = (segment, segment.has_host()) {
-            let reason = "a turn has operations that the engine has no way for";
-            // Turns left over are taken out of a loop: its results have names of their own there.
+            let reason = "an iteration has operations that have no path on the engine";
+            // Remaining iterations are peeled off the loop, whose results have other names there.
             let of = turns.whole.ops.iter().find(|op| matches!(op.kind, OpKind::Loop(_)));
             let of = of.and_then(|of| net.ops.iter().find(|op| op.name == of.name));
             let results = match of {
@@ -251,10 +251,10 @@ pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String
     Some(made)
 }
 
-/// Puts the operations that an error is about on the host, and others of their kind that no engine has.
+/// Moves the operations that an error names to the host, with others of their kind that no engine supports.
 fn refuse(net: &Net, error: Error, host: &mut HashSet<usize>, reasons: &mut Vec<(String, Error)>) -> Result<()> {
     let Some(name) = error.op().map(str::to_string) else { return Err(error) };
-    // An operation on integers alone is there already where the whole network is refused for it.
+    // Operations on integers alone are there already, even if the whole network is refused for one.
     let named: Vec<usize> = (0..net.ops.len()).filter(|&at| net.ops[at].name == name).collect();
     if named.is_empty() {
         return Err(error);
@@ -273,7 +273,7 @@ fn refuse(net: &Net, error: Error, host: &mut HashSet<usize>, reasons: &mut Vec<
     Ok(())
 }
 
-/// Operations whose places are operands.
+/// Returns true for operations whose positions are operands.
 fn is_indexed(kind: &OpKind) -> bool {
     matches!(
         kind,
@@ -285,7 +285,7 @@ fn is_indexed(kind: &OpKind) -> bool {
     )
 }
 
-/// Returns true for an operation on integers or truth values alone, with an operand that is no constant: indices, counts, token
+/// Returns true for an operation on integers or truth values alone with an operand that is not constant: indices, counts, token
 /// identifiers.
 fn is_exact(net: &Net, op: &Op) -> bool {
     let whole = |&id: &ValueId| !net.value(id).ty.dtype.is_float();
@@ -293,7 +293,7 @@ fn is_exact(net: &Net, op: &Op) -> bool {
     live && op.inputs.iter().all(whole) && op.outputs.iter().all(whole)
 }
 
-/// Operations in runs on the host and on the engine, each as early as what it reads allows.
+/// Groups operations into alternating runs on host and engine, each as early as its operands allow.
 fn levels(net: &Net, host: &HashSet<usize>) -> Vec<(bool, Vec<usize>)> {
     let mut made: HashMap<ValueId, usize> = HashMap::new();
     let mut runs: Vec<Vec<usize>> = Vec::new();
@@ -311,7 +311,7 @@ fn levels(net: &Net, host: &HashSet<usize>) -> Vec<(bool, Vec<usize>)> {
     runs.into_iter().enumerate().filter(|(_, ops)| !ops.is_empty()).map(|(l, ops)| (l % 2 == 0, ops)).collect()
 }
 
-/// Some operations of a network as a network: what they read of others is an input, what others read of them an output.
+/// Some operations of a network as a network: values they read from others are inputs, values read by others are outputs.
 fn part(net: &Net, name: String, ops: &[usize]) -> Net {
     let inside: HashSet<usize> = ops.iter().copied().collect();
     let others = net.ops.iter().enumerate().filter(|(at, _)| !inside.contains(at)).flat_map(|(_, op)| &op.inputs);
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_embedding_is_gathered_on_the_host() {
-        // More rows than the engine chooses among.
+        // More rows than a look-up on the engine supports.
         let rows = vec!["1.0, 2.0"; 512].join(", ");
         let net = text::parse(
             &r#"net "n" {

@@ -1,9 +1,10 @@
-//! Powers. A constant whole exponent is a chain of products, right for every base; integers to other exponents are products
-//! chosen by the exponent's digits; everything else is `exp2(y log2 |x|)` with the sign that the base and the exponent give.
+//! Lowering of powers. A constant integer exponent is a chain of multiplications, correct for every base; integers to other exponents
+//! are products selected by the binary digits of the exponent; every other power is `exp2(y log2 |x|)` with a sign derived from base and
+//! exponent.
 //!
-//! Apple's recipe, which its dialects have here too, is `exp2(y log2 x)` alone. The device's logarithm of a negative number is zero, so every power of a
-//! negative base is 1 there (docs/numerics.md, section tables). A power without a value is NaN here, and what the device reads NaN
-//! as, plus infinity, where the arithmetic has no NaN.
+//! Apple's recipe, which the dialects of its compilers use here too, is `exp2(y log2 x)` alone. The device's logarithm of a negative number
+//! is zero, so every power of a negative base is 1 there (docs/numerics.md, section tables). An undefined power is NaN here; where the
+//! arithmetic has no NaN, it is plus infinity, which is how the device reads NaN.
 
 use super::Lowerer;
 use super::elementwise::aligned;
@@ -13,17 +14,17 @@ use crate::lut::Table;
 use crate::proof;
 use anemone_net::{DType, OpKind, Unary, ValueId};
 
-/// Largest whole exponent that products compute: each squaring doubles the relative error.
+/// Largest integer exponent computed by multiplication: each squaring doubles the relative error.
 const MOST_PRODUCTS: f32 = 64.0;
-/// Binary digits of an exponent of integers: 2^16 is beyond fp16.
+/// Binary digits of an integer exponent: 2^16 is beyond fp16.
 const INTEGER_DIGITS: usize = 5;
 const INF: f32 = f32::INFINITY;
-/// Largest number of fp16.
+/// Largest finite fp16 number.
 const LARGEST: f32 = 65504.0;
 
 impl Lowerer<'_> {
     pub(super) fn power(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
-        // Operands may come from floats that are whole: places, whose conversion is dropped.
+        // Operands may come from floats with integer values, such as positions, whose conversion was dropped.
         let integers = !self.net.value(out).ty.dtype.is_float();
         if let Some(exponent) = self.uniform(y).filter(|&e| !integers || e >= 0.0) {
             return self.power_constant(x, exponent, out);
@@ -44,8 +45,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Refuses a computed power that becomes a whole number: tables make 8.99 of 9, which truncates to 8. The refusal is the
-    /// power's, so that it runs where its conversion does.
+    /// Refuses a computed power that is converted to an integer: tables give 8.99 for 9, which truncates to 8. The error names the
+    /// power, so that it runs where its conversion does.
     fn refuse_truncated(&self, power: ValueId) -> Result<()> {
         let truncates = |op: &anemone_net::Op| {
             op.kind == OpKind::Cast
@@ -55,14 +56,14 @@ impl Lowerer<'_> {
         };
         match self.net.ops.iter().any(truncates) {
             true => Err(self.unsupported(
-                "a power with a computed exponent, cut to a whole number: tables are not exact",
+                "a power with a computed exponent, truncated to an integer: tables are not exact",
                 "give base and exponent an integer type, or make the exponent a constant",
             )),
             false => Ok(()),
         }
     }
 
-    /// One exponent for all elements.
+    /// A power with one exponent for all elements.
     fn power_constant(&mut self, x: ValueId, exponent: f32, out: ValueId) -> Result<()> {
         let to = self.result(out);
         if exponent == 0.0 {
@@ -81,7 +82,7 @@ impl Lowerer<'_> {
             }
             _ if exponent.fract() == 0.0 || !exponent.is_finite() => {
                 return Err(self.unsupported(
-                    format!("the whole exponent {exponent}, at most {MOST_PRODUCTS} in magnitude is multiplied out"),
+                    format!("the integer exponent {exponent} exceeds {MOST_PRODUCTS} in magnitude, the most that multiplications compute"),
                     "divide the exponent and take the power of a power",
                 ));
             }
@@ -90,7 +91,7 @@ impl Lowerer<'_> {
         if same { Ok(()) } else { self.spread(&target, &to) }
     }
 
-    /// The exponent `n`, at least 1, by squaring.
+    /// `from` to the power of `n`, at least 1, by repeated squaring.
     fn products(&mut self, n: u32, from: &View, to: &View) -> Result<()> {
         if n == 1 {
             return self.copy(from, to);
@@ -110,7 +111,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// An exponent that is no whole number: without a value for negative bases.
+    /// A power with a non-integer exponent, which is undefined for negative bases.
     fn power_broken(&mut self, x: ValueId, exponent: f32, from: &View, to: &View) -> Result<()> {
         let sure = proof::never_negative(self.net, x);
         let shape = from.shape();
@@ -134,7 +135,7 @@ impl Lowerer<'_> {
         self.without_value(&power, &negative, to)
     }
 
-    /// `from`; where `absent` is infinite and not zero, NaN, or plus infinity where the arithmetic has no NaN.
+    /// Returns `from`, except where `absent` is infinite and not zero: there NaN, or plus infinity if the arithmetic has no NaN.
     fn without_value(&mut self, from: &View, absent: &View, to: &View) -> Result<()> {
         let undefined = self.scratch("undefined", &absent.shape());
         self.planar_two(PlanarOp::Sub, Affine::UNIT, absent, absent, &undefined)?;
@@ -143,8 +144,8 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Add, Affine::UNIT, &infinite, &undefined, to)
     }
 
-    /// `from`; where `absent` is infinite and not zero, NaN if the arithmetic has one. A maximum or minimum with NaN leaves its
-    /// other operand alone, NaN included.
+    /// Returns `from`, except where `absent` is infinite and not zero: there NaN, if the arithmetic has one. A maximum or minimum with NaN
+    /// returns its other operand, NaN included.
     fn or_undefined(&mut self, from: &View, absent: &View) -> Result<View> {
         let [undefined, either] = ["undefined", "either"].map(|name| self.scratch(name, &absent.shape()));
         self.planar_two(PlanarOp::Sub, Affine::UNIT, absent, absent, &undefined)?;
@@ -152,7 +153,7 @@ impl Lowerer<'_> {
         Ok(either)
     }
 
-    /// A positive number to computed exponents.
+    /// A positive constant base to computed exponents.
     fn power_of_constant(&mut self, base: f32, y: ValueId, out: ValueId) -> Result<()> {
         let to = self.result(out);
         if base == 1.0 {
@@ -168,7 +169,7 @@ impl Lowerer<'_> {
         self.spread(&power, &to)
     }
 
-    /// Power by constant integer exponents that differ: the product of the `x^(2^i)` whose binary digit `i` each exponent has.
+    /// A power with constant integer exponents per element: the product of those `x^(2^i)` whose binary digit `i` is set in the exponent.
     fn power_digits_known(&mut self, x: ValueId, y: ValueId, exponents: &[f32], out: ValueId) -> Result<()> {
         let (to, shape) = (self.result(out), self.shape(y));
         let most = exponents.iter().fold(0.0f32, |most, &e| most.max(e)) as u32;
@@ -187,8 +188,8 @@ impl Lowerer<'_> {
         self.product_of_chosen(&base, &bounds, &to)
     }
 
-    /// Integers to exponents that are computed, or large, or below zero. Beyond 15 only the exponent's parity matters: every other base than -1, 0 and
-    /// 1 leaves fp16 by then. A negative exponent leaves these three too.
+    /// Integers to exponents that are computed, large or negative. Beyond 15 only the parity of the exponent matters: every base but -1, 0
+    /// and 1 has overflowed fp16 by then. With a negative exponent these three are the only bases left, too.
     fn power_integers(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, mut base, mut exponent) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
@@ -198,7 +199,7 @@ impl Lowerer<'_> {
             let less = self.affined("less", Affine { scale: -1.0, bias: 1.0, ..plain }, false, &size)?;
             let unit = self.tabled("unit", Table::choice_below_zero(0.0, INF), 0.0, 1.0, &less)?;
             let natural = self.tabled("natural", Table::choice_below_zero(0.0, INF), 0.0, 1.0, &exponent)?;
-            // Bases are kept between these bounds: all or nothing.
+            // Bounds that either leave a base unchanged or replace it.
             let [high, low, capped, kept] =
                 ["high", "low", "capped", "kept"].map(|name| self.scratch(name, &to.shape()));
             self.planar_two(PlanarOp::Max, plain, &unit, &natural, &high)?;
@@ -217,7 +218,7 @@ impl Lowerer<'_> {
         let mut bounds = Vec::new();
         for _ in 0..INTEGER_DIGITS {
             let half = self.tabled("half", Table::truncate(), 0.0, 0.5, &rest)?;
-            // 2 half - rest: minus the digit.
+            // 2 half - rest: the digit, negated.
             let digit = self.scratch("digit", &shape);
             self.planar_two(PlanarOp::Sub, Affine { pre_scale: 2.0, ..plain }, &half, &rest, &digit)?;
             bounds.push([
@@ -229,13 +230,13 @@ impl Lowerer<'_> {
         self.product_of_chosen(&base, &bounds, &to)
     }
 
-    /// 1 where a whole number is odd, 0 where it is even.
+    /// 1 for odd integers, 0 for even ones.
     fn odd(&mut self, y: &View) -> Result<View> {
         let half = self.tabled("halves", Table::fraction(), 0.0, 0.5, y)?;
         self.affined("odd", Affine { scale: 2.0, ..Affine::UNIT }, true, &half)
     }
 
-    /// The product of `x^(2^i)` between the `i`-th bounds: these leave it alone or make it 1.
+    /// The product of all `x^(2^i)`, each clamped to the `i`-th bounds, which leave it unchanged or make it 1.
     fn product_of_chosen(&mut self, x: &View, bounds: &[[View; 2]], to: &View) -> Result<()> {
         let (mut square, mut product) = (x.clone(), None);
         for (i, [low, high]) in bounds.iter().enumerate() {
@@ -261,13 +262,13 @@ impl Lowerer<'_> {
         if bounds.is_empty() { self.fill(1.0, to) } else { Ok(()) }
     }
 
-    /// `exp2(y log2 |x|)` with a sign: of an odd exponent's negative base minus, of a broken one's none. Under Apple's conventions
-    /// `exp2(y log2 x)` alone.
+    /// `exp2(y log2 |x|)` with the sign of the power: minus for a negative base with an odd exponent, undefined with a non-integer one.
+    /// Under Apple's conventions, `exp2(y log2 x)` alone.
     fn power_general(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, base, mut exponent) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
         if !self.options.conventions().functions_fitted {
-            // Apple's recipe, with what its tables make of a base below zero.
+            // Apple's recipe, with the values that its tables give for negative bases.
             let log = self.tabled("log2", Table::log2(), 0.0, 1.0, &base)?;
             let product = self.scratch("product", &to.shape());
             self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
@@ -275,14 +276,14 @@ impl Lowerer<'_> {
         }
         let finite = self.constant(y).is_some_and(|t| t.data.to_f32().iter().all(|e| e.is_finite()));
         if !finite {
-            // An infinite exponent of the base 1 or -1 would be zero times infinity. What is finite leaves fp16 all the same.
+            // Clamped, since an infinite exponent of the base 1 or -1 would be zero times infinity; all other bases leave fp16 anyway.
             exponent = self.tabled("bounded", Table::clip(-LARGEST, LARGEST), 0.0, 1.0, &exponent)?;
         }
         let magnitude = self.affined("magnitude", plain, true, &base)?;
         let log = self.tabled("log2", Table::log2_of_all(), 0.0, 1.0, &magnitude)?;
         let [product, defined] = ["product", "defined"].map(|name| self.scratch(name, &to.shape()));
         self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
-        // The exponent zero makes 1 of everything, infinity and zero included, and the base 1 stays 1, for NaN too: zero is a
+        // An exponent of zero gives 1 for every base, infinity and zero included, and the base 1 gives 1 for NaN too: zero is a
         // lower bound there.
         let mut size = self.affined("size", plain, true, &exponent)?;
         if !finite {
@@ -300,10 +301,10 @@ impl Lowerer<'_> {
             return self.table(Table::exp2(), 0.0, 1.0, &defined, &to);
         }
         let power = self.tabled("power", Table::exp2(), 0.0, 1.0, &defined)?;
-        // 2 where the exponent is broken; what is odd is whole.
+        // 2 for a non-integer exponent; an odd one is an integer.
         let fraction = self.tabled("fraction", Table::fraction(), 0.0, 1.0, &exponent)?;
         let remains = self.affined("remains", plain, true, &fraction)?;
-        // A NaN exponent shows in the product, unless the base is 1.
+        // A NaN exponent propagates through the product, unless the base is 1.
         let broken = match finite {
             true => self.tabled("broken", Table::choice(2.0, 0.0), 0.0, 1.0, &remains)?,
             false => self.indicator(Table::choice(2.0, 0.0), &remains)?,
@@ -323,7 +324,7 @@ impl Lowerer<'_> {
         self.without_value(&signed, &absent, &to)
     }
 
-    /// Result of a table without numbers below zero; zero for NaN.
+    /// Result of a table that has no negative values; zero for NaN.
     fn indicator(&mut self, table: Table, from: &View) -> Result<View> {
         let found = self.tabled("found", table, 0.0, 1.0, from)?;
         let indicator = self.scratch("indicator", &from.shape());
@@ -332,7 +333,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// A whole exponent that products compute.
+/// Returns true for an integer exponent that multiplications compute.
 fn is_small_digits(exponent: f32) -> bool {
     exponent.fract() == 0.0 && (0.0..=MOST_PRODUCTS).contains(&exponent)
 }

@@ -1,17 +1,17 @@
-//! Scaled dot-product attention as a hard cut between programs (the book, table 22.3).
+//! Scaled dot-product attention as a boundary between programs (the book, table 22.3).
 
 use super::segments::extract;
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Operations between the scores and the softmax at most: scales, masks, conversions.
+/// Largest number of operations between the scores and the softmax: scales, masks, conversions.
 const MOST_BETWEEN: usize = 8;
 
-/// The network's segments in the order of dispatch, each attention and each native layer alone: `softmax(q kᵀ scale + mask) v`, from the
-/// product of queries and keys to the product with the values, whoever wrote it out.
+/// The network's segments in dispatch order, each attention and each native layer in a segment of its own. An attention is `softmax(q kᵀ
+/// scale + mask) v`, from the product of queries and keys to the product with the values, as one operation or written out.
 ///
-/// One segment where there is neither, for a network with states, whose memory belongs to one program, and for one that gives out
-/// an input or a constant.
+/// Returns one segment for a network with neither, for one with states, whose memory belongs to one program, and for one that
+/// returns an input or a constant.
 pub fn attention_segments(net: &Net) -> Vec<Net> {
     let made: HashSet<ValueId> = net.ops.iter().flat_map(|op| &op.outputs).copied().collect();
     let passes_through = net.outputs.iter().any(|id| !made.contains(id));
@@ -78,7 +78,7 @@ fn regions(net: &Net) -> Vec<Vec<usize>> {
     regions
 }
 
-/// Follows a value back to the product of queries and keys; the operations on the way join the region. False where there is none.
+/// Follows a value back to the product of queries and keys, and adds the operations on the way to the region. Returns false without such a product.
 fn back(
     net: &Net,
     value: ValueId,
@@ -99,8 +99,8 @@ fn back(
     found
 }
 
-/// Operations in an order in which each region is one run, and what lies between runs is together. `None` where a region waits for
-/// itself.
+/// Orders operations so that each region is one run and the operations between regions form as few runs as possible. `None` if a region
+/// depends on itself.
 fn runs(net: &Net, regions: &[Vec<usize>]) -> Option<Vec<Vec<usize>>> {
     // Nodes are regions, then the other operations, by the position of their first operation.
     let mut node_of: HashMap<usize, usize> = HashMap::new();
@@ -177,7 +177,7 @@ mod tests {
         let kinds: Vec<Vec<&str>> =
             segments.iter().map(|net| net.ops.iter().map(|op| op.kind.name()).collect()).collect();
         assert_eq!(kinds, [vec!["relu", "relu"], vec!["matmul", "mul", "softmax", "matmul"], vec!["add"]]);
-        // A softmax that others read is none.
+        // A softmax with other readers is not part of an attention.
         let shared = text::parse(&text::print(&net).0.replace("output %y", "output %w\n  output %y"), &[]);
         assert_eq!(attention_segments(&shared.expect("the text parses")).len(), 1);
     }

@@ -1,14 +1,14 @@
-//! A native layer cuts its own segment: a network as the networks that are dispatched one after the other.
+//! Division of a network at its native layers into networks that are dispatched one after the other.
 
 use super::natives;
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::{HashMap, HashSet};
 
-/// The network's segments in the order of dispatch: each native layer alone, what lies between them together. What one segment
-/// makes for another is its output there and an input here, under the same name; each compiles to a program of its own.
+/// The network's segments in dispatch order: each native layer alone, the operations between them together. A value that one segment
+/// computes for another is an output there and an input here, under the same name; each segment compiles to a program of its own.
 ///
-/// A network without native layers is one segment, and so are one with states, whose memory belongs to one program, and one
-/// that gives out an input or a constant, which no segment makes.
+/// Returns one segment for a network without native layers, for one with states, whose memory belongs to one program, and for one
+/// that returns an input or a constant, which no segment computes.
 pub fn segments(net: &Net) -> Vec<Net> {
     let made: HashSet<ValueId> = net.ops.iter().flat_map(|op| &op.outputs).copied().collect();
     let passes_through = net.outputs.iter().any(|id| !made.contains(id));
@@ -27,7 +27,7 @@ fn segment(net: &Net, runs: &[&[Op]], at: usize) -> Net {
     extract(net, name, runs[at].iter(), &wanted)
 }
 
-/// Operations as a network of their own, with those of their results as outputs that are wanted.
+/// Operations as a network of their own; those of their results that are wanted become outputs.
 pub(crate) fn extract<'a>(
     net: &Net,
     name: String,

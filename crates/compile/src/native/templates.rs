@@ -1,4 +1,4 @@
-//! Each native layer at work on small operands: what its template compiles, what tests run, what documents tell of it.
+//! Templates: each native layer applied to small operands, for templates on the command line, tests and documents.
 
 use anemone_facts::chips::Chip;
 use anemone_facts::native::{Native as Row, ParamType};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Extents of an operand.
 type Extents = [usize; 4];
 
-/// A layer with operands: inputs by name, then constants, and the parameters that are not left to their defaults.
+/// A layer with operands: named inputs, constants, and the parameters without a default value.
 struct Template {
     stem: &'static str,
     inputs: &'static [(&'static str, Extents)],
@@ -91,7 +91,7 @@ templates! {
     "Broadcast" [x [1, 4, 1, 7]] [] {}
 }
 
-/// The operation of a layer that is read as one of the graph, and its result where it does not follow.
+/// The operation of a layer that readers translate into one of the graph, and its result type where it cannot be inferred.
 fn of_graph(stem: &str) -> Option<(OpKind, Option<Extents>)> {
     let plain = |kind| Some((kind, None));
     match stem {
@@ -120,7 +120,7 @@ fn of_graph(stem: &str) -> Option<(OpKind, Option<Extents>)> {
     }
 }
 
-/// The layer at work: one operation on operands of small extents. `None` for rows that nothing carries.
+/// A network of the layer alone, with operands of small extents. `None` for rows that no format can express.
 pub fn network(row: &Row) -> Option<Net> {
     let template = TEMPLATES.iter().find(|t| t.stem == row.stem)?;
     let (kind, declared) = match of_graph(row.stem) {
@@ -148,12 +148,12 @@ pub fn network(row: &Row) -> Option<Net> {
     Some(net)
 }
 
-/// The first chip that takes the layer as its template has it.
+/// The first chip that accepts the layer as its template has it.
 pub fn first_chip(row: &Row) -> Option<&'static Chip> {
     super::first_chip(&network(row)?)
 }
 
-/// Description of a parameter's type and range, for people.
+/// Text of a parameter's type and range.
 pub fn type_text(ty: &ParamType) -> String {
     match ty {
         ParamType::Flag => "true or false".into(),

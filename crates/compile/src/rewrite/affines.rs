@@ -81,7 +81,7 @@ fn absorb(
     let channel_axis = match net.ops[at].kind {
         OpKind::Conv { .. } if at == last => 1,
         OpKind::Linear if at == last => rank.wrapping_sub(1),
-        // Columns of the product are still the innermost axis of more than one element.
+        // The columns of the product must still be the innermost axis with more than one element.
         OpKind::Linear => shape.iter().rposition(|&n| n > 1).filter(|&a| Some(&shape[a]) == made.last())?,
         _ => return None,
     };

@@ -14,7 +14,7 @@ pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> 
     ops.retain(|op| {
         let needed = op.outputs.iter().any(|o| live[o.0 as usize]);
         if !needed {
-            reasons.say(|| format!("{}: nobody reads its results", op.name));
+            reasons.say(|| format!("{}: its results are not read", op.name));
         }
         if needed {
             op.inputs.iter().for_each(|i| live[i.0 as usize] = true);

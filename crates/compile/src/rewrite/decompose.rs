@@ -61,13 +61,13 @@ pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: 
 }
 
 impl Builder<'_> {
-    /// Returns true if the axes are the trailing axes of `x`, in order: the planar engine sums those in one task.
+    /// Returns true if the axes are the trailing axes of `x`, in order: the planar engine reduces those in one task.
     fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
         let rank = self.shape(x).len();
         axes.iter().enumerate().all(|(i, &axis)| axis + axes.len() == rank + i)
     }
 
-    /// The same for a norm of each channel, whose factors and addends are numbers a channel.
+    /// An instance norm: a norm of each channel, with factors and addends per channel.
     fn instance_norm(&mut self, op: &Op, axes: Vec<usize>, epsilon: f32) {
         let shape = self.shape(op.inputs[0]);
         let mut per_channel = vec![1; shape.len()];
@@ -79,7 +79,7 @@ impl Builder<'_> {
         self.affine_after(&own, &axes, epsilon);
     }
 
-    /// A normalization that stays one operation, its factors and addends as operations after it.
+    /// A normalization that stays one operation, with its factors and addends as operations after it.
     fn affine_after(&mut self, op: &Op, axes: &[usize], epsilon: f32) {
         let (x, shape) = (op.inputs[0], self.shape(op.inputs[0]));
         let kind = || OpKind::LayerNorm { axes: axes.to_vec(), epsilon };
@@ -97,7 +97,7 @@ impl Builder<'_> {
         }
     }
 
-    /// An element at a computed position: positions are a list of one.
+    /// A gather of one element at a computed position, which becomes a list of one.
     fn gather_one(&mut self, op: &Op, axis: usize) {
         let mut shape = self.shape(op.inputs[0]);
         shape[axis] = 1;
@@ -106,7 +106,7 @@ impl Builder<'_> {
         self.push(OpKind::Reshape, &[element], op.outputs[0]);
     }
 
-    /// `x * s + t` with constants per channel; with live statistics as the formula has it.
+    /// `x * s + t` with constants per channel; with computed statistics, the formula itself.
     fn batch_norm(&mut self, op: &Op, epsilon: f32) -> Result<()> {
         let constants: Option<Vec<Vec<f32>>> =
             op.inputs[1..].iter().map(|&id| self.net.value(id).data.as_ref().map(|t| t.data.to_f32())).collect();
@@ -147,7 +147,7 @@ impl Builder<'_> {
         self.chain(centred, &steps, op.outputs[0]);
     }
 
-    /// An operand with other extents: a constant at once, others by a reshape.
+    /// An operand with other extents: reshaped at once if constant, else by a reshape.
     pub(super) fn reshaped(&mut self, name: &str, id: ValueId, shape: Vec<usize>) -> ValueId {
         match self.net.value(id).data.clone() {
             Some(tensor) => self.constant(name, shape, tensor.data.to_f32()),
@@ -156,7 +156,7 @@ impl Builder<'_> {
         }
     }
 
-    /// One operation after another on a value; the last one gives the result.
+    /// Applies operations in sequence to a value; the last one gives the result.
     fn chain(&mut self, mut current: ValueId, steps: &[(Binary, ValueId)], out: ValueId) {
         let shape = self.shape(current);
         for (i, &(f, operand)) in steps.iter().enumerate() {
@@ -181,7 +181,7 @@ impl Builder<'_> {
         let square = self.op("square", OpKind::Unary(Unary::Square), &[centred], shape.clone());
         let variance = self.op("variance", mean_of(), &[square], kept.clone());
         let inverse = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[variance], kept);
-        // Gamma and beta with the axes that they have in x.
+        // Gamma and beta broadcast to their axes in x.
         let mut wide = vec![1; shape.len()];
         if per_channel {
             wide[1] = shape[1];

@@ -20,7 +20,7 @@ pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks
         }
         let trivial = match op.kind {
             OpKind::Unary(Unary::Identity) => true,
-            // To an integer a float is truncated, which is a task; to a truth value it is compared.
+            // Conversion of a float to an integer truncates, which takes a task; to a truth value it compares.
             OpKind::Cast => {
                 let dtype = |id: Option<&ValueId>| id.map(|&id| net.value(id).ty.dtype);
                 let (from, to) = (dtype(op.inputs.first()), dtype(op.outputs.first()));
@@ -36,16 +36,15 @@ pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks
                 continue;
             }
         };
-        reasons.say(|| format!("{}: {} changes nothing here", op.name, op.kind.name()));
+        reasons.say(|| format!("{}: {} has no effect here", op.name, op.kind.name()));
         if !net.outputs.contains(&output) {
             replace.insert(output, input);
             // Its readers now read the operand.
             uses[input.0 as usize] = uses[input.0 as usize] + uses[output.0 as usize] - 1;
             continue;
         }
-        // The producer writes the network's output itself, unless somebody else reads its result too, or the result would
-        // be of another kind: to an integer the producer may truncate.
-        // A conversion gives what its result's type says.
+        // The producer writes the network's output itself, unless its result has another reader or another type: for an integer
+        // output the producer may truncate. A conversion gives the numbers of its result's type.
         let dtype = |id: ValueId| net.value(id).ty.dtype;
         let (kind, alike) = (|id: ValueId| dtype(id).is_float(), dtype(input) == dtype(output));
         let same = kind(input) == kind(output);

@@ -1,5 +1,5 @@
-//! Factors and addends per column that only products read become part of the products' weights: the gain and offset behind a
-//! normalization cost nothing then. Ours; [`super::affines`] does the same for the convolution before them.
+//! Absorption of per-column factors and addends into the weights of the products that read them, so that the gain and offset behind a
+//! normalization cost nothing. Ours; [`super::affines`] absorbs them into the convolution before them.
 
 use super::affines::{affine, per_channel};
 use super::{Builder, Names, stays_finite, stays_normal};
@@ -9,9 +9,9 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, compress};
 use std::collections::{HashMap, HashSet};
 
-/// `linear(x * g + b, w, c)` becomes `linear(x, w * g, w · b + c)`, where nothing but products reads the affine. Compressed weights
-/// take no factors: they would not stay compressed. An addend stays where `x` is exact: close numbers of opposite sign lose nothing
-/// in a sum of their own, and the digits of both behind a product. A constant that fp16 does not have keeps the affine.
+/// `linear(x * g + b, w, c)` becomes `linear(x, w * g, w · b + c)` if only products read the affine. Compressed weights absorb no factors,
+/// since they would not stay compressed. An addend stays if `x` is exact: a separate sum of close numbers with opposite signs is exact,
+/// whereas behind a product both would have been rounded. An affine also stays if its constants overflow fp16.
 pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut names = Names::of(net);
     let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
@@ -19,7 +19,7 @@ pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks)
         op.inputs.iter().for_each(|&id| readers.entry(id).or_default().push(at));
     }
     let mut gone = HashSet::new();
-    // The last one first, so that an offset is gone when its gain is looked at.
+    // In reverse order, so that an offset is absorbed before its gain is inspected.
     for at in (0..net.ops.len()).rev() {
         let Some((f, x, values)) = columns(net, at) else { continue };
         let out = net.ops[at].outputs[0];
@@ -49,8 +49,8 @@ pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks)
     Ok(())
 }
 
-/// Returns true for a value that has been rounded to fp16 on its way: no input of the network, nothing that only moves or chooses
-/// elements of inputs, and no whole number from comparisons, as the position of a maximum is.
+/// Returns true for a value that has been rounded to fp16: not an input of the network, an operation that only moves or selects
+/// elements of inputs, or an integer from comparisons, such as the position of a maximum.
 fn is_rounded(net: &Net, x: ValueId) -> bool {
     let made: HashMap<ValueId, &Op> = net.ops.iter().map(|op| (op.outputs[0], op)).collect();
     let mut pending = vec![x];
@@ -59,7 +59,7 @@ fn is_rounded(net: &Net, x: ValueId) -> bool {
         match op.kind {
             OpKind::Binary(f) if f.is_comparison() => {}
             OpKind::ArgReduce { .. } | OpKind::Unary(Unary::Sign | Unary::Ceil | Unary::Floor | Unary::Round) => {}
-            // A number or zero, by a truth value.
+            // A number or zero, selected by a truth value.
             OpKind::Binary(Binary::Mul) if op.inputs.iter().any(|id| is_truth(&made, *id)) => {
                 pending.extend(&op.inputs)
             }
@@ -93,7 +93,7 @@ fn is_truth(made: &HashMap<ValueId, &Op>, id: ValueId) -> bool {
     made.get(&id).is_some_and(|op| matches!(op.kind, OpKind::Binary(f) if f.is_comparison()))
 }
 
-/// A constant per column, added to or multiplied with a live operand of the same extents.
+/// A per-column constant that is added to or multiplied with a live operand of the same extents.
 fn columns(net: &Net, at: usize) -> Option<(Binary, ValueId, Vec<f32>)> {
     let op = &net.ops[at];
     let (f, x, constant) = affine(net, op)?;
@@ -105,8 +105,8 @@ fn columns(net: &Net, at: usize) -> Option<(Binary, ValueId, Vec<f32>)> {
     Some((f, x, per_channel(&constant, rank, rank - 1, shape[rank - 1])?))
 }
 
-/// Returns true if an operation is a linear layer with constant weights that reads `value` as its matrix and can absorb `f`: a factor
-/// needs weights that are not compressed.
+/// Returns true if an operation is a linear layer with constant weights that reads `value` as its matrix and can absorb `f`; a factor
+/// requires uncompressed weights.
 fn takes(net: &Net, at: usize, value: ValueId, f: Binary) -> bool {
     let op = &net.ops[at];
     let constant = |id: &ValueId| net.value(*id).data.is_some();
@@ -115,13 +115,13 @@ fn takes(net: &Net, at: usize, value: ValueId, f: Binary) -> bool {
     op.kind == OpKind::Linear && matrix && (f != Binary::Mul || plain(&op.inputs[1]))
 }
 
-/// Weights or bias of a product that takes an affine.
+/// Weights or bias of a product that absorbs an affine.
 enum Part {
     Weights(Tensor),
     Bias(Vec<f32>),
 }
 
-/// Constant of a product after it absorbed an affine; `None` where fp16 does not have it.
+/// Constant of a product after it absorbed an affine; `None` if fp16 does not represent it.
 fn absorbed(net: &Net, reader: usize, f: Binary, values: &[f32]) -> Option<Part> {
     let op = &net.ops[reader];
     let weights = net.value(op.inputs[1]).data.as_ref()?;

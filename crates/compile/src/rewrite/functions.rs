@@ -1,11 +1,11 @@
-//! Functions without a table of their own, of those that have one.
+//! Decomposition of functions without a table into functions with one.
 
 use super::Builder;
 use anemone_net::{Binary, Op, OpKind, Unary, ValueId};
 use std::f32::consts::{FRAC_PI_2, LOG2_E};
 
 impl Builder<'_> {
-    /// Writes a function as others; `false` where it has a table or steps of its own.
+    /// Decomposes a function into others; returns `false` if it has a table or a lowering of its own.
     pub(super) fn function(&mut self, op: &Op, f: Unary) -> bool {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let shape = self.shape(out);
@@ -15,7 +15,7 @@ impl Builder<'_> {
                 self.push(OpKind::Binary(Binary::Div), &[sine, cosine], out);
             }
             Unary::Sinh | Unary::Cosh => {
-                // Halves of the exponentials, which overflow no sooner than the result.
+                // The exponentials are halved, so that they overflow no sooner than the result.
                 let power = self.with("power", Binary::Mul, x, LOG2_E, &shape);
                 let minus = self.apply("minus", Unary::Neg, power, &shape);
                 let [up, down] = [power, minus].map(|power| {
@@ -35,7 +35,7 @@ impl Builder<'_> {
                 self.last(Binary::Add, minus, FRAC_PI_2, out);
             }
             Unary::Atanh => {
-                // ln((1 + x) / (1 - x)) / 2, and nothing where 1 - x^2 has no root.
+                // ln((1 + x) / (1 - x)) / 2, undefined where 1 - x^2 has no root.
                 let x = self.clipped(x, &shape);
                 let (more, minus) =
                     (self.with("more", Binary::Add, x, 1.0, &shape), self.apply("minus", Unary::Neg, x, &shape));
@@ -67,12 +67,12 @@ impl Builder<'_> {
         self.push(OpKind::Binary(f), &[x, number], out);
     }
 
-    /// Numbers between -2 and 2: what is beyond 1 stays so, and its square is finite.
+    /// Clamps to -2..2: numbers beyond 1 stay beyond 1, and their squares are finite.
     fn clipped(&mut self, x: ValueId, shape: &[usize]) -> ValueId {
         self.apply("clipped", Unary::Clip { min: -2.0, max: 2.0 }, x, shape)
     }
 
-    /// `atan(x / sqrt(1 - x^2))`; the power has no value where the root has none.
+    /// `atan(x / sqrt(1 - x^2))`; the power is undefined where the root is.
     fn arc_sine(&mut self, x: ValueId, shape: &[usize]) -> ValueId {
         let x = self.clipped(x, shape);
         let square = self.apply("square", Unary::Square, x, shape);

@@ -1,4 +1,4 @@
-//! Elements at constant places: slices with a stride, repetitions and what joins them; means and maxima of blocks as pooling.
+//! Gathers at constant positions as strided slices, repetitions and concatenations; means and maxima of blocks as pooling.
 //! Ours: exporters write interpolation, adaptive pooling and repetition as gathers.
 
 use super::scatter::wrapped;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use anemone_facts::chips::Chip;
 use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
 
-/// Places along an axis that are one slice, each of them repeated.
+/// Positions along an axis that form one slice, each repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     first: usize,
@@ -16,15 +16,15 @@ struct Piece {
     repeat: usize,
 }
 
-/// Fewest places for which a slice has a stride beyond one: two are as well two slices.
+/// Fewest positions for which a slice has a stride above one; two are as well two slices.
 const STRIDED_PLACES: usize = 3;
 
-/// Fewest stretches of elements for which a product with a matrix of zeros and ones is fewer tasks than copies.
+/// Fewest runs of elements for which a product with a selection matrix of zeros and ones takes fewer tasks than copies.
 const WORTH_STRETCHES: usize = 48;
-/// Most coefficients of such a product: each element of a row for each place.
+/// Most coefficients of a selection matrix, which has one per element of a row and position.
 const MOST_COEFFICIENTS: usize = 1 << 22;
 
-/// Places in order as few pieces.
+/// Partitions a list of positions into few pieces, in order.
 fn pieces(places: &[usize]) -> Vec<Piece> {
     let runs: Vec<(usize, usize)> = places.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
     let mut all = Vec::new();
@@ -44,7 +44,7 @@ fn pieces(places: &[usize]) -> Vec<Piece> {
 }
 
 impl Builder<'_> {
-    /// A gather along one axis at constant places.
+    /// A gather along one axis at constant positions.
     pub(super) fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
         let x = op.inputs[0];
         let extent = self.shape(x)[axis];
@@ -60,14 +60,14 @@ impl Builder<'_> {
         indices.iter().map(|&i| wrapped(i, extent).map_err(wrong)).collect()
     }
 
-    /// The elements of `x` at places along an axis.
+    /// The elements of `x` at positions along an axis.
     fn picked(&mut self, op: &Op, x: ValueId, axis: usize, places: &[usize]) -> Result<ValueId> {
         let pieces = pieces(places);
         if pieces.len() > MOST_PIECES {
             return Err(Error::Unsupported {
                 op: op.name.clone(),
                 kind: op.kind.name().into(),
-                reason: format!("{} runs of positions, at most {MOST_PIECES} are joined", pieces.len()),
+                reason: format!("{} runs of positions; at most {MOST_PIECES} are joined", pieces.len()),
                 suggestion: "multiply with a matrix of zeros and ones",
             });
         }
@@ -104,8 +104,9 @@ impl Builder<'_> {
         part
     }
 
-    /// A gather along the last axis of constant places that differ from row to row: each row times its own matrix of zeros and ones,
-    /// all rows as the groups of one convolution. `false` where another way is better: few stretches, places that depend on more.
+    /// A gather along the last axis at constant positions that differ by row: each row times a selection matrix of zeros and ones,
+    /// all rows as the groups of one convolution. Returns `false` if another lowering is better (few runs of elements) or if positions
+    /// depend on more axes.
     pub(super) fn picked_by_rows(&mut self, op: &Op, indices: &[i32], stretches: usize) -> Result<bool> {
         let (x, own) = (op.inputs[0], self.shape(op.inputs[1]));
         let shape = self.shape(x);
@@ -149,7 +150,7 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// A gather whose places along each axis depend on axes of their own: one axis after the other. `false` for others.
+    /// A gather whose positions along each axis depend on axes of their own, computed one axis at a time. Returns `false` for others.
     pub(super) fn picked_axis_by_axis(&mut self, op: &Op, indices: &[i32]) -> Result<bool> {
         let (x, own) = (op.inputs[0], self.shape(op.inputs[1]));
         let lists: Vec<(usize, Vec<i32>)> = match op.kind {
@@ -177,13 +178,13 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// Returns true for a mean or maximum over blocks of the two last axes, both split: `[.., H, n, W, m]` over `n` and `m`, of planes
-    /// that the chip has.
+    /// Returns true for a mean or maximum over blocks of the two last axes, both split: `[.., H, n, W, m]` over `n` and `m`, with planes
+    /// within the chip's limits.
     pub(super) fn is_blockwise(&self, op: &Op, kind: ReduceKind, axes: &[usize], chip: &Chip) -> bool {
         let fits = |extent: usize, most: Option<u64>| most.is_none_or(|most| extent as u64 <= most);
         let shape = self.shape(op.inputs[0]);
         let rank = shape.len();
-        // A mean of integers drops its fraction, which a pooling does not.
+        // A mean of integers truncates its fraction; pooling does not.
         let float = self.net.value(op.outputs[0]).ty.dtype.is_float();
         (kind == ReduceKind::Max || kind == ReduceKind::Mean && float)
             && rank > 4
@@ -194,7 +195,7 @@ impl Builder<'_> {
             && fits(shape[rank - 2] * shape[rank - 1], chip.hal.max_tensor_width)
     }
 
-    /// The same as pooling whose windows lie side by side.
+    /// Reduction of blocks as pooling with adjacent windows.
     pub(super) fn blockwise(&mut self, op: &Op, kind: ReduceKind) {
         let shape = self.shape(op.inputs[0]);
         let (outer, blocks) = shape.split_at(shape.len() - 4);
@@ -213,7 +214,7 @@ impl Builder<'_> {
     }
 }
 
-/// Axes that a coordinate of the places depends on: place `at` of `depth` in each index.
+/// Axes that coordinate `at` of the positions depends on; each index has `depth` coordinates.
 fn depends(shape: &[usize], indices: &[i32], depth: usize, at: usize) -> Vec<bool> {
     let stride = |axis: usize| shape[axis + 1..].iter().product::<usize>();
     let varies = |axis: usize| {
@@ -228,7 +229,7 @@ fn depends(shape: &[usize], indices: &[i32], depth: usize, at: usize) -> Vec<boo
     (0..shape.len()).map(varies).collect()
 }
 
-/// The lists whose outer product some indices `[.., depth]` are, coordinates in the order of the axes; `None` where they are none.
+/// The lists whose outer product the indices `[.., depth]` are, coordinates in the order of the axes; `None` if they are not an outer product.
 fn separate(shape: &[usize], indices: &[i32]) -> Option<Vec<Vec<i32>>> {
     let (&depth, outer) = shape.split_last()?;
     let depends: Vec<Vec<bool>> = (0..depth).map(|at| depends(outer, indices, depth, at)).collect();

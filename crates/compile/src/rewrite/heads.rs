@@ -72,7 +72,7 @@ fn padded(columns: usize) -> usize {
 }
 
 impl Builder<'_> {
-    /// A product with columns of zeros behind each head.
+    /// A product with zero columns behind each head.
     fn widened(&mut self, op: &Op, columns: usize) -> ValueId {
         let spread = |data: Vec<f32>, row: usize| -> Vec<f32> {
             let mut made = Vec::new();
@@ -98,7 +98,7 @@ impl Builder<'_> {
         self.op("aligned", OpKind::Linear, &inputs, shape)
     }
 
-    /// The heads of a widened product without the zeros.
+    /// The heads of a widened product, without the zero columns.
     fn split(&mut self, op: &Op, made: ValueId) {
         let shape = self.shape(op.outputs[0]);
         let mut wide = shape.clone();

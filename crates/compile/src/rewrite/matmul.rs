@@ -1,4 +1,4 @@
-//! A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3).
+//! Replacement of products with one constant matrix by convolutions (`ReplaceMatmulWithConv` of the book's table 22.3).
 
 use crate::error::Result;
 use crate::options::Options;
@@ -7,10 +7,10 @@ use anemone_facts::chips::Chip;
 use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
 use std::sync::Arc;
 
-/// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
-/// `linear`, and affines after it can be absorbed.
+/// Turns a product with one constant matrix into `linear`, a convolution (`ReplaceMatmulWithConv` of the book's table 22.3), so that
+/// affines after it can be absorbed.
 ///
-/// Under the book's convention a matrix beyond tile memory stays: "a weight above the 2 MB ceiling stays a tiled matrix multiply".
+/// Under the book's convention a matrix larger than tile memory stays a product: "a weight above the 2 MB ceiling stays a tiled matrix multiply".
 pub(crate) fn replace_matmul(
     net: &mut Net,
     chip: &'static Chip,
@@ -23,7 +23,7 @@ pub(crate) fn replace_matmul(
         let y = net.ops[at].inputs[1];
         let value = net.value(y);
         let (Some(tensor), [outer @ .., rows, columns]) = (&value.data, value.ty.shape.as_slice()) else { continue };
-        // The product drops no axis of the constant, so its outer axes must not add any.
+        // A product keeps all axes of the constant, so its outer axes must not add any.
         let rank = net.value(net.ops[at].inputs[0]).ty.shape.len();
         if outer.iter().any(|&n| n != 1) || rank < 2 || outer.len() + 2 > rank {
             continue;
@@ -31,15 +31,16 @@ pub(crate) fn replace_matmul(
         let (rows, columns) = (*rows, *columns);
         let bytes = (rows * columns) as u64 * 2;
         if bytes > ceiling {
-            reasons
-                .say(|| format!("{}: a matrix of {bytes} bytes stays a product, at most {ceiling}", net.ops[at].name));
+            reasons.say(|| {
+                format!("{}: a matrix of {bytes} bytes stays a product; the limit is {ceiling}", net.ops[at].name)
+            });
             continue;
         }
         let weight = if transpose_y {
             Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
         } else {
             let places = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
-            // Halves stay halves: a large model's weights are held in few bytes.
+            // fp16 weights stay fp16, which keeps the memory of large models low.
             let data = match &*tensor.data.dense() {
                 Data::F16(data) => Data::F16(places.map(|i| data[i]).collect()),
                 data => {

@@ -123,20 +123,20 @@ impl Builder<'_> {
     }
 }
 
-/// Returns true if fp16 has constants that a pass makes of others about as well as it has those: none becomes infinite.
+/// Returns true if a pass may replace constants `of` by `made`: fp16 represents them about as well, and none becomes infinite.
 fn stays_finite(made: &[f32], of: &[&[f32]]) -> bool {
     let finite = |all: &[f32]| all.iter().all(|x| x.abs() < OVERFLOW);
     finite(made) || !of.iter().all(|all| finite(all))
 }
 
-/// Returns true if weights that a pass makes keep digits in fp16: the largest is zero or a normal number. Single channels may be
-/// smaller: beside the others their results are.
+/// Returns true if weights made by a pass keep their precision in fp16: the largest is zero or a normal number. Single channels may be
+/// subnormal, since their results are small beside the others.
 fn stays_normal(made: &[f32]) -> bool {
     let most = made.iter().fold(0f32, |most, x| most.max(x.abs()));
     most == 0.0 || most >= LEAST_NORMAL
 }
 
-/// Least normal number of fp16.
+/// Smallest positive normal fp16 number.
 const LEAST_NORMAL: f32 = 1.0 / 16384.0;
 
 #[cfg(test)]
@@ -146,8 +146,8 @@ mod cases {
     use crate::remarks::Remarks;
     use anemone_net::{Net, text};
 
-    /// A pass turns one text into the other. Element types are not compared with each other from [`super::drop_conversions`]
-    /// on: all become fp16.
+    /// Asserts that a pass turns one text into the other. Element types are not compared from [`super::drop_conversions`]
+    /// on, since all become fp16.
     pub fn becomes(pass: fn(&mut Net, &Options, &mut Remarks) -> Result<()>, before: &str, after: &str) {
         let mut net = text::parse(before, &[]).expect("the case parses");
         pass(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");

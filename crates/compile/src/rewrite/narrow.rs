@@ -1,5 +1,5 @@
-//! Arithmetic of 8-bit integers as numbers that fp16 has: sums and products wrap, conversions from floats and reductions
-//! saturate, as the evaluator has them. Ours; the engine has fp16 only, where nothing wraps.
+//! Emulation of 8-bit integer arithmetic in fp16, which does not wrap: sums and products wrap, conversions from floats and reductions
+//! saturate, as in the evaluator. Ours; the engine computes in fp16 only.
 
 use super::{Builder, rewrite, wrapped};
 use crate::error::{Error, Result};
@@ -8,21 +8,21 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, TensorType, Unary, Value, ValueId};
 use std::sync::Arc;
 
-/// Values of an 8-bit type.
+/// Number of values of an 8-bit type.
 const RANGE: f32 = 256.0;
-/// Half of the bits of one: products of halves are exact.
+/// Base of the digits that a byte is split into; products of digits are exact.
 const HALF: f32 = 16.0;
-/// Largest constant exponent: each more is a product.
+/// Largest constant exponent: each step takes another product.
 const MOST_EXPONENT: f32 = 8.0;
 
-/// 8-bit integers wrap and saturate.
+/// Makes operations on 8-bit integers wrap and saturate.
 pub(crate) fn wrap_narrow(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     wrapped::drop_wrapped_places(net, reasons);
     rewrite(net, reasons, |builder, op| {
         let ty = &builder.net.value(op.outputs[0]).ty;
         let from = builder.net.value(op.inputs[0]).ty.dtype;
         if op.kind == OpKind::Cast && matches!((from, ty.dtype), (DType::U16, DType::I16) | (DType::I16, DType::U16)) {
-            return Err(beyond(op, "an integer of 16 bits with the other reading of its sign"));
+            return Err(beyond(op, "a reinterpretation of the sign of 16-bit integers"));
         }
         match range(ty.dtype) {
             Some(range) if builder.narrow(op, range)? => {}
@@ -42,7 +42,7 @@ fn range(dtype: DType) -> Option<[f32; 2]> {
 }
 
 impl Builder<'_> {
-    /// Writes an operation whose result has an 8-bit type; `false` where it cannot leave the type's range.
+    /// Rewrites an operation whose result has an 8-bit type; returns `false` if it cannot leave the type's range.
     fn narrow(&mut self, op: &Op, range: [f32; 2]) -> Result<bool> {
         let out = op.outputs[0];
         let from = self.net.value(op.inputs[0]).ty.dtype;
@@ -107,19 +107,19 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// The numbers of an operand as floats: a conversion that costs nothing.
+    /// The numbers of an operand as floats; the conversion costs nothing.
     fn as_float(&mut self, x: ValueId) -> ValueId {
         let shape = self.net.value(x).ty.shape.clone();
         self.op("wide", OpKind::Cast, &[x], shape)
     }
 
-    /// An operation on floats with the extents of a result.
+    /// Appends a float operation with the extents of `like`.
     fn result_of(&mut self, like: ValueId, kind: OpKind, inputs: &[ValueId]) -> ValueId {
         let shape = self.net.value(like).ty.shape.clone();
         self.op(kind.name(), kind, inputs, shape)
     }
 
-    /// As [`Builder::result_of`], of another element type.
+    /// As [`Builder::result_of`], with another element type.
     fn typed(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId], dtype: DType, like: ValueId) -> ValueId {
         let ty = TensorType { dtype, shape: self.net.value(like).ty.shape.clone() };
         let name = self.fresh(suffix);
@@ -138,8 +138,8 @@ impl Builder<'_> {
         self.constant_of("number", Tensor { shape: vec![1], data })
     }
 
-    /// Quotient and remainder of an integer by `step`: `floor((x - first) / step)`, and the rest, which is `first` at least and less
-    /// than `first + step`.
+    /// Quotient and remainder of an integer by `step`: `floor((x - first) / step)`, and a remainder in `first .. first +
+    /// step`.
     fn divided(&mut self, x: ValueId, step: f32, first: f32) -> (ValueId, ValueId) {
         let from = match first == 0.0 {
             true => x,
@@ -154,14 +154,14 @@ impl Builder<'_> {
         (count, self.result_of(x, OpKind::Binary(Binary::Sub), &[x, multiple]))
     }
 
-    /// A whole number of the range that is the same up to multiples of 256, as the result.
+    /// Makes the number within the range that is congruent modulo 256 the result.
     fn wrapped(&mut self, x: ValueId, [least, _]: [f32; 2], out: ValueId) {
         let (_, rest) = self.divided(x, RANGE, least);
         self.push(OpKind::Cast, &[rest], out);
     }
 
-    /// A number below 2048 that is the product of two bytes up to multiples of 256: of their halves, whose products are
-    /// exact; `16 a + b` times `16 c + d` is `16 (a d + b c) + b d` so.
+    /// A number below 2048 congruent modulo 256 to the product of two bytes, computed from their digits, whose products are
+    /// exact: `16 a + b` times `16 c + d` is congruent to `16 (a d + b c) + b d`.
     fn product_of_bytes(&mut self, x: ValueId, y: ValueId, like: ValueId) -> ValueId {
         let [(a, b), (c, d)] = [x, y].map(|operand| {
             let operand = self.as_float(operand);
@@ -169,7 +169,7 @@ impl Builder<'_> {
             self.divided(byte, HALF, 0.0)
         });
         let [ad, bc, bd] = [(a, d), (b, c), (b, d)].map(|(p, q)| {
-            // Either factor may be the narrower one in extents.
+            // Either factor may have fewer elements, by broadcasting.
             self.result_of(like, OpKind::Binary(Binary::Mul), &[p, q])
         });
         let cross = self.result_of(like, OpKind::Binary(Binary::Add), &[ad, bc]);
@@ -186,7 +186,8 @@ impl Builder<'_> {
         let same =
             self.net.value(x).ty.shape == self.net.value(out).ty.shape && exponents.iter().all(|&e| e == exponent);
         if !(same && (1.0..=MOST_EXPONENT).contains(&exponent)) {
-            let what = format!("a power of 8-bit integers but by one constant exponent of 1 to {MOST_EXPONENT}");
+            let what =
+                format!("a power of 8-bit integers with an exponent that is no constant from 1 to {MOST_EXPONENT}");
             return Err(beyond(op, &what));
         }
         let mut power = self.as_float(x);
@@ -204,7 +205,7 @@ fn beyond(op: &Op, what: &str) -> Error {
     Error::Unsupported {
         op: op.name.clone(),
         kind: op.kind.name().into(),
-        reason: format!("{what}: what they wrap to cannot be told from fp16 numbers"),
+        reason: format!("{what}: fp16 does not keep the digits that determine the wrapped value"),
         suggestion: "convert to 32-bit integers, or to fp16, before it",
     }
 }

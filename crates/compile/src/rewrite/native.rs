@@ -1,5 +1,5 @@
-//! Native layers that the H13's known registers compute, put into operations that are lowered to them. What is not here
-//! stays one operation, and becomes one task of this project's own (`crates/compile/src/emit/extension.rs`).
+//! Expansion of native layers that known registers of the H13 compute into operations that are lowered to them. Other native layers
+//! stay one operation, which becomes one task in this project's own encoding (`crates/compile/src/emit/extension.rs`).
 
 use super::{Builder, MOST_PIECES, rewrite};
 use crate::error::{Error, Result};
@@ -113,7 +113,7 @@ impl Builder<'_> {
         self.push(OpKind::Binary(Binary::Div), &[above, span], out);
     }
 
-    /// `a x b` of vectors along the channels: `a1 b2 - a2 b1`, where channels are rotated by one and by two.
+    /// Cross product of vectors along the channels: `a1 b2 - a2 b1`, with channels rotated by one and by two.
     fn cross_product(&mut self, [x, y]: [ValueId; 2], out: ValueId) {
         let shape = self.shape(x);
         let mut turned = |id, first: usize| {
@@ -128,7 +128,7 @@ impl Builder<'_> {
         self.push(OpKind::Binary(Binary::Sub), &[forth, back], out);
     }
 
-    /// Sums over channels of the absolute difference to the reference, for every disparity up to `range`.
+    /// Sums over channels of absolute differences from the reference, for every disparity up to `range`.
     fn cost_volume(&mut self, op: &Op, range: usize) -> Result<()> {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let (shape, [n, c, h, w]) = (self.shape(x), self.four(x));
@@ -147,7 +147,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Repeats along each axis.
+    /// Repetition along each axis.
     fn tile(&mut self, op: &Op, native: &Native) -> Result<()> {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let shape = self.shape(x);
@@ -164,7 +164,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Layer norm, of each group of channels where there are several.
+    /// Layer norm, computed for each group of channels if there are several.
     fn layer_norm(&mut self, x: ValueId, native: &Native, out: ValueId) {
         let [n, c, h, w] = self.four(x);
         let mut axes: Vec<usize> = native.list("Dimension").iter().map(|&a| a as usize).collect();
@@ -202,7 +202,7 @@ impl Builder<'_> {
         self.push(OpKind::Resize { mode, coordinates }, &[x], out);
     }
 
-    /// Refuses a layer that would be joined of too many pieces.
+    /// Refuses a layer that would be assembled from too many pieces.
     fn few(&self, op: &Op, pieces: usize) -> Result<()> {
         if pieces <= MOST_PIECES {
             return Ok(());
@@ -210,12 +210,12 @@ impl Builder<'_> {
         Err(Error::Unsupported {
             op: op.name.clone(),
             kind: op.kind.name().into(),
-            reason: format!("it would be joined of {pieces} pieces, at most {MOST_PIECES} are"),
-            suggestion: "smaller factors, or several layers one after the other",
+            reason: format!("it would be assembled from {pieces} pieces; at most {MOST_PIECES} are"),
+            suggestion: "smaller factors, or several layers in sequence",
         })
     }
 
-    /// Axes taken apart, exchanged and joined again.
+    /// Splits axes, permutes them and merges them again.
     fn moved(&mut self, x: ValueId, apart: &[usize], perm: &[usize], out: ValueId) {
         let split = self.op("apart", OpKind::Reshape, &[x], apart.to_vec());
         let to = perm.iter().map(|&p| apart[p]).collect();
@@ -223,7 +223,7 @@ impl Builder<'_> {
         self.push(OpKind::Reshape, &[turned], out);
     }
 
-    /// Part of an axis.
+    /// Slice along an axis.
     fn part(&mut self, x: ValueId, shape: &[usize], axis: usize, from: usize, extent: usize) -> ValueId {
         let (mut begin, mut end, stride) = (vec![0; 4], shape.to_vec(), vec![1; 4]);
         (begin[axis], end[axis]) = (from, from + extent);
@@ -242,14 +242,14 @@ impl Builder<'_> {
         self.op(suffix, OpKind::Binary(Binary::Mul), &[x, value], shape.to_vec())
     }
 
-    /// Channels and rows exchanged.
+    /// Transpose of channels and rows.
     fn exchanged(&mut self, x: ValueId) -> ValueId {
         let shape = self.shape(x);
         let to = vec![shape[0], shape[2], shape[1], shape[3]];
         self.op("exchanged", OpKind::Transpose { perm: vec![0, 2, 1, 3] }, &[x], to)
     }
 
-    /// Products of queries and keys, softmax, product with the values: the path that the layer takes on the chip too.
+    /// Attention as products of queries and keys, softmax, and a product with the values: the chip's path for the layer too.
     fn attention(&mut self, op: &Op, native: &Native) {
         let [q, k, v] = [0, 1, 2].map(|i| self.exchanged(op.inputs[i]));
         let ([n, h, rows, _], keys) = (self.four(q), self.four(k)[2]);

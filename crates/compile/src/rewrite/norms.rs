@@ -6,20 +6,20 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// Most columns of a norm, and most rows, that one task sums on every chip that programs are made for.
+/// Largest number of columns, and of rows, that one task reduces on every chip that programs are made for.
 const MOST_COLUMNS: usize = 16384;
 const MOST_ROWS: usize = 16384;
 
 /// Least positive fp16 number.
 const LEAST_POSITIVE: f32 = 5.960_464_5e-8;
 
-/// The epsilon of a norm as fp16 holds it, but never as zero: what has no deviation then stays finite, and zero after its mean is
-/// taken off.
+/// The epsilon of a norm rounded to fp16, but never to zero: operands without deviation then give finite results, which are zero after
+/// subtraction of the mean.
 pub(crate) fn held_epsilon(epsilon: f32) -> f32 {
     if epsilon > 0.0 { epsilon.max(LEAST_POSITIVE) } else { epsilon }
 }
 
-/// Returns true if the planar engine takes a norm over these axes: the trailing axes in order, within its extents.
+/// Returns true if the planar engine supports a norm over these axes: the trailing axes in order, within its extents.
 pub(super) fn fits(shape: &[usize], axes: &[usize]) -> bool {
     let Some(first) = shape.len().checked_sub(axes.len()) else { return false };
     let trailing = axes.iter().enumerate().all(|(i, &axis)| axis == first + i);
@@ -62,7 +62,7 @@ impl<'a> Search<'a> {
         self.net.ops.get(*self.makers.get(&id)?)
     }
 
-    /// The only number of a constant.
+    /// The value of a constant with one element.
     fn number(&self, id: ValueId) -> Option<f32> {
         match self.net.value(id).data.as_ref()?.data.to_f32().as_slice() {
             &[number] => Some(number),
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The norm that an operation is the last part of.
+    /// The norm that an operation completes.
     fn norm(&self, op: &Op) -> Option<Found> {
         let &[a, b] = op.inputs.as_slice() else { return None };
         match op.kind {
@@ -95,7 +95,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The norm of what a difference and its variance are taken of.
+    /// The norm given by a centred operand and its variance.
     fn of(&self, centred: ValueId, variance: ValueId, epsilon: f32) -> Option<Found> {
         let (variance, epsilon) = match self.maker(variance)? {
             Op { kind: OpKind::Binary(Binary::Add), inputs, .. } => {

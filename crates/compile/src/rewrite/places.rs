@@ -7,13 +7,13 @@ use anemone_net::{Binary, DType, Data, Op, OpKind, ReduceKind, ValueId};
 
 /// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
 const LARGEST_WHOLE: usize = super::whole::LARGEST_WHOLE as usize;
-/// Most factors of a product along axes: each is a layer.
+/// Largest number of factors of a product along axes: each is a layer.
 const MOST_FACTORS: usize = 512;
 
-/// Rows of a constant table that are chosen among by a product; of fewer the right one is left alone by comparisons, of more the host
-/// takes it.
+/// Row counts of a constant table for which a look-up is a product with a one-hot matrix. With fewer rows, comparisons select the row;
+/// with more, the host does the look-up.
 const TABLE_ROWS: std::ops::RangeInclusive<usize> = 9..=128;
-/// Most products of a matrix with a vector that are products of the engine, each with tasks of its own.
+/// Largest number of matrix-vector products in a batch that stay products of the engine, each with tasks of its own.
 const MOST_VECTORS: usize = 64;
 
 impl Builder<'_> {
@@ -27,7 +27,7 @@ impl Builder<'_> {
             && table.data.as_ref().is_some_and(|tensor| finite(&tensor.data))
     }
 
-    /// Rows of a table: for each place a row of zeros with a one, times the table. Places below zero count from the end.
+    /// Look-up of table rows as a product of one-hot rows with the table. Negative indices count from the end.
     pub(super) fn rows_of_table(&mut self, op: &Op) {
         let (table, places, out) = (op.inputs[0], op.inputs[1], op.outputs[0]);
         let Some(tensor) = self.net.value(table).data.clone() else { return };
@@ -74,8 +74,8 @@ impl Builder<'_> {
         self.push(OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![last], keep_dims: true }, &[products], out);
     }
 
-    /// The place of the greatest or least element: those equal to it are marked with their place, counted so that the one
-    /// that is wanted has the greatest mark.
+    /// Arg-min or arg-max: elements equal to the extreme are marked with their position, counted so that the wanted one has the
+    /// greatest mark.
     pub(super) fn arg_reduce(&mut self, op: &Op, greatest: bool, last: bool, axis: usize) -> Result<()> {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let (shape, result) = (self.shape(x), self.shape(out));
@@ -84,8 +84,8 @@ impl Builder<'_> {
             return Err(Error::Unsupported {
                 op: op.name.clone(),
                 kind: op.kind.name().into(),
-                reason: format!("{extent} places, fp16 numbers {LARGEST_WHOLE} exactly"),
-                suggestion: "split the axis, or find the place on the host",
+                reason: format!("{extent} positions; fp16 represents {LARGEST_WHOLE} exactly"),
+                suggestion: "split the axis, or find the position on the host",
             });
         }
         let (mut kept, mut along) = (shape.clone(), vec![1; shape.len()]);
@@ -105,7 +105,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A product along axes: of halves, again and again.
+    /// A product along axes, computed by repeated halving.
     pub(super) fn product_along(&mut self, op: &Op, axes: &[usize]) -> Result<()> {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let (shape, result) = (self.shape(x), self.shape(out));
@@ -114,11 +114,11 @@ impl Builder<'_> {
             return Err(Error::Unsupported {
                 op: op.name.clone(),
                 kind: op.kind.name().into(),
-                reason: format!("a product of {factors} elements, at most {MOST_FACTORS} are multiplied"),
+                reason: format!("a product of {factors} elements; at most {MOST_FACTORS} are multiplied"),
                 suggestion: "use the exponential of a sum of logarithms",
             });
         }
-        // Axes in front: a half of the first one is a view.
+        // Leading axes, so that a half of the first one is a view.
         let rest: Vec<usize> = (0..shape.len()).filter(|a| !axes.contains(a)).collect();
         let perm: Vec<usize> = axes.iter().chain(&rest).copied().collect();
         let mut turned: Vec<usize> = perm.iter().map(|&a| shape[a]).collect();
@@ -153,13 +153,14 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A value as the result, with its extents.
+    /// Makes a value the result, with its extents.
     fn finish(&mut self, value: ValueId, shape: &[usize], result: &[usize], out: ValueId) {
         let kind = if shape == result { OpKind::Unary(anemone_net::Unary::Identity) } else { OpKind::Reshape };
         self.push(kind, &[value], out);
     }
 
-    /// A linear layer whose matrix is computed, or larger than `most` bytes, is a product; a bias of such a one, and a computed one, is added.
+    /// A linear layer with a matrix that is computed, or larger than `most` bytes, becomes a product. Its bias, and a computed bias in
+    /// general, is added.
     pub(super) fn linear(&mut self, op: &Op, most: u64) {
         let constant = |id: ValueId| self.net.value(id).data.is_some();
         let bytes = self.shape(op.inputs[1]).iter().product::<usize>() as u64 * 2;
@@ -174,7 +175,7 @@ impl Builder<'_> {
         self.push(OpKind::Binary(Binary::Add), &[product, bias], op.outputs[0]);
     }
 
-    /// A computed bias of a convolution is added after it; a computed kernel makes a product of it.
+    /// Adds a computed bias after a convolution; a convolution with a computed kernel becomes a product.
     pub(super) fn conv_bias(&mut self, op: &Op) {
         let constant = |id: ValueId| self.net.value(id).data.is_some();
         let (kernel, bias) = (constant(op.inputs[1]), op.inputs.get(2).is_none_or(|&b| constant(b)));
@@ -210,7 +211,7 @@ impl Builder<'_> {
             whole.iter_mut().zip(&all).for_each(|(n, (before, after))| *n += before + after);
             padded = self.op("padded", OpKind::Pad { pads: all, value: 0.0 }, &[x], whole.clone());
         }
-        // Every tap's elements of the operand, side by side: [N, Cin, taps, positions].
+        // The operand's elements under every tap, next to each other: [N, Cin, taps, positions].
         let positions: usize = to[2..].iter().product();
         let taps: usize = kernel[2..].iter().product();
         let mut parts = Vec::new();

@@ -16,10 +16,10 @@ use std::collections::{HashMap, HashSet};
 /// Depth limit of the search for the quantization that a value has been through, in operations.
 const LONGEST_PATH: usize = 16;
 
-/// Largest quotient that stays finite where it is rounded up twice.
+/// Largest quotient that stays finite after being rounded up twice.
 const LARGEST_QUOTIENT: f32 = 65440.0;
 
-/// Quantization that is written in parts becomes one rounding, and dequantization the scale behind it.
+/// Replaces quantization spelled out as several operations by one rounding, and dequantization by the scale behind it.
 pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let graph = Graph::of(net);
     graph.bound_roundings(net, reasons);
@@ -88,17 +88,17 @@ struct Found {
     at: usize,
     result: ValueId,
     operand: ValueId,
-    /// Factor of the operand by element or one for all, the reciprocal scale; `None` for 1.
+    /// Factor of the operand, the reciprocal scale, per element or one for all; `None` for 1.
     factor: Option<Tensor>,
     zero: f32,
     min: f32,
     max: f32,
     undone: Option<Undone>,
-    /// Position and operand of the operation that divides by the scale, where only the rounding reads it.
+    /// Position and operand of the division by the scale, if only the rounding reads it.
     quotient: Option<(usize, ValueId)>,
 }
 
-/// Every reader of a quantized value subtracts its zero point and multiplies by one scale.
+/// Dequantization by every reader: each subtracts the zero point and multiplies by one scale.
 struct Undone {
     scale: f32,
     /// Results of those multiplications.
@@ -106,14 +106,14 @@ struct Undone {
 }
 
 impl Found {
-    /// Returns true if the limits lie within what one rounding table holds.
+    /// Returns true if the limits are within the range of one rounding table.
     fn is_narrow(&self) -> bool {
         let [least, greatest] = Table::ROUNDED_RANGE;
         least <= self.min && self.max <= greatest
     }
 
-    /// Least and greatest operand within the limits, where one scale holds for all elements. A quotient beyond fp16 would be
-    /// infinite before it is held; the last two steps below that are given up.
+    /// Least and greatest operand within the limits, if one scale applies to all elements. A quotient beyond fp16 would overflow to
+    /// infinity before it is clamped; the last two steps below the overflow are given up.
     fn limits_of_operand(&self) -> Option<[f32; 2]> {
         let factor = uniform(&self.factor.as_ref()?.data.to_f32())?;
         let held = |limit: f32| limit.clamp(-LARGEST_QUOTIENT, LARGEST_QUOTIENT) / factor;
@@ -121,7 +121,7 @@ impl Found {
     }
 }
 
-/// Makers and readers of values by operation position.
+/// Definitions and readers of values, by operation position.
 struct Graph {
     makers: HashMap<ValueId, usize>,
     readers: HashMap<ValueId, Vec<usize>>,
@@ -149,8 +149,8 @@ impl Graph {
         self.readers.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Roundings of numbers that are held within a table's range before, or after a bounded addend behind, become roundings within
-    /// that range: of quantization whose scale and zero point are computed at run time.
+    /// Restricts roundings whose operands are clamped to a table's range before, or whose sums with a bounded addend are clamped after, to
+    /// that range. Quantization with computed scale and zero point has this form.
     fn bound_roundings(&self, net: &mut Net, reasons: &mut Remarks) {
         let [least, greatest] = Table::ROUNDED_RANGE;
         for at in 0..net.ops.len() {
@@ -174,8 +174,8 @@ impl Graph {
         }
     }
 
-    /// Returns true if an operation adds an 8-bit integer that is computed at run time, and every reader of the sum clips it to 8
-    /// bits: a number beyond a table's range is then beyond these limits too.
+    /// Returns true if an operation adds an 8-bit integer computed at run time, and every reader of the sum clips it to 8
+    /// bits: numbers beyond a table's range are then beyond these limits too.
     fn clips_bytes(&self, net: &Net, rounded: ValueId, at: usize) -> bool {
         let op = &net.ops[at];
         let (Some(&sum), true) = (op.outputs.first(), op.kind == OpKind::Binary(Binary::Add)) else { return false };
@@ -189,13 +189,13 @@ impl Graph {
         byte && !self.outputs.contains(&sum) && !readers.is_empty() && readers.iter().all(clips)
     }
 
-    /// The quantization that ends with the operation there.
+    /// The quantization that ends with the operation at this position.
     fn find(&self, net: &Net, at: usize) -> Option<Found> {
         let op = &net.ops[at];
         let &result = op.outputs.first()?;
         let ends = match op.kind {
             OpKind::Cast => net.value(result).ty.dtype.narrow_range().is_some(),
-            // The conversion or the second clip behind it is the end, where there is one.
+            // The quantization ends with a following conversion or second clip, if there is one.
             OpKind::Unary(Unary::Clip { .. }) => !self.readers(result).iter().any(|&r| self.narrows(net, r)),
             _ => false,
         };
@@ -240,7 +240,7 @@ impl Graph {
         op.kind == OpKind::Cast && op.outputs.iter().any(|&o| net.value(o).ty.dtype.narrow_range().is_some())
     }
 
-    /// The live operand and the one number of an operation on both.
+    /// The live operand and the single constant of a binary operation.
     fn with_number(&self, net: &Net, id: ValueId, wanted: Binary) -> Option<(ValueId, f32)> {
         let op = self.maker(net, id).filter(|op| op.kind == OpKind::Binary(wanted))?;
         let (&x, &y) = (op.inputs.first()?, op.inputs.get(1)?);
@@ -251,7 +251,7 @@ impl Graph {
         }
     }
 
-    /// The operand of a product with constants, or of a quotient by them, and the factors.
+    /// The operand and the factors of a multiplication or division by constants.
     fn factor(&self, net: &Net, id: ValueId) -> Option<(ValueId, Tensor)> {
         let op = self.maker(net, id)?;
         let (&x, &y) = (op.inputs.first()?, op.inputs.get(1)?);
@@ -271,7 +271,7 @@ impl Graph {
         sound.then(|| (x, Tensor { shape: tensor.shape.clone(), data: Data::F32(data) }))
     }
 
-    /// A ReLU or a clip of the operand narrows the limits instead: rounding keeps the order of numbers.
+    /// Moves a ReLU or clip of the operand into the limits: rounding is monotonic.
     fn take_limits(&self, net: &Net, found: &mut Found) {
         let factor = match &found.factor {
             None => 1.0,
@@ -332,7 +332,7 @@ impl Graph {
         out.is_some_and(|&out| matches!(self.with_number(net, out, Binary::Sub), Some((_, 0.0))))
     }
 
-    /// Returns true if a value has been quantized with this scale and within these limits already, and was only moved since.
+    /// Returns true if a value has already been quantized with this scale and within these limits, and only moved since.
     fn is_quantized(
         &self,
         net: &Net,
@@ -371,7 +371,7 @@ impl Graph {
 }
 
 impl Builder<'_> {
-    /// The quantization in its place; what reads its result reads that of the rounding.
+    /// Puts the quantization in place; readers of its result read that of the rounding.
     fn quantize(&mut self, found: &Found, undone: Option<&Undone>, replace: &mut HashMap<ValueId, ValueId>) {
         let mut id = found.operand;
         if let Some(factor) = &found.factor {
@@ -393,7 +393,7 @@ impl Builder<'_> {
         replace.insert(found.result, id);
     }
 
-    /// An operation whose result is a float with the extents of a value.
+    /// Appends an operation with a float result that has the extents of `like`.
     fn like(&mut self, like: ValueId, kind: OpKind, inputs: &[ValueId]) -> ValueId {
         let ty = anemone_net::TensorType { dtype: DType::F16, shape: self.shape(like) };
         let name = self.fresh(kind.name());
@@ -403,7 +403,7 @@ impl Builder<'_> {
     }
 }
 
-/// The number that a constant holds in all its elements.
+/// The value of a constant whose elements are all equal.
 fn number(net: &Net, id: ValueId) -> Option<f32> {
     uniform(&net.value(id).data.as_ref()?.data.to_f32())
 }
@@ -413,7 +413,7 @@ fn uniform(data: &[f32]) -> Option<f32> {
     data.iter().all(|&x| x == first).then_some(first)
 }
 
-/// Equal but for the rounding of a reciprocal.
+/// Returns true if two numbers are equal except for the rounding of a reciprocal.
 fn near(x: f32, y: f32) -> bool {
     (x - y).abs() <= 1e-5 * y
 }

@@ -1,6 +1,6 @@
-//! Bounds of values, proved from the operations that make them: what changes nothing within them goes away, and what has one value
-//! only becomes a constant. A quantization whose scale is computed at run time needs it: its integers are whole and in range by the
-//! time they are converted, and a range that begins at zero has no zero point.
+//! Value range analysis: operations without effect within the bounds of their operands are removed, and results with a single possible
+//! value become constants. Quantization with a scale computed at run time depends on it: its values are integers within range
+//! before they are converted, and a range that begins at zero has no zero point.
 
 use super::whole::LARGEST_WHOLE;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, Tensor, Unary, Val
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bounds of every element of a value that is a number, and whether all are whole numbers.
+/// Bounds of every element of a value that is not NaN, and a flag that is set if all are integers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bounds {
     low: f32,
@@ -35,7 +35,7 @@ impl Bounds {
         Bounds { low, high, whole: data.iter().all(|x| x.fract() == 0.0) }
     }
 
-    /// The bounds after an increasing function of each bound.
+    /// The bounds after a monotonically increasing function.
     fn mapped(self, whole: bool, f: impl Fn(f32) -> f32) -> Bounds {
         Bounds { low: f(self.low), high: f(self.high), whole }
     }
@@ -53,7 +53,7 @@ impl Bounds {
     }
 }
 
-/// Conversions of whole numbers in range, bounds that hold already and values that are always the same disappear.
+/// Removes conversions of integers in range and clips without effect, and replaces values that are always zero by constants.
 pub(crate) fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut bounds: HashMap<ValueId, Bounds> = HashMap::new();
     let mut instead: HashMap<ValueId, ValueId> = HashMap::new();
@@ -64,7 +64,7 @@ pub(crate) fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) ->
             net.ops.push(op);
             continue;
         };
-        // A rounding within narrower limits than the clip before it.
+        // A rounding clip whose limits are within those of the clip before it.
         if let (OpKind::Unary(Unary::RoundClip { min, max }), Some(&(operand, limits))) = (&op.kind, clips.get(&x))
             && limits == [*min, *max]
         {
@@ -98,7 +98,7 @@ pub(crate) fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) ->
             let data = anemone_net::Data::from_f32(ty.dtype, &zeros);
             net.values[out.0 as usize].data = Some(Arc::new(Tensor { shape: ty.shape, data }));
         } else if let Some(same) = known.1 {
-            reasons.say(|| format!("{}: {} changes nothing here", op.name, op.kind.name()));
+            reasons.say(|| format!("{}: {} has no effect here", op.name, op.kind.name()));
             instead.insert(out, same);
         } else {
             net.ops.push(op);
@@ -118,14 +118,14 @@ fn of_type(dtype: DType) -> Bounds {
     }
 }
 
-/// Position of the operand that the operation gives back.
+/// Position of the operand that the operation returns unchanged.
 fn changes_nothing(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Option<usize> {
     let x = of(*op.inputs.first()?);
     let other = || op.inputs.get(1).map(|&id| of(id));
     match op.kind {
         OpKind::Cast => {
             let limits = of_type(to);
-            // Beyond these fp16 does not have every whole number: what is computed of them is left as it is written.
+            // Beyond these bounds fp16 does not represent every integer: results computed from such values are left alone.
             let exact = x.whole && x.within(-LARGEST_WHOLE, LARGEST_WHOLE);
             (to != DType::Bool && to.is_integer() && exact && x.within(limits.low, limits.high)).then_some(0)
         }
@@ -144,7 +144,7 @@ fn result(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Bounds {
     match &op.kind {
         OpKind::Unary(f) => unary(*f, x),
         OpKind::Binary(f) if f.is_comparison() => Bounds { whole: true, ..Bounds::new(0.0, 1.0) },
-        // Bytes wrap and saturate by rules of their own.
+        // 8-bit integers wrap and saturate by rules of their own.
         OpKind::Binary(_) if to.is_integer() => of_type(to),
         OpKind::Binary(f) => binary(*f, x, y),
         OpKind::Cast => {
@@ -190,7 +190,7 @@ fn binary(f: Binary, x: Bounds, y: Bounds) -> Bounds {
         Binary::Max => Bounds { low: x.low.max(y.low), high: x.high.max(y.high), whole },
         Binary::Min => Bounds { low: x.low.min(y.low), high: x.high.min(y.high), whole },
         Binary::Mul if x.low >= 0.0 && y.low >= 0.0 => Bounds { whole, ..Bounds::new(0.0, f32::INFINITY) },
-        // Zero by a scale: also where the scale is zero, as runtimes have it.
+        // Zero divided by a scale is zero, also for a scale of zero, as in other runtimes.
         Binary::Div if x.is_zero() && y.low >= 0.0 => Bounds { whole: true, ..Bounds::new(0.0, 0.0) },
         Binary::Div if x.low >= 0.0 && y.low >= 0.0 => Bounds::new(0.0, f32::INFINITY),
         _ => Bounds { whole: whole && matches!(f, Binary::Mul), ..Bounds::ANY },

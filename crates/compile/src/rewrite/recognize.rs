@@ -9,8 +9,9 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `max(x, c) * sigmoid_hard(x)` where the second factor is zero up to `c`, but for its rounded slope: hard
-/// swish as Core ML's converter writes it. The second factor may be that of the choice too. The maximum keeps minus infinity from the zero.
+/// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `max(x, c) * sigmoid_hard(x)` if the second factor is zero up to `c`, except for its
+/// rounded slope: hard swish as Core ML's converter writes it. The operand of the second factor may be the selection too. The maximum keeps
+/// minus infinity from being multiplied by zero.
 pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
@@ -22,7 +23,7 @@ pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
         let maker = |id: ValueId| makers.get(&id).map(|&at| &net.ops[at]);
         let limited = |&side: &usize| {
             let (gate, other) = maker(op.inputs[side]).zip(maker(op.inputs[1 - side]))?;
-            // The choice itself becomes the maximum where both factors are of it.
+            // The selection itself becomes the maximum if both factors read it.
             let of_gate = other.inputs == gate.outputs;
             let gate_at = if of_gate { makers.get(&op.inputs[side]).copied() } else { None };
             if of_gate && !(used(other, 1) && used(gate, 2)) {
@@ -35,7 +36,7 @@ pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
     let mut names = Names::of(net);
     for (at, side, gate_at, operands) in found.into_iter().rev() {
         let name = net.ops[at].name.clone();
-        reasons.say(|| format!("{name}: the threshold lies where the other factor is zero"));
+        reasons.say(|| format!("{name}: the other factor is zero at the threshold"));
         if let Some(gate) = gate_at {
             (net.ops[gate].kind, net.ops[gate].inputs) = (OpKind::Binary(Binary::Max), operands.to_vec());
             continue;
@@ -51,7 +52,7 @@ pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
 }
 
 /// Operands `x` and `least` of a gate `select(x >= least, x, 0)` that is zero only where the other factor, a hard sigmoid of `x`, is
-/// zero: `max(x, least)` gives the same product.
+/// zero, so that `max(x, least)` gives the same product.
 fn limit(net: &Net, gate: &Op, other: &Op, makers: &HashMap<ValueId, usize>) -> Option<[ValueId; 2]> {
     let OpKind::Unary(Unary::SigmoidHard { alpha, beta }) = other.kind else { return None };
     let (OpKind::Select, &[condition, x, zero]) = (&gate.kind, gate.inputs.as_slice()) else { return None };
@@ -61,13 +62,13 @@ fn limit(net: &Net, gate: &Op, other: &Op, makers: &HashMap<ValueId, usize>) -> 
     let greater = matches!(compared.kind, OpKind::Binary(Binary::GreaterEqual | Binary::Greater));
     let of_either = other.inputs == [x] || other.inputs == gate.outputs;
     let same = of_either && compared.inputs[0] == x && number(net, zero)? == 0.0;
-    // Between the gate's threshold and the zero of the hard sigmoid the product is not zero, where a converter has rounded the slope: by no
-    // more than one rounding of a result costs.
+    // If a converter has rounded the slope, the product is not zero between the gate's threshold and the zero of the hard sigmoid; the
+    // difference must not exceed one rounding of a result.
     let left = (alpha * least + beta).max(0.0) * least.abs();
     (greater && same && alpha > 0.0 && left <= ROUNDING && least.is_finite()).then_some([x, bound])
 }
 
-/// The only number of a constant.
+/// The value of a constant with one element.
 fn number(net: &Net, id: ValueId) -> Option<f32> {
     let data = net.value(id).data.as_ref()?.data.to_f32();
     data.first().copied().filter(|first| data.iter().all(|x| x == first))

@@ -1,15 +1,15 @@
-//! Elements at constant places: gathers and scatters are what is copied from where, in stretches that lie side by side in the
-//! operand or in the updates.
+//! Gathers and scatters at constant positions as copies of runs of elements that are contiguous in the operand or in the
+//! updates.
 
 use super::{Builder, MOST_PIECES};
 use crate::error::{Error, Result};
 use anemone_net::{Binary, Op, OpKind, ScatterMode, ValueId};
 
-/// Origin of a result's element: which operand, and the index in it, flattened.
+/// Source of a result's element: the operand, and the flat index in it.
 type Origin = (usize, usize);
 
 impl Builder<'_> {
-    /// A gather or scatter at constant places as copies; `false` where places are computed.
+    /// A gather or scatter at constant positions as copies; returns `false` if positions are computed.
     pub(super) fn at_places(&mut self, op: &Op) -> Result<bool> {
         let Some(indices) = op.inputs.get(1).and_then(|&id| self.net.value(id).data.clone()) else { return Ok(false) };
         let (x, out) = (op.inputs[0], op.outputs[0]);
@@ -65,8 +65,8 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// A scatter whose places are those of a slice, in its order: what the operand has around it, axis by axis, with the updates in the
-    /// middle. `false` where the places are no such.
+    /// A scatter whose positions are those of a slice, in order: a concatenation, axis by axis, of the operand around the region with the
+    /// updates in it. Returns `false` for other positions.
     fn region_written(&mut self, op: &Op, f: Option<Binary>, neutral: f32, targets: &[usize]) -> bool {
         let Some(Region { shape, begin, end }) = Region::of(&self.shape(op.inputs[0]), targets) else { return false };
         let x = self.reshaped("divided", op.inputs[0], shape.clone());
@@ -87,7 +87,7 @@ impl Builder<'_> {
                 } else if from < to {
                     let (mut first, mut last) = (begin.clone(), end.clone());
                     (first[axis], last[axis]) = (from, to);
-                    // Axes behind this one are whole already.
+                    // Later axes are complete already.
                     first[axis + 1..].fill(0);
                     last[axis + 1..].copy_from_slice(&shape[axis + 1..]);
                     parts.push(self.part_of(x, first, last));
@@ -103,7 +103,7 @@ impl Builder<'_> {
         true
     }
 
-    /// A slice, of a constant as a constant.
+    /// A slice; a slice of a constant is a constant.
     fn part_of(&mut self, x: ValueId, begin: Vec<usize>, end: Vec<usize>) -> ValueId {
         let own: Vec<usize> = begin.iter().zip(&end).map(|(from, to)| to - from).collect();
         if let Some(tensor) = self.net.value(x).data.clone() {
@@ -121,7 +121,7 @@ impl Builder<'_> {
         self.op("kept", OpKind::Slice { begin, end, stride }, &[x], own)
     }
 
-    /// Updates combined with what they meet, in rounds in which no two meet the same element.
+    /// Combines updates with the elements that they update, in rounds without two updates of the same element.
     #[allow(clippy::too_many_arguments, reason = "the operands of a scatter")]
     fn combined(
         &mut self,
@@ -152,19 +152,19 @@ impl Builder<'_> {
         Ok(current)
     }
 
-    /// A value as a list.
+    /// A value as a one-dimensional list.
     fn flat(&mut self, x: ValueId, count: usize) -> ValueId {
         self.reshaped("flat", x, vec![count])
     }
 
-    /// Stretches of lists side by side.
+    /// Concatenates runs of the lists' elements.
     fn assembled(&mut self, op: &Op, lists: &[ValueId], origins: &[Origin]) -> Result<ValueId> {
         let stretches: Vec<(usize, usize, usize)> = stretches(origins).collect();
         if stretches.len() > MOST_PIECES {
             return Err(Error::Unsupported {
                 op: op.name.clone(),
                 kind: op.kind.name().into(),
-                reason: format!("{} stretches of elements, at most {MOST_PIECES} are joined", stretches.len()),
+                reason: format!("{} runs of elements; at most {MOST_PIECES} are joined", stretches.len()),
                 suggestion: "gather or scatter whole rows, or do it on the host",
             });
         }
@@ -188,19 +188,19 @@ impl Builder<'_> {
     }
 }
 
-/// Places that a slice takes. An axis that is taken in steps is two: the steps, and the places of one.
+/// Positions that a slice selects. An axis with a step is two axes: the steps, and the positions of one step.
 #[derive(Debug, PartialEq)]
 struct Region {
-    /// Extents, with axes divided.
+    /// Extents, with stepped axes divided.
     shape: Vec<usize>,
-    /// First places.
+    /// First position along each axis.
     begin: Vec<usize>,
-    /// Places behind the last ones.
+    /// End of the positions along each axis, exclusive.
     end: Vec<usize>,
 }
 
 impl Region {
-    /// The region of these flat places of `shape`, if they are that of a slice in its order.
+    /// The region of flat positions in `shape`, if they are those of a slice in order.
     fn of(shape: &[usize], targets: &[usize]) -> Option<Region> {
         let strides = strides(shape);
         let mut region = Region { shape: Vec::new(), begin: Vec::new(), end: Vec::new() };
@@ -234,7 +234,7 @@ impl Region {
     }
 }
 
-/// Runs of elements that lie side by side in one list: the list, the first place and the number.
+/// Maximal runs of elements that are contiguous in one list: the list, the first position and the length.
 fn stretches(origins: &[Origin]) -> impl Iterator<Item = (usize, usize, usize)> {
     let follows = |a: &Origin, b: &Origin| a.0 == b.0 && a.1 + 1 == b.1;
     origins.chunk_by(follows).map(|run| (run[0].0, run[0].1, run.len()))
@@ -250,13 +250,13 @@ fn neutral(mode: ScatterMode) -> f32 {
     }
 }
 
-/// A position along an axis, from its end where it is negative.
+/// Normalizes an index along an axis: negative ones count from the end. Errors: the index, if it is out of range.
 pub(super) fn wrapped(index: i32, extent: usize) -> std::result::Result<usize, i32> {
     let at = if index < 0 { i64::from(index) + extent as i64 } else { i64::from(index) };
     usize::try_from(at).ok().filter(|&at| at < extent).ok_or(index)
 }
 
-/// Flat places of elements whose position along one axis is given.
+/// Flat positions of elements whose index along one axis is given.
 fn along(shape: &[usize], places: &[usize], axis: usize, indices: &[i32]) -> std::result::Result<Vec<usize>, i32> {
     let strides = strides(shape);
     let own = self::strides(places);
@@ -268,7 +268,7 @@ fn along(shape: &[usize], places: &[usize], axis: usize, indices: &[i32]) -> std
     indices.iter().enumerate().map(place).collect()
 }
 
-/// Flat places of blocks whose first positions are the last axis of the places, after shared batch axes.
+/// Flat positions of blocks whose first indices are the last axis of the positions, after shared batch axes.
 fn blocks(shape: &[usize], places: &[usize], batch: usize, indices: &[i32]) -> std::result::Result<Vec<usize>, i32> {
     let strides = strides(shape);
     let depth = places.last().copied().unwrap_or(1);

@@ -19,7 +19,7 @@ struct Known {
     instead: HashMap<ValueId, ValueId>,
 }
 
-/// Reads parts of concatenations where slices of them are read.
+/// Replaces slices of concatenations by the parts that they read.
 pub(crate) fn forward_slices(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     if !net.ops.iter().any(|op| matches!(op.kind, OpKind::Concat { .. })) {
         return Ok(());
@@ -106,7 +106,7 @@ impl Builder<'_> {
         self.op("part", OpKind::Slice { begin, end, stride }, &[part], own)
     }
 
-    /// The operand that zeros are added to.
+    /// The operand of an addition of zeros.
     fn without_zeros(&self, op: &Op) -> Option<ValueId> {
         let zeros = |id: ValueId| {
             self.net.value(id).data.as_ref().is_some_and(|tensor| tensor.data.to_f32().iter().all(|&x| x == 0.0))

@@ -1,4 +1,4 @@
-//! Products of whole numbers whose sums are scaled to floats at once: the conversion between is dropped, since the sums are whole, and a
+//! Integer products whose sums are scaled to floats directly: the conversion in between is dropped, since the sums are integers, and a
 //! power of two keeps them within fp16.
 
 use super::{Builder, Names};
@@ -10,23 +10,23 @@ use std::collections::HashMap;
 
 /// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
 pub(super) const LARGEST_WHOLE: f32 = 2048.0;
-/// The largest fp16 number.
+/// Largest finite fp16 number.
 const LARGEST: f32 = 65504.0;
 /// Recursion depth limit of the bound on an operand's magnitude, in operations.
 const LONGEST_PROOF: usize = 8;
 
-/// `mul(cast(product(x, w)), s)` of whole numbers becomes `mul(product(x, w / 2^k), s * 2^k)`, as dynamic quantization has them.
+/// `mul(cast(product(x, w)), s)` of integers becomes `mul(product(x, w / 2^k), s * 2^k)`; dynamic quantization has this form.
 pub(crate) fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let uses = net.read_counts();
     let found: Vec<Found> = (0..net.ops.len()).filter_map(|at| find(net, &makers, &uses, at)).collect();
     let mut names = Names::of(net);
-    // New operations, each before the one at its place.
+    // New operations, each with the position that it is inserted before.
     let mut added: Vec<(usize, Op)> = Vec::new();
     for Found { product, cast, readers, power } in found {
         let (sums, whole) = (net.ops[product].outputs[0], net.ops[cast].outputs[0]);
-        reasons.say(|| format!("{}: sums of whole numbers stay floats, divided by 2^{power}", net.ops[product].name));
+        reasons.say(|| format!("{}: sums of integers stay floats, divided by 2^{power}", net.ops[product].name));
         let name = net.ops[product].name.clone();
         let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name };
         builder.scale_weights(product, (-(power as f32)).exp2());
@@ -45,7 +45,7 @@ pub(crate) fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks
     Ok(())
 }
 
-/// A product, the conversion of its sums, who multiplies them, and the power of two that they are divided by.
+/// A product, the conversion of its sums, their multiplications, and the power of two that the sums are divided by.
 struct Found {
     product: usize,
     cast: usize,
@@ -86,7 +86,7 @@ fn find(net: &Net, makers: &HashMap<ValueId, usize>, uses: &[usize], cast: usize
     readers.iter().all(scales).then_some(Found { product, cast, readers, power })
 }
 
-/// The largest sum of magnitudes of the weights of one output; `None` where they are not whole.
+/// Largest sum of weight magnitudes over the outputs; `None` if the weights are not integers.
 fn largest_sum(weights: &Tensor, per_output: bool) -> Option<f32> {
     let (data, shape) = (weights.data.to_f32(), &weights.shape);
     if data.iter().any(|x| x.fract() != 0.0) {
@@ -104,7 +104,7 @@ fn magnitudes<'a>(numbers: impl Iterator<Item = &'a f32>) -> f32 {
     numbers.map(|x| x.abs()).sum()
 }
 
-/// The largest magnitude of a value that is whole throughout; `None` where that is not known.
+/// Largest magnitude of a value whose elements are provably integers; `None` if there is no proof.
 fn bound(net: &Net, makers: &HashMap<ValueId, usize>, id: ValueId, depth: usize) -> Option<f32> {
     let value = net.value(id);
     if let Some(tensor) = &value.data {
@@ -120,7 +120,7 @@ fn bound(net: &Net, makers: &HashMap<ValueId, usize>, id: ValueId, depth: usize)
     let of = |at: usize| bound(net, makers, *op.inputs.get(at)?, depth - 1);
     let natural = |at: usize| net.value(op.inputs[at]).ty.dtype == DType::U8;
     match op.kind {
-        // A difference of two numbers that are not negative is no larger than either.
+        // A difference of two non-negative numbers is no larger in magnitude than either.
         OpKind::Binary(Binary::Sub) if natural(0) && natural(1) => Some(of(0)?.max(of(1)?)),
         OpKind::Binary(Binary::Sub | Binary::Add) => Some(of(0)? + of(1)?),
         OpKind::Cast if !net.value(op.inputs[0]).ty.dtype.is_float() => of(0),
@@ -137,7 +137,7 @@ impl Builder<'_> {
         self.net.ops[product].inputs[1] = id;
     }
 
-    /// A factor times a number.
+    /// A factor multiplied by a number.
     fn scaled(&mut self, factor: ValueId, number: f32) -> ValueId {
         if let Some(tensor) = self.net.value(factor).data.clone() {
             return self.constant(

@@ -5,7 +5,7 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// `gather(x, select(i >= 0, i, i + n))` becomes `gather(x, i)`: places below zero count from the end anyway.
+/// `gather(x, select(i >= 0, i, i + n))` becomes `gather(x, i)`, since negative indices count from the end.
 pub(super) fn drop_wrapped_places(net: &mut Net, reasons: &mut Remarks) {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
@@ -18,12 +18,12 @@ pub(super) fn drop_wrapped_places(net: &mut Net, reasons: &mut Remarks) {
         }
     }
     for (at, places) in found {
-        reasons.say(|| format!("{}: it counts places from the end itself", net.ops[at].name));
+        reasons.say(|| format!("{}: negative indices count from the end already", net.ops[at].name));
         net.ops[at].inputs[1] = places;
     }
 }
 
-/// The places behind a choice that counts those below zero from the end of so many elements.
+/// The indices before a selection that wraps negative ones along an axis of `extent` elements.
 fn unwrapped(net: &Net, makers: &HashMap<ValueId, usize>, places: ValueId, extent: usize) -> Option<ValueId> {
     let maker = |id: ValueId| makers.get(&bare(net, makers, id)).map(|&at| &net.ops[at]);
     let chosen = maker(places).filter(|op| op.kind == OpKind::Select)?;
@@ -43,7 +43,7 @@ fn unwrapped(net: &Net, makers: &HashMap<ValueId, usize>, places: ValueId, exten
     (whole && holds).then_some(own)
 }
 
-/// A value without the conversions between integers behind it.
+/// A value before the integer conversions applied to it.
 fn bare(net: &Net, makers: &HashMap<ValueId, usize>, mut id: ValueId) -> ValueId {
     while let Some(op) = makers.get(&id).map(|&at| &net.ops[at]) {
         let same = matches!(op.kind, OpKind::Cast | OpKind::Unary(Unary::Identity));

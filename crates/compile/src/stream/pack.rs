@@ -1,6 +1,6 @@
 //! Packing of coefficients into the engines' streams.
 //!
-//! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel`,
+//! Up to sixteen engines, each with `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel`,
 //! `h13-zero-skip` and `book-streams`.
 
 use crate::ir::*;
@@ -11,7 +11,7 @@ use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use anemone_net::stored::pack;
 use half::f16;
 
-/// Bits of a coefficient that is stored as it is.
+/// Width of an uncompressed coefficient in bits.
 const FP16_BITS: usize = 16;
 
 /// Distribution of a layer's output channels over engines.
@@ -19,30 +19,30 @@ const FP16_BITS: usize = 16;
 pub struct Packing {
     /// Active engines; a power of two.
     pub engines: usize,
-    /// Output channels per engine at a time: a power of two, or all of a single pass that is partly filled.
+    /// Output channels per engine at a time: a power of two, or the channels of a single, partly filled pass.
     pub lanes: usize,
     /// Output channels of one group.
     outputs: usize,
     groups: usize,
     taps: usize,
     bias: bool,
-    /// Kernel and stride, rows first, where zeros are skipped.
+    /// Kernel and stride, rows first, if zeros are skipped.
     skips: Option<[[usize; 2]; 2]>,
-    /// Bits of a coefficient, or of its index where there is a palette.
+    /// Width of a coefficient in bits, or of its index if there is a palette.
     bits: usize,
-    /// Bytes of the palette that leads every stream, behind the table.
+    /// Size of the palette in bytes, which precedes the coefficients of every stream, behind the table.
     palette_bytes: u64,
-    /// Bytes of the activation table that leads every stream.
+    /// Size of the activation table in bytes, which starts every stream.
     table_bytes: u64,
 }
 
-/// Engines for `outputs` channels.
+/// Number of engines for `outputs` channels.
 pub fn engines_for(outputs: usize) -> usize {
     outputs.next_power_of_two().min(ENGINES)
 }
 
 impl Packing {
-    /// The packing of a layer's coefficients in the form they have; without coefficients there are no taps.
+    /// The packing of a layer's coefficients in their current form; without coefficients there are no taps.
     pub fn of(layer: &Layer) -> Packing {
         match &layer.kind {
             Kind::Conv { weights, .. } => Packing::in_form(layer, &weights.form),
@@ -85,19 +85,19 @@ impl Packing {
         };
         let source = &layer.sources[0];
         let groups = source.groups();
-        // Accumulators are those of results: 512 outputs of 8 x 8 places that stride 2 takes from 16 x 16 are one pass of 32 lanes
-        // (`conv_probe_k1_c256_n512_s16_st2_g1_bias0_same`).
+        // The number of accumulators depends on the results: 512 outputs of 8 x 8 positions that stride 2 takes from 16 x 16 are one pass
+        // of 32 lanes (`conv_probe_k1_c256_n512_s16_st2_g1_bias0_same`).
         let small = layer.result.height().max(layer.result.width) <= SMALL_SIDE && !layer.transpose;
         let cap = if small { LANES_SMALL } else { LANES };
         let mut lanes = 1;
-        // Only whole passes: how a last, partly filled pass of several lanes is stored is not known.
+        // Only full passes: the layout of a last, partly filled pass of several lanes is not known.
         if *connect == Connect::Dense {
             while lanes < cap && outputs.is_multiple_of(engines * lanes * 2) {
                 lanes *= 2;
             }
         }
         let taps = weights.values.len() / (outputs * groups).max(1);
-        // A single pass that is partly filled, where one of all lanes would not fit kernel memory, is as wide as its channels
+        // A single, partly filled pass is as wide as its channels if one of all lanes would not fit kernel memory
         // (`docs/evidence.md`, key `h13-kernel`).
         let held = outputs / engines;
         let plane = |lanes: usize| (2 * lanes * taps) as u64;
@@ -129,17 +129,17 @@ impl Packing {
         self.skips.is_some()
     }
 
-    /// Engines with at least one channel.
+    /// Number of engines with at least one channel.
     pub fn active(&self) -> usize {
         self.outputs.div_ceil(self.lanes).min(self.engines)
     }
 
-    /// Passes of an engine over the output channels of a group; the first engine has most.
+    /// Number of passes of an engine over the output channels of a group; the first engine has the most.
     pub(crate) fn passes(&self, engine: usize) -> usize {
         self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.engines * self.lanes)
     }
 
-    /// Bytes of the coefficients that an engine holds at a time.
+    /// Size in bytes of the coefficients that an engine holds at a time.
     pub fn plane_bytes(&self) -> u64 {
         (2 * self.lanes * self.taps) as u64
     }
@@ -149,12 +149,12 @@ impl Packing {
         (self.palette_bytes > 0).then_some(self.bits as u32)
     }
 
-    /// Bytes of each engine's stream; the most it can have where zeros are skipped.
+    /// Size of each engine's stream in bytes; an upper bound if zeros are skipped.
     pub fn stream_bytes(&self) -> u64 {
         self.table_bytes + self.palette_bytes + self.group_bytes() * self.groups as u64
     }
 
-    /// Bytes of one group in a stream, without the palette.
+    /// Size in bytes of one group in a stream, without the palette.
     fn group_bytes(&self) -> u64 {
         let mut pass = (self.lanes * self.taps * self.bits).div_ceil(8);
         if self.bias {
@@ -168,17 +168,17 @@ impl Packing {
         (pass * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) as u64
     }
 
-    /// Mask bits of one input channel.
+    /// Number of mask bits of one input channel.
     fn mask_bits(&self, places: usize) -> usize {
         places * self.lanes.max(zero_skip::MIN_MASK_BITS)
     }
 
-    /// Bytes of all streams; the most they can have where zeros are skipped.
+    /// Size of all streams in bytes; an upper bound if zeros are skipped.
     pub fn total_bytes(&self) -> u64 {
         self.stream_bytes() * self.active() as u64
     }
 
-    /// All streams, concatenated, and the bytes of each.
+    /// All streams, concatenated, and the size of each in bytes.
     pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>, table: Option<&Table>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
         let sizes = self.put_streams(weights, bias, table, &mut bytes);
@@ -244,7 +244,7 @@ impl Packing {
         sizes
     }
 
-    /// A pass in the order of the streams: channels of one tap stand side by side. `bytes` gives those of a coefficient.
+    /// Writes a pass in stream order: channels of one tap are adjacent. `bytes` gives the encoding of a coefficient.
     fn put_side_by_side<const N: usize>(&self, to: &mut [u8], bytes: impl Fn(usize) -> [u8; N]) {
         for (tap, set) in to.chunks_exact_mut(N * self.lanes).enumerate() {
             for (lane, slot) in set.as_chunks_mut::<N>().0.iter_mut().enumerate() {
@@ -253,7 +253,7 @@ impl Packing {
         }
     }
 
-    /// One pass from output channel `first` on: the count, then masks of eight and their values.
+    /// Writes one pass from output channel `first` on: the count, then masks of eight bits with their values.
     fn put_without_zeros(&self, bytes: &mut Vec<u8>, weights: &[f16], first: usize, order: &[Option<usize>]) {
         let count_at = bytes.len();
         bytes.extend([0; zero_skip::COUNT_BYTES]);
@@ -261,16 +261,16 @@ impl Packing {
         let bits = self.lanes.max(zero_skip::MIN_MASK_BITS);
         for input in 0..self.taps / elements {
             for first_bit in (0..self.mask_bits(order.len())).step_by(8) {
-                // The mask, and behind it the values that are not zero.
+                // The mask, followed by the non-zero values.
                 let mut piece = [0; 1 + 2 * 8];
                 let mut length = 1;
-                // Eight bits are of one place of the kernel, or of two.
+                // Eight bits cover one position of the kernel, or two.
                 for bit in (0..8).step_by(bits.min(8)) {
                     let Some(&Some(tap)) = order.get((first_bit + bit) / bits) else { continue };
                     let lanes = ((first_bit + bit) % bits..self.lanes).take(8);
                     let values = lanes.map(|lane| weights[(first + lane) * self.taps + input * elements + tap]);
                     for (i, value) in values.enumerate() {
-                        // Without a branch to mispredict: what is zero is written over.
+                        // Branch-free: a zero is overwritten by the next value.
                         let stays = value.to_bits() << 1 != 0;
                         piece[0] |= u8::from(stays) << (bit + i);
                         piece[length..length + 2].copy_from_slice(&value.to_le_bytes());
@@ -287,11 +287,11 @@ impl Packing {
     }
 }
 
-/// From value to index.
+/// Map from values to palette indices.
 struct Lookup {
-    /// The table as it leads a stream.
+    /// The palette as it is stored in a stream.
     bytes: Vec<u8>,
-    /// By the bits of a value.
+    /// Index by the bits of a value.
     indices: Vec<u8>,
 }
 
@@ -301,7 +301,7 @@ impl Lookup {
         let mut bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
         bytes.resize((ELEMENT_BYTES << bits) as usize, 0);
         let mut indices = vec![0; 1 << 16];
-        // An index has at most eight bits.
+        // An index has at most 8 bits.
         entries.iter().enumerate().for_each(|(i, x)| indices[usize::from(x.to_bits())] = i as u8);
         Some(Lookup { bytes, indices })
     }

@@ -1,4 +1,4 @@
-//! One spatial axis of a window, and what is done along it: padding, slices, taps that see nothing but padding.
+//! One spatial axis of a window, and the rewrites along it: padding, slices, removal of taps that cover only padding.
 
 use super::{Conv, Windows};
 use anemone_net::{OpKind, ValueId};
@@ -6,9 +6,9 @@ use anemone_net::{OpKind, ValueId};
 /// A window along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Axis {
-    /// Elements of the operand.
+    /// Number of elements of the operand.
     pub size: usize,
-    /// Elements of the result.
+    /// Number of elements of the result.
     pub out: usize,
     pub taps: usize,
     pub stride: usize,
@@ -18,17 +18,17 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From the first tap to the last one.
+    /// Number of elements from the first tap to the last.
     pub fn reach(&self) -> usize {
         (self.taps - 1) * self.dilation + 1
     }
 
-    /// Elements that all windows together see.
+    /// Number of elements that all windows together cover.
     pub fn padded(&self) -> usize {
         (self.out - 1) * self.stride + self.reach()
     }
 
-    /// Padding behind the operand that its windows see; none where it ends behind the last one.
+    /// Padding behind the operand that windows cover; zero if the operand ends behind the last window.
     pub fn trailing(&self) -> usize {
         self.padded().saturating_sub(self.before + self.size)
     }
@@ -67,7 +67,7 @@ impl Windows<'_, '_> {
             .collect()
     }
 
-    /// Drops the first and the last taps along an axis that see nothing but padding in every window.
+    /// Removes leading and trailing taps along an axis that cover only padding in every window.
     pub(super) fn trim(&mut self, conv: &mut Conv, at: usize, x: ValueId) -> ValueId {
         let axis = conv.axes[at];
         let sees = |tap: usize| {
@@ -79,7 +79,7 @@ impl Windows<'_, '_> {
         if (first, last + 1) == (0, axis.taps) {
             return x;
         }
-        self.notes.push(format!("{} of {} taps see padding only", axis.taps - (last + 1 - first), axis.taps));
+        self.notes.push(format!("{} of {} taps cover only padding", axis.taps - (last + 1 - first), axis.taps));
         conv.kernel = self.taps_of(conv, at, last + 1 - first, |tap| Some(tap + first));
         let skipped = first * axis.dilation;
         let cut = skipped.saturating_sub(axis.before);
@@ -90,7 +90,7 @@ impl Windows<'_, '_> {
         self.slice_axis(x, at + 2, cut, axis.size)
     }
 
-    /// The kernel with other taps along one axis: `from` names the tap under each new one, `None` is a zero.
+    /// Rearranges the kernel's taps along one axis: `from` gives the tap for each new one, `None` is a zero.
     pub(super) fn taps_of(
         &self,
         conv: &Conv,
@@ -119,7 +119,7 @@ impl Windows<'_, '_> {
         self.slice_step(x, axis, begin, end, 1)
     }
 
-    /// Every `step`-th of the elements `begin..end` along an axis.
+    /// Every `step`-th element of `begin..end` along an axis.
     pub(super) fn slice_step(&mut self, x: ValueId, axis: usize, begin: usize, end: usize, step: usize) -> ValueId {
         let shape = self.builder.shape(x);
         if (begin, end, step) == (0, shape[axis], 1) {
@@ -132,7 +132,7 @@ impl Windows<'_, '_> {
         self.builder.op("part", OpKind::Slice { begin: first, end: last, stride }, &[x], shape)
     }
 
-    /// Zeros before and after the elements of an axis; what is beyond `size` elements is cut off.
+    /// Pads an axis with zeros before and after; elements beyond `size` are cut off.
     pub(super) fn padded(&mut self, x: ValueId, axis: usize, before: usize, size: usize) -> ValueId {
         let mut shape = self.builder.shape(x);
         let own = shape[axis].min(size - before);
@@ -156,7 +156,7 @@ impl Windows<'_, '_> {
         self.builder.op("padded", OpKind::Concat { axis }, &parts, shape)
     }
 
-    /// The same elements with other extents.
+    /// A reshape.
     pub(super) fn reshaped(&mut self, x: ValueId, shape: Vec<usize>) -> ValueId {
         if self.builder.shape(x) == shape {
             return x;
@@ -164,7 +164,7 @@ impl Windows<'_, '_> {
         self.builder.op("reshaped", OpKind::Reshape, &[x], shape)
     }
 
-    /// Axes in another order.
+    /// A transpose.
     pub(super) fn permuted(&mut self, x: ValueId, perm: &[usize]) -> ValueId {
         if perm.iter().enumerate().all(|(i, &p)| i == p) {
             return x;

@@ -1,12 +1,12 @@
-//! Long kernels over one axis as kernels over two, and rows longer than a tensor's columns as several rows.
+//! Folding of long kernels over one axis into kernels over two, and of rows longer than a tensor's columns into several rows.
 
 use super::axis::Axis;
 use super::{Conv, Windows};
 use anemone_net::{OpKind, ValueId};
 
 impl Windows<'_, '_> {
-    /// Columns `c * R + r` stand in row `r`, column `c`, so that a long row of taps becomes `R` rows of taps: tap `q * R + m`
-    /// of output `c * R + r` reads row `r + m`, column `c + q`. Rows from `R` on repeat the first ones, a column later.
+    /// Puts column `c * R + r` in row `r`, column `c`, so that a long row of taps becomes `R` rows: tap `q * R + m`
+    /// of output `c * R + r` reads row `r + m`, column `c + q`. Rows from `R` on repeat the first ones, one column later.
     pub(super) fn fold(&mut self, conv: Conv, x: ValueId) -> ValueId {
         if conv.axes.len() == 1 {
             return self.with_rows(conv, x, Self::fold);
@@ -22,7 +22,7 @@ impl Windows<'_, '_> {
         let columns = out + quotient - 1;
         let shape = self.builder.shape(x);
         let (batch, channels) = (shape[0], shape[1]);
-        // Channels last, so that shifts along the folded axis are slices of rows.
+        // Channels innermost, so that shifts along the folded axis are slices of rows.
         let x = self.reshaped(x, vec![batch, channels, shape[3]]);
         let x = self.permuted(x, &[0, 2, 1]);
         let x = self.padded(x, 1, axis.before, (columns + 1) * rows);
@@ -55,7 +55,7 @@ impl Windows<'_, '_> {
         self.slice_axis(made, 3, 0, axis.out)
     }
 
-    /// Rows longer than the chip's columns: pieces with their neighbours' edges stand below each other as rows.
+    /// Splits rows longer than the chip's columns into tiles with halos, stacked as rows.
     pub(super) fn tiles(&mut self, conv: Conv, x: ValueId) -> ValueId {
         if conv.axes.len() == 1 {
             return self.with_rows(conv, x, Self::tiles);
@@ -63,7 +63,7 @@ impl Windows<'_, '_> {
         let axis = conv.axes[1];
         let most = self.limits.width.saturating_sub(axis.reach()) / axis.stride;
         let count = axis.out.div_ceil(most.max(1));
-        // Pieces begin on multiples of 32 elements, where a view can.
+        // Tiles begin on multiples of 32 elements, where views can begin.
         let tile = axis.out.div_ceil(count).next_multiple_of(32);
         let count = axis.out.div_ceil(tile);
         self.notes.push(format!("{} columns as {count} rows of {tile}", axis.out));

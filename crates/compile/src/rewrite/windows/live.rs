@@ -1,12 +1,12 @@
-//! Kernels and matrices computed at run time: the windows of the operand become the columns of a matrix, and a product of two
-//! computed matrices follows.
+//! Convolutions with kernels or matrices computed at run time: the windows of the operand become the columns of a matrix (im2col), and a
+//! product of two computed matrices follows.
 
 use super::axis::Axis;
 use super::{Windows, counted};
 use anemone_net::{Binary, Op, OpKind, ValueId};
 
 impl Windows<'_, '_> {
-    /// `[1, G, O / G, C / G * taps] x [N, G, C / G * taps, positions]`.
+    /// A grouped convolution as the product `[1, G, O / G, C / G * taps] x [N, G, C / G * taps, positions]`.
     pub(super) fn live_conv(&mut self, op: &Op, axes: Vec<Axis>, groups: usize) -> ValueId {
         let made = self.live_product(op.inputs[0], op.inputs[1], axes, groups);
         self.biased(made, op.inputs.get(2))
@@ -51,8 +51,8 @@ impl Windows<'_, '_> {
         self.reshaped(made, result)
     }
 
-    /// A transposed convolution with a computed kernel: zeros between the operand's elements, and a plain convolution with the
-    /// kernel's taps in reverse.
+    /// A transposed convolution with a computed kernel as a plain convolution with reversed taps, after zeros are inserted between the
+    /// operand's elements.
     pub(super) fn live_transposed(
         &mut self,
         op: &Op,
@@ -92,7 +92,7 @@ impl Windows<'_, '_> {
         self.biased(made, op.inputs.get(2))
     }
 
-    /// Elements of an axis with `step - 1` zeros between them.
+    /// Inserts `step - 1` zeros between the elements of an axis.
     fn spread(&mut self, x: ValueId, axis: usize, step: usize) -> ValueId {
         if step == 1 {
             return x;
@@ -108,7 +108,7 @@ impl Windows<'_, '_> {
         self.slice_axis(x, axis, 0, (shape[axis] - 1) * step + 1)
     }
 
-    /// Elements of an axis in reverse order.
+    /// Reverses an axis.
     fn reversed(&mut self, x: ValueId, axis: usize) -> ValueId {
         let shape = self.builder.shape(x);
         let parts: Vec<ValueId> = (0..shape[axis]).rev().map(|i| self.slice_axis(x, axis, i, i + 1)).collect();
@@ -118,7 +118,7 @@ impl Windows<'_, '_> {
         }
     }
 
-    /// `x · wᵀ + b` with a computed matrix or a computed bias.
+    /// `x · wᵀ + b` with a matrix or a bias computed at run time.
     pub(super) fn live_linear(&mut self, op: &Op) -> Option<ValueId> {
         let live = |id: &ValueId| self.builder.net.value(*id).data.is_none();
         if !op.inputs[1..].iter().any(live) {

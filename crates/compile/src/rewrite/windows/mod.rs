@@ -1,16 +1,16 @@
-//! Convolutions and poolings beyond a chip's windows become ones within them.
+//! Rewrites of convolutions and poolings beyond a chip's window limits into ones within them.
 //!
-//! Every rewrite keeps the sums whole: what does not fit one kernel axis moves into channels, so that one convolution
+//! Every rewrite keeps the sums whole: the excess of a kernel axis moves into channels, so that one convolution
 //! still accumulates all taps and rounds once. Sums of partial convolutions would round in between, and are not used.
 //!
-//! | file | what it takes | what it makes |
+//! | file | input | result |
 //! |---|---|---|
-//! | `phases` | strides beyond the field | every phase of the stride as channels, stride 1 |
+//! | `phases` | strides beyond the register field | phases of the stride as channels, stride 1 |
 //! | `unfold` | kernels and dilated windows beyond the limits | blocks of taps as channels |
 //! | `fold` | long kernels over one axis | kernels over two axes |
 //! | `volume` | kernels over three axes | depth taps as channels |
-//! | `upsample` | transposed convolutions of such sizes | phases of the result as output channels |
-//! | `pool` | wide poolings | poolings in stages, products with matrices of means |
+//! | `upsample` | transposed convolutions beyond the limits | phases of the result as output channels |
+//! | `pool` | wide poolings | poolings in stages, products with averaging matrices |
 //! | `live` | kernels computed at run time | products of two matrices |
 
 mod axis;
@@ -31,20 +31,20 @@ use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use axis::Axis;
 use std::sync::Arc;
 
-/// Limits of a chip on one window.
+/// Window limits of a chip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Highest kernel of a convolution.
+    /// Largest kernel height of a convolution.
     rows: usize,
-    /// Widest kernel of a convolution.
+    /// Largest kernel width of a convolution.
     columns: usize,
     /// Largest stride of a window.
     stride: usize,
-    /// Highest and widest window of a pooling.
+    /// Largest height and width of a pooling window.
     pool: [usize; 2],
-    /// Most columns of a tensor.
+    /// Largest number of columns of a tensor.
     width: usize,
-    /// Most channels that the result's DMA puts side by side.
+    /// Largest number of channels that the result's DMA interleaves.
     interleave: usize,
 }
 
@@ -71,21 +71,21 @@ impl Limits {
         }
     }
 
-    /// Returns true if one pooling task takes the window: at most two axes, kernel and strides within the limits.
+    /// Returns true if one pooling task computes the window: at most two axes, kernel and strides within the limits.
     pub(crate) fn pools(&self, kernel: &[usize], strides: &[usize]) -> bool {
         let missing = 2usize.saturating_sub(kernel.len());
         let fits = |(i, &k): (usize, &usize)| k <= self.pool[i + missing];
         kernel.len() <= 2 && kernel.iter().enumerate().all(fits) && strides.iter().all(|&s| s <= self.stride)
     }
 
-    /// Returns true if a kernel of these extents, dilation included, is within the limits as it is or with rows and columns exchanged.
+    /// Returns true if a kernel of these extents, dilation included, is within the limits, directly or with rows and columns exchanged.
     fn takes(&self, [rows, columns]: [usize; 2]) -> bool {
         let fits = |rows, columns| rows <= self.rows && columns <= self.columns;
         fits(rows, columns) || fits(columns, rows)
     }
 }
 
-/// Convolutions and poolings beyond the chip's windows become ones within them.
+/// Rewrites convolutions and poolings beyond the chip's window limits into ones within them.
 pub(crate) fn fit_windows(net: &mut Net, chip: &'static Chip, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let limits = Limits::of(chip);
     let mut notes = Vec::new();
@@ -103,7 +103,7 @@ pub(crate) fn fit_windows(net: &mut Net, chip: &'static Chip, _: &Options, reaso
     Ok(())
 }
 
-/// One operation under rewriting.
+/// An operation being rewritten.
 struct Windows<'a, 'b> {
     builder: &'a mut Builder<'b>,
     limits: Limits,
@@ -130,7 +130,7 @@ impl Conv {
 }
 
 impl Windows<'_, '_> {
-    /// Rewrites an operation; `false` where it stays as it is.
+    /// Rewrites an operation; returns `false` if it stays as it is.
     fn op(&mut self, op: &Op) -> bool {
         let (Some(&x), Some(&out)) = (op.inputs.first(), op.outputs.first()) else { return false };
         let made = match &op.kind {
@@ -169,7 +169,7 @@ impl Windows<'_, '_> {
         }
     }
 
-    /// Returns true if a convolution is one task, as it is or with rows and columns exchanged before and after it.
+    /// Returns true if a convolution is one task, directly or with rows and columns exchanged before and after it.
     fn is_native(&self, conv: &Conv) -> bool {
         let missing = 2 - conv.axes.len();
         let axis = |i: usize| (i >= missing).then(|| conv.axes[i - missing]);
@@ -179,7 +179,7 @@ impl Windows<'_, '_> {
         self.limits.takes(reach) && strides && width
     }
 
-    /// A convolution by ones that the chip takes.
+    /// A convolution by convolutions that the chip supports.
     fn conv(&mut self, mut conv: Conv, x: ValueId) -> ValueId {
         if conv.axes.len() > 2 {
             return self.volume(conv, x);
@@ -211,7 +211,7 @@ impl Windows<'_, '_> {
     fn emit(&mut self, conv: &Conv, mut x: ValueId) -> ValueId {
         let mut axes = conv.axes.clone();
         for (i, axis) in axes.iter_mut().enumerate() {
-            // What no window sees is no part of the operand; every window sees an element of it.
+            // Elements that no window covers are dropped from the operand, so that every window covers one.
             let front = axis.before.saturating_sub(axis.reach() - 1);
             let last = (axis.out - 1) * axis.stride + front + 1;
             let size = (axis.padded() + front).saturating_sub(axis.before).min(axis.size + front);
@@ -244,7 +244,7 @@ impl Windows<'_, '_> {
         self.builder.op("biased", OpKind::Binary(Binary::Add), &[made, bias], shape)
     }
 
-    /// A kernel made of another one's elements, in a stored form as small.
+    /// A kernel made from elements of another, stored as compactly.
     fn kernel(&self, shape: Vec<usize>, data: Vec<f32>, of: &Tensor) -> Arc<Tensor> {
         Arc::new(compress::again(Tensor { shape, data: Data::F32(data) }, [of]))
     }

@@ -1,6 +1,6 @@
-//! Strides beyond the field: with every phase of the stride as channels, the stride is 1 (space to depth).
+//! Strides beyond the register field: with every phase of the stride as channels, the stride is 1 (space to depth).
 //!
-//! Patches that do not overlap become a product over the elements of each patch. The sums stay whole.
+//! Non-overlapping patches become a product over the elements of each patch. The sums stay whole.
 
 use super::axis::Axis;
 use super::{Conv, Windows};
@@ -10,7 +10,7 @@ use anemone_net::ValueId;
 struct Split {
     /// Phases; 1 leaves the axis as it is.
     phases: usize,
-    /// Zeros in front of the first tap, so that windows start on whole steps.
+    /// Zeros in front of the first tap, so that windows start on multiples of the stride.
     shift: usize,
     /// Taps of each phase.
     taps: usize,
@@ -27,13 +27,13 @@ impl Split {
         let taps = (shift + axis.reach()).div_ceil(step);
         let before = (axis.before + shift) / step;
         let mut made = Axis { size: 0, out: axis.out, taps, stride: 1, dilation: 1, before, after: 0 };
-        // No more than the windows see: what is behind the last one is cut off, what is missing in a phase is zero.
+        // No more than the windows cover: elements behind the last one are cut off, elements missing from a phase are zeros.
         made.size = axis.size.div_ceil(step).min(made.padded().saturating_sub(before).max(1));
         made.after = made.trailing();
         Split { phases: step, shift, taps, axis: made }
     }
 
-    /// Tap of the given kernel under tap `tap` of a phase.
+    /// Tap of the original kernel at tap `tap` of a phase.
     fn tap(&self, phase: usize, tap: usize, of: &Axis) -> Option<usize> {
         if self.phases == 1 {
             return Some(tap);
@@ -50,7 +50,7 @@ impl Windows<'_, '_> {
         let steps: Vec<usize> = splits.iter().map(|s| s.phases).collect();
         let patches = splits.iter().all(|s| s.taps == 1);
         let what = if patches {
-            "patches that do not overlap are channels of a 1x1 convolution"
+            "non-overlapping patches are channels of a 1x1 convolution"
         } else {
             "phases are channels, the stride is 1"
         };

@@ -1,5 +1,5 @@
-//! Poolings beyond the windows: maxima in stages, means over everything as reductions. Other wide means stay: they are
-//! lowered to products with the matrix of each axis's shares.
+//! Poolings beyond the window limits: maxima in stages, means over whole axes as reductions. Other wide means stay: they are
+//! lowered to products with an averaging matrix for each axis.
 
 use super::Windows;
 use super::axis::Axis;
@@ -39,7 +39,7 @@ impl Windows<'_, '_> {
         }
     }
 
-    /// The mean of whole axes is a reduction.
+    /// A mean over whole axes as a reduction.
     fn mean_of_all(&mut self, axes: &[Axis], op: &Op) -> Option<ValueId> {
         let whole = |a: &Axis| a.out == 1 && a.before == 0 && a.taps == a.size;
         let unit = |a: &Axis| a.taps == 1 && a.stride == 1;
@@ -56,7 +56,7 @@ impl Windows<'_, '_> {
     fn root_of_squares(&mut self, axes: &[Axis], op: &Op) -> ValueId {
         let [from, to] = [op.inputs[0], op.outputs[0]].map(|id| self.builder.shape(id));
         let squares = self.builder.op("squares", OpKind::Unary(Unary::Square), &op.inputs, from);
-        // Padding counts, so that every mean is of as many elements.
+        // Padding is counted, so that every mean has the same number of elements.
         let kind = OpKind::Pool {
             kind: PoolKind::Average { exclude_padding: false },
             kernel: axes.iter().map(|a| a.taps).collect(),
@@ -71,7 +71,7 @@ impl Windows<'_, '_> {
         self.builder.op("root", OpKind::Unary(Unary::Sqrt), &[sums], to)
     }
 
-    /// Maxima of maxima: one axis after another, and wide windows in stages. Padding never wins, so that stages share it.
+    /// A maximum as maxima of maxima: one axis after another, wide windows in stages. Padding never wins, so all stages may pad.
     fn max_pool(&mut self, axes: &[Axis], mut x: ValueId) -> ValueId {
         self.notes.push(format!("maxima over {} axes in stages", axes.len()));
         for (i, axis) in axes.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Windows<'_, '_> {
             return x;
         }
         let shape = self.builder.shape(x);
-        // Rank 4 with the axis as rows, or as columns where it is the last one.
+        // Rank 4 with the axis as rows, or as columns if it is the last one.
         let last = at + 1 == shape.len();
         let outer: usize = shape[1..at].iter().product();
         let inner: usize = shape[at + 1..].iter().product();
@@ -104,7 +104,7 @@ impl Windows<'_, '_> {
         let (mut taps, mut before, mut size) = (axis.taps, axis.before, axis.size);
         while taps > most {
             let first = before.min(most - 1);
-            // As many as later windows read, of those that begin inside the operand.
+            // The elements that later windows read, among windows that begin inside the operand.
             let seen = (axis.out - 1) * axis.stride + taps - before;
             let out = (seen + first + 1).saturating_sub(most).min(size + first);
             made = self.max_stage(made, side, most, 1, first, out);
@@ -119,7 +119,7 @@ impl Windows<'_, '_> {
     }
 
     fn max_stage(&mut self, x: ValueId, side: usize, taps: usize, stride: usize, before: usize, out: usize) -> ValueId {
-        // What no window sees is no part of the operand.
+        // Elements that no window covers are dropped from the operand.
         let size = self.builder.shape(x)[2 + side];
         let seen = ((out - 1) * stride + taps).saturating_sub(before).clamp(1, size);
         let x = self.slice_axis(x, 2 + side, 0, seen);

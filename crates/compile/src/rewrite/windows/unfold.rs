@@ -1,7 +1,7 @@
 //! Kernels and dilated windows beyond the limits: blocks of taps become channels, and one convolution sums them all.
 //!
-//! Along rows the blocks are slices that cost a copy each. Columns are exchanged with rows first, because no slice of columns
-//! begins where a block does.
+//! Blocks along rows are slices that cost a copy each. Columns are exchanged with rows first, because no slice of columns
+//! can begin at a block.
 
 use super::axis::Axis;
 use super::{Conv, Windows};
@@ -33,20 +33,20 @@ impl Windows<'_, '_> {
         self.permuted(made, &[0, 1, 3, 2])
     }
 
-    /// Taps along rows in blocks that reach no farther than `most` rows; the blocks are channels.
+    /// Splits taps along rows into blocks of at most `most` rows; the blocks become channels.
     fn blocks(&mut self, conv: Conv, x: ValueId, most: usize) -> (Conv, ValueId) {
         let axis = conv.axes[0];
         let fit = (most - 1) / axis.dilation + 1;
         let count = axis.taps.div_ceil(fit);
         let taps = axis.taps.div_ceil(count);
-        self.notes.push(format!("{} taps {} apart as {count} blocks of channels", axis.taps, axis.dilation));
+        self.notes.push(format!("{} taps of dilation {} as {count} blocks of channels", axis.taps, axis.dilation));
         let whole = Axis { taps: taps * count, ..axis };
         let x = self.padded(x, 2, axis.before, whole.padded());
         let span = (axis.out - 1) * axis.stride + (taps - 1) * axis.dilation + 1;
         let shape = self.builder.shape(x);
         let (batch, groups, columns) = (shape[0], conv.groups, shape[3]);
         let per_group = shape[1] / groups;
-        // Blocks stand between groups and channels.
+        // The axis of blocks is between groups and channels.
         let x = self.reshaped(x, vec![batch, groups, per_group, shape[2], columns]);
         let step = taps * axis.dilation;
         let parts: Vec<ValueId> = (0..count).map(|b| self.slice_axis(x, 3, b * step, b * step + span)).collect();
@@ -73,7 +73,7 @@ impl Windows<'_, '_> {
         (Conv { kernel, axes: vec![rows, conv.axes[1]], ..conv }, x)
     }
 
-    /// The convolution with rows and columns in each other's place.
+    /// The convolution with rows and columns exchanged.
     fn exchanged(&self, conv: &Conv) -> Conv {
         let [outputs, inputs, rows, columns] = <[usize; 4]>::try_from(conv.kernel.shape.as_slice()).unwrap_or([1; 4]);
         let data = conv.kernel.data.to_f32();
@@ -85,7 +85,7 @@ impl Windows<'_, '_> {
         Conv { kernel, axes: vec![conv.axes[1], conv.axes[0]], ..conv.clone() }
     }
 
-    /// A convolution over one axis as one over two, of one row.
+    /// A convolution over one axis as a convolution over two, with one row.
     pub(super) fn with_rows(
         &mut self,
         conv: Conv,

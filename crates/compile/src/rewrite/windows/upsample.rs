@@ -1,14 +1,14 @@
-//! Transposed convolutions beyond the limits: each phase of the result is a set of output channels of one convolution, which
-//! are put side by side afterwards (depth to space).
+//! Transposed convolutions beyond the limits: each phase of the result is a set of output channels of one convolution, and the
+//! phases are interleaved afterwards (depth to space).
 
 use super::axis::Axis;
 use super::{Conv, Windows};
 use anemone_net::{Op, OpKind, ValueId};
 
-/// Most phases of a result that are a convolution each; more are channels of one.
+/// Largest number of phases that are computed by a convolution each; more become channels of one convolution.
 const MOST_PHASES: usize = 9;
 
-/// One axis: outputs `q * stride + r`, `r` below the stride, read elements `q + first ..` of the operand.
+/// One axis: output `q * stride + r`, with `r` below the stride, reads the operand from element `q + first` on.
 struct Phases {
     stride: usize,
     /// Elements of the result along the axis.
@@ -33,7 +33,7 @@ impl Phases {
         Phases { stride, out, before, taps: before + most + 1, cut, kernel, dilation }
     }
 
-    /// Tap of the transposed kernel that output phase `r` has under tap `tap` of the plain convolution.
+    /// Tap of the transposed kernel for output phase `r` at tap `tap` of the plain convolution.
     fn tap(&self, r: usize, tap: usize) -> Option<usize> {
         let back = ((r + self.cut) / self.stride + self.before).checked_sub(tap)?;
         let at = (r + self.cut) % self.stride + back * self.stride;
@@ -120,7 +120,7 @@ impl Windows<'_, '_> {
         Some(y)
     }
 
-    /// A bias with each number `times` times.
+    /// A bias with each number repeated `times` times.
     fn repeated_bias(&mut self, id: ValueId, times: usize) -> ValueId {
         match self.builder.net.value(id).data.clone() {
             Some(bias) => {

@@ -11,7 +11,7 @@ impl Windows<'_, '_> {
         let (depth, rows) = (conv.axes[0], conv.axes[1]);
         self.notes.push(format!("{} taps along depth as channels", depth.taps));
         let mut x = self.padded(x, 2, depth.before, depth.padded());
-        // Rows of a plane, so many that the next plane begins on a whole step.
+        // Rows of a plane, rounded up so that the next plane begins on a whole step.
         let plane = rows.padded().next_multiple_of(rows.stride);
         x = self.padded(x, 3, rows.before, plane);
         let shape = self.builder.shape(x);
@@ -44,7 +44,7 @@ impl Windows<'_, '_> {
             }
         }
         let kernel = self.kernel(vec![outputs, inputs, rows.taps, conv.axes[2].taps], made, &conv.kernel);
-        // One window more or less at the end does no harm: the last plane's rows need only its own windows.
+        // A missing or additional window at the end is harmless: the last plane's rows need only their own windows.
         let step = plane / rows.stride;
         let tall = Axis { size: depth.out * plane, out: depth.out * step, before: 0, after: 0, ..rows };
         let tall = Axis { after: tall.trailing(), ..tall };
