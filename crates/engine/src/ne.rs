@@ -373,13 +373,17 @@ impl Machine<'_> {
             if let (Some(rows), Some(mac)) = (&rows, self.mac) {
                 let mut sets = vec![Sets::default(); groups];
                 chunks(&mut sets, 1, cost::one_by_one(groups * cout * taps), |g, sets| {
-                    sets.iter_mut().for_each(|(sets, _)| sets.push(Weights::of_rows(mac, &rows[g], taps)));
+                    let (rows, biases) = &rows[g];
+                    for (sets, of_channels) in sets {
+                        sets.push(Weights::of_rows(mac, rows, taps));
+                        of_channels.clone_from(biases);
+                    }
                 });
                 return Ok(Packed::Exact(Arc::new(sets)));
             }
             if let Some(rows) = rows {
                 let transposed = self.stores_transposed(convolution);
-                return Ok(Packed::Fast(Kernels::pack_rows(&convolution.staging, transposed, cout, &rows)));
+                return Ok(Packed::Fast(Kernels::pack_rows(&convolution.staging, transposed, cout, rows)));
             }
         }
         // Groups are unpacked in parallel, because a product of two operands does it at every run.

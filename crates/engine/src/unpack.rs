@@ -44,6 +44,9 @@ pub(crate) struct Form {
     streams: Vec<Option<[u64; 2]>>,
 }
 
+/// Coefficients of a group as one strided row for each output channel, and the biases of the channels.
+pub(crate) type RowsAndBiases<'a> = (Vec<CoefficientRow<'a>>, Option<Vec<f32>>);
+
 /// Coefficient format of a pass.
 enum Store {
     Fp16,
@@ -124,13 +127,12 @@ impl Form {
         }
     }
 
-    /// [`Form::place`] for fp16 coefficients, by whole channels or rows of lanes.
-    fn place_halves(&self, first: usize, body: &[u8], to: &mut [f16]) {
+    /// [`Form::place`] for fp16 coefficients to the channels of one pass, by whole channels or rows of lanes.
+    fn place_halves(&self, body: &[u8], to: &mut [f16]) {
         let Ok(halves) = bytemuck::try_cast_slice::<u8, u16>(body) else {
-            return self.place(first, halfwords(body), to);
+            return self.place(0, halfwords(body), to);
         };
         let halves: &[f16] = halves.reinterpret_cast();
-        let to = &mut to[first * self.taps..];
         if self.lanes == 1 {
             let count = self.taps.min(halves.len());
             return to[..count].copy_from_slice(&halves[..count]);
@@ -342,16 +344,14 @@ impl Machine<'_> {
         self.coefficients_of(&self.form(out, taps)?, g)
     }
 
-    /// Strided rows of coefficients of group `g`, one for each output channel; `None` unless they are fp16 without scales and biases between them.
-    pub(crate) fn coefficient_rows(&self, form: &Form, g: usize) -> Result<Option<Vec<CoefficientRow<'_>>>, FaultKind> {
-        let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
-        if !plain {
+    /// Strided rows of coefficients of group `g`, one for each output channel, and their biases; `None` unless they are fp16 without
+    /// scale factors.
+    pub(crate) fn coefficient_rows(&self, form: &Form, g: usize) -> Result<Option<RowsAndBiases<'_>>, FaultKind> {
+        if !matches!(form.store, Store::Fp16) || self.get(PostScaleMode) == 1 {
             return Ok(None);
         }
-        let mut passes = Vec::new();
-        for engine in (0..form.engines).filter(|&e| form.passes(e) > 0) {
-            self.dense_passes(form, engine, g, &mut passes)?;
-        }
+        let passes = self.passes_of(form, g)?;
+        let (biases, _) = self.biases_and_scales(form, g, &passes)?;
         let mut rows = vec![CoefficientRow::default(); form.outputs];
         for pass in &passes {
             let Ok(halves) = bytemuck::try_cast_slice::<u8, u16>(pass.body) else { return Ok(None) };
@@ -362,21 +362,21 @@ impl Machine<'_> {
             }
         }
         let whole = |row: &CoefficientRow| row.data.len() > form.taps.saturating_sub(1) * row.stride;
-        Ok(rows.iter().all(whole).then_some(rows))
+        Ok(rows.iter().all(whole).then_some((rows, biases)))
     }
 
-    /// Strided rows of coefficients, by group; `None` unless they are uncompressed fp16. Many small groups, as in windowed attention, are
+    /// [`Machine::coefficient_rows`] of every group; `None` unless they are uncompressed fp16. Many small groups, as in windowed attention, are
     /// located in parallel.
     pub(crate) fn rows_of_groups(
         &self,
         form: &Form,
         groups: usize,
         cout: usize,
-    ) -> Result<Option<Vec<Vec<CoefficientRow<'_>>>>, FaultKind> {
+    ) -> Result<Option<Vec<RowsAndBiases<'_>>>, FaultKind> {
         // Locating a row costs as much as gathering some elements.
         let nanos = cost::one_by_one(16 * groups * cout);
         let at_once = groups.div_ceil(4 * self.workers.threads_for(nanos));
-        let mut all: Vec<Result<Option<Vec<CoefficientRow>>, FaultKind>> = (0..groups).map(|_| Ok(None)).collect();
+        let mut all: Vec<Result<Option<RowsAndBiases>, FaultKind>> = (0..groups).map(|_| Ok(None)).collect();
         chunks(&mut all, at_once, nanos, |i, rows| {
             rows.iter_mut().enumerate().for_each(|(j, rows)| *rows = self.coefficient_rows(form, i * at_once + j));
         });
@@ -387,6 +387,36 @@ impl Machine<'_> {
     pub(crate) fn coefficients_of(&self, form: &Form, g: usize) -> Result<(Coefficients, Option<Vec<f32>>), FaultKind> {
         let (out, taps) = (form.outputs, form.taps);
         // All streams are located before anything is allocated, so that their sizes bound the allocation.
+        let passes = self.passes_of(form, g)?;
+        let (biases, scales) = self.biases_and_scales(form, g, &passes)?;
+        let weights = if let Some((bits, palette)) = form.palette() {
+            let mut all = vec![0; out * taps];
+            passes.iter().for_each(|pass| form.place(pass.first, indices(pass.body, bits), &mut all));
+            Values::Indices(all, palette)
+        } else {
+            let mut weights = vec![f16::ZERO; out * taps];
+            match &form.store {
+                Store::ZeroSkipping(order) => {
+                    passes.iter().try_for_each(|pass| self.scatter(form, order, pass, &mut weights))?;
+                }
+                _ => {
+                    // The channels of a pass are adjacent, and those of two passes disjoint.
+                    let mut in_order: Vec<Option<&Pass>> = vec![None; out.div_ceil(form.lanes)];
+                    let place = |pass: &Pass| pass.first / form.lanes;
+                    passes.iter().for_each(|pass| in_order[place(pass)] = Some(pass));
+                    let elements = (form.lanes * taps).max(1);
+                    chunks(&mut weights, elements, cost::elementwise(out * taps), |i, to| {
+                        in_order[i].iter().for_each(|pass| form.place_halves(pass.body, to));
+                    });
+                }
+            }
+            Values::Halves(weights)
+        };
+        Ok((Coefficients { weights, biases }, scales))
+    }
+
+    /// Passes of group `g`, of all engines.
+    fn passes_of<'a>(&'a self, form: &Form, g: usize) -> Result<Vec<Pass<'a>>, FaultKind> {
         let mut passes = Vec::new();
         for engine in (0..form.engines).filter(|&e| form.passes(e) > 0) {
             match form.store {
@@ -394,29 +424,25 @@ impl Machine<'_> {
                 _ => self.dense_passes(form, engine, g, &mut passes)?,
             }
         }
-        let mut biases = self.of_channels(BiasMode, extra::BIAS, g, out)?;
-        let mut scales = self.of_channels(PostScaleMode, extra::POST_SCALE, g, out)?;
-        for pass in &passes {
+        Ok(passes)
+    }
+
+    /// Biases and scale factors of the channels of group `g`, if the task has them: from the passes or from streams of their own.
+    fn biases_and_scales(
+        &self,
+        form: &Form,
+        g: usize,
+        passes: &[Pass],
+    ) -> Result<(Option<Vec<f32>>, Option<Vec<f32>>), FaultKind> {
+        let mut biases = self.of_channels(BiasMode, extra::BIAS, g, form.outputs)?;
+        let mut scales = self.of_channels(PostScaleMode, extra::POST_SCALE, g, form.outputs)?;
+        for pass in passes {
             for (values, row) in [(&mut biases, pass.biases), (&mut scales, pass.scales)] {
                 let values = values.iter_mut().flatten().skip(pass.first);
                 values.zip(halfwords(row)).for_each(|(v, x)| *v = x.to_f32());
             }
         }
-        let weights = if let Some((bits, palette)) = form.palette() {
-            let mut all = vec![0; out * taps];
-            passes.iter().for_each(|pass| form.place(pass.first, indices(pass.body, bits), &mut all));
-            Values::Indices(all, palette)
-        } else {
-            let mut weights = vec![f16::ZERO; out * taps];
-            for pass in &passes {
-                match &form.store {
-                    Store::ZeroSkipping(order) => self.scatter(form, order, pass, &mut weights)?,
-                    _ => form.place_halves(pass.first, pass.body, &mut weights),
-                }
-            }
-            Values::Halves(weights)
-        };
-        Ok((Coefficients { weights, biases }, scales))
+        Ok((biases, scales))
     }
 
     /// Scale or bias of each channel of a group, if the task has them: from a stream of their own, or zeros to be overwritten.

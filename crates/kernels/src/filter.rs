@@ -1,7 +1,9 @@
 //! Packed filter panels: coefficients kept in fp16 or as palette indices, and widened to fp32 where they are used.
 
+use crate::cost;
 use crate::host::{fetch, widen_indices};
 use crate::num;
+use crate::par::chunks;
 use crate::simd::{self, LaneMap};
 use half::f16;
 use pulp::Simd;
@@ -127,6 +129,24 @@ pub struct CoefficientRow<'a> {
     pub stride: usize,
 }
 
+impl CoefficientRow<'_> {
+    /// Returns true if both are rows of one buffer and each element of `next` follows this row's in memory.
+    fn is_before(&self, next: &Self) -> bool {
+        let adjacent =
+            self.data.as_ptr().wrapping_add(1) == next.data.as_ptr() && self.data.len() == next.data.len() + 1;
+        adjacent && self.stride == next.stride && self.stride > 1
+    }
+}
+
+/// Copies rows whose elements are adjacent in memory to columns of a panel, whose rows have `width` elements.
+fn gather_rows(rows: &[CoefficientRow], panel: &mut [f16], width: usize) {
+    let Some(first) = rows.first() else { return };
+    let taps = first.data.chunks(first.stride.max(1));
+    for (to, from) in panel.chunks_mut(width.max(1)).zip(taps) {
+        to.iter_mut().take(rows.len()).zip(from).for_each(|(to, x)| *to = *x);
+    }
+}
+
 /// Coefficients packed in panels of output channels that read the same input, `[tap][channel]` within a panel. The last panel has the
 /// remaining channels.
 #[derive(Clone, Debug)]
@@ -158,10 +178,11 @@ impl PackedFilter {
         let store = match values {
             Values::Halves(halves) => {
                 let mut kept = vec![f16::ZERO; channels * taps];
-                for rows in panels {
-                    let panel = &mut kept[rows.start * taps..rows.end * taps];
-                    interleave_rows(&halves[rows.start * taps..rows.end * taps], taps, panel);
-                }
+                let panel_elements = (height * taps).max(1);
+                chunks(&mut kept, panel_elements, cost::elementwise(channels * taps), |i, panel| {
+                    let first = i * panel_elements;
+                    interleave_rows(&halves[first..first + panel.len()], taps, panel);
+                });
                 Store::Halves(kept)
             }
             Values::Indices(indices, palette) => {
@@ -193,7 +214,8 @@ impl PackedFilter {
     pub fn of_rows(rows: &[CoefficientRow], taps: usize, height: usize) -> PackedFilter {
         let (channels, height) = (rows.len(), height.max(1));
         let mut kept = vec![f16::ZERO; channels * taps];
-        for (rows, panel) in rows.chunks(height).zip(kept.chunks_mut((height * taps).max(1))) {
+        chunks(&mut kept, (height * taps).max(1), cost::elementwise(channels * taps), |i, panel| {
+            let rows = &rows[i * height..channels.min((i + 1) * height)];
             let in_place = rows.iter().map(|row| &row.data[..taps]);
             match (rows.len(), rows.iter().all(|row| row.stride == 1)) {
                 (6, true) => interleave::<6>(in_place, panel),
@@ -201,13 +223,14 @@ impl PackedFilter {
                 (12, true) => interleave::<12>(in_place, panel),
                 (16, true) => interleave::<16>(in_place, panel),
                 (count, _) => {
-                    for (i, row) in rows.iter().enumerate() {
-                        let from = row.data.iter().step_by(row.stride.max(1)).take(taps);
-                        panel[i..].iter_mut().step_by(count).zip(from).for_each(|(to, x)| *to = *x);
+                    let mut first = 0;
+                    for adjacent in rows.chunk_by(CoefficientRow::is_before) {
+                        gather_rows(adjacent, &mut panel[first..], count);
+                        first += adjacent.len();
                     }
                 }
             }
-        }
+        });
         PackedFilter { store: Store::Halves(kept), channels, taps, height }
     }
 

@@ -107,7 +107,8 @@ impl Schedule<'_> {
             let of_array = Exact { mac, window, channels: taps, unicast: false, staging, groups, exactly };
             exact::convolve(workers, &of_array, source, target, of.output);
         } else {
-            let kernels = Kernels::pack_rows(staging, of.transposed, of.output.c, &groups);
+            let groups = groups.into_iter().map(|rows| (rows, None)).collect();
+            let kernels = Kernels::pack_rows(staging, of.transposed, of.output.c, groups);
             let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
             convolve(workers, staging, &kernels, &finish, source, target, of.output);
         }

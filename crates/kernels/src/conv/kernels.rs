@@ -120,24 +120,29 @@ impl Kernels {
         kernels
     }
 
-    /// [`Kernels::pack`] for a pointwise convolution without biases, from strided rows of coefficients: one item for all groups, or one per
-    /// group.
-    pub fn pack_rows(staging: &Im2col, transposed: bool, channels: usize, groups: &[Vec<CoefficientRow>]) -> Kernels {
+    /// [`Kernels::pack`] for a pointwise convolution, from strided rows of coefficients and their biases: one item for all groups, or one
+    /// per group.
+    pub fn pack_rows(
+        staging: &Im2col,
+        transposed: bool,
+        channels: usize,
+        groups: Vec<(Vec<CoefficientRow>, Option<Vec<f32>>)>,
+    ) -> Kernels {
         let packing = Packing::for_staging(staging, transposed, channels);
         let taps = staging.channels;
-        let mut filters: Vec<Option<Filter>> = vec![None; groups.len()];
         let nanos = cost::elementwise(channels * taps * groups.len());
-        chunks(&mut filters, 1, nanos, |g, filters| {
-            for filter in filters {
+        let mut filters: Vec<_> = groups.into_iter().map(|group| (group, None)).collect();
+        chunks(&mut filters, 1, nanos, |_, filters| {
+            for ((rows, biases), filter) in filters {
                 // Only windows of several taps test for finite coefficients.
                 *filter = Some(Filter {
-                    packed: PackedFilter::of_rows(&groups[g], taps, packing.height()),
-                    biases: None,
+                    packed: PackedFilter::of_rows(rows, taps, packing.height()),
+                    biases: biases.take(),
                     finite: false,
                 });
             }
         });
-        let groups = Arc::new(filters.into_iter().flatten().collect());
+        let groups = Arc::new(filters.into_iter().filter_map(|(_, filter)| filter).collect());
         let mut kernels = Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), packing };
         kernels.read_from(staging);
         kernels
