@@ -10,7 +10,6 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{
     active, arguments, chain, create, destroy, handshake, inputs, instance, outputs, prepare,
 };
-use bytes::Bytes;
 
 impl Client {
     /// Selector 0 with the standard usage; the session token.
@@ -35,7 +34,7 @@ impl Client {
     /// Control selector 3.
     pub fn create(&self, what: Create<'_>) -> Result<Created, Code> {
         let bytes = what.image.len() + what.signature.len();
-        let image = self.task.stage_shared([Bytes::clone(&what.image), what.signature])?;
+        let image = self.task.stage_shared([what.image.clone(), what.signature.into()])?;
         let mut blob = [0; arguments::BYTES];
         put64(&mut blob, arguments::IMAGE, image);
         put64(&mut blob, arguments::IMAGE_BYTES, bytes as u64);

@@ -49,7 +49,7 @@ impl Client {
         // The bytes that are checked are the bytes that are used: a copy, or bytes that nobody writes.
         let image_bytes = bytes.checked_sub(TRAILER_BYTES as u64).ok_or(Code::NOT_PERMITTED)?;
         let trailer = self.task.fetch(image.wrapping_add(image_bytes), TRAILER_BYTES as u64)?;
-        let image = self.task.fetch(image, image_bytes)?;
+        let image = self.task.fetch_image(image, image_bytes)?;
         self.driver.trust.check(&image, &trailer)?;
         let (form, programs) = read_programs(&image).ok_or(Code::BAD_ARGUMENT)?;
         let package = packaged(programs.iter())?;

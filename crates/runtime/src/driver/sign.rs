@@ -22,6 +22,25 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
+/// SHA-256 of bytes that are handed over in pieces of any length.
+pub fn sha256_of(feed: impl FnOnce(&mut dyn FnMut(&[u8]))) -> [u8; 32] {
+    /// Small pieces, such as single elements, are hashed together.
+    const BUFFER_BYTES: usize = 1 << 14;
+    let (mut hash, mut buffer) = (Sha256::new(), Vec::with_capacity(BUFFER_BYTES));
+    feed(&mut |bytes| {
+        if buffer.len() + bytes.len() > BUFFER_BYTES {
+            hash.update(&buffer);
+            buffer.clear();
+        }
+        match bytes.len() {
+            0..BUFFER_BYTES => buffer.extend_from_slice(bytes),
+            _ => hash.update(bytes),
+        }
+    });
+    hash.update(&buffer);
+    hash.finalize().into()
+}
+
 /// Digest of a file by that of its image and by its signature.
 fn file_digest(image: &[u8; 32], trailer: &[u8]) -> [u8; 32] {
     sha256(&[image, trailer].concat())
@@ -62,9 +81,9 @@ impl Trust {
     }
 
     /// Refuses an image unless the signature that follows it and the trust cache agree on these very bytes.
-    pub(crate) fn check(&self, image: &[u8], trailer: &[u8]) -> std::result::Result<(), Code> {
+    pub(crate) fn check(&self, image: &Image, trailer: &[u8]) -> std::result::Result<(), Code> {
         let (magic, tag) = trailer.split_at_checked(MAGIC.len()).ok_or(Code::NOT_PERMITTED)?;
-        let digest = sha256(image);
+        let digest = image.digest();
         let signed = magic == MAGIC && self.tag(&digest).verify_slice(tag).is_ok();
         let trusted = signed && lock(&self.cache).contains(&file_digest(&digest, trailer));
         if trusted { Ok(()) } else { Err(Code::NOT_PERMITTED) }

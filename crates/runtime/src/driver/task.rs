@@ -1,5 +1,6 @@
 //! The caller as the driver sees it: identity, entitlements, and memory that structures point into.
 
+use crate::cache::Image;
 use crate::error::Code;
 use anemone_facts::driver::entitlements as keys;
 use bytes::Bytes;
@@ -49,7 +50,7 @@ struct Space {
 enum Piece {
     Own(Vec<u8>),
     /// Others hold them too: nothing is put into them.
-    Shared(Bytes),
+    Shared(Image),
 }
 
 impl Piece {
@@ -132,7 +133,7 @@ impl Task {
 
     /// As [`Task::stage`], of bytes that are only read and that others may hold too: nothing is copied. They follow one another;
     /// [`Task::unstage`] takes back each by its own address.
-    pub fn stage_shared<const N: usize>(&self, bytes: [Bytes; N]) -> Result<u64, Code> {
+    pub fn stage_shared<const N: usize>(&self, bytes: [Image; N]) -> Result<u64, Code> {
         self.stage_pieces(bytes.map(Piece::Shared))
     }
 
@@ -166,6 +167,16 @@ impl Task {
         let mut found = vec![0; memory.map_or(Ok(0), |_| usize::try_from(bytes)).map_err(|_| Code::BAD_ARGUMENT)?];
         memory.filter(|m| m.read(address, &mut found)).ok_or(Code::BAD_ARGUMENT)?;
         Ok(found.into())
+    }
+
+    /// As [`Task::fetch`]. A shared piece that is fetched whole keeps the digest that its owner computed: nobody writes its bytes.
+    pub(crate) fn fetch_image(&self, address: u64, bytes: u64) -> Result<Image, Code> {
+        if let Some(Piece::Shared(image)) = lock(&self.space).pieces.get(&address)
+            && image.len() as u64 == bytes
+        {
+            return Ok(image.clone());
+        }
+        self.fetch(address, bytes).map(Image::from)
     }
 
     fn staged(&self, address: u64, bytes: u64) -> Option<Bytes> {
