@@ -40,18 +40,6 @@ pub fn conclude(
     if let Some(net) = net {
         own_extents(net, &mut run.outputs);
     }
-    // A network of any size, where an exit code depends on it.
-    let most = if flags.strict_numerics { u64::MAX } else { warnings::OF_ONE_RUN };
-    let warnings =
-        net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs, most));
-    if let Some(net) = net.filter(|net| !warnings::is_compared(net, most)) {
-        voice.note(format!(
-            "not compared with fp32: about {:.0e} multiplications and elements, at most {most:.0e} are compared without --strict-numerics",
-            warnings::work(net) as f64, most = most as f64
-        ));
-    }
-    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
-    let strict = flags.strict_numerics && !warnings.is_empty();
     let moved = OnceCell::new();
     let tolerance = |name: &str, wanted: &Array| {
         let cost = || match net {
@@ -67,6 +55,19 @@ pub fn conclude(
     let written: Vec<&str> = wanted.targets.iter().map(|(name, _)| name.as_str()).collect();
     let expected = Expectations { outputs: &wanted.expected, labels, tolerance: &tolerance, written: &written };
     let (outputs, missed) = report(&run.outputs, &expected, voice)?;
+    // After the results, because an evaluation in fp32 can take longer than the run.
+    // A network of any size, where an exit code depends on it.
+    let most = if flags.strict_numerics { u64::MAX } else { warnings::OF_ONE_RUN };
+    let warnings =
+        net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs, most));
+    if let Some(net) = net.filter(|net| !warnings::is_compared(net, most)) {
+        voice.note(format!(
+            "not compared with fp32: about {:.0e} multiplications and elements, at most {most:.0e} are compared without --strict-numerics",
+            warnings::work(net) as f64, most = most as f64
+        ));
+    }
+    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
+    let strict = flags.strict_numerics && !warnings.is_empty();
     if missed {
         tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, voice);
     }
