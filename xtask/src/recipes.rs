@@ -1,16 +1,29 @@
 //! Recipes of `CONTRIBUTING.md`, followed literally on a copy of the repository: each edits the files that its section names, then
-//! builds and tests what the section says.
+//! builds and tests what the section says. Copies share one target folder.
 
 use crate::{Outcome, conclude, repo};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// A recipe: its section, edits in order, and what shows that they are enough.
 struct Recipe {
     section: &'static str,
+    /// Its name in the guide's table of files.
+    row: &'static str,
     edits: &'static [Edit],
-    /// Arguments of cargo, and a text of its output; `None` for success alone.
-    shown_by: &'static [(&'static [&'static str], Option<&'static str>)],
+    /// Commands after the edits.
+    shown_by: &'static [Shown],
+}
+
+/// A command that shows that the edits are enough.
+enum Shown {
+    /// Cargo in the copy with these arguments succeeds, and prints the text.
+    Copy(&'static [&'static str], &'static str),
+    /// This test of the repository reads its cases from the copy's folder, and prints the text. It is built here already, and the edits
+    /// changed no code.
+    Cases { test: &'static [&'static str], variable: &'static str, folder: &'static str, prints: &'static str },
 }
 
 /// A change of a file.
@@ -57,6 +70,7 @@ impl Change {
 const RECIPES: &[Recipe] = &[
     Recipe {
         section: "### A field of the task descriptor",
+        row: "field",
         edits: &[
             Edit {
                 file: "crates/facts/src/fields.rs",
@@ -77,10 +91,11 @@ const RECIPES: &[Recipe] = &[
                 change: Change::Add { behind: "    match field {", line: "        RecipeField => NoEffect," },
             },
         ],
-        shown_by: &[(&["check", "--package", "anemone-facts", "--package", "anemone-engine"], None)],
+        shown_by: &[Shown::Copy(&["check", "--package", "anemone-facts", "--package", "anemone-engine"], "")],
     },
     Recipe {
         section: "### An operation",
+        row: "operation: one unary; any other",
         edits: &[
             Edit {
                 file: "crates/net/src/ops/unary.rs",
@@ -113,12 +128,16 @@ const RECIPES: &[Recipe] = &[
             },
         ],
         shown_by: &[
-            (&["test", "--package", "anemone-net", "--lib", "rows_are_distinct"], Some("1 passed")),
-            (&["check", "--package", "anemone-compile"], None),
+            Shown::Copy(
+                &["test", "--profile", "dev", "--package", "anemone-net", "--lib", "rows_are_distinct"],
+                "1 passed",
+            ),
+            Shown::Copy(&["check", "--package", "anemone-compile"], ""),
         ],
     },
     Recipe {
         section: "### A pass",
+        row: "pass",
         edits: &[
             Edit {
                 file: "crates/compile/src/rewrite/dead.rs",
@@ -142,10 +161,11 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
                 },
             },
         ],
-        shown_by: &[(&["check", "--package", "anemone-compile"], None)],
+        shown_by: &[Shown::Copy(&["check", "--package", "anemone-compile"], "")],
     },
     Recipe {
         section: "### A kernel",
+        row: "kernel",
         edits: &[
             Edit {
                 file: "crates/kernels/src/conv/registry.rs",
@@ -170,10 +190,11 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
                 },
             },
         ],
-        shown_by: &[(&["check", "--package", "anemone-kernels"], None)],
+        shown_by: &[Shown::Copy(&["check", "--package", "anemone-kernels"], "")],
     },
     Recipe {
         section: "### A chip",
+        row: "chip of a known generation",
         edits: &[
             Edit {
                 file: "crates/facts/src/chips.rs",
@@ -195,10 +216,11 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
                 },
             },
         ],
-        shown_by: &[(&["test", "--package", "anemone-facts", "--lib"], Some("0 failed"))],
+        shown_by: &[Shown::Copy(&["test", "--profile", "dev", "--package", "anemone-facts", "--lib"], "0 failed")],
     },
     Recipe {
         section: "### A test case",
+        row: "test case",
         edits: &[Edit {
             file: "crates/ane/tests/snapshots/recipe.txt",
             change: Change::New {
@@ -206,12 +228,25 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
             },
         }],
         // The test finds the file, and asks for its sections.
-        shown_by: &[(
-            &["test", "--profile", "quick", "--workspace", "--test", "nets", "snapshots"],
-            Some("recipe, line 6"),
-        )],
+        shown_by: &[Shown::Cases {
+            test: &["test", "--workspace", "--test", "nets", "snapshots"],
+            variable: "ANE_SNAPSHOTS",
+            folder: "crates/ane/tests/snapshots",
+            prints: "recipe, line 6",
+        }],
     },
 ];
+
+impl Recipe {
+    /// Number of files that its edits touch.
+    fn files(&self) -> usize {
+        self.edits.iter().map(|edit| edit.file).collect::<BTreeSet<_>>().len()
+    }
+
+    fn name(&self) -> &'static str {
+        self.section.trim_start_matches('#').trim()
+    }
+}
 
 /// Follows every recipe, or those whose sections contain one of the words given, each on a fresh copy in `target/recipes`.
 pub fn run(words: &[String]) -> Outcome {
@@ -224,49 +259,89 @@ pub fn run(words: &[String]) -> Outcome {
         return Err(vec![format!("no recipe has {}", words.join(" or "))]);
     }
     for recipe in &recipes {
-        if let Err(finding) = follow(recipe, &guide, &copy) {
-            findings.push(format!("{}: {finding}", recipe.section.trim_start_matches('#').trim()));
-        }
+        let begun = Instant::now();
+        let followed = counted(recipe, &guide).and_then(|()| follow(recipe, &guide, &copy));
+        println!("{}: {} files, {} s", recipe.name(), recipe.files(), begun.elapsed().as_secs());
+        findings.extend(followed.err().map(|finding| format!("{}: {finding}", recipe.name())));
     }
     conclude(findings, format!("{} recipes do what they say", recipes.len()))
 }
 
-fn follow(recipe: &Recipe, guide: &str, copy: &Path) -> Result<(), String> {
-    let section = guide.split_once(recipe.section).ok_or("no such section in CONTRIBUTING.md")?.1;
-    let section = section.split("\n### ").next().unwrap_or(section);
-    fresh(copy)?;
-    for edit in recipe.edits {
-        // The name of a new file is whoever's adds it.
-        let named = match edit.change {
-            Change::New { .. } => edit.file.rsplit_once('/').map_or(edit.file, |(folder, _)| folder),
-            _ => edit.file,
-        };
-        if !section.contains(named) {
-            return Err(format!("the section does not name {named}"));
-        }
-        let path = copy.join(edit.file);
-        let text = match edit.change {
-            Change::New { .. } => String::new(),
-            _ => std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", edit.file))?,
-        };
-        let edited = edit.change.applied(&text).map_err(|e| format!("{}: {e}", edit.file))?;
-        std::fs::write(&path, edited).map_err(|e| format!("{}: {e}", edit.file))?;
-    }
-    for (arguments, wanted) in recipe.shown_by {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let ran = Command::new(cargo).args(*arguments).current_dir(copy).output().map_err(|e| e.to_string())?;
-        let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-        let as_wanted = wanted.map_or(ran.status.success(), |text| said.contains(text));
-        if !as_wanted {
-            return Err(format!("cargo {}: {}\n{said}", arguments.join(" "), ran.status));
-        }
+/// The guide's table has the number of files of the recipe; where it has two, the first.
+fn counted(recipe: &Recipe, guide: &str) -> Result<(), String> {
+    let row = guide.lines().find_map(|line| line.strip_prefix(&format!("| {} |", recipe.row)));
+    let cell = row.ok_or_else(|| format!("the table of recipes has no row `{}`", recipe.row))?;
+    let stated = cell.split([';', '|']).next().unwrap_or_default().trim();
+    if stated != recipe.files().to_string() {
+        return Err(format!("the table of recipes states {stated} files, the edits touch {}", recipe.files()));
     }
     Ok(())
 }
 
-/// A copy of the files under version control; what cargo made there before stays.
+fn follow(recipe: &Recipe, guide: &str, copy: &Path) -> Result<(), String> {
+    fresh(copy)?;
+    for (file, text) in edited(recipe, guide)? {
+        std::fs::write(copy.join(file), text).map_err(|e| format!("{file}: {e}"))?;
+    }
+    recipe.shown_by.iter().try_for_each(|shown| shown.holds(copy))
+}
+
+/// Files of the repository after the recipe's edits. Errors: a file that the section does not name, and an edit that finds no place.
+fn edited(recipe: &Recipe, guide: &str) -> Result<BTreeMap<&'static str, String>, String> {
+    let section = guide.split_once(recipe.section).ok_or("no such section in CONTRIBUTING.md")?.1;
+    let section = section.split("\n### ").next().unwrap_or(section);
+    let mut files = BTreeMap::new();
+    for edit in recipe.edits {
+        let file = edit.file;
+        // Whoever adds a file chooses its name; the section names the folder.
+        let named = match edit.change {
+            Change::New { .. } => file.rsplit_once('/').map_or(file, |(folder, _)| folder),
+            _ => file,
+        };
+        if !section.contains(named) {
+            return Err(format!("the section does not name {named}"));
+        }
+        let text = match (files.remove(file), &edit.change) {
+            (Some(text), _) => text,
+            (None, Change::New { .. }) => String::new(),
+            (None, _) => repo::read(file)?,
+        };
+        files.insert(file, edit.change.applied(&text).map_err(|e| format!("{file}: {e}"))?);
+    }
+    Ok(files)
+}
+
+impl Shown {
+    fn holds(&self, copy: &Path) -> Result<(), String> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let (arguments, prints, succeeds) = match *self {
+            Shown::Copy(arguments, prints) => {
+                cargo.args(arguments).current_dir(copy);
+                (arguments, prints, true)
+            }
+            Shown::Cases { test, variable, folder, prints } => {
+                // The profile that this program was built with has the test's dependencies.
+                let built = std::env::current_exe().map_err(|e| e.to_string())?;
+                let profile = built.parent().and_then(Path::file_name).unwrap_or_default();
+                cargo.args(test.iter().take(1)).arg("--profile").arg(profile).args(test.iter().skip(1));
+                cargo.env(variable, copy.join(folder)).current_dir(repo::root());
+                (test, prints, false)
+            }
+        };
+        let ran = cargo.output().map_err(|e| e.to_string())?;
+        let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        if said.contains(prints) && (ran.status.success() || !succeeds) {
+            return Ok(());
+        }
+        Err(format!("cargo {}: {}\n{said}", arguments.join(" "), ran.status))
+    }
+}
+
+/// A copy of the files that are or will be under version control; what cargo made there before stays.
 fn fresh(copy: &Path) -> Result<(), String> {
-    let listed = Command::new("git").arg("ls-files").current_dir(repo::root()).output().map_err(|e| e.to_string())?;
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(repo::root());
+    let listed = git.output().map_err(|e| e.to_string())?;
     for name in String::from_utf8_lossy(&listed.stdout).lines() {
         let (from, to): (PathBuf, PathBuf) = (repo::root().join(name), copy.join(name));
         let Ok(bytes) = std::fs::read(&from) else { continue };
@@ -280,4 +355,28 @@ fn fresh(copy: &Path) -> Result<(), String> {
             .map_err(|e| format!("{name}: {e}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_edit_finds_its_place() {
+        let guide = repo::read("CONTRIBUTING.md").expect("the guide");
+        for recipe in RECIPES {
+            counted(recipe, &guide).unwrap_or_else(|e| panic!("{}: {e}", recipe.name()));
+            let files = edited(recipe, &guide).unwrap_or_else(|e| panic!("{}: {e}", recipe.name()));
+            assert_eq!(files.len(), recipe.files(), "{}", recipe.name());
+        }
+    }
+
+    #[test]
+    fn an_edit_without_a_place_is_an_error() {
+        let lost = Change::Add { behind: "nowhere", line: "x" };
+        assert!(lost.applied("a\nb\n").is_err());
+        assert_eq!(Change::Add { behind: "a", line: "x" }.applied("a\nb\n").as_deref(), Ok("a\nx\nb\n"));
+        let ends = Change::Rows { from: "];", to: ", 1];" };
+        assert_eq!(ends.applied("\"row\" [0];\nlet x = [0];\n").as_deref(), Ok("\"row\" [0, 1];\nlet x = [0];\n"));
+    }
 }

@@ -1,7 +1,7 @@
 //! Small networks with the stages, the plan and the listing that come of them, in one file each: `tests/snapshots/NAME.txt`.
 //!
 //! A file begins with the network; `-- NAME` begins a section. `ANE_BLESS=1` writes the sections anew: a new case is a file with
-//! a network alone.
+//! a network alone. `ANE_SNAPSHOTS` names another folder of cases.
 
 use anemone_compile::{Log, Options, Stage, compile};
 use anemone_engine::{Options as EngineOptions, Plan};
@@ -9,7 +9,7 @@ use anemone_facts::chips::CHIPS;
 use anemone_net::text;
 use anemone_program::text::list;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Stages that are kept: the network as it is lowered, layers in order, and layers with their places.
 const STAGES: &[&str] = &["remove-dead", "lowered", "scheduled", "placed"];
@@ -52,7 +52,8 @@ fn rendered(network: &str) -> Result<String, String> {
 
 #[test]
 fn networks_become_what_they_became() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    let folder = std::env::var_os("ANE_SNAPSHOTS").map_or_else(here, PathBuf::from);
     let bless = std::env::var_os("ANE_BLESS").is_some();
     let mut files: Vec<_> = std::fs::read_dir(&folder).expect("the folder").flatten().map(|e| e.path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "txt"));
