@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Quantized networks: five small ones quantized by ONNX Runtime in seven ways, compiled, run, and put into docs/quantized.md.
+"""Quantized networks: five small ones quantized by ONNX Runtime in seven ways, compiled, run, and measured.
 
     python3 -m venv v && v/bin/pip install torch==2.7.0 "numpy<2.4" onnx onnxruntime==1.32.0
     v/bin/python scripts/quantized.py export FOLDER
-    v/bin/python scripts/quantized.py measure FOLDER [--ane target/quick/ane] [--write docs/quantized.md]
+    v/bin/python scripts/quantized.py measure FOLDER [--ane target/quick/ane] [--write docs/data/quantized.tsv]
 
 `export` writes NETWORK_WAY.onnx, its input and what ONNX Runtime gives without graph optimization. `measure` needs numpy and the tool.
 """
@@ -154,18 +154,16 @@ def measure(folder, ane):
                 done = run("run", model, "-i", os.path.join(folder, f"{name}_x.npy"), "-o", out, *how)
                 got = np.load(out).reshape(wanted.shape) if done.returncode == 0 else np.full(wanted.shape, np.nan)
                 errors.append(abs(got - wanted).max() / abs(wanted).max())
-            cells = " | ".join(f"{100 * e:.2f}" for e in errors)
-            rows.append(f"| {name} | {way} | {tasks.group(1) if tasks else 'refused'} | {cells} |")
-            print(rows[-1], flush=True)
+            rows.append([name, way, tasks.group(1) if tasks else "refused", *(f"{100 * e:.2f}" for e in errors)])
+            print(*rows[-1], flush=True)
     return rows
 
 
-def write(page, rows):
-    begin, end = "<!-- begin: measured -->", "<!-- end: measured -->"
-    text = open(page).read()
-    head = "| network | way | tasks | quantization | evaluator | fast | exact |\n|---|---|---|---|---|---|---|\n"
-    before, after = text.split(begin)[0], text.split(end)[1]
-    open(page, "w").write(f"{before}{begin}\n\n{head}" + "\n".join(rows) + f"\n\n{end}{after}")
+def write(path, rows):
+    head = ["network", "quantization", "tasks", "error of quantization, %", "evaluator, %", "`fast`, %", "`exact`, %"]
+    with open(path, "w") as file:
+        file.write("# written by scripts/quantized.py measure --write\n")
+        file.writelines("\t".join(row) + "\n" for row in [head, *rows])
 
 
 def main():

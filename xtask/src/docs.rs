@@ -106,7 +106,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let install = repo::read("docs/install.md")?;
     let install =
         with_part(&install, &releases::table()?).ok_or(format!("docs/install.md: `{OPEN}` and `{CLOSE}` expected"))?;
-    all.push(("docs/install.md".into(), install));
+    all.push(("docs/install.md".into(), with_files(install, "docs/install.md", 1, &["size"])?));
     let numerics = repo::read("docs/numerics.md")?;
     let numerics =
         with_part(&numerics, &probes()).ok_or(format!("docs/numerics.md: `{OPEN}` and `{CLOSE}` expected"))?;
@@ -124,19 +124,20 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/frontends.md".into(), frontends));
     let mut compiler = repo::read("docs/compiler.md")?;
-    let measured = ["functions", "allocations", "traffic", "weights"].map(passes::table);
-    for (at, part) in std::iter::once(passes::effects()).chain(measured).enumerate() {
-        compiler = with_nth_part(&compiler, at, &part?)
-            .ok_or(format!("docs/compiler.md: five of `{OPEN}` and `{CLOSE}` expected"))?;
-    }
-    all.push(("docs/compiler.md".into(), compiler));
-    let mut networks = repo::read("docs/networks.md")?;
+    compiler = with_part(&compiler, &passes::effects()?)
+        .ok_or(format!("docs/compiler.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push((
+        "docs/compiler.md".into(),
+        with_files(compiler, "docs/compiler.md", 1, &["functions", "allocations", "traffic", "weights"])?,
+    ));
     let files = ["networks", "networks-popular", "networks-further", "networks-rarer", "networks-newer"];
-    for (at, file) in files.into_iter().enumerate() {
-        networks = with_nth_part(&networks, at, &passes::table(file)?)
-            .ok_or(format!("docs/networks.md: {} of `{OPEN}` and `{CLOSE}` expected", files.len()))?;
+    for (page, files) in [
+        ("docs/networks.md", files.as_slice()),
+        ("docs/evidence.md", &["staging", "cycles", "programs"]),
+        ("docs/quantized.md", &["quantized"]),
+    ] {
+        all.push((page.into(), with_files(repo::read(page)?, page, 0, files)?));
     }
-    all.push(("docs/networks.md".into(), networks));
     let (headline, tables, plots) = performance::documents()?;
     let measured = repo::read("docs/performance.md")?;
     let measured = with_part(&measured, &headline)
@@ -162,12 +163,12 @@ fn probes() -> String {
         Model::ALL.iter().for_each(|m| out.push_str(if p.met.contains(m) { " = |" } else { " no |" }));
         let _ = writeln!(out, " {} | {} |", cell(p.source), cell(p.note));
     }
-    let _ = write!(out, "| **met, of {}** | | |", PROBES.len());
+    let _ = write!(out, "| **probes that the model reproduces, of {}** | | |", PROBES.len());
     for m in Model::ALL {
         let _ = write!(out, " **{}** |", PROBES.iter().filter(|p| p.met.contains(&m)).count());
     }
-    out.push_str(" | |\n\nAdmitted differences of the suites, as shares of the largest expected magnitude:\n\n");
-    out.push_str("| row | share | applies to | reason |\n|---|---|---|---|\n");
+    out.push_str(" | |\n\nTolerances of the test suites, as shares of the largest expected magnitude:\n\n");
+    out.push_str("| tolerance | share | applies to | reason |\n|---|---|---|---|\n");
     for t in TOLERANCES {
         let _ = writeln!(out, "| {} | {:e} | {} | {} |", t.name, t.share, cell(t.applies), cell(t.reason));
     }
@@ -178,11 +179,11 @@ fn probes() -> String {
 /// Error bounds of classes of operations and of functions, from the rows that the tests hold results to.
 fn bounds() -> String {
     let mut out = String::from(
-        "\nErrors of operations on exact fp16 operands, by class; an operand's own error is carried on. `u` is 2^-11, one rounding; `h` is \
-         2^-25, half of the least distance of two fp16 numbers; `q` is 2^-16, the unit of the exact array; `y` is the exact result. \
-         `crates/ane/tests/nets/differential/bound.rs` computes these bounds for every element of random networks and fails where one does \
-         not hold.\n\n\
-         | class | operations | `fast` | exact models | follows from |\n|---|---|---|---|---|\n",
+        "\nThe table bounds the errors of operations on exact fp16 operands, by class; errors of the operands themselves propagate. `u` is 2^-11, one rounding; `h` is \
+         2^-25, half of the smallest distance between two fp16 numbers; `q` is 2^-16, the unit of the exact array; `y` is the exact result. \
+         `crates/ane/tests/nets/differential/bound.rs` computes these bounds for every element of random networks, and fails if an error exceeds \
+         its bound.\n\n\
+         | class | operations | bound in `fast` | bound in exact models | reason |\n|---|---|---|---|---|\n",
     );
     for class in CLASSES {
         let operations: Vec<String> = class.operations.iter().map(|o| format!("`{o}`")).collect();
@@ -191,9 +192,9 @@ fn bounds() -> String {
     }
     out.push_str(
         "\nErrors of functions, compiled and executed by `fast` and `fixed`, over every fp16 number (`crates/ane/tests/nets/functions.rs`): at \
-         most the relative part of the expected value plus the absolute one. A unit in the last place is 2^-10 to 2^-11 of a value. \
+         most the relative error times the expected value plus the absolute error. A unit in the last place is 2^-10 to 2^-11 of a value. \
          `identity`, `relu6`, `abs`, `neg`, `sign`, `ceil`, `floor`, `clip` and `threshold` are exact; `square` is rounded once.\n\n\
-         | function | relative | in last places | absolute | made of | elsewhere |\n|---|---|---|---|---|---|\n",
+         | function | relative error | units in the last place | absolute error | computed by | other results |\n|---|---|---|---|---|---|\n",
     );
     for b in BOUNDS {
         let elsewhere = b.outside.iter().map(|(from, to, what)| {
@@ -209,10 +210,10 @@ fn bounds() -> String {
         let _ = writeln!(out, "| `{}` | {relative} | {places:.1} | {absolute} | {reason} | {elsewhere} |", b.operation);
     }
     out.push_str(
-        "\nThe ten functions with the largest errors in units in the last place of the expected value, over every fp16 argument and \
-         both models. Some 2,000 units are the whole of a small value: the table gives zero, or a sum cancels, and the absolute part \
-         of the bound is what holds there. `crates/ane/tests/nets/functions.rs` fails where a number is no longer met.\n\n\
-         | function | units | at | absolute bound | made of |\n|---|---|---|---|---|\n",
+        "\nThe table lists the ten functions with the largest errors in units in the last place of the expected value, over every fp16 argument and \
+         both models. An error of about 2,000 units is as large as the value itself: a small value for which the activation table gives zero, or a sum \
+         that cancels. There only the absolute error is bounded. `crates/ane/tests/nets/functions.rs` fails if a number changes.\n\n\
+         | function | units in the last place | at argument | absolute bound | computed by |\n|---|---|---|---|---|\n",
     );
     let mut worst: Vec<&Bound> = BOUNDS.iter().collect();
     worst.sort_by(|a, b| b.worst.0.total_cmp(&a.worst.0));
@@ -241,16 +242,16 @@ fn number(x: f32) -> String {
 /// Codes and names of the vendor's compiler.
 fn enumerations() -> String {
     let mut out = String::from(
-        "# Enumerations\n\n<!-- generated by `cargo xtask docs` -->\n\nThis page lists the enumerations of Apple's compiler that appear in compiled files: every code with Apple's name for it. The rows are in \
+        "# Enumerations\n\n<!-- generated by `cargo xtask docs` -->\n\nThis page lists the enumerations of Apple's compiler that appear in compiled files: every code with Apple's name. The rows are in \
          `crates/facts/src/enums.rs`; [evidence](../evidence.md#enums) has the source and explains the letters.\n",
     );
     for e in ENUMERATIONS {
         let _ = write!(
             out,
-            "\n## {}\n\n{}: {}. {} codes, letter {}.\n\n",
+            "\n## {}\n\n{}{}: {} codes, evidence {}.\n\n",
             e.name,
-            e.vendor,
-            e.meaning,
+            capital(e.meaning),
+            if e.vendor.is_empty() { String::new() } else { format!(" (`{}`)", e.vendor) },
             e.rows.len(),
             e.evidence.letter()
         );
@@ -269,7 +270,7 @@ fn formats() -> String {
          dispatch descriptor (`.e5`) and the firmware container. The rows are in `crates/facts/src/formats`; [evidence](../evidence.md) \
          explains the letters.\n\n\
          ## Dialects of the container\n\n\
-         | name | what | windows | run state | tensor record | types | kernel data | first base registers | made | |\n\
+         | dialect | difference | command of a window | run state | tensor record | element types | section of kernel data | base registers begin with | written by `ane` | evidence |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for d in DIALECTS {
@@ -286,18 +287,18 @@ fn formats() -> String {
             d.kernel.segment,
             d.kernel.section,
             if d.inputs_first { "inputs" } else { "outputs" },
-            if d.written { "yes" } else { "no, read only" },
+            if d.written { "yes" } else { "no" },
             d.evidence.letter()
         );
     }
-    out += "\n## Sections of the container\n\n| section | what |\n|---|---|\n";
+    out += "\n## Sections of the container\n\n| section | content |\n|---|---|\n";
     for r in hwx::SECTIONS {
         let _ = writeln!(out, "| `{},{}` | {} |", r.segment, r.section, r.meaning);
     }
     for r in hwx::OTHER_SECTIONS {
         let _ = writeln!(
             out,
-            "| `{},{}` | {}; read, never made ({}) |",
+            "| `{},{}` | {}; read, but not written by `ane` (evidence {}) |",
             r.segment,
             r.section,
             r.meaning,
@@ -308,7 +309,7 @@ fn formats() -> String {
     for t in e5::TABLES.iter().filter(|t| !t.fields.is_empty()) {
         let _ = write!(
             out,
-            "\n### {}\n\n{}.\n\n| slot | field | meaning | |\n|---|---|---|---|\n",
+            "\n### {}\n\n{}.\n\n| byte offset in the vtable | field | meaning | evidence |\n|---|---|---|---|\n",
             t.name,
             capital(t.meaning)
         );
@@ -316,7 +317,7 @@ fn formats() -> String {
             let _ = writeln!(out, "| {} | {} | {} | {} |", 4 + 2 * t.slot(i), f.name, f.meaning, f.evidence.letter());
         }
     }
-    out += "\n## Firmware container\n\nPlaces count 32-bit words; see [evidence](../evidence.md#firmware).\n";
+    out += "\n## Firmware container\n\nNumbers in the column *word* count 32-bit words from the start of the record; [evidence](../evidence.md#firmware) has the source.\n";
     for (name, rows) in [
         ("package record", firmware::PACKAGE),
         ("program record", firmware::PROGRAM),
@@ -326,7 +327,7 @@ fn formats() -> String {
         ("procedure section", firmware::PROCEDURE_ROWS),
         ("procedure section, each port", firmware::PORT_ROWS),
     ] {
-        let _ = write!(out, "\n### {name}\n\n| word | name | meaning | |\n|---|---|---|---|\n");
+        let _ = write!(out, "\n### {name}\n\n| word | name | meaning | evidence |\n|---|---|---|---|\n");
         for w in rows {
             let _ = writeln!(out, "| {} | {} | {} | {} |", w.at, w.name, w.meaning, w.evidence.letter());
         }
@@ -346,9 +347,18 @@ fn with_nth_part(document: &str, n: usize, part: &str) -> Option<String> {
     Some(format!("{}{OPEN}\n{part}{CLOSE}{after}", &document[..at]))
 }
 
+/// The page with its generated parts from the `n`th on exchanged for the tables of data files.
+fn with_files(mut text: String, page: &str, n: usize, files: &[&str]) -> Result<String, String> {
+    for (at, file) in files.iter().enumerate() {
+        text = with_nth_part(&text, n + at, &passes::table(file)?)
+            .ok_or_else(|| format!("{page}: {} of `{OPEN}` and `{CLOSE}` expected", n + files.len()))?;
+    }
+    Ok(text)
+}
+
 /// Table of features by operating system, as `ane doctor` prints them.
 fn systems_table() -> String {
-    let mut out = String::from("\n| what | for |");
+    let mut out = String::from("\n| part | purpose |");
     SYSTEMS.iter().for_each(|s| out.push_str(&format!(" {s} |")));
     out.push_str("\n|---|---|---|---|---|\n");
     for feature in FEATURES {
@@ -377,7 +387,7 @@ fn chips() -> String {
          capabilities for each target. `-t` takes the name of a target, of silicon or of a product. A dash means that no source gives \
          the value. The numbers come from the tables of the hardware abstraction layer (HAL) in the book sbryngelson/ane-guide \
          ([evidence](../evidence.md#hal)).\n\n\
-         | target | silicon | family of the book | CPU subtype | registers |\n|---|---|---|---|---|\n"
+         | target | silicon | family in the book | CPU subtype | registers |\n|---|---|---|---|---|\n"
     );
     let dash = || "-".to_string();
     for chip in CHIPS {
@@ -388,9 +398,9 @@ fn chips() -> String {
         let _ = writeln!(out, "| {} | {} | {} | {subtype} | {registers} |", chip.target, chip.describe(), chip.family);
     }
     out.push_str(
-        "\nThe number of a target is that of its generation, and so is the number of a family of the book: neither is the \
-         number of the silicon. See [conflicts](../conflicts.md#chip-names).\n\n\
-         ## Silicon and products\n\n| silicon | part | target | evidence | how | products |\n|---|---|---|---|---|---|\n",
+        "\nThe number in the name of a target or family is that of its generation, not that of the silicon: target h13 and family A13 contain \
+         the A14 and the M1. See [conflicts](../conflicts.md#chip-names).\n\n\
+         ## Silicon and products\n\n| silicon | part number | target | evidence | source of the target | products |\n|---|---|---|---|---|---|\n",
     );
     for silicon in SILICON {
         let products: Vec<String> = PRODUCTS

@@ -208,7 +208,9 @@ impl Target {
 
 /// The table of the README.
 pub fn table() -> String {
-    let mut out = String::from("\n| target | checks | links | tests run | bits equal |\n|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "\n| target | compiles | links | tests run | results equal bit for bit |\n|---|---|---|---|---|\n",
+    );
     for t in TARGETS {
         out.push_str(&format!("| {} (`{}`) | {} |\n", t.name, t.triple, t.shown.join(" | ")));
     }

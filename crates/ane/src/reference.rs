@@ -4,7 +4,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::machine::{self, Fact};
 use crate::words::{self, Word};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
-use anemone_facts::legal::{Bound, MatchParams, RULES, Rule, When};
+use anemone_facts::legal::{RULES, Rule, When};
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::native::{self, Elsewhere};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
@@ -309,7 +309,7 @@ fn lint_text(row: &Lint) -> String {
     // A check's advice is the row of each limit, for the layer or the quantity that it limits.
     let rows = || RULES.iter().filter(|r| r.lint == row.code);
     let each = |text: fn(&Rule) -> &'static str| {
-        let limited = |r: &Rule| if r.layer.is_empty() { holds(&r.matches) } else { r.layer.to_string() };
+        let limited = |r: &Rule| if r.layer.is_empty() { r.matches.text() } else { r.layer.to_string() };
         let told = rows().filter(|r| !text(r).is_empty()).map(|r| format!("{}: {}", limited(r), text(r)));
         let mut all: Vec<String> = told.collect();
         all.dedup();
@@ -388,61 +388,26 @@ fn layer_text(row: &Validator) -> String {
     text
 }
 
-/// A limit in a line: the condition, and Apple's text where there is one, dots for the numbers in it.
+/// A limit in a line: the condition, the cases that it applies to, and Apple's text where there is one, dots for the numbers in it.
 pub fn rule_text(rule: &Rule) -> String {
     let apple = match rule.apple {
         "" => String::new(),
         text => format!("; Apple's text: \"{}\"", text.replace("%zd", "...").replace("%d", "...").replace("%s", "...")),
     };
-    let on = rule.when.iter().find_map(|when| match when {
-        When::Family(names) => Some(format!(" (on {})", families(names))),
-        _ => None,
+    let cases = rule.when.iter().map(|when| match when {
+        When::Family(names) => format!("on {}", families(names)),
+        when => when.text(),
     });
-    format!("{}{}{apple}", holds(&rule.matches), on.unwrap_or_default())
-}
-
-/// A number of the chips: the least and the greatest that is known.
-fn values(name: &str) -> String {
-    let row = HAL_ROWS.iter().find(|row| row.name == name);
-    let known: Vec<u64> =
-        row.into_iter().flat_map(|row| CHIPS.iter().filter_map(|chip| (row.get)(&chip.hal))).collect();
-    match (known.iter().min(), known.iter().max()) {
-        (Some(least), Some(most)) if least == most => least.to_string(),
-        (Some(least), Some(most)) => {
-            let word = if known.iter().all(|n| n == least || n == most) { "or" } else { "to" };
-            format!("{least} {word} {most} by chip")
-        }
-        _ => "a number of the chip".into(),
-    }
-}
-
-/// Condition of a limit, in words.
-pub fn holds(matches: &MatchParams) -> String {
-    let bound = |bound: &Bound| match *bound {
-        Bound::Number(n) => n.to_string(),
-        Bound::Hal(name) => format!("{} ({name})", values(name)),
-        Bound::Of(quantity) => quantity.name().to_string(),
-    };
-    match matches {
-        MatchParams::Between(q, least, most) if least == most => format!("{} must be {}", q.name(), bound(least)),
-        MatchParams::Between(q, least, most) => format!("{} from {} to {}", q.name(), bound(least), bound(most)),
-        MatchParams::Divisible(q, by) => format!("{} divisible by {}", q.name(), by.name()),
-        MatchParams::OneOf(q, allowed) => {
-            let allowed: Vec<String> = allowed.iter().map(i64::to_string).collect();
-            format!("{} one of {}", q.name(), allowed.join(", "))
-        }
-        MatchParams::StrideFactors(q) => format!("{} a product of 2, 3, 4 and 8", q.name()),
-        MatchParams::Capability(name) => format!("the chip's capability {name}"),
-        MatchParams::Floor(index) => format!("a chip of legality family {index} or later"),
-        MatchParams::Never(q) => format!("{}: not supported", q.name()),
-    }
+    let cases: Vec<String> = cases.collect();
+    let cases = if cases.is_empty() { String::new() } else { format!(" ({})", cases.join("; ")) };
+    format!("{}{cases}{apple}", rule.matches.text())
 }
 
 fn layer_json(row: &Validator) -> Value {
     let rules = RULES.iter().filter(|r| r.layer == row.stem);
     let rules: Vec<Value> = rules
         .map(|r| {
-            json!({ "rule": r.lint, "stage": r.stage.name(), "holds": holds(&r.matches), "apple": r.apple, "fix": r.fix, "evidence": r.basis.name(),
+            json!({ "rule": r.lint, "stage": r.stage.name(), "holds": r.matches.text(), "apple": r.apple, "fix": r.fix, "evidence": r.basis.name(),
                     "source": r.source })
         })
         .collect();

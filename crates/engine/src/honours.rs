@@ -41,7 +41,7 @@ pub fn treatment(field: Field) -> Treatment {
         // Base registers.
         RBase0 | Rbe0 | RBase1 | Rbe1 | WBase | Wbe | KBase0 | Kbe0 => Obeyed,
         KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => {
-            Only(&[0], "the maps name four kernel bases; none says which streams are read behind the others")
+            Only(&[0], "register maps name four kernel bases; no source states which streams use bases 1 to 3")
         }
 
         Win | Hin | Cin | Cout | Wout | Hout | NumGroups | UnicastEn | UnicastCin | TaskClass | ActiveNe | OcgSize
@@ -50,14 +50,15 @@ pub fn treatment(field: Field) -> Treatment {
         Din | Dout | Src1BroadcastD | Src2BroadcastD => Obeyed,
         Kd | Sz | Pz => Obeyed,
         Ox | Oy | Oz => {
-            Only(&[0, 1], "the maps name an output step; none says what it does to outputs and coefficients")
+            Only(&[0, 1], "register maps name an output step; no source states its effect on outputs and coefficients")
         }
         InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
             Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
         }
-        ElemMultMode => {
-            Only(&[0], "the maps have its name alone; no sample, and no chapter of the book, says what is multiplied")
-        }
+        ElemMultMode => Only(
+            &[0],
+            "register maps give only its name; no sample or chapter of the book states which operands it multiplies",
+        ),
         Src1Transpose | Src2Transpose => Obeyed,
         // Tiling affects only the order of work.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
@@ -99,9 +100,9 @@ pub fn treatment(field: Field) -> Treatment {
         // The kernel base already addresses the runtime tensor.
         RuntimeWeights => NoEffect,
         MatrixBiasEn | MatrixVectorBias => {
-            Only(&[0], "a map says that a product's own bias goes here, none what it is added to")
+            Only(&[0], "a register map places the bias of a product here; no source states what it is added to")
         }
-        AccBiasShift | PostRightShift => Only(&POSITIVE_SHIFTS, "no source says whether the highest bit is a sign"),
+        AccBiasShift | PostRightShift => Only(&POSITIVE_SHIFTS, "no source states whether the highest bit is a sign"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
         DstCrH | DstCacheHint | HazardEn | HazardKernel | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast

@@ -104,7 +104,7 @@ fields! {
     ResultTranspose: Flag, "", "planar engine writes its result with C and W exchanged";
     SourceMask: Uint, "", "task class pe2: bit 0 / bit 1 = source 1 / 2 is streamed by DMA; 1 otherwise";
     SmallSourceMode: Flag, "", "small source mode; no functional effect";
-    TaskClass: Names(&["ne", "", "pe1", "pe2", "pe-affine", "pe-reduce", "pe-reduce2", ""]), "", "which unit computes, and how many sources it takes";
+    TaskClass: Names(&["ne", "", "pe1", "pe2", "pe-affine", "pe-reduce", "pe-reduce2", ""]), "", "unit that computes, and its number of sources";
     ShPref: Log2, "elements", "preferred patch shape; no functional effect";
     ShMin: Log2, "elements", "smallest patch shape; no functional effect";
     ShMax: Log2, "elements", "largest patch shape; no functional effect";
@@ -162,7 +162,7 @@ fields! {
     InputRelu: Flag, "", "ReLU on source 1 as it is read";
     Src2InputRelu: Flag, "", "ReLU on source 2 as it is read";
     PaddingMode: Names(&["zero", "negative", "", ""]), "", "value of padding; negative = below every number, for maxima";
-    SrcType: RESIDENCY, "", "where source 1 comes from";
+    SrcType: RESIDENCY, "", "residency of source 1: tile memory or DMA";
     Dependent: Uint, "", "an L2-resident source was produced by the task just before";
     SrcAliasConvSrc: Flag, "", "source buffer depends on the previous neural-engine source buffer";
     SrcAliasConvRslt: Flag, "", "source buffer depends on the previous neural-engine result buffer";
@@ -172,7 +172,7 @@ fields! {
     SrcDmaOffsetCh: Uint, "", "offset channel of source data as staged in L2";
     SrcAliasPlanarSrc: Flag, "", "source buffer depends on the previous planar-engine source buffer";
     SrcAliasPlanarRslt: Flag, "", "source buffer depends on the previous planar-engine result buffer";
-    Src2Type: Names(&["l2", "dma", "", ""]), "", "where source 2 comes from";
+    Src2Type: Names(&["l2", "dma", "", ""]), "", "residency of source 2: tile memory or DMA";
     SrcL2Base: Shifted(4), "bytes", "L2 address of source 1";
     SrcL2ChannelStride: Shifted(4), "bytes", "L2 channel stride of source 1";
     SrcL2RowStride: Shifted(4), "bytes", "L2 row stride of source 1";
@@ -183,7 +183,7 @@ fields! {
     Src2L2RowStride: Shifted(4), "bytes", "L2 row stride of source 2";
     Src2L2DepthStride: Shifted(4), "bytes", "L2 depth stride of source 2";
     Src2L2GroupStride: Shifted(4), "bytes", "L2 group stride of source 2";
-    ResType: RESIDENCY, "", "where the result goes";
+    ResType: RESIDENCY, "", "residency of the result: tile memory or DMA";
     ResBfrMode: Uint, "", "result buffer mode: 2 on simple memory-to-memory tasks";
     ResAliasConvSrc: Flag, "", "result buffer depends on the previous neural-engine source buffer";
     ResAliasConvRslt: Flag, "", "result buffer depends on the previous neural-engine result buffer";
@@ -222,7 +222,7 @@ fields! {
     OverlapFirst: Flag, "", "first of two consecutive planar tasks of a group";
     OverlapSecond: Flag, "", "second of two consecutive planar tasks of a group";
     RuntimeWeights: Flag, "", "coefficients come from a runtime tensor";
-    NeOpMode: Names(&["mac", "", "", "max", "bypass", "", "", ""]), "", "what the array computes";
+    NeOpMode: Names(&["mac", "", "", "max", "bypass", "", "", ""]), "", "function of the multiply-accumulate array";
     KernelMode: Names(&["kernel", "unity"]), "", "real coefficients, or none";
     BiasMode: Flag, "", "one fp16 bias per output channel leads the engine's stream";
     MatrixBiasEn: Flag, "", "bias from a matrix";
@@ -242,7 +242,7 @@ fields! {
     DstCacheHint: Uint, "", "destination cache hint: 3 external, 15 intermediate";
     HazardEn: Flag, "", "this write overlaps memory that an earlier task reads";
     HazardKernel: Flag, "", "this write overlaps memory from which an earlier task brings coefficients";
-    HazardDistance: Uint, "tasks - 1", "distance to the latest such task";
+    HazardDistance: Uint, "tasks - 1", "distance to the latest earlier task whose memory this write overlaps";
     L2BfrMode: Flag, "", "as ResBfrMode bit 1";
     BypassEow: Flag, "", "bypass end of write";
     DstBase: Shifted(6), "bytes", "offset of the destination from its base register";
@@ -313,7 +313,7 @@ fields! {
     L2Sync: Flag, "", "barrier in the L2 control register";
     SrcCompression: Uint, "", "compression of source data as staged in L2";
     SrcL2DoubleRate: Flag, "", "source 1 is staged at double rate";
-    Src2L2Type: RESIDENCY, "", "where source 2 comes from, coded as SrcType";
+    Src2L2Type: RESIDENCY, "", "residency of source 2, coded as SrcType";
     Src2Dependent: Uint, "", "as Dependent, for source 2";
     Src2AliasConvSrc: Flag, "", "source 2 buffer depends on the previous neural-engine source buffer";
     Src2AliasConvRslt: Flag, "", "source 2 buffer depends on the previous neural-engine result buffer";
@@ -323,7 +323,7 @@ fields! {
     Src2AliasPlanarRslt: Flag, "", "source 2 buffer depends on the previous planar-engine result buffer";
     Src2Compression: Uint, "", "compression of source 2 data as staged in L2";
     Src2L2DoubleRate: Flag, "", "source 2 is staged at double rate";
-    IdxL2Type: RESIDENCY, "", "where the index tensor comes from";
+    IdxL2Type: RESIDENCY, "", "residency of the index tensor";
     IdxDependent: Uint, "", "as Dependent, for the index tensor";
     IdxAliasConvSrc: Flag, "", "index buffer depends on the previous neural-engine source buffer";
     IdxAliasConvRslt: Flag, "", "index buffer depends on the previous neural-engine result buffer";
@@ -344,7 +344,7 @@ fields! {
     Src1WrapAddr: Uint, "", "L2 block where source 1's circular buffer wraps";
     Src2WrapAddr: Uint, "", "L2 block where source 2's circular buffer wraps";
     ResWrapAddr: Uint, "", "L2 block where the result's circular buffer wraps";
-    ResWrapAddrOffset: Uint, "", "offset of that block";
+    ResWrapAddrOffset: Uint, "", "offset of the block where the result's circular buffer wraps";
     Src1OffsetX: Uint, "", "low bits of source 1's column offset";
     Src1OffsetY: Uint, "", "low bits of source 1's row offset";
     Src2OffsetX: Uint, "", "low bits of source 2's column offset";
@@ -395,9 +395,9 @@ fields! {
     Src2DepMode: Uint, "", "mode of source 2's dependency";
     Src2DoubleRate: Flag, "", "source 2 is read at double rate";
     Src1Wrap: Uint, "", "axis along which source 1's buffer is circular";
-    Src1WrapStatic: Uint, "", "where source 1's buffer wraps";
+    Src1WrapStatic: Uint, "", "place at which the buffer of source 1 wraps";
     Src2Wrap: Uint, "", "axis along which source 2's buffer is circular";
-    Src2WrapStatic: Uint, "", "where source 2's buffer wraps";
+    Src2WrapStatic: Uint, "", "place at which the buffer of source 2 wraps";
     Src1Dsid: Uint, "", "data set id of source 1, set by the loader";
     Src1AddrLo: Uint, "bytes", "address of source 1, low word: in files the offset from what the packet's slot names";
     Src1AddrHi: Uint, "", "address of source 1, high word: set by the loader";
@@ -430,7 +430,7 @@ fields! {
     Src2WrapLength: Uint, "", "length of source 2's circular buffer";
     Src1DepOffset: Uint, "", "offset of source 1's dependency";
     Src2DepOffset: Uint, "", "offset of source 2's dependency";
-    TextureMode: Names(&["off", "gather", "bilinear", "bicubic", "nearest", "", "", ""]), "", "texture unit: what it computes";
+    TextureMode: Names(&["off", "gather", "bilinear", "bicubic", "nearest", "", "", ""]), "", "texture unit: function";
     TextureIndexW: Uint, "", "texture unit: dimension that indexes columns";
     TextureIndexH: Uint, "", "texture unit: dimension that indexes rows";
     TextureIndexC: Uint, "", "texture unit: dimension that indexes planes";

@@ -91,7 +91,7 @@ macro_rules! hal_rows {
 
 hal_rows! {
     acc_budget 0x0c, "work units", "accumulators per core", Decoded [8; 30];
-    max_large_conv_kernel_dim_z 0x70, "elements", "largest kernel depth, large mode (attested; see the operation rows)", Decoded [16; 20, 1; 4, 16; 1, _; 3, 16; 2];
+    max_large_conv_kernel_dim_z 0x70, "elements", "largest kernel depth by the table, large mode; no kernel deeper than 1 compiles (rule E11)", Decoded [16; 20, 1; 4, 16; 1, _; 3, 16; 2];
     max_tensor_width 0x138, "elements", "largest tensor width", Measured [16384; 9, 65_536; 11, 16384; 5, 65535; 3, 65_536; 2];
     max_tensor_height _, "elements", "largest tensor height", Measured [16384; 9, 65_536; 11, 16384; 5, _; 3, 65_536; 2];
     max_tensor_depth 0x158, "elements", "largest tensor depth", Decoded [16384; 9, 65_536; 11, 1; 4, 16384; 1, 1; 3, 65_536; 2];

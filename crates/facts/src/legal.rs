@@ -3,6 +3,8 @@
 //! A rule holds for the layers of one validator, or for all. It applies where all of its `when` hold, and is then
 //! matched against the layer's quantities: `docs/evidence.md`, key `validators`.
 
+mod words;
+
 use crate::Basis;
 
 macro_rules! quantities {

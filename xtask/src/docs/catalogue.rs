@@ -16,7 +16,7 @@ fn cell(text: &str) -> String {
 /// Fields that the engine executes at some values only.
 pub fn refusals(layouts: &[&Layout]) -> String {
     let mut out = String::from(
-        "\n| field | meaning | executed | why no other | evidence | source |\n|---|---|---|---|---|---|\n",
+        "\n| field | meaning | values executed | reason for the limit | evidence | source |\n|---|---|---|---|---|---|\n",
     );
     for row in layouts.iter().filter(|l| executes(l)).flat_map(|l| l.rows) {
         let Treatment::Only(values, reason) = treatment(row.field) else { continue };
@@ -34,20 +34,20 @@ pub fn lint() -> String {
     let mut out = format!(
         "# Rules for the design of models\n\n{OPEN}\n\n\
          These are the rules behind the findings of `ane check`: each has a code, the condition, the reason and a fix. \
-         `ane explain CODE` prints one. The column *known* says how well a rule is established. In the column *source*, ch and app are chapters \
+         `ane explain CODE` prints one. The column *evidence* states how well a rule is established. In the column *source*, ch and app are chapters \
          and appendices of [the book](../evidence.md); AF is ANEForge, FG the field guide of skyfallsin, OR Orion, mx maderix/ANE, and fit a \
          fit of this project ([evidence](../evidence.md#lint)).\n"
     );
     let parts = [
-        (Severity::Rejected, "E: rejected"),
-        (Severity::Wrong, "W: silently wrong"),
+        (Severity::Rejected, "E: rejected by Apple's compiler"),
+        (Severity::Wrong, "W: wrong results without an error"),
         (Severity::Slow, "P: slow"),
-        (Severity::Build, "B: hard on the build service"),
+        (Severity::Build, "B: load on the compile service"),
     ];
     for (severity, title) in parts {
         let _ = write!(
             out,
-            "\n## {title}\n\n| code | name | when | why | fix | seen on | known | source |\n|---|---|---|---|---|---|---|---|\n"
+            "\n## {title}\n\n| code | name | condition | reason | fix | observed on | evidence | source |\n|---|---|---|---|---|---|---|---|\n"
         );
         for row in LINTS.iter().filter(|l| l.severity() == severity) {
             let cells = [row.name, row.condition, row.why, row.fix, row.chips, row.basis.name(), row.source].map(cell);
@@ -72,10 +72,11 @@ fn reach(reach: Reach) -> &'static str {
 pub fn operations() -> String {
     let mut out = format!(
         "# Operations\n\n{OPEN}\n\n\
-         This table says for {} MIL operations whether the engine of each chip family has them: `native` (a layer of the engine), \
-         `bridge` (a decomposition or a software route), `gated` (native on a later family only) or `none`. `ane ops OP` prints one \
-         row; [evidence](../evidence.md#op-matrix) has the sources.\n\n\
-         | operation | H13 (M1, A14) | H14 (M2, A15) | H15 (M3, A16) | later | floor | layers | instead | note |\n|---|---|---|---|---|---|---|---|---|\n",
+         This table states for {} MIL operations whether the engine of each chip family has them: `native` (a layer of the engine), \
+         `bridge` (a decomposition or a software route), `gated` (native on a later family only) or `none`. The column *from tier* has the \
+         lowest tier of Apple's converter that accepts the operation on the framework route, if a source gives one: 0 is every chip, 2 the H13 (M1, A14) and later, 3 the \
+         H14 (M2, A15) and later, 4 the H15 (M3, A16) and later. `ane ops OP` prints one row; [evidence](../evidence.md#op-matrix) has the sources.\n\n\
+         | operation | H13 (M1, A14) | H14 (M2, A15) | H15 (M3, A16) | later | from tier | native layers | alternative | note |\n|---|---|---|---|---|---|---|---|---|\n",
         OPS.len()
     );
     for row in OPS {
@@ -90,7 +91,7 @@ pub fn operations() -> String {
             cell(row.note)
         );
     }
-    out.push_str("\n## Attested is not reachable\n\nLayers whose validator accepts what then fails, or that no exported validator covers.\n\n| layer | families | why | known |\n|---|---|---|---|\n");
+    out.push_str("\n## Layers that do not compile\n\nThe validator of these layers accepts forms that later fail, or no exported validator covers the layer.\n\n| layer | families | reason | evidence |\n|---|---|---|---|\n");
     for row in ATTESTED {
         let families = if row.families.is_empty() { "all".to_string() } else { row.families.join(", ") };
         let _ = writeln!(out, "| {} | {families} | {} | {} |", row.layer, cell(row.reason), row.basis.name());
@@ -123,24 +124,24 @@ pub fn validators() -> String {
     for row in OTHERS {
         let _ = writeln!(out, "| `{}` | - | - | {} |", row.export, cell(row.role));
     }
-    out.push_str("\n## Limits\n\n| layer | stage | rule | what must hold | where | apple | known |\n|---|---|---|---|---|---|---|\n");
+    out.push_str("\n## Limits\n\nA layer is refused at the stage named if the requirement does not hold. The column *rule* has the code that `ane explain` \
+         describes; names in parentheses are HAL numbers of the [chips](chips.md#hal-numbers). In Apple's messages, `%d`, `%zd` and `%s` stand for values.\n\n| layer | stage | rule | requirement | in these cases | Apple's message | evidence |\n|---|---|---|---|---|---|---|\n");
     for rule in RULES {
         let layer = if rule.layer.is_empty() { "every" } else { rule.layer };
-        let holds = cell(&format!("{:?}", rule.matches));
-        let when: Vec<String> = rule.when.iter().map(|w| cell(&format!("{w:?}"))).collect();
         let apple = if rule.apple.is_empty() { "-".to_string() } else { format!("`{}`", cell(rule.apple)) };
         let _ = writeln!(
             out,
-            "| {layer} | {} | {} | `{holds}` | {} | {apple} | {} |",
+            "| {layer} | {} | {} | {} | {} | {apple} | {} |",
             rule.stage.name(),
             rule.lint,
-            when.join(", "),
+            cell(&rule.matches.text()),
+            cell(&rule.cases()),
             rule.basis.name()
         );
     }
     let _ = write!(
         out,
-        "\n## At load\n\nThe driver checks a program's records again.\n\n- `{LOAD_THREAD}`: every record.\n"
+        "\n## At load\n\nWhen a program is loaded, the driver checks its records with these functions:\n\n- `{LOAD_THREAD}`: all records.\n"
     );
     for form in LOAD_FORMS {
         let planes = if form.planes { "several planes" } else { "one plane" };

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// # Errors
 /// A file that cannot be read.
 pub fn table() -> Result<String, String> {
-    let mut out = String::from("\n| file | asks for | lines |\n|---|---|---|\n");
+    let mut out = String::from("\n| file | conditions | lines with one |\n|---|---|---|\n");
     for krate in CRATES {
         for path in repo::files(&format!("crates/{}/src", krate.name), ".rs") {
             let asked = asked(&repo::read(&path)?);

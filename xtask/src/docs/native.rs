@@ -13,8 +13,8 @@ fn cell(text: &str) -> String {
 pub fn table() -> String {
     let described = NATIVES.iter().filter(|n| n.has_descriptor()).count();
     let mut out = format!(
-        "\n{} layers, {described} with a descriptor. Registers of own tasks: {OWN_BASE:#x} on, {OWN_PARAMS} of them parameters.\n\n\
-         | layer | `Type` | class | operands | validator | carried by | first | keys (type; default) | known | source | note |\n\
+        "\nThe table has {} layers, {described} of them with a descriptor in Apple's compiler. Registers of own tasks begin at {OWN_BASE:#x}; {OWN_PARAMS} of them are parameters.\n\n\
+         | layer | `Type` | class | operands | validator | encoded as | first chip | keys (type; default) | evidence | source | note |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n",
         NATIVES.len()
     );
@@ -52,7 +52,7 @@ pub fn table() -> String {
         ];
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
-    out.push_str("\n### No units\n\nNames among the layers that no unit of a netplist has.\n\n| name | also | what it is | known | source |\n|---|---|---|---|---|\n");
+    out.push_str("\n### Names that are not layers\n\nThese names occur with those of layers, but are not layers that compute.\n\n| name | also called | meaning | evidence | source |\n|---|---|---|---|---|\n");
     for row in ELSEWHERE {
         let source = format!("[{0}](evidence.md#{0})", row.source);
         let _ =
@@ -61,21 +61,27 @@ pub fn table() -> String {
     let classes: Vec<&str> = classes_without_row().collect();
     let _ = write!(
         out,
-        "\nClasses of units of which nothing but the number is known: {}. A netplist with one is refused by its name.\n",
+        "\nNo source states more than the number of these classes: {}. A netplist that contains one is refused by name.\n",
         classes.join(", ")
     );
-    out.push_str("\n### Operations of the framework\n\n| layer | operations that become it |\n|---|---|\n");
+    out.push_str("\n### Operations by layer\n\n| layer | MIL operations that are converted to it |\n|---|---|\n");
     for row in NATIVES {
         let names: Vec<&str> = row.operations().map(|o| o.name).collect();
-        let names = if names.is_empty() { "none: by direct authoring alone".to_string() } else { names.join(", ") };
+        let names = if names.is_empty() {
+            "none; only a netplist or `anec.` operation names it".to_string()
+        } else {
+            names.join(", ")
+        };
         let _ = writeln!(out, "| {} | {names} |", row.stem);
     }
-    out.push_str("\n### From the framework\n\nEvery operation, and what it becomes.\n\n| operation | becomes | otherwise | note |\n|---|---|---|---|\n");
+    out.push_str(
+        "\n### Layers by operation\n\n| MIL operation | native layers | alternative | note |\n|---|---|---|---|\n",
+    );
     for row in OPS {
         let _ = writeln!(out, "| {} | {} | {} | {} |", row.name, becomes(row), cell(row.instead), cell(row.note));
     }
     let without = OPS.iter().filter(|o| o.layers.is_empty()).count();
-    let _ = write!(out, "\n{without} of the {} operations become no layer of their own.\n\n", OPS.len());
+    let _ = write!(out, "\n{without} of the {} operations have no native layer of their own.\n\n", OPS.len());
     out
 }
 
@@ -83,9 +89,9 @@ pub fn table() -> String {
 fn becomes(row: &OpRow) -> String {
     match row.shape {
         _ if !row.layers.is_empty() => row.layers.join(", "),
-        Shape::Layer | Shape::Cut => "layers of other kinds".to_string(),
-        Shape::Free => "nothing: a change of extents".to_string(),
-        Shape::Folded => "nothing: folded before the engine sees it".to_string(),
-        Shape::Host => "nothing: work of the host".to_string(),
+        Shape::Layer | Shape::Cut => "other layers".to_string(),
+        Shape::Free => "none: a change of shape".to_string(),
+        Shape::Folded => "none: part of other operations, or a constant".to_string(),
+        Shape::Host => "none: computed on the host".to_string(),
     }
 }

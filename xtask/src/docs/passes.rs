@@ -53,7 +53,7 @@ pub(super) fn effects() -> Result<String, String> {
         return Err(format!("{EFFECTS}: not the passes of `ane passes`, run `scripts/compiler_tables.py --write`"));
     }
     let mut out = format!(
-        "\n| left out | packages changed | tasks | kernel MB | scratch MB | engine us |\n|---|---|---|---|---|---|\n\
+        "\n| pass left out | packages whose program changes | tasks | kernel data, MB | scratch, MB | modelled time, us |\n|---|---|---|---|---|---|\n\
          | nothing | | {} | {} | {} | {} |\n",
         whole.tasks,
         megabytes(whole.kernel_bytes),
@@ -76,7 +76,7 @@ pub(super) fn effects() -> Result<String, String> {
     let idle: Vec<String> =
         without.iter().filter(|row| row.changed + row.refused == 0).map(|row| format!("`{}`", row.pass)).collect();
     if !idle.is_empty() {
-        let _ = writeln!(out, "\nNo package changes without {}.", idle.join(", "));
+        let _ = writeln!(out, "\nNo program changes without {}.", idle.join(", "));
     }
     out.push('\n');
     Ok(out)

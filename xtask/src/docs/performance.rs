@@ -2,7 +2,7 @@
 
 use crate::repo;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Kinds of series, in the order of columns: as data call them, as readers do, and their colour in plots.
@@ -32,8 +32,10 @@ struct Host {
     /// The file's own part of its name.
     name: String,
     title: String,
-    /// Commits, days and loads of the series.
+    /// Commits, days and loads of the series, in sentences.
     made: String,
+    /// Commits and days, for the first sentence of the page.
+    commits: String,
     /// Name of a case: package or network.
     case: &'static str,
     /// Times by case and kind.
@@ -72,6 +74,30 @@ pub(super) fn documents() -> Result<(String, String, Plots), String> {
     Ok((headline, out, plots))
 }
 
+/// Series of one commit, day and number of threads.
+struct Made {
+    /// Least and greatest load average before a series.
+    load: (f64, f64),
+    cases: BTreeSet<String>,
+}
+
+impl Made {
+    fn new(load: f64) -> Made {
+        Made { load: (load, load), cases: BTreeSet::new() }
+    }
+
+    /// Conditions of the series; with the cases, where another commit measured more of them.
+    fn sentence(&self, [date, commit, threads]: &[String; 3], all: usize, commits: usize) -> String {
+        let of = if commits > 1 && 2 * self.cases.len() <= all {
+            format!(" ({})", self.cases.iter().cloned().collect::<Vec<_>>().join(", "))
+        } else {
+            String::new()
+        };
+        let (low, high) = self.load;
+        format!("Measured at commit {commit} on {date}{of}: {threads} threads, load average before it {low} to {high}.")
+    }
+}
+
 impl Times {
     fn of(series: &Value) -> Option<Times> {
         let mut runs: Vec<f64> = series["runs"].as_array()?.iter().filter_map(Value::as_f64).collect();
@@ -100,21 +126,26 @@ impl Host {
             of["system"].as_str()?
         );
         let mut cases: BTreeMap<String, Row> = BTreeMap::new();
-        let mut made: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        let mut made: BTreeMap<[String; 3], Made> = BTreeMap::new();
         for series in data["series"].as_array()? {
             let kind = KINDS.iter().position(|kind| series["kind"] == kind.0)?;
             cases.entry(series["case"].as_str()?.into()).or_default()[kind] = Some(Times::of(series)?);
-            let threads = series["threads"].as_u64()?;
-            let when =
-                format!("Commit {}, {}, {threads} threads", series["commit"].as_str()?, series["date"].as_str()?);
+            let threads = series["threads"].as_u64()?.to_string();
+            let text = |key: &str| series[key].as_str().map(String::from);
             let load = series["load"].as_f64()?;
-            let loads = made.entry(when).or_insert((load, load));
-            *loads = (loads.0.min(load), loads.1.max(load));
+            let of = made.entry([text("date")?, text("commit")?, threads]).or_insert_with(|| Made::new(load));
+            of.load = (of.load.0.min(load), of.load.1.max(load));
+            of.cases.insert(text("case")?);
         }
-        let made = made.iter().map(|(when, (low, high))| format!("{when}, load average before it {low} to {high}"));
-        let made = made.collect::<Vec<_>>().join(". ");
+        let commits: Vec<String> = made.keys().map(|[date, commit, _]| format!("{commit} of {date}")).collect();
+        let sentences = made.iter().map(|(when, of)| of.sentence(when, cases.len(), made.len()));
+        let sentences = sentences.collect::<Vec<_>>().join(" ");
         let case = if set.is_empty() { "package" } else { "network" };
-        Some(Host { name: name.into(), title, made, case, cases })
+        let commits = match commits.as_slice() {
+            [one] => format!("commit {one}"),
+            several => format!("commits {}", several.join(" and ")),
+        };
+        Some(Host { name: name.into(), title, made: sentences, commits, case, cases })
     }
 
     /// Kinds that were measured, by index.
@@ -139,10 +170,11 @@ impl Host {
             return String::new();
         };
         format!(
-            "\nOn {} networks of many families, the software engine takes {:.2} times as long as the faster of ONNX Runtime and OpenVINO in fp32 at the \
-             median (`fast`; at most {:.2}), and {:.2} times with the arithmetic of the device (`exact`; at most {:.2}).\n",
-            self.cases.len(),
+            "\nAt {}, the software engine takes {:.2} times as long as the faster of ONNX Runtime and OpenVINO in fp32 at the median of {} networks \
+             of many families (`fast`; at most {:.2}), and {:.2} times with the arithmetic of the device (`exact`; at most {:.2}).\n",
+            self.commits,
             fast.0,
+            self.cases.len(),
             fast.1,
             exact.0,
             exact.1
@@ -152,7 +184,7 @@ impl Host {
     /// Median, quartiles and ratios.
     fn table(&self) -> String {
         let mut out = format!(
-            "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| {} |",
+            "\n### {}\n\n{}\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| {} |",
             self.title, self.made, self.title, self.name, self.case
         );
         let kinds = self.kinds();
@@ -273,5 +305,6 @@ mod tests {
         assert!(table.contains("| b | 3.00 (3.00 to 3.00) |  |  |  |  | 1 |"), "{table}");
         assert_eq!(host.plot().matches("r=\"3.5\"").count(), 3);
         assert_eq!(host.headline(), "", "a host without a set of networks");
+        assert!(table.contains("Measured at commit c on d: 2 threads, load average before it 0.5 to 0.5."), "{table}");
     }
 }

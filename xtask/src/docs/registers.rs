@@ -31,7 +31,7 @@ impl Counts {
 
 pub(super) fn status(layouts: &[&'static Layout]) -> String {
     let mut out = String::from(
-        "\n| generation | fields known | X | B | C | O | engine obeys | no effect on results | only stated values |\n\
+        "\n| generation | fields known | X | B | C | O | obeyed by the engine | no effect on results | accepted only at stated values |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     for layout in layouts {
@@ -69,13 +69,12 @@ pub(super) fn registers(layout: &'static Layout) -> String {
     };
     let engine = match executes(layout) {
         true => format!(
-            "The engine obeys {obeyed}, knows {none} to be without effect on results, and refuses {only} unless they \
-             hold a stated value."
+            "The software engine obeys {obeyed} of them; {none} have no effect on results; {only} are accepted only at stated values."
         ),
         false => "Programs of this generation are read, listed and written; the engine does not execute them.".into(),
     };
     let (words, known, bits) = claimed(layout);
-    let of_own = if o > 0 { format!("; {o} more are this project's own, with O") } else { String::new() };
+    let of_own = if o > 0 { format!("; {o} more are this project's own (evidence O)") } else { String::new() };
     let rows = rows - o;
     let _ = write!(
         out,
@@ -88,7 +87,7 @@ pub(super) fn registers(layout: &'static Layout) -> String {
          bytes apart.\n\
          - **coding**: `uint` is a number; `flag` is one bit; `<< n` is a number of bytes without its low n bits, which are \
          zero; `log2` is a base-2 logarithm; `fp16` and `fp32` are IEEE bit patterns; otherwise the names of the values.\n\
-         - **ev**: evidence, which is X (executed), B (bytes), C (claimed) or O (own). **source**: section of \
+         - **evidence**: X (executed), B (bytes), C (claimed) or O (own). **source**: section of \
          [evidence](../evidence.md).\n",
         layout.header_words, layout.align_bytes
     );
@@ -106,11 +105,11 @@ pub(super) fn registers(layout: &'static Layout) -> String {
         table(&mut out, layout, layout.rows.iter().filter(inside));
     }
     if o > 0 {
-        out.push_str("## Not Apple's\n\nRegisters that only [own tasks](../native.md) write; no device has them.\n\n");
+        out.push_str("## Registers of own tasks\n\nOnly [own tasks](../native.md) of this project write these registers; no device has them.\n\n");
         table(&mut out, layout, layout.rows.iter().filter(|r| r.evidence == Evidence::Own));
     }
-    out.push_str("## Bits without a row\n\n");
-    out.push_str("A set bit in one of these places is listed by the disassembler and refused by the engine.\n\n");
+    out.push_str("## Bits without a field\n\n");
+    out.push_str("No known field has these bits. If one is set, the disassembler lists it and the software engine refuses the program.\n\n");
     out.push_str("| block | address | bits |\n|---|---|---|\n");
     let header = (0..layout.header_words).map(|i| ("header", Space::Header, 4 * i));
     let registers =
@@ -138,7 +137,7 @@ fn claimed(layout: &'static Layout) -> (u32, u32, u32) {
 fn table<'a>(out: &mut String, layout: &Layout, rows: impl Iterator<Item = &'a Row>) {
     let executed = executes(layout);
     let (title, rule) = if executed { (" engine |", "---|") } else { ("", "") };
-    let _ = writeln!(out, "| address | bits | field | coding | unit | meaning | ev | source |{title}");
+    let _ = writeln!(out, "| address | bits | field | coding | unit | meaning | evidence | source |{title}");
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|{rule}");
     for row in rows {
         let info = row.field.info();
@@ -168,7 +167,7 @@ pub(super) fn versions() -> String {
          The CPU subtype of a container determines the version of its task descriptors. Versions with a linked layout are read and \
          written by field. For `by address`, tasks are read and registers have their address as name. For `bytes`, the stream \
          is listed as bytes.\n\n\
-         | subtype | version | targets | silicon | layout | ev | source |\n|---|---|---|---|---|---|---|\n"
+         | CPU subtype | descriptor version | targets | silicon | read and written | evidence | source |\n|---|---|---|---|---|---|---|\n"
     );
     for row in SUBTYPES {
         let layout = anemone_facts::layout::of_version(row.td_version);
@@ -188,7 +187,7 @@ pub(super) fn versions() -> String {
     let _ = write!(
         out,
         "\n## Register image of version 10\n\n\
-         A structure of {:#x} bytes with seven groups of registers; [td-image](../evidence.md#td-image). A DMA stride is a \
+         A structure of {:#x} bytes with seven groups of registers; [td-image](../evidence.md#td-image)). A DMA stride is a \
          signed number of {} bits at bit {}. Serialized, each register that differs from its default, or each address, is \
          one record of {} bytes.\n\n\
          | group | struct base | registers | address | contents |\n|---|---|---|---|---|\n",
@@ -221,7 +220,7 @@ pub(super) fn coverage(layouts: &[&'static Layout]) -> String {
          This page counts the known fields of each generation's task descriptors, and the share of the bits in descriptors of \
          Apple's compilers that those fields explain: of {set} set bits in the samples below, {unexplained} belong to no field. \
          `ane dump FILE --coverage` prints the same counts for any compiled file, with the words that hold unexplained bits.\n\n\
-         ## Fields by generation\n\nX, B, C and O count fields by their [evidence](../evidence.md).\n\n| generation | version | fields | X | B | C | O | words with a field | bits claimed |\n|---|---|---|---|---|---|---|---|---|\n"
+         ## Fields by generation\n\nX, B, C and O count fields by their [evidence](../evidence.md).\n\n| generation | descriptor version | fields | X | B | C | O | words with a field | bits of fields |\n|---|---|---|---|---|---|---|---|---|\n"
     );
     for layout in layouts {
         let (words, known, bits) = claimed(layout);
@@ -233,7 +232,7 @@ pub(super) fn coverage(layouts: &[&'static Layout]) -> String {
         );
     }
     out.push_str(
-        "\n## Samples explained\n\nA row is a set of sample files. `cargo test -p anemone-program --test program generations` counts them again. \
+        "\n## Samples explained\n\nEach row is a set of sample files. `cargo test -p anemone-program --test program generations` counts them again. \
          **unnamed** counts set bits of fields whose place is known but not their meaning; **unexplained** counts set bits \
          that belong to no field.\n\n\
          | generation | samples | files | tasks | fields seen | set bits | unnamed | unexplained | source |\n\

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// A record that cannot be read, or names a target that is not built.
 pub fn table() -> Result<String, String> {
     let mut out = String::from(
-        "\n| target | `ane` | C library | archive | wheel | seconds | sources |\n|---|---|---|---|---|---|---|\n",
+        "\n| target | `ane`, MB | C library, MB | archive, MB | wheel, MB | build, s | digest of the sources |\n|---|---|---|---|---|---|---|\n",
     );
     for row in Row::read(&repo::read(RECORD)?)? {
         let target = targets::find(&row.triple)?;

@@ -43,8 +43,9 @@ pub(super) fn tables() -> Result<String, String> {
 }
 
 fn totals(tests: &[Test]) -> String {
-    let mut out =
-        String::from("\n| inputs | way | tests | right | wrong | refused | warned |\n|---|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "\n| inputs | computed by | tests | right | wrong | refused | different, with a warning |\n|---|---|---|---|---|---|---|\n",
+    );
     let ways = ["`--reference`", "compiled, `fast`", "compiled, `exact`"];
     for column in 0..COLUMNS {
         let count = |of: &str| tests.iter().filter(|t| t.outcomes[column] == of).count();
@@ -67,9 +68,9 @@ fn known(wrong: &str) -> String {
         by_reason.entry(reason).or_default().push(name);
     }
     if by_reason.is_empty() {
-        return "\nNone is wrong.\n".into();
+        return "\nNo test has a wrong result.\n".into();
     }
-    let mut out = String::from("\nKnown to be wrong:\n\n| reason | tests |\n|---|---|\n");
+    let mut out = String::from("\nTests with wrong results:\n\n| reason | tests |\n|---|---|\n");
     for (reason, names) in by_reason {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let _ = writeln!(out, "| {} | {} |", cell(reason), names.join(", "));
@@ -81,8 +82,8 @@ fn known(wrong: &str) -> String {
 fn refused(tests: &[Test]) -> String {
     let refused = tests.iter().filter(|t| t.outcomes.contains(&"refused"));
     let excluded = tests.iter().filter(|t| t.outcomes.iter().all(|o| *o == "-"));
-    let title = "Refused, by reason; the sentence after the reason is what to do. No rule lowers these";
-    by_reason(title, refused) + &by_reason("Excluded, by reason", excluded)
+    let title = "Refused tests by reason. The sentence after the reason states what to do instead";
+    by_reason(title, refused) + &by_reason("Excluded tests by reason", excluded)
 }
 
 fn by_reason<'a>(title: &str, tests: impl Iterator<Item = &'a Test<'a>>) -> String {
@@ -105,8 +106,9 @@ fn operators(tests: &[Test]) -> String {
     let mut by_operator: BTreeMap<&str, Vec<&Test>> = BTreeMap::new();
     tests.iter().for_each(|t| by_operator.entry(t.operator).or_default().push(t));
     let mut out = String::from(
-        "\nRight of the tests that ran, by operator: evaluated, compiled `fast`, compiled `exact`.\n\n\
-         | operator | live | | | constant | | | excluded | refused, the first reason |\n|---|---|---|---|---|---|---|---|---|\n",
+        "\nRight results of the tests that ran, by operator. *Live*: all inputs at run time; *constant*: all but the first stored as constants. A cell is \
+         empty if no test ran.\n\n\
+         | operator | live, evaluated | live, `fast` | live, `exact` | constant, evaluated | constant, `fast` | constant, `exact` | excluded | first reason of a refusal |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for (operator, tests) in by_operator {
         let _ = write!(out, "| {operator} |");

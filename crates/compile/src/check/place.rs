@@ -216,7 +216,7 @@ fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verd
     }
     if !verdict.unknown.is_empty() {
         verdict.basis = Basis::Inferred;
-        verdict.notes.push(format!("leans on numbers that no source gives: {}", verdict.unknown.join(", ")));
+        verdict.notes.push(format!("depends on numbers that no source gives: {}", verdict.unknown.join(", ")));
     }
     large_forms(op, chip, &mut verdict);
     if row.layers.len() > 1
@@ -246,7 +246,7 @@ fn authored(op: &OutlineOp, stem: &'static str, chip: &Chip) -> Verdict {
     }
     if !verdict.unknown.is_empty() {
         verdict.basis = Basis::Inferred;
-        verdict.notes.push(format!("leans on numbers that no source gives: {}", verdict.unknown.join(", ")));
+        verdict.notes.push(format!("depends on numbers that no source gives: {}", verdict.unknown.join(", ")));
     }
     verdict.notes.extend(super::strict::notes(op, chip));
     verdict

@@ -181,15 +181,20 @@ pub static TABLES: &[TableRow] = &[
         meaning: "a named part of an operation",
         fields: &[
             field("name", Kind::Text, Claimed, "operation, then `__arg_frame` or `__op_attrs`"),
-            field("kind", Kind::I32(SECTION_KINDS), Claimed, "what the data is"),
+            field("kind", Kind::I32(SECTION_KINDS), Claimed, "kind of the data"),
             field("data", Kind::Nested(&["ArgFrame", "OpAttrs"]), Claimed, "a FlatBuffer of its own"),
         ],
     },
     TableRow {
         name: "ArgFrame",
-        meaning: "what an operation is bound to",
+        meaning: "operands of an operation and the buffers bound to them",
         fields: &[
-            field("function", Kind::Table("Function"), Claimed, "in the first operation's frame: what they belong to"),
+            field(
+                "function",
+                Kind::Table("Function"),
+                Claimed,
+                "the function, in the frame of its first operation only",
+            ),
             field("operation", Kind::Table("Operation"), Claimed, "the operation"),
             field("operands", Kind::Vector(&Kind::Table("Operand")), Claimed, "inputs, then outputs"),
             field("ports", Kind::Vector(&Kind::Table("IOPort")), Claimed, "windows of bound tensors"),
@@ -208,8 +213,8 @@ pub static TABLES: &[TableRow] = &[
             field("name", Kind::Text, Claimed, "name that callers use"),
             field("anehash_path", Kind::Text, Claimed, "path of the hash of the engine program"),
             field("blocks", Kind::Vector(&Kind::Table("Block")), Claimed, "runs of operations"),
-            field("inputs", Kind::Vector(&Kind::Text), Own, "what the caller gives, where processor calls take part"),
-            field("outputs", Kind::Vector(&Kind::Text), Own, "what the caller gets, where processor calls take part"),
+            field("inputs", Kind::Vector(&Kind::Text), Own, "inputs from the caller, in programs with processor calls"),
+            field("outputs", Kind::Vector(&Kind::Text), Own, "outputs to the caller, in programs with processor calls"),
         ],
     },
     TableRow {

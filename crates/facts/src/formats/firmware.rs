@@ -49,7 +49,7 @@ pub static PROGRAM: &[Word] = &[
 /// Words of a section record.
 pub static SECTION: &[Word] = &[
     word(0, 1, "magic", Claimed, "ANES"),
-    word(1, 1, "kind", Claimed, "what the content is"),
+    word(1, 1, "kind", Claimed, "kind of the content"),
     word(2, 2, "offset", Claimed, "byte offset in the package"),
     word(4, 2, "bytes", Claimed, "bytes of the content"),
     word(6, 1, "align", Claimed, "boundary that the content starts on"),

@@ -368,7 +368,7 @@ const fn named(segment: &'static str, section: &'static str, meaning: &'static s
 
 /// The runtime graph of programs for one engine and for two.
 pub const RUNTIME: SectionName =
-    named("__RUNTIME", "__runtime", "runtime graph: what to map and which engine to start, for each procedure");
+    named("__RUNTIME", "__runtime", "runtime graph: for each procedure the regions to map and the engine to start");
 /// Sections of containers for subtype 11 (`docs/evidence.md`, key `m6-containers`).
 pub static OTHER_SECTIONS: &[SectionName] = &[
     RUNTIME,

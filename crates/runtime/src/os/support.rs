@@ -23,8 +23,8 @@ impl Support {
     pub fn text(self) -> &'static str {
         match self {
             Support::Tested => "works",
-            Support::Emulated => "runs under Wine; never run on a machine with it",
-            Support::Untested => "written for it, never run there",
+            Support::Emulated => "runs under Wine; not tested on the system itself",
+            Support::Untested => "builds for the system; not tested on it",
             Support::Absent(why) => why,
         }
     }
@@ -53,9 +53,9 @@ pub const SYSTEMS: [&str; 3] = ["linux", "macos", "windows"];
 
 use Support::{Absent, Emulated, Tested, Untested};
 
-const IDENTITY: Support = Absent("refused: no safe call names the process behind a socket");
-const DESCRIPTORS: Support = Absent("refused: no descriptors go over sockets");
-const ADDRESSES: Support = Absent("refused: no safe call reads the caller's memory by address");
+const IDENTITY: Support = Absent("refused: the system has no safe call for the process behind a socket");
+const DESCRIPTORS: Support = Absent("refused: sockets of the system pass no file descriptors");
+const ADDRESSES: Support = Absent("refused: the system has no safe call that reads the caller's memory by address");
 
 /// Everything that depends on the system.
 pub const FEATURES: &[Feature] = &[
