@@ -433,12 +433,12 @@ ops! {
     tensor_to_tensor_buffer "Attention, control flow, and state" Layer [B B B B] _ Untried [] "" "internal";
     circular_buffer_to_tensor "Attention, control flow, and state" Layer [B B B B] _ Untried [] "" "reads a ring buffer";
     tensor_to_circular_buffer "Attention, control flow, and state" Layer [B B B B] _ Untried ["RingBufferWriter"] "" "writes a ring buffer";
-    cond "Attention, control flow, and state" Host [B B B B] _ Walled [] "both branches and select" "";
-    while_loop "Attention, control flow, and state" Host [B B B B] _ Walled [] "unrolled steps" "";
+    cond "Attention, control flow, and state" Host [B B B B] _ Walled [] "both branches and select" "flattened on the host";
+    while_loop "Attention, control flow, and state" Host [B B B B] _ Walled [] "unrolled steps" "unrolled on the host";
     call "Attention, control flow, and state" Host [B B B B] _ Untried [] "" "inlined";
-    gru "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "";
-    lstm "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "";
-    rnn "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "";
+    gru "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "unrolled on the host";
+    lstm "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "unrolled on the host";
+    rnn "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "unrolled on the host";
     sin "Trigonometric, special, and math" Layer [G G N N] 4 Correct ["Neuron"] "a polynomial" "from the M3 on";
     cos "Trigonometric, special, and math" Layer [G G N N] 4 Correct ["Neuron"] "a polynomial" "from the M3 on";
     atan "Trigonometric, special, and math" Layer [N N N N] _ Correct ["Neuron"] "" "the only native trigonometric function of the M1";
