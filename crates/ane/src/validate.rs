@@ -13,6 +13,7 @@ use anemone_compile::check::{Layer, Refusal};
 use anemone_facts::chips::Chip;
 use anemone_facts::legal::Quantity;
 use anemone_facts::native;
+use anemone_net::opset;
 use anemone_net::outline::Outline;
 use anemone_net::read::{self, UnitOutline};
 use std::path::Path;
@@ -101,7 +102,23 @@ fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Sai
         let refusal = no_network(refused.message.clone(), "none".into());
         all.iter_mut().for_each(|said| said.refusals.push(refusal.clone()));
     }
+    // Other formats have other names of arguments: only what the reader refuses counts.
+    let read = |reason: &String| Model::load_with(path, choices).is_err_and(|refused| refused.message.contains(reason));
+    if let Some((refusal, _)) = strange_argument(&outline).filter(|(_, reason)| read(reason)) {
+        all.iter_mut().for_each(|said| said.refusals.push(refusal.clone()));
+    }
     Ok(all)
+}
+
+/// The refusal of the first operation with an argument that it does not have, and the reader's reason.
+fn strange_argument(module: &Outline) -> Option<(Refusal, String)> {
+    module.ops.iter().find_map(|op| {
+        let reason = opset::row(&op.op)?.lacks(op.arguments.iter().map(|(name, _)| name.as_str()))?;
+        let message = format!("`{}`: {} is not supported: {reason}", op.name, op.op);
+        let limit = "the arguments of the operation".to_string();
+        let fix = "leave the argument out".to_string();
+        Some((Refusal { code: "ANE1001", limit, fix, ..no_network(message, op.arguments.len().to_string()) }, reason))
+    })
 }
 
 /// Verdict of an export on a text: a netplist for layers and networks, MIL text for modules, and for a procedure lines of
@@ -114,7 +131,8 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
     let found: Option<Vec<Refusal>> = match export {
         "_ANECValidateMPSModule" | "_ANECValidateMPSModuleCreate" => {
             let outline = read::outline_mil(text.as_bytes(), &read::Options::default()).map_err(malformed)?;
-            of(Subject::Module(&outline))
+            let said: Option<Vec<Refusal>> = of(Subject::Module(&outline));
+            said.map(|said| said.into_iter().chain(strange_argument(&outline).map(|(refusal, _)| refusal)).collect())
         }
         "_ANECValidateMutableProcedureInfo" => {
             let list = |word: &str| -> Vec<(String, u64)> {

@@ -59,6 +59,12 @@ impl Row {
         })
     }
 
+    /// The reason why the operation takes no argument of one of these names; `None` if it has all of them.
+    pub fn lacks<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Option<String> {
+        let unknown = names.find(|name| self.inputs().all(|a| a.name != *name))?;
+        Some(format!("it has no argument `{unknown}`: {}", self.signature()))
+    }
+
     /// As one line, for messages.
     pub fn signature(&self) -> String {
         format!("{}({})", self.name, self.arguments.split_whitespace().collect::<Vec<_>>().join(", "))

@@ -51,11 +51,7 @@ impl Call<'_, '_> {
 
     /// The operation has the arguments that are given. What must be there is missed where it is needed.
     fn holds_to(&self, row: &opset::Row) -> Result<(), Error> {
-        let unknown = self.op.inputs.keys().find(|name| row.inputs().all(|a| a.name != name.as_str()));
-        match unknown {
-            None => Ok(()),
-            Some(name) => Err(self.unsupported(&format!("it has no argument `{name}`: {}", row.signature()))),
-        }
+        row.lacks(self.op.inputs.keys().map(String::as_str)).map_or(Ok(()), |reason| Err(self.unsupported(&reason)))
     }
 
     pub fn build(&mut self) -> &mut Builder {
