@@ -162,11 +162,15 @@ impl Layout {
 
     /// Rows that claim bits of the word at `addr` of `space`, with the array index of that word.
     pub fn rows_at(&self, space: Space, addr: u32) -> impl Iterator<Item = (&'static Row, u32)> {
-        self.rows.iter().filter_map(move |r| {
-            let end = r.addr + 4 * r.count as u32;
-            (r.space == space && addr >= r.addr && addr < end && addr % 4 == r.addr % 4)
-                .then(|| (r, (addr - r.addr) / 4))
-        })
+        // Rows ascend, and rows of one word have equally many elements ([`Row::follows`]): those of a word are neighbours.
+        let before = |r: &Row| match (r.space, space) {
+            (Space::Header, Space::Register) => true,
+            (Space::Register, Space::Header) => false,
+            _ => r.addr + 4 * r.count as u32 <= addr,
+        };
+        let rows = &self.rows[self.rows.partition_point(before)..];
+        let claims = move |r: &&Row| r.space == space && r.addr <= addr && addr % 4 == r.addr % 4;
+        rows.iter().take_while(claims).map(move |r| (r, (addr - r.addr) / 4))
     }
 
     /// Bits of the word at `addr` that no row claims.
