@@ -252,7 +252,7 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             let most = if exact { 0.0 } else { MOST_ERROR };
             let fitted = known
                 .entry(text)
-                .or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f).filter(|(_, e)| *e <= most)));
+                .or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f, most)));
             if let Some((table, error)) = fitted.clone() {
                 let is_zero_at_zero = f(0.0) == 0.0;
                 found.push(Region { end, layers: layers.clone(), argument: *argument, table, error, is_zero_at_zero });

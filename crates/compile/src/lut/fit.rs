@@ -47,8 +47,8 @@ impl Table {
         }
         let scale = f64::from(self.halfwords[place::SHIFT] as i16).exp2();
         // Mantissa in [1/2, 1), or in [1/2, 2) with an even exponent.
-        let exponent = x.abs().log2().floor() + 1.0;
-        let even = (exponent / 2.0).floor() * 2.0;
+        let exponent = || x.abs().log2().floor() + 1.0;
+        let even = || (exponent() / 2.0).floor() * 2.0;
         let mantissa = |exponent: f64| x / exponent.exp2();
         match self.mode {
             Mode::FromZero => self.between(x, x * scale),
@@ -57,10 +57,10 @@ impl Table {
             Mode::Fraction => x.fract(),
             Mode::Integer => x.trunc(),
             Mode::Square => x * x,
-            Mode::Sqrt => self.knot(mantissa(even) * scale) * (even / 2.0).exp2(),
-            Mode::Rsqrt => self.knot(mantissa(even) * scale) * (-even / 2.0).exp2(),
-            Mode::Reciprocal => self.knot((mantissa(exponent) - 0.5) * scale) * (-exponent).exp2(),
-            Mode::Log2 => self.knot((mantissa(exponent) - 0.5) * scale) + exponent,
+            Mode::Sqrt => self.knot(mantissa(even()) * scale) * (even() / 2.0).exp2(),
+            Mode::Rsqrt => self.knot(mantissa(even()) * scale) * (-even() / 2.0).exp2(),
+            Mode::Reciprocal => self.knot((mantissa(exponent()) - 0.5) * scale) * (-exponent()).exp2(),
+            Mode::Log2 => self.knot((mantissa(exponent()) - 0.5) * scale) + exponent(),
             Mode::Exp2 => self.knot((x - x.floor()) * scale) * x.floor().exp2(),
         }
     }
@@ -83,8 +83,8 @@ impl Table {
     }
 
     /// The table with knots around zero that is closest to a function, and its error, relative to values above 1. `None`
-    /// if the function has no linear tails.
-    pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64) -> Option<(Table, f64)> {
+    /// if the function has no linear tails, or every table's error exceeds `most`.
+    pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64, most: f64) -> Option<(Table, f64)> {
         let tails = [tail(f, -1.0)?, tail(f, 1.0)?];
         let arguments = (LEAST..=MOST).step_by(BETWEEN).map(|bits| f16::from_bits(bits).to_f64());
         // A jump of the function may be at a single knot.
@@ -92,7 +92,7 @@ impl Table {
         let points: Vec<Point> = arguments.chain(knots).flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
         let mut best: Option<(Table, f64)> = None;
         for shift in SHIFTS {
-            Table::with_knots(name, f, tails, shift, &points, &mut best);
+            Table::with_knots(name, f, tails, shift, &points, most, &mut best);
         }
         // A finite value of the function at infinity must be kept.
         let kept = |table: &Table, x: f64| {
@@ -118,6 +118,7 @@ impl Table {
         tails: [Line; 2],
         shift: i16,
         points: &[Point],
+        most: f64,
         best: &mut Option<(Table, f64)>,
     ) {
         let step = (-f64::from(shift)).exp2();
@@ -149,7 +150,7 @@ impl Table {
                 tails: [left.line.0, left.line.1, right.line.0, right.line.1].map(|x| x as f32),
             };
             let table = Table::build(name, form, |i| knots[i]);
-            let least = best.as_ref().map_or(f64::INFINITY, |(_, least)| *least);
+            let least = best.as_ref().map_or(most.next_up(), |(_, least)| *least);
             if let Some(error) = table.distance(points, least) {
                 *best = Some((table, error));
             }
@@ -215,10 +216,12 @@ mod tests {
             ("elu", &|x| if x < 0.0 { x.exp_m1() } else { x }, 5e-3),
         ];
         for (name, f, most) in cases {
-            let (_, error) = Table::fitted(name, f).expect(name);
+            let (_, error) = Table::fitted(name, f, f64::INFINITY).expect(name);
             assert!(error <= most, "{name}: {error}");
         }
-        assert!(Table::fitted("square", &|x| x * x).is_none() && Table::fitted("log", &f64::ln).is_none());
+        assert!(Table::fitted("square", &|x| x * x, f64::INFINITY).is_none());
+        assert!(Table::fitted("log", &f64::ln, f64::INFINITY).is_none());
+        assert!(Table::fitted("sigmoid", &sigmoid, 1e-4).is_none());
     }
 
     #[test]
