@@ -313,7 +313,17 @@ impl Lowerer<'_> {
         let [difference, odd] = ["difference", "odd"].map(|name| self.scratch(name, &exponent.shape()));
         self.planar_two(PlanarOp::Sub, plain, &parity, &broken, &difference)?;
         self.unary_into(Unary::Relu, &difference, &odd)?;
-        let negative = self.indicator(Table::choice_below_zero(1.0, 0.0), &base)?;
+        // Tables read minus zero as zero; its reciprocal is infinite.
+        let signed_base = match proof::never_negative(self.net, y) {
+            true => base.clone(),
+            false => {
+                let reciprocal = self.tabled("reciprocal", Table::reciprocal(), 0.0, 1.0, &base)?;
+                let sum = self.scratch("signed_base", &base.shape());
+                self.planar_two(PlanarOp::Add, plain, &base, &reciprocal, &sum)?;
+                sum
+            }
+        };
+        let negative = self.indicator(Table::choice_below_zero(1.0, 0.0), &signed_base)?;
         let [sign, signed, both] = ["sign", "signed", "both"].map(|name| self.scratch(name, &to.shape()));
         let minus = Affine { scale: -2.0, bias: 1.0, ..plain };
         self.planar_two(PlanarOp::Mul, minus, &negative, &odd, &sign)?;

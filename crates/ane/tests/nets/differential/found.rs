@@ -488,6 +488,16 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, -0.0, 2.0, -1.0], &[-1.0]],
     ),
+    // The sign of a base came from a table that reads minus zero as zero.
+    (
+        910_043_225,
+        "  input %x: f16[40]
+  input %e: f16[40]
+  %y: f16[40] = pow(%x, %e)
+  output %y
+",
+        &[&[-0.0, 0.0, -INF, INF, -2.0, NAN, -5.960_464_5e-8, -65504.0], &[-1.0, -3.0, -2.0, 3.0, -0.5]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.

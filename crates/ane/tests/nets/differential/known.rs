@@ -19,19 +19,14 @@ pub enum When {
     Ceiling,
     /// An exact model, and an operand lies exactly between two whole numbers.
     Tie,
-    /// The first operand is minus zero, and the second is negative or not certain to be positive.
+    /// An exact model; the first operand is minus zero, and the second is negative or not certain to be positive.
     MinusZero,
 }
 
 impl When {
     /// Returns true for a condition of the exact models.
     pub fn is_exact(self) -> bool {
-        matches!(self, When::Cropped | When::Ceiling | When::Tie)
-    }
-
-    /// Returns true for a condition that random networks seldom meet: findings have a case of it.
-    pub fn is_rare(&self) -> bool {
-        self.is_exact() || *self == When::MinusZero
+        matches!(self, When::Cropped | When::Ceiling | When::Tie | When::MinusZero)
     }
 }
 
@@ -91,7 +86,7 @@ pub static KNOWN: &[Known] = &[
         operations: &["pow"],
         floats: true,
         when: When::MinusZero,
-        reason: "the sign of a base comes from a table, which reads minus zero as zero",
+        reason: "the reciprocal of minus zero is plus infinity on the device",
     },
 ];
 
