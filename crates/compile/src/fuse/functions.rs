@@ -250,9 +250,7 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             let exact = layers.iter().all(|&at| is_exact(&graph.layers[at].kind));
             let clip = || Table::clip_of(&f).filter(|_| exact).map(|table| (table, 0.0));
             let most = if exact { 0.0 } else { MOST_ERROR };
-            let fitted = known
-                .entry(text)
-                .or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f, most)));
+            let fitted = known.entry(text).or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f, most)));
             if let Some((table, error)) = fitted.clone() {
                 let is_zero_at_zero = f(0.0) == 0.0;
                 found.push(Region { end, layers: layers.clone(), argument: *argument, table, error, is_zero_at_zero });

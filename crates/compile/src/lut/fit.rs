@@ -11,6 +11,9 @@ const FAR: [f64; 3] = [1024.0, 2048.0, 4096.0];
 /// Largest deviation of a tail from the function at [`FAR`], relative to the argument.
 const STRAIGHT: f64 = 1e-6;
 
+/// Candidate starts of a constant tail, as multiples of the knots' range.
+const REACHES: [f64; 9] = [1.0, 1.0625, 1.125, 1.1875, 1.25, 1.375, 1.5, 1.75, 2.0];
+
 /// Arguments between which a table is compared with its function, as bits of fp16: 2^-8 to 2^11.
 const LEAST: u16 = 0x1c00;
 const MOST: u16 = 0x6800;
@@ -137,8 +140,9 @@ impl Table {
         if knots.iter().any(|&y| !f16::from_f64(y).is_finite()) || !knots.iter().any(is_normal) {
             return;
         }
-        // Candidate starts of a constant tail, as multiples of the knots' range.
-        for reach in [1.0, 1.0625, 1.125, 1.1875, 1.25, 1.375, 1.5, 1.75, 2.0] {
+        // Lines of the function begin at the last knot.
+        let constant = tails.iter().any(|(slope, _)| *slope == 0.0);
+        for &reach in if constant { &REACHES[..] } else { &REACHES[..1] } {
             let [left, right] = [(-1.0, knots[0]), (1.0, knots[KNOTS - 1])];
             let [left, right] =
                 [(left, tails[0]), (right, tails[1])].map(|((sign, at), tail)| join(sign * end, at, tail, reach));
