@@ -79,7 +79,8 @@ pub(super) fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
             }
         }
         Binary::Pow => a.powf(b),
-        Binary::FloorDiv => (a / b).floor(),
+        // A quotient just below a whole number rounds to it in fp32.
+        Binary::FloorDiv => (f64::from(a) / f64::from(b)).floor() as f32,
         Binary::Mod => {
             let r = a % b;
             if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }

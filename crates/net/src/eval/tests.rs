@@ -205,6 +205,19 @@ fn unary_functions() {
 }
 
 #[test]
+fn a_quotient_below_a_whole_number_is_floored() {
+    let mut rounds_up = 0;
+    for (b, n) in [0.1f32, 0.3, 0.7, 1.1, 3.3].into_iter().flat_map(|b| (1..500).map(move |n| (b, n as f32))) {
+        let product = f64::from(b) * f64::from(n);
+        let a = if f64::from(product as f32) < product { product as f32 } else { (product as f32).next_down() };
+        let operands = [a, b].map(|x| Tensor::f32([1], vec![x]));
+        assert_eq!(floats(OpKind::Binary(Binary::FloorDiv), &operands), [n - 1.0], "{a:?} by {b:?}");
+        rounds_up += usize::from((a / b).floor() == n);
+    }
+    assert!(rounds_up > 0);
+}
+
+#[test]
 fn binary_functions() {
     let apply = |binary, x: f32, y: f32| {
         floats(OpKind::Binary(binary), &[Tensor::f32([1], vec![x]), Tensor::f32([1], vec![y])])[0]
