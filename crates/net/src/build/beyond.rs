@@ -1,16 +1,32 @@
-//! Constants with integers beyond the 32 bits in which integers are held: ends of slices and bounds may be such, arithmetic must not
-//! take them for the nearest integer of 32 bits.
+//! Constants with integers beyond the 32 bits in which integers are held, or floats of 64 bits beyond those of 32: ends of slices and
+//! bounds may be such, arithmetic must not take them for the nearest integer of 32 bits, or for an infinity.
 
 use super::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
-/// Integers of a value that its type does not hold; the nearest ones stand in their place.
+/// A number as a file has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Written {
+    Integer(i128),
+    Real(f64),
+}
+
+impl std::fmt::Display for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Written::Integer(x) => write!(f, "{x} is beyond int32, in which integers are computed"),
+            Written::Real(x) => write!(f, "{x:e} is beyond float32, in which floats are computed"),
+        }
+    }
+}
+
+/// Numbers of a value that its type does not hold; the nearest integers or infinities stand in their place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beyond {
-    /// The first of them, as the file has it.
-    pub first: i128,
+    /// The first of them.
+    pub first: Written,
     /// True if one is below the type, and if one is above it.
     pub below: bool,
     pub above: bool,
@@ -23,18 +39,34 @@ impl Beyond {
     pub fn of(all: impl Iterator<Item = i128>) -> Option<Beyond> {
         let mut found: Option<Beyond> = None;
         for x in all.filter(|&x| i32::try_from(x).is_err()) {
-            let one = found.get_or_insert(Beyond { first: x, below: false, above: false, computed: false });
-            one.below |= x < 0;
-            one.above |= x > 0;
+            found.get_or_insert(Beyond::none(Written::Integer(x))).note(x < 0);
         }
         found
     }
 
+    /// The finite floats of 64 bits that 32 bits do not hold.
+    pub fn of_reals(all: impl Iterator<Item = f64>) -> Option<Beyond> {
+        let mut found: Option<Beyond> = None;
+        for x in all.filter(|x| x.is_finite() && (*x as f32).is_infinite()) {
+            found.get_or_insert(Beyond::none(Written::Real(x))).note(x < 0.0);
+        }
+        found
+    }
+
+    fn none(first: Written) -> Beyond {
+        Beyond { first, below: false, above: false, computed: false }
+    }
+
+    fn note(&mut self, below: bool) {
+        self.below |= below;
+        self.above |= !below;
+    }
+
     fn error(&self, place: (&str, &str)) -> Error {
-        let reason = format!(
-            "{} is beyond int32, in which integers are computed. Make the constant smaller, or give it a float type",
-            self.first
-        );
+        let reason = match self.first {
+            Written::Integer(_) => format!("{}. Make the constant smaller, or give it a float type", self.first),
+            Written::Real(_) => format!("{}. Make the constant smaller, or convert it to float32 first", self.first),
+        };
         Error::Unsupported { op: place.0.to_string(), output: place.1.to_string(), reason }
     }
 }
@@ -44,6 +76,13 @@ impl Builder {
     pub fn note_beyond(&mut self, id: ValueId, beyond: Option<Beyond>) {
         if let Some(beyond) = beyond {
             self.beyond.insert(id, beyond);
+        }
+    }
+
+    /// Takes the mark off floats that are converted to fewer bits: infinities are their values there.
+    pub fn narrowed(&mut self, id: ValueId) {
+        if self.beyond.get(&id).is_some_and(|beyond| matches!(beyond.first, Written::Real(_))) {
+            self.beyond.remove(&id);
         }
     }
 
@@ -79,9 +118,12 @@ impl Builder {
             | OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, .. } => true,
             OpKind::Gather { .. } | OpKind::GatherAlong { .. } => inputs.get(1).and_then(marked).is_none(),
             OpKind::Select => inputs.first().and_then(marked).is_none(),
-            OpKind::Cast => result == DType::I32,
+            OpKind::Cast => match one.first {
+                Written::Integer(_) => result == DType::I32,
+                Written::Real(_) => result.is_float(),
+            },
             OpKind::Binary(f @ (Binary::Max | Binary::Min)) => {
-                // A bound that no integer of 32 bits reaches changes nothing.
+                // A bound that no number of 32 bits reaches changes nothing.
                 let idle = if *f == Binary::Max { !one.above } else { !one.below };
                 if idle && !folded && !one.computed {
                     return Ok(None);

@@ -412,6 +412,7 @@ impl Translator<'_> {
         let beyond = match element {
             Element::Int(64) => Beyond::of(message.int64_data.iter().map(|&v| v.into())),
             Element::UInt(64 | 32) => Beyond::of(message.uint64_data.iter().map(|&v| v.into())),
+            Element::Float64 => Beyond::of_reals(message.double_data.iter().copied()),
             _ => None,
         };
         Ok((Tensor { shape, data }, beyond))
@@ -442,7 +443,7 @@ impl Translator<'_> {
     }
 }
 
-/// The integers among stored elements that 32 bits do not hold.
+/// The numbers among stored elements that 32 bits do not hold.
 fn beyond(element: Element, bytes: &[u8]) -> Option<Beyond> {
     let (words, _) = bytes.as_chunks();
     let halves = || bytes.as_chunks().0.iter();
@@ -450,6 +451,7 @@ fn beyond(element: Element, bytes: &[u8]) -> Option<Beyond> {
         Element::Int(64) => Beyond::of(words.iter().map(|&b| i64::from_le_bytes(b).into())),
         Element::UInt(64) => Beyond::of(words.iter().map(|&b| u64::from_le_bytes(b).into())),
         Element::UInt(32) => Beyond::of(halves().map(|&b| u32::from_le_bytes(b).into())),
+        Element::Float64 => Beyond::of_reals(words.iter().map(|&b| f64::from_le_bytes(b))),
         _ => None,
     }
 }

@@ -248,6 +248,9 @@ fn cast(n: &mut Node) -> Result<bool, Error> {
         && let Some(element) = found
     {
         n.t.note_element(id, element);
+        if matches!(element, crate::stored::Element::Float32 | crate::stored::Element::Float16) {
+            n.build().narrowed(id);
+        }
     }
     n.done(id)
 }

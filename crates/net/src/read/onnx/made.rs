@@ -19,7 +19,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
                 Some(message) => {
                     let (tensor, beyond) = n.t.tensor(message)?;
                     if let Some(beyond) = beyond {
-                        return Err(n.unsupported(format!("the value {}, beyond int32", beyond.first)));
+                        return Err(n.unsupported(format!("the value {}", beyond.first)));
                     }
                     tensor.data
                 }

@@ -41,7 +41,12 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded picture an input of the model"),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
-    (&["TreeEnsemble"], "trees are not part of the graph. Run them on the host"),
+    (
+        &["TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"],
+        "trees are not part of the graph. Run them on the host",
+    ),
+    (&["SVMClassifier", "SVMRegressor"], "support vector machines are not part of the graph. Run them on the host"),
+    (&["DictVectorizer", "CastMap", "ZipMap"], "maps are not tensors. Export without them (skl2onnx: zipmap=False)"),
 ];
 
 /// One node being translated.
@@ -89,7 +94,16 @@ impl<'n, 'a> Node<'n, 'a> {
         }
         let op = self.node.op_type.as_str();
         let reason = REFUSED.iter().find(|(names, _)| names.contains(&op)).map(|row| row.1);
-        Err(self.unsupported(reason.unwrap_or("no translation for this operator")))
+        Err(self.unsupported(match (reason, self.node.domain.as_str()) {
+            (Some(reason), _) => reason.to_string(),
+            (None, _) if known => "no translation for this operator".to_string(),
+            (None, classical::DOMAIN) => {
+                "no translation for this operator of ai.onnx.ml. Run it on the host".to_string()
+            }
+            (None, domain) => {
+                format!("no translation for operators of the domain {domain}. Export with operators of ai.onnx")
+            }
+        }))
     }
 
     pub fn op(&self) -> &'n str {

@@ -76,6 +76,19 @@ fn refusals_name_the_operator() {
     let options = Options { extents: [("N".to_string(), 1)].into(), ..Options::default() };
     let error = read_onnx(&odd.encode_to_vec(), &files(), &options).unwrap_err().to_string();
     assert!(error.contains("`y`: NonZero") && error.contains("static"), "{error}");
+    // What is no operator of inference says what to do.
+    for (domain, op, advice) in [
+        ("ai.onnx.preview.training", "Adam", "for inference"),
+        ("ai.onnx.ml", "TreeEnsembleRegressor", "Run them on the host"),
+        ("ai.onnx.ml", "SVMClassifier", "Run them on the host"),
+        ("ai.onnx.ml", "ZipMap", "Export without them"),
+        ("ai.onnx.ml", "Imputer", "Run it on the host"),
+        ("com.example", "Fused", "the domain com.example. Export with operators of ai.onnx"),
+    ] {
+        odd.graph.as_mut().unwrap().node[1] = Node { domain: domain.into(), ..node(op, &["/mm/out"], "y") };
+        let error = read_onnx(&odd.encode_to_vec(), &files(), &options).unwrap_err().to_string();
+        assert!(error.contains(&format!("`y`: {op}")) && error.contains(advice), "{error}");
+    }
 }
 
 #[test]
@@ -252,32 +265,67 @@ fn causal_convolution_carries_its_state() {
 
 /// A node's result, of integers of 64 bits, on an input `x` of that type and a constant `c`.
 fn with_wide(op: &str, c: i64, bytes: Option<Vec<u8>>, output: i32) -> Result<Vec<f32>, Error> {
+    let mut constant = Tensor { data_type: 7, ..Tensor::default() };
+    match bytes {
+        Some(bytes) => constant.raw_data = bytes.into(),
+        None => constant.int64_data = vec![c],
+    }
+    with_constant(op, constant, output)
+}
+
+/// A node's result on an input `x` of 1 and -2 and a constant, both of the constant's type.
+fn with_constant(op: &str, constant: Tensor, output: i32) -> Result<Vec<f32>, Error> {
     let info = |name: &str, element: i32| {
         let mut info = float_info(name, vec![extent(2)]);
         info.ty = info.ty.map(|ty| Type { tensor: ty.tensor.map(|t| TensorType { element, ..t }) });
         info
     };
-    let mut constant = Tensor { dims: vec![1], data_type: 7, name: "c".into(), ..Tensor::default() };
-    match bytes {
-        Some(bytes) => constant.raw_data = bytes.into(),
-        None => constant.int64_data = vec![c],
-    }
+    let element = constant.data_type;
     let graph = Graph {
         node: vec![node("Unsqueeze", &["c", "axis"], "u"), node("Squeeze", &["u"], "s"), node(op, &["x", "s"], "y")],
         name: "g".into(),
         initializer: vec![
-            constant,
+            Tensor { dims: vec![1], name: "c".into(), ..constant },
             Tensor { dims: vec![1], data_type: 7, name: "axis".into(), int64_data: vec![0], ..Tensor::default() },
         ],
-        input: vec![info("x", 7)],
+        input: vec![info("x", element)],
         output: vec![info("y", output)],
         ..Graph::default()
     };
     let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
     let model = Model { ir_version: 8, graph: Some(graph), opset_import, functions: vec![] };
     let (net, _) = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())?;
-    let x = crate::graph::Tensor::i32([2], vec![1, -2]);
+    let x = match element {
+        DOUBLE => crate::graph::Tensor::f32([2], vec![1.0, -2.0]),
+        _ => crate::graph::Tensor::i32([2], vec![1, -2]),
+    };
     Ok(eval(&net, &[x]).expect("evaluates")[0].data.to_f32())
+}
+
+/// Floats of 64 bits, by their number in the format.
+const DOUBLE: i32 = 11;
+
+#[test]
+fn floats_beyond_32_bits_are_bounds_and_no_operands() {
+    let with = |op: &str, c: f64, output: i32| {
+        let written =
+            with_constant(op, Tensor { data_type: DOUBLE, double_data: vec![c], ..Tensor::default() }, output);
+        let raw = c.to_le_bytes().to_vec().into();
+        let stored = with_constant(op, Tensor { data_type: DOUBLE, raw_data: raw, ..Tensor::default() }, output);
+        assert_eq!(written.as_ref().ok(), stored.as_ref().ok(), "{op} {c}");
+        written
+    };
+    for c in [1e300, -1e300, f64::MAX, f64::MIN] {
+        for op in ["Add", "Sub", "Mul", "Div"] {
+            let error = with(op, c, DOUBLE).unwrap_err().to_string();
+            assert!(error.contains(&format!("{c:e}")) && error.contains("float32"), "{error}");
+        }
+        assert_eq!(with("Less", c, 9).expect("an order"), [f32::from(c > 0.0); 2]);
+        let bound = if c > 0.0 { "Min" } else { "Max" };
+        assert_eq!(with(bound, c, DOUBLE).expect("a bound"), [1.0, -2.0]);
+    }
+    assert_eq!(with("Add", f64::INFINITY, DOUBLE).expect("a sum"), [f32::INFINITY; 2]);
+    assert_eq!(with("Add", 3e38, DOUBLE).expect("a sum"), [3e38; 2]);
 }
 
 #[test]
