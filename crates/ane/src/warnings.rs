@@ -2,6 +2,7 @@
 //! warning has a name, and names the first value or operation concerned.
 
 mod against;
+mod constants;
 mod inaccurate;
 mod overflow;
 
@@ -62,6 +63,7 @@ pub static NAMES: &[(&str, &str)] = &[
         "a result is off by more than a sixteenth of the largest, or an integer or truth value is another, for no other reason",
     ),
     ("nan-as-infinity", "an input has NaN, and the arithmetic of the device reads plus infinity"),
+    ("nan-weights", "a constant that an operation computes with has NaN"),
 ];
 
 /// Whole numbers up to here are fp16 numbers.
@@ -100,6 +102,9 @@ pub fn of_run(
     if is_compared(net, most) || suspicious() {
         let told = !all.is_empty();
         all.extend(against_reference(net, model, inputs, outputs, told));
+        all.extend(constants::nan_weights(net));
+    } else if most >= OF_ONE_RUN {
+        all.extend(constants::nan_weights(net));
     }
     all
 }
@@ -133,6 +138,7 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
             all.extend(integers.undefined(net));
         }
     }
+    all.extend(constants::nan_weights(net));
     all
 }
 
@@ -309,7 +315,7 @@ mod tests {
         assert_eq!(read, ["nan-as-infinity", "undefined"]);
         // A constant NaN runs on the host, which keeps it.
         let kept = "net \"n\" {\n  input %x: f16[2]\n  const %c: f16[2] = [nan, 1.0]\n  %y: f16[2] = max(%x, %c)\n  output %y\n}\n";
-        assert_eq!(names(kept, Model::Fast, &[1.0, 2.0], &[f32::NAN, 2.0]), [""; 0]);
+        assert_eq!(names(kept, Model::Fast, &[1.0, 2.0], &[f32::NAN, 2.0]), ["nan-weights"]);
         let whole = "net \"n\" {\n  input %x: i32[2]\n  %y: i32[2] = abs(%x)\n  output %y\n}\n";
         assert_eq!(names(whole, Model::Fast, &[1.0, -2047.0], &[1.0, 2047.0]), [""; 0]);
         assert_eq!(names(whole, Model::Fast, &[1.0, -2049.0], &[1.0, 2050.0]), ["inexact-integer"; 2]);

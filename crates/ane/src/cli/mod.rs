@@ -63,7 +63,7 @@ pub struct Args {
     /// Print one JSON document on standard output
     #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
-    /// Print results and errors only
+    /// Print results, warnings about numbers and errors only
     #[arg(short, long, global = true, display_order = LAST)]
     pub quiet: bool,
     /// Print more detail
@@ -192,6 +192,11 @@ impl Voice {
         if !self.quiet {
             say(text.as_ref());
         }
+    }
+
+    /// A line that says why a result may not be right: standard error, also when quiet, since the exit code may be 0.
+    fn warn(self, text: impl AsRef<str>) {
+        say(text.as_ref());
     }
 
     /// As [`Voice::note`], when asked for more.

@@ -179,7 +179,7 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
     let (outputs, warnings) =
         reference::evaluate(&net, &flags.input, flags.seed, voice).map_err(|d| d.or_at(flags.model.display()))?;
-    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
+    warnings.iter().for_each(|w| voice.warn(format!("warning: {w}")));
     for (name, wanted) in &expected {
         if let Some((_, array)) = outputs.iter().find(|(n, a)| n == name && a.data.len() != wanted.data.len()) {
             let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);

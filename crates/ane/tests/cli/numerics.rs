@@ -188,6 +188,16 @@ static WARNED: &[Case] = &[
         arguments: &["--numerics", "exact"],
         gives: &[INF, 21.0],
     },
+    Case {
+        told: "nan-weights",
+        inputs: &[("x", F, &[1.0, 20.0])],
+        body: &[
+            "tensor<fp16, [2]> c = const()[name = string(\"c\"), val = tensor<fp16, [2]>([nan, 1.0])]",
+            "tensor<fp16, [2]> y = maximum(x = x, y = c)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    },
 ];
 
 #[test]
@@ -212,11 +222,43 @@ fn every_warning_has_a_case_that_triggers_it() {
         if !case.gives.is_empty() {
             assert_eq!(output(&scratch), case.gives, "{}", text(case));
         }
+        // Quiet is not silent: without JSON the exit code alone would tell nothing.
+        let mut quiet = [all.clone(), vec!["-q".into()]].concat();
+        quiet.retain(|a| a != "--json");
+        let quiet = run(&quiet).fine();
+        assert!(quiet.err.contains(&format!("warning: {}: ", case.told)), "{quiet:?}");
         if !case.arguments.contains(&"--reference") {
             let strict = run(&[all, vec!["--strict-numerics".into()]].concat());
             assert_eq!(strict.code, Some(1), "{strict:?}");
         }
     }
+}
+
+/// The size of a product is estimated by the longer side of its second operand: this one is large for little work.
+#[test]
+fn a_network_too_large_to_be_compared_says_so() {
+    const LARGE: Case = Case {
+        told: "",
+        inputs: &[("x", "fp16, [1024, 1]", &[]), ("z", "fp16, [1, 4500]", &[])],
+        body: &[
+            "tensor<fp16, [1024, 4500]> y = matmul(transpose_x = bool(false), transpose_y = bool(false), x = x, y = z)\
+             [name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    };
+    let scratch = Scratch::new();
+    let model = scratch.file("model.mil", text(&LARGE));
+    let compared = |more: &[&str]| {
+        let told =
+            run(&[&["run", &model, "--json"], more].concat().iter().map(|a| a.to_string()).collect::<Vec<_>>()).fine();
+        let report = told.json("anemone.run/1");
+        assert_eq!(report["warnings"].as_array().map(Vec::len), Some(0), "{report}");
+        (report["compared_with_fp32"].as_bool(), told.err.contains("not compared with fp32: about 2e10"))
+    };
+    assert_eq!(compared(&[]), (Some(false), true));
+    assert_eq!(compared(&["-q"]), (Some(false), false));
+    assert_eq!(compared(&["--strict-numerics"]), (Some(true), false));
 }
 
 /// Types, extents and numbers at their ends: right, warned or refused.

@@ -66,7 +66,7 @@ pub fn conclude(
             warnings::work(net) as f64, most = most as f64
         ));
     }
-    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
+    warnings.iter().for_each(|w| voice.warn(format!("warning: {w}")));
     let strict = flags.strict_numerics && !warnings.is_empty();
     if missed {
         tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, voice);
@@ -89,7 +89,7 @@ pub fn conclude(
         write(&wanted.targets, &run.outputs, net)?;
     } else if !wanted.targets.is_empty() {
         let why = if strict { "a warning about the numbers is given" } else { "an expectation is not met" };
-        voice.note(format!("no output is written: {why}"));
+        voice.warn(format!("no output is written: {why}"));
     }
     if voice.json {
         let (risk, time) = (risk.as_ref().map(Risk::json), time.as_ref().map(trace::time));
