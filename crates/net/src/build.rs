@@ -1,5 +1,5 @@
-//! Building nets operation by operation: types inferred, constants folded, names kept unique. Frontends translate onto
-//! this; what several formats have in common is put into elementary operations by the submodules.
+//! Construction of nets operation by operation: types are inferred, constants folded, names kept unique. Frontends translate to
+//! this; the submodules decompose constructs that several formats share into elementary operations.
 
 pub mod attention;
 pub mod beyond;
@@ -21,12 +21,12 @@ use std::sync::Arc;
 /// Largest result of an operation on constants that becomes a constant itself, in elements.
 const FOLD_ELEMENTS: usize = 1 << 20;
 
-/// Most operations of one net: unrolled loops can ask for any number.
+/// Most operations of one net; unrolled loops could ask for any number.
 const MAX_OPS: usize = 1 << 18;
 
-/// Budget of the constant elements that a model may make, all together.
+/// Budget for the total number of constant elements that a model may create.
 ///
-/// One stretch of a weight file can be named any number of times, and decompression multiplies it; honest models make
+/// A range of a weight file can be referenced any number of times, and decompression multiplies its size; legitimate models create
 /// less than 20 elements for each byte of their weights.
 #[derive(Debug, Default)]
 pub struct Budget {
@@ -38,12 +38,12 @@ impl Budget {
     const FREE: usize = 1 << 26;
     const PER_BYTE: usize = 64;
 
-    /// Raises the budget by what a file of this size allows.
+    /// Raises the budget by the allowance for a file of this size.
     pub fn add_file(&mut self, bytes: usize) {
         self.bytes_read = self.bytes_read.saturating_add(bytes);
     }
 
-    /// Counts a constant about to be made.
+    /// Charges a constant about to be created.
     pub fn spend(&mut self, shape: &[usize]) -> Result<(), Error> {
         self.made = self.made.saturating_add(elements(shape));
         let limit = self.bytes_read.saturating_mul(Self::PER_BYTE).saturating_add(Self::FREE);
@@ -66,15 +66,15 @@ pub struct Builder {
     pub op_stem: String,
     names: HashSet<String>,
     serials: HashMap<String, usize>,
-    /// Values before this one are not the current operation's to rename.
+    /// Values before this one must not be renamed by the current operation.
     mark: usize,
-    /// Values that the current operation has named already.
+    /// Values that the current operation has already named.
     titled: Vec<ValueId>,
-    /// Values that hold other integers than the file has.
+    /// Values with integers that differ from those of the file.
     beyond: HashMap<ValueId, beyond::Beyond>,
 }
 
-/// Results of building.
+/// Result of building a value.
 pub type Built = Result<ValueId, Error>;
 
 impl Builder {
@@ -89,12 +89,12 @@ impl Builder {
         Builder { net: Net { name, values, ops: Vec::new(), inputs, outputs, states }, names, ..Builder::default() }
     }
 
-    /// Keeps a name for whoever defines it later.
+    /// Reserves a name for a later definition.
     pub fn reserve(&mut self, name: &str) {
         self.names.insert(name.to_string());
     }
 
-    /// Error of an operand: its name is that of a later value (in a cycle, or out of order), or of none.
+    /// Error for an operand that is not defined: its name is that of a later value (in a cycle, or out of order), or of none.
     pub fn undefined(&self, place: &str, name: &str) -> Error {
         let (place, name) = (place.to_string(), name.to_string());
         if self.names.contains(&name) {
@@ -103,7 +103,7 @@ impl Builder {
         Error::UnknownName { place, name }
     }
 
-    /// A name that nothing has yet.
+    /// An unused name.
     pub fn fresh(&mut self, stem: &str) -> String {
         if self.names.insert(stem.to_string()) {
             return stem.to_string();
@@ -118,15 +118,15 @@ impl Builder {
         }
     }
 
-    /// Starts on an operation whose first result and own name are these.
+    /// Starts an operation with the names of its first result and of itself.
     pub fn begin(&mut self, result: &str, op: &str) {
         (self.stem, self.op_stem) = (result.to_string(), op.to_string());
         self.mark = self.net.values.len();
         self.titled.clear();
     }
 
-    /// Calls the value by the name a file gives it, which must have been reserved or be fresh. A value that another
-    /// operation made keeps its own.
+    /// Gives the value the name that a file uses, which must have been reserved or be unused. A value that another
+    /// operation defined keeps its own.
     pub fn entitle(&mut self, id: ValueId, name: &str) {
         if (id.0 as usize) < self.mark || self.titled.contains(&id) {
             return;
@@ -141,7 +141,7 @@ impl Builder {
         }
     }
 
-    /// Adds a value; the caller has made sure that the name is free.
+    /// Adds a value; the caller ensures that the name is unused.
     pub fn value(&mut self, name: &str, ty: TensorType, data: Option<Arc<Tensor>>) -> ValueId {
         self.reserve(name);
         self.net.add_value(Value { name: name.to_string(), ty, data, surface: None })
@@ -171,12 +171,12 @@ impl Builder {
         self.ty(id).shape.len()
     }
 
-    /// Data of a value, where it is constant.
+    /// Data of a value, if it is constant.
     pub fn data(&self, id: ValueId) -> Option<&Arc<Tensor>> {
         self.net.value(id).data.as_ref()
     }
 
-    /// Elements of a list of integers, as far as they are known now: of one that is joined of several, each part for itself.
+    /// Elements of a list of integers that are known now; for a concatenation, those of each part.
     pub fn known_elements(&self, id: ValueId) -> Vec<Option<i64>> {
         if let Some(tensor) = self.data(id) {
             return tensor.data.to_i32().into_iter().map(|v| Some(i64::from(v))).collect();
@@ -202,7 +202,7 @@ impl Builder {
         self.value(&name, tensor.ty(), Some(tensor))
     }
 
-    /// Adds an operation with one result, or a constant where all operands are.
+    /// Adds an operation with one result, or a constant if all operands are constants.
     pub fn op(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId]) -> Built {
         self.op_as(suffix, kind, inputs, None)
     }
@@ -213,7 +213,7 @@ impl Builder {
         let types: Vec<&TensorType> = inputs.iter().map(|&id| self.ty(id)).collect();
         let ty = infer(&kind, &types, declared.as_ref()).map_err(|e| e.in_op(&place()))?.swap_remove(0);
         let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&id| self.net.value(id).data.as_deref()).collect();
-        // Products of constants would cost time out of proportion to the file, and no shape is computed with them.
+        // Products of constants would take time out of proportion to the file, and no shape depends on them.
         let products = matches!(
             kind,
             OpKind::Conv { .. }
@@ -276,7 +276,7 @@ impl Builder {
         self.constant("mask", Tensor { shape: shape.into(), data: Data::Bool(values) })
     }
 
-    /// A copy of a value, made by an operation even of a constant.
+    /// A copy of a value as an operation, even of a constant.
     pub fn copied(&mut self, x: ValueId) -> Built {
         let (name, ty) = (self.fresh(&format!("{}.copy", self.stem)), self.ty(x).clone());
         let copy = self.value(&name, ty, None);
@@ -292,7 +292,7 @@ impl Builder {
         self.op(binary.name(), OpKind::Binary(binary), &[x, y])
     }
 
-    /// A binary function with a number on the right.
+    /// A binary function with a constant as right operand.
     pub fn with(&mut self, binary: Binary, x: ValueId, value: f32) -> Built {
         let y = self.scalar(value, x);
         self.binary(binary, x, y)
@@ -351,7 +351,7 @@ impl Builder {
         }
     }
 
-    /// New leading axis `axis` of extent one in each part, then concatenation along it.
+    /// Concatenation of the parts along a new axis `axis` of extent one in each.
     pub fn stack(&mut self, parts: &[ValueId], axis: usize) -> Built {
         let mut raised = Vec::with_capacity(parts.len());
         for &part in parts {
@@ -381,7 +381,7 @@ impl Builder {
         self.op("softmax", OpKind::Softmax { axis }, &[x])
     }
 
-    /// Makes the value an output of that name. A value that cannot be called so is copied.
+    /// Makes the value an output of that name; copies it if it cannot have the name.
     pub fn output(&mut self, id: ValueId, name: &str) -> Built {
         let own = self.net.value(id).name == name;
         let id = if own && !self.net.outputs.contains(&id) {
@@ -400,7 +400,7 @@ impl Builder {
         Ok(id)
     }
 
-    /// Closes a state: what it is at the end becomes an output, unless that is what it was.
+    /// Closes a state: its last value becomes an output, unless it is unchanged.
     pub fn state(&mut self, name: &str, input: ValueId, last: ValueId) -> Result<(), Error> {
         let output = if last == input {
             input
@@ -415,8 +415,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Drops constants that no operation takes: attributes, and what folding has replaced; and operations whose results
-    /// nothing needs.
+    /// Removes constants that no operation reads (attributes, and operands of folded operations) and operations whose results
+    /// are not needed.
     pub fn finish(mut self) -> Net {
         let net = &mut self.net;
         let mut needed = vec![false; net.values.len()];

@@ -1,4 +1,4 @@
-//! The checker: what every [`Net`] holds to before anything else looks at it.
+//! The verifier: invariants of a [`Net`] that every other part relies on.
 
 use crate::error::Error;
 use crate::graph::{Net, TensorType, Value, ValueId};
@@ -6,9 +6,9 @@ use crate::infer::{infer, sized};
 use crate::ops::OpKind;
 use std::collections::HashMap;
 
-/// Collects every violation: names unique, every value defined once and before use, operands and results as
-/// [`infer`] has them, constants' data of the stated type, outputs defined, states from an input to an output of the same type, every
-/// id inside the net.
+/// Collects every violation: names are unique, every value is defined once and before use, operands and results have the types of
+/// [`infer`], data of constants have the stated type, outputs are defined, states lead from an input to an output of the same type, every
+/// id exists.
 pub fn check(net: &Net) -> Result<(), Vec<Error>> {
     let mut errors = Vec::new();
     check_values(net, &mut errors);

@@ -1,4 +1,4 @@
-//! Making weights smaller: palettes, 8-bit integers, zeros. A compressed constant stays one, in another stored form.
+//! Compression of weights: palettes, 8-bit integers, sparsity. A compressed constant stays a constant, in another stored form.
 
 use crate::error::Error;
 use crate::graph::{Data, Net, Tensor, elements};
@@ -8,10 +8,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Constants of fewer elements are left alone: their share is small, their part in the result often is not.
+/// Constants with fewer elements are left alone: they save little, and often matter for accuracy.
 pub const LEAST_ELEMENTS: usize = 2048;
 
-/// Rounds of moving centres and elements to each other.
+/// Rounds of assignment of elements to centres (Lloyd's algorithm).
 const ROUNDS: usize = 50;
 
 /// Compression method of weights.
@@ -24,9 +24,9 @@ pub enum Method {
     },
     /// 8-bit integers with a scale for each output channel.
     Int8,
-    /// The smallest weights become zeros, which are not stored.
+    /// The smallest weights become zeros, which are not stored (pruning).
     Prune {
-        /// Share of the weights that go, 0 to 1.
+        /// Fraction of the weights that are removed, 0 to 1.
         share: f32,
     },
 }
@@ -34,17 +34,17 @@ pub enum Method {
 /// Statistics of a compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Constants compressed.
+    /// Number of compressed constants.
     pub tensors: usize,
-    /// Bytes of all constants before.
+    /// Size of all constants before, in bytes.
     pub bytes_before: usize,
-    /// Bytes of all constants after.
+    /// Size of all constants after, in bytes.
     pub bytes_after: usize,
 }
 
-/// Compresses the weights of convolutions, products and look-ups that are floats, large enough and not compressed yet.
+/// Compresses the weights of convolutions, products and look-ups that are floats, large enough and not yet compressed.
 ///
-/// Errors: a width or share that no stored form has.
+/// Errors: a width or share without a stored form.
 pub fn compress(net: &mut Net, method: Method) -> Result<Summary, Error> {
     let of = |what: &'static str, found: u64, least: u64, most: u64| Error::Attribute {
         kind: "compression",
@@ -92,14 +92,14 @@ pub fn compress(net: &mut Net, method: Method) -> Result<Summary, Error> {
     Ok(summary)
 }
 
-/// Compression of a constant's elements; joint forms set several fields.
+/// Compression of a constant's elements; combined forms set several fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
-    /// They are entries of a table.
+    /// True if elements are indices into a palette.
     pub palette: bool,
-    /// Their zeros are not stored.
+    /// True if zeros are not stored.
     pub sparse: bool,
-    /// They are integers with scales.
+    /// Scales of quantized integers.
     pub scaled: Option<Scales>,
 }
 
@@ -123,7 +123,7 @@ impl Compression {
             }
             Form::Sparse { values, .. } => Compression { sparse: true, ..Compression::of(&values.data) },
             Form::Scaled { data, scale, mask, .. } => {
-                // A scale for each place along the first axis is one for each output channel.
+                // A scale for each position along the first axis is one for each output channel.
                 let channel = scale.shape.iter().skip(1).all(|&n| n == 1);
                 let scaled = Some(if channel { Scales::Channel } else { Scales::Block });
                 let Compression { palette, sparse, .. } = Compression::of(&data.data);
@@ -133,14 +133,14 @@ impl Compression {
     }
 }
 
-/// Returns true if data are stored compressed: by a palette, without zeros, or as scaled integers.
+/// Returns true if data are stored compressed: as a palette, sparse, or as scaled integers.
 pub fn is_compressed(data: &Data) -> bool {
     let had = Compression::of(data);
     had.palette || had.sparse || had.scaled.is_some()
 }
 
-/// A constant made of compressed ones, in such a form again where its elements allow it: with few values where a part
-/// had a palette, else without its zeros where a part had none stored; else as it is.
+/// Compresses a constant made from compressed ones again if its elements permit: as a palette if it has few values and a source had a
+/// palette, else as sparse data if a source was sparse; else returns it unchanged.
 pub fn again<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) -> Tensor {
     if made.data.len() < LEAST_ELEMENTS || !made.data.dtype().is_float() {
         return made;
@@ -162,7 +162,7 @@ pub fn again<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) -> Tens
     smaller.unwrap_or(made)
 }
 
-/// The tensor by a table of the values it has, where a byte can tell them apart.
+/// The tensor as a palette of its distinct values, if a byte can index them.
 fn few_values(tensor: &Tensor) -> Option<Tensor> {
     let values = tensor.data.to_f32();
     let mut seen: HashMap<u32, u8> = HashMap::new();
@@ -185,7 +185,7 @@ fn few_values(tensor: &Tensor) -> Option<Tensor> {
     Stored::tensor(Form::Palette { indices, table, axis: 0, mask: None }, tensor.shape.clone()).ok()
 }
 
-/// Centres of `count` clusters of the elements: Lloyd's rounds on the sorted values, from evenly spread quantiles.
+/// Centres of `count` clusters of the elements: Lloyd's algorithm on the sorted values, from evenly spaced quantiles.
 fn centres(sorted: &[f32], count: usize) -> Vec<f32> {
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(sorted.iter().scan(0.0f64, |sum, &v| {
@@ -247,7 +247,7 @@ fn int8(tensor: &Tensor) -> Result<Tensor, Error> {
     let mut steps = Vec::with_capacity(values.len());
     for row in values.chunks(width.max(1)) {
         let largest = row.iter().fold(0f32, |m, v| m.max(v.abs()));
-        // The scale is rounded to its type before it is divided by.
+        // The scale is rounded to its type before the division.
         let scale =
             Data::from_f32(tensor.data.dtype(), &[if largest > 0.0 { largest / 127.0 } else { 1.0 }]).to_f32()[0];
         scales.push(scale);
@@ -272,7 +272,7 @@ fn prune(tensor: &Tensor, share: f32) -> Result<Tensor, Error> {
     without(tensor, &mask)
 }
 
-/// The tensor with only those of its elements stored that the mask has.
+/// The tensor with only the elements stored that the mask selects.
 fn without(tensor: &Tensor, mask: &[u8]) -> Result<Tensor, Error> {
     let values = tensor.data.to_f32();
     let kept: Vec<f32> = values.iter().zip(mask).filter(|(_, m)| **m == 1).map(|(v, _)| *v).collect();

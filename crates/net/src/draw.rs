@@ -1,11 +1,11 @@
-//! Nets for other programs: as a drawing (Graphviz) and as JSON. Constants are told by type and stored size only.
+//! Nets as drawings (Graphviz) and as JSON. Constants appear with type and stored size only.
 
 use crate::graph::{Net, ValueId};
 use crate::text::attributes_of;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The graph in Graphviz's language: a box for an operation, its type on the edge of each value.
+/// The graph as Graphviz text: a box for each operation, with the type on the edge of each value.
 pub fn dot(net: &Net) -> String {
     let mut out =
         format!("digraph {} {{\n  rankdir=TB;\n  node [shape=box, fontname=\"sans-serif\"];\n", quoted(&net.name));
@@ -43,7 +43,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// The graph as one document.
+/// The graph as a JSON document.
 pub fn json(net: &Net) -> Value {
     let name = |id: &ValueId| net.value(*id).name.clone();
     let names = |ids: &[ValueId]| ids.iter().map(name).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The one error type of this crate: every variant says where, what was found and what was allowed.
+//! The error type of this crate: every variant has the place, the value found and the values allowed.
 
 use crate::types::{DType, TensorType};
 

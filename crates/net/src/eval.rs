@@ -1,10 +1,10 @@
-//! The plain evaluator: what a net means, written straight from the definitions of its operations.
+//! The reference evaluator, which defines the meaning of a net: direct implementations of its operations.
 //!
-//! Every float is computed in `f32` whatever its declared type, so a result differs from exact arithmetic by `f32`
-//! rounding only; sums of reductions and normalizations are carried in `f64`. Integers and truth values are carried as
+//! Floats are computed in `f32` whatever their declared type, so that a result differs from exact arithmetic by `f32`
+//! rounding only; sums of reductions and normalizations are accumulated in `f64`. Integers and truth values are
 //! `i32`: arithmetic on them is exact and wraps, and division by zero gives zero; division and means truncate. Integers of 64 bits
-//! are held in 32: [`reaches`] tells where they would be beyond. Conversions from floats saturate, and so do
-//! reductions to 8 and 16 bits. Matrix products and convolutions of integers go through `f32` and round to nearest; roots of
+//! are held in 32; [`reaches`] detects results beyond that. Conversions from floats saturate, and so do
+//! reductions to 8 and 16 bits. Matrix products and convolutions of integers are computed in `f32` and round to nearest; roots of
 //! integers truncate.
 
 mod detection;
@@ -28,20 +28,20 @@ use std::sync::Arc;
 
 /// Outputs of the net for these inputs, both in the net's order.
 ///
-/// Inputs have the declared shapes; a float input may be `F16` or `F32` whatever is declared, other types must match.
+/// Inputs have the declared shapes; a float input may be `F16` or `F32` independent of its declaration, other types must match.
 /// Float outputs are `F32`, others have their declared type. The net is checked first; the first violation is the
 /// error. Values are freed after their last use.
 pub fn eval(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     eval_traced(net, inputs, &mut |_, _| {})
 }
 
-/// As [`eval`], rounding each result to the element type that the net declares for it: what a processor without wider types
-/// computes.
+/// As [`eval`], rounding each result to its declared element type, like a processor without wider
+/// types.
 pub fn eval_typed(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     walk(net, inputs, Round::Declared, &mut |_, _| {})
 }
 
-/// As [`eval`], rounding every float input and result to fp16: what a network loses in half precision even where each
+/// As [`eval`], rounding every float input and result to fp16: the loss of half precision if each
 /// operation is computed exactly.
 pub fn eval_rounded(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     eval_rounded_traced(net, inputs, &mut |_, _| {})
@@ -61,7 +61,7 @@ pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Te
     walk(net, inputs, Round::Nothing, trace)
 }
 
-/// Rounding of floats to fp16: of none, of all, or of those declared fp16.
+/// Values that are rounded to fp16: none, all, or those declared fp16.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     Nothing,
@@ -102,7 +102,7 @@ fn walk(
     Ok(net.outputs.iter().map(|&id| load(net, &mut values, id).to_tensor(&net.value(id).ty)).collect())
 }
 
-/// Computes every operation of a checked net, from values that are there.
+/// Computes the operations of a checked net, given its inputs and constants.
 fn operations(
     net: &Net,
     values: &mut [Option<Arc<Buffer>>],
@@ -135,7 +135,7 @@ fn operations(
 }
 
 /// Result of one operation on constants, rounded once to the result's element type. `declared` is as in
-/// [`infer`], and the errors are its errors, a constant whose data does not fill its shape, and those of evaluating.
+/// [`infer`]. Errors: those of inference and evaluation, and a constant whose data does not fill its shape.
 pub fn fold(kind: &OpKind, inputs: &[&Tensor], declared: Option<&TensorType>) -> Result<Tensor, Error> {
     let types: Vec<TensorType> = inputs.iter().map(|t| t.ty()).collect();
     for (tensor, ty) in inputs.iter().zip(&types) {
@@ -154,11 +154,11 @@ pub fn fold(kind: &OpKind, inputs: &[&Tensor], declared: Option<&TensorType>) ->
     Ok(Tensor { shape: result.shape, data })
 }
 
-/// Largest magnitude of an operation's results on these operands, computed in `f32` whatever the element types, infinite where that
-/// is beyond `f32`: where it is beyond a result's type, its integers have wrapped or saturated. `None` where the operation does not
-/// take floats.
+/// Largest magnitude of an operation's results on these operands, computed in `f32` independent of the element types, infinite beyond
+/// `f32`: if it exceeds a result's type, its integers have wrapped or saturated. `None` if the operation does not
+/// accept floats.
 pub fn reaches(kind: &OpKind, inputs: &[&Tensor], result: &TensorType) -> Option<f32> {
-    // Places stay whole, and truth values what they are.
+    // Positions stay integers, and truth values stay truth values.
     let places = matches!(kind, OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. }).then_some(1);
     let floats: Vec<Tensor> = inputs
         .iter()
@@ -193,7 +193,7 @@ fn load(net: &Net, values: &mut [Option<Arc<Buffer>>], id: ValueId) -> Arc<Buffe
     slot.clone().expect("filled above")
 }
 
-/// Elements while evaluating: floats of any type, or integers and truth values.
+/// Elements during evaluation: floats of any type, or integers and truth values.
 #[derive(Clone, Debug, PartialEq)]
 enum Buffer {
     Float(Vec<f32>),
@@ -201,7 +201,7 @@ enum Buffer {
 }
 
 impl Buffer {
-    /// Floats rounded to fp16 where `half` asks for it.
+    /// Floats rounded to fp16 if `half`.
     fn rounded(mut self, half: bool) -> Buffer {
         if let (Buffer::Float(data), true) = (&mut self, half) {
             data.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32());
@@ -226,7 +226,7 @@ impl Buffer {
         Tensor { shape: ty.shape.clone(), data }
     }
 
-    /// Computed floats as elements of that type: integers round to nearest and saturate.
+    /// Computed floats converted to that element type: integers round to nearest and saturate.
     fn store(dtype: DType, values: Vec<f32>) -> Buffer {
         if dtype.is_float() {
             return Buffer::Float(values);
@@ -247,7 +247,7 @@ fn range(dtype: DType) -> (i64, i64) {
     (least.into(), greatest.into())
 }
 
-/// An integer as one of that type, wrapped.
+/// An integer wrapped to that type.
 fn wrapped(dtype: DType, x: i64) -> i32 {
     match dtype {
         DType::I8 => (x as i8).into(),
@@ -363,7 +363,7 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         OpKind::PadEdge { pads, mode } => movement::pad_edge(x, pads, *mode),
         OpKind::Resize { mode, coordinates } => store(movement::resize(x, *mode, *coordinates, &result.shape)),
         OpKind::Cast => elementwise::cast(x, result.dtype),
-        // A loop has several results: whoever walks a network runs it.
+        // A loop has several results; the caller that walks the network evaluates it.
         OpKind::Loop(_) => return Err(Error::NotDeclared { kind: kind.name() }),
         OpKind::Native(native) => {
             let data: Vec<Cow<[f32]>> = inputs.iter().map(View::floats).collect();
@@ -384,7 +384,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Strides that walk an operand along the axes of `shape`, with numpy's broadcasting: zero where it repeats.
+/// Strides of an operand along the axes of `shape` under numpy's broadcasting: zero along repeated axes.
 fn broadcast_strides(operand: &[usize], shape: &[usize]) -> Vec<usize> {
     let missing = shape.len() - operand.len();
     let own = strides(operand);

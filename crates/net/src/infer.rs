@@ -1,4 +1,4 @@
-//! Result types from operand types: what [`crate::check`] holds graphs to and frontends compute types with.
+//! Type inference: result types from operand types, for [`crate::check`] and for frontends.
 
 mod spatial;
 

@@ -1,4 +1,4 @@
-//! Counted loops with several turns at once, and with all of them: unrolled.
+//! Loop unrolling: several iterations of counted loops at once, or all of them.
 
 use crate::build::Builder;
 use crate::error::Error;
@@ -6,11 +6,11 @@ use crate::graph::{Net, Op, TensorType, Value, ValueId};
 use crate::ops::{Loop, OpKind, Scan, Unary};
 use std::collections::HashMap;
 
-/// Results of some turns: the carried values after the last, and the parts of each collected tensor in the order of the turns.
+/// Results of some iterations: the carried values after the last, and the slices of each collected tensor in the order of the iterations.
 type Turns = (Vec<ValueId>, Vec<Vec<ValueId>>);
 
 impl Loop {
-    /// Appends `turns` turns; `inputs` are those of a loop of so many.
+    /// Appends `turns` iterations; `inputs` are those of a loop of as many.
     fn inline(&self, build: &mut Builder, inputs: &[ValueId], turns: usize, deep: bool) -> Result<Turns, Error> {
         let body = &self.body;
         let mut carried = inputs[..self.carried].to_vec();
@@ -48,7 +48,7 @@ impl Loop {
         Ok((carried, parts))
     }
 
-    /// Parts of a collected tensor as one.
+    /// Concatenates the slices of a collected tensor.
     fn joined(&self, build: &mut Builder, at: usize, mut parts: Vec<ValueId>) -> Result<ValueId, Error> {
         let Scan { axis, backwards } = self.collected[at];
         if backwards {
@@ -57,7 +57,7 @@ impl Loop {
         build.concat(&parts, axis)
     }
 
-    /// The same loop with a body of `together` turns, which divide the turns.
+    /// The same loop with a body of `together` iterations, a divisor of their number.
     fn taking(&self, together: usize) -> Result<Loop, Error> {
         let mut build = Builder::new(&self.body.name);
         let mut inputs = Vec::new();
@@ -74,7 +74,7 @@ impl Loop {
         for (at, parts) in parts.into_iter().enumerate() {
             outputs.push(self.joined(&mut build, at, parts)?);
         }
-        // A body gives out what it makes: neither inputs nor constants.
+        // A body returns values that it computes: neither inputs nor constants.
         for id in &mut outputs {
             if build.net.inputs.contains(id) || build.data(*id).is_some() {
                 let name = build.net.value(*id).name.clone();
@@ -87,7 +87,7 @@ impl Loop {
     }
 }
 
-/// Appends an operation of a body on these operands; the results.
+/// Appends an operation of a body with these operands; returns the results.
 fn copy(build: &mut Builder, body: &Net, op: &Op, operands: &[ValueId], deep: bool) -> Result<Vec<ValueId>, Error> {
     let first = body.value(op.outputs[0]);
     build.begin(&first.name, &op.name);
@@ -129,13 +129,13 @@ pub fn unrolled(net: &Net) -> Result<Net, Error> {
     })
 }
 
-/// The network with loops whose bodies take as many turns at once as fit `most` operations. Turns that are left over are
-/// unrolled before the loop.
+/// The network with loop bodies unrolled to as many iterations as fit `most` operations. Remaining iterations are
+/// peeled off before the loop.
 ///
 /// Errors: as [`unrolled`].
 pub fn grouped(net: &Net, most: usize) -> Result<Net, Error> {
     replayed(net, |build, l, op| {
-        // A body that has loops itself is long enough.
+        // A body that has loops itself is not unrolled further.
         let most = if any(&l.body) { 1 } else { most / l.body.ops.len().max(1) };
         let together = turns_together(l.turns, most.max(1));
         let (left, inner) = (l.turns % together, l.turns / together);
@@ -176,13 +176,13 @@ pub fn grouped(net: &Net, most: usize) -> Result<Net, Error> {
     })
 }
 
-/// Turns that a body takes at once: as many as `most`, fewer where those divide all turns.
+/// Unroll factor of a body: at most `most`, smaller if that divides the number of iterations.
 fn turns_together(turns: usize, most: usize) -> usize {
     let most = most.min(turns);
     (most.div_ceil(2)..=most).rev().find(|n| turns.is_multiple_of(*n)).unwrap_or(most)
 }
 
-/// A network operation by operation, loops as `loops` appends them.
+/// Copies a network operation by operation; `loops` appends its loops.
 fn replayed(net: &Net, mut loops: impl FnMut(&mut Builder, &Loop, &Op) -> Result<(), Error>) -> Result<Net, Error> {
     let mut build = Builder::of(net);
     for op in &net.ops {
@@ -194,7 +194,7 @@ fn replayed(net: &Net, mut loops: impl FnMut(&mut Builder, &Loop, &Op) -> Result
     Ok(build.finish())
 }
 
-/// Gives the results of a loop these values.
+/// Replaces the results of a loop by these values.
 fn give(build: &mut Builder, l: &Loop, op: &Op, carried: Vec<ValueId>, parts: Vec<Vec<ValueId>>) -> Result<(), Error> {
     for (&output, from) in op.outputs.iter().zip(&carried) {
         let (name, kind) = (build.net.value(output).name.clone(), OpKind::Unary(Unary::Identity));

@@ -1,4 +1,4 @@
-//! MIL programs as such: the messages of the model format, their text form both ways, and writing a net as one.
+//! MIL programs: the messages of the model format, their text form both ways, and conversion of a net to a program.
 
 mod lex;
 mod parse;
@@ -11,10 +11,10 @@ pub use print::{print, printed};
 pub use proto::Program;
 pub use write::{Written, manifest, model, write};
 
-/// Attribute of a message that keeps what the text writes as `operation<opset>`; no text can spell this name.
+/// Attribute of a message that holds the suffix of `operation<opset>` in text; the text form cannot spell its name.
 pub(crate) const OPSET_TAG: &str = "<opset>";
 
-/// Build information of the framework's compiler, in the version whose text is written here: its readers ask for it.
+/// Build information of the version of the framework's compiler whose text is written here; its readers require it.
 const BUILD_INFO: &str =
     "program(1.0) [buildInfo = dict<string, string>({{\"coremlc-component-MIL\", \"3520.4.1\"}})] {}";
 

@@ -1,5 +1,5 @@
-//! Writing a net as a netplist with its weight file. Operations that a unit of the schema computes become that unit; what the
-//! schema has no word for stands in keys of our own beside it (`own`), so that every net comes back as it was.
+//! Writer of a net as a netplist with its weight file. Operations with a unit in the schema become that unit; everything that the
+//! schema cannot express is kept in keys of our own beside it (`own`), so that reading gives the same net.
 
 pub(crate) mod own;
 mod params;
@@ -23,7 +23,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As the file states it.
+    /// The version as files state it.
     pub fn name(self) -> &'static str {
         match self {
             Version::Flat => "1.0.9",
@@ -32,13 +32,13 @@ impl Version {
     }
 }
 
-/// Name of the one procedure of a network.
+/// Name of the only procedure of a network.
 const PROCEDURE: &str = "main";
 
 /// Name of the weight file.
 pub const WEIGHTS: &str = "net.weights";
 
-/// Keys of a network that are no names of values.
+/// Keys of a network that are not names of values.
 const RESERVED: [&str; 11] = [
     "Inputs",
     "InputList",
@@ -53,7 +53,7 @@ const RESERVED: [&str; 11] = [
     own::STATES,
 ];
 
-/// The property list as XML, and the weight file [`WEIGHTS`] that lies beside it, in the newest version of the schema.
+/// The property list as XML, and the weight file [`WEIGHTS`] beside it, in the newest version of the schema.
 ///
 /// Errors: a port whose name is a key of the schema ([`Error::Unsupported`]).
 pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
@@ -65,7 +65,7 @@ pub fn write_as(net: &Net, version: Version) -> Result<(Vec<u8>, Vec<u8>), Error
     if let Some(op) = net.ops.iter().find(|op| matches!(op.kind, OpKind::Loop(_))) {
         return Err(unsupported("loop", &op.name, "loops are unrolled before they are written"));
     }
-    // Outputs keep their names, so the units that make them have others.
+    // Outputs keep their names, so the units that compute them get others.
     let titles: Vec<String> = net.outputs.iter().map(|&id| net.value(id).name.clone()).collect();
     let mut named = net.clone();
     let made = |id: &ValueId| net.ops.iter().any(|op| op.outputs.contains(id));
@@ -98,7 +98,7 @@ pub fn write_as(net: &Net, version: Version) -> Result<(Vec<u8>, Vec<u8>), Error
     let mut outputs = Vec::new();
     for (&id, title) in net.outputs.iter().zip(titles) {
         let value = net.value(id);
-        // What comes in and goes out unchanged needs a second name, and so does what goes out twice.
+        // An input that is an output, or an output that is returned twice, needs a second name.
         let taken = value.name == title || writer.network.contains_key(&title);
         let name = if taken { format!("{title}@output{}", outputs.len()) } else { title };
         let mut entry =
@@ -153,7 +153,7 @@ pub fn write_as(net: &Net, version: Version) -> Result<(Vec<u8>, Vec<u8>), Error
 
 struct Writer<'a> {
     net: &'a Net,
-    /// True if every value has four axes, so that none needs to state its extents.
+    /// True if every value has four axes, so that none needs explicit extents.
     plain: bool,
     weights: Vec<u8>,
     units: Vec<Value>,
@@ -171,7 +171,7 @@ pub(crate) fn number(value: usize) -> Value {
     Value::from(value as u64)
 }
 
-/// The bit pattern of a half, as the format states numbers.
+/// The bit pattern of an fp16 number, which is how the format writes numbers.
 fn half(value: f32) -> Value {
     Value::from(u64::from(f16::from_f32(value).to_bits()))
 }
@@ -231,7 +231,7 @@ impl<'a> Writer<'a> {
         entry
     }
 
-    /// Adds bytes to the weight file; gives their offset.
+    /// Appends bytes to the weight file; returns their offset.
     fn append(&mut self, bytes: Vec<u8>) -> usize {
         self.weights.resize(self.weights.len().next_multiple_of(64), 0);
         let offset = self.weights.len();
@@ -239,12 +239,12 @@ impl<'a> Writer<'a> {
         offset
     }
 
-    /// Adds elements to the weight file; gives their offset.
+    /// Appends elements to the weight file; returns their offset.
     fn weights(&mut self, data: &Data, dtype: DType) -> usize {
         self.append(to_bytes(data, Element::of(dtype)))
     }
 
-    /// Adds a unit; `own` are keys of our own.
+    /// Adds a unit; `own` contains keys of our own.
     fn unit(&mut self, kind: &str, bottoms: Vec<Value>, result: &NetValue, params: Dictionary, own: Dictionary) {
         let bottom = match bottoms.as_slice() {
             [one] => one.clone(),
@@ -264,7 +264,7 @@ impl<'a> Writer<'a> {
         self.network.insert(result.name.clone(), entry.into());
     }
 
-    /// A value as an operand; a constant is declared.
+    /// A value as an operand; a constant is declared first.
     fn operand(&mut self, id: ValueId) -> Value {
         let value = self.net.value(id);
         if let Some(tensor) = &value.data
@@ -300,7 +300,7 @@ impl<'a> Writer<'a> {
         let bottoms = op.inputs.iter().map(|&id| self.operand(id)).collect();
         let mut own = Dictionary::new();
         let unit = params::unit(self.net, op);
-        // Reshapes and reductions say what axes are left, operations of our own all of their extents.
+        // Reshapes and reductions state the remaining axes, operations of our own all extents.
         if !self.plain || unit.as_ref().is_none_or(|unit| !unit.exact) {
             own.insert(own::SHAPE.into(), own::shape(&out.ty.shape));
         }
@@ -316,7 +316,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A convolution with a constant kernel over columns, or rows and columns.
+    /// A convolution with a constant kernel over columns, or over rows and columns.
     fn conv(&mut self, op: &Op) -> bool {
         let OpKind::Conv { strides, pads, dilations, groups } = &op.kind else { return false };
         let (out, weight) = (self.net.value(op.outputs[0]), self.net.value(op.inputs[1]));
@@ -355,7 +355,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Parameters of a unit that adds or multiplies one element a channel.
+    /// Parameters of a unit that adds or multiplies one number per channel.
     fn group(&mut self, prefix: &str, tensor: &Tensor) -> Dictionary {
         let dtype = tensor.data.dtype();
         if let [value] = tensor.data.to_f32()[..]
@@ -377,7 +377,7 @@ impl<'a> Writer<'a> {
         dictionary([("BiasScaleGroupData", group.into())])
     }
 
-    /// An addition or product with a constant that is one number or one a channel.
+    /// An addition or multiplication by a constant with one number, or one per channel.
     fn scale_or_bias(&mut self, op: &Op, binary: Binary) -> bool {
         let prefix = match binary {
             Binary::Add => "Bias",
@@ -407,7 +407,7 @@ impl<'a> Writer<'a> {
         false
     }
 
-    /// One range of one axis a unit.
+    /// A slice as views: each unit selects one range of one axis.
     fn view(&mut self, op: &Op, begin: &[usize], end: &[usize], stride: &[usize]) -> bool {
         let (x, out) = (self.net.value(op.inputs[0]), self.net.value(op.outputs[0]));
         let mut shape = x.ty.shape.clone();

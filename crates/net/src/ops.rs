@@ -1,4 +1,4 @@
-//! The operations of the graph. Frontends translate every model format into this set; `infer` gives result types,
+//! The operations of the graph. Frontends translate every model format into this set; `infer` defines result types,
 //! `eval` the meaning.
 
 pub mod graph;
@@ -35,8 +35,8 @@ pub enum OpKind {
     /// `(x, w, [b])`: `x · wᵀ + b` over the last axis, `w` is `[N, K]`, `b` is `[N]`. Weights may be stored in another
     /// element type than `x`.
     Linear,
-    /// `(x, w)`: `x · wᵀ` over the last axis, `w` is `[N, K]`, where a weight of zero reads nothing: an infinite element meets
-    /// only the results that it is part of. Running sums and interpolation along an axis.
+    /// `(x, w)`: `x · wᵀ` over the last axis, `w` is `[N, K]`, where elements with weight zero are not read: an infinite element affects
+    /// only the results that it is part of. For cumulative sums and interpolation along an axis.
     Combine,
     /// `(x)`: elementwise function.
     Unary(Unary),
@@ -44,7 +44,7 @@ pub enum OpKind {
     Binary(Binary),
     /// `(condition, x, y)`: `x` where the `Bool` condition holds, else `y`, with broadcasting; the element type of `x`.
     Select,
-    /// `(x)`: sliding window. `ceil_mode` keeps a last window that reaches past the padded end, provided it starts inside
+    /// `(x)`: sliding window. `ceil_mode` keeps a last window that extends past the padded end if it starts inside
     /// the input or the padding before it.
     Pool { kind: PoolKind, kernel: Vec<usize>, strides: Vec<usize>, pads: Vec<(usize, usize)>, ceil_mode: bool },
     /// `(x)`: reduction over `axes` (sorted, non-negative).
@@ -63,30 +63,30 @@ pub enum OpKind {
     Slice { begin: Vec<usize>, end: Vec<usize>, stride: Vec<usize> },
     /// `(x, indices)`: axis `axis` of `x` is replaced by the axes of `indices`. A negative index counts from the end.
     Gather { axis: usize },
-    /// `(x, indices)`: `indices` has the extents of the result, which are those of `x` but along `axis`; each element comes
-    /// from the same place, its position along `axis` replaced by the index. A negative index counts from the end.
+    /// `(x, indices)`: `indices` has the extents of the result, which are those of `x` except along `axis`; each element is read
+    /// at its own position, with the position along `axis` replaced by the index. A negative index counts from the end.
     GatherAlong { axis: usize },
     /// `(x, indices)`: the last axis of `indices` holds positions along the axes of `x` after the first `batch_dims`, which
-    /// both share; the rest of `x` is taken whole.
+    /// both share; remaining axes of `x` are copied whole.
     GatherNd { batch_dims: usize },
-    /// `(x, indices, updates)`: `x` with elements combined with those of `updates` at the places of
-    /// [`OpKind::GatherAlong`], in order.
+    /// `(x, indices, updates)`: `x` with the elements at the positions of [`OpKind::GatherAlong`] combined with `updates`,
+    /// in order.
     ScatterAlong { axis: usize, mode: ScatterMode },
-    /// `(x, indices, updates)`: as [`OpKind::ScatterAlong`] at the places of [`OpKind::GatherNd`] without batch axes.
+    /// `(x, indices, updates)`: as [`OpKind::ScatterAlong`] at the positions of [`OpKind::GatherNd`] without batch axes.
     ScatterNd { mode: ScatterMode },
-    /// `(x)`: position of the greatest (or least) element along one axis, as `I32`; among equals the first, or the last.
+    /// `(x)`: position of the greatest (or least) element along one axis, as `I32`; the first of equal ones, or the last.
     ArgReduce { greatest: bool, last: bool, axis: usize, keep_dims: bool },
-    /// `(x)`: positions along one axis in the order that sorts it, as `I32`; equals keep their order.
+    /// `(x)`: positions along one axis in sorted order, as `I32`; the sort is stable.
     ArgSort { axis: usize, descending: bool },
-    /// `(boxes, scores)`, `[N, B, 4]` of centre, width and height, and `[N, B, K]`: places of the boxes that stay, the best score first, as
-    /// `I32` of `[N, most]`, with -1 behind them. A box stays whose best score is `score_threshold` at least, unless it shares more than
-    /// `overlap` of the union with a better one that stays (with `per_class`, one of the same class). Where none does, the best stays.
+    /// `(boxes, scores)`, `[N, B, 4]` of centre, width and height, and `[N, B, K]`: positions of the boxes that are kept, best score first, as
+    /// `I32` of `[N, most]`, padded with -1. A box is kept if its best score is at least `score_threshold`, unless its intersection over union
+    /// with a better kept box (with `per_class`, of the same class) exceeds `overlap`. If no box passes, the best is kept.
     Suppress { overlap: f32, score_threshold: f32, most: usize, per_class: bool },
-    /// `(x, coordinates)`: `x` is `[N, C, H, W]`, `coordinates` is `[N, Ho, Wo, 2]`: column and row in elements of `x`, where
-    /// whole numbers are centres; the result is `[N, C, Ho, Wo]`.
+    /// `(x, coordinates)`: `x` is `[N, C, H, W]`, `coordinates` is `[N, Ho, Wo, 2]`: column and row in elements of `x`, with
+    /// integers at centres; the result is `[N, C, Ho, Wo]`.
     Sample { mode: ResizeMode, outside: Outside },
-    /// `(x, mean, variance, [gamma], [beta])`: per-channel affine, channel axis 1. An absent gamma with a present beta
-    /// is not representable: frontends supply ones.
+    /// `(x, mean, variance, [gamma], [beta])`: per-channel affine, channel axis 1. A beta without a gamma
+    /// cannot be represented: frontends supply ones.
     BatchNorm { epsilon: f32 },
     /// `(x, [gamma], [beta])`: normalization over `axes`; gamma and beta have the extents of those axes.
     LayerNorm { axes: Vec<usize>, epsilon: f32 },
@@ -98,16 +98,16 @@ pub enum OpKind {
     PadEdge { pads: Vec<(usize, usize)>, mode: EdgeMode },
     /// `(x)`: resampling of every axis whose extent differs from that of the result.
     Resize { mode: ResizeMode, coordinates: Coordinates },
-    /// `(x)`: conversion to the result's element type; float to integer truncates, anything but zero is true.
+    /// `(x)`: conversion to the result's element type; float to integer truncates, non-zero numbers are true.
     Cast,
-    /// A layer that the model names directly: operands and meaning are those of its [`crate::native::Kind`].
+    /// A layer that the model names directly: its [`crate::native::Kind`] defines operands and meaning.
     Native(Box<Native>),
-    /// `(carried..., scanned..., unchanging...)`: a [`Loop`]; results are the carried values after the last turn, then the collected tensors.
+    /// `(carried..., scanned..., invariant...)`: a [`Loop`]; results are the carried values after the last iteration, then the collected tensors.
     Loop(Box<Loop>),
 }
 
 impl OpKind {
-    /// Name as the text form spells it, without attributes.
+    /// Name in the text form, without attributes.
     pub fn name(&self) -> &'static str {
         match self {
             OpKind::Conv { .. } => "conv",
@@ -174,17 +174,17 @@ pub enum Binary {
     LessEqual,
     Greater,
     GreaterEqual,
-    /// Bits that both integers have.
+    /// Bitwise and.
     BitAnd,
-    /// Bits that one of two integers has.
+    /// Bitwise or.
     BitOr,
-    /// Bits that differ.
+    /// Bitwise exclusive or.
     BitXor,
-    /// Bits of an integer moved up; those above its element type are lost. Zero where the number of places is negative or not
-    /// below the element's bits.
+    /// Left shift; bits beyond the element type are lost. Zero if the shift count is negative or not less than the
+    /// number of bits.
     ShiftLeft,
-    /// Bits of an integer moved down, the sign kept. Nothing but the sign is left where the number of places is negative or not
-    /// below the element's bits.
+    /// Arithmetic right shift. Only the sign is left if the shift count is negative or not less than the
+    /// number of bits.
     ShiftRight,
 }
 
@@ -213,7 +213,7 @@ impl Binary {
         Binary::ShiftRight,
     ];
 
-    /// Name as the text form spells it.
+    /// Name in the text form.
     pub fn name(&self) -> &'static str {
         match self {
             Binary::Add => "add",
@@ -239,12 +239,12 @@ impl Binary {
         }
     }
 
-    /// Returns true for functions of the bits of integers, which floats do not have.
+    /// Returns true for bitwise functions, which floats do not support.
     pub fn is_of_bits(&self) -> bool {
         matches!(self, Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight)
     }
 
-    /// Returns true for comparisons, whose result is a truth value.
+    /// Returns true for comparisons, which return a truth value.
     pub fn is_comparison(&self) -> bool {
         matches!(
             self,
@@ -263,7 +263,7 @@ impl Binary {
 pub enum PoolKind {
     /// Largest element; padding never wins.
     Max,
-    /// Mean; with `exclude_padding` over the elements inside the input, else over the whole window as far as it lies
+    /// Mean; with `exclude_padding` over the elements inside the input, else over the part of the window
     /// inside the padded input.
     Average {
         /// Divide by the number of elements inside the input.
@@ -304,7 +304,7 @@ impl ReduceKind {
         ReduceKind::LogSumExp,
     ];
 
-    /// Name as the text form spells it.
+    /// Name in the text form.
     pub fn name(&self) -> &'static str {
         match self {
             ReduceKind::Sum => "reduce_sum",
@@ -350,7 +350,7 @@ pub enum Coordinates {
     AlignCorners,
 }
 
-/// Combination of a scattered update with the element that it meets.
+/// Combination of a scattered update with the element that it updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ScatterMode {
@@ -364,7 +364,7 @@ pub enum ScatterMode {
 }
 
 impl ScatterMode {
-    /// Every way, by its name.
+    /// Every mode, with its name.
     pub const ALL: [(&'static str, ScatterMode); 7] = [
         ("update", ScatterMode::Update),
         ("add", ScatterMode::Add),
@@ -375,7 +375,7 @@ impl ScatterMode {
         ("min", ScatterMode::Min),
     ];
 
-    /// The function of two operands that it stands for; `None` for plain replacement.
+    /// The binary function of the mode; `None` for plain replacement.
     pub fn binary(self) -> Option<Binary> {
         Some(match self {
             ScatterMode::Update => return None,
@@ -403,7 +403,7 @@ pub enum Outside {
 }
 
 impl Outside {
-    /// Name as the text form spells it.
+    /// Name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Outside::Value(_) => "value",

@@ -1,5 +1,5 @@
 //! Operations of the Core ML opsets: every operation by name, with its arguments and its treatment here. The rows are
-//! facts of the public format (the operation reference of coremltools); readers hold files to them.
+//! facts of the public format (the operation reference of coremltools), against which readers check files.
 
 mod rows;
 
@@ -11,13 +11,13 @@ pub const MAX_NESTING: usize = 32;
 /// Treatment of an operation by the readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// It is an operation of the net.
+    /// Translated to an operation of the net.
     Direct,
-    /// It is put into several operations of the net; control flow is unrolled.
+    /// Decomposed into several operations of the net; control flow is unrolled.
     Composed,
-    /// It is computed while reading: shapes, lists, compressed weights.
+    /// Evaluated while reading: shapes, lists, compressed weights.
     Folded,
-    /// No static graph can hold it, for this reason.
+    /// Refused for this reason: no static graph can represent it.
     Refused(&'static str),
 }
 
@@ -41,11 +41,11 @@ pub struct Row {
 /// One argument of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// True if it may be left out.
+    /// True if the argument is optional.
     pub optional: bool,
-    /// Default value, where it is optional and has a single one.
+    /// Default value, if the argument is optional and has a single one.
     pub default: Option<&'static str>,
 }
 
@@ -65,7 +65,7 @@ impl Row {
         Some(format!("it has no argument `{unknown}`: {}", self.signature()))
     }
 
-    /// As one line, for messages.
+    /// Signature in one line, for messages.
     pub fn signature(&self) -> String {
         format!("{}({})", self.name, self.arguments.split_whitespace().collect::<Vec<_>>().join(", "))
     }
@@ -76,7 +76,7 @@ pub fn row(name: &str) -> Option<&'static Row> {
     ROWS.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| &ROWS[at])
 }
 
-/// Reason that an operation is not translated.
+/// Reason why an operation is not translated.
 pub(crate) fn why_not(name: &str) -> String {
     match row(name).map(|row| row.treatment) {
         Some(Treatment::Refused(reason)) => reason.to_string(),
@@ -88,13 +88,13 @@ pub(crate) fn why_not(name: &str) -> String {
     }
 }
 
-/// The known name that differs in at most two letters.
+/// The known name within an edit distance of two.
 fn nearest(name: &str) -> Option<&'static str> {
     let distance = |row: &&Row| edits(row.name, name);
     ROWS.iter().min_by_key(distance).filter(|row| distance(row) <= 2).map(|row| row.name)
 }
 
-/// Number of letters to insert, drop or change.
+/// Edit distance.
 pub(crate) fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().take(64).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();

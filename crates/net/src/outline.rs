@@ -1,6 +1,6 @@
-//! Outline of a model, operation by operation, before anything is translated: names, types and small parameters.
+//! Outline of a model, operation by operation, before translation: names, types and small parameters.
 //!
-//! An outline exists for every program that parses, also where an operation has no place in the graph. Weights are not
+//! Every program that parses has an outline, including programs with operations that the graph cannot represent. Weights are not
 //! loaded.
 
 use crate::graph::{Net, TensorType, ValueId};
@@ -19,9 +19,9 @@ pub enum Origin {
     Model,
     /// MIL text.
     MilText,
-    /// A graph that another reader made.
+    /// A graph from another reader.
     Net,
-    /// Units of a netplist: layers are authored directly.
+    /// Units of a netplist, which names layers directly.
     Netplist,
 }
 
@@ -30,7 +30,7 @@ pub enum Origin {
 pub struct OutlineType {
     /// Element type as MIL spells it, such as `fp16`.
     pub element: &'static str,
-    /// Extents; `None` where the program leaves one open.
+    /// Extents; `None` for those that the program leaves open.
     pub shape: Vec<Option<usize>>,
     /// True for a state.
     pub state: bool,
@@ -47,7 +47,7 @@ impl OutlineType {
         crate::graph::elements(&self.extents())
     }
 
-    /// Bytes of one element, rounded up.
+    /// Size of one element in bytes, rounded up.
     pub fn element_bytes(&self) -> usize {
         match self.element {
             "fp64" | "int64" | "uint64" => 8,
@@ -57,7 +57,7 @@ impl OutlineType {
         }
     }
 
-    /// Bytes of all elements, saturating.
+    /// Size of all elements in bytes, saturating.
     pub fn bytes(&self) -> usize {
         self.elements().saturating_mul(self.element_bytes())
     }
@@ -68,7 +68,7 @@ impl OutlineType {
     }
 }
 
-/// As MIL spells it: `fp16[1, 64, ?]`.
+/// As MIL text: `fp16[1, 64, ?]`.
 impl std::fmt::Display for OutlineType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let extents: Vec<String> = self.shape.iter().map(|d| d.map_or("?".into(), |d| d.to_string())).collect();
@@ -81,22 +81,22 @@ impl std::fmt::Display for OutlineType {
 pub struct Named {
     /// Name in the program.
     pub name: String,
-    /// Its type.
+    /// Type.
     pub ty: OutlineType,
 }
 
-/// A constant, as far as an outline keeps it.
+/// A constant, reduced to the parts that an outline keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutlineConstant {
-    /// Its type.
+    /// Type.
     pub ty: OutlineType,
     /// True if the elements are in the program itself, not in a weight file.
     pub inline: bool,
-    /// Elements, where they are numbers or truth values, in the program, and few.
+    /// Elements, if they are few numbers or truth values in the program itself.
     pub numbers: Option<Vec<f64>>,
-    /// The text, where it is one.
+    /// The string, if the constant is one.
     pub text: Option<String>,
-    /// The operation that decompresses it, where one does.
+    /// Operation that decompresses it, if there is one.
     pub compressed: Option<String>,
 }
 
@@ -110,7 +110,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Its type.
+    /// Type of the argument.
     pub fn ty(&self) -> &OutlineType {
         match self {
             Argument::Value(value) => &value.ty,
@@ -124,20 +124,20 @@ impl Argument {
 pub struct OutlineOp {
     /// Kind of operation, by its MIL name.
     pub op: String,
-    /// Name, that of its first output.
+    /// Name of the operation, that of its first output.
     pub name: String,
     /// Operands and parameters by name, sorted; a name may have several.
     pub arguments: Vec<(String, Argument)>,
     /// Results.
     pub outputs: Vec<Named>,
-    /// Nested blocks.
+    /// Number of nested blocks.
     pub blocks: usize,
-    /// True if all its operands are constant, so that it is computed before the model runs.
+    /// True if all operands are constant, so that the result is computed before the model runs.
     pub constant: bool,
 }
 
 impl OutlineOp {
-    /// The argument of that name, the first where there are several.
+    /// The first argument of that name.
     pub fn argument(&self, name: &str) -> Option<&Argument> {
         self.arguments.iter().find(|(n, _)| n == name).map(|(_, a)| a)
     }
@@ -150,12 +150,12 @@ impl OutlineOp {
         }
     }
 
-    /// A parameter that is one number.
+    /// A parameter with one number.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.numbers(name)?.first().copied()
     }
 
-    /// A parameter that is a text.
+    /// A parameter with a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.argument(name)? {
             Argument::Constant(constant) => constant.text.as_deref(),
@@ -163,7 +163,7 @@ impl OutlineOp {
         }
     }
 
-    /// Operands that are no constants, in the order of their names.
+    /// Operands that are not constant, in the order of their names.
     pub fn live(&self) -> impl Iterator<Item = &Named> {
         self.arguments.iter().filter_map(|(_, a)| match a {
             Argument::Value(value) => Some(value),
@@ -177,19 +177,19 @@ impl OutlineOp {
 pub struct Outline {
     /// Name of the function.
     pub name: String,
-    /// Opset of the function, where the program names it.
+    /// Opset of the function, if the program states it.
     pub opset: Option<String>,
     /// Source that it was read from.
     pub origin: Origin,
     /// Inputs.
     pub inputs: Vec<Named>,
-    /// Names of the inputs that are states, where the reader tells them.
+    /// Names of the inputs that are states, if the reader knows them.
     pub states: Vec<String>,
     /// Operations.
     pub ops: Vec<OutlineOp>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// Conditions that a verdict depends on, a sentence each: the shape that was taken where the model has several.
+    /// Conditions that a verdict depends on, a sentence each, such as the shape that was selected if the model has several.
     pub conditions: Vec<String>,
 }
 
@@ -235,7 +235,7 @@ impl Outline {
         }
     }
 
-    /// For each operation, the positions of those that take one of its results.
+    /// For each operation, the positions of the readers of its results.
     pub fn consumers(&self) -> Vec<Vec<usize>> {
         let mut producer: HashMap<&str, usize> = HashMap::new();
         for (at, op) in self.ops.iter().enumerate() {
@@ -257,7 +257,7 @@ pub(crate) fn typed(ty: &TensorType) -> OutlineType {
     OutlineType { element, shape: ty.shape.iter().map(|&d| Some(d)).collect(), state: false }
 }
 
-/// Name of an operand as MIL has it.
+/// Name of an operand in MIL.
 fn operand(kind: &OpKind, slot: usize) -> &'static str {
     let names: &[&str] = match kind {
         OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => &["x", "weight", "bias"],
@@ -299,7 +299,7 @@ fn flat(pads: &[(usize, usize)]) -> Vec<usize> {
     pads.iter().flat_map(|&(a, b)| [a, b]).collect()
 }
 
-/// MIL's name of a graph operation, and its parameters.
+/// MIL name of a graph operation, and its parameters.
 fn spelled(kind: &OpKind) -> (&'static str, Parameters) {
     let axis = |axis: usize| vec![integers("axis", &[axis])];
     let switches =

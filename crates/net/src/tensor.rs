@@ -1,4 +1,4 @@
-//! Tensors: elements dense in memory, or as the file stores them.
+//! Tensors: dense elements in memory, or elements in the form of their file.
 
 pub mod stored;
 
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use stored::Stored;
 
-/// Elements of a tensor, row-major (last axis fastest). Two are equal where their elements are, however stored.
+/// Elements of a tensor, row-major (last axis fastest). Equality compares elements, independent of their stored form.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Data {
@@ -22,7 +22,7 @@ pub enum Data {
     U16(Vec<u16>),
     I32(Vec<i32>),
     Bool(Vec<bool>),
-    /// As the file has them, perhaps compressed; [`Data::dense`] makes the elements.
+    /// Stored in the form of the file, perhaps compressed; [`Data::dense`] expands them.
     Stored(Arc<Stored>),
 }
 
@@ -45,7 +45,7 @@ impl PartialEq for Data {
 }
 
 impl Data {
-    /// The elements themselves, made where they are stored otherwise.
+    /// Dense elements, expanded if they are stored in another form.
     pub fn dense(&self) -> Cow<'_, Data> {
         match self {
             Data::Stored(stored) => Cow::Owned(stored.dense()),
@@ -53,7 +53,7 @@ impl Data {
         }
     }
 
-    /// The elements where they lie, if they are fp16 and lie side by side: dense, or as a file has them on this host.
+    /// A slice of the elements, if they are fp16 and contiguous: dense, or in a file with this host's byte order.
     pub fn as_f16(&self) -> Option<&[f16]> {
         match self {
             Data::F16(v) => Some(v),
@@ -62,7 +62,7 @@ impl Data {
         }
     }
 
-    /// Bytes that the elements take as they are stored.
+    /// Size of the stored form in bytes.
     pub fn stored_bytes(&self) -> usize {
         match self {
             Data::Stored(stored) => stored.stored_bytes(),
@@ -120,7 +120,7 @@ impl Data {
         }
     }
 
-    /// Hands over all that tells these elements from others as they are stored, without expanding them.
+    /// Passes the bytes that determine these elements to `sink`, in their stored form, without expanding them.
     pub fn stored(&self, sink: &mut dyn FnMut(&[u8])) {
         match self {
             Data::Stored(stored) => stored.feed(sink),
@@ -150,7 +150,7 @@ impl Data {
         }
     }
 
-    /// Elements of that type from `f32`: floats round to nearest, integers truncate and saturate, anything but zero is
+    /// Elements of that type from `f32`: floats round to nearest, integers truncate and saturate, non-zero numbers are
     /// true.
     pub fn from_f32(dtype: DType, values: &[f32]) -> Data {
         match dtype {
@@ -165,7 +165,7 @@ impl Data {
         }
     }
 
-    /// Elements of that type from `i32`: floats round to nearest, narrower integers saturate, anything but zero is true.
+    /// Elements of that type from `i32`: floats round to nearest, narrower integers saturate, non-zero numbers are true.
     pub fn from_i32(dtype: DType, values: &[i32]) -> Data {
         match dtype {
             DType::F16 => Data::F16(values.iter().map(|&x| f16::from_f32(x as f32)).collect()),
@@ -219,7 +219,7 @@ impl Tensor {
         Tensor { shape: shape.into(), data: Data::I32(values) }
     }
 
-    /// Its type.
+    /// Type of the tensor.
     pub fn ty(&self) -> TensorType {
         TensorType { dtype: self.data.dtype(), shape: self.shape.clone() }
     }

@@ -1,4 +1,4 @@
-//! The `.net` text form of a graph, printed and parsed back.
+//! The `.net` text form of a graph: printer and parser.
 //!
 //! ```text
 //! net "main" {
@@ -11,10 +11,11 @@
 //! }
 //! ```
 //!
-//! Statements stand in definition order, a constant before its first use. Constants of more than
-//! [`INLINE_ELEMENTS`] elements are references into a table of tensors that travels beside the text. `surface` is row
-//! bytes, plane bytes and interleave. `state %in %out name="..."` ties an input to what it becomes. An operation is called as its first result unless it has a `name`. Names of other
-//! characters than letters, digits and `_.@/$+-` are quoted. `#` begins a comment that ends with its line.
+//! Statements are in definition order, a constant before its first use. Constants of more than
+//! [`INLINE_ELEMENTS`] elements are references to a table of tensors that accompanies the text. `surface` is row
+//! bytes, plane bytes and interleave. `state %in %out name="..."` pairs an input with its next value. An operation has the name of its
+//! first result unless it has a `name`. Names with characters other than letters, digits and `_.@/$+-` are quoted. `#` begins a comment
+//! that ends with its line.
 
 mod attributes;
 mod parse;
@@ -29,10 +30,10 @@ pub(crate) fn attributes_of(kind: &crate::ops::OpKind) -> Vec<(&'static str, Str
     attributes::attributes(kind).into_iter().map(|(name, value)| (name, value.to_string())).collect()
 }
 
-/// Most elements of a constant that stand in the text itself.
+/// Most elements of a constant that is written in the text itself.
 pub const INLINE_ELEMENTS: usize = 16;
 
-/// Returns true for a character that a name may have without quotes.
+/// Returns true for a character that unquoted names may have.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_.@/$+-".contains(c)
 }

@@ -1,8 +1,8 @@
-//! Element types and shapes, and how large a tensor may be.
+//! Element types and shapes, and the largest size of a tensor.
 
 use std::fmt;
 
-/// Most elements a tensor may have; a bound on what one declared shape can make a reader or the evaluator allocate.
+/// Most elements of a tensor: a bound on the memory that a declared shape can make a reader or the evaluator allocate.
 pub const MAX_ELEMENTS: usize = 1 << 30;
 
 /// Highest rank of a tensor.
@@ -27,7 +27,7 @@ impl DType {
     pub const ALL: [DType; 8] =
         [DType::F16, DType::F32, DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::Bool];
 
-    /// Name as the text form spells it.
+    /// Name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             DType::F16 => "f16",
@@ -50,7 +50,7 @@ impl DType {
         }
     }
 
-    /// Least and greatest value of integers of 8 and 16 bits; `None` for other types.
+    /// Least and greatest value of 8-bit and 16-bit integers; `None` for other types.
     pub fn narrow_range(self) -> Option<(i32, i32)> {
         match self {
             DType::I8 => Some((-128, 127)),
@@ -66,7 +66,7 @@ impl DType {
         matches!(self, DType::F16 | DType::F32)
     }
 
-    /// Returns true for integer elements; truth values are none.
+    /// Returns true for integer elements; truth values are not integers.
     pub fn is_integer(self) -> bool {
         !self.is_float() && self != DType::Bool
     }
@@ -99,7 +99,7 @@ impl TensorType {
     }
 }
 
-/// As the text form spells it: `f16[1, 3, 224, 224]`.
+/// As the text form: `f16[1, 3, 224, 224]`.
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)
@@ -108,6 +108,6 @@ impl fmt::Display for TensorType {
 
 /// Product of extents, saturating; 1 for rank 0.
 pub fn elements(shape: &[usize]) -> usize {
-    // A zero extent makes the product zero whatever the others overflow to.
+    // A zero extent makes the product zero, even if others overflow.
     if shape.contains(&0) { 0 } else { shape.iter().fold(1, |n, &d| n.saturating_mul(d)) }
 }

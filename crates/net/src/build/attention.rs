@@ -1,11 +1,11 @@
-//! Scaled dot-product attention as products and a softmax.
+//! Scaled dot-product attention as matrix products and a softmax.
 
 use super::{Builder, Built};
 use crate::graph::{DType, ValueId};
 use crate::ops::Binary;
 
 impl Builder {
-    /// `softmax(q kᵀ scale + mask) v`; a mask of truth values hides with the least finite number where it is false.
+    /// `softmax(q kᵀ scale + mask) v`; a boolean mask adds the least finite number where it is false.
     pub fn attention(&mut self, [q, k, v]: [ValueId; 3], mask: Option<ValueId>, scale: f32) -> Built {
         let scores = self.matmul(q, k, true)?;
         let mut scores = self.with(Binary::Mul, scores, scale)?;

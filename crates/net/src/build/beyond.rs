@@ -1,12 +1,12 @@
-//! Constants with integers beyond the 32 bits in which integers are held, or floats of 64 bits beyond those of 32: ends of slices and
-//! bounds may be such, arithmetic must not take them for the nearest integer of 32 bits, or for an infinity.
+//! Constants with integers beyond int32, the type that integers are held in, or floats beyond float32: they may be ends of slices and
+//! bounds, but arithmetic must not use the saturated numbers in their place.
 
 use super::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
-/// A number as a file has it.
+/// A number as written in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Written {
     Integer(i128),
@@ -22,20 +22,20 @@ impl std::fmt::Display for Written {
     }
 }
 
-/// Numbers of a value that its type does not hold; the nearest integers or infinities stand in their place.
+/// Numbers of a value that its type does not represent; they are saturated, to integers or infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beyond {
-    /// The first of them.
+    /// The first of them, as in the file.
     pub first: Written,
-    /// True if one is below the type, and if one is above it.
+    /// True if one is below the range of the type, and if one is above it.
     pub below: bool,
     pub above: bool,
-    /// True if the value was computed from them: not even its order among other numbers is right then.
+    /// True if the value was computed from saturated numbers, so that not even comparisons with it are right.
     pub computed: bool,
 }
 
 impl Beyond {
-    /// The integers that 32 bits do not hold.
+    /// The numbers beyond their 32-bit type.
     pub fn of(all: impl Iterator<Item = i128>) -> Option<Beyond> {
         let mut found: Option<Beyond> = None;
         for x in all.filter(|&x| i32::try_from(x).is_err()) {
@@ -72,21 +72,21 @@ impl Beyond {
 }
 
 impl Builder {
-    /// Marks a value as holding other integers than the file has.
+    /// Marks a value whose numbers are saturated.
     pub fn note_beyond(&mut self, id: ValueId, beyond: Option<Beyond>) {
         if let Some(beyond) = beyond {
             self.beyond.insert(id, beyond);
         }
     }
 
-    /// Takes the mark off floats that are converted to fewer bits: infinities are their values there.
+    /// Removes the mark from floats that are converted to a narrower type: infinities are their values there.
     pub fn narrowed(&mut self, id: ValueId) {
         if self.beyond.get(&id).is_some_and(|beyond| matches!(beyond.first, Written::Real(_))) {
             self.beyond.remove(&id);
         }
     }
 
-    /// The mark of an operation's result of that element type, which is a constant where it is `folded`.
+    /// The mark of an operation's result with that element type; `folded` is true if the result is a constant.
     ///
     /// Errors: live arithmetic on marked operands.
     pub(super) fn beyond_of(
@@ -123,7 +123,7 @@ impl Builder {
                 Written::Real(_) => result.is_float(),
             },
             OpKind::Binary(f @ (Binary::Max | Binary::Min)) => {
-                // A bound that no number of 32 bits reaches changes nothing.
+                // A bound beyond the 32-bit type has no effect.
                 let idle = if *f == Binary::Max { !one.above } else { !one.below };
                 if idle && !folded && !one.computed {
                     return Ok(None);

@@ -1,4 +1,4 @@
-//! Einstein sums as transpositions, reductions and one matrix product a step.
+//! Einstein sums as transposes, reductions and one matrix product per step.
 
 use super::{Builder, Built};
 use crate::error::Error;
@@ -12,7 +12,7 @@ struct Term {
 }
 
 impl Builder {
-    /// The sum that an equation such as `bij,bjk->bik` says; without an arrow the result has the letters that occur once,
+    /// The sum of an equation such as `bij,bjk->bik`; without an arrow the result has the letters that occur once,
     /// sorted. An ellipsis stands for leading axes.
     pub fn einsum(&mut self, equation: &str, operands: &[ValueId]) -> Built {
         let plain: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
@@ -25,7 +25,7 @@ impl Builder {
             let reason = format!("equation `{equation}` for {} operands", operands.len());
             return Err(self.unsupported("einsum", reason));
         }
-        // Letters of the axes that an ellipsis covers: private ones, aligned at the last.
+        // Letters of the axes that an ellipsis covers: reserved ones, aligned at the last axis.
         let dots = |side: &str, rank: usize| rank.saturating_sub(side.replace("...", "").chars().count());
         let widest =
             sides.iter().zip(operands).map(|(s, &id)| if s.contains("...") { dots(s, self.rank(id)) } else { 0 });
@@ -55,7 +55,7 @@ impl Builder {
                 let once = |c: &char| all.iter().filter(|d| *d == c).count() == 1 || *c >= '\u{E000}';
                 let mut wanted: Vec<char> = all.iter().filter(|c| once(c)).copied().collect();
                 wanted.dedup();
-                // Covered axes lead.
+                // Axes of an ellipsis lead.
                 wanted.sort_by_key(|c| (*c < '\u{E000}', *c));
                 wanted
             }
@@ -79,7 +79,7 @@ impl Builder {
         self.transpose(sum.id, &perm)
     }
 
-    /// An operand in which a letter stands for two axes keeps their diagonal.
+    /// Replaces two axes of an operand with the same letter by their diagonal.
     fn diagonal(&mut self, mut term: Term) -> Result<Term, Error> {
         while let Some((i, j)) = (0..term.letters.len())
             .flat_map(|j| (0..j).map(move |i| (i, j)))
@@ -99,7 +99,7 @@ impl Builder {
         Ok(term)
     }
 
-    /// Sums over the axes that nothing needs later.
+    /// Sums over the axes that are not needed later.
     fn sum_out(&mut self, mut term: Term, keep: &[char]) -> Result<Term, Error> {
         let axes: Vec<usize> = (0..term.letters.len()).filter(|&i| !keep.contains(&term.letters[i])).collect();
         if !axes.is_empty() {
@@ -109,7 +109,7 @@ impl Builder {
         Ok(term)
     }
 
-    /// Product of two terms, summed over the letters that both have and nothing needs later.
+    /// Product of two terms, summed over the letters that both have and that are not needed later.
     fn contract(&mut self, x: Term, y: Term, keep: &[char]) -> Result<Term, Error> {
         let needed = |own: &Term, other: &Term| -> Vec<char> {
             own.letters.iter().filter(|c| keep.contains(c) || other.letters.contains(c)).copied().collect()
@@ -154,7 +154,7 @@ impl Builder {
         Ok(Term { id: self.reshape(product, shape)?, letters })
     }
 
-    /// The term with its axes in this order, axes that it does not have as ones.
+    /// The term with its axes in this order; missing axes have extent one.
     fn laid_out(&mut self, term: &Term, letters: &[char]) -> Built {
         let perm: Vec<usize> = letters.iter().filter_map(|c| term.letters.iter().position(|d| d == c)).collect();
         let id = self.transpose(term.id, &perm)?;

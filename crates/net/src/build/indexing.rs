@@ -1,11 +1,11 @@
-//! Choosing, ordering and placing elements.
+//! Selection, sorting and scattering of elements.
 
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode, Unary};
 
-/// Longest axis of a cumulative sum: it becomes a product with a square matrix of that side.
+/// Largest extent of a cumulative sum, which becomes a product with a square matrix of that size.
 const CUMULATIVE_EXTENT: usize = 4096;
 
 /// Most elements of a constant that a decomposition makes.
@@ -19,8 +19,8 @@ impl Builder {
         Ok((self.op("top", OpKind::GatherAlong { axis }, &[x, order])?, order))
     }
 
-    /// Boxes `[N, B, 4]` and scores `[N, B, K]` of the places that [`OpKind::Suppress`] keeps, zero behind them; then the places, and
-    /// their number in each picture.
+    /// Boxes `[N, B, 4]` and scores `[N, B, K]` at the positions that [`OpKind::Suppress`] keeps, padded with zeros; then the positions,
+    /// and their number in each image.
     pub fn suppressed(&mut self, boxes: ValueId, scores: ValueId, kind: OpKind) -> Result<[ValueId; 4], Error> {
         let places = self.op("kept", kind, &[boxes, scores])?;
         let zero = self.integers([], vec![0]);
@@ -42,7 +42,7 @@ impl Builder {
         Ok([taken[0], taken[1], places, count])
     }
 
-    /// Running sums along an axis, as combinations by a triangle of ones.
+    /// Cumulative sums along an axis, as products with a triangular matrix of ones.
     pub fn cumulative_sum(&mut self, x: ValueId, axis: usize, exclusive: bool, reverse: bool) -> Built {
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         let n = shape[axis];
@@ -55,7 +55,7 @@ impl Builder {
             early < late || early == late && !exclusive
         };
         let triangle: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(adds(i % n, i / n)))).collect();
-        // The axis goes last, all others are rows.
+        // The axis moves last, all others become rows.
         let mut perm: Vec<usize> = (0..shape.len()).filter(|&a| a != axis).collect();
         perm.push(axis);
         let moved = self.transpose(x, &perm)?;
@@ -84,7 +84,7 @@ impl Builder {
         self.select(mask, x, zero)
     }
 
-    /// `on` where an index (from the end where negative) equals the position along a new axis, else `off`.
+    /// `on` where an index (from the end if negative) equals the position along a new axis, else `off`.
     pub fn one_hot(&mut self, indices: ValueId, depth: usize, axis: usize, on: ValueId, off: ValueId) -> Built {
         let (mut shape, integers) = (self.shape(indices), self.dtype(indices).is_integer());
         shape.insert(axis, 1);
@@ -102,7 +102,7 @@ impl Builder {
         self.select(hit, on, off)
     }
 
-    /// Elements in the opposite order along these axes.
+    /// Reverses these axes.
     pub fn reverse(&mut self, x: ValueId, axes: &[usize]) -> Built {
         axes.iter().try_fold(x, |x, &axis| {
             let n = self.shape(x)[axis] as i32;
@@ -111,7 +111,7 @@ impl Builder {
         })
     }
 
-    /// The first elements along `axis` reversed, how many for each position along `batch`.
+    /// Reverses the leading elements along `axis`; `lengths` gives their number for each position along `batch`.
     pub fn reverse_sequence(&mut self, x: ValueId, lengths: &[usize], axis: usize, batch: usize) -> Built {
         let shape = self.shape(x);
         let count = elements(&shape);
@@ -151,7 +151,7 @@ impl Builder {
         self.op("reversed", OpKind::GatherAlong { axis }, &[x, indices])
     }
 
-    /// Running products along an axis: each turn multiplies by what stands twice as far away as the turn before.
+    /// Cumulative products along an axis: each step multiplies by the element twice as far away as in the step before.
     pub fn cumulative_product(&mut self, x: ValueId, axis: usize, exclusive: bool, reverse: bool) -> Built {
         let n = self.shape(x)[axis];
         let mut products = if exclusive { self.pushed(x, axis, 1, reverse)? } else { x };
@@ -164,7 +164,7 @@ impl Builder {
         if products == x { self.unary(Unary::Identity, x) } else { Ok(products) }
     }
 
-    /// Elements moved along an axis to later places (earlier, where `back`), with ones in the places left.
+    /// Elements shifted along an axis to later positions (earlier if `back`), filled with ones.
     fn pushed(&mut self, x: ValueId, axis: usize, by: usize, back: bool) -> Built {
         let mut shape = self.shape(x);
         let n = shape[axis];
@@ -203,10 +203,10 @@ impl Builder {
         self.gather(x, indices, axis)
     }
 
-    /// `x` with `update` in place of the elements from `begin` on (a position for each axis).
+    /// `x` with `update` in place of the elements from `begin` on (one position per axis).
     pub fn update_slice(&mut self, x: ValueId, update: ValueId, begin: &[usize]) -> Built {
         let (shape, part) = (self.shape(x), self.shape(update));
-        // Outer axes first: what lies around the update along an axis stays whole.
+        // Outer axes first: along an axis, the elements around the update stay whole.
         let Some(axis) = (0..shape.len()).find(|&a| part[a] != shape[a]) else { return Ok(update) };
         let (from, to) = (begin[axis], begin[axis] + part[axis]);
         let middle = self.slice(x, axis, from, to)?;
@@ -221,7 +221,7 @@ impl Builder {
         self.concat(&parts, axis)
     }
 
-    /// As [`Builder::update_slice`] along one axis with a begin computed at run time, a scalar, and a stride: `update` has
+    /// As [`Builder::update_slice`] along one axis, with a start computed at run time, a scalar, and a stride: `update` has
     /// the extents of `x` along all other axes.
     pub fn update_at(&mut self, x: ValueId, update: ValueId, axis: usize, begin: ValueId, stride: usize) -> Built {
         let (shape, part) = (self.shape(x), self.shape(update));
@@ -230,7 +230,7 @@ impl Builder {
         let begin = self.reshape(begin, [1])?;
         let positions = self.integers([extent], (0..extent as i32).collect());
         let (inside, spread) = if count == 1 {
-            // One element: it stands where the position is the begin.
+            // One element: it goes where the position equals the start.
             (self.binary(Binary::Equal, positions, begin)?, update)
         } else {
             let mut index = self.binary(Binary::Sub, positions, begin)?;

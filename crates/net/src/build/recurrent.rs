@@ -1,7 +1,7 @@
 //! Recurrent layers: short ones unrolled step by step, longer ones as a loop.
 //!
-//! Everything between a layer's operand and its result has features as channels, steps as rows and the batch as columns: then a step,
-//! a gate and the states of all steps are slices and concatenations of leading axes, and products are convolutions of 1x1.
+//! All intermediate values have features as channels, steps as rows and the batch as columns, so that a step, a gate and the states of
+//! all steps are slices and concatenations of leading axes, and products are 1x1 convolutions.
 
 use super::{Builder, Built};
 use crate::error::Error;
@@ -9,26 +9,26 @@ use crate::graph::ValueId;
 use crate::ops::{Binary, OpKind, Unary};
 use crate::ops::{Scan, UNROLLED_OPS};
 
-/// Most steps that are unrolled: a step is about sixteen operations.
+/// Largest number of unrolled steps: a step has about sixteen operations.
 const STEPS: usize = UNROLLED_OPS / 16;
 
 /// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
 pub enum Cell {
     /// `h = f(Wx + Rh + b)`.
     Plain(Unary),
-    /// Gates `f`, candidate `g`, output `h`.
+    /// LSTM, with activations of the gates `f`, the candidate `g` and the output `h`.
     Long {
         gate: Unary,
         candidate: Unary,
         output: Unary,
-        /// Rows of the weights: position of the gates input, forget, output and candidate.
+        /// Positions of the input, forget, output and candidate gates among the rows of the weights.
         order: [usize; 4],
-        /// `[3, H]`-like constants for the gates input, forget and output.
+        /// Constants like `[3, H]` for the input, forget and output gates.
         peephole: Option<[ValueId; 3]>,
-        /// The forget gate is one less the input gate.
+        /// True if the forget gate is one minus the input gate.
         coupled: bool,
     },
-    /// Gates reset and update (their positions among the rows), then the candidate.
+    /// GRU: reset and update gates (their positions among the rows), then the candidate.
     Gated {
         gate: Unary,
         candidate: Unary,
@@ -38,30 +38,30 @@ pub enum Cell {
     },
 }
 
-/// Weights of one direction, gates along the rows.
+/// Weights of one direction, with gates along the rows.
 pub struct Weights {
     /// `[gates H, I]`.
     pub input: ValueId,
     /// `[gates H, H]`.
     pub recurrent: ValueId,
-    /// `[gates H]` for the input's product.
+    /// `[gates H]`, added to the product with the input.
     pub input_bias: Option<ValueId>,
-    /// `[gates H]` for the state's product.
+    /// `[gates H]`, added to the product with the state.
     pub recurrent_bias: Option<ValueId>,
 }
 
 /// Results of one direction.
 pub struct Sequence {
-    /// States after the steps in the order of the input, each `[1, H, steps, N]` of one step or of several.
+    /// States after the steps in the order of the input, each `[1, H, steps, N]` for one or several steps.
     pub states: Vec<ValueId>,
     /// State after the last step, `[1, H, 1, N]`.
     pub last: ValueId,
-    /// Cell after the last step, where there is one.
+    /// Cell after the last step, if the layer has one.
     pub cell: Option<ValueId>,
 }
 
 impl Builder {
-    /// Runs a layer over `x` of `[steps, N, I]` from a state `[N, H]` and a cell, perhaps backwards.
+    /// Runs a layer over `x` of `[steps, N, I]` from a state `[N, H]` and a cell, forwards or backwards.
     pub fn recurrent(
         &mut self,
         kind: &Cell,
@@ -75,7 +75,7 @@ impl Builder {
         let [steps, n, features] = shape[..] else {
             return Err(self.unsupported("recurrent", "operand not of rank 3"));
         };
-        // All products with the input at once.
+        // One product computes the input's part of all steps.
         let x = self.transpose(x, &[2, 0, 1])?;
         let x = self.reshape(x, [1, features, steps, n])?;
         let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
@@ -112,7 +112,7 @@ impl Builder {
         self.reshape(turned, [1, size, 1, n])
     }
 
-    /// States `[1, H, 1, N]` of several directions as `[N, H]` each, one beside the other: `[N, D H]`.
+    /// States `[1, H, 1, N]` of several directions, concatenated to `[N, D H]`.
     pub fn as_rows(&mut self, states: &[ValueId]) -> Built {
         let beside = self.concat(states, 1)?;
         let &[_, size, _, n] = self.shape(beside).as_slice() else {
@@ -133,7 +133,7 @@ impl Builder {
         self.reshape(all, shape)
     }
 
-    /// A product of channels.
+    /// A product over channels: a 1x1 convolution.
     fn pointwise(&mut self, suffix: &str, x: ValueId, matrix: ValueId, bias: Option<ValueId>) -> Built {
         let mut shape = self.shape(matrix);
         shape.extend([1, 1]);
@@ -167,7 +167,7 @@ impl Builder {
             }
             Cell::Gated { gate, candidate, order, after } => {
                 let part = |b: &mut Builder, x: ValueId, i: usize| b.gate(x, order[i], size);
-                // The two gates as one; what lies between them is not looked at.
+                // The two gates as one slice; rows between them are ignored.
                 let (first, last) = (order[0].min(order[1]), order[0].max(order[1]) + 1);
                 let mut pair = [now, past];
                 for x in &mut pair {
@@ -200,7 +200,7 @@ impl Builder {
         }
     }
 
-    /// State and cell of a layer with a cell, from the sums of its gates.
+    /// State and cell of an LSTM step, from the sums of its gates.
     fn long(
         &mut self,
         kind: &Cell,
@@ -212,7 +212,7 @@ impl Builder {
         let Cell::Long { gate, candidate, output, order, peephole, coupled } = kind else {
             return Err(self.unsupported("recurrent", "no layer with a cell"));
         };
-        // Gates that nothing but the sum reaches are one tensor; what lies between them is not looked at.
+        // Gates with sigmoid activations and no peepholes are one slice; rows between them are ignored.
         let (first, last) = order[..3].iter().fold((3, 0), |(a, b), &at| (a.min(at), b.max(at + 1)));
         let together = match peephole {
             Some(_) => None,
@@ -253,7 +253,7 @@ impl Builder {
         Ok((self.binary(Binary::Mul, o, shown)?, Some(cell)))
     }
 
-    /// One gate of several.
+    /// One gate of a slice of several.
     fn gate(&mut self, x: ValueId, at: usize, size: usize) -> Built {
         self.slice(x, 1, at * size, (at + 1) * size)
     }

@@ -1,4 +1,4 @@
-//! Loops that stay loops: one turn is built like any other operations, then taken out as the body.
+//! Loops that stay loops: one iteration is built like any other operations, then moved into the body.
 
 use super::{Builder, Built};
 use crate::error::Error;
@@ -8,36 +8,36 @@ use crate::ops::OpKind;
 use crate::ops::{Loop, MOST_TURNS, Scan};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// One turn under construction: the operations since it began.
+/// One iteration under construction: the operations since its start.
 pub struct Turn {
     first_op: usize,
-    /// Values that the turns hand on, as this turn finds them.
+    /// Loop-carried values at the start of the iteration.
     pub carried: Vec<ValueId>,
-    /// Tensors that are scanned, and this turn's part of each.
+    /// Scanned tensors, each with the slice of this iteration.
     scanned: Vec<(ValueId, Scan, ValueId)>,
 }
 
-/// Condition under which a loop goes on.
+/// Condition under which a loop continues.
 #[derive(Clone, Copy)]
 pub enum GoesOn {
-    /// A value of the turn that would follow, looked at before it.
+    /// A value computed by the next iteration, tested before it runs.
     Before(ValueId),
-    /// A value of the turn, looked at after it, and the most turns there are.
+    /// A value of the iteration, tested after it, and the largest number of iterations.
     After(ValueId, Option<usize>),
 }
 
-/// A loop whose course is known.
+/// A loop whose iterations are known at compile time.
 pub struct Course {
-    /// Number of turns.
+    /// Number of iterations.
     pub turns: usize,
-    /// Values at the end, of those carried values that are known.
+    /// Final values of those carried values that are known.
     pub last: Vec<Option<Tensor>>,
-    /// Values of each turn that operations at run time read.
+    /// Values of each iteration that run-time operations read.
     by_turn: HashMap<ValueId, Vec<Tensor>>,
 }
 
 impl Builder {
-    /// Begins a turn that finds values of these types.
+    /// Begins an iteration with carried values of these types.
     pub fn turn(&mut self, types: Vec<TensorType>) -> Turn {
         let first_op = self.net.ops.len();
         let carried = types.into_iter().map(|ty| self.placeholder("now", ty)).collect();
@@ -49,7 +49,7 @@ impl Builder {
         self.value(&name, ty, None)
     }
 
-    /// This turn's part of a tensor with one part for each of `turns`.
+    /// This iteration's slice of a tensor that has one for each of `turns`.
     pub fn scan(&mut self, turn: &mut Turn, whole: ValueId, scan: Scan, turns: usize) -> ValueId {
         let mut ty = self.ty(whole).clone();
         ty.shape[scan.axis] /= turns;
@@ -58,13 +58,13 @@ impl Builder {
         part
     }
 
-    /// Drops the operations of a turn that is not wanted.
+    /// Discards the operations of an iteration.
     pub fn abandon(&mut self, turn: &Turn) {
         self.net.ops.truncate(turn.first_op);
     }
 
-    /// Closes a turn: the loop of `turns` of it from `starts`, and the parts that become one tensor. Gives the carried values
-    /// at the end, then the tensors. Operations that are the same in every turn stay before the loop.
+    /// Closes an iteration: appends a loop of `turns` iterations from the values `starts`, and stacks the collected slices. Returns the final
+    /// carried values, then the collected tensors. Loop-invariant operations are hoisted out of the loop.
     pub fn close(
         &mut self,
         turn: Turn,
@@ -75,7 +75,7 @@ impl Builder {
     ) -> Result<Vec<ValueId>, Error> {
         let parts = turn.scanned.iter().map(|(_, _, part)| *part);
         let mut inside: HashSet<ValueId> = turn.carried.iter().copied().chain(parts.clone()).collect();
-        // A value that no turn changes is read as it is.
+        // A carried value that no iteration changes is read directly.
         let same: Vec<bool> = turn.carried.iter().zip(next).map(|(now, next)| now == next).collect();
         let unchanged: HashMap<ValueId, ValueId> = (turn.carried.iter().zip(starts).zip(&same))
             .filter(|(_, same)| **same)
@@ -121,7 +121,7 @@ impl Builder {
         Ok(all)
     }
 
-    /// Operations as a body with the inputs `own`; what they read besides becomes an input too, and is added to `operands`.
+    /// Operations as a body with the inputs `own`; other values that they read become inputs too, and are added to `operands`.
     fn body(&self, ops: Vec<Op>, own: &[ValueId], outputs: &[ValueId], operands: &mut Vec<ValueId>) -> Net {
         let mut body = Net { name: self.op_stem.clone(), ..Net::default() };
         let mut known: HashMap<ValueId, ValueId> = HashMap::new();
@@ -164,8 +164,8 @@ impl Builder {
         Ok(outputs)
     }
 
-    /// Follows a loop by what is known of its carried values: counters and what is computed of them. `None` where its end is
-    /// computed at run time.
+    /// Evaluates a loop as far as its carried values are known: counters and values computed from them. `None` if its number of iterations
+    /// is computed at run time.
     pub fn course(
         &self,
         turn: &Turn,
@@ -180,7 +180,7 @@ impl Builder {
         if self.data(condition).is_none() && !pure(&condition) {
             return Ok(None);
         }
-        // Operations of counters alone, and what others read of them.
+        // Operations on counters only, and those of their results that other operations read.
         let (counting, others): (Vec<&Op>, Vec<&Op>) = ops.iter().partition(|op| op.outputs.iter().all(pure));
         let read: BTreeSet<ValueId> = others.iter().flat_map(|op| &op.inputs).filter(|id| pure(id)).copied().collect();
         let mut part = Net { name: self.op_stem.clone(), values: self.net.values.clone(), ..Net::default() };
@@ -220,7 +220,7 @@ impl Builder {
         Ok(Some(Course { turns, last, by_turn: read.into_iter().zip(by_turn).collect() }))
     }
 
-    /// Slots of the carried values that are known in every turn: they start as constants and follow from their like.
+    /// Slots of carried values that are known in every iteration: they start as constants and depend on known values only.
     fn counted(&self, turn: &Turn, starts: &[ValueId], next: &[ValueId]) -> BTreeSet<usize> {
         let reach = self.reaches(turn, &self.net.ops[turn.first_op..]);
         let mut counted: BTreeSet<usize> =
@@ -238,7 +238,7 @@ impl Builder {
         }
     }
 
-    /// Carried values that each value of a turn is computed of; of values that run-time ones reach from outside, nothing.
+    /// Carried values that each value of an iteration depends on; none for values that depend on run-time values from outside.
     fn reaches(&self, turn: &Turn, ops: &[Op]) -> HashMap<ValueId, BTreeSet<usize>> {
         let mut reach: HashMap<ValueId, BTreeSet<usize>> = HashMap::new();
         for (slot, &id) in turn.carried.iter().enumerate() {
@@ -259,7 +259,7 @@ impl Builder {
         reach
     }
 
-    /// Moves operations that are the same in every turn before it.
+    /// Hoists loop-invariant operations.
     fn hoist(&mut self, turn: &mut Turn) {
         let ops = self.net.ops.split_off(turn.first_op);
         let parts = turn.scanned.iter().map(|(_, _, part)| *part);
@@ -276,8 +276,8 @@ impl Builder {
         self.net.ops.extend(varying);
     }
 
-    /// Returns true if a turn reads or writes what it carries at places that are constants in the unrolled loop: the engine takes
-    /// those, and computed ones not.
+    /// Returns true if an iteration reads or writes its carried values at positions that are constants in the unrolled loop: the engine
+    /// supports those, and computed positions not.
     pub fn has_known_places(&mut self, turn: &mut Turn, course: &Course) -> bool {
         self.hoist(turn);
         let ops = &self.net.ops[turn.first_op..];
@@ -296,8 +296,8 @@ impl Builder {
         })
     }
 
-    /// Gives a turn what is known of its course as scanned constants, and what it gathers by known places as scanned tensors. Counters
-    /// are carried no longer.
+    /// Passes known values to an iteration as scanned constants, and gathers at known positions as scanned tensors. Counters
+    /// are no longer carried.
     fn follow(&mut self, turn: &mut Turn, course: &Course) -> Result<(), Error> {
         let mut ops = self.net.ops.split_off(turn.first_op);
         let made: HashSet<ValueId> = ops.iter().flat_map(|op| &op.outputs).copied().collect();
@@ -344,7 +344,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Closes a turn of a loop whose course is known: its counters are constants.
+    /// Closes an iteration of a loop whose iterations are known: its counters are constants.
     pub fn rolled(
         &mut self,
         mut turn: Turn,
@@ -370,7 +370,7 @@ impl Builder {
         Ok(all)
     }
 
-    /// The places of all turns along an axis, one after the other.
+    /// Elements at the positions of all iterations along an axis, in order.
     fn places(&mut self, x: ValueId, axis: usize, by_turn: &[Tensor]) -> Built {
         let places: Vec<i32> = by_turn.iter().flat_map(|t| t.data.to_i32()).collect();
         let extent = self.shape(x)[axis] as i32;
@@ -383,7 +383,7 @@ impl Builder {
         self.gather(x, places, axis)
     }
 
-    /// Values of all turns as one constant, the turns along a new first axis.
+    /// Values of all iterations as one constant, with the iterations along a new first axis.
     fn stacked(&mut self, by_turn: &[Tensor]) -> Built {
         let Some(one) = by_turn.first() else { return Err(self.unsupported("loop", "no turns")) };
         let shape: Vec<usize> = [&[by_turn.len()], &one.shape[..]].concat();
@@ -398,7 +398,7 @@ impl Builder {
     }
 }
 
-/// A network without operations whose results nothing needs, and without inputs of none.
+/// Removes operations whose results are not needed, and unused inputs, from a network.
 fn without_dead(mut net: Net) -> Net {
     let mut needed: HashSet<ValueId> = net.outputs.iter().copied().collect();
     let mut ops = std::mem::take(&mut net.ops);
@@ -415,7 +415,7 @@ fn without_dead(mut net: Net) -> Net {
     net
 }
 
-/// A network with the values alone that it uses.
+/// Removes unused values from a network.
 fn compact(net: Net) -> Net {
     Builder { net, ..Builder::default() }.finish()
 }

@@ -1,23 +1,23 @@
-//! Sampling a picture at computed places.
+//! Sampling of an image at computed positions.
 
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, Outside, ResizeMode};
 
-/// Most places of a grid that is made while reading.
+/// Most positions of a grid that is created while reading.
 const GRID_ELEMENTS: usize = 1 << 24;
 
 /// Distribution of sampling positions over an extent: the sampling modes of the Core ML operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// First and last fall on the ends; a single one on the first.
+    /// First and last positions at the ends; a single one at the first.
     StrictAlignCorners,
-    /// As strict, a single one on the middle.
+    /// As strict, but a single position in the middle.
     AlignCorners,
     /// Steps of the extent divided by the count.
     Default,
-    /// As the default, both ends moved half a step in.
+    /// As the default, with both ends moved inwards by half a step.
     OffsetCorners,
     /// Centres of equal parts.
     UnalignCorners,
@@ -27,7 +27,7 @@ impl Spread {
     /// Position of step `i` of `count` between `first` and `last`, as weights of the two.
     fn weight(self, i: usize, count: usize) -> (f32, f32, f32) {
         let (i, n) = (i as f32, count as f32);
-        // `first + (last - first) * t + half`, where the span counts `extra` more elements.
+        // `first + (last - first) * t + half`; the span counts `extra` more elements.
         match self {
             Spread::StrictAlignCorners if count == 1 => (0.0, 0.0, 0.0),
             Spread::AlignCorners if count == 1 => (0.5, 0.0, 0.0),
@@ -45,7 +45,7 @@ impl Spread {
 }
 
 impl Builder {
-    /// Columns and rows as `[N, Ho, Wo, 2]` from a `[N, Wo]` and a `[N, Ho]`.
+    /// A grid `[N, Ho, Wo, 2]` from columns `[N, Wo]` and rows `[N, Ho]`.
     pub fn grid(&mut self, columns: ValueId, rows: ValueId) -> Built {
         let (n, w, h) = (self.shape(columns)[0], self.shape(columns)[1], self.shape(rows)[1]);
         let columns = self.reshape(columns, [n, 1, w, 1])?;
@@ -59,7 +59,7 @@ impl Builder {
         self.op("sampled", OpKind::Sample { mode, outside }, &[x, coordinates])
     }
 
-    /// Pixel positions from coordinates normalized to -1..1, per axis `(scale, offset)` by the extents.
+    /// Pixel positions from coordinates normalized to -1..1; the extents give `(scale, offset)` per axis.
     pub fn pixels_of(&mut self, grid: ValueId, extents: [usize; 2], align_corners: bool) -> Built {
         let of = |n: usize| {
             let n = n as f32;
@@ -72,7 +72,7 @@ impl Builder {
         self.binary(Binary::Add, scaled, offset)
     }
 
-    /// Boxes `[B, 4]` (top, left, bottom, right in pixels of `x`) of the pictures `[B, C, H, W]`, each sampled at
+    /// Boxes `[B, 4]` (top, left, bottom, right in pixels of `x`) of the images `[B, C, H, W]`, each sampled at
     /// `to` rows and columns.
     pub fn crop_boxes(
         &mut self,
@@ -94,7 +94,7 @@ impl Builder {
         self.sample(x, grid, ResizeMode::Linear, outside)
     }
 
-    /// `[B, count]` positions between two `[B, 1]`.
+    /// `count` positions `[B, count]` between two `[B, 1]`.
     fn spread(&mut self, first: ValueId, last: ValueId, count: usize, spread: Spread) -> Built {
         let weights: Vec<(f32, f32, f32)> = (0..count).map(|i| spread.weight(i, count)).collect();
         let t: Vec<f32> = weights.iter().map(|w| w.0).collect();
@@ -107,8 +107,8 @@ impl Builder {
         self.binary(Binary::Add, at, first)
     }
 
-    /// Positions `[N, to..., D]` of an affine map `[N, D, D + 1]` applied to places spread over -1..1 in each of the `D`
-    /// extents `to`; the innermost extent's position comes first.
+    /// Positions `[N, to..., D]` of an affine map `[N, D, D + 1]` applied to a grid over -1..1 in each of the `D`
+    /// extents `to`; the position along the innermost extent comes first.
     pub fn affine_grid(&mut self, theta: ValueId, to: &[usize], align_corners: bool) -> Result<ValueId, Error> {
         let (d, count) = (to.len(), elements(to));
         if self.shape(theta).get(1..) != Some(&[d, d + 1]) || count > GRID_ELEMENTS {

@@ -1,10 +1,10 @@
-//! Norms over windows, and blocks of pixels moved between axes.
+//! Norms over windows, and moves of pixel blocks between axes.
 
 use super::{Builder, Built};
 use crate::graph::ValueId;
 use crate::ops::{Binary, OpKind, PoolKind, ReduceKind, Unary};
 
-/// Ways to move blocks of pixels into channels and back.
+/// Directions of a move between pixel blocks and channels.
 #[derive(Clone, Copy)]
 pub enum Blocks {
     PixelShuffle,
@@ -14,7 +14,7 @@ pub enum Blocks {
 }
 
 impl Builder {
-    /// `x / (k + alpha / size * sum of squares over size channels) ^ beta`.
+    /// Local response norm: `x / (k + alpha / size * sum of squares over size channels) ^ beta`.
     pub fn local_response_norm(&mut self, x: ValueId, size: usize, alpha: f32, beta: f32, k: f32) -> Built {
         let shape = self.shape(x);
         let [n, c, ..] = shape[..] else { return Err(self.unsupported("local_response_norm", "no channel axis")) };
@@ -32,7 +32,7 @@ impl Builder {
         self.binary(Binary::Mul, x, power)
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon)` over these axes, without gain.
+    /// `(x - mean) / sqrt(variance + epsilon)` over these axes, without gain and offset.
     pub fn standardize(&mut self, x: ValueId, axes: &[usize], epsilon: f32) -> Built {
         self.op("normed", OpKind::LayerNorm { axes: axes.to_vec(), epsilon }, &[x])
     }
@@ -65,7 +65,7 @@ impl Builder {
         self.reshape(moved, to)
     }
 
-    /// Blocks of a padded `[N, C, spatial...]` become images of their own, block positions outermost.
+    /// Turns blocks of a padded `[N, C, spatial...]` into images of their own, block positions outermost.
     pub fn space_to_batch(&mut self, x: ValueId, blocks: &[usize], pads: &[(usize, usize)]) -> Built {
         let rank = self.rank(x);
         let mut all = vec![(0, 0); rank - pads.len()];
@@ -88,7 +88,7 @@ impl Builder {
         self.reshape(moved, to)
     }
 
-    /// The other way round, with elements cropped at the ends.
+    /// Inverse of [`Builder::space_to_batch`], with elements cropped at the ends.
     pub fn batch_to_space(&mut self, x: ValueId, blocks: &[usize], crops: &[(usize, usize)]) -> Built {
         let (shape, k) = (self.shape(x), blocks.len());
         let area: usize = blocks.iter().product();

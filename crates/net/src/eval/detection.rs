@@ -1,20 +1,20 @@
-//! Detections: suppression of boxes that overlap better ones.
+//! Detection: suppression of boxes that overlap boxes with better scores.
 
 use super::{Buffer, View};
 
 /// Limits of a suppression.
 pub(super) struct Limits {
-    /// Greatest share of the union that two boxes that stay have in common.
+    /// Largest intersection over union of two boxes that are kept.
     pub overlap: f32,
-    /// Least score of a box that stays.
+    /// Least score of a box that is kept.
     pub score: f32,
-    /// Boxes that stay at most.
+    /// Largest number of boxes that are kept.
     pub most: usize,
-    /// True where boxes suppress those of their own class alone.
+    /// True if boxes suppress only those of their own class.
     pub per_class: bool,
 }
 
-/// A box by its sides.
+/// The sides of a box.
 struct Sides {
     low: [f64; 2],
     high: [f64; 2],
@@ -31,7 +31,7 @@ impl Sides {
         }
     }
 
-    /// The part of the union that two boxes share; zero where there is no union.
+    /// Intersection over union of two boxes; zero if the union is empty.
     fn shared(&self, other: &Sides) -> f64 {
         let side = |axis: usize| (self.high[axis].min(other.high[axis]) - self.low[axis].max(other.low[axis])).max(0.0);
         let common = side(0) * side(1);
@@ -40,13 +40,13 @@ impl Sides {
     }
 }
 
-/// Places of the boxes that stay in each picture, the best first, then -1.
+/// Positions of the kept boxes of each image, best first, padded with -1.
 pub(super) fn suppress(boxes: View, scores: View, limits: &Limits) -> Buffer {
     let (boxes_data, scores_data) = (boxes.floats(), scores.floats());
     let (count, classes) = (boxes.shape()[1], scores.shape()[2]);
     let mut out = Vec::with_capacity(boxes.shape()[0] * limits.most);
     for (boxes, scores) in boxes_data.chunks_exact(count * 4).zip(scores_data.chunks_exact(count * classes)) {
-        // The first of equal classes is a box's own.
+        // The first of equal classes is the class of a box.
         let best = |row: &[f32]| {
             row.iter().enumerate().fold(
                 (0, f32::NEG_INFINITY),

@@ -34,7 +34,7 @@ pub(super) fn binary(binary: Binary, inputs: &[View], result: &TensorType) -> Bu
                     return shifted(binary, result.dtype, a, b);
                 }
                 match u32::try_from(b) {
-                    // What wraps has its low digits, however large the power.
+                    // Wrapping keeps the low bits of a power of any size.
                     Ok(b) if binary == Binary::Pow => wrapped(result.dtype, a.wrapping_pow(b)),
                     _ => wrapped(result.dtype, integer_binary(binary, a, b)),
                 }
@@ -63,7 +63,7 @@ pub(super) fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
         Binary::Sub => a - b,
         Binary::Mul => a * b,
         Binary::Div => a / b,
-        // NaN on either side is the result.
+        // NaN in either operand is the result.
         Binary::Max => {
             if a > b || a.is_nan() {
                 a
@@ -89,7 +89,7 @@ pub(super) fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
     }
 }
 
-/// Bits moved up or down by `b` places within an element type.
+/// Shift by `b` bits up or down within an element type.
 fn shifted(binary: Binary, dtype: DType, a: i64, b: i64) -> i32 {
     let inside = (0..8 * dtype.bytes() as i64).contains(&b);
     match binary {

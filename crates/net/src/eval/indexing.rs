@@ -1,4 +1,4 @@
-//! Elements by computed positions: gathering, scattering, ordering, sampling.
+//! Operations with computed positions: gather, scatter, sorting, sampling.
 
 use super::{Buffer, View, elementwise, strides, wrapped};
 use crate::error::Error;
@@ -12,7 +12,7 @@ fn position(index: i32, extent: usize, op: &str) -> Result<usize, Error> {
     inside.ok_or_else(|| Error::Index { op: op.to_string(), found, extent })
 }
 
-/// Places in `x` of the elements that indices along one axis name.
+/// Positions in `x` of the elements that indices along one axis select.
 pub(super) fn along(x: View, indices: View, axis: usize) -> Result<Vec<usize>, Error> {
     let own = strides(x.shape());
     let (shape, values) = (indices.shape(), indices.integers());
@@ -32,7 +32,7 @@ pub(super) fn along(x: View, indices: View, axis: usize) -> Result<Vec<usize>, E
     Ok(places)
 }
 
-/// Places in `x` of the blocks that lists of positions name, and the elements of a block.
+/// Positions in `x` of the blocks that index lists select, and the number of elements of a block.
 pub(super) fn nd(x: View, indices: View, batch_dims: usize) -> Result<(Vec<usize>, usize), Error> {
     let (own, shape) = (strides(x.shape()), indices.shape());
     let depth = shape.last().copied().unwrap_or(1);
@@ -134,7 +134,7 @@ pub(super) fn arg_sort(x: View, axis: usize, descending: bool) -> Buffer {
     Buffer::Integer(out)
 }
 
-/// Position mirrored into `low..=high`.
+/// Position reflected into `low..=high`.
 fn mirror(at: f64, low: f64, high: f64) -> f64 {
     let span = high - low;
     if span <= 0.0 {

@@ -5,7 +5,7 @@ use crate::graph::elements;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder};
 
-/// Most elements of the unfolded input held at once.
+/// Most elements of the unfolded input (im2col) held at once.
 const UNFOLDED_ELEMENTS: usize = 1 << 22;
 
 const FITS: &str = "the matrix lies inside the slice it is cut from";
@@ -54,7 +54,7 @@ pub(super) fn linear(inputs: &[View]) -> Vec<f32> {
     out
 }
 
-/// Weighted sums of the last axis over the weights that are not zero.
+/// Sums of the last axis, weighted by the non-zero weights.
 pub(super) fn combine(inputs: &[View]) -> Vec<f32> {
     let x = inputs[0].floats();
     if x.iter().all(|v| v.is_finite()) {
@@ -78,7 +78,7 @@ pub(super) fn combine_whole(inputs: &[View]) -> Vec<i64> {
     x.chunks_exact(k).flat_map(|row| w.chunks_exact(k).map(move |weights| sum(row, weights))).collect()
 }
 
-/// A convolution with three spatial axes; missing ones are leading axes of extent one.
+/// A convolution with three spatial axes; missing ones become leading axes of extent one.
 struct Geometry {
     input: [usize; 3],
     output: [usize; 3],
@@ -111,7 +111,7 @@ impl Geometry {
         }
     }
 
-    /// Kernel taps in order, as offsets per axis before the padding is taken off.
+    /// Kernel taps in order, as offsets per axis before the padding is subtracted.
     fn taps(&self) -> impl Iterator<Item = [usize; 3]> + '_ {
         let [d, h, w] = self.kernel;
         (0..d * h * w).map(move |i| {
@@ -120,7 +120,7 @@ impl Geometry {
         })
     }
 
-    /// Position in the input that output position `o` sees through a tap, if it is inside.
+    /// Input position that output position `o` reads through a tap, if it is inside.
     fn source(&self, axis: usize, o: usize, tap: usize) -> Option<usize> {
         (o * self.strides[axis] + tap).checked_sub(self.before[axis]).filter(|&i| i < self.input[axis])
     }
@@ -173,7 +173,7 @@ pub(super) fn conv(
     out
 }
 
-/// `batch` times every channel's bias over its plane, zeros without a bias.
+/// Every channel's bias repeated over its plane, `batch` times; zeros without a bias.
 fn filled(bias: Option<&View>, batch: usize, channels: usize, plane: usize) -> Vec<f32> {
     let Some(bias) = bias else { return vec![0.0; batch * channels * plane] };
     let bias = bias.floats();
@@ -213,7 +213,7 @@ fn conv_one_channel(geometry: &Geometry, x: &[f32], w: &[f32], out: &mut [f32]) 
     }
 }
 
-/// Adds the convolution of one group as a product with the unfolded input, some output rows at a time.
+/// Adds the convolution of one group as a product with the unfolded input (im2col), some output rows at a time.
 fn conv_unfolded(geometry: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], channels: usize) {
     let [id, ih, iw] = geometry.input;
     let [od, oh, ow] = geometry.output;
@@ -263,7 +263,7 @@ pub(super) fn conv_transpose(
 ) -> Vec<f32> {
     let (x, w) = (inputs[0].floats(), inputs[1].floats());
     let (sx, sw) = (inputs[0].shape(), inputs[1].shape());
-    // Read backwards: the result is the input of a convolution whose output is `x`.
+    // In reverse: the result is the input of a convolution whose output is `x`.
     let geometry = Geometry::new((&to[2..], &sx[2..], &sw[2..]), strides, pads, dilations);
     let (cin, cout) = (sx[1], to[1]);
     let (gin, gout) = (cin / groups, cout / groups);
@@ -283,7 +283,7 @@ pub(super) fn conv_transpose(
     out
 }
 
-/// Adds every product to the output position that its tap reaches.
+/// Adds every product to the output position that its tap reaches (col2im).
 fn fold_back(geometry: &Geometry, spread: &[f32], out: &mut [f32], channels: usize) {
     let [_, oh, ow] = geometry.input;
     let [d, h, w] = geometry.output;

@@ -1,4 +1,4 @@
-//! Counted loops, turn by turn.
+//! Evaluation of counted loops, one iteration at a time.
 
 use super::{Buffer, Round, View, load, movement, operations};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Operations that move elements without computing on them, and resampling.
+//! Operations that move elements without arithmetic, and resampling.
 
 use super::{Buffer, View, broadcast_strides, rows, strides};
 use crate::error::Error;
@@ -54,7 +54,7 @@ pub(super) fn concat(inputs: &[View], axis: usize, result: &TensorType) -> Buffe
     }
 }
 
-/// `outer` times the next `lengths[i]` elements of each operand.
+/// Concatenation: `outer` times the next `lengths[i]` elements of each operand.
 fn join<T: Copy, S: std::ops::Deref<Target = [T]>>(data: &[S], lengths: &[usize], outer: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(outer * lengths.iter().sum::<usize>());
     for block in 0..outer {
@@ -183,7 +183,7 @@ fn interpolate(data: &[f32], from: usize, to: usize, inner: usize, coordinates: 
             let high = (low + 1).min(from - 1);
             let t = (at - low as f64) as f32;
             let (a, b) = (&block[low * inner..(low + 1) * inner], &block[high * inner..(high + 1) * inner]);
-            // A neighbour without weight does no harm, whatever it is.
+            // A neighbour of weight zero is not read, since it may be NaN or infinite.
             out.extend(a.iter().zip(b).map(|(a, b)| if t == 0.0 { *a } else { a * (1.0 - t) + b * t }));
         }
     }

@@ -4,7 +4,7 @@ use super::{View, broadcast_strides, rows, strides};
 use crate::graph::elements;
 use crate::ops::ReduceKind;
 
-/// Strides that walk the kept axes only: elements that reduce into one have the same offset.
+/// Strides along kept axes only, so that elements reduced to one result have the same offset.
 fn kept_strides(shape: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
     let kept: Vec<usize> = shape.iter().enumerate().map(|(i, &d)| if axes.contains(&i) { 1 } else { d }).collect();
     (broadcast_strides(&kept, shape), elements(&kept))
@@ -78,13 +78,13 @@ pub(super) fn reduce(kind: ReduceKind, x: View, axes: &[usize]) -> Vec<f32> {
     out.into_iter().map(|v| v as f32).collect()
 }
 
-/// Reductions that integers have exactly.
+/// Returns true for reductions that are exact in integers.
 pub(super) fn is_whole(kind: ReduceKind) -> bool {
     use ReduceKind::*;
     matches!(kind, Sum | Mean | Max | Min | Prod | L1 | SumSquare)
 }
 
-/// Reduction of integers that [`is_whole`] holds for, modulo 2^64; a mean is cut towards zero.
+/// Reduction of integers for which [`is_whole`] returns true, modulo 2^64; a mean truncates towards zero.
 pub(super) fn reduce_whole(kind: ReduceKind, x: View, axes: &[usize]) -> Vec<i64> {
     let (data, shape) = (x.integers(), x.shape());
     let (groups, count) = kept_strides(shape, axes);
@@ -165,7 +165,7 @@ pub(super) fn instance_norm(inputs: &[View], epsilon: f32) -> Vec<f32> {
     normalize(inputs, &axes, &channel, epsilon)
 }
 
-/// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` with mean and variance over `axes`, the parameters walked by
+/// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` with mean and variance over `axes`, and parameters with the strides
 /// `parameters`.
 fn normalize(inputs: &[View], axes: &[usize], parameters: &[usize], epsilon: f32) -> Vec<f32> {
     let (data, shape) = (inputs[0].floats(), inputs[0].shape());

@@ -1,10 +1,10 @@
-//! Extents of convolutions and pooling: windows along spatial axes.
+//! Extents of convolutions and pooling.
 
 use super::Infer;
 use crate::error::Error;
 use crate::graph::MAX_ELEMENTS;
 
-/// Number of pooling windows along one axis, or `None` where not even one fits.
+/// Number of pooling windows along one axis, or `None` if not even one fits.
 pub(crate) fn windows(
     extent: usize,
     window: usize,
@@ -14,7 +14,7 @@ pub(crate) fn windows(
 ) -> Option<usize> {
     let span = extent.checked_add(pads.0)?.checked_add(pads.1)?.checked_sub(window)?;
     let mut count = if ceil_mode { span.div_ceil(stride) } else { span / stride } + 1;
-    // A window that would start in the padding after the input has no element of its own.
+    // A window that starts in the padding behind the input covers no element.
     if ceil_mode && (count - 1).checked_mul(stride)? >= extent + pads.0 {
         count -= 1;
     }
@@ -22,7 +22,7 @@ pub(crate) fn windows(
 }
 
 impl Infer<'_> {
-    /// Checks the lists of a windowed operation, all of which have one entry per spatial axis; gives the spatial rank.
+    /// Checks the lists of a windowed operation, which have one entry per spatial axis; returns the spatial rank.
     fn spatial(&self, lists: &[(&'static str, &[usize])], pads: &[(usize, usize)]) -> Result<usize, Error> {
         let spatial = self.rank(0, 3, 5)? - 2;
         self.length("pads", pads.len(), spatial)?;
@@ -136,7 +136,7 @@ impl Infer<'_> {
         self.number(0)?;
         let mut shape = x.shape[..2].to_vec();
         for i in 0..spatial {
-            // A window wholly inside the padding would have no element to choose from.
+            // A window inside the padding would cover no element.
             self.between("pads", pads[i].0, 0, kernel[i] - 1)?;
             self.between("pads", pads[i].1, 0, kernel[i] - 1)?;
             let count = windows(x.shape[i + 2], kernel[i], strides[i], pads[i], ceil_mode);

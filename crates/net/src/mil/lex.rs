@@ -1,25 +1,25 @@
-//! Words of MIL text with their places.
+//! Lexer of MIL text: tokens with their positions.
 
-/// One word.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     /// A name or keyword.
     Word(String),
-    /// A number as written: decimal, hexadecimal, `nan`, `inf`, with its sign.
+    /// A number as written, with its sign: decimal, hexadecimal, `nan`, `inf`.
     Number(String),
-    /// A quoted text, escapes resolved.
+    /// A string literal, escapes resolved.
     Text(String),
     /// A single mark; `->` is `>` with the word before it `-`, joined here as `→`.
     Mark(char),
-    /// A character that no token begins with.
+    /// A character that begins no token.
     Strange(char),
-    /// A text without its closing quote.
+    /// A string literal without its closing quote.
     Unclosed,
     End,
 }
 
 impl Token {
-    /// For messages.
+    /// Description for messages.
     pub fn describe(&self) -> String {
         match self {
             Token::Word(word) => format!("`{word}`"),
@@ -33,7 +33,7 @@ impl Token {
     }
 }
 
-/// A word with its place: bytes `start..end`.
+/// A token with its position: bytes `start..end`.
 #[derive(Clone, Debug)]
 pub struct Spanned {
     pub token: Token,
@@ -41,7 +41,7 @@ pub struct Spanned {
     pub end: usize,
 }
 
-/// Reads words one by one.
+/// Produces tokens one by one.
 pub struct Lexer<'a> {
     text: &'a str,
     at: usize,
@@ -49,7 +49,7 @@ pub struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub fn new(text: &'a str) -> Self {
-        // A mark of byte order is no part of the text.
+        // A byte order mark is not part of the text.
         Lexer { text, at: if text.starts_with('\u{feff}') { 3 } else { 0 } }
     }
 
@@ -102,10 +102,10 @@ impl<'a> Lexer<'a> {
         Spanned { token, start, end: self.at }
     }
 
-    /// The longest stretch that a number can have: the sign of an exponent belongs to it.
+    /// The longest prefix that can be a number, the sign of an exponent included.
     fn number(&mut self) -> String {
         let rest = self.rest();
-        // Only the beginning is looked at: the rest may be the whole file.
+        // Only a prefix is inspected: the rest may be the whole file.
         let digits = rest.trim_start_matches(['-', '+']);
         let hex = digits.starts_with("0x") || digits.starts_with("0X");
         let mut end = 1;
@@ -172,7 +172,7 @@ pub fn float(text: &str) -> Option<f64> {
             }
             let exponent: i32 = exponent.parse().ok()?;
             let shift = exponent.saturating_sub(i32::try_from(part.len()).ok()?.saturating_mul(4));
-            // In two steps, so that neither factor leaves the range where the product does not.
+            // In two steps, so that neither factor leaves the range if the product does not.
             let half = shift / 2;
             value * 2f64.powi(half.clamp(-1200, 1200)) * 2f64.powi((shift - half).clamp(-1200, 1200))
         }
@@ -212,7 +212,7 @@ pub fn hex_float(value: f64) -> String {
     }
     let bits = value.abs().to_bits();
     let (exponent, mantissa) = ((bits >> 52) as i64, bits & ((1 << 52) - 1));
-    // Doubles below the normal range never come from narrower floats; they are scaled up first.
+    // Subnormal doubles never come from narrower floats; they are scaled up first.
     if exponent == 0 {
         let scaled = hex_float(value * 2f64.powi(200));
         let (digits, power) = scaled.split_once('p').unwrap_or((&scaled, "0"));

@@ -1,4 +1,4 @@
-//! MIL text into messages. Every fault is told with its place; after one, parsing goes on behind the statement.
+//! Parser of MIL text to messages. Every syntax error has its position; after one, parsing continues behind the statement.
 
 mod types;
 mod values;
@@ -13,7 +13,7 @@ pub(super) use values::text_value;
 /// Deepest nesting of types, literals and blocks.
 const DEPTH: usize = 32;
 
-/// Most faults that are told.
+/// Most syntax errors that are reported.
 const FAULTS: usize = 20;
 
 /// Highest rank of a tensor type.
@@ -22,9 +22,9 @@ const RANK: usize = 16;
 /// Syntax error of a text, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// First byte of the place.
+    /// Offset of its first byte.
     pub start: usize,
-    /// Byte behind it.
+    /// Offset behind its last byte.
     pub end: usize,
     /// Line, counted from one.
     pub line: usize,
@@ -42,7 +42,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// The program that a text describes, or all that is wrong with it, at most 20 faults.
+/// Parses the text of a program. Errors: all syntax errors, at most 20.
 pub fn parse(text: &str) -> Result<Program, Vec<Fault>> {
     let mut lexer = Lexer::new(text);
     let now = lexer.next();
@@ -59,7 +59,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// `None`: a fault has been noted.
+/// Result of a rule; `None` after a recorded error.
 type Parsed<T> = Option<T>;
 
 impl Parser<'_> {
@@ -130,13 +130,13 @@ impl Parser<'_> {
         result
     }
 
-    /// Items between here and a closing mark, separated by commas.
+    /// Items up to a closing mark, separated by commas.
     fn list<T>(&mut self, close: char, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         while !self.accept(close) {
             if !items.is_empty() {
                 self.expect(',', &format!("`,` or `{close}`"))?;
-                // A comma may stand before the closing mark.
+                // A trailing comma is allowed.
                 if self.accept(close) {
                     break;
                 }
@@ -153,7 +153,7 @@ impl Parser<'_> {
         }
         self.expect('(', "`(` and the program's version")?;
         match &self.now.token {
-            // The message has the whole part only; `1.0` and `1.3` are both its first version.
+            // The message has the integer part only; `1.0` and `1.3` are both its first version.
             Token::Number(text) => {
                 program.version = text.split('.').next().and_then(|v| v.parse().ok()).unwrap_or(1);
                 let version = text.clone();
@@ -192,7 +192,7 @@ impl Parser<'_> {
         let inputs = match self.list(')', Self::named_type) {
             Some(inputs) => inputs,
             None => {
-                // The operations may have faults of their own.
+                // The operations may have errors of their own.
                 while !self.is('{') && self.now.token != Token::End {
                     self.advance();
                 }
@@ -246,7 +246,7 @@ impl Parser<'_> {
         Some(Block { inputs, outputs, operations })
     }
 
-    /// Goes behind the statement that a fault is in: to its semicolon, or before the brace that ends the block.
+    /// Skips the statement with an error: to its semicolon, or to the brace that ends the block.
     fn recover(&mut self, from: usize) {
         let mut open = 0usize;
         let mut moved = self.now.start > from;
@@ -331,7 +331,7 @@ impl Parser<'_> {
         Some(Binding { bound: Some(bound) })
     }
 
-    /// Returns true if a typed value comes next: a type's name with `(` or `<` behind it.
+    /// Returns true if a typed value follows: a type's name with `(` or `<` behind it.
     fn begins_value(&self) -> bool {
         let Token::Word(word) = &self.now.token else { return false };
         let known = element_of(word).is_some() || COMPOUND.contains(&word.as_str());
@@ -339,7 +339,7 @@ impl Parser<'_> {
         known && matches!(ahead.next().token, Token::Mark('(' | '<'))
     }
 
-    /// `[name = value, ...]`, if it comes next.
+    /// `[name = value, ...]`, if present.
     fn attributes(&mut self) -> Parsed<BTreeMap<String, Value>> {
         if !self.accept('[') {
             return Some(BTreeMap::new());

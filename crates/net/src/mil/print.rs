@@ -1,4 +1,4 @@
-//! MIL text of a program. What the text parses back to is the same program, as far as its values have a text form.
+//! Printer of MIL text. Parsing the text gives the same program, as far as its values have a text form.
 
 use super::OPSET_TAG;
 use super::lex::hex_float;
@@ -8,12 +8,12 @@ use half::{bf16, f16};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The text; maps are in the order of their keys.
+/// The text of a program; maps are in key order.
 pub fn print(program: &Program) -> String {
     printed(program).0
 }
 
-/// The text, and the files that hold its constants, relative to the model, each once.
+/// The text of a program, and the files with its constants, relative to the model, each once.
 pub fn printed(program: &Program) -> (String, Vec<String>) {
     let mut printer = Printer { out: String::new(), files: BTreeSet::new() };
     printer.program(program);
@@ -68,7 +68,7 @@ impl Printer {
         self.put("}\n");
     }
 
-    /// Prints the attributes in brackets, the opset tag left out. Returns false, and prints nothing, where there are none.
+    /// Prints the attributes in brackets, without the opset tag. Returns false, and prints nothing, if there are none.
     fn attributes(&mut self, attributes: &BTreeMap<String, Value>) -> bool {
         let told = || attributes.iter().filter(|(name, _)| *name != OPSET_TAG);
         if told().next().is_none() {
@@ -188,7 +188,7 @@ impl Printer {
         self.list(&tensor.dimensions, Self::dimension);
         self.put("]");
         if buffer {
-            // The order in which the format's own tools write them.
+            // The order of the format's own tools.
             for key in ["strides", "interleave_factors"] {
                 if let Some(value) = tensor.attributes.get(key) {
                     let _ = write!(self.out, ", {key}=");
@@ -340,7 +340,7 @@ impl Printer {
     }
 }
 
-/// The text that a value is, if it is one.
+/// The text of a value that is a single string.
 fn text_of(value: &Value) -> Option<&str> {
     match &value.source {
         Some(Source::Immediate(ImmediateValue { value: Some(Immediate::Tensor(tensor)) })) => match &tensor.elements {

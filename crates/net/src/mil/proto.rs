@@ -1,4 +1,4 @@
-//! Messages of the Core ML model format, as far as ML Programs need them. Field numbers are those of the public format.
+//! Messages of the Core ML model format that ML Programs need. Field numbers are those of the public format.
 
 use crate::graph::DType;
 use crate::stored::Element;
@@ -15,7 +15,7 @@ pub struct Model {
     pub kind: Option<Kind>,
 }
 
-/// The kinds of model that are told apart; only the ML Program is decoded.
+/// Kinds of model; only the ML Program is decoded, the others are recognized.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Kind {
     #[prost(message, tag = "200")]
@@ -38,7 +38,7 @@ pub enum Kind {
     SerializedModel(Other),
 }
 
-/// The older form of networks, as far as it is told what one holds.
+/// The older network format, only decoded to report its content.
 #[derive(Clone, PartialEq, Message)]
 pub struct NeuralNetwork {
     #[prost(message, repeated, tag = "1")]
@@ -51,7 +51,7 @@ pub struct Layer {
     pub name: String,
 }
 
-/// A message whose content does not matter.
+/// A message whose content is ignored.
 #[derive(Clone, PartialEq, Message)]
 pub struct Other {}
 
@@ -375,7 +375,7 @@ pub struct BlobFileValue {
 }
 
 impl BlobFileValue {
-    /// The file, relative to the model.
+    /// Path of the file, relative to the model.
     pub fn path(&self) -> &str {
         self.file_name.strip_prefix("@model_path/").unwrap_or(&self.file_name)
     }
@@ -435,7 +435,7 @@ pub fn element(number: i32) -> Option<Element> {
     ELEMENTS.iter().find(|(n, ..)| *n == number).map(|row| row.1)
 }
 
-/// Name in MIL text of what a tensor's elements are.
+/// Name of an element type in MIL text.
 pub fn name_of(dtype: DType) -> &'static str {
     let element = Element::of(dtype);
     ELEMENTS.iter().find(|row| row.1 == element).map_or("", |row| row.2)
@@ -465,7 +465,7 @@ pub const ELEMENTS: [(i32, Element, &str); 20] = [
     (39, Element::UInt(3), "uint3"),
 ];
 
-/// Number of the element type in a weight file's record; several share one where the format has none of their own.
+/// Number of the element type in a weight file's record; several share one if the format has no number of their own.
 pub fn blob_number(element: Element) -> Option<u32> {
     Some(match element {
         Element::Float16 => 1,

@@ -1,4 +1,4 @@
-//! A net as a MIL program with its weight file, and as a model package.
+//! Writer of a net as a MIL program with its weight file, and as a model package.
 
 mod ops;
 
@@ -14,13 +14,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Path by which a program refers to its weight file.
 const WEIGHT_PATH: &str = "@model_path/weights/weight.bin";
 
-/// Opset of what is written: it has states and every form of compressed weights.
+/// Opset of written programs: it has states and every form of compressed weights.
 const OPSET: &str = "CoreML8";
 
-/// Version of the model format that goes with the opset.
+/// Version of the model format that belongs to the opset.
 const SPECIFICATION: i32 = 9;
 
-/// Constants of at most so many elements stand in the program itself.
+/// Largest number of elements of a constant that is stored in the program itself.
 const INLINE_ELEMENTS: usize = 16;
 
 /// A program and its weights.
@@ -31,10 +31,10 @@ pub struct Written {
     pub weights: Vec<u8>,
 }
 
-/// Writes a checked net. Names are made of letters, digits and `_`; others are replaced, and operations keep theirs as an
-/// attribute.
+/// Writes a checked net. Names consist of letters, digits and `_`; other characters are replaced, and operations keep their original name
+/// as an attribute.
 ///
-/// Errors: an operation that the format has no form for ([`Error::Unsupported`]).
+/// Errors: an operation without a form in the format ([`Error::Unsupported`]).
 pub fn write(net: &Net) -> Result<Written, Error> {
     let mut writer = Writer {
         net,
@@ -59,7 +59,7 @@ pub fn write(net: &Net) -> Result<Written, Error> {
         inputs.push(NamedValueType { name: writer.name(id), ty: Some(ty) });
     }
     for state in &net.states {
-        // The operations take what is read of the state.
+        // The operations read the state's current value.
         let (name, ty) = (writer.name(state.input), value_type(&net.value(state.input).ty));
         let read = writer.fresh(&format!("{name}_read"));
         writer.push("read_state", vec![("input", Arg::Name(name))], vec![(read.clone(), ty)], None);
@@ -95,7 +95,7 @@ pub fn write(net: &Net) -> Result<Written, Error> {
     Ok(Written { program, weights: writer.weights.finish() })
 }
 
-/// The model file of a program: descriptions of inputs, outputs and states as the net has them.
+/// The model file of a program, with descriptions of inputs, outputs and states from the net.
 pub fn model(net: &Net, written: &Written) -> Vec<u8> {
     let function = written.program.functions.get("main").cloned().unwrap_or_default();
     let block = function.block_specializations.values().next().cloned().unwrap_or_default();
@@ -136,7 +136,7 @@ pub fn model(net: &Net, written: &Written) -> Vec<u8> {
 
 /// The manifest of a package that holds one model and its weights.
 pub fn manifest() -> String {
-    // Identifiers only tie the entries together; the same ones every time keep equal models equal.
+    // Identifiers only tie the entries together; fixed ones keep equal models equal.
     let entry = |name: &str, description: &str| {
         serde_json::json!({ "author": "com.apple.CoreML", "description": description, "name": name,
             "path": format!("com.apple.CoreML/{name}") })
@@ -153,17 +153,17 @@ pub fn manifest() -> String {
     format!("{manifest:#}\n")
 }
 
-/// A weight file while it grows.
+/// A weight file under construction.
 #[derive(Default)]
 struct Weights {
     bytes: Vec<u8>,
     count: u32,
-    /// Offsets of records by a hash of their data.
+    /// Offsets of records by the hash of their data.
     records: HashMap<u64, Vec<u64>>,
 }
 
 impl Weights {
-    /// Adds a record, or finds the one with the same content; gives its offset.
+    /// Adds a record, or finds the one with the same content; returns its offset.
     fn add(&mut self, element: Element, bits: u64, data: &[u8]) -> u64 {
         let number = blob_number(element).unwrap_or(0);
         let mut hasher = DefaultHasher::new();
@@ -224,7 +224,7 @@ impl Writer<'_> {
         if plain.is_empty() || plain.starts_with(|c: char| c.is_ascii_digit()) {
             plain.insert(0, '_');
         }
-        // A type's name would be read as a type.
+        // The name of a type would be parsed as a type.
         let reserved = ELEMENTS.iter().any(|row| row.2 == plain)
             || ["tensor", "list", "tuple", "dict", "state", "func", "nan", "inf", "infinity"].contains(&plain.as_str());
         let mut name = if reserved { format!("{plain}_") } else { plain.clone() };
@@ -248,7 +248,7 @@ impl Writer<'_> {
         name
     }
 
-    /// A value as an argument; constants are written where they are used first.
+    /// A value as an argument; constants are written at their first use.
     fn use_of(&mut self, id: ValueId) -> Arg {
         let Some(tensor) = self.net.value(id).data.clone() else { return Arg::Name(self.name(id)) };
         if tensor.data.len() == 1 && tensor.shape.is_empty() && !matches!(tensor.data, Data::Stored(_)) {
@@ -261,7 +261,7 @@ impl Writer<'_> {
         Arg::Name(name)
     }
 
-    /// Name of an output of the block; a constant that is one needs an operation.
+    /// Name of an output of the block; a constant output needs an operation.
     fn output(&mut self, id: ValueId) -> String {
         match self.use_of(id) {
             Arg::Name(name) => name,
@@ -305,7 +305,7 @@ impl Writer<'_> {
         self.operations.push(operation);
     }
 
-    /// Writes a constant under this name, compressed as it is.
+    /// Writes a constant under this name, in its compressed form.
     fn constant(&mut self, name: &str, tensor: &Tensor) {
         let compressed = match &tensor.data {
             Data::Stored(stored) if !matches!(stored.form(), Form::Plain { .. }) => Some(stored.clone()),
@@ -336,7 +336,7 @@ impl Writer<'_> {
                 }
                 ("constexpr_lut_to_dense", list)
             }
-            // Elements under a mask stand alone only within a sparse form.
+            // Elements under a mask exist only within a sparse form.
             Form::Scaled { mask: Some(_), .. } | Form::Palette { mask: Some(_), .. } => {
                 let dense = Tensor { shape: tensor.shape.clone(), data: stored.dense() };
                 let value = self.value(&dense);
@@ -346,7 +346,7 @@ impl Writer<'_> {
         self.push(operation, arguments, vec![(name.to_string(), ty)], Some(name));
     }
 
-    /// Mask and values of a sparse constant, the values perhaps compressed in turn.
+    /// Mask and values of a sparse constant; the values may be compressed too.
     fn sparse_parts(&mut self, name: &str, mask: &Tensor, values: &Tensor) -> (Arg, Arg) {
         let bits = bit_mask(mask);
         let joint = match &values.data {
@@ -387,7 +387,7 @@ impl Writer<'_> {
         Arg::Name(part)
     }
 
-    /// A constant as a value: in the program where it is small, else in the weight file.
+    /// A constant as a value: in the program if it is small, else in the weight file.
     fn value(&mut self, tensor: &Tensor) -> Value {
         let element = match &tensor.data {
             Data::Stored(stored) => match stored.form() {
@@ -397,7 +397,7 @@ impl Writer<'_> {
             data => Element::of(data.dtype()),
         };
         let ty = element_type(element, &tensor.shape);
-        // Truth values have no element type of their own in weight files.
+        // Weight files have no element type for truth values.
         if tensor.data.len() <= INLINE_ELEMENTS || element == Element::Bool {
             let elements = match element {
                 Element::Float32 => Elements::Floats(Floats { values: tensor.data.to_f32() }),
@@ -422,7 +422,7 @@ impl Writer<'_> {
     }
 }
 
-/// Offsets in the element type of what they shift.
+/// Offsets converted to the element type of the data that they shift.
 fn like_data(offset: &Tensor, data: &Tensor) -> Tensor {
     let Data::Stored(stored) = &data.data else { return offset.cast(data.data.dtype()) };
     let Form::Plain { element, .. } = stored.form() else { return offset.clone() };
@@ -430,7 +430,7 @@ fn like_data(offset: &Tensor, data: &Tensor) -> Tensor {
     Stored::tensor(Form::Plain { element: *element, bytes }, offset.shape.clone()).unwrap_or_else(|_| offset.clone())
 }
 
-/// A mask of single bits.
+/// A mask packed to single bits.
 fn bit_mask(mask: &Tensor) -> Tensor {
     let bytes = to_bytes(&Data::U8(mask.data.to_i32().iter().map(|&v| u8::from(v != 0)).collect()), Element::UInt(1));
     let form = Form::Plain { element: Element::UInt(1), bytes: bytes.into() };
@@ -460,7 +460,7 @@ fn value_type(ty: &NetType) -> ValueType {
     element_type(Element::of(ty.dtype), &ty.shape)
 }
 
-/// Integers as a value: a scalar, or a list.
+/// Integers as a value: a scalar or a list.
 fn integers(values: &[i32], scalar: bool) -> Value {
     let list = [values.len()];
     let ty = element_type(Element::Int(32), if scalar { &[] } else { &list });

@@ -17,18 +17,18 @@ impl Operand<'_> {
         self.data[((n * cs + c) * hs + h) * ws + w]
     }
 
-    /// With indices beyond an axis of one element taken as its only one.
+    /// Element with broadcasting: an axis of extent one repeats.
     fn repeated(&self, at: [usize; 4]) -> f32 {
         self.at(std::array::from_fn(|i| if self.shape[i] == 1 { 0 } else { at[i] }))
     }
 
-    /// With indices moved by padding; `None` outside.
+    /// Element with padding; `None` outside.
     fn padded(&self, [n, c, h, w]: [usize; 4], top: usize, left: usize) -> Option<f32> {
         let (h, w) = (h.checked_sub(top)?, w.checked_sub(left)?);
         (h < self.shape[2] && w < self.shape[3]).then(|| self.at([n, c, h, w]))
     }
 
-    /// Elements along an axis through a place.
+    /// Elements along an axis through a position.
     fn along(&self, axis: usize, place: [usize; 4]) -> Vec<f32> {
         let mut at = place;
         (0..self.shape[axis])
@@ -40,7 +40,7 @@ impl Operand<'_> {
     }
 }
 
-/// Every place of a shape, last axis fastest.
+/// Every position of a shape, last axis fastest.
 fn places(shape: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
     let [n, c, h, w] = shape;
     (0..n * c * h * w).map(move |i| [i / (c * h * w), i / (h * w) % c, i / w % h, i % w])
@@ -158,7 +158,7 @@ pub(crate) fn eval(native: &Native, inputs: &[Operand], result: [usize; 4]) -> V
                 let mut index = [0; 4];
                 index[axis] = at[axis];
                 let mut from = at;
-                // Beyond the axis lies its last element.
+                // Indices beyond the axis read its last element.
                 from[axis] = (inputs[1].at(index).max(0.0) as usize).min(x.shape[axis] - 1);
                 x.at(from)
             })
@@ -214,8 +214,8 @@ pub(crate) fn eval(native: &Native, inputs: &[Operand], result: [usize; 4]) -> V
     }
 }
 
-/// Attention head by head and position by position. Without the maximum taken off, exponentials and their sum are kept in
-/// half precision, as the engine keeps every result.
+/// Attention, one head and position at a time. If the maximum is not subtracted, exponentials and their sum are rounded to
+/// half precision, as the engine rounds every result.
 fn attention(native: &Native, inputs: &[Operand], result: [usize; 4]) -> Vec<f32> {
     let [q, k, v, scale] = [&inputs[0], &inputs[1], &inputs[2], &inputs[3]];
     let (positions, features) = (k.shape[1], q.shape[3]);
@@ -314,7 +314,7 @@ fn window(native: &Native, inputs: &[Operand], result: [usize; 4]) -> Vec<f32> {
     let mut start = [0i64; 4];
     if let Some(starts) = inputs.get(1) {
         for (&axis, &value) in native.list("DynamicSliceAxisOrder").iter().zip(starts.data) {
-            // Further out than any extent is as far as any.
+            // Positions farther out are equivalent.
             start[axis as usize] = value.clamp(-1e9, 1e9) as i64;
         }
     }
@@ -333,7 +333,7 @@ fn window(native: &Native, inputs: &[Operand], result: [usize; 4]) -> Vec<f32> {
     places(result).map(element).collect()
 }
 
-/// Mean taken off and divided by the deviation, or divided by the norm alone.
+/// Subtracts the mean and divides by the deviation, or divides by the norm only.
 fn normalized(x: &Operand, axes: &[i64], epsilon: f32, centred: bool) -> Vec<f32> {
     let shared =
         |at: [usize; 4]| std::array::from_fn::<usize, 4, _>(|i| if axes.contains(&(i as i64)) { 0 } else { at[i] });
@@ -372,7 +372,7 @@ fn pad(native: &Native, x: &Operand, [n, c, h, w]: [usize; 4]) -> f32 {
     }
 }
 
-/// The operand at a row and a column between its elements.
+/// Interpolated element at a fractional row and column.
 fn sample(native: &Native, x: &Operand, [n, c]: [usize; 2], [row, column]: [f32; 2], inside: bool) -> f32 {
     let element = |h: f32, w: f32| {
         let (rows, columns) = ((x.shape[2] - 1) as f32, (x.shape[3] - 1) as f32);
@@ -387,7 +387,7 @@ fn sample(native: &Native, x: &Operand, [n, c]: [usize; 2], [row, column]: [f32;
     }
     let (h, w) = (row.floor(), column.floor());
     let (dh, dw) = (row - h, column - w);
-    // What weighs nothing is not looked at: it may lie outside.
+    // Elements of weight zero are not read: they may be outside.
     let weighed = |weight: f32, h: f32, w: f32| if weight == 0.0 { 0.0 } else { weight * element(h, w) };
     weighed((1.0 - dh) * (1.0 - dw), h, w)
         + weighed((1.0 - dh) * dw, h, w + 1.0)

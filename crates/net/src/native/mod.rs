@@ -1,7 +1,7 @@
-//! Native layers: descriptors that a model names directly, with the parameters that the format's own parser reads.
+//! Native layers: descriptors that a model names directly, with the parameters of the format's own parser.
 //!
-//! A native layer is one operation of the graph, its parameters kept as they were given. [`Native::read`] is the parser:
-//! it refuses what the schema does not have. Operands are `[N, C, H, W]`. [`Kind`] says what each computes; the names are
+//! A native layer is one operation of the graph with its parameters as given. [`Native::read`] is the parser:
+//! it refuses parameters that the schema does not have. Operands are `[N, C, H, W]`. [`Kind`] has the definition of each; names are
 //! those of the format, so `Channel`, `Height` and `Width` are axes 1, 2 and 3.
 
 mod eval;
@@ -30,7 +30,7 @@ pub struct Key {
     pub name: &'static str,
     /// Type and range of its values.
     pub ty: KeyType,
-    /// Default value, in the text form; empty where the parameter is required.
+    /// Default value in the text form; empty if the parameter is required.
     pub default: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Schema {
         SCHEMAS.iter().find(|s| s.tag == tag)
     }
 
-    /// The schema whose tag or key differs from a word by case and underscores only: `sdpa`, `top_k`.
+    /// The schema whose tag or key equals a word except for case and underscores: `sdpa`, `top_k`.
     pub fn of_word(word: &str) -> Option<&'static Schema> {
         SCHEMAS.iter().find(|s| plain(s.tag) == plain(word))
     }
@@ -74,12 +74,12 @@ impl Schema {
         name
     }
 
-    /// The list of a netplist's `Params` whose only entry holds the keys, for layers that have them there.
+    /// The list in a netplist's `Params` whose only entry holds the keys, for layers with such a list.
     pub fn entry(&self) -> Option<&'static str> {
         (self.kind == Kind::RingBufferWriter).then_some("RingBufferWriterInfo")
     }
 
-    /// A value of the text form, as a file would give it.
+    /// A value in the text form, as a file would give it.
     fn raw(&self, key: &str, text: &str) -> Raw {
         let key = self.keys.iter().find(|k| k.name == key);
         match key.and_then(|key| Param::parse(key, text)) {
@@ -92,7 +92,7 @@ impl Schema {
         }
     }
 
-    /// The key that differs from a word by case and underscores only.
+    /// The key that equals a word except for case and underscores.
     pub fn key_of_word(&self, word: &str) -> Option<&'static str> {
         self.keys.iter().map(|k| k.name).find(|name| plain(name) == plain(word))
     }
@@ -107,21 +107,21 @@ fn plain(word: &str) -> String {
 pub struct Native {
     /// Kind of layer.
     pub kind: Kind,
-    /// Values in the order of the schema's keys, defaults filled in.
+    /// Values in the order of the schema's keys, defaults included.
     params: Vec<Param>,
 }
 
 impl Native {
     /// Reads the parameters of a unit; `unit` is its name, for errors.
     ///
-    /// Errors: [`Error::InvalidParam`] for a key that the schema does not have, one that is missing, and a value of another
-    /// type or outside its range.
+    /// Errors: [`Error::InvalidParam`] for an unknown key, a missing one, and a value of another
+    /// type or out of range.
     pub fn read(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Result<Native, Error> {
         let params = params::read(schema, unit, given)?;
         Ok(Native { kind: schema.kind, params })
     }
 
-    /// Reads the `Params` of a netplist's unit: as [`Native::read`], from the entry of the list that some layers have.
+    /// Reads the `Params` of a netplist's unit: as [`Native::read`], from the only entry of the list that some layers have.
     pub fn read_unit(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Result<Native, Error> {
         match schema.entry() {
             Some(list) => Native::read(schema, unit, params::entry(schema, list, unit, given)?),
@@ -129,8 +129,8 @@ impl Native {
         }
     }
 
-    /// A layer by its `Type` tag, whatever its case and underscores, with parameters in the text form: numbers as they are,
-    /// axes in lists as positions. This is how programs author layers; files go through [`Native::read`].
+    /// A layer by its `Type` tag, independent of case and underscores, with parameters in the text form: numbers as they are,
+    /// axes in lists as positions. Programs create layers with it; files use [`Native::read`].
     ///
     /// Errors: [`Error::Unsupported`] for a tag that is not known, and those of [`Native::read`].
     ///
@@ -153,7 +153,7 @@ impl Native {
         Native::read(schema, tag, &given)
     }
 
-    /// A layer whose parameters are all there, in the schema's order.
+    /// A layer with all parameters given, in the schema's order.
     pub(crate) fn of(schema: &Schema, params: Vec<Param>) -> Native {
         Native { kind: schema.kind, params }
     }
@@ -172,12 +172,12 @@ impl Native {
         self.params().find(|(k, _)| k.name == key).map(|(_, v)| v)
     }
 
-    /// A flag; false where the layer has no such key.
+    /// A flag; false if the layer has no such key.
     pub fn flag(&self, key: &str) -> bool {
         self.get(key) == Some(&Param::Flag(true))
     }
 
-    /// A whole number; 0 where the layer has no such key.
+    /// An integer; 0 if the layer has no such key.
     pub fn integer(&self, key: &str) -> i64 {
         match self.get(key) {
             Some(Param::Integer(value)) => *value,
@@ -185,12 +185,12 @@ impl Native {
         }
     }
 
-    /// As [`Native::integer`], for sizes: the schema keeps them from being negative.
+    /// As [`Native::integer`], for sizes, which the schema keeps from being negative.
     pub fn size(&self, key: &str) -> usize {
         usize::try_from(self.integer(key)).unwrap_or(0)
     }
 
-    /// A number; 0 where the layer has no such key.
+    /// A number; 0 if the layer has no such key.
     pub fn real(&self, key: &str) -> f32 {
         match self.get(key) {
             Some(Param::Real(value)) => *value,
@@ -198,7 +198,7 @@ impl Native {
         }
     }
 
-    /// A word; empty where the layer has no such key.
+    /// A word; empty if the layer has no such key.
     pub fn word(&self, key: &str) -> &'static str {
         match self.get(key) {
             Some(Param::Word(word)) => word,
@@ -206,7 +206,7 @@ impl Native {
         }
     }
 
-    /// A list; empty where the layer has no such key. Axes stand as their positions, and lists by axis as pairs.
+    /// A list; empty if the layer has no such key. Axes are positions, lists by axis are pairs.
     pub fn list(&self, key: &str) -> &[i64] {
         match self.get(key) {
             Some(Param::List(list)) => list,
@@ -214,7 +214,7 @@ impl Native {
         }
     }
 
-    /// Position of the axis that a key names.
+    /// Position of the axis that a key selects.
     pub fn axis(&self, key: &str) -> usize {
         let word = self.word(key);
         AXES.iter().position(|a| *a == word).unwrap_or(AXES.len() - 1)
@@ -238,7 +238,7 @@ macro_rules! natives {
 }
 
 impl Kind {
-    /// Its schema.
+    /// The schema of the kind.
     pub fn schema(self) -> &'static Schema {
         &SCHEMAS[self as usize]
     }
@@ -268,7 +268,7 @@ natives! {
         "SortIndices" Integers(0, 1 << 16), "[0]";
         "Indices" Flag, "false";
     }
-    /// `(x)`: the first `K` of what [`Kind::Sort`] gives, greatest first for `Max`, least first for `Min`.
+    /// `(x)`: the first `K` elements in the order of [`Kind::Sort`], greatest first for `Max`, least first for `Min`.
     TopK "TopK" 1..=1 {
         "Type" Word(&["Max", "Min"]), "";
         "K" EXTENT, "";
@@ -305,7 +305,7 @@ natives! {
     /// `(x)`: `(x - min) / (max - min + Epsilon)` along an axis.
     MinMaxNorm "MinMaxNormalization" 1..=1 { "Dimension" ONE_AXIS, ""; "Epsilon" Half, ""; }
     /// `(x)`: `x / (K + Alpha / KernelChannel * sum of squares) ^ Beta`, sum and result over the first `KernelChannel`
-    /// channels; the others pass.
+    /// channels; the others are copied.
     Lrn "LocalResponseNormalization" 1..=1 {
         "Type" Word(&["Channel"]), "Channel";
         "KernelWidth" Integer(1, 1), "1";
@@ -320,8 +320,8 @@ natives! {
         "BiasOnly" Flag, "false";
         "Type" Word(&["TERNARY_DYNAMIC_GOC"]), "TERNARY_DYNAMIC_GOC";
     }
-    /// `(x, template)`: sum of products of every window of one channel with the template, not turned. The template's
-    /// rows follow each other along its columns.
+    /// `(x, template)`: sum of products of every window of one channel with the template, which is not flipped. The rows of the
+    /// template are consecutive along its columns.
     CrossCorrelation "CrossCorrelation" 2..=2 {
         "TemplateWidth" EXTENT, "";
         "TemplateHeight" EXTENT, "";
@@ -333,8 +333,8 @@ natives! {
     }
     /// `(x, z)`: cross product of vectors of three channels.
     CrossProduct "CrossProduct" 2..=2 { "Type" Word(&["CrossProduct"]), "CrossProduct"; }
-    /// `(points)`: of points in columns, three channels each, the first, then again and again that farthest from those
-    /// chosen. The distance is Euclidean whatever the metric says.
+    /// `(points)`: of points in columns with three channels each, the first, then repeatedly the point farthest from those
+    /// selected. The distance is Euclidean for every metric.
     FurthestPointSampling "FurthestPointSampling" 1..=1 {
         "CentroidCount" Integer(2, 1024), "";
         "DistanceMetric" Word(&["L1", "L2"]), "L2";
@@ -348,8 +348,8 @@ natives! {
         "ScaleFactorX" Real, "1.0";
         "ScaleFactorY" Real, "1.0";
     }
-    /// `(x, [start])`: a window of stated size along axes from a start given at run time, one number per axis of
-    /// `DynamicSliceAxisOrder`; outside the operand lies `BackgroundValue`, or the border repeated.
+    /// `(x, [start])`: a window of fixed size along axes from a start given at run time, one number per axis of
+    /// `DynamicSliceAxisOrder`; outside the operand it reads `BackgroundValue`, or the border repeated.
     DynamicSlice "DynamicSlice" 1..=2 {
         "DynamicSliceAxisOrder" Axes, "";
         "DynamicSliceInfo" PerAxis("SliceSize", &[]), "";
@@ -374,16 +374,16 @@ natives! {
         "DestinationHeight" EXTENT, "";
         "DestinationWidth" EXTENT, "";
     }
-    /// `(x)`: `x`; at inference nothing is dropped.
+    /// `(x)`: `x`, since inference drops no elements.
     Dropout "Dropout" 1..=1 { "DropoutRate" Real, "0.0"; "Seed" Integer(0, 1 << 31), "0"; }
-    /// `(x, z)`: product of matrices of channels by columns, for each row; the columns of `x` meet the channels of `z`.
-    /// With a flag, that operand has its channels and columns exchanged.
+    /// `(x, z)`: product of the matrices of channels by columns, for each row, over the columns of `x` and the channels of `z`.
+    /// A flag exchanges the channels and columns of its operand.
     MatrixMult "MatrixMultiplication" 2..=2 { "TransposeLhs" Flag, "false"; "TransposeRhs" Flag, "false"; }
-    /// `(x)`: mean 0 and variance 1 over axes; with groups, the channels of each group apart.
+    /// `(x)`: normalized to mean 0 and variance 1 over axes; with groups, over the channels of each group.
     LayerNorm "LayerNormalization" 1..=1 { "Dimension" Axes, ""; "Epsilon" Half, ""; "NumGroups" EXTENT, "1"; }
-    /// `(x)`: mean 0 and variance 1 over rows and columns of each channel.
+    /// `(x)`: normalized to mean 0 and variance 1 over rows and columns of each channel.
     InstanceNorm "InstanceNormalization" 1..=1 { "Epsilon" Half, ""; }
-    /// `(x)`: divided by the root of the sum of squares over axes plus `Epsilon`.
+    /// `(x)`: divided by the square root of `Epsilon` plus the sum of squares over axes.
     L2Norm "L2Normalization" 1..=1 { "Dimension" Axes, ""; "Epsilon" Half, ""; }
     /// `(x)`: padded along rows and columns.
     Pad "Padding" 1..=1 {
@@ -394,9 +394,9 @@ natives! {
         "PaddingMode" Word(&["Background", "Reflective", "Replication"]), "Background";
         "PaddingValue" Half, "0.0";
     }
-    /// `(x, indices)`: element by element, the position along one axis replaced by the index.
+    /// `(x, indices)`: the elements of `x`, with the position along one axis replaced by the index.
     Gather "Gather" 2..=2 { "GatherNDAxes" Axes, ""; }
-    /// `(x)`: resampled to stated rows and columns, whose corners are those of `x`, or by half pixels.
+    /// `(x)`: resampled to given rows and columns, with aligned corners or by half pixels.
     Resize "Resize" 1..=1 {
         "Height" EXTENT, "";
         "Width" EXTENT, "";
@@ -405,8 +405,8 @@ natives! {
     }
     /// `(x, like)`: as [`Kind::Resize`] to the extents of the second operand.
     ResizeAs "ResizeAs" 2..=2 { "SamplingMethod" METHOD, "Linear"; "AlignCorners" Flag, "false"; }
-    /// `(x, boxes)`: column `i` of boxes is the top, left, bottom and right of a part of `x`, in its elements; each is
-    /// resampled with its corners and becomes an image of the result.
+    /// `(x, boxes)`: column `i` of the boxes is the top, left, bottom and right of a part of `x`, in elements; each part is
+    /// resampled with aligned corners and becomes an image of the result.
     CropResize "CropResize" 2..=2 {
         "CropHeight" EXTENT, "";
         "CropWidth" EXTENT, "";
@@ -414,7 +414,7 @@ natives! {
         "PaddingMode" PADDING, "Background";
         "BackgroundValue" Real, "0.0";
     }
-    /// `(x, warp)`: `x` at the places that the warp's channels state, in its elements: columns and rows, or columns alone.
+    /// `(x, warp)`: `x` at the positions in the warp's channels, in elements: columns and rows, or columns only.
     Resample "Resample" 2..=2 {
         "SamplingMethod" METHOD, "Linear";
         "PaddingMode" PADDING, "Background";
@@ -429,8 +429,8 @@ natives! {
         "PaddingMode" PADDING, "Background";
         "BackgroundValue" Real, "0.0";
     }
-    /// `(state, x)`: the state with `x` put in along `Dimension` from `Offset` on; with `Circular`, what passes the end
-    /// goes on at the start.
+    /// `(state, x)`: the state with `x` written along `Dimension` from `Offset` on; with `Circular`, elements beyond the end
+    /// wrap to the start.
     RingBufferWriter "RingBufferWriter" 2..=2 {
         "Dimension" ONE_AXIS, "";
         "Offset" PAD, "0";

@@ -1,39 +1,39 @@
 //! Names of units: by the `Type` of a netplist, by the compiler's catalogue and by the dialect of its backend
-//! (`anec.matmul`, `anec.gain_offset_control`), and the keys of those that become operations of the graph.
+//! (`anec.matmul`, `anec.gain_offset_control`), and the keys of units that are translated to operations of the graph.
 
 use super::params::KeyType::{self, Axes, Entries, Flag, Half, Integer, Integers, Word};
 use super::{AXIS, EXTENT, Key, MIL_PREFIX, PAD, SCHEMAS, Schema, plain};
 
-/// A unit that becomes operations of the graph, with the keys of its `Params`.
+/// A unit that is translated to operations of the graph, with the keys of its `Params`.
 #[derive(Debug)]
 pub struct GraphUnit {
     /// `Type` of the unit.
     pub tag: &'static str,
-    /// Keys that the reader takes; those with values of their own that it merely checks are left out.
+    /// Keys that the reader uses; those whose values it only checks are omitted.
     pub keys: &'static [Key],
 }
 
-/// Unit that a name stands for.
+/// The unit that a name denotes.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// `Type` of the unit.
     pub tag: &'static str,
     /// Keys of its parameters.
     pub keys: &'static [Key],
-    /// The schema, where the unit is a native layer of the graph.
+    /// The schema, if the unit is a native layer of the graph.
     pub schema: Option<&'static Schema>,
     /// Parameters that the name implies.
     pub implied: &'static [(&'static str, &'static str)],
 }
 
 impl Named {
-    /// The key that differs from a word by case and underscores only.
+    /// The key that equals a word except for case and underscores.
     pub fn key_of_word(&self, word: &str) -> Option<&'static str> {
         self.keys.iter().map(|k| k.name).find(|name| plain(name) == plain(word))
     }
 
-    /// Unit that the name stands for with these operands, `true` for a constant: gains and offsets computed at run time are those
-    /// of the dynamic unit.
+    /// The unit that the name denotes with these operands, `true` for a constant: gains and offsets computed at run time belong to
+    /// the dynamic unit.
     pub fn with(self, constants: &[bool]) -> Named {
         let computed = constants.iter().skip(1).any(|constant| !constant);
         match self.tag {
@@ -110,7 +110,7 @@ pub const NEURONS: &[&str] = &[
 /// Functions of the unit `ElementWise`.
 const PAIRS: &[&str] = &["Add", "Sub", "Mult", "Max", "Min", "Abs", "GreaterThan", "LessThan", "Equal", "NotEqual"];
 
-/// Every unit that becomes operations of the graph.
+/// Every unit that is translated to operations of the graph.
 pub static GRAPH_UNITS: &[GraphUnit] = &[
     GraphUnit { tag: "Conv", keys: CONV },
     GraphUnit { tag: "Linear", keys: CONV },
@@ -184,10 +184,10 @@ pub static GRAPH_UNITS: &[GraphUnit] = &[
     GraphUnit { tag: "Broadcast", keys: &[key("BroadcastInfo", Entries("list of {Dimension, Size}"), "")] },
 ];
 
-/// Another name, the unit, and what the name fixes: parameter and value.
+/// An alias, its unit, and the parameter that it implies with its value.
 type Other = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// Other names: those of the catalogue's constructors, and those of the backend's dialect, with what they imply.
+/// Aliases: the names of the catalogue's constructors and of the backend's dialect, with the parameters they imply.
 static OTHERS: &[Other] = &[
     ("convolution", "Conv", &[]),
     ("ne_conv", "Conv", &[]),
@@ -241,7 +241,7 @@ static OTHERS: &[Other] = &[
     ("pad", "Padding", &[]),
 ];
 
-/// The unit that a word names, whatever its case and underscores, with or without the prefix `anec.`.
+/// The unit that a word denotes, independent of case and underscores, with or without the prefix `anec.`.
 pub fn named(word: &str) -> Option<Named> {
     let word = plain(word.strip_prefix(MIL_PREFIX).unwrap_or(word));
     let exact = |tag: &str| -> Option<Named> {
@@ -257,13 +257,13 @@ pub fn named(word: &str) -> Option<Named> {
     })
 }
 
-/// Every name that [`named`] knows, for the nearest one.
+/// Every name that [`named`] accepts.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let tags = SCHEMAS.iter().map(|s| s.tag).chain(GRAPH_UNITS.iter().map(|u| u.tag));
     tags.chain(OTHERS.iter().map(|(other, ..)| *other))
 }
 
-/// The nearest name that is known.
+/// The known name that is closest to a word.
 pub fn nearest(word: &str) -> Option<&'static str> {
     super::params::nearest(word, names())
 }

@@ -1,4 +1,4 @@
-//! Parameters of native layers: read against the schema, never repaired.
+//! Parameters of native layers, validated against the schema and never corrected.
 
 use super::{AXES, Key, Schema};
 use crate::error::Error;
@@ -10,9 +10,9 @@ use half::f16;
 pub enum KeyType {
     /// True or false.
     Flag,
-    /// A whole number within bounds.
+    /// An integer within bounds.
     Integer(i64, i64),
-    /// A half-precision number, written as the whole number that its 16 bits are.
+    /// A half-precision number, written as the integer of its 16 bits.
     Half,
     /// A number.
     Real,
@@ -22,14 +22,14 @@ pub enum KeyType {
     Axes,
     /// Integers within bounds.
     Integers(i64, i64),
-    /// One entry an axis, `Coordinate` naming it and this key the value: one of the words, or a size where there are none.
+    /// One entry per axis, `Coordinate` naming it and this key the value: one of the words, or a size if there are no words.
     PerAxis(&'static str, &'static [&'static str]),
-    /// Dictionaries of another form, in words; of units that become operations of the graph.
+    /// Dictionaries of another form, described in words; of units that are translated to operations of the graph.
     Entries(&'static str),
 }
 
 impl KeyType {
-    /// For people.
+    /// Description for messages.
     pub fn describe(&self) -> String {
         match self {
             KeyType::Flag => "true or false".into(),
@@ -59,21 +59,21 @@ pub enum Param {
     List(Vec<i64>),
 }
 
-/// A value as a file gives it, before it is held to a schema.
+/// A value as a file gives it, before validation against a schema.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Raw {
     Flag(bool),
     Integer(i64),
     Real(f64),
-    /// A number that is a half-precision number itself, not the integer of its bits.
+    /// A half-precision number itself, not the integer of its bits.
     Half(f32),
     Text(String),
     List(Vec<Raw>),
-    /// A list as the text form has it: axes as positions, entries by axis as pairs.
+    /// A list in the text form: axes as positions, entries by axis as pairs.
     Positions(Vec<i64>),
     Table(Vec<(String, Raw)>),
-    /// Something else, in words.
+    /// Another value, described in words.
     Other(String),
 }
 
@@ -147,7 +147,7 @@ pub fn read(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Res
         .collect()
 }
 
-/// The word that takes the fewest letters to change.
+/// The word with the smallest edit distance.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known.min_by_key(|name| edits(&name.to_lowercase(), &word))
@@ -163,7 +163,7 @@ fn value(key: &Key, raw: &Raw) -> Option<Param> {
         Raw::Integer(value) if (least..=most).contains(value) => Some(*value),
         _ => None,
     };
-    // A single element may stand without its list.
+    // A single element may be given without a list.
     let items = || match raw {
         Raw::List(list) => list.as_slice(),
         one => std::slice::from_ref(one),
@@ -242,7 +242,7 @@ impl Param {
         }
     }
 
-    /// As the text form writes it.
+    /// The parameter in the text form.
     pub fn text(&self) -> String {
         match self {
             Param::Flag(value) => value.to_string(),

@@ -1,4 +1,4 @@
-//! Result extents of native layers, and what their operands must be for there to be any.
+//! Result extents of native layers, and the constraints on their operands.
 
 use super::{AXES, Kind, Native};
 use crate::error::Error;
@@ -33,7 +33,7 @@ impl Shapes<'_> {
         self.native.size(key)
     }
 
-    /// An extent of an operand that must be another.
+    /// Requires an extent of an operand.
     fn holds(&self, operand: usize, axis: usize, expected: usize) -> Result<(), Error> {
         let found = self.shapes[operand][axis];
         if found == expected {
@@ -46,7 +46,7 @@ impl Shapes<'_> {
         (0..4).try_for_each(|axis| self.holds(operand, axis, expected[axis]))
     }
 
-    /// An extent of an operand that must be 1 or another.
+    /// Requires an extent of an operand to be 1 or another number.
     fn repeats(&self, operand: usize, axis: usize, expected: usize) -> Result<(), Error> {
         if self.shapes[operand][axis] == 1 { Ok(()) } else { self.holds(operand, axis, expected) }
     }
@@ -58,7 +58,7 @@ impl Shapes<'_> {
         Err(Error::Attribute { kind: self.name, what, found: found as u64, least: least as u64, most: most as u64 })
     }
 
-    /// `extent / by`, without rest.
+    /// `extent / by`, which must have no remainder.
     fn divided(&self, axis: usize, by: usize) -> Result<usize, Error> {
         let extent = self.shapes[0][axis];
         if extent.is_multiple_of(by) {
@@ -67,7 +67,7 @@ impl Shapes<'_> {
         Err(Error::Extent { kind: self.name, operand: 0, axis, found: extent, expected: extent.next_multiple_of(by) })
     }
 
-    /// Windows of that many rows and columns over the padded first operand.
+    /// Number of windows of this height and width over the padded first operand.
     fn windows(&self, height: usize, width: usize) -> Result<[usize; 2], Error> {
         let [_, _, h, w] = self.shapes[0];
         let rows = h + self.size("PadTop") + self.size("PadBot");
@@ -222,7 +222,7 @@ impl Shapes<'_> {
                     }
                 }
                 if self.shapes.len() > 1 {
-                    // A start of more numbers than axes is read as far as there are axes.
+                    // Numbers of a start beyond the number of axes are ignored.
                     self.attribute("starts", second.iter().product(), order.len(), usize::MAX)?;
                 }
                 shape
@@ -267,7 +267,7 @@ impl Shapes<'_> {
             Kind::LayerNorm => {
                 let groups = self.size("NumGroups");
                 self.divided(1, groups)?;
-                // Groups are images of their own, so those of several images have no statistics in common.
+                // Groups are computed as separate images, so statistics over several images are not possible.
                 let most = if self.native.list("Dimension").contains(&0) { 1 } else { c };
                 self.attribute("NumGroups", groups, 1, most)?;
                 x
@@ -326,7 +326,7 @@ impl Shapes<'_> {
         })
     }
 
-    /// A part of a buffer that starts within it, and ends there too unless the buffer is a ring.
+    /// Requires a part of a buffer to start within it, and to end there too unless the buffer is a ring.
     fn fits(&self, extent: usize, part: usize) -> Result<(), Error> {
         let offset = self.size("Offset");
         self.attribute("Offset", offset, 0, extent - 1)?;

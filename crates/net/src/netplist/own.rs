@@ -1,10 +1,10 @@
-//! Keys of our own in a netplist: what the schema has no word for, so that a network comes back as it was. Other readers
-//! pass over them.
+//! Keys of our own in a netplist for everything that the schema cannot express, so that reading gives the same network. Other readers
+//! ignore them.
 //!
-//! | key | in | says |
+//! | key | in | meaning |
 //! |---|---|---|
-//! | `AnemoneShape` | inputs, constants, units | extents, where a value has other than four axes |
-//! | `AnemoneOperation` | units | operation with its attributes, where the unit's parameters say less |
+//! | `AnemoneShape` | inputs, constants, units | extents, if a value does not have four axes |
+//! | `AnemoneOperation` | units | operation with its attributes, if the unit's parameters are not sufficient |
 //! | `AnemoneForm` | constants, convolutions | compressed form of the elements |
 //! | `AnemoneConstants`, `AnemoneStates` | networks | constants without dense elements; states with their ports |
 
@@ -22,7 +22,7 @@ pub(crate) const FORM: &str = "AnemoneForm";
 pub(crate) const CONSTANTS: &str = "AnemoneConstants";
 pub(crate) const STATES: &str = "AnemoneStates";
 
-/// Prefix of the type tags of units that the schema does not have.
+/// Prefix of the type tags of units that are not in the schema.
 pub(crate) const TAG_PREFIX: &str = "anemone.";
 
 /// Names of the axes of a value, outermost first; `None` beyond five axes.
@@ -38,7 +38,7 @@ pub(crate) fn axis_names(rank: usize) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Extents as `[N, C, D, H, W]`; axes before the last five count as batch.
+/// Extents as `[N, C, D, H, W]`; axes before the last five are merged into the batch.
 pub(crate) fn five(shape: &[usize]) -> [usize; 5] {
     match *shape {
         [] => [1; 5],
@@ -69,7 +69,7 @@ fn text(attribute: &Attribute) -> Value {
     }
 }
 
-/// The operation that [`operation`] wrote. Errors: in words.
+/// The operation that [`operation`] wrote. Errors: a description of the defect.
 pub(crate) fn read_operation(entry: &Dictionary) -> Result<OpKind, String> {
     let name = entry.get("Kind").and_then(Value::as_string).ok_or("it has no `Kind`")?;
     let attributes = entry.iter().filter(|(key, _)| *key != "Kind");
@@ -102,7 +102,7 @@ fn element(name: &str) -> Option<Element> {
 }
 
 impl Writer<'_> {
-    /// A tensor whose elements keep their form, in the weight file.
+    /// A tensor in the weight file, in its stored form.
     pub(super) fn form(&mut self, tensor: &Tensor) -> Value {
         let mut entry = match &tensor.data {
             Data::Stored(stored) => self.stored(stored),
@@ -153,7 +153,7 @@ impl Writer<'_> {
     }
 }
 
-/// The tensor that [`Writer::form`] wrote; `bytes` gives a part of the weight file by offset and length.
+/// The tensor that [`Writer::form`] wrote; `bytes` returns a part of the weight file by offset and length.
 pub(crate) fn read_form(
     entry: &Dictionary,
     place: &str,

@@ -12,7 +12,7 @@ use plist::{Dictionary, Value};
 pub(super) struct Unit {
     pub tag: &'static str,
     pub params: Dictionary,
-    /// True if a reader gets the same operation from it.
+    /// True if reading the unit gives the same operation.
     pub exact: bool,
 }
 
@@ -22,12 +22,12 @@ impl Unit {
     }
 }
 
-/// Position of the channels of a value.
+/// Position of the channel axis of a value.
 pub(super) fn channel_axis(rank: usize) -> usize {
     usize::from(rank > 1)
 }
 
-/// The unit that computes an operation from the same operands in the same order; `None` where the schema has none.
+/// The unit that computes an operation from the same operands in the same order; `None` if the schema has none.
 pub(super) fn unit(net: &Net, op: &Op) -> Option<Unit> {
     let (x, out) = (&net.value(*op.inputs.first()?).ty, &net.value(*op.outputs.first()?).ty);
     let axes = axis_names(x.shape.len())?;
@@ -87,7 +87,7 @@ pub(super) fn unit(net: &Net, op: &Op) -> Option<Unit> {
         }
         OpKind::Pool { .. } => pool(&op.kind, x, out)?,
         OpKind::Native(native) => Unit { tag: native.schema().tag, params: parameters(native), exact: true },
-        // The result's type says all.
+        // The result's type is sufficient.
         OpKind::Cast => Unit::of("GOC", []),
         _ => return None,
     })
@@ -97,7 +97,7 @@ fn pool(kind: &OpKind, x: &TensorType, out: &TensorType) -> Option<Unit> {
     let OpKind::Pool { kind, kernel, strides, pads, ceil_mode } = kind else { return None };
     let mut reached = pads.clone();
     if *ceil_mode {
-        // As much padding as the last window reaches.
+        // Only the padding that the last window reaches.
         for (axis, pad) in reached.iter_mut().enumerate() {
             let (extent, made) = (*x.shape.get(axis + 2)?, *out.shape.get(axis + 2)?);
             let end = made.checked_sub(1)? * strides.get(axis)? + kernel.get(axis)?;
@@ -113,7 +113,7 @@ fn pool(kind: &OpKind, x: &TensorType, out: &TensorType) -> Option<Unit> {
                 params.insert("PaddingMode".into(), "Negative".into());
             }
         }
-        // A window's part outside the padding counts in a padded mean only.
+        // The part of a window beyond the padding counts only in a mean that includes padding.
         PoolKind::Average { exclude_padding } if *exclude_padding || reached == *pads => {
             params.insert("Type".into(), "Avg".into());
             params.insert("AverageCountExcludePadding".into(), (*exclude_padding).into());
@@ -193,7 +193,7 @@ pub(super) fn window(kernel: &[usize], strides: &[usize], pads: &[(usize, usize)
     Some(params)
 }
 
-/// The parameters of a native layer, defaults too.
+/// The parameters of a native layer, defaults included.
 fn parameters(native: &Native) -> Dictionary {
     let axis = |at: i64| Value::from(AXES[usize::try_from(at).unwrap_or(0).min(3)]);
     let entry =
@@ -211,7 +211,7 @@ fn parameters(native: &Native) -> Dictionary {
         }
         (Param::List(list), _) => Value::Array(list.iter().map(|&v| Value::from(v)).collect()),
     };
-    // A list without entries says nothing.
+    // A list without entries is the default.
     let stated = native.params().filter(|(_, param)| **param != Param::List(Vec::new()));
     let keys: Dictionary = stated.map(|(key, param)| (key.name.to_string(), value(&key.ty, param))).collect();
     match native.schema().entry() {

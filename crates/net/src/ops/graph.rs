@@ -10,7 +10,7 @@ pub use crate::types::{DType, MAX_ELEMENTS, MAX_RANK, TensorType, elements};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
-/// Memory layout of an input or output, where the model states one (netplists do).
+/// Memory layout of an input or output, if the model states one (netplists do).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surface {
     /// Distance between rows in bytes.
@@ -30,24 +30,24 @@ pub struct Value {
     pub ty: TensorType,
     /// Data of a constant; `None` for inputs and results.
     pub data: Option<Arc<Tensor>>,
-    /// Memory layout asked for; inputs and outputs only.
+    /// Requested memory layout; inputs and outputs only.
     pub surface: Option<Surface>,
 }
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
-    /// Name as the model gives it, else that of its first output.
+    /// Name in the model, else that of its first output.
     pub name: String,
     /// Kind of operation, with its attributes.
     pub kind: OpKind,
-    /// Operands in the order that [`OpKind`] documents.
+    /// Operands in the order documented by [`OpKind`].
     pub inputs: Vec<ValueId>,
-    /// Results in the order that [`OpKind`] documents.
+    /// Results in the order documented by [`OpKind`].
     pub outputs: Vec<ValueId>,
 }
 
-/// A network: operations stand in an order in which every operand is defined before it is used.
+/// A network: operations are in an order in which every operand is defined before it is used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Net {
     /// Name of the function or network.
@@ -58,20 +58,20 @@ pub struct Net {
     pub ops: Vec<Op>,
     /// Inputs in the model's order, then those of states.
     pub inputs: Vec<ValueId>,
-    /// Outputs in the model's order, then what states become.
+    /// Outputs in the model's order, then the new values of states.
     pub outputs: Vec<ValueId>,
     /// Memory that the model keeps between runs.
     pub states: Vec<State>,
 }
 
-/// Memory kept from run to run: an input that holds what the run before left, and the value that this run leaves.
+/// Memory kept from run to run: an input with the value of the previous run, and the value after this run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// Name as the model gives it, that of its input.
+    /// Name in the model, that of its input.
     pub name: String,
     /// One of the net's inputs; before the first run it is zeros.
     pub input: ValueId,
-    /// One of the net's outputs, or the input itself where nothing is written.
+    /// One of the net's outputs, or the input itself if the state is never written.
     pub output: ValueId,
 }
 

@@ -3,48 +3,48 @@
 use super::graph::{Net, Op, TensorType, ValueId};
 use crate::error::Error;
 
-/// Most operations of an unrolled loop: a longer one stays a loop ([`OpKind::Loop`](crate::OpKind::Loop)).
+/// Most operations of an unrolled loop: longer ones stay loops ([`OpKind::Loop`](crate::OpKind::Loop)).
 pub const UNROLLED_OPS: usize = 1024;
 
-/// Most turns of a loop that stays one.
+/// Most iterations of a loop that is not unrolled.
 pub const MOST_TURNS: usize = 1 << 16;
 
-/// A tensor that consists of one part for each turn, side by side along an axis.
+/// A tensor that consists of one slice per iteration, concatenated along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Axis of the parts.
+    /// Axis of the slices.
     pub axis: usize,
-    /// True if the first turn has the last part.
+    /// True if the first iteration has the last slice.
     pub backwards: bool,
 }
 
 impl Scan {
-    /// Position of a turn's part among `turns`.
+    /// Position of the slice of iteration `turn` among `turns`.
     pub fn part(&self, turn: usize, turns: usize) -> usize {
         if self.backwards { turns - 1 - turn } else { turn }
     }
 }
 
-/// A loop of a known number of turns.
+/// A loop with a known number of iterations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// One turn. Its inputs are the carried values, one part of each scanned tensor, and what every turn reads; its outputs the next
-    /// carried values, then one part of each collected tensor.
+    /// One iteration. Its inputs are the carried values, one slice of each scanned tensor, and loop-invariant values; its outputs the next
+    /// carried values, then one slice of each collected tensor.
     pub body: Net,
-    /// Number of turns, at least one.
+    /// Number of iterations, at least one.
     pub turns: usize,
-    /// Number of values that a turn hands to the next.
+    /// Number of values that are passed from one iteration to the next.
     pub carried: usize,
-    /// Tensors of which each turn reads its part.
+    /// Tensors of which each iteration reads a slice.
     pub scanned: Vec<Scan>,
-    /// Tensors of which each turn makes a part.
+    /// Tensors of which each iteration computes a slice.
     pub collected: Vec<Scan>,
 }
 
 impl Loop {
     /// Result types on operands of these types.
     ///
-    /// Errors: a body that is not sound, or that does not fit operands, turns and carried values.
+    /// Errors: an invalid body, or one that does not match operands, iterations and carried values.
     pub fn types(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, Error> {
         let (body, kind) = (&self.body, "loop");
         if self.turns == 0 || self.turns > MOST_TURNS {
@@ -84,7 +84,7 @@ impl Loop {
         Err(Error::TypeMismatch { op, value, found: found.clone(), expected })
     }
 
-    /// Type of a value of the body, or of the tensor that its parts make.
+    /// Type of a value of the body, or of the tensor that its slices form.
     fn whole(&self, id: ValueId, scan: Option<&Scan>) -> Result<TensorType, Error> {
         let mut ty = self.body.value(id).ty.clone();
         if let Some(scan) = scan {
@@ -101,8 +101,8 @@ impl Loop {
         Ok(ty)
     }
 
-    /// The body with the constants that the loop `op` of `net` gives it, and the inputs that every turn reads under the names that they
-    /// have in `net`.
+    /// The body with the constants that the loop `op` of `net` passes to it, and with loop-invariant inputs under their names
+    /// in `net`.
     pub fn bound(&self, net: &Net, op: &Op) -> Net {
         let mut body = self.body.clone();
         let unchanging = self.carried + self.scanned.len();

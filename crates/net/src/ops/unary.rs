@@ -61,7 +61,7 @@ pub enum Unary {
         min: f32,
         max: f32,
     },
-    /// The nearest integer, ties to even, held between two integers: what quantization leaves of a scaled number.
+    /// Rounds to the nearest integer, ties to even, and clamps to two integers: quantization of a scaled number.
     RoundClip {
         min: f32,
         max: f32,
@@ -92,33 +92,33 @@ pub enum GeluMode {
     Sigmoid,
 }
 
-/// A number that a function takes beside its operand.
+/// A parameter of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
     /// Name in the text form and in ONNX.
     pub name: &'static str,
     /// Name in MIL.
     pub mil: &'static str,
-    /// Value where MIL leaves it out.
+    /// Default value in MIL.
     pub mil_default: f32,
-    /// Value where ONNX leaves it out.
+    /// Default value in ONNX.
     pub onnx_default: f32,
 }
 
-/// A unary function. [`Unary::Gelu`] has none: its parameter is no number.
+/// A unary function. [`Unary::Gelu`] has no row, since its parameter is not a number.
 #[derive(Debug)]
 pub struct Row {
     /// Name in the text form.
     pub name: &'static str,
-    /// Operation of MIL, empty where it has none.
+    /// MIL operation; empty if there is none.
     pub mil: &'static str,
-    /// Operator of ONNX, empty where it has none.
+    /// ONNX operator; empty if there is none.
     pub onnx: &'static str,
     /// Parameters, at most two.
     pub params: &'static [Param],
     make: fn([f32; 2]) -> Unary,
     value: fn(f32, [f32; 2]) -> f32,
-    /// On integers, where it is defined on them.
+    /// Evaluator on integers, if the function is defined on them.
     integer: Option<fn(i64, [f32; 2]) -> i64>,
 }
 
@@ -236,18 +236,18 @@ impl Row {
 }
 
 impl Unary {
-    /// Its row.
+    /// The row of the function.
     pub fn row(&self) -> Option<&'static Row> {
         let variant = std::mem::discriminant(self);
         ROWS.iter().find(|row| std::mem::discriminant(&(row.make)([0.0; 2])) == variant)
     }
 
-    /// Name as the text form spells it, without attributes.
+    /// Name in the text form, without attributes.
     pub fn name(&self) -> &'static str {
         self.row().map_or("gelu", |row| row.name)
     }
 
-    /// Values of the row's parameters, in its order; the rest is zero.
+    /// Values of the row's parameters, in its order, padded with zeros.
     pub fn params(&self) -> [f32; 2] {
         match *self {
             Unary::LeakyRelu { alpha } | Unary::Elu { alpha } | Unary::Threshold { alpha } => [alpha, 0.0],
@@ -278,7 +278,7 @@ impl Unary {
         move |x| value(x, params)
     }
 
-    /// The function of integers; others than [`Unary::takes_integers`] names are not asked for.
+    /// The function of integers; must only be called if [`Unary::takes_integers`] returns true.
     pub fn integer_function(&self) -> impl Fn(i64) -> i64 {
         let params = self.params();
         let integer: fn(i64, [f32; 2]) -> i64 = self.row().and_then(|row| row.integer).unwrap_or(|x, _| x);
@@ -290,7 +290,7 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// As `f32::clamp`, which panics where `min` is greater than `max`; the upper limit wins then.
+/// As `f32::clamp`, which panics if `min` is greater than `max`; here the upper limit wins.
 fn clip(x: f32, min: f32, max: f32) -> f32 {
     let x = if x < min { min } else { x };
     if x > max { max } else { x }

@@ -1,5 +1,5 @@
-//! The operations of the Core ML opsets iOS15 to iOS18, one row each: name, first opset, what becomes of it, arguments
-//! (`?` where optional, `=` before a default), extents of the results, element types.
+//! The operations of the Core ML opsets iOS15 to iOS18, one row each: name, first opset, treatment, arguments
+//! (`?` if optional, `=` before a default), extents of the results, element types.
 
 use super::Row;
 use super::Treatment::{Composed, Direct, Folded, Refused};

@@ -1,4 +1,4 @@
-//! Weight files of ML Programs: records, each telling where its data lies.
+//! Weight files of ML Programs: records with the position of their data.
 
 use super::Files;
 use crate::build::Budget;
@@ -12,20 +12,20 @@ use std::collections::HashMap;
 /// First word of every record.
 const SENTINEL: u32 = 0xdead_beef;
 
-/// Header of a record: sentinel, element type (4 bytes each), data size in bytes, data offset (8 bytes each).
+/// Size of a record's header: sentinel, element type (4 bytes each), data size in bytes, data offset (8 bytes each).
 /// Padding in bits follows, and reserved bytes up to 64, which not every writer adds.
 const RECORD_BYTES: u64 = 24;
 
-/// Constants of so few elements are made at once: attributes, mostly.
+/// Constants with at most so many elements, mostly attributes, are decoded immediately.
 const MADE_ELEMENTS: usize = 1024;
 
 /// Weight files of one model, each read once.
 pub struct Blobs<'a> {
     files: &'a dyn Files,
     read: HashMap<String, Bytes>,
-    /// True if a record of an unknown element type is read by its data offset alone, as Apple's compiler reads every record.
+    /// True if only the data offset of a record with an unknown element type is used, as Apple's compiler does for every record.
     offset_alone: bool,
-    /// Notes for the caller on the records that were read so.
+    /// Notes for the caller on such records.
     pub notes: Vec<String>,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Blobs<'a> {
         Blobs { files, read: HashMap::new(), offset_alone: false, notes: Vec::new() }
     }
 
-    /// As [`Blobs::new`]; of a record whose element type no writer knows, the data begin where it says and have the type
-    /// and length that the program states. Apple's compiler reads every record so: `docs/evidence.md`, key `h13-oracles`.
+    /// As [`Blobs::new`]; if no writer knows the element type of a record, its data begin at the stated offset and have the type
+    /// and length that the program declares. Apple's compiler reads every record like this: `docs/evidence.md`, key `h13-oracles`.
     pub fn as_compiler(files: &'a dyn Files) -> Self {
         Blobs { offset_alone: true, ..Blobs::new(files) }
     }
@@ -108,9 +108,9 @@ pub fn part<'b>(
     })
 }
 
-/// `count` elements from packed bytes: as they are stored, or made at once where they are few.
+/// `count` elements from packed bytes: kept as they are stored, or decoded immediately if they are few.
 ///
-/// Errors: integers of 64 bits, or 32 without sign, that do not fit an `i32`.
+/// Errors: 64-bit or unsigned 32-bit integers that do not fit an `i32`.
 pub fn decode(bytes: Bytes, element: Element, count: usize, place: &str) -> Result<Data, Error> {
     let needed = (count as u64).saturating_mul(element.bits() as u64).div_ceil(8);
     part(&bytes, 0, needed, &|| place.to_string(), "elements")?;

@@ -1,5 +1,5 @@
-//! MIL functions into graphs: the environment of named values, blocks, and the arguments of one operation. What each
-//! operation means is in the submodules.
+//! Translation of MIL functions to graphs: the environment of named values, blocks, and the arguments of an operation. The
+//! submodules translate the operations.
 
 mod call;
 mod compressed;
@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use values::{immediate_data, input_type, value_type};
 
-/// Binding of a name.
+/// The object that a name is bound to.
 #[derive(Clone)]
 pub enum Item {
     Value(ValueId),
@@ -37,13 +37,13 @@ pub enum Item {
     State(usize),
 }
 
-/// A constant; it becomes a value of the net when an operation takes it as an operand.
+/// A constant; it becomes a value of the net when an operation uses it as an operand.
 pub struct Constant {
     name: String,
     tensor: Arc<Tensor>,
 }
 
-/// A state while its function is translated.
+/// A state during the translation of its function.
 struct Slot {
     name: String,
     input: ValueId,
@@ -58,7 +58,7 @@ pub struct Translator<'a> {
     items: HashMap<String, Item>,
     constants: HashMap<String, ValueId>,
     states: Vec<Slot>,
-    /// Nesting depth in blocks; names within nested blocks may come again.
+    /// Nesting depth of blocks; names in nested blocks may be repeated.
     depth: usize,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Translates the function's block; `extents` gives the extents of an input that are not fixed.
+    /// Translates the function's block; `extents` returns the extents of an input that are not fixed.
     pub fn function(
         &mut self,
         function: &Function,
@@ -105,7 +105,7 @@ impl<'a> Translator<'a> {
         let block = blocks.get(&function.opset).or(only);
         let block = block.ok_or_else(|| Error::Missing { place: place(), key: function.opset.clone() })?;
         notes.push(format!("opset {}", function.opset));
-        // Names that later operations define must not be taken by intermediate values.
+        // Intermediate values must not use names that later operations define.
         block.operations.iter().flat_map(|op| &op.outputs).for_each(|o| self.build.reserve(&o.name));
         self.operations(block)?;
         for name in &block.outputs {
@@ -128,8 +128,8 @@ impl<'a> Translator<'a> {
         block.operations.iter().try_for_each(|op| self.operation(op))
     }
 
-    /// Translates a nested block with these values of its inputs; gives those of its outputs. Names that it defines are
-    /// forgotten after it.
+    /// Translates a nested block with these values of its inputs; returns those of its outputs. Names that it defines go out of
+    /// scope afterwards.
     fn nested(&mut self, block: &Block, inputs: &[Item], op: &Operation) -> Result<Vec<Item>, Error> {
         if self.depth == opset::MAX_NESTING {
             let (place, limit) = (op.ty.clone(), opset::MAX_NESTING);
@@ -142,7 +142,7 @@ impl<'a> Translator<'a> {
         for (input, item) in block.inputs.iter().zip(inputs) {
             self.items.insert(input.name.clone(), item.clone());
         }
-        // A name of an iteration before stands for another value now.
+        // A name from an earlier iteration now denotes another value.
         block.operations.iter().flat_map(|op| &op.outputs).for_each(|o| drop(self.items.remove(&o.name)));
         self.depth += 1;
         let done = self.operations(block);
@@ -166,7 +166,7 @@ impl<'a> Translator<'a> {
         id
     }
 
-    /// The name that a result gets in the net.
+    /// The name of a result in the net.
     fn result_name(&mut self, name: &str) -> String {
         if self.depth == 0 { name.to_string() } else { self.build.fresh(name) }
     }
@@ -194,7 +194,7 @@ impl<'a> Translator<'a> {
         self.arguments(op, &op.inputs, &first, &mut arguments)?;
         for (name, value) in op.attributes.iter().filter(|(name, _)| !op.inputs.contains_key(*name)) {
             let fresh = self.build.fresh(&format!("{first}.{name}"));
-            // Attributes that cannot be read matter only to an operation that asks for them.
+            // Attributes that cannot be read are an error only for an operation that needs them.
             if let Ok(item) = self.item(value, &fresh) {
                 arguments.insert(name.clone(), vec![item]);
             }
@@ -235,7 +235,7 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// A value of the file: a tensor, a text, or a list of them.
+    /// A value of the file: a tensor, a string, or a list of them.
     fn item(&mut self, value: &proto::Value, name: &str) -> Result<Item, Error> {
         let place = || format!("value `{name}`");
         let missing = |key: &str| Error::Missing { place: place(), key: key.to_string() };

@@ -13,9 +13,9 @@ use prost::Message;
 
 const MANIFEST: &str = "Manifest.json";
 
-/// Reads an `.mlpackage` through its `Manifest.json`; `files` gives paths relative to the package.
+/// Reads an `.mlpackage` through its `Manifest.json`; `files` resolves paths relative to the package.
 ///
-/// Errors: what [`read_mlmodel`] gives, and a manifest that cannot be read, is no JSON or names no root model.
+/// Errors: those of [`read_mlmodel`], and a manifest that cannot be read, is not JSON or names no root model.
 pub fn read_package(files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     let (spec, package) = open(files)?;
     read_mlmodel(&spec, &package, options)
@@ -59,7 +59,7 @@ struct Package<'a> {
 }
 
 impl Files for Package<'_> {
-    /// Looks beside the model first, then in the manifest's item of the path's first name.
+    /// Reads a file beside the model, or else from the manifest's item with the path's first component.
     fn read(&self, path: &str) -> Result<Bytes, String> {
         let beside = self.files.read(&format!("{}/{path}", self.folder));
         let Some((first, rest)) = path.split_once('/').filter(|_| beside.is_err()) else { return beside };
@@ -68,22 +68,22 @@ impl Files for Package<'_> {
     }
 }
 
-/// Reads the ML Program in a Core ML model file; `files` gives what it refers to as `@model_path/...`, without that
+/// Reads the ML Program in a Core ML model file; `files` resolves references of the form `@model_path/...`, without that
 /// prefix.
 ///
-/// The function asked for is taken, else the default one. Flexible shapes take their default, as far as no extents are
-/// asked for; image inputs are tensors `[1, C, H, W]`; both are noted. States become inputs and outputs. Compressed
-/// weights stay as they are stored.
+/// The requested function is read, else the default one. Flexible shapes take their default, unless extents are
+/// requested; image inputs are tensors `[1, C, H, W]`; both give notes. States become inputs and outputs. Compressed
+/// weights keep their stored form.
 ///
 /// Errors: a model of another kind, an operation or attribute that the graph cannot express ([`Error::Unsupported`]),
-/// anything malformed, and weights outside their file.
+/// malformed data, and weights outside their file.
 pub fn read_mlmodel(spec: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     let (program, description) = program_of(spec)?;
     translate(&program, &description, Blobs::new(files), options)
 }
 
-/// Reads MIL text; `files` gives what it refers to as `@model_path/...`, without that prefix. Inputs of unknown extent
-/// need them from the options.
+/// Reads MIL text; `files` resolves references of the form `@model_path/...`, without that prefix. Inputs with unknown extents
+/// take them from the options.
 pub fn read_mil(text: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     read_program(&mil_program(text)?, files, options)
 }
@@ -129,7 +129,7 @@ fn translate(
             let asked = (0..tensor.dimensions.len()).map(|a| options.extents.get(&format!("{input}.{a}")));
             let asked: Vec<Option<i64>> = asked.map(|n| n.and_then(|&n| i64::try_from(n).ok())).collect();
             if asked.iter().any(Option::is_some) {
-                // Where nothing is known, an extent of zero is refused later, by name.
+                // If no extents are known, zeros are refused later with the input's name.
                 let mut whole = shape.unwrap_or_else(|| vec![-1; asked.len()]);
                 whole.iter_mut().zip(asked).for_each(|(e, a)| *e = a.unwrap_or(*e));
                 shape = Some(whole);
@@ -174,7 +174,7 @@ pub fn outline_mil(text: &[u8], options: &Options) -> Result<Outline, Error> {
     declare(&mil_program(text)?, &ModelDescription::default(), options, Origin::MilText)
 }
 
-/// Outline of a model file; `None` where its format declares no program (netplists, ONNX) or is not known.
+/// Outline of a model file; `None` if its format declares no program (netplists, ONNX) or is unknown.
 pub fn outline(bytes: &[u8], options: &Options) -> Option<Result<Outline, Error>> {
     match super::sniff(bytes)? {
         super::Format::MlModel => Some(outline_mlmodel(bytes, options)),
@@ -191,7 +191,7 @@ fn declare(
 ) -> Result<Outline, Error> {
     let (name, function) = chosen_function(program, description, options, &mut Vec::new())?;
     let mut outline = super::outline::outline(name, function, origin);
-    // Flexible inputs are looked at in their default shape, as the reader takes them.
+    // Flexible inputs have their default shape, as in the reader.
     for input in &mut outline.inputs {
         let feature = features(description, name).iter().find(|f| f.name == input.name);
         if let Some(shape) = feature.and_then(default_shape).filter(|s| s.len() == input.ty.shape.len()) {
@@ -263,18 +263,18 @@ fn default_shape(feature: &FeatureDescription) -> Option<Vec<i64>> {
     }
     let array = ty.multi_array.as_ref()?;
     let enumerated = || array.enumerated_shapes.as_ref()?.shapes.first().map(|s| s.shape.clone());
-    // The least extents that the range allows, and not none.
+    // The least extents in the range, but at least 1.
     let least = |r: &SizeRange| i64::try_from(r.lower_bound.max(1)).unwrap_or(i64::MAX);
     let ranged = || array.shape_range.as_ref().map(|r| r.size_ranges.iter().map(least).collect());
     if array.shape.is_empty() { enumerated().or_else(ranged) } else { Some(array.shape.clone()) }
 }
 
-/// Channels of a colour space: grey ones have the numbers 10 and 40.
+/// Number of channels of a colour space; grey ones have the numbers 10 and 40.
 fn channels(color_space: i32) -> i64 {
     if matches!(color_space, 10 | 40) { 1 } else { 3 }
 }
 
-/// Adds notes on an input for the caller; `shape` is the chosen one. Refuses one that the model does not take.
+/// Adds notes on an input for the caller; `shape` is the selected one. Refuses a shape that the model does not accept.
 fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &mut Vec<String>) -> Result<(), Error> {
     let name = &feature.name;
     let Some(ty) = &feature.ty else { return Ok(()) };
@@ -309,7 +309,7 @@ fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &m
     Ok(())
 }
 
-/// Returns true for a shape that an input of several takes.
+/// Returns true if an input with flexible shapes accepts this one.
 fn takes(array: &ArrayFeatureType, shape: &[usize]) -> bool {
     let own: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
     match (&array.enumerated_shapes, &array.shape_range) {
@@ -324,7 +324,7 @@ fn takes(array: &ArrayFeatureType, shape: &[usize]) -> bool {
     }
 }
 
-/// The shapes that an input takes, where they are several.
+/// Description of the shapes that an input accepts, if there are several.
 fn flexible(array: &ArrayFeatureType) -> Option<String> {
     Some(match (&array.enumerated_shapes, &array.shape_range) {
         (Some(shapes), _) => {

@@ -1,4 +1,4 @@
-//! Readers of model files. They get bytes and ask [`Files`] for what those bytes refer to.
+//! Readers of model files. They receive bytes, and request further files from [`Files`].
 
 mod blob;
 mod mil;
@@ -22,12 +22,12 @@ use crate::graph::Net;
 pub use bytes::Bytes;
 use std::collections::HashMap;
 
-/// Gives the bytes of the files that a model refers to.
+/// Provides the files that a model refers to.
 ///
-/// Paths are as the model writes them, relative to where the model (for a package: the package) lies, with `/` between
-/// names. Whoever implements it decides what a path may reach.
+/// Paths are as written in the model, relative to the model (or to the package), with `/` between
+/// names. The implementation decides which paths are accessible.
 pub trait Files {
-    /// All bytes of a file, or why there are none, worded for the reader of a diagnostic. Weights stay views of them, so
+    /// All bytes of a file. Errors: the reason, worded for a diagnostic. Weights are views of these bytes, so
     /// they live as long as the network does.
     fn read(&self, path: &str) -> Result<Bytes, String>;
 }
@@ -47,20 +47,20 @@ fn values_of(tensor: &crate::graph::Tensor) -> impl Iterator<Item = i32> {
     tensor.data.to_i32().into_iter()
 }
 
-/// Choices of the caller that a model leaves open.
+/// Options for choices that a model leaves open.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Name of the function, procedure or network to read, where the model has several.
+    /// Name of the function, procedure or network to read, if the model has several.
     pub function: Option<String>,
-    /// Extents by name: of a symbolic dimension, or of `input.axis` where it has none.
+    /// Extents by name: of a symbolic dimension, or of `input.axis` for an unnamed one.
     pub extents: HashMap<String, usize>,
 }
 
 /// Result of a reader: the network, not yet checked, and notes, one sentence each, on decisions that the model
-/// left open and on meanings that the graph does not carry.
+/// leaves open and on properties that the graph does not represent.
 pub type Reading = (Net, Vec<String>);
 
-/// A model format, as told from a file's first bytes.
+/// A model format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Protobuf of a Core ML model (`model.mlmodel`).
@@ -73,7 +73,7 @@ pub enum Format {
     Onnx,
 }
 
-/// Tells the format of a model file by its content; `None` if it is neither. Compressed netplists are netplists.
+/// Detects the format of a model file from its content; `None` if it is unknown. Compressed netplists are netplists.
 pub fn sniff(bytes: &[u8]) -> Option<Format> {
     if packed::is_packed(bytes) {
         return Some(Format::Netplist);
@@ -86,8 +86,8 @@ pub fn sniff(bytes: &[u8]) -> Option<Format> {
     if text.starts_with(b"program") && text[7..].trim_ascii_start().starts_with(b"(") {
         return Some(Format::Mil);
     }
-    // Both begin with a version: field 1, a varint. What follows it is a description (field 2) in one, and any of the
-    // fields 2 to 8 in the other, where 2 is the producer's name and a graph (field 7) must come.
+    // Both begin with a version: field 1, a varint. One continues with a description (field 2), the other with any of
+    // fields 2 to 8, where 2 is the producer's name and a graph (field 7) is required.
     if bytes[0] != 0x08 {
         return None;
     }
@@ -101,7 +101,7 @@ pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Readin
         Some(Format::Netplist) => read_netplist(bytes, files, options),
         Some(Format::Mil) => read_mil(bytes, files, options),
         Some(Format::Onnx) => {
-            // A graph is one function, without a name that callers use.
+            // A graph is a single function without a name.
             match &options.function {
                 Some(name) if name != "main" => {
                     Err(Error::NoFunction { name: name.clone(), known: "main alone".into() })

@@ -27,11 +27,12 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use weights::Weights;
 
-/// Reads a netplist, XML or binary, plain or compressed as `.espresso.net` files are; `files` gives the weight files it names, as written and then by base name.
+/// Reads a netplist, XML or binary, plain or compressed as in `.espresso.net` files; `files` resolves the weight files, by path as
+/// written and then by base name.
 ///
-/// Results are named as their units, except that a unit which feeds one network output has its result named as that
-/// output. Constants of scale and bias units are rounded to the element type of what they act on; convolution kernels
-/// keep the type of their file. A weight file whose path ends in `zero` is zeros of any length. Memory layouts of inputs
+/// Results have the names of their units, except that the result of a unit which feeds a single network output has the name of that
+/// output. Constants of scale and bias units are rounded to the element type of their operand; convolution kernels
+/// keep the type of their file. A weight file whose path ends in `zero` contains zeros of any length. Memory layouts of inputs
 /// and outputs are kept as [`Surface`]s.
 ///
 /// Errors: keys missing or of the wrong type, weights outside their file ([`Error::OutOfBounds`]) and units or parameters
@@ -58,18 +59,18 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Resu
     Ok((builder.net, builder.notes))
 }
 
-/// Lists of inputs, operations and outputs that a procedure states in place of its network's; `None` where it states none.
+/// Lists of inputs, operations and outputs that a procedure states in place of its network's; `None` for lists that it does not state.
 type Lists<'a> = [Option<Vec<&'a str>>; 3];
 
-/// An entry point: the network that it runs, and its lists; or how many networks, where it is not one.
+/// An entry point: its network, and its lists; or the number of networks, if it is not one.
 type Entry<'a> = Result<(&'a str, Lists<'a>), usize>;
 
-/// Numbers of a version.
+/// Components of a version number.
 fn numbers(version: &str) -> Vec<u64> {
     version.split('.').map(|n| n.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// Networks of a netplist; its entry points by name, networks first; and the place among them of the first procedure with lists.
+/// Networks of a netplist; its entry points by name, networks first; and the position among them of the first procedure with lists.
 type Entries<'a> = (Vec<&'a str>, Vec<(&'a str, Entry<'a>)>, Option<usize>);
 
 fn entries<'a>(root: &Dict<'a>) -> Result<Entries<'a>, Error> {
@@ -114,7 +115,7 @@ fn entries<'a>(root: &Dict<'a>) -> Result<Entries<'a>, Error> {
 /// Names of the procedures of a netplist, in the order of its `ProcedureList`: each is an entry point of the compiled program. Empty
 /// for other files.
 ///
-/// Errors: as [`read_netplist`], as far as the list goes.
+/// Errors: those of [`read_netplist`] that concern the list.
 pub fn netplist_procedures(bytes: &[u8]) -> Result<Vec<String>, Error> {
     if sniff(bytes) != Some(super::Format::Netplist) {
         return Ok(Vec::new());
@@ -126,10 +127,10 @@ pub fn netplist_procedures(bytes: &[u8]) -> Result<Vec<String>, Error> {
     Ok(entries[networks.len()..].iter().map(|(name, _)| name.to_string()).collect())
 }
 
-/// The network to read and what stands in the place of its lists. A list of procedures names several entry points, each with the
-/// network that it runs.
+/// The network to read, and the lists that replace its own. A list of procedures names several entry points, each with
+/// its network.
 ///
-/// Errors: a schema that is newer than those that are known.
+/// Errors: a schema that is newer than the known versions.
 fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Result<(&'a str, Lists<'a>), Error> {
     let newest = VERSIONS[VERSIONS.len() - 1];
     if let Some(version) = root.string("Version")?.filter(|v| !VERSIONS.contains(v)) {
@@ -148,14 +149,14 @@ fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Re
         names.join(", ")
     };
     let (name, entry) = match &options.function {
-        // A procedure goes before a network of the same name.
+        // A procedure takes precedence over a network of the same name.
         Some(wanted) => {
             let found = entries.iter().rev().find(|(name, _)| name == wanted).cloned();
             found.ok_or_else(|| Error::NoFunction { name: wanted.clone(), known: told() })?
         }
         None => {
             let first = entries.first().cloned().ok_or_else(|| root.missing("Networks"))?;
-            // Where networks have no lists, procedures do.
+            // If networks have no lists, procedures do.
             let own = root.dict(first.0)?.is_none_or(|n| n.has("Inputs") || n.has("InputList"));
             first_procedure.filter(|_| !own).unwrap_or(first)
         }
@@ -196,7 +197,7 @@ fn is_deep(network: &Dict) -> Result<bool, Error> {
 struct Builder<'a> {
     net: Net,
     names: HashSet<String>,
-    /// Values by the name the netplist knows them by: inputs, constants and units.
+    /// Values by their name in the netplist: inputs, constants and units.
     values: HashMap<String, ValueId>,
     weights: Weights<'a>,
     deep: bool,
@@ -205,7 +206,7 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn network(&mut self, network: &Dict<'a>, lists: &Lists<'a>) -> Result<(), Error> {
-        // Two spellings of the same lists are in use; those of a procedure go before.
+        // Two spellings of the same lists are in use; those of a procedure take precedence.
         let list = |at: usize, names: [&str; 2]| match &lists[at] {
             Some(list) => Ok(list.clone()),
             None => {
@@ -247,7 +248,7 @@ impl<'a> Builder<'a> {
         self.states(network)
     }
 
-    /// Units in an order in which their operands come first, as far as possible that of the list.
+    /// Units in an order in which their operands come first, otherwise in the order of the list.
     fn order(&self, units: &[Unit]) -> Result<Vec<usize>, Error> {
         let positions: HashMap<&str, usize> = units.iter().enumerate().map(|(i, u)| (u.name, i)).collect();
         let mut waiting: Vec<usize> = vec![0; units.len()];
@@ -280,7 +281,7 @@ impl<'a> Builder<'a> {
         Err(Error::NotDefined { op: units[index].dict.place.clone(), value })
     }
 
-    /// The extents and type that an entry states under keys with this prefix.
+    /// The extents and type under an entry's keys with this prefix.
     fn tensor_type(&self, entry: &Dict, prefix: &str) -> Result<TensorType, Error> {
         let extent = |key: &str| entry.extent(&format!("{prefix}{key}"), 1);
         let batch = match prefix {
@@ -317,7 +318,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds a value that the netplist names.
+    /// Adds a value with its name in the netplist.
     fn define(
         &mut self,
         place: &str,
@@ -339,7 +340,7 @@ impl<'a> Builder<'a> {
         self.net.add_value(Value { name: name.to_string(), ty, data: data.map(Arc::new), surface })
     }
 
-    /// Adds a constant of that rank with its elements along the channels.
+    /// Adds a constant of that rank, with its elements along the channels.
     fn add_channels(&mut self, name: &str, rank: usize, dtype: DType, data: Data) -> ValueId {
         let mut shape = vec![1; rank.max(1)];
         shape[usize::from(rank > 1)] = data.len();
@@ -364,7 +365,7 @@ impl<'a> Builder<'a> {
         Ok(output)
     }
 
-    /// Gives the network output: the value that already has its name, else a copy or conversion of what it names.
+    /// Adds the network output: the value that already has its name, else a copy or conversion of the value that it names.
     fn output(&mut self, output: &Output) -> Result<ValueId, Error> {
         let place = &output.dict.place;
         let unknown = || Error::UnknownName { place: place.clone(), name: output.bottom.to_string() };
@@ -394,7 +395,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Result names of the units that feed one network output, of the same element type.
+/// Result names of the units that feed a single network output of the same element type.
 fn result_names<'a>(units: &[Unit<'a>], outputs: &[Output<'a>]) -> HashMap<&'a str, &'a str> {
     let mut fed: HashMap<&str, usize> = HashMap::new();
     for output in outputs {
@@ -482,7 +483,7 @@ fn dtype(entry: &Dict, key: &str) -> Result<Option<DType>, Error> {
         "Int16" => DType::I16,
         "UInt16" => DType::U16,
         "Int32" => DType::I32,
-        // Written here for truth values.
+        // This crate writes it for truth values.
         "Bool" => DType::Bool,
         "E4M3" => {
             let reason = "E4M3 is not supported on this architecture: int8, or a palette of weights".to_string();

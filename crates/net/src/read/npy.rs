@@ -1,4 +1,4 @@
-//! Arrays of NumPy: the `.npy` format, versions 1 to 3.
+//! NumPy arrays: the `.npy` format, versions 1 to 3.
 
 use crate::DType;
 use half::f16;
@@ -10,7 +10,7 @@ const MAX_NESTING: usize = 16;
 /// Most elements of an array.
 const MAX_ELEMENTS: u64 = 1 << 32;
 
-/// An array as its file has it: extents, element type, bytes.
+/// An array as stored in its file: extents, element type, bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Npy<'a> {
     /// Extents, outermost first.
@@ -19,12 +19,12 @@ pub struct Npy<'a> {
     pub descr: String,
     kind: Kind,
     big_endian: bool,
-    /// The first axis varies fastest in the file.
+    /// True if the first axis varies fastest in the file.
     by_columns: bool,
     bytes: &'a [u8],
 }
 
-/// Element types that are read.
+/// Supported element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     F16,
@@ -42,7 +42,7 @@ enum Kind {
 }
 
 impl<'a> Npy<'a> {
-    /// Reads a file's header and locates its elements; why not, worded for a diagnostic.
+    /// Reads a file's header and locates its elements. Errors: the reason, worded for a diagnostic.
     pub fn read(bytes: &'a [u8]) -> Result<Npy<'a>, String> {
         let (header, data) = split(bytes)?;
         let header = Header::parse(header)?;
@@ -63,7 +63,7 @@ impl<'a> Npy<'a> {
         Ok(Npy { shape, descr: header.descr, kind, big_endian, by_columns, bytes })
     }
 
-    /// Elements, row after row, each the nearest fp32 value.
+    /// Elements in row-major order, each rounded to the nearest fp32 value.
     pub fn to_f32(&self) -> Vec<f32> {
         match self.kind {
             Kind::F16 => self.elements(|b| f16::from_le_bytes(b).to_f32()),
@@ -98,7 +98,7 @@ impl<'a> Npy<'a> {
             strides.push(next);
             next *= extent;
         }
-        // Counts through the places row after row; `at` is the element's place in the file.
+        // Iterates over positions in row-major order; `at` is the element's position in the file.
         let (mut place, mut at) = (vec![0; self.shape.len()], 0);
         let mut out = Vec::with_capacity(chunks.len());
         for _ in 0..chunks.len() {
@@ -122,8 +122,8 @@ pub fn write(shape: &[usize], elements: &[f32]) -> Vec<u8> {
     write_as(shape, elements, DType::F32)
 }
 
-/// As [`write()`], with elements of a type. Where one is no number of an integer type, all are fp32, and so are those of the
-/// types of floats.
+/// As [`write()`], with elements of a type. All elements become fp32 if the type is a float, or if one of them is not representable in
+/// an integer type.
 pub fn write_as(shape: &[usize], elements: &[f32], dtype: DType) -> Vec<u8> {
     let (descr, least, most) = match dtype {
         DType::I8 => ("|i1", -128.0, 127.0),
@@ -165,7 +165,7 @@ pub fn write_as(shape: &[usize], elements: &[f32], dtype: DType) -> Vec<u8> {
     out
 }
 
-/// The header's text, and all after it.
+/// The text of the header, and the bytes after it.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
     if !bytes.starts_with(MAGIC) {
         let found = bytes.get(..MAGIC.len()).unwrap_or(bytes);
@@ -205,7 +205,7 @@ fn element(descr: &str) -> Result<(Kind, bool, u64), String> {
     match (kind, order) {
         ((kind, size @ 1..), "<" | ">") | ((kind, size @ 1), "|" | "=") => Ok((kind, order == ">", size)),
         _ => {
-            // A hostile header has megabytes here.
+            // A hostile header may have megabytes here.
             let shown: String = descr.chars().take(64).collect();
             Err(format!("the array has element type {shown}; read are floats, integers and bool of up to 8 bytes"))
         }
@@ -312,7 +312,7 @@ impl Cursor<'_> {
         let digits = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
         let number =
             self.rest[..digits].parse().map_err(|_| self.wrong("a number, a text, a truth value or a list"))?;
-        // Python 2 wrote long integers with a letter.
+        // Python 2 wrote long integers with the suffix `L`.
         self.rest = self.rest[digits..].trim_start_matches('L');
         Ok(Literal::Number(number))
     }

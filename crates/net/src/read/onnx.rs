@@ -1,8 +1,8 @@
-//! ONNX models: the graph, its initializers, and the environment of named values. What each operator means is in the
-//! submodules.
+//! ONNX models: the graph, its initializers, and the environment of named values. The submodules translate the
+//! operators.
 //!
-//! Element types that tensors do not have become others as in [`crate::stored`]: `int64` is `i32`, saturating, and
-//! `double` is `f32`.
+//! Element types that tensors do not have are converted as in [`crate::stored`]: `int64` to `i32`, saturating, and
+//! `double` to `f32`.
 
 mod attention;
 mod bits;
@@ -46,23 +46,23 @@ const NESTING: usize = 16;
 /// Newest opset whose operators are known.
 const OPSET: i64 = 28;
 
-/// Reads an ONNX model of opset 7 to 28; `files` gives external data. Symbolic dimensions take their extents from the
+/// Reads an ONNX model of opset 7 to 28; `files` resolves external data. Symbolic dimensions take their extents from the
 /// options, under the dimension's name or as `input.axis`.
 ///
 /// Errors: operators and types that the graph cannot express ([`Error::Unsupported`]), dimensions without an extent,
-/// anything malformed, and data outside its file.
+/// malformed data, and data outside its file.
 pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     let (build, notes, _) = translate(bytes, files, options, None)?;
     Ok((build.finish(), notes))
 }
 
-/// Outline of an ONNX model, also where nodes have no place in a static graph: those, and all that reads their results,
-/// come last with open extents, for the host.
+/// Outline of an ONNX model, including models with nodes that a static graph cannot represent: those, and all readers of their results,
+/// come last with unknown extents, for the host.
 ///
-/// Errors: as [`read_onnx`], but for operators that the graph cannot express.
+/// Errors: those of [`read_onnx`], except operators that the graph cannot express.
 pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<(Outline, Vec<String>), Error> {
     let (mut build, mut notes, left) = translate(bytes, files, options, Some(Vec::new()))?;
-    // What the host reads leaves the graph.
+    // Values that the host reads become outputs of the graph.
     for (name, id) in left.iter().flat_map(|node| &node.operands) {
         if build.data(*id).is_none() && !build.net.inputs.contains(id) && !build.net.outputs.contains(id) {
             build.output(*id, name)?;
@@ -79,13 +79,13 @@ pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Resul
     Ok((outline, notes))
 }
 
-/// A node that no static graph holds.
+/// A node that a static graph cannot represent.
 struct Left {
     kind: String,
-    /// Operands that the graph has.
+    /// Operands that are values of the graph.
     operands: Vec<(String, ValueId)>,
     outputs: Vec<String>,
-    /// Reason; empty where it only reads the result of such a node.
+    /// Reason; empty if the node only reads the result of such a node.
     reason: String,
 }
 
@@ -95,7 +95,7 @@ impl Left {
     }
 
     fn outlined(&self, ty: &dyn Fn(ValueId) -> OutlineType) -> OutlineOp {
-        // As MIL spells it, where the two have one name for it.
+        // The MIL name, if both formats have the operation.
         let op = match self.kind.as_str() {
             "NonMaxSuppression" => "non_maximum_suppression".to_string(),
             "NonZero" => "non_zero".to_string(),
@@ -116,7 +116,7 @@ impl Left {
     }
 }
 
-/// Translates a model's graph; nodes that it cannot express go into `left` where that is given.
+/// Translates a model's graph; nodes that it cannot express are added to `left` if that is given.
 fn translate(
     bytes: &[u8],
     files: &dyn Files,
@@ -151,7 +151,7 @@ fn translate(
     Ok((build, notes, left.unwrap_or_default()))
 }
 
-/// Returns true if the fields of a message are those of an ONNX model and not of a Core ML one.
+/// Returns true if the fields of a message are those of an ONNX model rather than a Core ML one.
 pub(super) fn looks_like(bytes: &[u8]) -> bool {
     let (mut at, mut graph) = (0usize, false);
     let varint = |at: &mut usize| {
@@ -195,14 +195,14 @@ pub struct Translator<'a> {
     options: &'a Options,
     pub opset: i64,
     functions: &'a [proto::Function],
-    /// Values by name; those of outer graphs are seen in inner ones.
+    /// Values by name; names of outer graphs are visible in inner ones.
     values: HashMap<String, ValueId>,
     external: HashMap<String, Bytes>,
-    /// Integers of the file that are held as `i32` and are no such: those of 64 bits, and unsigned ones of 32.
+    /// Integers of the file that are held as `i32` without being int32: 64-bit and unsigned 32-bit ones.
     wide: HashMap<ValueId, Element>,
     depth: usize,
     pub notes: Vec<String>,
-    /// Nodes that no static graph holds, where they are wanted.
+    /// Nodes that a static graph cannot represent, if they are collected.
     left: Option<Vec<Left>>,
 }
 
@@ -222,7 +222,7 @@ impl Translator<'_> {
             }
             self.values.insert(input.name.clone(), id);
         }
-        // Names that later nodes define must not be taken by intermediate values.
+        // Intermediate values must not use names that later nodes define.
         graph.node.iter().flat_map(|n| &n.output).for_each(|name| self.build.reserve(name));
         match self.left.take() {
             None => self.nodes(&graph.node)?,
@@ -238,7 +238,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Refuses an output that is declared as floats and computed as integers, or the other way round.
+    /// Refuses an output that is declared as floats and computed as integers, or vice versa.
     fn declared(&self, output: &proto::ValueInfo, id: ValueId) -> Result<(), Error> {
         let tensor = output.ty.as_ref().and_then(|t| t.tensor.as_ref());
         let declared = tensor.and_then(|t| element(t.element)).and_then(|e| e.dtype());
@@ -268,14 +268,14 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Remembers the element type of the file where it is an integer that `i32` does not hold.
+    /// Records the element type of the file if it is an integer type beyond `i32`.
     pub fn note_element(&mut self, id: ValueId, element: Element) {
         if matches!(element, Element::Int(64) | Element::UInt(32 | 64)) {
             self.wide.insert(id, element);
         }
     }
 
-    /// The integers of the file that a value is held as `i32` for, if it is not one of 32 bits with a sign.
+    /// The integer type in the file of a value that is held as `i32`, if it is not int32.
     pub fn wide_element(&self, id: ValueId) -> Option<Element> {
         self.wide.get(&id).copied()
     }
@@ -284,7 +284,7 @@ impl Translator<'_> {
         nodes.iter().try_for_each(|node| Node::new(self, node)?.translate())
     }
 
-    /// As [`Translator::nodes`], with what the graph cannot express left out.
+    /// As [`Translator::nodes`], collecting nodes that the graph cannot express.
     fn nodes_for_host(&mut self, nodes: &[proto::Node], mut left: Vec<Left>) -> Result<Vec<Left>, Error> {
         for node in nodes {
             let open = |name: &String| left.iter().any(|n| n.outputs.contains(name));
@@ -373,7 +373,7 @@ impl Translator<'_> {
             return plain(self.external(message, &place())?);
         }
         if !message.raw_data.is_empty() || count == 0 {
-            // What is left over belongs to another type or other extents.
+            // Data of another length belong to another type or other extents.
             let needed = count.saturating_mul(element.bits()).div_ceil(8);
             if message.raw_data.len() > needed {
                 let found = format!("{} bytes for {count} of {element:?}", message.raw_data.len());
@@ -388,7 +388,7 @@ impl Translator<'_> {
             Element::Float64 => Data::F32(message.double_data.iter().map(|&v| v as f32).collect()),
             Element::Int(64) => Data::I32(message.int64_data.iter().map(|&v| clamp(v.into())).collect()),
             Element::UInt(64 | 32) => Data::I32(message.uint64_data.iter().map(|&v| clamp(v.into())).collect()),
-            // Halves stand as their bit patterns.
+            // fp16 numbers are stored as their bit patterns.
             Element::Float16 | Element::BFloat16 => {
                 let bytes: Vec<u8> = message.int32_data.iter().flat_map(|&v| (v as u16).to_le_bytes()).collect();
                 return plain(bytes.into());
@@ -443,7 +443,7 @@ impl Translator<'_> {
     }
 }
 
-/// The numbers among stored elements that 32 bits do not hold.
+/// The numbers among stored elements that are beyond their 32-bit type.
 fn beyond(element: Element, bytes: &[u8]) -> Option<Beyond> {
     let (words, _) = bytes.as_chunks();
     let halves = || bytes.as_chunks().0.iter();

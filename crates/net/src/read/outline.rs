@@ -1,4 +1,4 @@
-//! Outlines of ML Programs: what the file declares, without translation and without weights.
+//! Outlines of ML Programs: the declarations of the file, without translation and without weights.
 
 use crate::mil::proto::{
     Block, Bound, Elements, Extent, Function, Immediate, NamedValueType, Operation, Source, TypeKind, Value, ValueType,
@@ -73,7 +73,7 @@ impl Scope {
         let outputs: Vec<Named> = op.outputs.iter().map(named).collect();
         let decompresses = op.ty.starts_with("constexpr_");
         let mut live = arguments.iter().filter(|(_, a)| matches!(a, Argument::Value(_)));
-        // What draws random numbers is no constant, whatever it is given.
+        // Random operations are not constant, whatever their operands.
         let drawn = op.ty.starts_with("random_");
         let constant =
             decompresses || (!arguments.is_empty() && live.next().is_none() && op.blocks.is_empty() && !drawn);
@@ -124,7 +124,7 @@ fn typed(ty: &ValueType) -> OutlineType {
     }
 }
 
-/// Element type as MIL spells it, by its number in the format.
+/// MIL name of an element type, by its number in the format.
 fn element(number: i32) -> &'static str {
     match number {
         1 => "bool",

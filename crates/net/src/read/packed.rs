@@ -1,7 +1,7 @@
 //! Compressed network files: blocks of LZFSE behind the letters `pbze`.
 //!
-//! All numbers are big-endian. After the letters comes the size of a full block as 64 bits; then, for each block, its size
-//! and its stored size as 64 bits each and the stored bytes, which are the block itself where both sizes are equal.
+//! All numbers are big-endian. The magic number is followed by the size of a full block as 64 bits; then, for each block, by its size
+//! and its stored size as 64 bits each and the stored bytes, which are the block itself if both sizes are equal.
 
 use crate::error::Error;
 use lzfse_rust::LzfseRingDecoder;
@@ -9,7 +9,7 @@ use std::io::Read;
 
 const MAGIC: &[u8] = b"pbze";
 
-/// Largest file that comes out, in bytes: descriptions of networks are text without weights.
+/// Largest decompressed file in bytes: descriptions of networks are text without weights.
 const LIMIT: usize = 1 << 26;
 
 /// Returns true if the bytes begin with the magic number of a compressed file.
@@ -17,9 +17,9 @@ pub fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The bytes of a compressed netplist; `None` where the file is not compressed.
+/// Decompresses a netplist; `None` if the file is not compressed.
 ///
-/// Errors: blocks that are cut off or do not decompress to their size, more than 64 MiB, and content that is no property
+/// Errors: blocks that are truncated or do not decompress to their size, more than 64 MiB, and content that is not a property
 /// list ([`Error::Unsupported`]).
 pub fn unpack(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     let Some(rest) = bytes.strip_prefix(MAGIC) else { return Ok(None) };
@@ -41,7 +41,7 @@ pub fn unpack(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         if size == stored {
             whole.extend_from_slice(data);
         } else {
-            // One byte more than promised is enough to see that the promise is broken.
+            // Reading one byte more than announced suffices to detect a wrong size.
             let mut decoder = LzfseRingDecoder::default();
             let mut reader = decoder.reader_bytes(data).take(size as u64 + 1);
             reader.read_to_end(&mut whole).map_err(|e| syntax(&format!("a block does not decompress: {e}")))?;

@@ -1,4 +1,4 @@
-//! Property lists: parsing within bounds, and typed access that says where and what.
+//! Property lists: bounded parsing, and typed access with errors that name the place and the value found.
 
 use crate::error::Error;
 use crate::native::Raw;
@@ -12,7 +12,7 @@ const OBJECTS: usize = 1 << 20;
 
 /// Parses an XML or binary property list.
 ///
-/// Both are measured first: a binary list can name the same array many times over, which would grow beyond all bounds,
+/// Both forms are measured first: a binary list can refer to the same array many times, which expands without bound,
 /// and nesting is bounded because values are freed recursively.
 pub fn parse(bytes: &[u8], place: &str) -> Result<Value, Error> {
     if bytes.starts_with(b"bplist") {
@@ -51,7 +51,7 @@ struct Binary<'a> {
     count: usize,
     top: usize,
     table: usize,
-    /// Objects and depth of what is already measured.
+    /// Number of objects and depth of objects that are already measured.
     measured: Vec<Option<(usize, usize)>>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Binary<'a> {
         self.visit(self.top, 1).map(|_| ())
     }
 
-    /// Number of objects below and including this one, and how deep they nest.
+    /// Number of objects below and including this one, and their nesting depth.
     fn visit(&mut self, object: usize, depth: usize) -> Result<(usize, usize), Error> {
         if object >= self.count {
             return Err(self.malformed());
@@ -123,7 +123,7 @@ impl<'a> Binary<'a> {
         Ok((total, height))
     }
 
-    /// Number of entries of a collection and where its references begin.
+    /// Number of entries of a collection, and the position of its references.
     fn length(&self, at: usize, marker: usize) -> Result<(usize, usize), Error> {
         if marker & 0xf != 0xf {
             return Ok((marker & 0xf, at + 1));
@@ -133,7 +133,7 @@ impl<'a> Binary<'a> {
     }
 }
 
-/// A dictionary with the place it stands in.
+/// A dictionary with its place in the file.
 #[derive(Clone)]
 pub struct Dict<'a> {
     pub place: String,
@@ -146,7 +146,7 @@ impl<'a> Dict<'a> {
         Ok(Dict { place: place.to_string(), map })
     }
 
-    /// The same dictionary, called by another place.
+    /// The same dictionary, under another place.
     pub fn at(self, place: String) -> Dict<'a> {
         Dict { place, map: self.map }
     }
@@ -168,7 +168,7 @@ impl<'a> Dict<'a> {
         Error::Missing { place: self.place.clone(), key: key.to_string() }
     }
 
-    /// The dictionary under a key; its place is this one's with the key behind it.
+    /// The dictionary under a key; its place is this one's followed by the key.
     pub fn dict(&self, key: &str) -> Result<Option<Dict<'a>>, Error> {
         let place = format!("{}, `{key}`", self.place);
         self.map.get(key).map(|value| Dict::new(value, &place, key)).transpose()
@@ -184,7 +184,7 @@ impl<'a> Dict<'a> {
         self.map.get(key).map(integer).transpose()
     }
 
-    /// An integer that is not negative and below 2^31; `default` where it is absent.
+    /// A non-negative integer below 2^31; `default` if it is absent.
     pub fn size(&self, key: &str, default: usize) -> Result<usize, Error> {
         let Some(found) = self.integer(key)? else { return Ok(default) };
         let most = i64::from(i32::MAX);
@@ -193,7 +193,7 @@ impl<'a> Dict<'a> {
         size.ok_or_else(error)
     }
 
-    /// As [`Dict::size`], and not zero.
+    /// As [`Dict::size`], but not zero.
     pub fn extent(&self, key: &str, default: usize) -> Result<usize, Error> {
         match self.size(key, default)? {
             0 => Err(Error::OutOfRange {
@@ -215,7 +215,7 @@ impl<'a> Dict<'a> {
         }
     }
 
-    /// The strings under a key: an array of them or one alone.
+    /// The strings under a key: an array of them, or a single one.
     pub fn strings(&self, key: &str) -> Result<Option<Vec<&'a str>>, Error> {
         let string = |v: &'a Value| v.as_string().ok_or_else(|| wrong(&self.place, key, v, "strings"));
         Ok(match self.map.get(key) {
@@ -225,7 +225,7 @@ impl<'a> Dict<'a> {
         })
     }
 
-    /// Every entry, not yet held to any schema.
+    /// Every entry, before validation against a schema.
     pub fn raw(&self) -> Vec<(String, Raw)> {
         entries(self.map)
     }

@@ -1,7 +1,7 @@
-//! Constants as their file stores them: packed or compressed elements that are made only when asked for.
+//! Constants in the form of their file: packed or compressed elements that are expanded only on demand.
 //!
-//! A [`Stored`] is checked when it is built, so that [`Stored::dense`] cannot fail. Its parts are tensors again, and may
-//! be stored in turn: joint compression is nesting.
+//! A [`Stored`] is checked when it is built, so that [`Stored::dense`] cannot fail. Its parts are tensors, which may
+//! be stored too: combined compression is nesting.
 
 mod element;
 
@@ -19,40 +19,40 @@ use std::borrow::Cow;
 /// Storage form of a constant's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
-    /// Packed little-endian elements; those narrower than a byte begin at the lowest bit.
+    /// Packed little-endian elements; those narrower than a byte are packed from the lowest bit.
     Plain {
         /// Type of one element.
         element: Element,
-        /// At least as many bytes as the elements fill.
+        /// Packed bytes, at least as many as the elements occupy.
         bytes: Bytes,
     },
     /// `scale * (data - offset)`: scale and offset have the rank of the shape and one element per block.
     Scaled {
-        /// Integers, of the whole shape; under `mask` one per set position.
+        /// Integers of the whole shape; with a `mask`, one per set position.
         data: Tensor,
-        /// Its element type is the result's.
+        /// Scale, whose element type is the result's.
         scale: Tensor,
         /// Zero point, of the scale's shape.
         offset: Option<Tensor>,
-        /// Mask of the whole shape, where only set positions have data.
+        /// Mask of the whole shape; only set positions have data.
         mask: Option<Tensor>,
     },
     /// `table[block, index, :]`: the table has the blocks' extents, then its length, then the width of its entries.
     Palette {
-        /// Indices, all less than the table's length; under `mask` one per set position.
+        /// Indices, all less than the palette's length; with a `mask`, one per set position.
         indices: Tensor,
-        /// Its element type is the result's.
+        /// Palette, whose element type is the result's.
         table: Tensor,
-        /// Axis along which entries of a width beyond one lie.
+        /// Axis of the elements of an entry, if entries are vectors.
         axis: usize,
-        /// Mask of the whole shape, where only set positions have indices.
+        /// Mask of the whole shape; only set positions have indices.
         mask: Option<Tensor>,
     },
     /// `values` in order where `mask` is set, zeros elsewhere.
     Sparse {
-        /// Zeros and ones of the whole shape.
+        /// Mask of the whole shape.
         mask: Tensor,
-        /// One element per one of the mask.
+        /// One element per set position of the mask.
         values: Tensor,
     },
 }
@@ -102,16 +102,16 @@ fn bounded(shape: &[usize]) -> Result<usize, Error> {
 }
 
 impl Stored {
-    /// The elements where they lie, if they are plain fp16 of this host's byte order and aligned.
+    /// A slice of the elements, if they are plain fp16 in this host's byte order and aligned.
     pub fn as_f16(&self) -> Option<&[f16]> {
         let Form::Plain { element: Element::Float16, bytes } = &self.form else { return None };
         let words: &[u16] = bytemuck::try_cast_slice(bytes.get(..2 * self.count)?).ok()?;
         cfg!(target_endian = "little").then(|| words.reinterpret_cast())
     }
 
-    /// Checks the parts and gives the tensor they stand for, its elements not yet made.
+    /// Checks the parts and returns the tensor that they represent, without expanding it.
     ///
-    /// Errors: parts that do not fit each other, indices outside their table, too many elements.
+    /// Errors: parts that do not match, indices outside their table, too many elements.
     pub fn tensor(form: Form, shape: Vec<usize>) -> Result<Tensor, Error> {
         let count = bounded(&shape)?;
         let dtype = match &form {
@@ -167,7 +167,7 @@ impl Stored {
         Ok(Tensor { shape, data: Data::Stored(std::sync::Arc::new(stored)) })
     }
 
-    /// Type of an element once made.
+    /// Type of an expanded element.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -182,7 +182,7 @@ impl Stored {
         &self.form
     }
 
-    /// Bytes that the stored form takes, masks and tables included.
+    /// Size of the stored form in bytes, masks and tables included.
     pub fn stored_bytes(&self) -> usize {
         let of = |t: &Tensor| t.data.stored_bytes();
         match &self.form {
@@ -227,7 +227,7 @@ impl Stored {
         }
     }
 
-    /// The elements as the evaluator takes them: what arithmetic gives is not rounded to the type.
+    /// The elements for the evaluator: results of arithmetic are not rounded to the type.
     pub fn to_f32(&self) -> Vec<f32> {
         match &self.form {
             Form::Scaled { data, scale, offset, mask } if self.dtype.is_float() => {
@@ -261,7 +261,7 @@ impl Stored {
                 }
                 let inner = elements(&own[axis + 1..]);
                 let along = own[*axis] * width;
-                // Entries replace their index along the axis: position there is index times width plus component.
+                // Entries replace their index along the axis: the position there is index times width plus component.
                 let at = |i: usize| {
                     let (outer, place, rest) = (i / (inner * along), i / inner % along, i % inner);
                     let index = (outer * own[*axis] + place / width) * inner + rest;
@@ -304,7 +304,7 @@ fn same(found: &[usize], expected: &[usize]) -> Result<(), Error> {
     if found == expected { Ok(()) } else { Err(fault(format!("extents {found:?}, the parts give {expected:?}"))) }
 }
 
-/// Under a mask only the set positions have elements; the result is their list.
+/// Requires one element per set position of a mask, as a list; without a mask, elements of the whole shape.
 fn expect(shape: &[usize], mask: &Option<Tensor>, data: &Tensor) -> Result<(), Error> {
     match mask {
         None => same(shape, &data.shape),
@@ -313,7 +313,7 @@ fn expect(shape: &[usize], mask: &Option<Tensor>, data: &Tensor) -> Result<(), E
 }
 
 fn check_indices(indices: &Tensor, length: usize) -> Result<(), Error> {
-    // A packed index of so few bits cannot lie outside the table.
+    // A packed index of this width cannot exceed the table.
     if let Data::Stored(stored) = &indices.data
         && let Form::Plain { element: Element::UInt(bits), .. } = stored.form()
         && *bits < 9
@@ -327,7 +327,7 @@ fn check_indices(indices: &Tensor, length: usize) -> Result<(), Error> {
     }
 }
 
-/// Positions that the elements of a list stand at: those set in the mask, else all.
+/// Positions of a list's elements: those set in the mask, else all.
 fn positions(mask: &Option<Tensor>, count: usize) -> Box<dyn Iterator<Item = usize>> {
     match mask {
         None => Box::new(0..count),
@@ -382,7 +382,7 @@ impl Blocks {
     }
 }
 
-/// Elements as plain data, expanded only where they are stored otherwise.
+/// Elements as plain data, expanded only if they are stored in another form.
 fn borrowed(data: &Data) -> Cow<'_, Data> {
     match data {
         Data::Stored(stored) => Cow::Owned(stored.dense()),
@@ -390,7 +390,7 @@ fn borrowed(data: &Data) -> Cow<'_, Data> {
     }
 }
 
-/// Entries of one element each, by index; each block has `length` of its own.
+/// Palette entries of one element each, by index; each block has its own `length` entries.
 fn by_table(table: &[f16], indices: &[u8], blocks: &Blocks, length: usize) -> Vec<f16> {
     let mut dense = Vec::with_capacity(indices.len());
     for (run, indices) in indices.chunks(blocks.run()).enumerate() {

@@ -11,7 +11,7 @@ use crate::ops::{Loop, Scan};
 
 const RESIZE_MODES: [(&str, ResizeMode); 2] = [("nearest", ResizeMode::Nearest), ("linear", ResizeMode::Linear)];
 
-/// One attribute's value. Numbers are kept as their text until it is known what they are.
+/// Value of an attribute. Numbers stay text until their type is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
     /// A number or a word.
@@ -42,7 +42,7 @@ impl Attribute {
         Attribute::List(values.iter().map(|&v| Attribute::size(v)).collect())
     }
 
-    /// The word that stands for a choice.
+    /// The word for a variant.
     fn choose<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> Attribute {
         Attribute::word(choices.iter().find(|(_, v)| v == value).map_or("", |(word, _)| word))
     }
@@ -54,7 +54,7 @@ impl Attribute {
         }
     }
 
-    /// As the text form writes it, without quotes.
+    /// The value in the text form, without quotes.
     fn plain(&self) -> String {
         match self {
             Attribute::Word(text) | Attribute::Text(text) => text.clone(),
@@ -79,7 +79,7 @@ fn suppression(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
     ]
 }
 
-/// Attributes of a loop but its body, which the printer writes: its constants stand in the table of the whole text.
+/// Attributes of a loop, except its body, which the printer writes because its constants are in the table of the whole text.
 fn looped(l: &Loop) -> Vec<(&'static str, Attribute)> {
     let scans = |all: &[Scan]| {
         Attribute::List(all.iter().map(|s| Attribute::sizes(&[s.axis, usize::from(s.backwards)])).collect())
@@ -92,7 +92,7 @@ fn looped(l: &Loop) -> Vec<(&'static str, Attribute)> {
     ]
 }
 
-/// Attributes of an operation in the order they are printed in.
+/// Attributes of an operation in printing order.
 pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
     match kind {
         OpKind::Conv { strides, pads, dilations, groups } => vec![
@@ -207,7 +207,7 @@ fn unary_attributes(unary: &Unary) -> Vec<(&'static str, Attribute)> {
     row.params.iter().zip(unary.params()).map(|(param, value)| (param.name, Attribute::float(value))).collect()
 }
 
-/// Attributes of one operation while it is parsed; each is taken once.
+/// Attributes of an operation during parsing; each is consumed once.
 pub struct Attributes<'a> {
     pub op: &'a str,
     pub list: Vec<(String, Attribute)>,
@@ -283,7 +283,7 @@ impl Attributes<'_> {
         }
     }
 
-    /// The operation with that name and these attributes, all of which it takes.
+    /// The operation with that name, which must consume all attributes.
     pub fn kind(&mut self) -> Result<OpKind, TextFault> {
         let kind = self.find()?;
         match self.list.first() {
@@ -393,7 +393,7 @@ impl Attributes<'_> {
         })
     }
 
-    /// All parameters are stated, defaults too.
+    /// All parameters are given, defaults included.
     fn native(&mut self, schema: &'static Schema) -> Result<OpKind, TextFault> {
         let mut params = Vec::with_capacity(schema.keys.len());
         for key in schema.keys {

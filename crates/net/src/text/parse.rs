@@ -1,4 +1,4 @@
-//! Parsing.
+//! Parser of the text form.
 
 use super::attributes::{Attribute, Attributes, as_sizes};
 use super::is_plain;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Deepest nesting of lists: pads are lists of pairs.
 const LIST_DEPTH: usize = 4;
 
-/// Most bodies of loops within each other.
+/// Deepest nesting of loop bodies.
 const BODY_DEPTH: usize = 8;
 
-/// The net that a text describes; `blobs` is the table of constants that it refers to.
+/// Parses a text; `blobs` is the table of constants that it refers to.
 ///
 /// The net is not checked beyond names: types are those of the text. Errors are [`Error::Text`] with line and column,
 /// both counted from one.
@@ -31,11 +31,11 @@ struct Parser<'a> {
     blobs: &'a [Arc<Tensor>],
     net: Net,
     names: HashMap<String, ValueId>,
-    /// Number of bodies around this text.
+    /// Nesting depth of loop bodies.
     depth: usize,
 }
 
-/// A place in the text.
+/// A position in the text.
 type Place = (usize, usize);
 
 impl<'a> Parser<'a> {
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
         self.fault(self.place(), TextFault::Unexpected { found, expected })
     }
 
-    /// Takes a mark if it comes next.
+    /// Consumes a punctuation mark if it is next.
     fn accept(&mut self, mark: char) -> bool {
         self.skip_space();
         let found = self.rest.starts_with(mark);
@@ -200,7 +200,7 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    /// Takes a word if it comes next.
+    /// Consumes a word if it is next.
     fn keyword(&mut self, word: &str) -> bool {
         self.skip_space();
         let after = self.rest.strip_prefix(word);
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
         } else if dtype == DType::Bool {
             all(&words, |w| w.parse().ok()).map(Data::Bool)
         } else {
-            // A number that the type does not hold is refused, not clamped.
+            // A number out of the type's range is refused, not clamped.
             let holds = |v: &i32| Data::from_i32(dtype, &[*v]).to_i32() == [*v];
             all(&words, |w| w.parse::<i32>().ok().filter(holds)).map(|v| Data::from_i32(dtype, &v))
         };
@@ -366,7 +366,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The body of a loop, whose text begins at `place`.
+    /// Parses the body of a loop, whose text begins at `place`.
     fn body(&self, place: Place, text: &str) -> Result<Net, Error> {
         if self.depth == BODY_DEPTH {
             let (found, expected) = ("a body within a body".to_string(), "at most 8 bodies within each other");
@@ -375,7 +375,7 @@ impl<'a> Parser<'a> {
         let depth = self.depth + 1;
         let (blobs, net, names) = (self.blobs, Net::default(), HashMap::new());
         let mut parser = Parser { rest: text, line: 1, column: 1, blobs, net, names, depth };
-        // Lines of the body are not those of the text.
+        // Lines of the body are not lines of the text.
         parser.net().map_err(|error| match error {
             Error::Text { what, .. } => self.fault(place, what),
             other => other,
@@ -383,7 +383,7 @@ impl<'a> Parser<'a> {
         Ok(parser.net)
     }
 
-    /// The next `name=value`, if one comes before the next statement.
+    /// The next `name=value`, if there is one before the next statement.
     fn next_attribute(&mut self) -> Result<Option<(String, Attribute)>, Error> {
         self.skip_space();
         let end = self.rest.find(|c| !is_plain(c)).unwrap_or(self.rest.len());

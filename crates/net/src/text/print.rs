@@ -1,4 +1,4 @@
-//! Printing.
+//! Printer of the text form.
 
 use super::attributes::{Attribute, attributes};
 use super::{INLINE_ELEMENTS, is_plain};
@@ -7,10 +7,10 @@ use crate::ops::OpKind;
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
-/// The text of a net and the table of the constants that the text refers to as `blob 0`, `blob 1`, ...
+/// The text of a net, and the table of constants that the text refers to as `blob 0`, `blob 1`, ...
 ///
-/// Any net prints; one that [`crate::check`] accepts parses back to an equal one, up to the order of its values and
-/// constants that nothing uses.
+/// Every net can be printed; one that [`crate::check`] accepts parses back to an equal one, up to the order of its values and
+/// unused constants.
 pub fn print(net: &Net) -> (String, Vec<Arc<Tensor>>) {
     let mut printer = Printer { net, text: String::new(), blobs: Vec::new(), printed: vec![false; net.values.len()] };
     // Writing to a string does not fail.
@@ -22,7 +22,7 @@ struct Printer<'a> {
     net: &'a Net,
     text: String,
     blobs: Vec<Arc<Tensor>>,
-    /// Constants that already stand in the text.
+    /// Constants that are printed already.
     printed: Vec<bool>,
 }
 
@@ -121,7 +121,7 @@ impl Display for Reference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.get(self.1) {
             Some(value) => write!(f, "{}", Name(&value.name)),
-            // No value has this name; the text shows the fault and does not parse.
+            // No value has this name; the text shows the error and does not parse.
             None => write!(f, "%?{}", self.1.0),
         }
     }
@@ -172,7 +172,7 @@ impl Display for Attribute {
 }
 
 fn elements(data: &Data) -> Vec<String> {
-    // The shortest text that gives the same number back.
+    // The shortest text that parses to the same number.
     let floats = |values: Vec<f32>| values.iter().map(|v| format!("{v:?}").to_lowercase()).collect();
     match data {
         Data::F16(_) | Data::F32(_) => floats(data.to_f32()),

@@ -1,4 +1,4 @@
-//! Types of MIL text.
+//! Parsing of types in MIL text.
 
 use super::super::lex::{Token, integer};
 use super::super::proto::*;
@@ -106,7 +106,7 @@ impl Parser<'_> {
         }
         let size = match &self.now.token {
             Token::Number(text) => integer(text).and_then(|v| u64::try_from(v).ok()),
-            // A symbolic extent is one that is not known here.
+            // A symbolic extent is unknown here.
             Token::Word(_) => {
                 self.advance();
                 return Some(Dimension { extent: Some(Extent::Unknown(UnknownDimension { variadic: false })) });
@@ -137,7 +137,7 @@ impl Parser<'_> {
     }
 }
 
-/// Types that are not elements.
+/// Type names that are not element types.
 pub(super) const COMPOUND: [&str; 7] = ["tensor", "tensor_buffer", "list", "tuple", "dict", "dictionary", "state"];
 
 /// The element type of that name.

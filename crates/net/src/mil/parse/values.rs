@@ -1,4 +1,4 @@
-//! Values of MIL text: literals of every type, and places in weight files.
+//! Parsing of values in MIL text: literals of every type, and references to weight files.
 
 use super::super::lex::{Token, float, integer};
 use super::super::proto::*;
@@ -27,7 +27,7 @@ impl Parser<'_> {
                 self.expect('[', "`[` and elements")?;
                 let element = list.ty.as_deref().cloned().unwrap_or_default();
                 let values = self.list(']', |p| p.inner(&element))?;
-                // Texts alone are a tensor of texts to those who read the message.
+                // Readers of the message take a list of strings for a tensor of strings.
                 Immediate::List(ValueList { values })
             }
             TypeKind::Tuple(tuple) => {
@@ -61,7 +61,7 @@ impl Parser<'_> {
         Some(Source::Immediate(ImmediateValue { value: Some(immediate) }))
     }
 
-    /// An element of a list, tuple or dictionary: with its type, or without where that is known.
+    /// An element of a list, tuple or dictionary: with its type, or without if that is known.
     fn inner(&mut self, ty: &ValueType) -> Parsed<Value> {
         self.deeper("values", |p| {
             if p.begins_value() {
@@ -100,7 +100,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Elements of a tensor: a scalar, or a list of them, nested or flat.
+    /// Elements of a tensor: a scalar, or a list, nested or flat.
     fn tensor(&mut self, ty: &TensorType) -> Parsed<TensorValue> {
         let element = element(ty.data_type)?;
         let (start, end) = (self.now.start, self.now.end);
@@ -135,7 +135,7 @@ impl Parser<'_> {
     }
 
     fn scalar(&mut self, element: Element, made: &mut Made) -> Parsed<()> {
-        // Some writers repeat the type at every element.
+        // Some writers repeat the type before every element.
         if matches!(&self.now.token, Token::Word(word) if element_of(word) == Some(element)) {
             self.advance();
             self.expect('(', "`(` after the type of an element")?;
@@ -187,7 +187,7 @@ impl Parser<'_> {
     }
 }
 
-/// Elements as they are read.
+/// Elements during parsing.
 #[derive(Default)]
 struct Made {
     count: usize,
@@ -197,7 +197,7 @@ struct Made {
 }
 
 impl Made {
-    /// In the field of the message that the format uses for this type.
+    /// The elements in the message field that the format uses for this type.
     fn elements(self, element: Element) -> Elements {
         let packed = |bytes: Vec<u8>| Elements::Bytes(Bytes { values: bytes.into() });
         match element {
@@ -223,7 +223,7 @@ impl Made {
     }
 }
 
-/// A text as a value.
+/// A string as a value.
 pub fn text_value(text: &str) -> Value {
     let elements = Elements::Strings(Strings { values: vec![text.to_string()] });
     let ty = ValueType { kind: Some(TypeKind::Tensor(tensor_type(Element::String, vec![]))) };

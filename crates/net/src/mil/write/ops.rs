@@ -11,10 +11,10 @@ use crate::ops::{
 
 type Arguments<'n> = Vec<(&'n str, Arg)>;
 
-/// Operands of the operations that scatter.
+/// Operand names of the scatter operations.
 const SCATTERED: &[&str] = &["data", "indices", "updates"];
 
-/// Reason why a suppression is not written: MIL's operation has the boxes and their scores as results too.
+/// Reason why a suppression is not written: MIL's operation returns the boxes and their scores too.
 const SUPPRESSED: &str = "the places of the boxes that stay, without the boxes";
 
 /// A call of a MIL operation: its name, and its arguments in order.
@@ -45,7 +45,7 @@ impl<'n> Call<'n> {
         self.value(key, text(value))
     }
 
-    /// The operands of a product that are transposed.
+    /// Transposition flags of a product's operands.
     fn transposed(self, x: bool, y: bool) -> Self {
         self.flag("transpose_x", x).flag("transpose_y", y)
     }
@@ -59,7 +59,7 @@ impl<'n> Call<'n> {
         self.windows(strides, pads).sizes("dilations", dilations).integer("groups", groups)
     }
 
-    /// An average's treatment of padding.
+    /// Treatment of padding by an average.
     fn averaged(self, kind: PoolKind) -> Self {
         match kind {
             PoolKind::Average { exclude_padding } => self.flag("exclude_padding_from_average", exclude_padding),
@@ -75,7 +75,7 @@ impl<'n> Call<'n> {
         self.sizes("pad", &flat(pads)).text("mode", mode).value("constant_val", fill)
     }
 
-    /// How a tensor is sampled between its elements and outside of them.
+    /// Interpolation between elements and extrapolation outside of a tensor.
     fn sampled(self, mode: ResizeMode, outside: Outside, x_type: DType) -> Self {
         let (padding, value) = match outside {
             Outside::Value(value) => ("constant", value),
@@ -112,7 +112,7 @@ impl Writer<'_> {
         let operands: Vec<Arg> = op.inputs.iter().map(|&id| self.use_of(id)).collect();
         let x_type = op.inputs.first().map_or(DType::F32, |&id| self.net.value(id).ty.dtype);
         let TensorType { dtype, shape } = self.net.value(out).ty.clone();
-        // Operands by their names, in order; those left out are the last.
+        // Operands by name, in order; absent ones are the last.
         let call = move |name, operand_names: &[&'static str]| {
             let arguments = operand_names.iter().copied().zip(operands).collect();
             Call { name, arguments }
@@ -213,7 +213,7 @@ impl Writer<'_> {
         self.push(name, arguments, vec![(result, ty)], Some(&op.name));
     }
 
-    /// Writes an operation with a result of its own.
+    /// Writes an operation for an intermediate result.
     fn step(&mut self, op: &Op, suffix: &str, name: &str, arguments: Arguments, ty: &TensorType) -> Arg {
         let result = self.fresh(&format!("{}_{suffix}", self.net.value(op.outputs[0]).name.clone()));
         self.push(name, arguments, vec![(result.clone(), value_type(ty))], Some(&result));
@@ -257,12 +257,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A native layer under its own name, its operands as one list.
+    /// A native layer under its own name, with its operands as one list.
     fn native(&mut self, op: &Op, native: &Native, operands: Vec<Arg>) -> Result<(), Error> {
         let attention = native.kind == Kind::Sdpa;
         let mut names = Vec::with_capacity(op.inputs.len());
         for (at, arg) in operands.into_iter().enumerate() {
-            // MIL has heads before positions; the scale has neither.
+            // MIL has heads before positions; the scale has neither axis.
             let arg = if attention && at != 3 { self.exchanged(op, op.inputs[at], arg) } else { arg };
             let Arg::Name(name) = arg else {
                 return Err(self.unsupported(&op.kind, op.outputs[0], "an operand that has no name"));
@@ -301,7 +301,7 @@ impl Writer<'_> {
         self.step(op, "exchanged", "transpose", vec![("x", x), ("perm", perm)], &ty)
     }
 
-    /// Equality of truth values: not their exclusive or.
+    /// Equality of truth values as the negation of exclusive or.
     fn same_truth(&mut self, op: &Op) -> Result<(), Error> {
         let (x, y) = (self.use_of(op.inputs[0]), self.use_of(op.inputs[1]));
         let ty = self.net.value(op.outputs[0]).ty.clone();
@@ -310,7 +310,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Leading axes of one by a reshape, repetition by a tile.
+    /// Broadcast as a reshape for leading axes of one and a tile for repetition.
     fn broadcast(&mut self, op: &Op) -> Result<(), Error> {
         let (from, to) = (self.net.value(op.inputs[0]).ty.clone(), self.net.value(op.outputs[0]).ty.shape.clone());
         let mut x = self.use_of(op.inputs[0]);
@@ -326,7 +326,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reason why a form of an operation has no call of MIL.
+/// Reason why a form of an operation has no MIL call.
 fn without_form(kind: &OpKind) -> Option<&'static str> {
     match kind {
         OpKind::Binary(binary) if binary.is_of_bits() => Some("the format has no operation on bits of integers"),
@@ -335,7 +335,7 @@ fn without_form(kind: &OpKind) -> Option<&'static str> {
     }
 }
 
-/// Indices are taken as they are.
+/// Marks indices as in range and not negative.
 fn indexed(call: Call) -> Call {
     call.flag("validate_indices", false)
 }

@@ -1,4 +1,4 @@
-//! One MIL operation: its operands and attributes by name, and the net that its meaning goes to.
+//! A call of a MIL operation: its operands and attributes by name, and the net under construction.
 
 use super::{
     Constant, Item, Translator, compressed, control, elementwise, indexing, lists, native, quantized, recurrent, shape,
@@ -14,7 +14,7 @@ use crate::opset;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// One operation being translated: its arguments by name, and the net that its meaning goes to.
+/// A call under translation: its arguments by name, and the net under construction.
 pub struct Call<'b, 'a> {
     pub t: &'b mut Translator<'a>,
     pub op: &'b Operation,
@@ -49,7 +49,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The operation has the arguments that are given. What must be there is missed where it is needed.
+    /// Requires every given argument to be in the operation's row. Missing arguments are reported where they are needed.
     fn holds_to(&self, row: &opset::Row) -> Result<(), Error> {
         row.lacks(self.op.inputs.keys().map(String::as_str)).map_or(Ok(()), |reason| Err(self.unsupported(&reason)))
     }
@@ -67,7 +67,7 @@ impl Call<'_, '_> {
         Error::Unsupported { op, output, reason: reason.to_string() }
     }
 
-    /// Name of an output; the caller knows that it exists.
+    /// Name of an output, which must exist.
     pub fn output(&self, index: usize) -> &str {
         self.op.outputs.get(index).map_or("", |o| &o.name)
     }
@@ -106,12 +106,12 @@ impl Call<'_, '_> {
         }
     }
 
-    /// An operand that may be absent.
+    /// An optional operand.
     pub fn optional(&mut self, name: &str) -> Result<Option<ValueId>, Error> {
         self.item(name)?.map(|item| self.value_of(item, name)).transpose()
     }
 
-    /// An operand that must be there.
+    /// A required operand.
     pub fn operand(&mut self, name: &str) -> Result<ValueId, Error> {
         self.optional(name)?.ok_or_else(|| self.missing(name))
     }
@@ -134,7 +134,7 @@ impl Call<'_, '_> {
         self.ty(id).shape.clone()
     }
 
-    /// Data of an argument that must be constant, if it is there.
+    /// Data of a constant argument, if it is given.
     pub fn tensor(&self, name: &str) -> Result<Option<Arc<Tensor>>, Error> {
         match self.item(name)? {
             None => Ok(None),
@@ -155,7 +155,7 @@ impl Call<'_, '_> {
         Ok(Some(tensor.data.to_i32().into_iter().map(i64::from).collect()))
     }
 
-    /// Sizes, none of them negative.
+    /// Sizes, which must not be negative.
     pub fn sizes(&self, name: &str) -> Result<Option<Vec<usize>>, Error> {
         let Some(values) = self.integers(name)? else { return Ok(None) };
         values.into_iter().map(|v| self.size(name, v)).collect::<Result<Vec<usize>, Error>>().map(Some)
@@ -166,7 +166,7 @@ impl Call<'_, '_> {
         usize::try_from(found).map_err(|_| Error::OutOfRange { place: self.place(), key, found, least: 0, most })
     }
 
-    /// A number within a list.
+    /// A number from a list.
     pub fn integer_of(&self, item: &Item, name: &str) -> Result<i64, Error> {
         let tensor = match item {
             Item::Constant(constant) => Some(constant.tensor.clone()),
@@ -177,7 +177,7 @@ impl Call<'_, '_> {
         first.ok_or_else(|| self.unsupported(&format!("`{name}` is not constant")))
     }
 
-    /// Extents that the file declares for an output, if all are stated.
+    /// Extents that the file declares for an output, if all are known.
     pub fn declared_extents(&self, index: usize) -> Option<Vec<usize>> {
         let ty = self.op.outputs.get(index)?.ty.as_ref()?.kind.as_ref()?;
         let TypeKind::Tensor(tensor) = ty else { return None };
@@ -211,7 +211,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// An axis of a tensor of this rank, counted from the end where negative.
+    /// An axis of a tensor of this rank; negative ones count from the end.
     pub fn axis(&self, name: &str, axis: i64, rank: usize) -> Result<usize, Error> {
         let signed = rank as i64;
         let at = if axis < 0 { axis + signed } else { axis };
@@ -225,7 +225,7 @@ impl Call<'_, '_> {
         })
     }
 
-    /// Sorted axes without repetition; `None` where the argument is absent.
+    /// Sorted axes without duplicates; `None` if the argument is absent.
     pub fn axes(&self, name: &str, rank: usize) -> Result<Option<Vec<usize>>, Error> {
         let Some(values) = self.integers(name)? else { return Ok(None) };
         let mut axes = values.into_iter().map(|a| self.axis(name, a, rank)).collect::<Result<Vec<usize>, Error>>()?;
@@ -245,12 +245,12 @@ impl Call<'_, '_> {
         self.add_constant(suffix, Tensor { shape: vec![], data })
     }
 
-    /// Adds an operation that gives an intermediate value.
+    /// Adds an operation for an intermediate value.
     pub fn emit(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId]) -> Result<ValueId, Error> {
         self.t.build.op(suffix, kind, inputs)
     }
 
-    /// Adds the operation that gives the first output.
+    /// Adds the operation for the first output.
     pub fn give(&mut self, kind: OpKind, inputs: &[ValueId]) -> Result<bool, Error> {
         self.give_as(kind, inputs, None)
     }
@@ -261,7 +261,7 @@ impl Call<'_, '_> {
         self.done(0, id)
     }
 
-    /// Gives an output the value; the first output is done where there is only one.
+    /// Binds an output to the value; returns true.
     pub fn done(&mut self, index: usize, id: ValueId) -> Result<bool, Error> {
         let output = self.output(index).to_string();
         let name = if index == 0 { self.first.clone() } else { self.t.result_name(&output) };
@@ -272,7 +272,7 @@ impl Call<'_, '_> {
         Ok(true)
     }
 
-    /// As [`Call::done`], in the element type that an argument names, where it does.
+    /// As [`Call::done`], converted to the element type that an argument names, if it is given.
     pub fn typed(&mut self, index: usize, id: ValueId, name: &str) -> Result<bool, Error> {
         let id = match self.text(name)? {
             None => id,
@@ -285,13 +285,13 @@ impl Call<'_, '_> {
         self.done(index, id)
     }
 
-    /// Gives an output what is no value.
+    /// Binds an output to an item that is not a value.
     pub fn done_item(&mut self, index: usize, item: Item) {
         let output = self.output(index).to_string();
         self.t.items.insert(output, item);
     }
 
-    /// Gives the first output as a constant.
+    /// Binds the first output to a constant.
     pub fn give_constant(&mut self, tensor: Tensor) -> Result<bool, Error> {
         self.matches_declaration(0, &tensor.shape)?;
         self.t.build.budget.spend(&tensor.shape)?;
@@ -300,7 +300,7 @@ impl Call<'_, '_> {
         Ok(true)
     }
 
-    /// Holds floats to a declaration of floats, and others to one of others: widths differ where this graph has fewer types.
+    /// Requires float results for a declaration of floats, and integers for integers: widths may differ, since this graph has fewer types.
     fn matches_kind(&self, index: usize, made: DType) -> Result<(), Error> {
         let ty = self.op.outputs.get(index).and_then(|o| o.ty.as_ref()).and_then(|t| t.kind.as_ref());
         let Some(TypeKind::Tensor(declared)) = ty else { return Ok(()) };
@@ -316,7 +316,7 @@ impl Call<'_, '_> {
         })
     }
 
-    /// Holds the extents that follow from the operands to those that the file declares, as far as it does.
+    /// Requires the declared extents, as far as they are known, to match those that follow from the operands.
     pub fn matches_declaration(&self, index: usize, shape: &[usize]) -> Result<(), Error> {
         let ty = self.op.outputs.get(index).and_then(|o| o.ty.as_ref()).and_then(|t| t.kind.as_ref());
         let Some(TypeKind::Tensor(declared)) = ty else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! MIL operations that stand for compressed weights: kept as they are stored, see [`crate::stored`].
+//! MIL operations for compressed weights, which are kept in their stored form; see [`crate::stored`].
 
 use super::super::values_of;
 use super::call::Call;
@@ -8,7 +8,7 @@ use crate::graph::{Data, Tensor, elements};
 use crate::stored::{Element, Form, Stored};
 use std::sync::Arc;
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "constexpr_affine_dequantize" => affine(call),
@@ -18,7 +18,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             keep(call, form, shape)
         }
         "constexpr_sparse_blockwise_shift_scale" => sparse_blocks(call),
-        // The form with a `shape` keeps its indices packed in bytes, the later one has typed indices.
+        // The form with a `shape` has indices packed in bytes, the later one has typed indices.
         "constexpr_lut_to_dense" if call.arguments.contains_key("shape") => packed_table(call),
         "constexpr_lut_to_dense" => table(call),
         "constexpr_lut_to_sparse" => sparse_table(call),
@@ -49,7 +49,7 @@ fn keep(call: &mut Call, form: Form, shape: Vec<usize>) -> Result<bool, Error> {
     call.give_constant(tensor)
 }
 
-/// `scale * (data - zero_point)`, one scale and zero point for all or one per position of `axis`.
+/// `scale * (data - zero_point)`, with one scale and zero point for all elements or one per position of `axis`.
 fn affine(call: &mut Call) -> Result<bool, Error> {
     let (data, scale) = (needed(call, "quantized_data")?, needed(call, "scale")?);
     let zero = needed(call, "zero_point")?;
@@ -92,7 +92,7 @@ fn blocks(call: &Call, data: &str, mask: Option<Tensor>) -> Result<Form, Error> 
     Ok(Form::Scaled { data: (*data).clone(), scale: (*scale).clone(), offset, mask })
 }
 
-/// As the blockwise form, where only positions set in a mask have data. Gives the mask on and the scaled elements.
+/// As the blockwise form, with data only at positions set in a mask. Outputs are the mask and the scaled elements.
 fn sparse_blocks(call: &mut Call) -> Result<bool, Error> {
     let mask = needed(call, "data_mask")?;
     let form = blocks(call, "nonzero_data", Some((*mask).clone()))?;
@@ -111,7 +111,7 @@ fn both(call: &mut Call, mask: &Arc<Tensor>, form: Form) -> Result<bool, Error> 
     Ok(true)
 }
 
-/// Indices of as many bits as the table needs, packed in bytes from the lowest bit.
+/// Indices of as many bits as the palette needs, packed in bytes from the lowest bit.
 fn packed_table(call: &mut Call) -> Result<bool, Error> {
     let (indices, table) = (needed(call, "indices")?, needed(call, "lut")?);
     let shape = call.sizes("shape")?.ok_or_else(|| call.missing("shape"))?;
@@ -130,7 +130,7 @@ fn packed_table(call: &mut Call) -> Result<bool, Error> {
     keep(call, Form::Palette { indices, table, axis, mask: None }, shape)
 }
 
-/// A list of bytes as packed fields of a tensor of this shape.
+/// A list of bytes as packed bit fields of a tensor of this shape.
 fn packed(call: &Call, name: &str, bytes: &Tensor, bits: usize, shape: &[usize]) -> Result<Tensor, Error> {
     if bytes.data.dtype() != crate::graph::DType::U8 {
         return Err(call.unsupported(&format!("`{name}` that are not bytes")));
@@ -143,7 +143,7 @@ fn packed(call: &Call, name: &str, bytes: &Tensor, bits: usize, shape: &[usize])
     Stored::tensor(Form::Plain { element: Element::UInt(bits as u32), bytes }, shape.to_vec())
 }
 
-/// Indices with their own type into one table per block; entries may be vectors along one axis.
+/// Indices with their own type into one palette per block; entries may be vectors along one axis.
 fn table(call: &mut Call) -> Result<bool, Error> {
     let (indices, table) = (needed(call, "indices")?, needed(call, "lut")?);
     let rank = indices.shape.len();
@@ -161,7 +161,7 @@ fn table(call: &mut Call) -> Result<bool, Error> {
     keep(call, Form::Palette { indices, table, axis, mask: None }, shape)
 }
 
-/// As the dense form, where only positions set in a mask have indices. Gives the mask on and the elements.
+/// As the dense form, with indices only at positions set in a mask. Outputs are the mask and the elements.
 fn sparse_table(call: &mut Call) -> Result<bool, Error> {
     let (mask, indices) = (needed(call, "indices_mask")?, needed(call, "indices_nonzero_data")?);
     let (table, rank) = (needed(call, "lut")?, mask.shape.len());
@@ -174,7 +174,7 @@ fn sparse_table(call: &mut Call) -> Result<bool, Error> {
     both(call, &mask, form)
 }
 
-/// Elements where the mask is set, zeros elsewhere. The mask is packed in bytes where a `shape` is given, else it has one
+/// Elements at positions set in a mask, zeros elsewhere. The mask is packed in bytes if a `shape` is given, else it has one
 /// element per element of the result.
 fn sparse(call: &mut Call) -> Result<bool, Error> {
     let (values, mask) = (needed(call, "nonzero_data")?, needed(call, "mask")?);

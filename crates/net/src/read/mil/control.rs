@@ -1,5 +1,5 @@
-//! MIL control flow and states: blocks chosen by constant conditions, loops of known length unrolled, states threaded
-//! through as values.
+//! MIL control flow and states: blocks selected by constant conditions, loops of known length unrolled, states passed
+//! along as values.
 
 use super::Item;
 use super::call::Call;
@@ -9,10 +9,10 @@ use crate::graph::ValueId;
 use crate::mil::proto::Block;
 use crate::ops::UNROLLED_OPS;
 
-/// Most turns of one loop.
+/// Most iterations of one loop.
 const TURNS: usize = 4096;
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "cond" => cond(call),
@@ -41,7 +41,7 @@ fn state(call: &Call, name: &str) -> Result<usize, Error> {
     }
 }
 
-/// The state is this value from now on; a result, where there is one, is that value too.
+/// Sets the current value of a state, and binds the result, if there is one, to it.
 fn update(call: &mut Call, name: &str, value: &str) -> Result<bool, Error> {
     let index = state(call, name)?;
     let value = call.operand(value)?;
@@ -61,7 +61,7 @@ fn update(call: &mut Call, name: &str, value: &str) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The truth value of an item known while reading.
+/// The value of a condition that is known while reading.
 fn known(call: &Call, item: &Item) -> Option<bool> {
     let tensor = match item {
         Item::Constant(constant) => constant.tensor.clone(),
@@ -122,8 +122,8 @@ fn while_loop(call: &mut Call) -> Result<bool, Error> {
     Err(call.unsupported(&format!("a loop of more than {TURNS} turns")))
 }
 
-/// A loop that stays one; `None` where it has no form for it: a body that changes states or lists, or that takes a counter where
-/// a constant has to be.
+/// A loop that is not unrolled; `None` if it has no such form: a body that changes states or lists, or that uses a counter where
+/// a constant is required.
 fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Result<Option<Vec<Item>>, Error> {
     let mut starts = Vec::with_capacity(items.len());
     for item in items {
@@ -156,7 +156,7 @@ fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Res
     Ok(Some(results.into_iter().map(Item::Value).collect()))
 }
 
-/// Condition and next values of a turn.
+/// Condition and next values of an iteration.
 fn one_turn(call: &mut Call, turn: &Turn, condition: &Block, body: &Block) -> Result<(ValueId, Vec<ValueId>), Error> {
     let now: Vec<Item> = turn.carried.iter().map(|&id| Item::Value(id)).collect();
     let op = call.op;

@@ -6,7 +6,7 @@ use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
 use crate::ops::unary::Row;
 use crate::ops::{Binary, GeluMode, OpKind, ReduceKind, Unary};
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     if let Some(binary) = binary(&call.op.ty) {
         let (x, y) = (call.operand("x")?, call.operand("y")?);
@@ -82,7 +82,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             let normed = call.build().local_response_norm(x, size, alpha, beta, k)?;
             call.done(0, normed)
         }
-        // A buffer is a tensor with a stated layout; the layout is not part of its meaning.
+        // A buffer is a tensor with a declared layout, which does not affect its meaning.
         "tensor_buffer_to_tensor" | "tensor_to_tensor_buffer" => {
             let x = call.operand("input")?;
             call.give(OpKind::Unary(Unary::Identity), &[x])
@@ -96,7 +96,7 @@ fn binary(name: &str) -> Option<Binary> {
         "real_div" => Binary::Div,
         "maximum" => Binary::Max,
         "minimum" => Binary::Min,
-        // Truth values: minimum is "and", maximum "or".
+        // For truth values, minimum is "and", maximum is "or".
         "logical_and" => Binary::Min,
         "logical_or" => Binary::Max,
         "logical_xor" => Binary::NotEqual,
@@ -137,7 +137,7 @@ fn cast(call: &mut Call) -> Result<bool, Error> {
     call.give_as(OpKind::Cast, &[x], Some(declared))
 }
 
-/// Element type as MIL spells it.
+/// Element type by its MIL name.
 pub fn dtype(name: &str) -> Option<DType> {
     Some(match name {
         "fp16" | "float16" => DType::F16,
@@ -152,7 +152,7 @@ pub fn dtype(name: &str) -> Option<DType> {
     })
 }
 
-/// A constant with one element per channel, as an operand that broadcasts along the channels of `x`.
+/// A constant with one element per channel, reshaped to broadcast along the channels of `x`.
 fn channels(call: &mut Call, name: &str, x: ValueId) -> Result<ValueId, Error> {
     let tensor = call.tensor(name)?.ok_or_else(|| call.missing(name))?;
     let rank = call.shape(x).len();
@@ -165,7 +165,7 @@ fn channels(call: &mut Call, name: &str, x: ValueId) -> Result<ValueId, Error> {
     Ok(call.add_constant(name, Tensor { shape, data }))
 }
 
-/// `max(x, 0) + alpha * min(x, 0)`, or the leaky function where all channels share one alpha.
+/// `max(x, 0) + alpha * min(x, 0)`, or leaky ReLU if all channels share one alpha.
 fn prelu(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("x")?;
     let alphas = call.tensor("alpha")?.ok_or_else(|| call.missing("alpha"))?.data.to_f32();

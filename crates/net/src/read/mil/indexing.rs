@@ -1,4 +1,4 @@
-//! MIL operations that choose, order and place elements, and those that sample pictures.
+//! MIL operations that select, sort and scatter elements, and those that sample images.
 
 use super::call::Call;
 use crate::build::sampling::Spread;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, Outside, ResizeMode, ScatterMode};
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "gather" => gather(call),
@@ -38,7 +38,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
         }
         "argsort" => {
             let (x, axis) = operand_and_axis(call, "x", -1)?;
-            // "Ascending" is about the result, whose default is the greatest first only if so stated.
+            // The default order is descending.
             let descending = !call.flag("ascending", false)?;
             call.give(OpKind::ArgSort { axis, descending }, &[x])
         }
@@ -100,7 +100,7 @@ fn mode(call: &Call) -> Result<ScatterMode, Error> {
     mode.ok_or_else(|| call.unsupported(&format!("mode `{name}`")))
 }
 
-/// Plain gathering, or one list of indices for each position of the leading axes.
+/// A plain gather, or one list of indices for each position of the leading axes.
 fn gather(call: &mut Call) -> Result<bool, Error> {
     let (x, axis) = operand_and_axis(call, "x", 0)?;
     let indices = call.operand("indices")?;
@@ -112,8 +112,8 @@ fn gather(call: &mut Call) -> Result<bool, Error> {
     if batch > axis || batch > list.len() {
         return Err(call.unsupported(&format!("batch_dims {batch} for axis {axis} and indices {list:?}")));
     }
-    // The axis goes right behind the batch axes, positions there get an axis of their own, and the axis's old place
-    // takes the axes of the indices.
+    // The axis moves behind the batch axes, indices get an axis of their own, and the axes of the indices replace the
+    // original axis.
     let mut perm: Vec<usize> = (0..batch).chain([axis]).collect();
     perm.extend((batch..shape.len()).filter(|&a| a != axis));
     let moved = call.build().transpose(x, &perm)?;
@@ -130,7 +130,7 @@ fn gather(call: &mut Call) -> Result<bool, Error> {
     call.done(0, done)
 }
 
-/// Boxes that no better one overlaps. Since iOS17 boxes are the last axis, no score is too low, and they are not counted.
+/// Non-maximum suppression. Since iOS17, boxes are the last axis, there is no least score, and kept boxes are not counted.
 fn suppress(call: &mut Call) -> Result<bool, Error> {
     let (mut boxes, mut scores) = (call.operand("boxes")?, call.operand("scores")?);
     let counted = call.item("score_threshold")?.is_some();
@@ -185,7 +185,7 @@ fn one_hot(call: &mut Call) -> Result<bool, Error> {
     call.done(0, hot)
 }
 
-/// Positions in elements from coordinates as the operation states them.
+/// Positions in elements from coordinates in the operation's mode.
 fn pixels(call: &mut Call, x: ValueId, coordinates: ValueId) -> Result<ValueId, Error> {
     let &[_, _, h, w] = call.shape(x).as_slice() else { return Err(call.unsupported("operand not of rank 4")) };
     let align = call.flag("align_corners", true)?;
@@ -242,7 +242,7 @@ fn affine(call: &mut Call) -> Result<bool, Error> {
     call.give(OpKind::Sample { mode, outside }, &[x, places])
 }
 
-/// Boxes cut out and resized; before iOS17 every box from every picture, or each from the picture that it names.
+/// Boxes cropped and resized; before iOS17, every box from every image, or each from the image that it names.
 fn crop_resize(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("x")?;
     let &[batch, channels, h, w] = call.shape(x).as_slice() else {
@@ -281,7 +281,7 @@ fn crop_resize(call: &mut Call) -> Result<bool, Error> {
         Some(other) => return Err(call.unsupported(&format!("sampling mode `{other}`"))),
     };
     let outside = Outside::Value(call.float("pad_value", 0.0)?);
-    // A picture for each box.
+    // One image per box.
     let every = old && pictures.is_none();
     let indices = match pictures {
         Some(indices) => indices,
@@ -305,7 +305,7 @@ fn crop_resize(call: &mut Call) -> Result<bool, Error> {
     call.done(0, crops)
 }
 
-/// Boxes as top, left, bottom, right in elements.
+/// Boxes as top, left, bottom, right, in elements.
 fn corners(call: &mut Call, boxes: ValueId, [h, w]: [usize; 2]) -> Result<ValueId, Error> {
     let mode = call.text("box_coordinate_mode")?.unwrap_or_else(|| "CORNERS_HEIGHT_FIRST".to_string());
     let normalized = call.flag("normalized_coordinates", false)?;
@@ -336,7 +336,7 @@ fn corners(call: &mut Call, boxes: ValueId, [h, w]: [usize; 2]) -> Result<ValueI
     call.build().binary(Binary::Mul, boxes, factors)
 }
 
-/// The probabilities stay a tensor, and the label is the position of the greatest.
+/// Classification: the probabilities stay a tensor, and the label is the position of the greatest.
 fn classify(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("probabilities")?;
     let count = crate::graph::elements(&call.shape(x));

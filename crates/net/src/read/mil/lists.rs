@@ -1,4 +1,4 @@
-//! MIL lists: known while reading, their elements are values of the net.
+//! MIL lists, whose lengths are known while reading and whose elements are values of the net.
 
 use super::Item;
 use super::call::Call;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Most elements of a list.
 const LENGTH: usize = 4096;
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "make_list" => make(call),
@@ -105,7 +105,7 @@ fn make(call: &mut Call) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The list with these elements; one position past its end lengthens it.
+/// The list with these elements replaced; a position one past its end appends.
 fn put(call: &mut Call, mut items: Vec<Item>, pairs: &[(i64, Item)]) -> Result<bool, Error> {
     for (found, item) in pairs {
         let extent = items.len();

@@ -1,7 +1,7 @@
 //! Native layers named in MIL: `anec.sdpa(bottom = (q, k, v, scale), SubtractMax = true)`. The operand list is `bottom`,
-//! the other arguments are the layer's parameters. Names are read whatever their case and underscores, so `subtract_max`
-//! will do. The operands pass as they are, axes being those of the layer, see [`crate::native::Kind`], with one exception:
-//! attention in MIL is `[batch, heads, positions, features]` as everywhere in the framework, so the bridge exchanges heads and
+//! the other arguments are the layer's parameters. Names are read independent of case and underscores, so `subtract_max`
+//! is accepted. Operands are passed unchanged, with the axes of the layer (see [`crate::native::Kind`]), with one exception:
+//! attention in MIL is `[batch, heads, positions, features]`, as everywhere in the framework, so the reader exchanges heads and
 //! positions around the layer.
 
 use super::Item;
@@ -42,7 +42,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     call.give(exchange(), &[attention])
 }
 
-/// A unit that becomes operations of the graph, as the reader of netplists translates it.
+/// A unit that is translated to operations of the graph by the reader of netplists.
 fn graph_unit(
     call: &mut Call,
     named: &Named,
@@ -78,7 +78,7 @@ fn exchange() -> OpKind {
     OpKind::Transpose { perm: vec![0, 2, 1, 3] }
 }
 
-/// A constant as the layer's parser sees it.
+/// A constant in the form that the layer's parser expects.
 fn raw(call: &Call, named: &Named, key: &str, item: Item) -> Raw {
     let tensor = match item {
         Item::Text(text) => return Raw::Text(text),
@@ -93,7 +93,7 @@ fn raw(call: &Call, named: &Named, key: &str, item: Item) -> Raw {
     let data = tensor.data.dense();
     let one = |data: &Data| match data {
         Data::Bool(v) => v.first().map(|&b| Raw::Flag(b)),
-        // The text has the number itself where a netplist has the bits of a half.
+        // The text has the number itself; a netplist has the bits of an fp16 number.
         Data::F16(v) => v.first().map(|x| Raw::Half(x.to_f32())),
         Data::F32(v) => v.first().map(|&x| Raw::Half(x)),
         other => other.to_i32().first().map(|&x| Raw::Integer(x.into())),

@@ -1,4 +1,4 @@
-//! MIL quantization of values computed at run time. Constants stay as they are stored.
+//! MIL quantization of values computed at run time. Constants keep their stored form.
 
 use super::call::Call;
 use super::compressed::along;
@@ -7,7 +7,7 @@ use crate::graph::{DType, Tensor, ValueId};
 use crate::ops::{Binary, Unary};
 use crate::stored::{Form, Stored};
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "quantize" => quantize(call),
@@ -16,7 +16,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     }
 }
 
-/// A scale or zero point that broadcasts along the operand's axis.
+/// A scale or zero point, reshaped to broadcast along the operand's axis.
 fn factor(call: &mut Call, name: &str, shape: &[usize], dtype: DType) -> Result<Option<ValueId>, Error> {
     let Some(tensor) = call.tensor(name)? else { return Ok(None) };
     let tensor = tensor.cast(dtype);

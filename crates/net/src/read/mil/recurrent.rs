@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::ValueId;
 use crate::ops::Unary;
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     let kind = match call.op.ty.as_str() {
         "rnn" => Cell::Plain(activation(call, "activation", "tanh")?),
@@ -88,7 +88,7 @@ fn activation(call: &Call, name: &str, default: &str) -> Result<Unary, Error> {
     })
 }
 
-/// States of all steps or the last, then the last state and cell; two directions side by side.
+/// States of all steps or the last, then the last state and cell; two directions are concatenated.
 fn give(call: &mut Call, runs: &[Sequence]) -> Result<bool, Error> {
     let lasts: Vec<ValueId> = runs.iter().map(|r| r.last).collect();
     let sequence = if call.flag("output_sequence", false)? {

@@ -7,13 +7,13 @@ use crate::error::Error;
 use crate::graph::{Data, MAX_ELEMENTS, MAX_RANK, Tensor, TensorType, ValueId, elements};
 use crate::ops::OpKind;
 
-/// Largest constant that `fill` and `range_1d` may make, in elements.
+/// Largest constant that `fill` and `range_1d` may create, in elements.
 const FILL_ELEMENTS: usize = 1 << 24;
 
-/// Most operands that one `tile` may concatenate along an axis that is not of extent one.
+/// Most operands that one `tile` may concatenate along an axis with an extent above one.
 const TILE_COPIES: usize = 4096;
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "concat" => concat(call),
@@ -68,7 +68,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     }
 }
 
-/// Parts of the shapes of other operands.
+/// A reshape to parts of the shapes of other operands.
 fn reshape_like(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("x")?;
     let references = call.operands("ref_tensors")?;
@@ -141,7 +141,7 @@ fn to_shape(call: &mut Call, x: ValueId, shape: Vec<usize>) -> Result<bool, Erro
 
 fn concat(call: &mut Call) -> Result<bool, Error> {
     let mut values = call.operands("values")?;
-    // Numbers side by side are a list.
+    // A concatenation of scalars is a list.
     if values.iter().all(|&v| call.shape(v).is_empty()) {
         for value in &mut values {
             *value = call.build().reshape(*value, [1])?;
@@ -150,7 +150,7 @@ fn concat(call: &mut Call) -> Result<bool, Error> {
     let rank = values.first().map_or(0, |&v| call.shape(v).len());
     let axis = call.axis("axis", call.integer("axis", 0)?, rank)?;
     if call.flag("interleave", false)? {
-        // Elements of the operands take turns: a new axis after this one, then both as one.
+        // Interleaved operands: stacked along a new axis after this one, then merged with it.
         let raised = call.build().stack(&values, axis + 1)?;
         let mut shape = call.shape(values[0]);
         shape[axis] = shape[axis].saturating_mul(values.len());
@@ -205,7 +205,7 @@ fn reshape(call: &mut Call) -> Result<bool, Error> {
     if wanted.len() > MAX_RANK {
         return Err(call.unsupported(&format!("result of rank {}", wanted.len())));
     }
-    // Zero keeps the operand's extent; -1 takes what is left.
+    // Zero keeps the operand's extent; -1 stands for the remaining elements.
     let keep = |axis: usize, size: i64| if size == 0 { from.get(axis).map_or(0, |&d| d as i64) } else { size };
     let sizes: Vec<i64> = wanted.iter().enumerate().map(|(i, &s)| keep(i, s)).collect();
     let known = sizes.iter().filter(|&&s| s > 0).fold(1usize, |n, &s| n.saturating_mul(s as usize));
@@ -231,15 +231,15 @@ fn expand_dims(call: &mut Call) -> Result<bool, Error> {
     let count = call.integers("axes")?.ok_or_else(|| call.missing("axes"))?.len();
     let axes = call.axes("axes", shape.len() + count)?.unwrap_or_default();
     for axis in axes {
-        // Sorted axes never lie beyond what has been inserted before them, unless some were repeated.
+        // Sorted axes are never beyond the axes inserted before them, unless some are repeated.
         shape.insert(axis.min(shape.len()), 1);
     }
     to_shape(call, x, shape)
 }
 
-/// A slice as `slice_by_index` and `slice_update` state it, one entry per axis.
+/// A slice in the terms of `slice_by_index` and `slice_update`, one entry per axis.
 pub struct Bounds {
-    /// First element; `None` where it is computed at run time.
+    /// First element; `None` if it is computed at run time.
     begin: Vec<Option<i64>>,
     /// Number of elements.
     count: Vec<usize>,
@@ -247,7 +247,7 @@ pub struct Bounds {
     squeezed: Vec<bool>,
 }
 
-/// The bounds that the arguments state; `counts` gives the extents of the result where they depend on run time.
+/// The bounds given by the arguments; `counts` gives the extents of the result if they depend on run-time values.
 fn bounds(call: &mut Call, shape: &[usize], counts: Option<Vec<usize>>) -> Result<Bounds, Error> {
     let rank = shape.len();
     let known = |call: &Call, name: &str| match call.item(name)? {
@@ -269,7 +269,7 @@ fn bounds(call: &mut Call, shape: &[usize], counts: Option<Vec<usize>>) -> Resul
         }
     }
     let mut made = Bounds { begin: vec![], count: vec![], stride: strides.clone(), squeezed: squeezed.clone() };
-    // Extents of the result stand for the axes that are not squeezed.
+    // Extents of the result belong to the axes that are not squeezed.
     let mut stated = counts.unwrap_or_default().into_iter();
     for axis in 0..rank {
         let (extent, stride) = (shape[axis] as i64, strides[axis]);
@@ -345,7 +345,7 @@ fn slice_by_index(call: &mut Call) -> Result<bool, Error> {
     call.done(0, value)
 }
 
-/// Entry of a list computed at run time, as a scalar from the front of its axis.
+/// Entry of a list computed at run time, as a scalar that counts from the start of its axis.
 fn run_time(call: &mut Call, name: &str, axis: usize) -> Result<ValueId, Error> {
     let list = call.operand(name)?;
     let extent = call.shape(list).first().copied().unwrap_or(0);
@@ -365,7 +365,7 @@ fn slice_update(call: &mut Call) -> Result<bool, Error> {
     }
     update = call.build().reshape(update, expected)?;
     let plain = |axis: usize| bounds.begin[axis].is_some() && (bounds.stride[axis] == 1 || bounds.count[axis] == 1);
-    // Axes at positions known now are cut out first; what is left of the update then has the extents of that part.
+    // Axes with known positions are sliced first; the rest of the update then has the extents of that part.
     let begin: Vec<usize> = (0..shape.len())
         .map(|a| if plain(a) { bounds.begin[a].and_then(|v| usize::try_from(v).ok()).unwrap_or(0) } else { 0 })
         .collect();

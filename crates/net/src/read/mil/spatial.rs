@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::graph::{TensorType, ValueId};
 use crate::ops::{Coordinates, EdgeMode, OpKind, PoolKind, ResizeMode};
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     match call.op.ty.as_str() {
         "conv" => conv(call),
@@ -53,7 +53,7 @@ fn spatial_rank(call: &Call, x: ValueId) -> Result<usize, Error> {
     if (3..=5).contains(&rank) { Ok(rank - 2) } else { Err(call.unsupported(&format!("operand of rank {rank}"))) }
 }
 
-/// A list of sizes with one entry per spatial axis; `default` where it is absent.
+/// A list of sizes with one entry per spatial axis; `default` if it is absent.
 fn list(call: &Call, name: &str, spatial: usize, default: usize) -> Result<Vec<usize>, Error> {
     let list = call.sizes(name)?.unwrap_or_else(|| vec![default; spatial]);
     expect_length(call, name, list.len(), spatial)?;
@@ -68,7 +68,7 @@ fn expect_length(call: &Call, name: &str, found: usize, expected: usize) -> Resu
     Err(Error::OutOfRange { place: call.place(), key, found: found as i64, least: n, most: n })
 }
 
-/// Padding per spatial axis. `totals` gives the padding of type `same` along an axis.
+/// Padding per spatial axis. `totals` returns the padding of type `same` along an axis.
 fn pads(call: &Call, spatial: usize, totals: impl Fn(usize) -> usize) -> Result<Vec<(usize, usize)>, Error> {
     let pad_type = call.text("pad_type")?;
     Ok(match pad_type.as_deref().unwrap_or("valid") {
@@ -127,7 +127,7 @@ fn conv_transpose(call: &mut Call) -> Result<bool, Error> {
     let mut pads = pads(call, spatial, same)?;
     let mut output_pads = vec![0; spatial];
     for i in 0..spatial {
-        // The stated extents win: what is missing lengthens the result, what is too much is cut after it.
+        // The declared extents win: missing elements extend the result, surplus ones are cropped.
         let Some(wanted) = wanted(i) else { continue };
         let given = full(i).saturating_sub(pads[i].0.saturating_add(pads[i].1));
         output_pads[i] = wanted.saturating_sub(given);
@@ -155,7 +155,7 @@ fn pad(call: &mut Call) -> Result<bool, Error> {
     if list.len() > 2 * rank || list.len() % 2 != 0 {
         expect_length(call, "pad", list.len(), 2 * rank)?;
     }
-    // The list is for the last axes.
+    // The list applies to the last axes.
     let mut pads = vec![(0, 0); rank - list.len() / 2];
     pads.extend(list.chunks_exact(2).map(|p| (p[0], p[1])));
     let mode = match call.text("mode")?.as_deref() {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::graph::{Data, Tensor, ValueId, elements};
 use crate::ops::{OpKind, ReduceKind};
 
-/// Translates the operation if it is one of these; otherwise false.
+/// Translates the operation if it belongs to this group; returns false otherwise.
 pub fn translate(call: &mut Call) -> Result<bool, Error> {
     if let Some(kind) = ReduceKind::ALL.into_iter().find(|k| mil_name(*k) == call.op.ty) {
         let x = call.operand("x")?;
@@ -65,7 +65,7 @@ fn mil_name(kind: ReduceKind) -> &'static str {
     }
 }
 
-/// The operands gamma and beta as far as they are there; ones stand in for a gamma missing before a beta.
+/// The operands gamma and beta if present; ones replace a missing gamma before a beta.
 fn scale_and_shift(call: &mut Call, shape: &[usize]) -> Result<Vec<ValueId>, Error> {
     let (gamma, beta) = (call.optional("gamma")?, call.optional("beta")?);
     Ok(match (gamma, beta) {

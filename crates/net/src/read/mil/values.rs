@@ -1,4 +1,4 @@
-//! Types and data that a MIL file states.
+//! Types and data in MIL files.
 
 use super::super::blob::decode;
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::graph::{DType, Data, MAX_RANK, TensorType};
 use crate::mil::proto::{self, Elements, Extent, Immediate, TypeKind};
 use crate::stored::Element;
 
-/// Type of a function's input and whether it is a state; `defaults` gives its extents where they are not fixed.
+/// Type of a function's input, and true for a state; `defaults` returns its extents if they are not fixed.
 pub fn input_type(
     input: &proto::NamedValueType,
     defaults: &dyn Fn(&str) -> Option<Vec<i64>>,
@@ -36,7 +36,7 @@ pub fn input_type(
     Ok((TensorType { dtype, shape }, state))
 }
 
-/// Element type and extents that a value states.
+/// Declared element type and extents of a value.
 pub fn value_type(value: &proto::Value, place: &dyn Fn() -> String) -> Result<(Element, Vec<usize>), Error> {
     let Some(TypeKind::Tensor(tensor)) = value.ty.as_ref().and_then(|t| t.kind.as_ref()) else {
         return Err(Error::Missing { place: place(), key: "tensor type".to_string() });
@@ -60,7 +60,7 @@ pub fn value_type(value: &proto::Value, place: &dyn Fn() -> String) -> Result<(E
     Ok((element, shape))
 }
 
-/// Elements that stand in the file itself.
+/// Elements stored in the file itself.
 pub fn immediate_data(
     immediate: &proto::ImmediateValue,
     element: Element,
@@ -68,7 +68,7 @@ pub fn immediate_data(
     place: &dyn Fn() -> String,
 ) -> Result<Data, Error> {
     let Some(Immediate::Tensor(proto::TensorValue { elements: Some(elements) })) = &immediate.value else {
-        // An empty list of elements is encoded as nothing at all.
+        // An empty list of elements has no encoding at all.
         return decode(bytes::Bytes::new(), element, count, &place());
     };
     let wrong = |found: &str| Error::WrongType {
@@ -109,7 +109,7 @@ pub fn immediate_data(
     }
 }
 
-/// The tensor element type that holds integers of this kind.
+/// The tensor element type for integers of this kind.
 fn integer_type(element: Element) -> Option<DType> {
     Some(match element {
         Element::Int(1..=8) => DType::I8,

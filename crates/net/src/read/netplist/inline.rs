@@ -1,5 +1,5 @@
-//! A unit as a network of its own, for authors without a netplist: MIL text (`anec.NAME`) and programs. The unit goes through
-//! the reader of netplists, so it means the same and is refused in the same words whatever the route.
+//! A unit as a network of its own, for authors without a netplist: MIL text (`anec.NAME`) and programs. The unit passes through
+//! the reader of netplists, so that meaning and errors are the same by every route.
 
 use super::read_netplist;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use half::f16;
 use plist::{Dictionary, Value};
 use std::sync::Arc;
 
-/// An operand of a unit: its type, and its elements where it is a constant.
+/// An operand of a unit: its type, and its elements if it is a constant.
 pub struct Operand {
     /// Extents `[N, C, H, W]` and element type.
     pub ty: TensorType,
@@ -37,11 +37,11 @@ struct Writer<'a> {
     constants: Vec<Value>,
 }
 
-/// The network of one unit that becomes operations of the graph. Its inputs are the operands that are not constants, in their
+/// The network of one unit that is translated to operations of the graph. Its inputs are the operands that are not constants, in their
 /// order; its output is the unit's result. Kernels of convolutions and the scale and bias of a gain and offset control are
-/// operands after the first, where they are constants.
+/// operands after the first, if they are constants.
 ///
-/// Errors: operands of other extents than `[N, C, H, W]`, and those of [`read_netplist`].
+/// Errors: operands with extents other than `[N, C, H, W]`, and those of [`read_netplist`].
 pub fn unit(named: &Named, name: &str, operands: &[Operand], given: &[(String, Raw)]) -> Result<Net, Error> {
     let mut writer = Writer {
         name,
@@ -132,7 +132,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Puts elements into the weight file, and gives their offset in bytes.
+    /// Appends elements to the weight file, and returns their offset in bytes.
     fn stored(&mut self, tensor: &Tensor, dtype: DType) -> Result<usize, Error> {
         let offset = self.weights.len();
         let data = tensor.clone().cast(dtype).data.dense().into_owned();
@@ -140,7 +140,7 @@ impl Writer<'_> {
         Ok(offset)
     }
 
-    /// A constant second operand as the kernel. Extents that it has need not be stated.
+    /// Makes a constant second operand the kernel. Its extents then need not be stated.
     fn kernel(&mut self, operands: &[Operand]) -> Result<bool, Error> {
         let [_, Operand { ty, data: Some(kernel) }] = operands else { return Ok(false) };
         let mut shape = ty.shape.clone();
@@ -162,7 +162,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Constant second and third operands as scale and bias, one or one per channel.
+    /// Makes constant second and third operands scale and bias, with one number or one per channel.
     fn factors(&mut self, operands: &[Operand]) -> Result<bool, Error> {
         if operands.len() < 2 || operands.len() > 3 || operands[1..].iter().any(|o| o.data.is_none()) {
             return Ok(false);
@@ -181,13 +181,13 @@ impl Writer<'_> {
     }
 }
 
-/// Type name of elements that a unit's operands can have.
+/// Type name of elements that operands of a unit may have.
 fn type_name(dtype: DType) -> Option<&'static str> {
     (dtype != DType::Bool).then(|| netplist::type_name(dtype))
 }
 
-/// A parameter as a netplist spells it. A list of places for `TransposeDimensions` is the axis of the operand that each of the
-/// result's comes from, and one for `BroadcastInfo` has the extents of the result.
+/// A parameter as a netplist spells it. For `TransposeDimensions`, a list of positions gives the operand's axis for each axis of the
+/// result; for `BroadcastInfo`, a list gives the extents of the result.
 fn spelled(key: Option<&Key>, raw: &Raw) -> Value {
     let ty = key.map(|k| k.ty);
     let axis = |at: i64| usize::try_from(at).ok().and_then(|at| AXES.get(at)).map_or(Value::from(at), |&a| a.into());
@@ -224,7 +224,7 @@ fn spelled(key: Option<&Key>, raw: &Raw) -> Value {
     }
 }
 
-/// Type that an operation of the unit's network is declared with, where its kind asks for one.
+/// Declared result type for an operation of the unit's network, if its kind requires one.
 pub fn declared(net: &Net, op: &Op) -> Option<TensorType> {
     let ty = || op.outputs.first().map(|&id: &ValueId| net.value(id).ty.clone());
     match op.kind {

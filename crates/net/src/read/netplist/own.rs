@@ -1,4 +1,4 @@
-//! Reading of the keys of our own: [`crate::netplist::own`] lists them.
+//! Reader of the keys of our own, which [`crate::netplist::own`] lists.
 
 use super::{Builder, Dict, Unit, entry};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::graph::{State, Tensor, TensorType, elements};
 use crate::netplist::own::{FORM, SHAPE, STATES, read_form, read_shape};
 use crate::read::property::wrong;
 
-/// Extents that an entry states, of as many elements as those of the schema.
+/// Extents that an entry states, with as many elements as those of the schema.
 pub(super) fn shape(entry: &Dict, count: usize) -> Result<Option<Vec<usize>>, Error> {
     let stated = stated(entry)?;
     match stated.as_deref().map(elements).filter(|&found| found != count) {
@@ -26,7 +26,7 @@ pub(super) fn stated(entry: &Dict) -> Result<Option<Vec<usize>>, Error> {
 }
 
 impl<'a> Builder<'a> {
-    /// The constant of that type that an entry holds in a compressed form.
+    /// The constant of that type which an entry holds in a compressed form.
     pub(super) fn form(&mut self, entry: &Dict<'a>, ty: &TensorType) -> Result<Option<Tensor>, Error> {
         let Some(form) = entry.value(FORM) else { return Ok(None) };
         let dictionary = form.as_dictionary().ok_or_else(|| wrong(&entry.place, FORM, form, "a dictionary"))?;
@@ -51,7 +51,7 @@ impl<'a> Builder<'a> {
         Ok(Some(tensor))
     }
 
-    /// States, each by the numbers of its ports; an output of -1 is the input itself.
+    /// States, given by the numbers of their ports; an output of -1 is the input itself.
     pub(super) fn states(&mut self, network: &Dict<'a>) -> Result<(), Error> {
         for state in network.array(STATES)?.unwrap_or_default() {
             let state = Dict::new(state, &network.place, STATES)?;
@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The input that an entry of the list `States` is.
+    /// The input of an entry in the list `States`.
     pub(super) fn state_input(&mut self, network: &Dict<'a>, name: &'a str) -> Result<(), Error> {
         let entry = entry(network, name, "state")?;
         let ty = self.tensor_type(&entry, "Input")?;
@@ -77,8 +77,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A state of the list `States`: the unit that writes it gives its next value, an output of the network; it keeps its own
-    /// where none does.
+    /// A state in the list `States`: its next value is the result of the unit that writes it, an output of the network; without
+    /// such a unit it keeps its value.
     pub(super) fn live_state(&mut self, name: &str, units: &[Unit<'a>]) -> Result<(), Error> {
         let mut writers = units.iter().filter(|unit| unit.written_state() == Some(name));
         let input = self.values[name];
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// Name of the state that the unit gives the next value of, where that operand is one: the first of a ring-buffer writer, the
+    /// Name of the state that the unit writes, if its state operand is one: the first of a ring-buffer writer, the
     /// second of a mover.
     pub(super) fn written_state(&self) -> Option<&'a str> {
         match (self.kind, self.bottoms.as_slice()) {

@@ -1,10 +1,10 @@
-//! Units by other names than their `Type`: those of the compiler's catalogue and of its backend's dialect.
+//! Aliases of units: names of the compiler's catalogue and of its backend's dialect.
 
 use crate::native::named;
 use plist::{Dictionary, Value};
 
-/// Gives every unit of every network the `Type` that its name stands for, and the parameters that the name implies where
-/// they are not stated. Units of an unknown type stay as they are: the reader refuses them.
+/// Replaces the alias of every unit of every network by its `Type`, and adds the parameters that the alias implies
+/// unless they are stated. Units of an unknown type are left to the reader, which refuses them.
 pub fn units(root: &mut Value) {
     let Some(root) = root.as_dictionary_mut() else { return };
     for (_, network) in root.iter_mut() {

@@ -1,21 +1,21 @@
-//! The units of a netplist as they stand, for validators: nothing is translated, so that what is wrong with one does not hide the rest.
+//! The units of a netplist as stated, for validators: without translation, so that an error in one does not hide the others.
 
 use crate::error::Error;
 use crate::read::property::{Dict, parse};
 use std::collections::HashMap;
 
-/// A unit as it stands.
+/// A unit as stated.
 #[derive(Clone, Debug, Default)]
 pub struct UnitOutline {
     /// Name.
     pub name: String,
     /// `Type` tag.
     pub kind: String,
-    /// Extents of each operand, where it is an input or a constant, else unknown.
+    /// Extents of each operand that is an input or a constant; `None` for others.
     pub bottoms: Vec<Option<Vec<usize>>>,
-    /// `OutputChannels`, where it is stated.
+    /// `OutputChannels`, if it is stated.
     pub output_channels: Option<usize>,
-    /// Parameters that are whole numbers.
+    /// Parameters that are integers.
     pub numbers: HashMap<String, i64>,
 }
 
@@ -24,13 +24,13 @@ pub struct UnitOutline {
 pub struct NetplistOutline {
     /// Version of the schema.
     pub schema: [u32; 3],
-    /// True if a network asks for two bonded engines.
+    /// True if a network requests two bonded engines.
     pub bonded: bool,
     /// Units of all networks, in the order of their lists.
     pub units: Vec<UnitOutline>,
 }
 
-/// Reads what a netplist states of its units. Errors: no property list, lists or entries of a wrong type.
+/// Reads the statements of a netplist about its units. Errors: not a property list, and lists or entries of a wrong type.
 pub fn outline_netplist(bytes: &[u8]) -> Result<NetplistOutline, Error> {
     let unpacked = crate::read::packed::unpack(bytes)?;
     let root = parse(unpacked.as_deref().unwrap_or(bytes), "netplist")?;
@@ -71,7 +71,7 @@ fn unit(network: &Dict, name: &str) -> Result<UnitOutline, Error> {
     }
     for source in [Some(dict.clone()), dict.dict("Params")?].into_iter().flatten() {
         for key in source.keys() {
-            // Keys of other types are checked by the reader.
+            // The reader checks keys of other types.
             if let Ok(Some(number)) = source.integer(key) {
                 unit.numbers.insert(key.to_string(), number);
             }
@@ -80,7 +80,7 @@ fn unit(network: &Dict, name: &str) -> Result<UnitOutline, Error> {
     Ok(unit)
 }
 
-/// Batch, channels, depth where it is more than one, height and width of an input or constant.
+/// Batch, channels, depth if above one, height and width of an input or constant.
 fn extents(entry: &Dict) -> Result<Option<Vec<usize>>, Error> {
     for prefix in ["Input", "Constant"] {
         let key = |name: &str| format!("{prefix}{name}");

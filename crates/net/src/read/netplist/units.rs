@@ -12,7 +12,7 @@ use crate::ops::{Binary, GeluMode, OpKind, PoolKind, ReduceKind, Unary};
 use crate::read::property::{Dict, wrong};
 use half::f16;
 
-/// Keys of a unit that carry no meaning of their own: names, and types of operands that the operands have anyway.
+/// Keys of a unit without meaning of their own: names, and types of operands, which are known from the operands.
 const PLAIN_KEYS: [&str; 13] = [
     own::FORM,
     own::OPERATION,
@@ -29,7 +29,7 @@ const PLAIN_KEYS: [&str; 13] = [
     "UnescapedName",
 ];
 
-/// Parameters that say the default in so many words; any other value is refused.
+/// Parameters that may only state the default; any other value is refused.
 const DEFAULTS: [(&str, &str); 8] = [
     ("KernelMode", "Dense"),
     ("PaddingMode", "Zero"),
@@ -41,15 +41,15 @@ const DEFAULTS: [(&str, &str); 8] = [
     ("ScaleShift", "0"),
 ];
 
-/// Layers whose validator asks for a float output.
+/// Layers whose validator requires a float output.
 const FLOAT_OUTPUT: [&str; 2] = ["LayerNormalization", "Softmax"];
 
-/// Why a table of one's own has no unit: the chapter on the compiler gives the reason.
+/// Reason why custom tables have no unit, from the chapter on the compiler.
 const CLOSED_TABLE: &str = "a table of one's own has no unit that compiles: its 33 knots are no parameter of any parser, and the \
     table's place in a program is written by the compiler alone; `ane lut FILE.npy --compose PACKAGE` makes any 33 knots \
     from linear, relu and linear";
 
-/// One unit being translated.
+/// A unit under translation.
 struct Call<'b, 'a> {
     builder: &'b mut Builder<'a>,
     unit: &'b Unit<'a>,
@@ -99,9 +99,9 @@ impl<'a> Call<'_, 'a> {
             "Broadcast" => self.broadcast(),
             "Reshape" => self.reshape(),
             "InputView" => self.view(),
-            // Conversion alone gives them; no data moves.
+            // The conversion of the type is all: no data moves.
             "TensorToTensorBuffer" | "TensorBufferToTensor" => {
-                // With a state as its second operand it writes the state, which the network's list then takes.
+                // With a state as second operand it writes the state, which the list of the network then reads.
                 let x = match *self.inputs.as_slice() {
                     [x, state] if self.unit.written_state().is_some() && self.ty(state) == self.ty(x) => x,
                     _ => self.one()?,
@@ -124,7 +124,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// The operation that a key of our own states.
+    /// The operation in a key of our own.
     fn own_operation(&mut self) -> Result<Option<ValueId>, Error> {
         let Some(dict) = self.unit.dict.value(own::OPERATION) else { return Ok(None) };
         let place = &self.unit.dict.place;
@@ -138,7 +138,7 @@ impl<'a> Call<'_, 'a> {
         self.give(kind, &inputs, declared).map(Some)
     }
 
-    /// A native layer, its parameters as they are.
+    /// A native layer with its parameters unchanged.
     fn native(&mut self, schema: &'static Schema) -> Result<ValueId, Error> {
         let given = self.params.as_ref().map_or_else(Vec::new, Dict::raw);
         let native = Native::read_unit(schema, self.unit.name, &given)?;
@@ -146,7 +146,7 @@ impl<'a> Call<'_, 'a> {
         self.give(OpKind::Native(Box::new(native)), &inputs, None)
     }
 
-    /// Refuses a unit that states other channels than its result has.
+    /// Refuses a unit that states a number of channels other than that of its result.
     fn states_channels(&self, id: ValueId) -> Result<(), Error> {
         let dict = &self.unit.dict;
         let [_, channels, ..] = own::five(&self.ty(id).shape);
@@ -160,12 +160,12 @@ impl<'a> Call<'_, 'a> {
         Ok(())
     }
 
-    /// Unit that the `Type` names.
+    /// The unit that `Type` denotes.
     fn named(&self) -> Option<Named> {
         named(self.unit.kind)
     }
 
-    /// A refusal of one parameter, in the words of the layer's parser.
+    /// Error for one parameter, in the form of the layer's parser.
     fn invalid(&self, key: &str, reason: String) -> Error {
         match self.named() {
             None => self.unsupported(&format!("parameter `{key}`: {reason}")),
@@ -178,13 +178,13 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// Values that a parameter allows, in words.
+    /// Allowed values of a parameter, in words.
     fn allowed(&self, key: &str) -> String {
         let ty = self.named().and_then(|named| Some(named.key(key)?.ty));
         ty.map_or_else(|| "another value".to_string(), |ty| ty.describe())
     }
 
-    /// Words that a parameter may be.
+    /// Allowed words of a parameter.
     fn words(&self, key: &str) -> Vec<&'static str> {
         match self.named().and_then(|named| Some(named.key(key)?.ty)) {
             Some(KeyType::Word(words)) => words.to_vec(),
@@ -192,7 +192,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// A refusal of a word, with those that are allowed and the nearest.
+    /// Error for a word, with the allowed ones and the nearest.
     fn no_word(&self, key: &str, found: &str, known: &[&'static str]) -> Error {
         let near = crate::native::nearest_of(found, known.iter().copied());
         let near = near.map_or(String::new(), |near| format!(", the nearest is `{near}`"));
@@ -200,7 +200,7 @@ impl<'a> Call<'_, 'a> {
         self.invalid(key, format!("`{found}` where {} is expected{near}", known.join(" or ")))
     }
 
-    /// Faults in the unit's `Params` as the layer's parser names them.
+    /// Converts errors about the unit's `Params` to the form of the layer's parser.
     fn of_params(&self, error: Error) -> Error {
         let of_params = |place: &str| place.ends_with("`Params`");
         match error {
@@ -230,7 +230,7 @@ impl<'a> Call<'_, 'a> {
         self.params.clone().ok_or_else(|| self.unit.dict.missing("Params"))
     }
 
-    /// Refuses parameters other than these and those that state a default.
+    /// Refuses parameters except these and those that state a default.
     fn understands(&self, keys: &[&str]) -> Result<(), Error> {
         let Some(params) = &self.params else { return Ok(()) };
         for key in params.keys().filter(|key| !keys.contains(key)) {
@@ -260,7 +260,7 @@ impl<'a> Call<'_, 'a> {
         self.builder.net.value(id).ty.clone()
     }
 
-    /// The only operand.
+    /// The single operand.
     fn one(&self) -> Result<ValueId, Error> {
         match self.inputs.as_slice() {
             &[x] => Ok(x),
@@ -275,7 +275,7 @@ impl<'a> Call<'_, 'a> {
         self.inputs.first().map_or(0, |&x| self.builder.net.value(x).ty.shape.len())
     }
 
-    /// The axis that a name stands for; `None` for one that the values do not have.
+    /// The axis of that name; `None` if the values do not have it.
     fn axis(&self, name: &str) -> Result<Option<usize>, Error> {
         let names = own::axis_names(self.rank()).unwrap_or_default();
         match names.iter().position(|known| *known == name) {
@@ -290,7 +290,7 @@ impl<'a> Call<'_, 'a> {
         self.rank().saturating_sub(2).min(3)
     }
 
-    /// The one axis that a parameter names.
+    /// The single axis that a parameter names.
     fn dimension(&self, key: &str) -> Result<Option<usize>, Error> {
         let names = self.params.as_ref().map(|p| p.strings(key)).transpose()?.flatten();
         match names.as_deref() {
@@ -303,7 +303,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// Adds an operation whose result is named after the unit with a suffix.
+    /// Adds an operation whose result has the unit's name with a suffix.
     fn emit(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId]) -> Result<ValueId, Error> {
         let name = self.fresh(suffix);
         self.builder.add_op(&name, &name, kind, inputs, None)
@@ -317,7 +317,7 @@ impl<'a> Call<'_, 'a> {
         name
     }
 
-    /// Adds the last operation, and the conversion to the unit's output type where that is another.
+    /// Adds the last operation, and a conversion to the unit's output type if that differs.
     fn give(&mut self, kind: OpKind, inputs: &[ValueId], declared: Option<TensorType>) -> Result<ValueId, Error> {
         let wanted = dtype(&self.unit.dict, "OutputType")?;
         if FLOAT_OUTPUT.contains(&self.unit.kind) && wanted.is_some_and(|dtype| !dtype.is_float()) {
@@ -346,7 +346,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// A list of sizes per spatial axis from keys named after width, height and depth, in the order of the axes.
+    /// Sizes per spatial axis, in the order of the axes, from keys for width, height and depth.
     fn spatial(&self, params: &Dict, keys: [&str; 3], default: usize) -> Result<Vec<usize>, Error> {
         let [width, height, depth] = keys;
         let keys = [depth, height, width];

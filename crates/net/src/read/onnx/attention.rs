@@ -1,4 +1,4 @@
-//! Attention and what it is made of: heads, rotary places, masks.
+//! Attention and its components: heads, rotary embeddings, masks.
 
 use super::node::Node;
 use super::subgraph;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Attention" => attention(n),
@@ -15,7 +15,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// Domain of operators that the format tries out.
+/// Domain of the format's experimental operators.
 pub const PREVIEW: &str = "ai.onnx.preview";
 
 /// As [`translate`], for operators of [`PREVIEW`].
@@ -26,7 +26,7 @@ pub fn translate_preview(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// Attention whose scores and weights go through graphs of the node.
+/// Attention whose scores and weights are modified by graphs of the node.
 fn flexible(n: &mut Node) -> Result<bool, Error> {
     let (q, mut k, mut v) = (n.need(0)?, n.need(1)?, n.need(2)?);
     let (sq, sk) = (n.shape(q), n.shape(k));
@@ -42,7 +42,7 @@ fn flexible(n: &mut Node) -> Result<bool, Error> {
         10 => DType::F16,
         other => return Err(n.unsupported(format!("`softmax_precision` is {other}"))),
     };
-    // Both factors are scaled, so that products of fp16 stay small.
+    // Both factors are scaled, so that products stay within fp16.
     let root = n.float("scale", 1.0 / (sq[3] as f32).sqrt()).sqrt();
     let (q, k) = (n.build().with(Binary::Mul, q, root)?, n.build().with(Binary::Mul, k, root)?);
     let scores = n.build().matmul(q, k, true)?;
@@ -56,7 +56,7 @@ fn flexible(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// A tensor through the graph that an attribute holds, if it does.
+/// Applies the graph in an attribute to a tensor, if there is one.
 fn modified(n: &mut Node, name: &str, x: ValueId) -> Result<ValueId, Error> {
     if n.attribute(name).is_none() {
         return Ok(x);
@@ -68,7 +68,7 @@ fn modified(n: &mut Node, name: &str, x: ValueId) -> Result<ValueId, Error> {
     }
 }
 
-/// Keys and values for each of `heads` query heads, several of which share one.
+/// Keys and values repeated for each of `heads` query heads (grouped-query attention).
 fn shared(n: &mut Node, k: ValueId, v: ValueId, heads: usize) -> Result<(ValueId, ValueId), Error> {
     let own = n.shape(k)[1];
     if own == heads {
@@ -82,7 +82,7 @@ fn shared(n: &mut Node, k: ValueId, v: ValueId, heads: usize) -> Result<(ValueId
     Ok((n.build().gather(k, indices, 1)?, n.build().gather(v, indices, 1)?))
 }
 
-/// Heads of a `[N, S, heads width]` as `[N, heads, S, width]`.
+/// Splits `[N, S, heads width]` into heads `[N, heads, S, width]`.
 pub fn heads(n: &mut Node, x: ValueId, count: usize) -> Result<ValueId, Error> {
     let shape = n.shape(x);
     let &[batch, steps, width] = shape.as_slice() else { return Ok(x) };
@@ -126,7 +126,7 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
     let (masked, may_be_empty) = masked(n, capped, steps, keys, past)?;
     let mut weights = n.build().softmax(masked, 3)?;
     if may_be_empty {
-        // A query that may look at no key gets zeros.
+        // A query without any visible key gives zeros.
         let best = n.build().reduce(ReduceKind::Max, masked, &[3], true)?;
         let (hidden, zero) = (n.build().scalar(f32::NEG_INFINITY, best), n.build().scalar(0.0, weights));
         let looks = n.build().binary(Binary::Greater, best, hidden)?;
@@ -152,7 +152,7 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
     n.finish(4)
 }
 
-/// Scores with those of hidden keys at minus infinity, and whether a query can be left without any key.
+/// Scores with masked keys at minus infinity, and true if a query may be left without any key.
 fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: usize) -> Result<(ValueId, bool), Error> {
     let causal = n.flag("is_causal", false);
     let (left, right) = (n.int("left_window_size", -1), n.int("right_window_size", -1));
@@ -162,7 +162,7 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
     let mut empty = false;
     let hidden = n.build().scalar(f32::NEG_INFINITY, scores);
     if let Some(lengths) = n.input(6) {
-        // Each item of the batch has its own number of keys, and the queries stand at their end.
+        // Each item of the batch has its own number of keys, with the queries at the end.
         let batch = n.shape(lengths).iter().product();
         let lengths = n.build().cast(lengths, DType::I32)?;
         let lengths = n.build().reshape(lengths, [batch, 1, 1, 1])?;
@@ -203,7 +203,7 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
     } else {
         n.build().binary(Binary::Add, scores, mask)?
     };
-    // A constant that hides nothing wholly cannot leave a query alone.
+    // A constant mask without fully masked rows leaves every query a key.
     let hides = n.t.build.data(mask).is_none_or(|t| {
         let hidden = if t.data.dtype() == DType::Bool { 0.0 } else { f32::NEG_INFINITY };
         t.data.to_f32().contains(&hidden)

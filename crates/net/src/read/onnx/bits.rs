@@ -1,4 +1,4 @@
-//! Bits of integers.
+//! Bitwise operators on integers.
 
 use super::element;
 use super::node::Node;
@@ -7,7 +7,7 @@ use crate::graph::{DType, ValueId};
 use crate::ops::Binary;
 use crate::stored::Element;
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     let id = match n.op() {
         "BitwiseAnd" => two(n, Binary::BitAnd)?,
@@ -16,7 +16,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "BitwiseNot" => {
             let x = n.need(0)?;
             narrow(n, x, true)?;
-            // Every bit set: the greatest unsigned integer, or -1.
+            // All bits set: the greatest unsigned integer, or -1.
             let most = n.dtype(x).narrow_range().filter(|&(least, _)| least == 0).map_or(-1, |(_, most)| most);
             let all = n.build().scalar(most as f32, x);
             n.build().binary(Binary::BitXor, x, all)?
@@ -44,7 +44,7 @@ fn two(n: &mut Node, binary: Binary) -> Result<ValueId, Error> {
     n.build().binary(binary, x, y)
 }
 
-/// Refuses integers whose bits `i32` does not hold: 64 bits (unless `signed`, where those beyond repeat the sign), and unsigned.
+/// Refuses integers whose bits `i32` does not hold: unsigned ones, and 64-bit ones unless `signed`, where the upper bits repeat the sign.
 fn narrow(n: &Node, x: ValueId, signed: bool) -> Result<(), Error> {
     match n.t.wide_element(x) {
         None => Ok(()),
@@ -53,7 +53,7 @@ fn narrow(n: &Node, x: ValueId, signed: bool) -> Result<(), Error> {
     }
 }
 
-/// Integers read as others of the same width.
+/// Reinterprets integers as others of the same width.
 fn cast(n: &mut Node) -> Result<ValueId, Error> {
     let x = n.need(0)?;
     let number = n.int("to", 0);

@@ -1,5 +1,5 @@
-//! Operators of classical models that are arithmetic: thresholds, chosen features, counts of n-grams; and optional values that are
-//! tensors or nothing.
+//! Arithmetic operators of classical machine learning: thresholds, selected features, n-gram counts; and optional values that are
+//! tensors or absent.
 
 use super::node::Node;
 use crate::error::Error;
@@ -9,10 +9,10 @@ use crate::ops::{Binary, OpKind, ReduceKind};
 /// Domain of classical models.
 pub const DOMAIN: &str = "ai.onnx.ml";
 
-/// Most windows of one length that are compared with the n-grams of a list.
+/// Most comparisons of windows of one length with the n-grams of a list.
 const COMPARED: usize = 1 << 24;
 
-/// Translates the operator of the standard domain if it is one of these; otherwise false.
+/// Translates the operator of the standard domain if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "TfIdfVectorizer" if n.attribute("pool_int64s").is_some_and(|a| !a.ints.is_empty()) => counted(n),
@@ -20,7 +20,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let x = n.need(0)?;
             n.done(x)
         }
-        // A tensor is an element; an operand left out is none.
+        // A tensor is an element; an omitted operand is not.
         "OptionalHasElement" => {
             let has = n.input(0).is_some();
             let id = n.build().mask(Vec::new(), vec![has]);
@@ -30,7 +30,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// Translates the operator of [`DOMAIN`] if it is one of these; otherwise false.
+/// Translates the operator of [`DOMAIN`] if it belongs to this group; returns false otherwise.
 pub fn translate_classical(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Binarizer" => {
@@ -55,8 +55,8 @@ pub fn translate_classical(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// Counts of the n-grams of a list of integers in each row, neighbours up to `max_skip_count` elements apart; counts of 0 and 1
-/// (`IDF`) and weights where asked for.
+/// Counts of the n-grams of a list of integers in each row, with elements up to `max_skip_count` apart; clamped to 1
+/// (`IDF`) and weighted if the node requests it.
 fn counted(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let shape = n.shape(x);
@@ -75,7 +75,7 @@ fn counted(n: &mut Node) -> Result<bool, Error> {
     let columns = places.iter().max().map_or(0, |&last| last + 1);
     let tokens = n.build().cast(x, DType::I32)?;
     let tokens = n.build().reshape(tokens, [rows, 1, width])?;
-    // Each length's counts, with the columns that they belong to.
+    // Counts for each length, with the columns that they belong to.
     let (mut counts, mut belong, mut first): (Vec<ValueId>, Vec<usize>, usize) = (Vec::new(), Vec::new(), 0);
     for (at, &start) in starts.iter().enumerate() {
         let (length, end) = (at + 1, starts.get(at + 1).copied().unwrap_or(pool.len()));
@@ -124,8 +124,8 @@ fn counted(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Number of times that each n-gram of `length` stands in the rows of `tokens` `[rows, 1, width]`, its elements `step` apart:
-/// `[rows, n-grams]`; `None` where a row is too short.
+/// Number of occurrences of each n-gram of `length` in the rows of `tokens` `[rows, 1, width]`, with elements `step` apart:
+/// `[rows, n-grams]`; `None` if rows are too short.
 fn windows(n: &mut Node, tokens: ValueId, grams: &[i64], length: usize, step: usize) -> Result<Option<ValueId>, Error> {
     let (width, many) = (n.shape(tokens)[2], grams.len() / length);
     let Some(positions) = width.checked_sub((length - 1) * step).filter(|&p| p > 0) else { return Ok(None) };

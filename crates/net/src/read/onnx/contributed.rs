@@ -1,5 +1,5 @@
-//! Quantized operators of ONNX Runtime's own domain `com.microsoft`, as its quantizer writes them: each operand comes with scale
-//! and zero point, and the result is quantized again.
+//! Quantized operators of ONNX Runtime's own domain `com.microsoft`, as its quantizer writes them: each operand has a scale
+//! and a zero point, and the result is requantized.
 
 use super::elementwise::matmul;
 use super::node::Node;
@@ -11,7 +11,7 @@ use crate::ops::{Binary, OpKind, PoolKind, ReduceKind, Unary};
 /// Domain of these operators.
 pub const DOMAIN: &str = "com.microsoft";
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "QLinearAdd" => binary(n, Binary::Add),
@@ -82,14 +82,14 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// The operand there, which its scale and its zero point follow, as floats.
+/// The operand at this position, dequantized by the scale and zero point that follow it.
 fn operand(n: &mut Node, at: usize) -> Result<ValueId, Error> {
     let (x, scale, zero) = (n.need(at)?, n.need(at + 1)?, n.input(at + 2));
     dequantize(n, x, scale, zero)
 }
 
-/// Quantizes a result by the scale there and the zero point behind it, and gives it. Without a zero point it is of the first
-/// quantized operand's type.
+/// Quantizes a result by the scale at this position and the zero point behind it, and binds the output to it. Without a zero point it has
+/// the type of the first quantized operand.
 fn result(n: &mut Node, x: ValueId, at: usize) -> Result<bool, Error> {
     let (scale, zero) = (n.need(at)?, n.input(at + 1));
     let first = n.inputs.iter().flatten().map(|&id| n.dtype(id)).find(|d| matches!(d, DType::U8 | DType::I8));
@@ -111,7 +111,7 @@ fn channels_first(n: &Node) -> Result<(), Error> {
     }
 }
 
-/// Over one axis; of an opset before 13 over all axes from that one on.
+/// Over one axis; before opset 13 over all axes from that one on.
 fn softmax(n: &mut Node) -> Result<bool, Error> {
     let x = operand(n, 0)?;
     let shape = n.shape(x);
@@ -128,7 +128,7 @@ fn softmax(n: &mut Node) -> Result<bool, Error> {
     result(n, id, 3)
 }
 
-/// Scale and zero point of the result come first.
+/// Concatenation whose first operands are scale and zero point of the result.
 fn concat(n: &mut Node) -> Result<bool, Error> {
     let count = n.inputs.len().saturating_sub(2) / 3;
     let parts = (0..count).map(|i| operand(n, 2 + 3 * i)).collect::<Result<Vec<_>, Error>>()?;
@@ -139,7 +139,7 @@ fn concat(n: &mut Node) -> Result<bool, Error> {
     result(n, id, 0)
 }
 
-/// A matrix whose scales and zero points go along its columns, as floats.
+/// A matrix dequantized by scales and zero points per column.
 fn columns(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Result<ValueId, Error> {
     let float = n.dtype(scale);
     let mut steps = n.build().cast(x, float)?;
@@ -164,12 +164,12 @@ fn with_bias(n: &mut Node, mut product: ValueId, at: usize) -> Result<bool, Erro
     n.done(product)
 }
 
-/// `alpha * A * B + C`, where `C` holds integers of scale `alpha * a_scale * b_scale`; without a scale of the result it is a float.
+/// `alpha * A * B + C`, where `C` contains integers of scale `alpha * a_scale * b_scale`; the result is a float if it has no scale.
 fn gemm(n: &mut Node) -> Result<bool, Error> {
     let a = operand(n, 0)?;
     let (b, a_scale, b_scale, b_zero) = (n.need(3)?, n.need(1)?, n.need(4)?, n.input(5));
     let (transpose_x, transpose_y) = (n.flag("transA", false), n.flag("transB", false));
-    // Scales of the columns of the product: rows of the operand where it is transposed.
+    // Scales of the product's columns: rows of a transposed operand.
     let b = match transpose_y {
         false => columns(n, b, b_scale, b_zero)?,
         true => {

@@ -7,7 +7,7 @@ use crate::graph::{DType, ValueId};
 use crate::ops::unary::Row;
 use crate::ops::{Binary, GeluMode, OpKind, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if let Some(unary) = unary(n) {
         n.takes(1)?;
@@ -91,7 +91,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 }
 
 fn dropout(n: &mut Node) -> Result<bool, Error> {
-    // Nothing is dropped where the share to drop is zero.
+    // A dropout ratio of zero drops nothing.
     let training = n.integers(2, "training_mode")?.is_some_and(|v| v.first() == Some(&1));
     let dropped = n.constant(1, "ratio")?.and_then(|t| t.data.to_f32().first().copied()).unwrap_or(0.5);
     if training && dropped != 0.0 {
@@ -158,7 +158,7 @@ fn folded(n: &mut Node, binary: Binary) -> Result<ValueId, Error> {
     }
     let first = operands.remove(0);
     operands.into_iter().try_fold(first, |sum, mut y| {
-        // The exponent may have a type of its own, and so may integers that became one here.
+        // The exponent may have its own type; integer types may also differ because they were converted to one here.
         if n.dtype(y) != n.dtype(sum) {
             let dtype = n.dtype(sum);
             if binary != Binary::Pow && n.dtype(y).is_float() != dtype.is_float() {
@@ -175,7 +175,7 @@ fn folded(n: &mut Node, binary: Binary) -> Result<ValueId, Error> {
 
 fn fold(n: &mut Node, binary: Binary) -> Result<bool, Error> {
     let (x, exponent) = (n.need(0)?, n.input(1));
-    // An integer to a broken power is computed in floats.
+    // An integer to a fractional power is computed in floats.
     if binary == Binary::Pow && n.dtype(x).is_integer() && exponent.is_some_and(|e| n.dtype(e).is_float()) {
         let (dtype, exponent) = (n.dtype(x), n.need(1)?);
         let x = n.build().cast(x, DType::F32)?;
@@ -187,7 +187,7 @@ fn fold(n: &mut Node, binary: Binary) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// With the sign of the divisor, or (`fmod`) of the dividend.
+/// Remainder with the sign of the divisor, or (`fmod`) of the dividend.
 fn modulo(n: &mut Node) -> Result<bool, Error> {
     let (x, y) = (n.need(0)?, n.need(1)?);
     if !n.flag("fmod", false) {
@@ -213,7 +213,7 @@ fn clip(n: &mut Node) -> Result<bool, Error> {
     let least = bound(n, "min", 1, f32::NEG_INFINITY);
     let most = bound(n, "max", 2, f32::INFINITY);
     let id = match (least, most) {
-        // Beyond 2^24 a float does not name every integer.
+        // Floats do not represent every integer beyond 2^24.
         (Some(min), Some(max)) if n.dtype(x).is_float() => n.build().unary(Unary::Clip { min, max }, x)?,
         _ => {
             let mut id = x;
@@ -268,7 +268,7 @@ fn composed(n: &mut Node) -> Result<bool, Error> {
             b.with(Binary::Mul, elu, gamma)?
         }
         "Celu" => {
-            // alpha (exp(x / alpha) - 1) below zero: the plain function of x / alpha, times alpha.
+            // alpha (exp(x / alpha) - 1) below zero: ELU of x / alpha, times alpha.
             let scaled = b.with(Binary::Div, x, alpha)?;
             let elu = b.unary(Unary::Elu { alpha: 1.0 }, scaled)?;
             b.with(Binary::Mul, elu, alpha)?
@@ -321,7 +321,7 @@ fn composed(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// As numpy's: lists are rows on the left and columns on the right.
+/// Matrix product with numpy's rules: vectors are rows on the left and columns on the right.
 pub fn matmul(n: &mut Node, x: ValueId, y: ValueId) -> Result<ValueId, Error> {
     let (sx, sy) = (n.shape(x), n.shape(y));
     let (left, right) = (sx.len() == 1, sy.len() == 1);

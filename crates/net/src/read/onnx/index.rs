@@ -1,4 +1,4 @@
-//! Operators that find, choose and place elements by their positions.
+//! Operators that search, select and scatter elements by position.
 
 use super::made::{MADE_ELEMENTS, clamp};
 use super::node::Node;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::{DType, elements};
 use crate::ops::{Binary, OpKind, ScatterMode};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Gather" => {
@@ -91,7 +91,7 @@ fn reduction(n: &Node) -> Result<ScatterMode, Error> {
     mode.ok_or_else(|| n.unsupported(format!("reduction `{name}`")))
 }
 
-/// New positions of a cache, one place for each item of the batch.
+/// Writes new entries of a cache, at one position per item of the batch.
 fn tensor_scatter(n: &mut Node) -> Result<bool, Error> {
     let (cache, update) = (n.need(0)?, n.need(1)?);
     let (shape, part) = (n.shape(cache), n.shape(update));

@@ -1,4 +1,4 @@
-//! Linear attention: a state per head that every step decays, corrects and reads, unrolled over the steps.
+//! Linear attention: each step decays, updates and reads a state per head; unrolled over the steps.
 
 use super::attention::heads;
 use super::node::Node;
@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, Unary};
 
-/// Most steps that are unrolled.
+/// Largest number of unrolled steps.
 const STEPS: usize = 4096;
 
-/// Translates the operator if it is this one; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if n.op() != "LinearAttention" {
         return Ok(false);
@@ -24,7 +24,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "gated_delta" => (true, true),
         other => return Err(n.unsupported(format!("`update_rule` is `{other}`"))),
     };
-    // The standard computes in single precision.
+    // The standard prescribes single precision.
     let dtype = n.dtype(n.need(0)?);
     let single = |n: &mut Node, id: ValueId| n.build().cast(id, DType::F32);
     let [q, k, v] = [n.need(0)?, n.need(1)?, n.need(2)?];
@@ -46,7 +46,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         let given = single(n, given)?;
         let last = n.shape(given).last().copied().unwrap_or(0);
         let apart = n.build().reshape(given, [batch, steps, kv_heads, last / kv_heads])?;
-        // Each row of the state has its own factor, or all have one.
+        // A factor per row of the state, or one for all rows.
         let columns = n.build().transpose(apart, &[0, 2, 3, 1])?;
         decay = Some(n.build().unary(Unary::Exp, columns)?);
     }

@@ -1,11 +1,11 @@
-//! Losses: what of them is arithmetic on inputs.
+//! Loss functions that are arithmetic on inputs.
 
 use super::node::Node;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     let cross = match n.op() {
         "SoftmaxCrossEntropyLoss" => true,
@@ -25,12 +25,12 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     n.finish(2)
 }
 
-/// Negative logarithms `[N, C, d...]` at the targets `[N, d...]`, weighted by class, reduced as the node says.
+/// Negative log-likelihood `[N, C, d...]` at the targets `[N, d...]`, weighted by class and reduced as the node requests.
 fn loss(n: &mut Node, logs: ValueId) -> Result<ValueId, Error> {
     let target = n.need(1)?;
     let places = n.shape(target);
     let target = n.build().cast(target, DType::I32)?;
-    // Ignored targets may name no class: they look at the first and count nothing.
+    // Ignored targets may name no class: they read the first with weight zero.
     let (target, ignored) = match n.attribute("ignore_index") {
         None => (target, None),
         Some(a) => {

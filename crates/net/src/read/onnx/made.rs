@@ -1,14 +1,14 @@
-//! Operators whose result is known when the model is read: constants, extents, ranges, windows of signals.
+//! Operators that are evaluated while reading: constants, shapes, ranges, signal windows.
 
 use super::node::Node;
 use crate::build::beyond::Beyond;
 use crate::error::Error;
 use crate::graph::{DType, Data, Tensor, elements};
 
-/// Largest constant that an operator may make, in elements.
+/// Largest constant that an operator may create, in elements.
 pub(super) const MADE_ELEMENTS: usize = 1 << 24;
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Constant" => constant(n),

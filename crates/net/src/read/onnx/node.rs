@@ -1,4 +1,4 @@
-//! One node: its operands and attributes, and the value that each output becomes.
+//! A node: its operands and attributes, and the values of its outputs.
 
 use super::proto::{self, Attribute};
 use super::{
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::graph::{DType, Tensor, ValueId};
 use std::sync::Arc;
 
-/// Operators that no static graph holds, or that are no arithmetic, each with its reason and what to do.
+/// Operators that a static graph cannot represent, or that are not arithmetic, each with its reason and a suggestion.
 pub const REFUSED: &[(&[&str], &str)] = &[
     (
         &["NonZero", "Unique", "Compress", "NonMaxSuppression"],
@@ -49,7 +49,7 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     (&["DictVectorizer", "CastMap", "ZipMap"], "maps are not tensors. Export without them (skl2onnx: zipmap=False)"),
 ];
 
-/// One node being translated.
+/// A node under translation.
 pub struct Node<'n, 'a> {
     pub t: &'n mut Translator<'a>,
     pub node: &'n proto::Node,
@@ -128,7 +128,7 @@ impl<'n, 'a> Node<'n, 'a> {
         Error::Missing { place: format!("{} `{output}`", self.node.op_type), key: key.to_string() }
     }
 
-    /// Refuses a node with other operands than so many.
+    /// Refuses a node with another number of operands.
     pub fn takes(&self, count: usize) -> Result<(), Error> {
         let found = self.inputs.iter().rposition(Option::is_some).map_or(0, |at| at + 1);
         (found == count)
@@ -136,12 +136,12 @@ impl<'n, 'a> Node<'n, 'a> {
             .ok_or_else(|| self.unsupported(format!("it has {found} operands, takes {count}")))
     }
 
-    /// An operand that may be left out.
+    /// An optional operand.
     pub fn input(&self, index: usize) -> Option<ValueId> {
         self.inputs.get(index).copied().flatten()
     }
 
-    /// An operand that must be there.
+    /// A required operand.
     pub fn need(&self, index: usize) -> Result<ValueId, Error> {
         self.input(index).ok_or_else(|| self.missing(&format!("input {index}")))
     }
@@ -186,7 +186,7 @@ impl<'n, 'a> Node<'n, 'a> {
         values.iter().map(|&v| self.size(name, v)).collect()
     }
 
-    /// Data of an operand that must be known while reading.
+    /// Data of an operand that must be constant while reading.
     pub fn constant(&self, index: usize, what: &str) -> Result<Option<Arc<Tensor>>, Error> {
         let Some(id) = self.input(index) else { return Ok(None) };
         match self.t.build.data(id) {
@@ -195,12 +195,12 @@ impl<'n, 'a> Node<'n, 'a> {
         }
     }
 
-    /// Integers of an operand that must be known while reading.
+    /// Integers of an operand that must be constant while reading.
     pub fn integers(&self, index: usize, what: &str) -> Result<Option<Vec<i64>>, Error> {
         Ok(self.constant(index, what)?.map(|t| t.data.to_i32().into_iter().map(i64::from).collect()))
     }
 
-    /// Integers from an attribute in older opsets, an operand in newer ones.
+    /// Integers from an attribute in older opsets, from an operand in newer ones.
     pub fn either(&self, name: &str, index: usize) -> Result<Option<Vec<i64>>, Error> {
         match self.ints(name) {
             Some(values) => Ok(Some(values)),
@@ -208,14 +208,14 @@ impl<'n, 'a> Node<'n, 'a> {
         }
     }
 
-    /// An axis of a tensor of this rank, counted from the end where negative.
+    /// An axis of a tensor of this rank; negative ones count from the end.
     pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, Error> {
         let at = if axis < 0 { axis + rank as i64 } else { axis };
         let inside = usize::try_from(at).ok().filter(|&a| a < rank);
         inside.ok_or_else(|| self.unsupported(format!("axis {axis} of a tensor of rank {rank}")))
     }
 
-    /// Sorted axes without repetition.
+    /// Sorted axes without duplicates.
     pub fn axes(&self, axes: &[i64], rank: usize) -> Result<Vec<usize>, Error> {
         let mut axes = axes.iter().map(|&a| self.axis(a, rank)).collect::<Result<Vec<usize>, Error>>()?;
         axes.sort_unstable();
@@ -223,22 +223,22 @@ impl<'n, 'a> Node<'n, 'a> {
         Ok(axes)
     }
 
-    /// Gives the first output, and says that all is done.
+    /// Binds the first output; returns true.
     pub fn done(&mut self, id: ValueId) -> Result<bool, Error> {
         self.output(0, id);
         self.finish(1)
     }
 
-    /// Gives an output, where somebody wants it.
+    /// Binds an output, if it is used.
     pub fn output(&mut self, index: usize, id: ValueId) {
         let Some(name) = self.node.output.get(index).filter(|n| !n.is_empty()) else { return };
-        // Names of inner graphs may come again.
+        // Names in inner graphs may repeat.
         let own = if self.t.depth == 0 { name.clone() } else { self.t.build.fresh(name) };
         self.t.build.entitle(id, &own);
         self.t.values.insert(name.clone(), id);
     }
 
-    /// Requires no more outputs than have been given.
+    /// Requires all used outputs to be bound.
     pub fn finish(&self, given: usize) -> Result<bool, Error> {
         match self.node.output.iter().skip(given).find(|o| !o.is_empty()) {
             None => Ok(true),

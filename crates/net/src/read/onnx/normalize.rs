@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if let Some(kind) = reduction(n.op()) {
         return reduce(n, kind);
@@ -47,7 +47,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
                 p => return Err(n.unsupported(format!("the norm of {p}"))),
             };
             let norm = n.build().reduce(kind, x, &[axis], true)?;
-            // A line of zeros stays zeros.
+            // A vector of zeros stays zero.
             let zero = n.build().scalar(0.0, norm);
             let one = n.build().scalar(1.0, norm);
             let empty = n.build().binary(Binary::Equal, norm, zero)?;
@@ -66,7 +66,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// Normalization by the batch's own mean and variance, and the running ones moved towards them.
+/// Batch normalization with the batch's own mean and variance, and the update of the running ones.
 fn batch_statistics(
     n: &mut Node,
     x: ValueId,
@@ -127,7 +127,7 @@ fn reduce(n: &mut Node, kind: ReduceKind) -> Result<bool, Error> {
         None => (0..rank).collect(),
     };
     let dtype = n.dtype(x);
-    // Truth values have a greatest and a least, as numbers have.
+    // Truth values are compared as integers.
     let x = if dtype == DType::Bool { n.build().cast(x, DType::I32)? } else { x };
     let keep_dims = n.flag("keepdims", true);
     let id = n.build().reduce(kind, x, &axes, keep_dims)?;
@@ -183,7 +183,7 @@ fn layer_norm(n: &mut Node) -> Result<bool, Error> {
     n.finish(3)
 }
 
-/// Times a scale and plus a bias, where they are there.
+/// Optional multiplication by a scale and addition of a bias.
 fn affine(n: &mut Node, x: ValueId, first: usize) -> Result<ValueId, Error> {
     let mut id = x;
     if let Some(scale) = n.input(first) {
@@ -208,7 +208,7 @@ fn rms_norm(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Scale and bias for each group before opset 21, for each channel since.
+/// Group norm, with scale and bias per group before opset 21 and per channel since.
 fn group_norm(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let shape = n.shape(x);

@@ -1,4 +1,4 @@
-//! Messages of the ONNX format, as far as inference needs them. Field numbers are those of the public format.
+//! Messages of the ONNX format that inference needs. Field numbers are those of the public format.
 
 use bytes::Bytes;
 use prost::Message;
@@ -55,7 +55,7 @@ pub struct Graph {
     pub sparse_initializer: Vec<Other>,
 }
 
-/// A message whose content does not matter.
+/// A message whose content is ignored.
 #[derive(Clone, PartialEq, Message)]
 pub struct Other {}
 

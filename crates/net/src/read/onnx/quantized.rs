@@ -1,4 +1,4 @@
-//! Quantization and integer products: integers are computed with in floats, which hold them exactly up to 2^24.
+//! Quantization and integer products, computed in floats, which represent integers exactly up to 2^24.
 
 use super::elementwise::matmul;
 use super::node::Node;
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, ReduceKind, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "QuantizeLinear" => {
@@ -88,7 +88,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// A scale or zero point laid along the axis, or repeated by blocks of it.
+/// A scale or zero point, reshaped to broadcast along the axis or repeated by blocks of it.
 fn laid(n: &mut Node, factor: ValueId, x: ValueId) -> Result<ValueId, Error> {
     let (own, shape) = (n.shape(factor), n.shape(x));
     let block = n.size("block_size", n.int("block_size", 0))?;
@@ -110,7 +110,7 @@ fn laid(n: &mut Node, factor: ValueId, x: ValueId) -> Result<ValueId, Error> {
     n.build().reshape(factor, wide)
 }
 
-/// `clip(round(x / scale) + zero)`, of an integer type of 8 or 16 bits.
+/// `clip(round(x / scale) + zero)`, of an 8-bit or 16-bit integer type.
 pub fn quantize(
     n: &mut Node,
     x: ValueId,
@@ -147,7 +147,7 @@ pub fn dequantize(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId
     n.build().binary(Binary::Mul, steps, scale)
 }
 
-/// An operand as a float, less its zero point; a list of zero points goes along rows, or columns.
+/// An operand as a float with its zero point subtracted; a list of zero points is per row, or per column.
 fn centred(n: &mut Node, index: usize, zero: usize, columns: usize) -> Result<ValueId, Error> {
     let x = n.need(index)?;
     let x = n.build().cast(x, DType::F32)?;
@@ -178,7 +178,7 @@ fn dynamic(n: &mut Node) -> Result<bool, Error> {
     n.finish(3)
 }
 
-/// A value as 8-bit integers, with scale and zero point from its own range, which always holds zero.
+/// A value quantized to 8 bits, with scale and zero point from its own range extended to zero.
 pub fn range_of(n: &mut Node, x: ValueId) -> Result<(ValueId, ValueId, ValueId), Error> {
     let axes: Vec<usize> = (0..n.shape(x).len()).collect();
     let (low, high) =

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::{Data, Tensor, ValueId, elements};
 use crate::ops::Unary;
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if matches!(n.op(), "RNN" | "GRU" | "LSTM") { layer(n) } else { Ok(false) }
 }
@@ -98,7 +98,7 @@ fn kind(n: &mut Node, direction: usize, hidden: usize) -> Result<Cell, Error> {
         "GRU" => Cell::Gated {
             gate: function(0)?,
             candidate: function(1)?,
-            // Rows are update, reset, candidate.
+            // Rows are update, reset, candidate gates.
             order: [1, 0, 2],
             after: n.flag("linear_before_reset", false),
         },
@@ -111,11 +111,11 @@ fn kind(n: &mut Node, direction: usize, hidden: usize) -> Result<Cell, Error> {
                     let flat = n.build().slice(all, 0, direction, direction + 1)?;
                     let flat = n.build().reshape(flat, [width])?;
                     let part = |n: &mut Node, i: usize| n.build().slice(flat, 0, i * hidden, (i + 1) * hidden);
-                    // They stand as input, output, forget.
+                    // The order is input, output, forget.
                     Some([part(n, 0)?, part(n, 2)?, part(n, 1)?])
                 }
             };
-            // Rows are input, output, forget, cell.
+            // Rows are input, output, forget, cell gates.
             let order = [0, 2, 1, 3];
             Cell::Long { gate, candidate, output, order, peephole, coupled: n.flag("input_forget", false) }
         }
@@ -137,7 +137,7 @@ fn activation(name: &str, alpha: Option<f32>, beta: Option<f32>) -> Option<Unary
     })
 }
 
-/// `[S, D, N, H]`, `[D, N, H]` and the cell, or with the batch first.
+/// Binds the outputs `[S, D, N, H]`, `[D, N, H]` and the cell, or the same with the batch first.
 fn give(n: &mut Node, runs: &[Sequence], steps: usize, batch_first: bool) -> Result<bool, Error> {
     let wanted = |n: &Node, i: usize| n.node.output.get(i).is_some_and(|o| !o.is_empty());
     if wanted(n, 0) {

@@ -1,4 +1,4 @@
-//! Elements at computed places: regions, bent convolutions, cubic and three-dimensional sampling, and windows put back.
+//! Operators at computed positions: regions of interest, deformable convolutions, cubic and volumetric sampling, unpooling, col2im.
 
 use super::node::Node;
 use super::spatial::{list, pads};
@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, Outside, ReduceKind, ResizeMode, ScatterMode, Unary};
 
-/// Largest matrix whose determinant is written out.
+/// Largest matrix whose determinant is expanded.
 const DETERMINANT_ROWS: usize = 4;
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Col2Im" => col2im(n),
@@ -34,7 +34,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// A choice of elements that is known while reading; one computed at run time is left to the list of what is refused.
+/// Selection of elements by a constant condition; a computed condition is refused by [`super::node::REFUSED`].
 fn compress(n: &mut Node) -> Result<bool, Error> {
     let (mut x, condition) = (n.need(0)?, n.need(1)?);
     let Some(data) = n.t.build.data(condition).cloned() else { return Ok(false) };
@@ -52,7 +52,7 @@ fn compress(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Columns of windows added up where they overlap: a transposed convolution by ones.
+/// Sum of overlapping windows from columns: a transposed convolution with ones.
 fn col2im(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let need = |n: &Node, index: usize, what: &str| n.integers(index, what)?.ok_or_else(|| n.missing(what));
@@ -86,7 +86,7 @@ fn col2im(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Elements at the places that a pooling took them from, zeros elsewhere.
+/// Elements at the positions where a pooling found them, zeros elsewhere.
 fn max_unpool(n: &mut Node) -> Result<bool, Error> {
     let (x, places) = (n.need(0)?, n.need(1)?);
     let shape = n.shape(x);
@@ -116,7 +116,7 @@ fn max_unpool(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Means of samples in equal parts of regions; a sample more than one element outside counts as zero.
+/// Means of samples in equal parts of regions; samples more than one element outside count as zero.
 fn roi_align(n: &mut Node) -> Result<bool, Error> {
     let (x, rois, pictures) = (n.need(0)?, n.need(1)?, n.need(2)?);
     let samples = n.size("sampling_ratio", n.int("sampling_ratio", 0))?;
@@ -177,7 +177,7 @@ fn roi_align(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Greatest of the four neighbours of each place `[N, Ho, Wo, 2]` of a `[N, C, H, W]`, each times its share of the place.
+/// Maximum over the four neighbours of each position `[N, Ho, Wo, 2]` in `[N, C, H, W]`, each times its bilinear weight.
 fn greatest_share(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId, Error> {
     let (shape, to) = (n.shape(x), n.shape(places));
     let last = [shape[3], shape[2]].map(|extent| extent as f32 - 1.0);
@@ -213,7 +213,7 @@ fn greatest_share(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId, 
     most.ok_or_else(|| n.unsupported("no neighbours"))
 }
 
-/// A convolution whose taps stand where offsets move them: samples at those places, then products over channels and taps.
+/// Deformable convolution: taps are sampled at offset positions, followed by products over channels and taps.
 fn deform_conv(n: &mut Node) -> Result<bool, Error> {
     let (x, w, offsets) = (n.need(0)?, n.need(1)?, n.need(2)?);
     let (&[batch, channels, ..], &[out_channels, in_group, kh, kw], &[_, _, oh, ow]) =
@@ -232,7 +232,7 @@ fn deform_conv(n: &mut Node) -> Result<bool, Error> {
     {
         return Err(n.unsupported(format!("offsets {:?} for {parts} groups of {taps} taps", n.shape(offsets))));
     }
-    // Column and row of each tap where nothing moves it.
+    // Column and row of each tap without offsets.
     let place = |i: usize| {
         let (tap, row, column, axis) = (i / (2 * ow * oh), i / (2 * ow) % oh, i / 2 % ow, i % 2);
         let (at, stride, step, dilation, pad) = match axis {
@@ -252,7 +252,7 @@ fn deform_conv(n: &mut Node) -> Result<bool, Error> {
         let shift = n.build().slice(moves, 1, part, part + 1)?;
         let shift = n.build().reshape(shift, [batch, taps, 2, oh * ow])?;
         let shift = n.build().transpose(shift, &[0, 1, 3, 2])?;
-        // Rows come first, and columns in places.
+        // Offsets have rows first, sampling positions columns.
         let turned = n.build().integers([2], vec![1, 0]);
         let shift = n.build().gather(shift, turned, 3)?;
         let shift = n.build().reshape(shift, [batch, taps, oh, ow, 2])?;
@@ -276,10 +276,10 @@ fn deform_conv(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Place along an axis, its share where two are mixed, and whether it is inside.
+/// Position along an axis, its interpolation weight if two are mixed, and a mask that is set inside.
 type Corner = (ValueId, Option<ValueId>, Option<ValueId>);
 
-/// Determinants of the matrices in the last two axes, by the elements of the first row; extents of one stay.
+/// Determinants of the matrices in the last two axes by expansion along the first row; the axes keep extent one.
 fn determinant(n: &mut Node, x: ValueId) -> Result<ValueId, Error> {
     let shape = n.shape(x);
     let (row, column) = (shape.len() - 2, shape.len() - 1);
@@ -305,7 +305,7 @@ fn determinant(n: &mut Node, x: ValueId) -> Result<ValueId, Error> {
     sum.ok_or_else(|| n.unsupported("matrices without elements"))
 }
 
-/// Cubic interpolation of a `[N, C, H, W]` at places `[N, Ho, Wo, 2]`, in elements; beyond the picture everything is zero.
+/// Cubic interpolation of `[N, C, H, W]` at positions `[N, Ho, Wo, 2]`, in elements; zero outside of the image.
 pub fn cubic_sample(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId, Error> {
     const SHARPNESS: f32 = -0.75;
     let &[batch, rows, columns, _] = n.shape(places).as_slice() else {
@@ -313,7 +313,7 @@ pub fn cubic_sample(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId
     };
     let whole = n.build().unary(Unary::Floor, places)?;
     let rest = n.build().binary(Binary::Sub, places, whole)?;
-    // Weights of the four neighbours along each axis: a polynomial in their distance.
+    // Weights of the four neighbours along each axis, as a polynomial in their distance.
     let mut weights = [Vec::new(), Vec::new()];
     for (axis, weights) in weights.iter_mut().enumerate() {
         let t = n.build().slice(rest, 3, axis, axis + 1)?;
@@ -351,7 +351,7 @@ pub fn cubic_sample(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId
     sum.ok_or_else(|| n.unsupported("no neighbours"))
 }
 
-/// Sampling of a `[N, C, D, H, W]` at normalized places `[N, Do, Ho, Wo, 3]`, column first; beyond it are zeros, or with
+/// Sampling of `[N, C, D, H, W]` at normalized positions `[N, Do, Ho, Wo, 3]`, column first; zero outside, or with
 /// `border` the nearest element.
 pub fn volume_sample(
     n: &mut Node,
@@ -429,7 +429,7 @@ pub fn volume_sample(
     n.build().reshape(sum, [batch, channels, a, b, c])
 }
 
-/// Position of each window's greatest element in the whole operand, in order of rows, or of columns.
+/// Position of each window's greatest element in the operand, counted in row-major or column-major order.
 pub fn pooled_places(
     n: &mut Node,
     x: ValueId,
@@ -448,7 +448,7 @@ pub fn pooled_places(
     if by_columns && extents.len() != 2 {
         return Err(n.unsupported("positions in order of columns of other than two axes"));
     }
-    // Position of each tap of each window; one past the end is padding.
+    // Position of each tap of each window; padding is one past the end.
     let (mut taken, mut named) = (Vec::new(), Vec::new());
     for place in 0..places {
         for tap in 0..taps {

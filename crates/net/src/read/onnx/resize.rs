@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::graph::{TensorType, ValueId};
 use crate::ops::{Coordinates, OpKind, ResizeMode, Unary};
 
-/// One axis at a time, as products with a matrix of weights; the plain cases are resampling of the net.
+/// Resampling one axis at a time, as products with interpolation matrices; simple cases are [`OpKind::Resize`] of the net.
 pub(super) fn resize(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let shape = n.shape(x);
@@ -97,7 +97,7 @@ pub(super) fn resize(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Attributes of a `Resize` that give the elements of a result along one axis.
+/// Attributes of a `Resize` that determine the result along one axis.
 struct Sampler {
     mode: String,
     coordinates: String,
@@ -108,7 +108,7 @@ struct Sampler {
     antialias: bool,
 }
 
-/// Weights of the elements of the operand, or nothing where the result lies outside.
+/// Weights of the operand's elements; `None` if the position is outside.
 type Row = Option<Vec<(usize, f32)>>;
 
 impl Sampler {
@@ -118,7 +118,7 @@ impl Sampler {
 
     fn row(&self, o: usize, from: usize, to: usize, scale: f32, region: Option<(f32, f32)>) -> Result<Row, String> {
         let (i, n, s) = (o as f64, from as f64, f64::from(scale));
-        // The length that the scale asks for may be broken.
+        // The length given by the scale may be fractional.
         let length = n * s;
         let at = match self.coordinates.as_str() {
             "asymmetric" => i / s,
@@ -158,7 +158,7 @@ impl Sampler {
             };
             return Ok(Some(vec![(clamp(whole as i64), 1.0)]));
         }
-        // A smaller result sees a wider part of the operand, so that no element is skipped.
+        // Downsampling with antialiasing widens the filter, so that no element is skipped.
         let wide = if self.antialias && s < 1.0 { s } else { 1.0 };
         let a = f64::from(self.cubic);
         let reach = if self.mode == "cubic" { 2.0 } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Operators that rearrange elements: new extents, parts, repetition, padding.
+//! Operators that rearrange elements: shapes, slices, repetition, padding.
 
 use super::node::Node;
 use crate::build::window::Blocks;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::{Data, Tensor, ValueId, elements};
 use crate::ops::{EdgeMode, OpKind, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Reshape" => reshape(n),
@@ -48,7 +48,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         }
         "Concat" => {
             let parts: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
-            // A part without elements adds none; it comes from shapes that are computed.
+            // Parts without elements, which come from computed shapes, are skipped.
             let parts: Vec<ValueId> = parts.into_iter().filter(|&p| elements(&n.shape(p)) > 0).collect();
             let first = *parts.first().ok_or_else(|| n.unsupported("no operand with elements"))?;
             let axis = n.axis(n.int("axis", 0), n.shape(first).len())?;
@@ -93,7 +93,7 @@ fn reshaped(n: &mut Node, x: ValueId, shape: Vec<usize>) -> Result<bool, Error> 
     n.done(id)
 }
 
-/// Zero keeps an extent, unless zeros are allowed; -1 takes what is left.
+/// Zero keeps an extent, unless zeros are allowed; -1 stands for the remaining elements.
 fn reshape(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let wanted = n.either("shape", 1)?.ok_or_else(|| n.missing("shape"))?;
@@ -130,7 +130,7 @@ fn split(n: &mut Node) -> Result<bool, Error> {
         } else {
             n.build().slice(x, axis, at, at.saturating_add(size))?
         };
-        // One part is the whole.
+        // A split into one part is a copy.
         let id = if id == x { n.build().unary(Unary::Identity, x)? } else { id };
         n.output(index, id);
         at = at.saturating_add(size);
@@ -171,7 +171,7 @@ fn slice(n: &mut Node) -> Result<bool, Error> {
             to[axis] = count as usize;
         }
     }
-    // A part without elements comes from shapes that are computed, and is joined to others.
+    // A slice without elements comes from a computed shape, and is concatenated to others.
     if from.iter().zip(&to).any(|(from, to)| from == to) {
         let shape = from.iter().zip(&to).zip(&by).map(|((from, to), by)| (to - from).div_ceil(*by)).collect();
         let id = nothing(n, x, shape);
@@ -188,7 +188,7 @@ fn nothing(n: &mut Node, x: ValueId, shape: Vec<usize>) -> ValueId {
     n.build().constant("none", Tensor { shape, data })
 }
 
-/// `x` with axes of one repeated; leading axes are added.
+/// `x` broadcast to a shape; leading axes are added.
 fn expanded(n: &mut Node, x: ValueId, shape: Vec<usize>) -> Result<bool, Error> {
     if shape == n.shape(x) {
         let id = n.build().unary(Unary::Identity, x)?;
@@ -229,7 +229,7 @@ fn pad(n: &mut Node) -> Result<bool, Error> {
         let axis = n.axis(axis, rank)?;
         pads[axis] = (list[i], list[i + axes.len()]);
     }
-    // Negative pads cut.
+    // Negative padding crops.
     let mut value = x;
     for (axis, pad) in pads.iter_mut().enumerate() {
         let extent = n.shape(value)[axis] as i64;
@@ -264,7 +264,7 @@ fn pad(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// The upper triangle from diagonal `k` on, or the lower one up to it.
+/// The upper triangle from diagonal `k` on, or the lower triangle up to it.
 fn trilu(n: &mut Node, x: ValueId, k: i64) -> Result<bool, Error> {
     let shape = n.shape(x);
     let [.., rows, columns] = shape[..] else { return Err(n.unsupported("operand of rank less than 2")) };

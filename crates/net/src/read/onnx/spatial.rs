@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::graph::ValueId;
 use crate::ops::{Binary, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, Unary};
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Conv" => {
@@ -71,7 +71,7 @@ pub(super) fn list(n: &Node, name: &str, spatial: usize) -> Result<Vec<usize>, E
     Err(n.unsupported(format!("`{name}` {list:?} for {spatial} spatial axes")))
 }
 
-/// Padding for each spatial axis; `totals` gives that which keeps `extent / stride` windows.
+/// Padding for each spatial axis; `totals` returns the padding that gives `extent / stride` windows.
 pub(super) fn pads(n: &Node, spatial: usize, totals: impl Fn(usize) -> usize) -> Result<Vec<(usize, usize)>, Error> {
     Ok(match n.text("auto_pad").as_deref() {
         None | Some("NOTSET" | "") => match n.ints("pads") {
@@ -97,7 +97,7 @@ fn dilated(extent: usize, dilation: usize) -> usize {
     (extent - 1).saturating_mul(dilation).saturating_add(1)
 }
 
-/// Convolution of operands already chosen; the attributes are the node's.
+/// Convolution of given operands with the node's attributes.
 pub fn conv(n: &mut Node, inputs: &[ValueId]) -> Result<ValueId, Error> {
     let spatial = spatial_rank(n, inputs[0])?;
     let (x, w) = (n.shape(inputs[0]), n.shape(inputs[1]));
@@ -111,7 +111,7 @@ pub fn conv(n: &mut Node, inputs: &[ValueId]) -> Result<ValueId, Error> {
     n.build().op("conv", OpKind::Conv { strides, pads, dilations, groups }, inputs)
 }
 
-/// Each channel of a `[N, C, L]` with its own kernel of `k` past elements; the last `k - 1` elements are the state.
+/// Causal convolution of each channel of `[N, C, L]` with its own kernel of `k` past elements; the state is the last `k - 1` elements.
 fn causal_conv(n: &mut Node) -> Result<bool, Error> {
     let (x, w) = (n.need(0)?, n.need(1)?);
     let (&[batch, channels, _], &[.., k]) = (n.shape(x).as_slice(), n.shape(w).as_slice()) else {
@@ -161,7 +161,7 @@ fn conv_transpose(n: &mut Node) -> Result<bool, Error> {
         _ => vec![0; spatial],
     };
     let wanted = n.ints("output_shape").map(|s| n.sizes("output_shape", &s)).transpose()?;
-    // Either all extents or the spatial ones.
+    // Either all extents or only the spatial ones.
     let wanted = wanted.map(|s| s[s.len().saturating_sub(spatial)..].to_vec());
     let full = |i: usize| (x[i + 2] - 1).saturating_mul(strides[i]).saturating_add(dilated(w[i + 2], dilations[i]));
     let upper = n.text("auto_pad").as_deref() == Some("SAME_UPPER");
@@ -208,7 +208,7 @@ fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
     n.finish(1)
 }
 
-/// Pooling of an operand already chosen; the attributes are the node's.
+/// Pooling of a given operand with the node's attributes.
 pub fn pooled(n: &mut Node, kind: PoolKind, x: ValueId) -> Result<ValueId, Error> {
     let spatial = spatial_rank(n, x)?;
     let shape = n.shape(x);
@@ -226,7 +226,7 @@ pub fn pooled(n: &mut Node, kind: PoolKind, x: ValueId) -> Result<ValueId, Error
     Ok(id)
 }
 
-/// Windows with gaps, and norms other than that of 2: padded, then one strided slice for each place of the window, combined.
+/// Dilated windows, and norms of an order other than 2: padding, then one strided slice per position of the window, combined.
 fn dilated_pool(
     n: &mut Node,
     kind: PoolKind,
@@ -267,7 +267,7 @@ fn dilated_pool(
             }
             parts.push(n.build().op("place", OpKind::Slice { begin, end, stride }, &[padded])?);
         }
-        // In pairs: fewer roundings one after another.
+        // Pairwise, for fewer consecutive roundings.
         while parts.len() > 1 {
             let pairs: Vec<Vec<ValueId>> = parts.chunks(2).map(<[ValueId]>::to_vec).collect();
             parts.clear();
@@ -284,7 +284,7 @@ fn dilated_pool(
         PoolKind::Max if n.dtype(x).is_float() => spread(n, x, f32::NEG_INFINITY, Binary::Max),
         PoolKind::Average { exclude_padding } => {
             let sum = spread(n, x, 0.0, Binary::Add)?;
-            // Places of the operand, or with its padding; none beyond, where the last window may reach.
+            // Number of elements in the operand, or with its padding; none beyond it, which the last window may reach.
             let counted = |i: usize, o: usize| {
                 let (first, last) = if exclude_padding {
                     (pads[i].0, pads[i].0 + shape[i + 2])
@@ -320,7 +320,7 @@ fn grid_sample(n: &mut Node) -> Result<bool, Error> {
     let outside = match padding.as_str() {
         "" | "zeros" => Outside::Value(0.0),
         "border" => Outside::Border,
-        // Mirrored about the outermost elements, or about the edges of the picture.
+        // Reflected about the outermost elements, or about the edges of the image.
         "reflection" if align => Outside::Reflect,
         "reflection" => Outside::Symmetric,
         other => return Err(n.unsupported(format!("padding mode `{other}`"))),

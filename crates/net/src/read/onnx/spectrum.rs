@@ -1,5 +1,5 @@
-//! Discrete Fourier transforms, as products with matrices of sines and cosines. The last axis has real parts, or real and
-//! imaginary ones.
+//! Discrete Fourier transforms as products with sine and cosine matrices. The last axis has real parts, or real and
+//! imaginary parts.
 
 use super::node::Node;
 use crate::error::Error;
@@ -14,14 +14,14 @@ const MATRIX_ELEMENTS: usize = 1 << 24;
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Forward,
-    /// Forward, the first half of the result.
+    /// Forward, first half of the result only.
     ForwardHalf,
     Inverse,
-    /// From the first half of a spectrum to real numbers.
+    /// Inverse, from the first half of a spectrum to real numbers.
     InverseHalf,
 }
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "DFT" => dft(n),
@@ -35,7 +35,7 @@ fn first(n: &Node, index: usize, what: &str) -> Result<Option<i64>, Error> {
     Ok(n.integers(index, what)?.and_then(|v| v.first().copied()))
 }
 
-/// Triangles over the bins of a spectrum, at equal distances on the mel scale; every number is known while reading.
+/// Mel filter bank: triangles over the bins of a spectrum, equally spaced on the mel scale; all parameters are constant.
 fn mel_weights(n: &mut Node) -> Result<bool, Error> {
     let whole = |n: &Node, index: usize, what: &str| -> Result<usize, Error> {
         let value = first(n, index, what)?.ok_or_else(|| n.missing(what))?;
@@ -108,7 +108,7 @@ fn dft(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Frames of the signal, each times the window, each transformed.
+/// Short-time transform: frames of the signal, each multiplied by the window and transformed.
 fn stft(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let &[_, extent, _] = n.shape(x).as_slice() else { return Err(n.unsupported("a signal not of rank 3")) };
@@ -130,7 +130,7 @@ fn stft(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Transforms `length` elements of an axis; elements that the operand does not have are zero.
+/// Transforms `length` elements of an axis, padded with zeros.
 fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> Result<ValueId, Error> {
     let shape = n.shape(x);
     let rank = shape.len();
@@ -152,7 +152,7 @@ fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> 
     let inverse = matches!(way, Way::Inverse | Way::InverseHalf);
     let mut matrix = vec![0f32; size];
     for from in 0..extent.min(used) {
-        // The other half of a spectrum mirrors what is between its first element and its middle.
+        // The other half of a spectrum mirrors the bins between its first element and its middle.
         let mirrored = way == Way::InverseHalf && from != 0 && 2 * from != length;
         let weight = if mirrored { 2.0 } else { 1.0 } * if inverse { 1.0 / length as f64 } else { 1.0 };
         for at in 0..to {
@@ -167,7 +167,7 @@ fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> 
             }
         }
     }
-    // The axis goes last but one, all others are rows.
+    // The axis becomes the last but one, all others become rows.
     let others: Vec<usize> = (0..rank - 1).filter(|&a| a != axis).collect();
     let perm = [others.as_slice(), &[axis, rank - 1]].concat();
     let moved = n.build().transpose(x, &perm)?;

@@ -1,4 +1,4 @@
-//! Control flow with subgraphs, unrolled where its course is known, and functions of the model.
+//! Control flow with subgraphs, unrolled if its iterations are known, and functions of the model.
 
 use super::node::Node;
 use super::{NESTING, proto};
@@ -9,10 +9,10 @@ use crate::ops::Binary;
 use crate::ops::{Scan, UNROLLED_OPS};
 use std::collections::HashMap;
 
-/// Most turns of one loop.
+/// Most iterations of one loop.
 const TURNS: i64 = 4096;
 
-/// Translates the operator if it is one of these; otherwise false.
+/// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     let plain = matches!(n.node.domain.as_str(), "" | "ai.onnx");
     match n.op() {
@@ -27,7 +27,7 @@ fn known(n: &Node, id: ValueId) -> Option<i64> {
     n.t.build.data(id).and_then(|t| t.data.to_i32().first().copied()).map(i64::from)
 }
 
-/// Translates an inner graph with these values of its inputs; gives those of its outputs. What it defines is forgotten.
+/// Translates an inner graph with these values of its inputs; returns those of its outputs. Its names go out of scope afterwards.
 pub(super) fn inner(n: &mut Node, graph: &proto::Graph, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
     let names: Vec<&str> = graph.input.iter().map(|i| i.name.as_str()).collect();
     let outputs: Vec<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
@@ -54,7 +54,7 @@ fn deeper(n: &mut Node) -> Result<(), Error> {
     Ok(())
 }
 
-/// Resets the name stem: values and operations made from here on are named after this node again.
+/// Resets the name stem, so that further values and operations are named after this node again.
 fn restart(n: &mut Node) {
     let first = n.node.output.first().cloned().unwrap_or_default();
     n.t.build.begin(&first, &first);
@@ -74,7 +74,7 @@ fn branch(n: &mut Node) -> Result<bool, Error> {
     n.finish(count)
 }
 
-/// Both branches, and a choice between their results, for a condition computed at run time.
+/// Both branches, and a selection between their results, for a condition computed at run time.
 fn both(n: &mut Node, condition: ValueId) -> Result<bool, Error> {
     let condition = n.build().reshape(condition, [])?;
     let (yes, no) = (graph(n, "then_branch")?, graph(n, "else_branch")?);
@@ -147,8 +147,8 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     n.finish(kept + scans)
 }
 
-/// A loop that stays one: carried values at the end, then what its turns collect. `None` where it has no form for it: a body that takes
-/// a counter where a constant has to be, or that changes extents.
+/// A loop that is not unrolled: the final carried values, then the collected tensors. `None` if it has no such form: a body that
+/// uses a counter where a constant is required, or that changes extents.
 fn roll(
     n: &mut Node,
     body: &proto::Graph,
@@ -179,7 +179,7 @@ fn roll(
     Ok(Some(results[2..].to_vec()))
 }
 
-/// Next values of a turn, counter and condition first, and the parts that are collected.
+/// Next values of an iteration, counter and condition first, and the collected slices.
 fn one_turn(n: &mut Node, body: &proto::Graph, turn: &Turn) -> Result<(Vec<ValueId>, Vec<ValueId>), Error> {
     let mut outputs = inner(n, body, &turn.carried)?;
     if outputs.is_empty() {
@@ -196,7 +196,7 @@ fn one_turn(n: &mut Node, body: &proto::Graph, turn: &Turn) -> Result<(Vec<Value
     Ok((next, parts))
 }
 
-/// A value with one more axis, of extent one.
+/// A value with a new axis of extent one.
 fn raised(n: &mut Node, part: ValueId, axis: usize) -> Result<ValueId, Error> {
     let mut shape = n.shape(part);
     shape.insert(axis.min(shape.len()), 1);
@@ -253,7 +253,7 @@ fn scan(n: &mut Node) -> Result<bool, Error> {
     n.finish(kept + outputs)
 }
 
-/// A scan that stays a loop; `all` are its operands, the last ones scanned along `axes`.
+/// A scan as a loop that is not unrolled; `all` are its operands, the last ones scanned along `axes`.
 fn rolled_scan(
     n: &mut Node,
     body: &proto::Graph,

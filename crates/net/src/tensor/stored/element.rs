@@ -1,4 +1,4 @@
-//! Elements as bytes and bit fields: how a stored form writes its numbers.
+//! Element types of stored forms, as bytes and bit fields.
 
 use super::Form;
 use crate::tensor::Data;
@@ -20,7 +20,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// The element that holds a tensor's type.
+    /// The element for a tensor's type.
     pub fn of(dtype: DType) -> Element {
         match dtype {
             DType::F16 => Element::Float16,
@@ -35,7 +35,7 @@ impl Element {
     }
 
     /// The type of a tensor of such elements: `f64` and `bf16` become `f32`, 64-bit and unsigned 32-bit integers `i32`,
-    /// sub-byte integers take a byte each. `None` for texts.
+    /// sub-byte integers take a byte each. `None` for strings.
     pub fn dtype(self) -> Option<DType> {
         Some(match self {
             Element::Bool => DType::Bool,
@@ -50,7 +50,7 @@ impl Element {
         })
     }
 
-    /// Width of one element in bits; texts have none.
+    /// Width of one element in bits; 0 for strings.
     pub fn bits(self) -> usize {
         match self {
             Element::Bool => 8,
@@ -63,7 +63,7 @@ impl Element {
     }
 }
 
-/// `count` elements of packed bytes; the caller has checked that there are enough. Wide integers saturate.
+/// `count` elements of packed bytes, which must be enough. Wide integers saturate.
 pub(super) fn plain(element: Element, bytes: &[u8], count: usize) -> Data {
     let bytes = &bytes[..(count * element.bits()).div_ceil(8)];
     let clamp = |v: i128| v.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
@@ -100,7 +100,7 @@ pub(super) fn plain(element: Element, bytes: &[u8], count: usize) -> Data {
     }
 }
 
-/// `count` fields of `bits` bits (1 to 8), the first at the lowest bit; the caller has checked that there are enough bytes.
+/// Unpacks `count` fields of `bits` bits (1 to 8), the first at the lowest bit; there must be enough bytes.
 pub fn unpack(bytes: &[u8], bits: usize, count: usize) -> Vec<u8> {
     match bits {
         1 => fields::<1>(bytes, count),
@@ -114,7 +114,7 @@ pub fn unpack(bytes: &[u8], bits: usize, count: usize) -> Vec<u8> {
     }
 }
 
-/// Eight fields are as many bytes as a field has bits.
+/// Unpacks fields in groups of eight, which occupy as many bytes as a field has bits.
 fn fields<const BITS: usize>(bytes: &[u8], count: usize) -> Vec<u8> {
     let of_group = |group: &[u8; BITS]| {
         let mut word = [0; 8];
@@ -135,7 +135,7 @@ fn fields<const BITS: usize>(bytes: &[u8], count: usize) -> Vec<u8> {
     values
 }
 
-/// Fields of `bits` bits (1 to 8) as bytes, the first at the lowest bit: the other way round of [`unpack`].
+/// Packs bytes into fields of `bits` bits (1 to 8), the first at the lowest bit: the inverse of [`unpack`].
 pub fn pack(values: &[u8], bits: usize) -> Vec<u8> {
     match bits {
         1 => bytes_of::<1>(values),
@@ -165,8 +165,8 @@ fn bytes_of<const BITS: usize>(values: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Elements as little-endian bytes, packed where the element is narrower than a byte. Values outside the element's range
-/// are cut to its bits.
+/// Elements as little-endian bytes, packed if the element is narrower than a byte. Values outside the element's range
+/// are truncated to its bits.
 pub fn to_bytes(data: &Data, element: Element) -> Vec<u8> {
     if let Data::Stored(stored) = data
         && let Form::Plain { element: own, bytes } = stored.form()

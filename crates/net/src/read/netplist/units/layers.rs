@@ -1,4 +1,4 @@
-//! Layers of the net that a unit becomes, with its parameters.
+//! Translation of units to layers of the net, with their parameters.
 
 use super::*;
 
@@ -10,7 +10,7 @@ impl Call<'_, '_> {
             None | Some("Conv") => {}
             Some(other) => return Err(self.unsupported(&format!("convolution of type `{other}`"))),
         }
-        // One group has nothing to share a kernel with.
+        // A single group has no kernel to share.
         let keys = [
             "KernelHeight",
             "KernelWidth",
@@ -88,7 +88,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The scale or bias of a unit as a constant; `None` where it is absent or does nothing.
+    /// The scale or bias of a unit as a constant; `None` if it is absent or neutral.
     fn factor(&mut self, prefix: &str, x: ValueId, neutral: f32) -> Result<Option<ValueId>, Error> {
         let Some(params) = self.params.clone() else { return Ok(None) };
         let ty = self.ty(x);
@@ -203,7 +203,7 @@ impl Call<'_, '_> {
             if !info.has("Size") {
                 return Err(info.missing("Size"));
             }
-            // Values without depth have a depth of one, the only size that can be asked for then.
+            // Values without depth have a depth of one, the only size that is possible then.
             if let Some(axis) = self.axis(name)? {
                 ty.shape[axis] = info.extent("Size", 1)?;
             }
@@ -230,7 +230,7 @@ impl Call<'_, '_> {
         self.give(OpKind::Reshape, &[x], Some(TensorType { dtype: ty.dtype, shape }))
     }
 
-    /// A range of one axis.
+    /// A slice of one axis.
     pub(super) fn view(&mut self) -> Result<ValueId, Error> {
         let x = self.one()?;
         self.understands(&["Dimension", "Offset", "Size", "Step"])?;
@@ -294,7 +294,7 @@ impl Call<'_, '_> {
             "Avg" => PoolKind::Average { exclude_padding: params.flag("AverageCountExcludePadding")? },
             other => return Err(self.no_word("Type", other, &self.words("Type"))),
         };
-        // What lies in the padding matters only where there is some: zeros for means, nothing for maxima.
+        // The padding value matters only if there is padding: zeros for means, minus infinity for maxima.
         let expected = if kind == PoolKind::Max { "Negative" } else { "Zero" };
         if padded && params.string("PaddingMode")?.is_some_and(|mode| mode != expected) {
             return Err(self.unsupported(&format!("`PaddingMode` other than {expected}")));
@@ -321,7 +321,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// A 16-bit float given by its bit pattern as an integer.
+/// An fp16 number given as the integer of its bits.
 fn half_float(params: &Dict, key: &str) -> Result<Option<f32>, Error> {
     let Some(found) = params.integer(key)? else { return Ok(None) };
     // Patterns with the sign bit set may be written as negative 16-bit numbers.
@@ -332,7 +332,7 @@ fn half_float(params: &Dict, key: &str) -> Result<Option<f32>, Error> {
     Ok(Some(f16::from_bits(found as u16).to_f32()))
 }
 
-/// Elements of a kernel, bounded like any tensor.
+/// Type and number of elements of a kernel, within the bounds of any tensor.
 fn kernel_type(place: &str, dtype: DType, shape: Vec<usize>) -> Result<(TensorType, usize), Error> {
     let ty = TensorType { dtype, shape };
     sized(&ty, || place.to_string())?;
