@@ -1,6 +1,6 @@
-//! Little-endian numbers in and out of bytes, and files written structure by structure.
+//! Little-endian numbers in bytes, and files written structure by structure.
 
-/// Differing bytes closer than this are kept as one residue.
+/// Differing bytes at most this far apart are kept as one residue.
 const RESIDUE_JOIN: usize = 16;
 
 /// Bytes at a file offset that no structure explains.
@@ -12,7 +12,7 @@ pub struct Residue {
     pub bytes: Vec<u8>,
 }
 
-/// Bytes at an offset, if the buffer has them.
+/// Bytes at an offset, if the buffer is long enough.
 pub(crate) fn slice(bytes: &[u8], offset: u64, need: u64) -> Option<&[u8]> {
     let end = offset.checked_add(need)?;
     bytes.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
@@ -36,7 +36,7 @@ pub(crate) fn put64(out: &mut Vec<u8>, words: &[u64]) {
     out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
 }
 
-/// Puts bytes at an offset, growing the file when they reach past its end. Nothing is placed for no bytes.
+/// Writes bytes at an offset, and extends the file if they reach past its end. Empty input changes nothing.
 pub(crate) fn place(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
@@ -48,7 +48,7 @@ pub(crate) fn place(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     out[start..end].copy_from_slice(bytes);
 }
 
-/// Places where a file differs from what its structures write.
+/// Ranges in which a file differs from the bytes that its structures give.
 pub(crate) fn differences(file: &[u8], written: &[u8]) -> Vec<Residue> {
     let mut out = Vec::new();
     collect(
@@ -69,7 +69,7 @@ pub(crate) fn nonzero(file: &[u8], from: usize, to: usize) -> Vec<Residue> {
     out
 }
 
-/// Adds the places of a range where the file differs from what is expected. `same` looks at a whole block: most of a
+/// Adds the differences between file and expected bytes in a range. `same` compares a whole block first, since most of a
 /// large file is equal.
 fn collect(
     file: &[u8],

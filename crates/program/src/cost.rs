@@ -1,5 +1,5 @@
-//! Predicted time of one dispatch of a program on silicon: the stages of a dispatch, copies by bytes, and the engine's part from
-//! the work that its tasks state. Rates and their error are rows of [`anemone_facts::cost`].
+//! Predicted time of one dispatch of a program on silicon: the stages of a dispatch, copies by bytes, and the engine's time from
+//! the work in its tasks. Rates and their error are rows of [`anemone_facts::cost`].
 
 use anemone_facts::chips::Chip;
 use anemone_facts::code::{self, class, kernel, neural};
@@ -14,7 +14,7 @@ mod timeline;
 
 pub use timeline::{Span, Unit, co_issued, timeline};
 
-/// The engine's part of the measured small graph, which the firmware's round trip includes: 2 % of its budget.
+/// Engine time of the measured small graph, which the round trip of the firmware includes: 2 % of its budget.
 pub const SMALL_ENGINE_NS: u64 = stages::ROUND_TRIP_NS / 50;
 
 /// Predicted time of a dispatch, by stage, in nanoseconds.
@@ -54,13 +54,13 @@ impl Cost {
         self.firmware_ns + self.engine_ns
     }
 
-    /// Least and largest time, between which nine in ten measured points lie.
+    /// Bounds of the time that contain nine in ten measured points.
     pub fn band_ns(&self) -> (u64, u64) {
         let (total, most) = (self.total_ns(), u64::from(self.rates.most_percent));
         (total.saturating_mul(100) / (100 + most), total.saturating_mul(100 + most) / 100)
     }
 
-    /// Sum over programs that are dispatched one after the other, with the first one's rates; `None` for no program.
+    /// Sum over programs that are dispatched one after the other, with the first one's rates; `None` without programs.
     pub fn sum(all: impl IntoIterator<Item = Cost>) -> Option<Cost> {
         all.into_iter().reduce(|a, b| Cost {
             bind_ns: a.bind_ns + b.bind_ns,
@@ -76,7 +76,7 @@ impl Cost {
 }
 
 impl std::fmt::Display for Cost {
-    /// One line: total, band, and what it is made of.
+    /// One line: total, bounds, and stages.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let us = |ns: u64| ns as f64 / 1000.0;
         let (least, most) = self.band_ns();
@@ -94,7 +94,7 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// Predicted time of one dispatch on a chip; `None` if the chip has no rates or clock, or the stream is no chain of tasks.
+/// Predicted time of one dispatch on a chip; `None` if the chip has no rates or clock, or the stream is not a chain of tasks.
 pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
     let (rates, clock_hz) = (rates(chip.target)?, chip.hal.f_max_hz?);
     let engine: f64 = tasks_ns(program, rates, clock_hz as f64)?.iter().sum();
@@ -114,7 +114,7 @@ pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
 }
 
 /// Predicted time of each task on the engine in nanoseconds, in stream order; `None` as for [`of_program`]. Their sum is
-/// [`Cost::engine_ns`]: of two tasks that run at once, the second one has what it takes beyond the first.
+/// [`Cost::engine_ns`]: of two tasks that run at once, the second is charged only the time beyond the first.
 pub fn of_tasks(program: &Program, chip: &Chip) -> Option<Vec<f64>> {
     tasks_ns(program, rates(chip.target)?, chip.hal.f_max_hz? as f64)
 }
@@ -130,7 +130,7 @@ fn tasks_ns(program: &Program, rates: &Rates, clock_hz: f64) -> Option<Vec<f64>>
     Some(spans.iter().map(beyond).collect())
 }
 
-/// Time of one task in nanoseconds beside its overhead: the longest of multiply-accumulates, coefficients, activations through memory and
+/// Time of one task in nanoseconds without its overhead: the longest of multiply-accumulates, coefficients, activations through memory and
 /// planar elements.
 fn work_ns(layout: &Layout, task: &Task, rates: &Rates, clock_hz: f64) -> f64 {
     let get = |field| u64::from(task.get(layout, field).unwrap_or(0));

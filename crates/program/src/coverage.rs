@@ -1,4 +1,4 @@
-//! How much of what descriptors say is explained: fields known and seen, bits with and without a field.
+//! Coverage of descriptors by rows: known and used fields, bits with and without a field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,19 +19,19 @@ pub struct Coverage {
     pub td_version: u32,
     /// Tasks read.
     pub tasks: usize,
-    /// Fields that the generation's rows know.
+    /// Number of fields with a row.
     pub fields_known: usize,
-    /// Fields that some task sets.
+    /// Number of fields that some task sets.
     pub fields_seen: usize,
     /// Bits set in header words and registers.
     pub set_bits: u64,
-    /// Set bits of fields whose place is known and whose meaning is not: those called by their address.
+    /// Set bits of fields with a known place and no known meaning, which are called by their address.
     pub unnamed_bits: u64,
     /// Set bits without a field.
     pub unexplained_bits: u64,
     /// Words with such bits, most bits first.
     pub unexplained: Vec<Unexplained>,
-    /// Bytes of streams in which no task was found.
+    /// Bytes of streams that do not decode to tasks.
     pub undecoded_bytes: u64,
     #[serde(skip)]
     seen: BTreeSet<Field>,
@@ -46,14 +46,14 @@ pub struct Unexplained {
     pub space: &'static str,
     /// Byte offset in the header, or byte address of the register.
     pub address: u32,
-    /// The bits, of all tasks together.
+    /// The bits, combined over all tasks.
     pub bits: u32,
-    /// How many are set, counted task by task.
+    /// Number of set bits, summed over tasks.
     pub set: u64,
 }
 
 impl Coverage {
-    /// Coverage of nothing yet.
+    /// Empty coverage of a generation.
     pub fn new(layout: &'static Layout) -> Coverage {
         Coverage {
             generation: layout.generation,
@@ -71,7 +71,7 @@ impl Coverage {
         }
     }
 
-    /// Coverage of a container's stream; `None` where the version of its descriptors is not known, or it has none.
+    /// Coverage of a container's stream; `None` if its descriptor version is unknown, or it has no stream.
     pub fn of_container(container: &Container) -> Option<Coverage> {
         let (layout, tasks, error) = container.tasks()?;
         let mut coverage = Coverage::new(layout);
@@ -87,7 +87,7 @@ impl Coverage {
         coverage
     }
 
-    /// Adds a stream. What does not decode is counted in bytes.
+    /// Adds a stream. Bytes that do not decode are counted.
     pub fn stream(&mut self, layout: &Layout, stream: &[u8], first_task_words: u32) -> Option<StreamError> {
         let (tasks, error) = decode_what_stands(layout, stream, first_task_words);
         self.decoded(layout, stream.len(), &tasks, error.is_some());
@@ -130,12 +130,12 @@ impl Coverage {
         self.unexplained.sort_by_key(|place| std::cmp::Reverse(place.set));
     }
 
-    /// Share of set bits without a field, 0 to 1.
+    /// Fraction of set bits without a field, 0 to 1.
     pub fn unexplained_share(&self) -> f64 {
         share(self.unexplained_bits, self.set_bits)
     }
 
-    /// Share of set bits whose field has no name but its address, 0 to 1.
+    /// Fraction of set bits whose field has no name except its address, 0 to 1.
     pub fn unnamed_share(&self) -> f64 {
         share(self.unnamed_bits, self.set_bits)
     }

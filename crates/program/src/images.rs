@@ -1,5 +1,5 @@
 //! Tasks of a compiled program as register images of version 10, as far as its fields are known: dimensions, DMA strides, and
-//! the address slots that a load fills in.
+//! the address slots that the loader fills in.
 
 use crate::program::Program;
 use crate::task::StreamError;
@@ -8,7 +8,7 @@ use crate::task::image::{BarKind, CustomBar, Descriptor, Image, ImageError};
 use anemone_facts::layout::{M11, v10};
 use anemone_facts::{Field, Layout};
 
-/// A program whose tasks cannot be written as images.
+/// Error for a program whose tasks cannot be written as images.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EmitError {
     /// The stream cannot be followed.
@@ -24,10 +24,10 @@ pub enum EmitError {
     },
 }
 
-/// Dimensions: fields whose value is written as it stands.
+/// Dimensions: fields whose value is copied unchanged.
 const DIMENSIONS: [Field; 6] = [Field::Win, Field::Hin, Field::Cin, Field::Cout, Field::OcgSize, Field::NumGroups];
 
-/// A DMA engine: its address slot, the field that says whether it is used, its strides with the extent that each steps over.
+/// A DMA engine: its address slot, its enable field, its strides with the extent that each steps over.
 struct Engine {
     slot: u32,
     base: Field,
@@ -68,7 +68,7 @@ const ENGINES: [Engine; 3] = [
     },
 ];
 
-/// As [`of_program`], as one load has them: `address` gives the device address of a base register, which goes into the address slots.
+/// As [`of_program`], for one load: `address` returns the device address of a base register, which is written to the address slots.
 pub fn of_program_at(program: &Program, address: &dyn Fn(u8) -> Option<u64>) -> Result<Vec<Descriptor>, EmitError> {
     let mut all = of_program(program)?;
     let tasks = program.tasks()?;
@@ -86,8 +86,8 @@ pub fn of_program_at(program: &Program, address: &dyn Fn(u8) -> Option<u64>) -> 
     Ok(all)
 }
 
-/// A descriptor for each task, in the order of the chain. Strides along an extent of one are left at their default, and so is
-/// everything that the rows of version 10 have no place for.
+/// A descriptor for each task, in the order of the chain. Strides along an extent of one keep their default, and so do
+/// fields without a row in version 10.
 pub fn of_program(program: &Program) -> Result<Vec<Descriptor>, EmitError> {
     let tasks = program.tasks()?;
     let image = |(at, task)| of_task(program.layout, task).map_err(|error| EmitError::Field { task: at, error });
@@ -118,7 +118,7 @@ fn of_task(layout: &Layout, task: &Task) -> Result<Descriptor, ImageError> {
     Ok(out)
 }
 
-/// Refuses a stride beyond the generation's bound. The field is signed, the registers of the M1 are not.
+/// Refuses a stride beyond the generation's bound. The field is signed, unlike the registers of the M1.
 fn bounded(layout: &Layout, field: Field, value: u32) -> Result<(), ImageError> {
     let (step, most) = (1i128 << v10::STRIDE_BIT, i128::from(v10::stride_bound(layout.generation)));
     let bytes = i128::from(value) * step;
@@ -128,7 +128,7 @@ fn bounded(layout: &Layout, field: Field, value: u32) -> Result<(), ImageError> 
     inside.then_some(()).ok_or_else(error)
 }
 
-/// Writes the raw bits of a field where version 10 has it.
+/// Writes the raw bits of a field at its place in version 10.
 fn put(image: &mut Image, field: Field, value: u32) -> Result<(), ImageError> {
     let Some(row) = M11.row(field) else { return Ok(()) };
     if value > row.mask() >> row.lo {

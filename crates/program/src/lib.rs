@@ -1,14 +1,14 @@
-//! What the machine is told: task descriptors, listings and containers, bytes in and bytes out.
+//! Compiled programs as bytes: task descriptors, listings and containers.
 //!
-//! This crate may use `facts`. It does not know what an operation computes, does no file I/O, and never stops
-//! printing at what it cannot explain: unknown bits are listed, never dropped.
+//! This crate may use `facts`. It has no knowledge of operations and does no file I/O. Bits without a meaning never
+//! stop a listing: they are listed, not dropped.
 //!
-//! Dependencies: `flatbuffers` writes dispatch descriptors; reading them is ours, because the library's accessors are
+//! Dependencies: `flatbuffers` writes dispatch descriptors; the reader is ours, because the library's accessors are
 //! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift
-//! from the variants), `serde` gives explanations a machine-readable form, `half` prints half precision numbers, `bytemuck` makes
+//! from the variants), `serde` gives explanations a machine-readable form, `half` prints half-precision numbers, `bytemuck` converts
 //! vectors of them, `sha2` names kernels.
 //!
-//! A task's fields become words of a stream, and come back by name:
+//! Fields of a task become words of a stream, and are read back by name:
 //!
 //! ```
 //! use anemone_facts::{Field, layout};
@@ -50,6 +50,6 @@ pub use program::{BAR_COUNT, Direction, Element, Nchw, Port, Program, Strides};
 pub use renumber::PortOrder;
 pub use task::{FieldError, Form, Run, StreamError, Task};
 
-// Memory of a program is read in place, and offsets of 64 bits index it.
+// Memory of a program is read in place, and 64-bit offsets index it.
 const _: () = assert!(u16::from_ne_bytes([1, 0]) == 1, "anemone needs a little-endian processor");
 const _: () = assert!(usize::BITS == 64 || cfg!(target_family = "wasm"), "anemone needs a 64-bit processor");

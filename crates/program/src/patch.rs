@@ -1,8 +1,8 @@
-//! New coefficients, biases and table knots in the kernel data of a program; the task stream stays as it is.
+//! Replacement of coefficients, biases and table knots in the kernel data of a program; the task stream is unchanged.
 //!
-//! Where an element stands follows from the task's fields; see `docs/evidence.md`, key `h13-kernel`. The distance between
-//! the streams of a kernel is its bytes per engine on the next 64-byte boundary: 0xC0 and 0x40 are what the two kernels of
-//! the book's sample take.
+//! The position of an element follows from the task's fields; see `docs/evidence.md`, key `h13-kernel`. The distance between
+//! the streams of a kernel is its bytes per engine rounded up to 64 bytes: 0xC0 and 0x40 for the two kernels of
+//! the book's sample.
 
 use anemone_facts::code::{kernel, nonlinear};
 use anemone_facts::kernel::ALIGN_BYTES;
@@ -15,13 +15,13 @@ use crate::{Program, StreamError, Task};
 pub enum Part {
     /// Coefficients, `[out][in][row][column]`; `out` counts over groups.
     Weights,
-    /// One bias an output channel.
+    /// One bias per output channel.
     Bias,
     /// The 33 knots of the activation table.
     Table,
 }
 
-/// The kernel data of one task, as its fields describe it.
+/// The kernel data of one task, as described by its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Position of the task in the chain.
@@ -29,20 +29,20 @@ pub struct Kernel {
     /// Extents of the coefficients: output channels over all groups, input channels of each, rows, columns. `None` for a
     /// task that has a table only.
     pub weights: Option<[usize; 4]>,
-    /// Whether output channels have biases.
+    /// True if output channels have biases.
     pub bias: bool,
-    /// Whether there is an activation table.
+    /// True if there is an activation table.
     pub table: bool,
     /// Base offset and size of each enabled stream, by engine.
     pub streams: Vec<Option<(u64, u64)>>,
-    /// Engines that take part.
+    /// Number of engines in use.
     engines: usize,
     /// Output channels per engine at a time.
     lanes: usize,
     groups: usize,
 }
 
-/// Kernel data that cannot be changed as asked.
+/// Error for kernel data that cannot be changed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// The stream is not a chain of task descriptors.
@@ -56,7 +56,7 @@ pub enum PatchError {
         /// The part.
         part: Part,
     },
-    /// A field has a value whose storage is not known.
+    /// A field has a value whose storage form is unknown.
     #[error("task {task}: {field:?} = {value}: {reason}")]
     Storage {
         /// Position of the task.
@@ -65,22 +65,22 @@ pub enum PatchError {
         field: Field,
         /// Its value.
         value: u32,
-        /// Why it stands in the way.
+        /// Reason.
         reason: &'static str,
     },
-    /// Another number of values.
+    /// The number of values is wrong.
     #[error("task {task}: {part:?} takes {expected} values, {found} are given")]
     Count {
         /// Position of the task.
         task: usize,
         /// The part.
         part: Part,
-        /// Values that it takes.
+        /// Expected number of values.
         expected: usize,
         /// Values given.
         found: usize,
     },
-    /// A stream is off, or too short for what the fields say.
+    /// A stream is disabled, or shorter than the fields require.
     #[error("task {task}: engine {engine} needs {need:#x} bytes of coefficients, its stream has {have:#x}")]
     Stray {
         /// Position of the task.
@@ -94,10 +94,10 @@ pub enum PatchError {
     },
 }
 
-/// Halfwords to put at byte offsets of the kernel data.
+/// Halfwords to write at byte offsets of the kernel data.
 pub type Edits = Vec<(u64, u16)>;
 
-/// The kernels of a program, task by task; tasks without kernel data are left out.
+/// The kernels of a program, task by task; tasks without kernel data are omitted.
 pub fn kernels(program: &Program) -> Result<Vec<Result<Kernel, PatchError>>, PatchError> {
     let tasks = program.tasks()?;
     let own = |task: &Task| {
@@ -134,7 +134,7 @@ impl Kernel {
         let per_output = if get(Field::UnicastEn) == 1 { size(Field::UnicastCin) } else { size(Field::Cin) };
         let outputs = size(Field::Cout) * groups;
         let (engines, held) = (1usize << get(Field::ActiveNe).min(16), 1usize << get(Field::OcgSize).min(16));
-        // A single pass that is partly filled is as wide as its channels.
+        // A single, partly filled pass is as wide as its channels.
         let each = size(Field::Cout);
         let partly = each < engines * held && each.is_multiple_of(engines) && each > 0;
         Ok(Kernel {
@@ -160,7 +160,7 @@ impl Kernel {
         }
     }
 
-    /// Byte distance between the streams of neighbouring engines, where it is the same for all.
+    /// Byte distance between the streams of neighbouring engines, if it is the same for all.
     pub fn stride(&self) -> Option<u64> {
         let bases: Vec<u64> = self.streams.iter().flatten().map(|s| s.0).collect();
         let steps: Vec<u64> = bases.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
@@ -168,7 +168,7 @@ impl Kernel {
     }
 
     /// Byte offsets in the kernel data of every value of a part, in the part's order; for a table, those of each stream
-    /// one after another.
+    /// in sequence.
     fn places(&self, program: &Program, part: Part) -> Result<Vec<u64>, PatchError> {
         let count = self.count(part)?;
         let within = |engine: usize, from: u64, bytes: u64| {
@@ -189,7 +189,7 @@ impl Kernel {
         }
         let Some([outputs, inputs, rows, columns]) = self.weights else { return Ok(Vec::new()) };
         let taps = inputs.saturating_mul(rows).saturating_mul(columns);
-        // Before anything is made of this size: all the values lie in the kernel data.
+        // Checked before allocation: all the values are in the kernel data.
         if count as u64 > program.kernel.len() as u64 {
             let have = program.kernel.len() as u64;
             return Err(PatchError::Stray { task: self.task, engine: 0, need: 2 * count as u64, have });
@@ -218,7 +218,7 @@ impl Kernel {
         Ok(out)
     }
 
-    /// Bits of a part's values as they stand.
+    /// Current bits of a part's values.
     pub fn read(&self, program: &Program, part: Part) -> Result<Vec<u16>, PatchError> {
         let places = self.places(program, part)?;
         let bits = |at: &u64| {
@@ -230,7 +230,7 @@ impl Kernel {
         Ok(all)
     }
 
-    /// The halfwords that differ from what stands there.
+    /// The halfwords that differ from the current ones.
     pub fn edits(&self, program: &Program, part: Part, values: &[u16]) -> Result<Edits, PatchError> {
         let expected = self.count(part)?;
         if values.len() != expected {
@@ -243,15 +243,15 @@ impl Kernel {
             .collect())
     }
 
-    /// Whether any of the edits lies in the streams.
+    /// Returns true if any of the edits is within the streams.
     pub fn reads(&self, edits: &Edits) -> bool {
         let inside = |at: u64| self.streams.iter().flatten().any(|&(base, size)| at >= base && at - base < size);
         edits.iter().any(|&(at, _)| inside(at))
     }
 }
 
-/// Puts halfwords into bytes in which the kernel data begins at `start`. Edits past the end are left out; those that
-/// [`Kernel::edits`] gives lie in the kernel data.
+/// Writes halfwords into bytes in which the kernel data begins at `start`. Edits past the end are ignored; those of
+/// [`Kernel::edits`] are within the kernel data.
 pub fn apply(bytes: &mut [u8], start: u64, edits: &Edits) {
     for &(at, bits) in edits {
         let at = (start + at) as usize;

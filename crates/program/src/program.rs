@@ -1,13 +1,13 @@
-//! A compiled program and what the caller binds to it.
+//! A compiled program and its ports.
 
 use crate::task::{StreamError, Task, decode_stream};
 use anemone_facts::Layout;
 use bytes::Bytes;
 
-/// Base address registers of the machine.
+/// Number of base address registers of the machine.
 pub const BAR_COUNT: usize = 32;
 
-/// Extents of a tensor in elements, as ports describe it.
+/// Extents of a tensor in elements, in the form of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nchw {
     /// Batch.
@@ -21,13 +21,13 @@ pub struct Nchw {
 }
 
 impl Nchw {
-    /// Number of elements; `u64::MAX` when that does not fit.
+    /// Number of elements, saturating at `u64::MAX`.
     pub fn elements(&self) -> u64 {
         [self.c, self.h, self.w].iter().fold(self.n as u64, |all, &e| all.saturating_mul(e as u64))
     }
 }
 
-/// Byte distances between neighbours along each axis of a tensor in memory; W neighbours are one element apart.
+/// Byte distances between neighbours along each axis of a tensor in memory; W neighbours are adjacent elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
     /// Between batches.
@@ -46,7 +46,7 @@ impl Strides {
         Strides { batch_bytes: plane_bytes * shape.c as u64, plane_bytes, row_bytes }
     }
 
-    /// Bytes from the first to one past the last element; `u64::MAX` when that does not fit.
+    /// Bytes from the first to one past the last element, saturating at `u64::MAX`.
     pub fn tight_bytes(&self, shape: Nchw, element_bytes: u64) -> u64 {
         let axes = [(shape.n, self.batch_bytes), (shape.c, self.plane_bytes), (shape.h, self.row_bytes)];
         axes.iter().fold((shape.w as u64).saturating_mul(element_bytes), |bytes, &(extent, stride)| {
@@ -76,7 +76,7 @@ impl Element {
     }
 }
 
-/// Which way data goes through a port.
+/// Direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The program reads it.
@@ -88,13 +88,13 @@ pub enum Direction {
 /// A tensor that the caller binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Name as the network calls it.
+    /// Name in the network.
     pub name: String,
     /// Input or output.
     pub direction: Direction,
     /// Base address register that the task descriptors use for it.
     pub bar: u8,
-    /// Extents. Of five axes, batches and channels are joined in `n`, and `c` is the depth.
+    /// Extents. Of five axes, batches and channels are merged in `n`, and `c` is the depth.
     pub shape: Nchw,
     /// Channels of a tensor with five axes; `None` for one with four.
     pub volume_channels: Option<u32>,
@@ -102,12 +102,12 @@ pub struct Port {
     pub strides: Strides,
     /// Element type.
     pub element: Element,
-    /// Bytes of the bound buffer.
+    /// Size of the bound buffer in bytes.
     pub bytes: u64,
 }
 
 impl Port {
-    /// Extents as the network has them: batch, channels, rows and columns, with the depth behind the channels where there is one.
+    /// Extents as in the network: batch, channels, rows and columns, with the depth behind the channels if there is one.
     pub fn extents(&self) -> Vec<u32> {
         let s = self.shape;
         match self.volume_channels {
@@ -121,14 +121,14 @@ impl Port {
         self.extents().into_iter().map(|n| n as usize).collect()
     }
 
-    /// Returns true for five axes whose planes are dense: a container's record has no stride between depths.
+    /// Returns true for five axes with contiguous planes: a container's record has no stride between depths.
     pub fn has_dense_volumes(&self) -> bool {
         self.volume_channels.is_some()
             && self.strides.batch_bytes == self.strides.plane_bytes.saturating_mul(u64::from(self.shape.c))
     }
 }
 
-/// A compiled network: the task stream, its kernel data and what must be bound. Containers are written from it and
+/// A compiled network: the task stream, its kernel data and its ports. Containers are written from it and
 /// read into it; the engine executes it.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -136,20 +136,20 @@ pub struct Program {
     pub name: String,
     /// Register layout of the generation it is compiled for.
     pub layout: &'static Layout,
-    /// The task stream, exactly as DMA reads it (BAR [`Program::STREAM_BAR`]).
+    /// The task stream, byte for byte as DMA reads it (BAR [`Program::STREAM_BAR`]).
     pub stream: Vec<u8>,
-    /// Words of the first task descriptor.
+    /// Number of words of the first task descriptor.
     pub first_task_words: u32,
     /// Kernel data: coefficients and tables (BAR [`Program::KERNEL_BAR`]).
     pub kernel: Bytes,
-    /// Bytes of the intermediate region, 0 when there is none.
+    /// Size of the intermediate region in bytes, 0 if there is none.
     pub scratch_bytes: u64,
-    /// Everything the caller binds: inputs, then outputs.
+    /// Ports: inputs, then outputs.
     pub ports: Vec<Port>,
 }
 
 impl Program {
-    /// Changes kernel data; it is copied where others hold it too.
+    /// Edits kernel data, copying it first if it is shared.
     pub fn edit_kernel<T>(&mut self, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut kernel = Vec::from(std::mem::take(&mut self.kernel));
         let result = edit(&mut kernel);

@@ -1,8 +1,8 @@
 //! Raw task streams: a `.bin` file (stream, then kernel data) and the open driver's `.anec` model file.
 //!
-//! Neither names what must be bound: a `.bin` has no header at all. Ports are made from the descriptors: base register
-//! 4 and above, an output where some task writes it. The start of the stream is base register 0, kernel data 1,
-//! intermediate tensors 3.
+//! Neither names its ports: a `.bin` has no header at all. Ports are derived from the descriptors: base register
+//! 4 and above, an output if some task writes it. Base register 0 is the start of the stream, 1 kernel data, 3
+//! intermediate tensors.
 
 use anemone_facts::formats::raw as rows;
 use anemone_facts::{Field, Layout, layout};
@@ -14,7 +14,7 @@ pub use anec::{read_anec, read_anec_at, write_anec, write_anec_at};
 use crate::task::{Task, decode};
 use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
 
-/// A file that is not a raw stream.
+/// Error for a file that is not a raw stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No size of the first descriptor makes the file a chain of descriptors.
@@ -22,9 +22,9 @@ pub enum Error {
     NoChain {
         /// Bytes of the file.
         have: usize,
-        /// Words of the first descriptor in the attempt reported.
+        /// Words of the first descriptor in the reported attempt.
         words: u32,
-        /// What is wrong with that attempt.
+        /// Error of that attempt.
         source: StreamError,
     },
     /// The chain decodes, but a run writes registers that the generation does not have.
@@ -75,7 +75,7 @@ pub enum Error {
         /// Value that follows from the rest.
         expected: u64,
     },
-    /// A program that a model file cannot express.
+    /// Error for a program that a model file cannot represent.
     #[error("port {bar} of a model file: {what} is {found:#x}, at most {limit:#x}")]
     Port {
         /// Base register.
@@ -91,13 +91,13 @@ pub enum Error {
 
 /// Procedure name of programs that come without one.
 const NAME: &str = "net";
-/// Granule of synthesised buffer sizes: base offsets and strides count in it.
+/// Granule in bytes of derived buffer sizes: the unit of base offsets and strides.
 const BUFFER_GRANULE: u64 = 64;
 
 /// Reads a stream that is followed by kernel data at the next multiple of 16.
 ///
 /// The size of the first descriptor is not stated anywhere; the sizes that compilers emit are tried first, then
-/// every other, until a whole chain decodes into register blocks of the generation.
+/// all others, until a whole chain decodes into register blocks of the generation.
 pub fn read_bin(bytes: &[u8]) -> Result<Program, Error> {
     let layout = &layout::H13;
     let words = first_task_words(layout, bytes)?;
@@ -116,7 +116,7 @@ pub fn read_bin(bytes: &[u8]) -> Result<Program, Error> {
     })
 }
 
-/// Stream and kernel data as [`read_bin`] reads them.
+/// Stream and kernel data in the form of [`read_bin`].
 pub fn write_bin(program: &Program) -> Vec<u8> {
     let mut out = program.stream.clone();
     if !program.kernel.is_empty() {
@@ -130,7 +130,7 @@ fn stream_end(tasks: &[Task]) -> usize {
     tasks.last().map_or(0, |t| t.offset as usize + 4 * t.word_count() as usize)
 }
 
-/// Words of the first descriptor. On failure the error of the most usual size is returned.
+/// Number of words of the first descriptor. Errors: that of the most common size.
 fn first_task_words(layout: &'static Layout, bytes: &[u8]) -> Result<u32, Error> {
     let usual = chain(layout, bytes, rows::FULL_TASK_WORDS);
     let Err(error) = usual else { return Ok(rows::FULL_TASK_WORDS) };
@@ -138,13 +138,13 @@ fn first_task_words(layout: &'static Layout, bytes: &[u8]) -> Result<u32, Error>
     [rows::SHORT_TASK_WORDS]
         .into_iter()
         .chain((layout.header_words + 2..=largest).rev())
-        // The first descriptor alone is cheap to reject; the chain is followed only when it decodes.
+        // The first descriptor alone is cheap to reject; the chain is followed only if it decodes.
         .filter(|&w| decode(layout, bytes, 0, 0, w).is_ok_and(|t| in_blocks(layout, 0, &t).is_ok()))
         .find(|&w| chain(layout, bytes, w).is_ok())
         .ok_or(error)
 }
 
-/// The chain, each run checked to lie in register blocks.
+/// The chain, with a check that each run is within register blocks.
 fn chain(layout: &'static Layout, bytes: &[u8], words: u32) -> Result<Vec<Task>, Error> {
     let tasks = crate::task::decode_stream(layout, bytes, words).map_err(|source| Error::NoChain {
         have: bytes.len(),
@@ -166,27 +166,27 @@ fn in_blocks(layout: &Layout, index: usize, task: &Task) -> Result<(), Error> {
     Ok(())
 }
 
-/// One access of a task to memory, as its descriptor describes it.
+/// One access of a task to memory, as described by its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Position of the task in the chain.
     pub task: usize,
     /// Base register.
     pub bar: u8,
-    /// Read or written.
+    /// Direction.
     pub direction: Direction,
     /// Byte offset from the base register.
     pub base: u64,
-    /// Extents; the group count stands in `n`.
+    /// Extents; `n` is the group count.
     pub shape: Nchw,
-    /// Byte strides; the group stride stands in `batch_bytes`.
+    /// Byte strides; `batch_bytes` is the group stride.
     pub strides: Strides,
     /// Element format.
     pub element: Element,
 }
 
 impl Access {
-    /// One past the last byte, counted from the base register; `u64::MAX` when that does not fit.
+    /// One past the last byte, relative to the base register; saturating at `u64::MAX`.
     pub fn end(&self) -> u64 {
         self.base.saturating_add(self.strides.tight_bytes(self.shape, self.element.bytes()))
     }
@@ -196,12 +196,12 @@ struct Side {
     base_register: Field,
     enable: Field,
     format: Field,
-    /// Channels that stand side by side in memory.
+    /// Number of interleaved channels.
     interleave: Field,
     base: Field,
     strides: [Field; 3],
     broadcast: Option<[Field; 3]>,
-    /// Flags that say, one for each engine, that C and W are exchanged in memory.
+    /// Flags of each engine for an exchange of C and W in memory.
     turned: &'static [Field],
 }
 
@@ -240,7 +240,7 @@ const SIDES: [Side; 3] = [
 
 /// Memory that the tasks of a stream access, task by task: source 1, source 2, destination.
 ///
-/// Operands that are read or written with C and W exchanged, or with channels interleaved, are described as they lie in memory.
+/// Operands that are read or written with C and W exchanged, or with channels interleaved, have their extents in memory.
 pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
     let mut out = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
@@ -260,17 +260,17 @@ pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
                 }
                 None => Nchw { n, c: get(Field::Cout), h: get(Field::Hout), w: get(Field::Wout) },
             };
-            // A reduction states its input extents where the output's should be; it leaves one element per plane.
+            // A reduction states its input extents in the output's fields; it leaves one element per plane.
             if side.broadcast.is_none() && reduces {
                 (shape.h, shape.w) = (1, 1);
             }
-            // The neural engine turns its results, the planar engine its own and its sources.
+            // The neural engine transposes its results, the planar engine its results and its sources.
             let of_neural = class == "ne";
             let obeyed = |field: &Field| (*field == Field::NeTranspose) == of_neural;
             if side.turned.iter().any(|field| obeyed(field) && get(*field) == 1) {
                 (shape.c, shape.w) = (shape.w, shape.c);
             }
-            // Interleaved channels lie side by side in one row.
+            // Interleaved channels are adjacent in one row.
             let by = get(side.interleave).max(1);
             if let (true, Some(w)) = (shape.c.is_multiple_of(by), shape.w.checked_mul(by)) {
                 (shape.c, shape.w) = (shape.c / by, w);
@@ -295,8 +295,8 @@ pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
     Ok(out)
 }
 
-/// Extents and strides of a tensor in the order in which it lies: rows within planes, and all rows that fit into a plane, where
-/// tasks read a part. Strides of an axis of one are those of the axis within.
+/// Extents and strides of a tensor in memory order: rows within planes, with as many rows as fit into a plane if
+/// tasks read a part. The stride of an axis of extent one is that of the next inner axis.
 fn as_in_memory(shape: &mut Nchw, strides: &mut Strides) {
     if shape.n > 1 && shape.c == 1 && strides.batch_bytes < strides.plane_bytes {
         let (to, stride) = match shape.h {
@@ -320,7 +320,7 @@ fn as_in_memory(shape: &mut Nchw, strides: &mut Strides) {
     }
 }
 
-/// Ports, inputs first, and the bytes of the intermediate region.
+/// Ports, inputs first, and the size of the intermediate region in bytes.
 fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
     let all = accesses(layout, tasks)?;
     let bytes = |bar: u8| {
@@ -330,14 +330,14 @@ fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
     let mut ports = Vec::new();
     for bar in Program::FIRST_PORT_BAR..BAR_COUNT as u8 {
         let uses: Vec<&Access> = all.iter().filter(|a| a.bar == bar).collect();
-        // A row-wise reduction describes rows as groups: of equally large descriptions the one with most rows is the
-        // tensor's own.
+        // A row-wise reduction describes rows as groups: of equally large accesses the one with most rows has the
+        // extents of the tensor.
         let Some(widest) = uses.iter().max_by_key(|a| (a.end() - a.base, a.shape.h, std::cmp::Reverse(a.task))) else {
             continue;
         };
         let written = uses.iter().any(|a| a.direction == Direction::Output);
         let mut shape = widest.shape;
-        // Tasks that each write some channels state their first channel as an offset.
+        // Tasks that each write some of the channels state their first channel as an offset.
         let plane = widest.strides.plane_bytes;
         for a in uses.iter().filter(|a| a.strides.plane_bytes == plane && plane != 0 && a.base % plane == 0) {
             let channels = (a.base / plane).saturating_add(a.shape.c as u64);

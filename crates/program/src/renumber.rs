@@ -1,9 +1,9 @@
-//! Base registers of a program given anew: forms differ in whether outputs or inputs come first.
+//! Renumbering of base registers: in some forms outputs come first, in others inputs.
 
 use crate::hwx::BASES;
 use crate::{Direction, Port, Program, StreamError};
 
-/// Which ports have the first base registers.
+/// Ports with the first base registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortOrder {
     /// Outputs, then inputs: compilers up to 5.4 and the open driver's model file.
@@ -15,7 +15,7 @@ pub enum PortOrder {
 impl Program {
     /// The program with ports on base registers in that order, counted from [`Program::FIRST_PORT_BAR`].
     ///
-    /// Only the header fields that name base registers change. Fails where the stream is not a chain.
+    /// Only the header fields that name base registers change. Errors: a stream that is not a chain.
     pub fn with_ports_in_order(&self, order: PortOrder) -> Result<Program, StreamError> {
         let first = match order {
             PortOrder::OutputsFirst => [Direction::Output, Direction::Input],

@@ -1,5 +1,5 @@
-//! One task descriptor: header words and register runs, read and written by field. Which form a stream has depends on the
-//! descriptor's version alone.
+//! Task descriptors: header words and register runs, read and written by field. The descriptor's version alone determines the form of
+//! a stream.
 
 mod cache;
 mod chain;
@@ -13,13 +13,13 @@ use anemone_facts::{Codec, Coding, Field, Layout, Space};
 pub struct Run {
     /// Byte address of the first register.
     pub addr: u32,
-    /// How the run's first word is coded, and what else it says.
+    /// Coding of the run's first word, with its further content.
     pub form: Form,
     /// Register values.
     pub words: Vec<u32>,
 }
 
-/// How a run's first word is coded; see [`Codec`].
+/// Coding of a run's first word; see [`Codec`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Consecutive registers, byte address: versions up to 7.
@@ -33,18 +33,18 @@ pub enum Form {
 
 /// Largest word count that the first word of a run of consecutive registers can state.
 pub const MAX_RUN_WORDS: usize = 64;
-/// What stands in front of the first task of every known stream of packets. It has the form of a task of no words.
+/// Prefix of the first task of every known stream of packets. It has the form of a task without words.
 pub const STREAM_PREFIX: [u8; 16] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// Tag bit of packets whose registers the loader fills in; the lower eight bits are the slot.
 pub const ADDRESS_TAG: u16 = 1 << 8;
 
 impl Run {
-    /// Consecutive registers as versions up to 7 write them.
+    /// Consecutive registers in the form of versions up to 7.
     pub fn consecutive(addr: u32, words: Vec<u32>) -> Run {
         Run { addr, form: Form::Run, words }
     }
 
-    /// The run that a first word announces in a generation's stream, its values zero.
+    /// The run announced by a first word in a generation's stream, with zeros as values.
     pub fn announced(layout: &Layout, first_word: u32) -> Run {
         match layout.codec {
             Codec::Runs => chain::run(first_word),
@@ -59,7 +59,7 @@ impl Run {
             Form::Masked(mask) => u32::from(mask) << 1 | 1,
             _ => 0,
         };
-        // Of a mask only the set bits count; else each register follows the last.
+        // With a mask only its set bits count; else registers are consecutive.
         let consecutive = (0..if bits == 0 { count } else { 0 }).map(move |i| addr.wrapping_add(4 * i));
         consecutive.chain((0..17).filter(move |i| bits >> i & 1 == 1).map(move |i| addr.wrapping_add(4 * i)))
     }
@@ -79,12 +79,12 @@ impl Run {
     }
 }
 
-/// A task descriptor at a place in its stream.
+/// A task descriptor at a position in its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Byte offset in the stream.
     pub offset: u32,
-    /// Header words; one more than the layout's fixed header where an optional word follows.
+    /// Header words; one more than the layout's fixed header if there is an optional word.
     pub header: Vec<u32>,
     /// Register runs in stream order.
     pub runs: Vec<Run>,
@@ -96,7 +96,7 @@ pub enum FieldError {
     /// The generation has no such field.
     #[error("{generation} has no field {field:?}")]
     Absent {
-        /// The field asked for.
+        /// Requested field.
         field: Field,
         /// Generation name.
         generation: &'static str,
@@ -104,7 +104,7 @@ pub enum FieldError {
     /// The descriptor does not write the register that holds the field.
     #[error("this descriptor does not write the register of {field:?} (address {addr:#x})")]
     NotWritten {
-        /// The field asked for.
+        /// Requested field.
         field: Field,
         /// Address of its register.
         addr: u32,
@@ -112,9 +112,9 @@ pub enum FieldError {
     /// A value does not fit its bits.
     #[error("{field:?} = {value:#x} does not fit: at most {max:#x}")]
     Range {
-        /// The field to be set.
+        /// Field.
         field: Field,
-        /// Raw value that was offered.
+        /// Raw value.
         value: u64,
         /// Largest raw value.
         max: u32,
@@ -122,16 +122,16 @@ pub enum FieldError {
     /// A byte quantity is not a multiple of the field's granule.
     #[error("{field:?} = {value:#x} bytes is not a multiple of {granule}")]
     Granule {
-        /// The field to be set.
+        /// Field.
         field: Field,
-        /// Byte quantity that was offered.
+        /// Byte quantity.
         value: u64,
         /// Granule in bytes.
         granule: u32,
     },
 }
 
-/// A stream that is not a chain of task descriptors.
+/// Error for a stream that is not a chain of task descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// A descriptor or run reaches past the end.
@@ -176,7 +176,7 @@ pub enum StreamError {
         /// End of the descriptor.
         end: u32,
     },
-    /// The chain goes backwards, or to a misaligned place.
+    /// The chain goes backwards, or to a misaligned position.
     #[error("task {task} at {offset:#x}: next pointer {next:#x} does not lie after this task on a {align:#x} boundary")]
     BadNext {
         /// Position in the chain.
@@ -191,7 +191,7 @@ pub enum StreamError {
 }
 
 impl Task {
-    /// A descriptor that writes every register of every block, all zero: the form that compilers up to 7.6.4 emit.
+    /// A descriptor that writes every register of every block, with zeros: the form that compilers up to 7.6.4 emit.
     pub fn full(layout: &Layout) -> Task {
         Task {
             offset: 0,
@@ -233,7 +233,7 @@ impl Task {
         }
     }
 
-    /// Raw bits of a field; `None` when the layout lacks it or the descriptor does not write its register.
+    /// Raw bits of a field; `None` if the layout lacks it or the descriptor does not write its register.
     pub fn get(&self, layout: &Layout, field: Field) -> Option<u32> {
         self.get_at(layout, field, 0)
     }
@@ -245,7 +245,7 @@ impl Task {
         Some((word & row.mask()) >> row.lo)
     }
 
-    /// Name of a field's value; `None` when absent, not coded by names, or a value without a name.
+    /// Name of a field's value; `None` if it is absent, not coded by names, or has no name.
     pub fn name(&self, layout: &Layout, field: Field) -> Option<&'static str> {
         let value = self.get(layout, field)?;
         match field.info().coding {
@@ -254,7 +254,7 @@ impl Task {
         }
     }
 
-    /// Byte quantity of a field coded as shifted: the bits in place, low bits zero. 0 when absent.
+    /// Byte quantity of a field coded as shifted: the bits in place, low bits zero. 0 if absent.
     pub fn bytes(&self, layout: &Layout, field: Field) -> u64 {
         self.bytes_at(layout, field, 0)
     }
@@ -307,7 +307,7 @@ impl Task {
         header.chain(self.runs.iter().flat_map(|r| r.registers().map(|(addr, w)| (Space::Register, addr, w))))
     }
 
-    /// Words that carry bits which no row claims: space, address, those bits.
+    /// Words with bits that no row explains: space, address, those bits.
     pub fn unexplained(&self, layout: &Layout) -> Vec<(Space, u32, u32)> {
         self.places()
             .map(|(space, addr, word)| (space, addr, word & layout.unclaimed(space, addr)))
@@ -315,7 +315,7 @@ impl Task {
             .collect()
     }
 
-    /// The descriptor's words as they stand in a stream.
+    /// The descriptor's words as in a stream.
     pub fn words(&self) -> Vec<u32> {
         let mut out = self.header.clone();
         for run in &self.runs {
@@ -372,7 +372,7 @@ pub(crate) fn has_optional_word(fixed: &[u32]) -> bool {
     fixed.last().is_some_and(|word| word & 3 == 3)
 }
 
-/// The descriptors of a stream, in order. `first_task_words` is not read where descriptors state their own size.
+/// The descriptors of a stream, in order. `first_task_words` is ignored if descriptors state their own size.
 pub fn decode_stream(layout: &Layout, stream: &[u8], first_task_words: u32) -> Result<Vec<Task>, StreamError> {
     match decode_what_stands(layout, stream, first_task_words) {
         (tasks, None) => Ok(tasks),
@@ -380,7 +380,7 @@ pub fn decode_stream(layout: &Layout, stream: &[u8], first_task_words: u32) -> R
     }
 }
 
-/// As [`decode_stream`], with the descriptors in front of the first error.
+/// As [`decode_stream`], returning the descriptors before the first error too.
 pub fn decode_what_stands(layout: &Layout, stream: &[u8], first_task_words: u32) -> (Vec<Task>, Option<StreamError>) {
     let mut tasks = Vec::new();
     let error = match layout.codec {
@@ -390,11 +390,11 @@ pub fn decode_what_stands(layout: &Layout, stream: &[u8], first_task_words: u32)
     (tasks, error.err())
 }
 
-/// Lays tasks one after another on the layout's boundary, sets what links them, and returns the stream.
+/// Places tasks consecutively at the layout's alignment, links them, and returns the stream.
 ///
 /// The gaps are zero and the stream ends with the last task's last word.
 pub fn encode_stream(layout: &Layout, tasks: &mut [Task]) -> Result<Vec<u8>, FieldError> {
-    // The reader takes one more header word where the last fixed one ends in two set bits.
+    // The reader expects an additional header word if the last fixed one ends in two set bits.
     for task in tasks.iter_mut() {
         if task.header.len() == layout.header_words as usize && has_optional_word(&task.header) {
             task.header.push(0);
@@ -406,7 +406,7 @@ pub fn encode_stream(layout: &Layout, tasks: &mut [Task]) -> Result<Vec<u8>, Fie
     }
 }
 
-/// Puts a task's words where it says that it stands; the stream grows with zeros.
+/// Writes a task's words at its offset; the stream is extended with zeros.
 fn put(stream: &mut Vec<u8>, task: &Task) {
     stream.resize(task.offset as usize, 0);
     stream.extend(task.words().into_iter().flat_map(u32::to_le_bytes));

@@ -1,8 +1,8 @@
-//! Modelled time line of a program's tasks: one after the other, except that the array and the planar engine work at once where two
+//! Modelled timeline of a program's tasks: sequential, except that the array and the planar engine run at once if two
 //! neighbours are independent (the book, chapter 22, parallel-execution discovery).
 //!
-//! No field of a task is known to ask for two at once. Independence is read from what two tasks address: neither reads or overwrites
-//! what the other writes, neither is chained to the other, and not both results go to memory, which is one channel.
+//! No field of a task is known to request co-issue. Independence follows from the addresses of two tasks: neither reads or overwrites
+//! results of the other, neither is chained to the other, and not both results go to memory, which is one channel.
 
 use anemone_facts::chips::Chip;
 use anemone_facts::code::{class, neural};
@@ -27,21 +27,21 @@ pub enum Unit {
 pub struct Span {
     /// Position in the stream.
     pub task: usize,
-    /// Unit that it keeps busy.
+    /// Unit that executes it.
     pub unit: Unit,
-    /// Begin in nanoseconds from the first task's.
+    /// Start in nanoseconds after the first task's.
     pub begin_ns: f64,
-    /// End in nanoseconds from the first task's.
+    /// End in nanoseconds after the first task's start.
     pub end_ns: f64,
 }
 
-/// Begin and end of each task; `None` as for [`super::of_program`].
+/// Start and end of each task; `None` as for [`super::of_program`].
 pub fn timeline(program: &Program, chip: &Chip) -> Option<Vec<Span>> {
     let (rates, clock_hz) = (rates(chip.target)?, chip.hal.f_max_hz?);
     Some(spans(program.layout, &program.tasks().ok()?, rates, clock_hz as f64))
 }
 
-/// Positions of neighbours that run at once, as the time line has them.
+/// Positions of neighbouring tasks that run at once in the timeline.
 pub fn co_issued(program: &Program) -> Vec<(usize, usize)> {
     let tasks = program.tasks().unwrap_or_default();
     let mut pairs = Vec::new();
@@ -82,7 +82,7 @@ fn is_neural(layout: &Layout, task: &Task) -> bool {
     task.get(layout, Field::TaskClass).unwrap_or(class::NEURAL) == class::NEURAL
 }
 
-/// Bytes behind a base register, from the first to one past the last.
+/// Bytes relative to a base register: first and one past the last.
 type Range = (u32, u64, u64);
 
 /// Ranges that a task reads and writes in memory and in tile memory.
@@ -92,7 +92,7 @@ struct Touched {
     tile_reads: Vec<(u64, u64)>,
     tile_write: Option<(u64, u64)>,
     multiplies: bool,
-    /// The kernel is a computed matrix.
+    /// True if the kernel is a computed matrix.
     product: bool,
 }
 
@@ -118,7 +118,7 @@ impl Touched {
         if on(Rbe1) {
             reads.push(span(RBase1, Src2Base, [Src2GroupStride, Src2PlaneStride, Src2RowStride], source));
         }
-        // Coefficients of all engines: of a constant, or of a computed matrix.
+        // Coefficients of all engines, constant or from a computed matrix.
         if on(Kbe0) {
             let streams = (0..ENGINES as u32).filter(|&i| task.get_at(layout, CoeffEn, i) == Some(1));
             let starts = streams.map(|i| (task.bytes_at(layout, CoeffBase, i), task.bytes_at(layout, CoeffSize, i)));
@@ -153,7 +153,7 @@ impl Touched {
         }
     }
 
-    /// Returns true if another task reads or writes what this one writes.
+    /// Returns true if another task reads or writes the results of this one.
     fn before(&self, other: &Touched) -> bool {
         let meets = |(a, b): (u64, u64), (c, d): (u64, u64)| a < d && c < b;
         let memory = self.write.is_some_and(|(bar, start, end)| {

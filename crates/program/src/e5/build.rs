@@ -1,7 +1,7 @@
-//! Descriptors made from programs: casts of what goes in, one inference a program, casts of what comes out. A part of the graph
-//! on the processor reads and makes tensors on the host's side of the casts.
+//! Descriptors built from programs: casts of the inputs, one inference per program, casts of the outputs. Processor calls
+//! read and write tensors on the host's side of the casts.
 //!
-//! The size follows the number of dispatches and of bound tensors, never what a program computes.
+//! The size depends on the number of dispatches and bound tensors, not on the content of programs.
 
 use anemone_facts::formats::{e5 as rows, hwx};
 use sha2::{Digest, Sha256};
@@ -14,13 +14,13 @@ use crate::{Direction, Port, Program};
 /// A program in the chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// The program. Its outputs are the inputs of later programs with the same names.
+    /// The program. Its outputs are inputs of later programs by name.
     pub program: &'a Program,
-    /// The container's bytes, for the hash that ties both files together.
+    /// Bytes of the container, whose hash links both files.
     pub container: &'a [u8],
 }
 
-/// A tensor that is held from call to call: what the output leaves is the input of the next call.
+/// A tensor that is kept between calls: the output becomes the input of the next call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Input port.
@@ -38,7 +38,7 @@ pub struct Info {
     pub entries: Vec<(String, String)>,
     /// Options of the compiler as text.
     pub options: String,
-    /// Results that are outputs although a later program of the chain reads them.
+    /// Results that are outputs in addition to being read by a later program of the chain.
     pub outputs: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct HostTensor {
     pub shape: Vec<u64>,
 }
 
-/// A part of the graph that the processor computes. What the code says is its language's matter.
+/// A part of the graph that the processor computes. The code is opaque here; its language defines it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCall {
     /// Name.
@@ -66,7 +66,7 @@ pub struct HostCall {
     pub constants: Vec<u8>,
     /// Tensors that it reads.
     pub inputs: Vec<HostTensor>,
-    /// Tensors that it makes.
+    /// Tensors that it writes.
     pub outputs: Vec<HostTensor>,
 }
 
@@ -75,7 +75,7 @@ pub struct HostCall {
 pub enum Step<'a> {
     /// A program of the engine.
     Engine(Call<'a>),
-    /// On the processor.
+    /// A call on the processor.
     Host(&'a HostCall),
 }
 
@@ -86,7 +86,7 @@ pub fn from_calls(calls: &[Call], states: &[State], info: &Info) -> Descriptor {
 }
 
 /// The descriptor of a chain of programs and processor calls. `inputs` and `info.outputs` name the caller's inputs and outputs; both are
-/// written if a processor call takes part, since casts alone do not tell then.
+/// written if there is a processor call, since casts alone do not identify them then.
 pub fn from_steps(steps: &[Step], inputs: &[String], states: &[State], info: &Info) -> Descriptor {
     let mut chain = Chain { info, states, names: Vec::new(), operations: Vec::new(), ends: None };
     let ports = |step: &Step, direction| -> Vec<Port> {
@@ -163,8 +163,8 @@ fn engine_name(port: &Port) -> String {
     format!("{}{ENGINE_SUFFIX}", port.name)
 }
 
-/// The program under the names of the engine's side: procedure and ports with [`ENGINE_SUFFIX`], as the book's sample of three tasks
-/// has them in the container.
+/// The program with names of the engine's side: procedure and ports with [`ENGINE_SUFFIX`], as in the container of the book's sample of
+/// three tasks.
 pub fn with_engine_names(program: &Program) -> Program {
     let mut named = program.clone();
     named.name.push_str(ENGINE_SUFFIX);
@@ -172,7 +172,7 @@ pub fn with_engine_names(program: &Program) -> Program {
     named
 }
 
-/// The program under the names of the descriptor's function, where all its ports have those of the engine's side.
+/// The program with the names of the descriptor's function, if all its ports have names of the engine's side.
 pub fn without_engine_names(mut program: Program) -> Program {
     if program.ports.iter().all(|port| port.name.ends_with(ENGINE_SUFFIX)) {
         let plain = |name: &mut String| name.truncate(name.len() - ENGINE_SUFFIX.len());
@@ -184,19 +184,19 @@ pub fn without_engine_names(mut program: Program) -> Program {
     program
 }
 
-/// Declarations of a container that a descriptor repeats; empty if the bytes are no container.
+/// Declarations of a container that a descriptor repeats; empty if the bytes are not a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
     /// Name and address of every port window.
     pub windows: Vec<(String, u64)>,
-    /// Name of the procedure that its ports belong to.
+    /// Name of the procedure of its ports.
     pub procedure: Option<String>,
 }
 
 impl Declared {
     /// Reads a container's declarations.
     pub fn of(container: &[u8]) -> Declared {
-        // Declarations lie before the contents, which may be large: they are not looked at where that is possible.
+        // Declarations precede the contents, which may be large and are not read if possible.
         let fetch = |at: u64, into: &mut [u8]| {
             let bytes = usize::try_from(at).ok().and_then(|at| container.get(at..at.checked_add(into.len())?));
             bytes.map(|bytes| into.copy_from_slice(bytes)).ok_or(())
@@ -215,7 +215,7 @@ impl Declared {
     }
 }
 
-/// The hash that ties a descriptor to a container's bytes: SHA-256 of the SHA-256, hexadecimal.
+/// The hash that links a descriptor to a container: SHA-256 of the SHA-256 of its bytes, hexadecimal.
 pub fn container_hash(container: &[u8]) -> String {
     Sha256::digest(Sha256::digest(container)).iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -310,7 +310,7 @@ impl Chain<'_> {
         }
     }
 
-    /// States whose output the last call makes: the output's name, as `made` tells it, and the input's on the side where it is read.
+    /// States whose output the last call writes: the output's name, as `made` returns it, and the name of the input on the side where it is read.
     fn aliases(&self, made: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let states = self.states.iter().filter_map(|state| {
             let engine = format!("{}{ENGINE_SUFFIX}", state.input);
@@ -320,8 +320,8 @@ impl Chain<'_> {
         states.collect()
     }
 
-    /// Apertures of the call's ports: those of its container. Where `container` holds no window of a port, windows follow
-    /// one another, each on its own pages, and a state's output has the window of its input.
+    /// Windows of the call's ports as in its container. If `container` has no window for a port, windows are
+    /// consecutive, each on its own pages, and a state's output has the window of its input.
     fn windows(&self, call: &Call, declared: &Declared) -> Vec<Record> {
         let program = call.program;
         let mut next = hwx::VM_BASE;

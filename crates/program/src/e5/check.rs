@@ -1,4 +1,4 @@
-//! What in a descriptor contradicts what.
+//! Consistency checks of descriptors.
 
 use anemone_facts::enums::ELEMENTS;
 use anemone_facts::formats::{by_code, e5 as rows};
@@ -11,9 +11,9 @@ use super::{Descriptor, Record, Value};
 pub struct Problem {
     /// Table.
     pub table: &'static str,
-    /// Byte offset in the file; 0 in a descriptor that was made.
+    /// Byte offset in the file; 0 in a descriptor that was built.
     pub offset: u64,
-    /// What is wrong, with values.
+    /// Description of the contradiction, with values.
     pub what: String,
 }
 
@@ -110,7 +110,7 @@ fn operation(
     }
 }
 
-/// The two forms in which a tensor is described say the same.
+/// Checks that the two descriptions of a tensor agree.
 fn tensor(d: &Record, note: &mut dyn FnMut(&Record, String)) {
     let storage = d.number("storage_type") as u32;
     if by_code(ELEMENTS, storage).is_none() {

@@ -1,7 +1,7 @@
-//! The dispatch descriptor `.e5`: read, written, made from programs, checked.
+//! The dispatch descriptor `.e5`: reader, writer, builder, checks.
 //!
 //! Every table is a [`Record`] over its row in `facts`, so that reader, writer, listing and explanation follow the rows.
-//! Bytes that our order of writing would not give back are kept whole: `Descriptor::read(b)?.write() == b`.
+//! A file that our writing order would not reproduce is kept whole: `Descriptor::read(b)?.write() == b`.
 
 mod build;
 mod check;
@@ -26,9 +26,9 @@ pub use sequence::{Dispatch, EngineCall, Sequence, Unfollowed};
 /// A value of a table's field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// The field is not there.
+    /// Absent field.
     Absent,
-    /// A number; the row says how wide it is. Signed ones are sign-extended.
+    /// A number, whose width is in the row. Signed ones are sign-extended.
     Number(u64),
     /// A text.
     Text(String),
@@ -36,7 +36,7 @@ pub enum Value {
     Record(Box<Record>),
     /// A vector.
     List(Vec<Value>),
-    /// A FlatBuffer of its own.
+    /// A nested FlatBuffer.
     Nested(Box<Record>),
     /// Bytes where a FlatBuffer was expected.
     Bytes(Vec<u8>),
@@ -45,9 +45,9 @@ pub enum Value {
 /// A table with its fields in the order of its row.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What the fields are.
+    /// Row of the table.
     pub table: &'static TableRow,
-    /// One value a field.
+    /// One value per field.
     pub fields: Vec<Value>,
     /// Byte offset in the file it was read from; 0 when made.
     pub offset: u64,
@@ -56,7 +56,7 @@ pub struct Record {
 }
 
 impl PartialEq for Record {
-    /// Where a record stood does not count.
+    /// Compares tables and fields; the offset in the file is ignored.
     fn eq(&self, other: &Record) -> bool {
         std::ptr::eq(self.table, other.table) && self.fields == other.fields
     }
@@ -75,7 +75,7 @@ impl Record {
         self.table.field(name).and_then(|i| self.fields.get(i)).unwrap_or(&Value::Absent)
     }
 
-    /// Text of a field; empty when it is none.
+    /// Text of a field; empty if it is not a text.
     pub fn text(&self, name: &str) -> &str {
         match self.get(name) {
             Value::Text(text) => text,
@@ -91,7 +91,7 @@ impl Record {
         }
     }
 
-    /// Elements of a field; none when it is no vector.
+    /// Elements of a field; empty if it is not a vector.
     pub fn list(&self, name: &str) -> &[Value] {
         match self.get(name) {
             Value::List(all) => all,
@@ -121,7 +121,7 @@ impl Record {
 pub struct Descriptor {
     /// The root table.
     pub root: Record,
-    /// The file, where writing the root would give other bytes.
+    /// The bytes of the file, if writing the root would give others.
     original: Option<Vec<u8>>,
 }
 
@@ -147,17 +147,17 @@ impl Descriptor {
         self.original.clone().unwrap_or_else(|| write::write(&self.root))
     }
 
-    /// The bytes that the root table alone gives, in our order.
+    /// The bytes of the root table, in our order.
     pub fn canonical(&self) -> Vec<u8> {
         write::write(&self.root)
     }
 
-    /// Whether writing the root table alone gives the file.
+    /// Returns true if writing the root table gives the bytes of the file.
     pub fn is_canonical(&self) -> bool {
         self.original.is_none()
     }
 
-    /// What contradicts what; nothing for a sound descriptor.
+    /// Contradictions; empty for a consistent descriptor.
     pub fn check(&self) -> Vec<Problem> {
         check::check(self)
     }

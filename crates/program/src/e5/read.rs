@@ -1,56 +1,56 @@
-//! FlatBuffer bytes to records. Every offset and size is checked before it is used, and what is read is counted against
-//! the size of the file: shared tables cannot multiply.
+//! Reader of FlatBuffer bytes to records. Every offset and size is checked before it is used, and bytes read are counted against
+//! the size of the file, so that shared tables cannot multiply.
 
 use anemone_facts::formats::e5::{self as rows, FieldRow, Kind, TableRow};
 
 use super::{Record, Value};
 
-/// Values read may take this many times the file's bytes: tables and texts may be shared, within reason.
+/// Total size of the values read, as a multiple of the file's size: a limited amount of sharing is allowed.
 const CLAIM_FACTOR: u64 = 4;
 
 /// A file that is not a dispatch descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Something reaches past the end.
+    /// A structure reaches past the end.
     #[error("{table}.{field}: {what} at {offset:#x} needs {need:#x} bytes, the buffer has {have:#x}")]
     Truncated {
         /// Table.
         table: &'static str,
         /// Field; empty for the table itself.
         field: &'static str,
-        /// What is there.
+        /// Structure.
         what: &'static str,
         /// Byte offset.
         offset: u64,
-        /// Bytes needed from there.
+        /// Bytes needed from the offset.
         need: u64,
         /// Bytes of the buffer.
         have: u64,
     },
-    /// A number cannot be what it is.
+    /// A number is out of its range.
     #[error("{table}.{field}: {what} at {offset:#x} is {found:#x}, expected {expected}")]
     Value {
         /// Table.
         table: &'static str,
         /// Field; empty for the table itself.
         field: &'static str,
-        /// What it is.
+        /// Quantity.
         what: &'static str,
         /// Byte offset.
         offset: u64,
         /// Value found.
         found: u64,
-        /// What would be right.
+        /// Expected value.
         expected: &'static str,
     },
-    /// Tables are shared so often that reading them would take far more than the file.
+    /// Tables are shared so often that reading them would exceed the file's size by far.
     #[error("{table}: with the table at {offset:#x} {claimed:#x} bytes are claimed of a buffer of {have:#x}")]
     Shared {
         /// Table.
         table: &'static str,
         /// Byte offset.
         offset: u64,
-        /// Bytes claimed so far.
+        /// Bytes referenced so far.
         claimed: u64,
         /// Bytes of the buffer.
         have: u64,
@@ -72,7 +72,7 @@ struct Buffer<'a> {
     claimed: u64,
 }
 
-/// What is being read, for errors.
+/// Structure being read, for errors.
 #[derive(Clone, Copy)]
 struct Place {
     table: &'static str,
@@ -104,7 +104,7 @@ impl Buffer<'_> {
         Ok(bytes.iter().rev().fold(0, |all, &b| all << 8 | b as u64))
     }
 
-    /// Where the 32-bit offset at a place leads: forward, never to itself.
+    /// Target of the 32-bit offset at a position: always ahead, never itself.
     fn follow(&self, p: Place, at: usize) -> Result<usize, Error> {
         let found = self.number::<4>(p, "offset", at)?;
         if found == 0 {
@@ -178,7 +178,7 @@ impl Buffer<'_> {
                     (n, _) => return Err(self.wrong(p, "choice", at, n, "a table of the union, with its value")),
                 }
             } else if let Kind::Nested(roots) = field.kind {
-                // The number before tells which table the bytes are.
+                // The preceding number selects the type of the table.
                 let chosen = match i.checked_sub(1).map(|before| &record.fields[before]) {
                     Some(Value::Number(n)) => roots.get(*n as usize),
                     Some(Value::Absent) => roots.first(),
@@ -202,7 +202,7 @@ impl Buffer<'_> {
         self.record(table, at)
     }
 
-    /// Bytes that are a FlatBuffer of that root, or kept as they are.
+    /// A nested FlatBuffer with that root; bytes if it cannot be read.
     fn nested(&mut self, p: Place, root: Option<&'static TableRow>, at: usize) -> Result<Value, Error> {
         let (from, bytes) = self.vector(p, at, 1)?;
         self.claim(p.table, from, bytes)?;
@@ -252,7 +252,7 @@ impl Buffer<'_> {
         })
     }
 
-    /// First byte and number of elements of the vector that the offset at a place leads to.
+    /// Position and number of elements of the vector that the offset at a position refers to.
     fn vector(&self, p: Place, at: usize, element: usize) -> Result<(usize, usize), Error> {
         let to = self.follow(p, at)?;
         let count = self.number::<4>(p, "number of elements", to)? as usize;
@@ -261,7 +261,7 @@ impl Buffer<'_> {
     }
 }
 
-/// Bytes of a kind where it stands in a table or vector.
+/// Size of a kind in a table or vector, in bytes.
 fn size(kind: Kind) -> usize {
     match kind {
         Kind::U8(_) => 1,

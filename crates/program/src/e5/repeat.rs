@@ -1,16 +1,16 @@
-//! Counted loops: one processor call begins the turns, another one ends them, and the calls between them are one turn.
+//! Counted loops: one processor call begins the iterations, another ends them, and the calls between them are one iteration.
 //!
-//! The call that begins reads first values and scanned tensors and makes what one turn reads; the call that ends reads what one turn
-//! made and makes the results. A reader that runs them in order runs the first turn.
+//! The begin call reads first values and scanned tensors and writes the inputs of one iteration; the end call reads its results
+//! and writes the results of the loop. A reader that executes all calls in order executes the first iteration.
 
 use super::{HostCall, HostTensor};
 use anemone_facts::driver::IO_TYPES;
 use anemone_facts::formats::e5::LOOP_LANGUAGE;
 
-/// Most turns of a loop.
+/// Largest number of iterations of a loop.
 const MOST_TURNS: u64 = 1 << 32;
 
-/// Origin of a tensor that a loop begins with.
+/// Initial value of a tensor of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A tensor, by name.
@@ -19,34 +19,34 @@ pub enum Source {
     Constant(Vec<u8>),
 }
 
-/// A value that each turn hands to the next.
+/// A loop-carried value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     /// First value.
     pub start: Source,
-    /// The tensor that a turn reads it as.
+    /// Tensor that an iteration reads.
     pub now: HostTensor,
-    /// Name of the tensor in which a turn leaves the next value.
+    /// Name of the tensor with the value for the next iteration.
     pub next: String,
-    /// Name of the result: the value after the last turn.
+    /// Name of the result: the value after the last iteration.
     pub last: String,
 }
 
-/// A tensor of one part for each turn, side by side along an axis.
+/// A tensor with one slice per iteration, concatenated along an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// The whole tensor: a source, or the result of that name.
+    /// The whole tensor: a source, or the name of the result.
     pub whole: Source,
-    /// A turn's part.
+    /// Slice of one iteration.
     pub part: HostTensor,
-    /// Axis of the parts.
+    /// Axis of the slices.
     pub axis: usize,
-    /// True if the first turn has the last part.
+    /// True if the first iteration has the last slice.
     pub backwards: bool,
 }
 
 impl Scanned {
-    /// Runs of elements of a turn's part: position in the whole, position in the part, length.
+    /// Contiguous runs of an iteration's slice: position in the whole, position in the slice, length.
     pub fn runs(&self, turn: u64, turns: u64) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
         let (outer, inner) = self.part.shape.split_at(self.axis.min(self.part.shape.len()));
         let product = |extents: &[u64]| extents.iter().product::<u64>() as usize;
@@ -56,7 +56,7 @@ impl Scanned {
         (0..count).map(move |i| ((i * turns + at) * length, i * length, length))
     }
 
-    /// The whole tensor's declaration, under this name.
+    /// Declaration of the whole tensor under this name.
     fn tensor(&self, name: &str, turns: u64) -> HostTensor {
         let mut tensor = HostTensor { name: name.to_string(), ..self.part.clone() };
         if let Some(extent) = tensor.shape.get_mut(self.axis) {
@@ -66,32 +66,32 @@ impl Scanned {
     }
 }
 
-/// A loop of a known number of turns.
+/// A loop with a known number of iterations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repeat {
     /// Name.
     pub name: String,
-    /// Number of turns.
+    /// Number of iterations.
     pub turns: u64,
-    /// Values that each turn hands to the next.
+    /// Loop-carried values.
     pub carried: Vec<Carried>,
-    /// Tensors of which each turn reads a part.
+    /// Tensors of which each iteration reads a slice.
     pub scanned: Vec<Scanned>,
-    /// Tensors of which each turn makes a part.
+    /// Tensors of which each iteration writes a slice.
     pub collected: Vec<Scanned>,
 }
 
-/// A processor call that stands at an end of a loop's turns.
+/// Role of a processor call in a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Turns begin.
+    /// Begin of the iterations.
     Begin,
-    /// Turns end.
+    /// End of the iterations.
     End,
 }
 
 impl Mark {
-    /// The mark that a call is; `None` for other calls.
+    /// The role of a call; `None` for calls that are not part of a loop.
     pub fn of(call: &HostCall) -> Option<Mark> {
         match call.code.split_whitespace().next() {
             _ if call.language != LOOP_LANGUAGE => None,
@@ -101,7 +101,7 @@ impl Mark {
     }
 }
 
-/// Bytes of a dense tensor; `None` for an element type or extents that there are none of.
+/// Size of a dense tensor in bytes; `None` for an unknown element type or extents out of range.
 pub(super) fn dense_bytes(tensor: &HostTensor) -> Option<usize> {
     let bits = IO_TYPES.get(tensor.storage as usize)?.1;
     let elements = tensor.shape.iter().try_fold(1u64, |all, &n| all.checked_mul(n))?;
@@ -109,7 +109,7 @@ pub(super) fn dense_bytes(tensor: &HostTensor) -> Option<usize> {
 }
 
 impl Repeat {
-    /// The call that begins the turns.
+    /// The begin call of the loop.
     pub fn begin(&self) -> HostCall {
         let mut call = HostCall { name: self.name.clone(), language: LOOP_LANGUAGE.into(), ..HostCall::default() };
         call.code = format!("begin {}\n", self.turns);
@@ -139,7 +139,7 @@ impl Repeat {
         call
     }
 
-    /// The call that ends them.
+    /// The end call of the loop.
     pub fn end(&self) -> HostCall {
         let mut call = HostCall { name: self.name.clone(), language: LOOP_LANGUAGE.into(), ..HostCall::default() };
         call.code = "end\n".to_string();
@@ -158,7 +158,7 @@ impl Repeat {
         call
     }
 
-    /// The loop of two calls; the error says what they lack.
+    /// The loop of a begin and an end call. Errors: the missing part.
     pub fn of(begin: &HostCall, end: &HostCall) -> Result<Repeat, String> {
         let mut lines = begin.code.lines();
         let turns = lines.next().and_then(|line| line.strip_prefix("begin ")?.parse().ok());

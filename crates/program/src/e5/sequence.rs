@@ -1,4 +1,4 @@
-//! Call sequence of a descriptor: engine calls with the containers that they name, processor calls with their code.
+//! Call sequence of a descriptor: engine calls with the containers that they refer to, processor calls with their code.
 
 use anemone_facts::formats::{by_code, e5 as rows};
 use std::collections::{HashMap, HashSet};
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::build::{ENGINE_SUFFIX, HostCall, HostTensor, State};
 use super::{Descriptor, Record, Value};
 
-/// Limit of calls of a descriptor: each holds its program.
+/// Largest number of calls of a descriptor, each of which holds its program.
 const MOST_CALLS: usize = 1024;
 
 /// A call of an engine program.
@@ -44,17 +44,17 @@ pub struct Sequence {
     pub inputs: Vec<String>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// Tensors held from run to run.
+    /// Tensors kept between runs.
     pub states: Vec<State>,
 }
 
-/// A descriptor whose calls cannot be followed.
+/// Error for a descriptor whose calls cannot be executed in order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Unfollowed {
     /// Reason, with the operation's name.
     pub what: String,
-    /// True if the descriptor is sound, and asks for an operation that is not supported.
+    /// True if the descriptor is consistent, but requires an operation that is not supported.
     pub unsupported: bool,
 }
 
@@ -63,7 +63,7 @@ fn malformed(what: String) -> Unfollowed {
 }
 
 impl Descriptor {
-    /// Calls in order. Fails unless every tensor is made before it is read, and states pair an input with an output of the caller.
+    /// Calls in order. Errors: a tensor that is read before it is written, and states that do not pair an input with an output of the caller.
     pub fn sequence(&self) -> Result<Sequence, Unfollowed> {
         let mut reading = Reading {
             symbols: self.root.list("symbol_names"),
@@ -85,21 +85,21 @@ impl Descriptor {
     }
 }
 
-/// A descriptor followed operation by operation.
+/// State of the walk over the operations of a descriptor.
 struct Reading<'a> {
     symbols: &'a [Value],
     attributes: HashMap<&'a str, &'a Record>,
     out: Sequence,
-    /// Tensors present on the engine's side, by their name there.
+    /// Available tensors on the engine's side, by their name there.
     on_engine: HashSet<&'a str>,
-    /// Tensors that a call made, present on the host's side.
+    /// Tensors written by a call, available on the host's side.
     on_host: HashSet<String>,
-    /// True if the function names its inputs and outputs itself.
+    /// True if the function declares its inputs and outputs.
     named: bool,
 }
 
 impl<'a> Reading<'a> {
-    /// Takes inputs and outputs that the function names itself: processor calls take part, and tensors that they alone read have no cast.
+    /// Reads the inputs and outputs that the function declares: with processor calls, some tensors have no cast.
     fn ends(&mut self, function: &Record) {
         let names = |side| -> Vec<String> {
             let text = |value: &Value| if let Value::Text(name) = value { Some(name.clone()) } else { None };
@@ -111,7 +111,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Names of the tensors that an operation reads or makes.
+    /// Names of the tensors that an operation reads or writes.
     fn tensors(&self, op: &Record, side: &str) -> Result<Vec<&'a str>, Unfollowed> {
         let name = |value: &Value| match value {
             Value::Number(at) => match usize::try_from(*at).ok().and_then(|at| self.symbols.get(at)) {
@@ -144,7 +144,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Follows the cast of an input or output; whoever binds the port converts its layout.
+    /// Follows the cast of an input or output; the binding of the port converts its layout.
     fn cast(&mut self, op: &Record, inputs: &[&'a str], outputs: &[&'a str]) -> Result<(), Unfollowed> {
         let name = op.text("name");
         let (&[from], &[to]) = (inputs, outputs) else {

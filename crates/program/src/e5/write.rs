@@ -1,23 +1,23 @@
-//! Records to FlatBuffer bytes, always in the same order: the same record gives the same bytes.
+//! Writer of records as FlatBuffer bytes, in a fixed order: equal records give equal bytes.
 
 use anemone_facts::formats::e5::Kind;
 use flatbuffers::{FlatBufferBuilder, Push, TableFinishedWIPOffset, UnionWIPOffset, Vector, WIPOffset};
 
 use super::{Record, Value};
 
-/// What stands in a slot of a table.
+/// Content of a slot of a table.
 enum Slot {
     U8(u8),
     I32(i32),
     U32(u32),
     U64(u64),
-    /// Anything that is referred to; only the place counts.
+    /// Reference to a structure; only its position matters.
     Offset(WIPOffset<UnionWIPOffset>),
 }
 
 pub(super) fn write(root: &Record) -> Vec<u8> {
     let mut b = FlatBufferBuilder::new();
-    // Makes the whole buffer a multiple of eight bytes, also where it holds no 64-bit number.
+    // Makes the size of the buffer a multiple of eight bytes, even without 64-bit numbers.
     b.push(0u64);
     let root = record(&mut b, root, true);
     b.finish_minimal(root);
@@ -40,14 +40,14 @@ fn record(b: &mut Builder, r: &Record, is_root: bool) -> WIPOffset<TableFinished
         }
     }
     if is_root {
-        // The root's vtable then starts where Apple's does: after the root's offset and four bytes of padding.
+        // The root's vtable then starts as in Apple's files: after the root's offset and four bytes of padding.
         while !b.unfinished_data().len().is_multiple_of(8) {
             b.push(0u8);
         }
     }
     let start = b.start_table();
-    // Tables grow downwards: what is pushed last has the lowest address. Wide numbers go first so that no padding
-    // comes between the others.
+    // Tables grow downwards: the field pushed last has the lowest address. Wide numbers go first, so that no padding
+    // separates the others.
     slots.sort_by_key(|(slot, s)| {
         let size = match s {
             Slot::U64(_) => 8,
@@ -85,7 +85,7 @@ fn element(b: &mut Builder, kind: Kind, value: &Value) -> Option<Slot> {
     })
 }
 
-/// Bytes that start on an eight-byte boundary, as a FlatBuffer inside must.
+/// Bytes aligned to eight bytes, as required for a nested FlatBuffer.
 fn bytes(b: &mut Builder, data: &[u8]) -> WIPOffset<UnionWIPOffset> {
     while !(b.unfinished_data().len() + data.len()).is_multiple_of(8) {
         b.push(0u8);
@@ -135,7 +135,7 @@ mod tests {
             let bytes = write(&root);
             assert_eq!(bytes[..8], [0x14, 0, 0, 0, 0, 0, 0, 0], "{names} names");
             assert_eq!(bytes[8..20], rows::ROOT_VTABLE);
-            // The table begins with the step back to its vtable.
+            // The table begins with the offset back to its vtable.
             assert_eq!(bytes[20..24], [0x0c, 0, 0, 0]);
             assert_eq!(bytes.len() % 8, 0);
         }

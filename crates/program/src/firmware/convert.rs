@@ -1,4 +1,4 @@
-//! Programs to packages and back.
+//! Conversion of programs to packages and back.
 
 use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::firmware as rows;
@@ -11,7 +11,7 @@ use crate::bytes::{put, put64, slice, u32_at, u64_at};
 use crate::hwx::{element_of, text_at, type_of};
 use crate::{Direction, Nchw, Port, Program, StreamError, Strides};
 
-/// A package's program that is no program of ours.
+/// Error for a package whose program cannot be lifted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiftError {
     /// A section is missing.
@@ -19,7 +19,7 @@ pub enum LiftError {
     Missing {
         /// Kind of the section.
         what: &'static str,
-        /// Sections there are.
+        /// Number of sections.
         sections: usize,
     },
     /// A section is shorter than its records.
@@ -34,34 +34,34 @@ pub enum LiftError {
         /// Bytes of the section.
         have: u64,
     },
-    /// A number has no meaning.
+    /// A number is out of its range.
     #[error("{what} is {found}, expected {expected}")]
     Value {
         /// The quantity.
         what: &'static str,
         /// Value found.
         found: u64,
-        /// What would be right.
+        /// Expected value.
         expected: &'static str,
     },
-    /// The text section is not the chain that the operations say.
+    /// The text section is not the chain of the operations.
     #[error("text section: {0}")]
     Stream(#[from] StreamError),
-    /// An operation is at another place than its descriptor.
+    /// Position or size of an operation differs from its descriptor.
     #[error("operation {index}: {words} words at {offset:#x}, the chain has {found_words} at {found:#x}")]
     Operation {
         /// Position.
         index: usize,
-        /// Place that the operation section states.
+        /// Position in the operation section.
         offset: u32,
-        /// Size that it states.
+        /// Size in the operation section.
         words: u32,
-        /// Place in the chain.
+        /// Position in the chain.
         found: u32,
         /// Size in the chain.
         found_words: u32,
     },
-    /// Another number of operations than descriptors.
+    /// The number of operations differs from that of descriptors.
     #[error("{stated} operations, the chain has {found} descriptors")]
     Count {
         /// Operations.
@@ -81,7 +81,7 @@ pub fn from_programs(programs: &[&Program]) -> Result<Package, StreamError> {
     })
 }
 
-/// As [`from_programs`], for a package that nobody writes: its hashes are zeros.
+/// As [`from_programs`], for a package that is not written to a file: its hashes are zeros.
 pub fn unhashed(programs: &[&Program]) -> Result<Package, StreamError> {
     packaged(programs, |_| [0; rows::HASH_BYTES])
 }
@@ -190,7 +190,7 @@ impl Entry {
         Ok(program)
     }
 
-    /// Operations stand where the chain has them.
+    /// Checks the positions of operations against the chain.
     fn operations(&self, program: &Program) -> Result<(), LiftError> {
         let stated = self.data(rows::OPERATION, "operation")?;
         let tasks = program.tasks()?;

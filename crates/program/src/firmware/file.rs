@@ -1,4 +1,4 @@
-//! Bytes to [`Package`] and back. Every size is checked against the file before anything is allocated for it.
+//! Reader and writer of [`Package`]. Every size is checked against the file before anything is allocated for it.
 
 use ::bytes::Bytes;
 use anemone_facts::formats::firmware as rows;
@@ -6,7 +6,7 @@ use anemone_facts::formats::firmware as rows;
 use super::{Entry, Package, Section};
 use crate::bytes::{self, place, put, put64, u32_at, u64_at};
 
-/// Sections may claim this many times the file's bytes.
+/// Total size of sections, as a multiple of the file's size.
 const CLAIM_FACTOR: u64 = 2;
 
 /// A file that is not a package, or whose records reach outside it.
@@ -15,7 +15,7 @@ pub enum Error {
     /// A record or section reaches past the end.
     #[error("{what} at {offset:#x}: needs {need:#x} bytes, the file has {have:#x}")]
     Truncated {
-        /// What it is.
+        /// Structure.
         what: &'static str,
         /// Byte offset.
         offset: u64,
@@ -27,7 +27,7 @@ pub enum Error {
     /// A record begins with another word.
     #[error("{what} at {offset:#x}: magic {found:#010x}, expected {expected:#010x}")]
     Magic {
-        /// What it is.
+        /// Structure.
         what: &'static str,
         /// Byte offset.
         offset: u64,
@@ -44,14 +44,14 @@ pub enum Error {
         /// Bytes of the file.
         have: u64,
     },
-    /// Records or sections claim far more bytes than the file has.
+    /// Records or sections together exceed the file's size by far, so they overlap.
     #[error("{what} at {offset:#x}: {claimed:#x} bytes are claimed so far, the file has {have:#x}")]
     Overlap {
-        /// What it is.
+        /// Structure.
         what: &'static str,
         /// Byte offset.
         offset: u64,
-        /// Bytes claimed.
+        /// Bytes referenced so far.
         claimed: u64,
         /// Bytes of the file.
         have: u64,
@@ -102,7 +102,7 @@ impl Package {
         Ok(package)
     }
 
-    /// The package's bytes. Counts and sizes follow from the content; offsets are written as they stand.
+    /// The package's bytes. Counts and sizes follow from the content; offsets are written unchanged.
     pub fn write(&self) -> Vec<u8> {
         let mut out = vec![0; self.file_bytes as usize];
         for p in &self.programs {
@@ -140,7 +140,7 @@ fn program(file: &mut File, offset: u64) -> Result<Entry, Error> {
     let head = file.record("program record", offset, rows::PROGRAM_BYTES, rows::PROGRAM_MAGIC)?;
     let count = u32_at(head, 16) as u64;
     let first = offset + rows::PROGRAM_BYTES as u64;
-    // Together, before any is read: the number is then bounded by the file.
+    // All at once, before any is read, so that the file bounds their number.
     let size = rows::SECTION_BYTES as u64;
     file.claim("section records", first, size * count)?;
     let mut sections = Vec::new();

@@ -1,6 +1,6 @@
-//! The firmware container: a package of programs, each with sections; read, written, checked, made from programs.
+//! The firmware container: a package of programs, each with sections; reader, writer, checks, builder.
 //!
-//! Reading keeps every byte: `Package::read(b)?.write() == b`. The three levels are given, the places of their fields are
+//! Reading keeps every byte: `Package::read(b)?.write() == b`. The three levels are known, the positions of their fields are
 //! ours; see `docs/evidence.md`, key `firmware`.
 
 mod convert;
@@ -21,9 +21,9 @@ pub struct Package {
     pub version: u32,
     /// Checksum word.
     pub checksum: u32,
-    /// Programs in the order of their places.
+    /// Programs in the order of the package record.
     pub programs: Vec<Entry>,
-    /// Bytes of the file; longer when the content needs more.
+    /// Size of the file in bytes, if it is larger than its structures.
     pub file_bytes: u64,
     /// Bytes that no record explains, and that are not zero fill.
     pub residue: Vec<Residue>,
@@ -51,11 +51,11 @@ pub struct Entry {
 /// A section with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What the content is.
+    /// Kind of the content.
     pub kind: u32,
     /// Byte offset of the content in the package.
     pub offset: u64,
-    /// Boundary that the content starts on.
+    /// Alignment of the content in bytes.
     pub align: u32,
     /// Flags.
     pub flags: u32,
@@ -83,12 +83,12 @@ pub struct Problem {
     pub place: String,
     /// Byte offset.
     pub offset: u64,
-    /// What is wrong, with values.
+    /// Description of the contradiction, with values.
     pub what: String,
 }
 
 impl Package {
-    /// What contradicts what; nothing for a sound package. Bounds, overlaps, kinds, and what programs need.
+    /// Contradictions; empty for a consistent package. Checks bounds, overlaps, kinds, and the requirements of programs.
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut note = |place: String, offset: u64, what: String| problems.push(Problem { place, offset, what });

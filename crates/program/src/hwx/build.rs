@@ -1,4 +1,4 @@
-//! [`Program`] to [`Container`], laid out as a named compiler version lays it out.
+//! Builder of a [`Container`] from a [`Program`], in the layout of a named compiler version.
 
 mod commands;
 mod kernels;
@@ -12,31 +12,31 @@ use crate::{Direction, Port, Program, Task};
 use bytes::Bytes;
 use kernels::KernelStream;
 
-/// One past the largest address that a window of 32 bits has; later dialects need no more either.
+/// One past the largest 32-bit address of a window; later dialects need no more either.
 const ADDRESS_LIMIT: u64 = 1 << 32;
 
 /// Builds the container of a program.
 ///
-/// The layout follows [`Options::dialect`]; that of compiler 4.2.1 byte for byte. An intermediate region is written as
-/// later compilers write it (`__DATA,__bss`): no container of compiler 4.2.1 with one is known.
+/// The layout follows [`Options::dialect`]; that of compiler 4.2.1 byte for byte. An intermediate region has the form of
+/// later compilers (`__DATA,__bss`), since no container of compiler 4.2.1 with one is known.
 pub fn from_program(program: &Program, options: &Options) -> Result<Container, BuildError> {
     from_programs(std::slice::from_ref(program), options)
 }
 
-/// Builds one container of several procedures: a run state each, whose base registers lead to the procedure's own part of
-/// the task stream, its own kernel sections and its own windows. Equal kernel data is stored once, and all share the
-/// intermediate region. No sample with several procedures is known: the records are those of one procedure, repeated.
+/// Builds one container of several procedures: each has a run state with base registers for its own part of
+/// the task stream, its own kernel sections and its own windows. Equal kernel data is stored once, and the intermediate
+/// region is shared. No sample with several procedures is known: the records are those of one procedure, repeated.
 ///
-/// Errors: as [`from_program`], no program, two of one name, programs of different generations.
+/// Errors: as [`from_program`], no program, duplicate names, programs of different generations.
 pub fn from_programs(programs: &[Program], options: &Options) -> Result<Container, BuildError> {
     build(programs, options, true)
 }
 
-/// The file of a program's container in pieces, in order: as [`from_program`] and [`Container::write`] give it, but that kernel data
-/// is the program's own memory. A large model's weights are not held a second time.
+/// The file of a program's container in pieces, in order: equal to that of [`from_program`] and [`Container::write`], with kernel data
+/// shared with the program, so that a large model's weights are not copied.
 pub fn to_file(program: &Program, options: &Options) -> Result<Vec<Bytes>, BuildError> {
     let container = build(std::slice::from_ref(program), options, false)?;
-    // Without contents, places of kernel data are zeros here, which take no memory until somebody writes them.
+    // Without contents, kernel data is zeros here, which take no memory until they are written.
     let frame = Bytes::from(container.write());
     let (mut pieces, mut at, mut taken) = (Vec::new(), 0, 0);
     let sections = container.segments().flat_map(|s| &s.sections).filter(|s| s.data.is_empty() && s.file_offset > 0);
@@ -53,7 +53,7 @@ pub fn to_file(program: &Program, options: &Options) -> Result<Vec<Bytes>, Build
     Ok(pieces)
 }
 
-/// The container, with kernel data where it is `held`: places and sizes are the same without.
+/// The container, with kernel data if `held`; layout and sizes do not depend on it.
 fn build(programs: &[Program], options: &Options, held: bool) -> Result<Container, BuildError> {
     let dialect = options.dialect;
     if !dialect.written {
@@ -88,7 +88,7 @@ fn build(programs: &[Program], options: &Options, held: bool) -> Result<Containe
     }
     for part in &parts {
         commands.push(commands::run_state(part, &plan, dialect));
-        // The vendor keeps a procedure's inputs by name; outputs follow in order.
+        // The vendor sorts the inputs of a procedure by name; outputs follow in order.
         let mut inputs: Vec<&Port> = part.program.ports_of(Direction::Input).collect();
         inputs.sort_by(|a, b| a.name.cmp(&b.name));
         for port in inputs.into_iter().chain(part.program.ports_of(Direction::Output)) {
@@ -113,10 +113,10 @@ fn check_texts(program: &Program, options: &Options) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Most sections of a container: symbols number them in a byte.
+/// Largest number of sections of a container: symbols number them in a byte.
 const MOST_SECTIONS: u64 = 255;
 
-/// A procedure, and where its parts lie.
+/// A procedure, and the positions of its parts.
 struct Part<'a> {
     program: &'a Program,
     tasks: Vec<Task>,
@@ -126,7 +126,7 @@ struct Part<'a> {
     /// Address of its kernel data, and number of its first section, from 1.
     kernel_address: u64,
     kernel_section: u8,
-    /// False where an earlier part has the same kernel data.
+    /// False if an earlier part has the same kernel data.
     own_kernel: bool,
     /// Address of each port's window, in port order.
     windows: Vec<u64>,
@@ -153,7 +153,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Base registers of the ports, each of which must be a port's and free.
+    /// Checks that the base registers of ports are in their range and distinct.
     fn check_registers(&self) -> Result<(), BuildError> {
         let mut taken = [false; crate::BAR_COUNT];
         for port in &self.program.ports {
@@ -168,10 +168,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Addresses of everything that procedures share.
+/// Addresses of the parts that procedures share.
 struct Plan {
     subtype: u32,
-    /// Whether any kernel stream is enabled.
+    /// True if any kernel stream is enabled.
     kernel: bool,
     text_address: u64,
     text_bytes: u64,
@@ -180,12 +180,12 @@ struct Plan {
     const_bytes: u64,
     /// Row of the sections with kernel data.
     kernel_row: &'static rows::SectionRow,
-    /// Bytes of each section of a procedure's kernel data but the last, which are whole pages, so that the sections follow
-    /// each other.
+    /// Size in bytes of each section of a procedure's kernel data except the last, in whole pages, so that sections are
+    /// contiguous.
     kernel_section_bytes: u64,
-    /// Bytes of the intermediate region.
+    /// Size of the intermediate region in bytes.
     scratch_bytes: u64,
-    /// Address and bytes of every segment of the intermediate region.
+    /// Address and size in bytes of every segment of the intermediate region.
     scratch: Vec<(u64, u64)>,
 }
 
@@ -200,7 +200,7 @@ impl Plan {
             parts.iter().any(|part| part.tasks.iter().any(|t| kernels::enabled(part.program, t).next().is_some()));
         // Each of several procedures has kernel sections of its own.
         let kernel_row = if parts.len() > 1 { &rows::KERNEL } else { &dialect.kernel };
-        // Kernel data that stands in a segment of its own leaves an empty section behind the stream.
+        // Kernel data in a segment of its own leaves an empty section behind the stream.
         let apart = *kernel_row != rows::CONST;
         let mut text_bytes = 0u64;
         for part in parts.iter_mut() {
@@ -223,7 +223,7 @@ impl Plan {
             next += pages(bytes);
             address
         };
-        // A region of several segments fills a page of each at least.
+        // A region of several segments fills at least a page of each.
         let scratch_bytes = match (options.scratch_segments, scratch_bytes) {
             (0 | 1, bytes) | (_, bytes @ 0) => bytes,
             (segments, bytes) => bytes.max(segments * rows::PAGE),
@@ -268,18 +268,18 @@ impl Plan {
         })
     }
 
-    /// Number of the section with that byte of a part's kernel data.
+    /// Number of the section that contains this byte of a part's kernel data.
     fn section_of_kernel(&self, part: &Part, base: u64) -> u8 {
         part.kernel_section + if self.is_apart(part) { (base / self.kernel_section_bytes) as u8 } else { 0 }
     }
 
-    /// Returns true if a part's kernel data stands in segments of its own.
+    /// Returns true if a part's kernel data is in segments of its own.
     fn is_apart(&self, part: &Part) -> bool {
         part.kernel_address != self.const_address
     }
 }
 
-/// Facts of a container that decide the numbers of its sections.
+/// Properties of a container that determine section numbers.
 struct Sections {
     /// Segments of the intermediate region.
     scratch: u64,
@@ -287,8 +287,8 @@ struct Sections {
     kernel_section_bytes: u64,
 }
 
-/// Numbers the sections of windows and kernel data, which count from 1 in the order of the segments, and places kernel data: where it
-/// stands `apart`, in sections that `take` gives addresses to; equal data once.
+/// Numbers the sections of windows and kernel data, from 1 in the order of the segments, and assigns addresses to kernel data: if it
+/// is `apart`, from `take`; equal data once.
 fn number_sections(
     parts: &mut [Part],
     places: &Sections,
@@ -302,7 +302,7 @@ fn number_sections(
         section += part.windows.len() as u64;
     }
     section += if places.windows_first { 2 } else { 0 };
-    // The one behind the stream.
+    // The section behind the stream.
     let const_section = if places.windows_first { (section - 1).min(MOST_SECTIONS) as u8 } else { 2 };
     for at in 0..parts.len() {
         let (before, rest) = parts.split_at_mut(at);
@@ -329,7 +329,7 @@ fn number_sections(
     Ok(())
 }
 
-/// Whole pages that hold some bytes.
+/// Number of pages for a number of bytes.
 fn pages(bytes: u64) -> u128 {
     (bytes as u128).next_multiple_of(rows::PAGE as u128)
 }

@@ -6,7 +6,7 @@ use crate::bytes::Residue;
 use anemone_facts::formats::{Word, hwx as rows};
 use bytes::Bytes;
 
-/// A file that is not a container, or whose structures reach outside it.
+/// Error for a file that is not a container, or has structures that reach outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A structure reaches past the end of the file.
@@ -31,7 +31,7 @@ pub enum Error {
         /// Word expected.
         expected: u32,
     },
-    /// A load command is smaller than its fixed part, or than what it says it holds.
+    /// A load command is smaller than its fixed part, or than its content.
     #[error("command {index} at {offset:#x} (id {id:#x}): {size:#x} bytes, needs {need:#x}")]
     CommandSize {
         /// Position among the commands.
@@ -40,12 +40,12 @@ pub enum Error {
         offset: u64,
         /// Command id.
         id: u32,
-        /// Size it states.
+        /// Stated size.
         size: u64,
         /// Smallest possible size.
         need: u64,
     },
-    /// The commands do not fill the area that the header states.
+    /// The commands do not fill the area stated in the header.
     #[error("commands at {offset:#x}: header states {stated:#x} bytes, {count} commands take {found:#x}")]
     CommandArea {
         /// Byte offset of the first command.
@@ -54,17 +54,17 @@ pub enum Error {
         stated: u64,
         /// Number of commands that the header states.
         count: u32,
-        /// Bytes that they take.
+        /// Bytes that they occupy.
         found: u64,
     },
-    /// Structures claim far more bytes than the file has, so they overlap.
+    /// Structures together exceed the file's size by far, so they overlap.
     #[error("{what} at {offset:#x}: structures so far claim {claimed:#x} bytes of a file of {have:#x}")]
     Overlap {
         /// Structure.
         what: &'static str,
         /// Byte offset of the structure.
         offset: u64,
-        /// Bytes claimed with it.
+        /// Bytes referenced, this structure included.
         claimed: u64,
         /// Bytes of the file.
         have: u64,
@@ -76,7 +76,7 @@ pub enum Error {
 pub struct Header {
     /// CPU type, the same in every container.
     pub cpu_type: u32,
-    /// CPU subtype: the generation.
+    /// CPU subtype, which determines the generation.
     pub cpu_subtype: u32,
     /// File type, the same in every container.
     pub file_type: u32,
@@ -93,7 +93,7 @@ pub struct Container {
     pub header: Header,
     /// Load commands in file order, with the sections, symbols and relocations they refer to.
     pub commands: Vec<Command>,
-    /// Bytes of the file; longer when the structures need more.
+    /// Size of the file in bytes, if it is larger than its structures.
     pub file_bytes: u64,
     /// Bytes that no structure explains, and that are not zero fill.
     pub residue: Vec<Residue>,
@@ -112,7 +112,7 @@ pub enum Command {
     Ident(Vec<u8>),
     /// Symbol table.
     Symtab(Symtab),
-    /// Anything else; everything after command id and size.
+    /// Another command; everything after command id and size.
     Unknown {
         /// Command id.
         id: u32,
@@ -129,7 +129,7 @@ pub fn name16_text(name: &Name16) -> String {
     text_at(name, 0)
 }
 
-/// A fixed name field; a name longer than the field is cut.
+/// A fixed name field; a longer name is truncated.
 pub fn name16(text: &str) -> Name16 {
     let mut name = [0; 16];
     let n = text.len().min(16);
@@ -180,7 +180,7 @@ pub struct Section {
     pub address: u64,
     /// Bytes in the address space.
     pub bytes: u64,
-    /// Byte offset of the content in the file; 0 when there is none.
+    /// Byte offset of the content in the file; 0 without content.
     pub file_offset: u32,
     /// Base-2 logarithm of the alignment.
     pub align_log2: u32,
@@ -190,7 +190,7 @@ pub struct Section {
     pub flags: u32,
     /// Three words, 0 in every sample.
     pub reserved: [u32; 3],
-    /// Content; empty when the file offset is 0.
+    /// Content; empty if the file offset is 0.
     pub data: Bytes,
     /// Relocations.
     pub relocations: Vec<Relocation>,
@@ -206,17 +206,17 @@ pub struct Relocation {
 }
 
 impl Relocation {
-    /// Number of the section (or symbol) that is referred to.
+    /// Number of the target section (or symbol).
     pub fn target(&self) -> u32 {
         self.info & 0x00ff_ffff
     }
 
-    /// Whether the value is relative.
+    /// Returns true if the value is relative.
     pub fn relative(&self) -> bool {
         self.info & 0x0100_0000 != 0
     }
 
-    /// Base-2 logarithm of the bytes that the value takes.
+    /// Base-2 logarithm of the size of the value in bytes.
     pub fn width_log2(&self) -> u32 {
         (self.info >> 25) & 3
     }
@@ -225,7 +225,7 @@ impl Relocation {
 /// The address window of a bound tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortWindow {
-    /// Whether the address has 64 bits (later compilers).
+    /// True if the address has 64 bits (later compilers).
     pub wide: bool,
     /// Offset of the name from the command's start.
     pub name_offset: u32,
@@ -243,7 +243,7 @@ impl PortWindow {
         if self.wide { 24 } else { 20 }
     }
 
-    /// Name of the tensor; empty when the offset points outside.
+    /// Name of the tensor; empty if the offset is out of bounds.
     pub fn name(&self) -> String {
         text_after(&self.tail, self.name_offset, self.fixed_bytes())
     }
@@ -257,7 +257,7 @@ fn text_after(tail: &[u8], offset: u32, fixed: usize) -> String {
 /// A record of words: run state or tensor record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Tells what the words mean.
+    /// Flavor, which determines the meaning of the words.
     pub flavor: u32,
     /// The words.
     pub words: Vec<u32>,
@@ -266,27 +266,27 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// A word; 0 when the record is shorter.
+    /// A word; 0 beyond the end of the record.
     pub fn word(&self, at: usize) -> u32 {
         self.words.get(at).copied().unwrap_or(0)
     }
 
-    /// Two words as a little-endian quantity; 0 where the record is shorter.
+    /// Two words as a little-endian quantity; 0 beyond the end of the record.
     pub fn quantity(&self, at: usize) -> u64 {
         self.word(at) as u64 | (self.word(at + 1) as u64) << 32
     }
 
-    /// The text whose offset from the command's start stands in a word.
+    /// The text whose offset from the command's start is in a word.
     pub fn text(&self, at: usize) -> String {
         text_after(&self.tail, self.word(at), 16 + 4 * self.words.len())
     }
 
-    /// How its flavor arranges run state; `None` for other records.
+    /// Layout of run state in its flavor; `None` for other records.
     pub fn run_shape(&self) -> Option<&'static rows::RunShape> {
         rows::RUN_SHAPES.iter().find(|s| s.flavor == self.flavor && self.words.len() >= rows::BASE_WORDS)
     }
 
-    /// First words of its base addresses.
+    /// Positions of the first words of its base addresses.
     pub fn base_words(&self) -> impl Iterator<Item = usize> + use<> {
         let step = self.run_shape().map(|s| s.base_step);
         step.into_iter().flat_map(|step| (0..rows::BASE_WORDS).step_by(step))
@@ -301,7 +301,7 @@ impl Thread {
         }
     }
 
-    /// First words of a run state's properties: tag, size, 64-bit value.
+    /// Positions of the first words of a run state's properties: tag, size, 64-bit value.
     pub fn property_words(&self) -> impl Iterator<Item = usize> + use<> {
         let shape = self.run_shape();
         let (count, first) = shape.map_or((0, 0), |s| (self.word(s.property_count) as usize, s.properties));
@@ -309,23 +309,23 @@ impl Thread {
         (0..count.min(most)).map(move |i| first + rows::PROPERTY_WORDS * i)
     }
 
-    /// The record as run state, if it is one of the flavor whose words are known.
+    /// The record as run state, if its flavor is that of run state with known words.
     pub fn run_state(&self) -> Option<RunState<'_>> {
         (self.flavor == rows::FLAVOR_RUN).then_some(RunState(self))
     }
 
-    /// The record as tensor record, if it is one.
+    /// The record as tensor record, if its flavor is that.
     pub fn tensor(&self) -> Option<TensorRecord<'_>> {
         (self.flavor == rows::FLAVOR_TENSOR).then_some(TensorRecord(self))
     }
 }
 
-/// A thread record read as run state.
+/// A thread record as run state.
 #[derive(Clone, Copy, Debug)]
 pub struct RunState<'a>(pub &'a Thread);
 
 impl RunState<'_> {
-    /// Value of a base address register; 0 where the table ends.
+    /// Value of a base address register; 0 beyond the end of the table.
     pub fn base(&self, bar: usize) -> u64 {
         if bar < rows::run_state::BASES { self.0.quantity(2 * bar) } else { 0 }
     }
@@ -351,12 +351,12 @@ impl RunState<'_> {
     }
 }
 
-/// A thread record read as tensor record.
+/// A thread record as tensor record.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorRecord<'a>(pub &'a Thread);
 
 impl TensorRecord<'_> {
-    /// Word that tells input from output.
+    /// Word for the direction.
     pub fn direction(&self) -> u32 {
         self.0.word(rows::tensor::DIRECTION)
     }
@@ -366,13 +366,13 @@ impl TensorRecord<'_> {
         self.0.text(rows::tensor::PROCEDURE)
     }
 
-    /// The two names; later compilers give outputs `x@output` and `x`.
+    /// The two names; later compilers have `x@output` and `x` for outputs.
     pub fn names(&self) -> [String; 2] {
         [self.0.text(rows::tensor::NAME), self.0.text(rows::tensor::SECOND_NAME)]
     }
 }
 
-/// Symbols and the string table they point into.
+/// Symbols and their string table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symtab {
     /// Byte offset of the symbols in the file.

@@ -2,7 +2,7 @@
 //!
 //! The bytes are a container's. Streams address memory by base register and offset, so that loading changes addresses in
 //! commands, symbols and run state, and no word of the stream: the value at a relocation stays relative to its section,
-//! and what it resolves to is section address plus value.
+//! and resolves to section address plus value.
 
 use anemone_facts::formats::hwx as rows;
 
@@ -12,7 +12,7 @@ use crate::bytes::{slice, u32_at, u64_at};
 /// A container that cannot be loaded at a base.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// The base is not on a page.
+    /// The base is not page-aligned.
     #[error("base {base:#x} is not a multiple of {page:#x}")]
     Base {
         /// The base.
@@ -23,7 +23,7 @@ pub enum MapError {
     /// An address leaves the range of its field.
     #[error("{what} at {address:#x} cannot move to base {base:#x}: addresses end at {limit:#x}")]
     Range {
-        /// What stands there.
+        /// Structure at the address.
         what: String,
         /// Its address in the file.
         address: u64,
@@ -41,28 +41,28 @@ pub struct Aperture {
     pub name: String,
     /// First address.
     pub address: u64,
-    /// Bytes that are used.
+    /// Used bytes.
     pub bytes: u64,
-    /// Bytes that are mapped: whole pages for a segment's last section.
+    /// Mapped bytes: whole pages for a segment's last section.
     pub mapped: u64,
-    /// 1 read, 2 write, 4 execute; what the engine may do.
+    /// Access rights of the engine: 1 read, 2 write, 4 execute.
     pub protection: u32,
     /// Base registers that hold the address.
     pub bars: Vec<u8>,
-    /// What it is for.
+    /// Purpose.
     pub role: &'static str,
 }
 
-/// A relocation with what it resolves to.
+/// A resolved relocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// Address of the word.
     pub place: u64,
     /// Number of the target section, from 1.
     pub section: u32,
-    /// Value that stands there, relative to the section.
+    /// Value at the address, relative to the section.
     pub value: u64,
-    /// Section address plus value; `None` where the target or the place does not exist.
+    /// Section address plus value; `None` if target or word do not exist.
     pub address: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ pub struct Image {
     pub relocations: Vec<Resolved>,
 }
 
-/// Something that an engine would stumble over.
+/// A defect that would make a run fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place} at {address:#x}: {what}")]
 pub struct Problem {
@@ -87,12 +87,12 @@ pub struct Problem {
     pub place: String,
     /// Address.
     pub address: u64,
-    /// What is wrong.
+    /// Description.
     pub what: String,
 }
 
 impl Image {
-    /// Maps a container so that its first page lies at `base`; [`rows::VM_BASE`] is where files have it.
+    /// Maps a container so that its first page is at `base`; [`rows::VM_BASE`] is that of files.
     pub fn map(container: &Container, base: u64) -> Result<Image, MapError> {
         if !base.is_multiple_of(rows::PAGE) {
             return Err(MapError::Base { base, page: rows::PAGE });
@@ -106,11 +106,11 @@ impl Image {
         Image { base, container, apertures, relocations }
     }
 
-    /// The container with what lies from `from` on moved to `to`.
+    /// The container with all addresses from `from` on moved to `to`.
     pub(super) fn moved(container: &Container, from: u64, to: u64) -> Result<Container, MapError> {
         let mut moved = container.clone();
         let file_bytes = moved.file_bytes;
-        // What stood in the head or in a moved record is not what stands there now.
+        // Residue of the header or of moved records is no longer valid.
         moved.residue.clear();
         move_all(&mut moved, from, to)?;
         moved.file_bytes = file_bytes;
@@ -122,7 +122,7 @@ impl Image {
         self.container.write()
     }
 
-    /// What contradicts what; nothing for an image that can run.
+    /// Defects; empty for an image that can run.
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut note = |place: &str, address: u64, what: String| {

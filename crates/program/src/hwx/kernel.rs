@@ -7,22 +7,22 @@ use bytes::Bytes;
 
 use super::defs::{Container, RunState, Section};
 
-/// Kernel data as streams count in it, and where it stands in the file.
+/// Kernel data as streams address it, and its positions in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelData<'a> {
-    /// The bytes. Sections begin on pages: between them stand zeros.
+    /// The bytes. Sections begin on pages, with zeros between them.
     pub bytes: Cow<'a, [u8]>,
     /// First byte of each section: here, and in the file.
     pub places: Vec<(u64, u64)>,
 }
 
 impl<'a> KernelData<'a> {
-    /// Kernel data that stands in one piece at an offset of the file.
+    /// Kernel data in one piece at an offset of the file.
     pub fn whole(bytes: &'a [u8], file_offset: u64) -> KernelData<'a> {
         KernelData { bytes: Cow::Borrowed(bytes), places: vec![(0, file_offset)] }
     }
 
-    /// Sections one behind the other.
+    /// Concatenated sections.
     pub(crate) fn of(sections: &[&'a Section]) -> KernelData<'a> {
         let [first, ..] = sections else { return KernelData::default() };
         let start = |s: &Section| s.address.saturating_sub(first.address);
@@ -41,7 +41,7 @@ impl<'a> KernelData<'a> {
         KernelData { bytes, places }
     }
 
-    /// Offset in the file of a byte.
+    /// Offset of a byte in the file.
     pub fn file_offset(&self, at: u64) -> u64 {
         let place = self.places.iter().rev().find(|(start, _)| *start <= at);
         place.map_or(at, |(start, offset)| offset.saturating_add(at - start))
@@ -49,7 +49,7 @@ impl<'a> KernelData<'a> {
 }
 
 impl Container {
-    /// Bytes of a procedure's kernel data: part of the container's where it has one section.
+    /// Bytes of a procedure's kernel data: shared with the container if it has one section.
     pub(super) fn kernel_bytes(&self, run: RunState) -> Bytes {
         match self.kernel_sections_of(Some(run)).as_slice() {
             [only] => only.data.clone(),
@@ -57,7 +57,7 @@ impl Container {
         }
     }
 
-    /// Kernel data of a procedure; of the first where none is given.
+    /// Kernel data of a procedure; by default of the first.
     pub fn kernel_data<'a>(&'a self, run: Option<RunState<'a>>) -> KernelData<'a> {
         KernelData::of(&self.kernel_sections_of(run.or(self.run_state().map(|(_, run)| run))))
     }

@@ -1,4 +1,4 @@
-//! [`Container`] to [`Program`]: which base register means what, and what must be bound.
+//! Conversion of a [`Container`] to a [`Program`]: roles of base registers, and ports to bind.
 
 use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::dialects::{self, Dialect};
@@ -8,7 +8,7 @@ use anemone_facts::{Field, Layout, chips};
 use super::defs::{Container, RunState, Section, TensorRecord, name16, name16_text};
 use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
 
-/// A container that cannot be lifted into a program.
+/// Error for a container that cannot be lifted into a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiftError {
     /// Programs of the CPU subtype are not executed.
@@ -20,7 +20,7 @@ pub enum LiftError {
         offset: u64,
         /// CPU subtype found.
         subtype: u32,
-        /// Generation that it means.
+        /// Generation of the subtype.
         found: String,
         /// Generations whose programs can be lifted.
         known: String,
@@ -35,7 +35,7 @@ pub enum LiftError {
         /// Number of commands.
         commands: usize,
     },
-    /// A base register does not hold the address that its role needs.
+    /// A base register does not hold the address of its role.
     #[error("run state at {offset:#x}: base register {bar} is {found:#x}, {what} is at {expected:#x}")]
     Base {
         /// Byte offset of the run state.
@@ -49,7 +49,7 @@ pub enum LiftError {
         /// Address of that part.
         expected: u64,
     },
-    /// No base register among the machine's holds a port's address.
+    /// No base register of the machine holds a port's address.
     #[error("port {name:?} at {offset:#x}: no base register below {bars} holds its address {address:#x}")]
     Unbound {
         /// Byte offset of the port command.
@@ -61,7 +61,7 @@ pub enum LiftError {
         /// Base registers of the machine.
         bars: usize,
     },
-    /// A task uses a base register that no port or segment accounts for.
+    /// A task uses a base register without a port or segment.
     #[error("task {task} at stream offset {offset:#x}: {field:?} is base register {bar}, which nothing is bound to")]
     Unknown {
         /// Position in the chain.
@@ -83,7 +83,7 @@ pub enum LiftError {
         /// Number of tensor records.
         records: usize,
     },
-    /// A word of a tensor record has a value that a port cannot express.
+    /// A word of a tensor record has a value that a port cannot represent.
     #[error("tensor record of {name:?} at {offset:#x}: {what} is {found:#x}, expected {expected}")]
     Record {
         /// Byte offset of the record.
@@ -94,18 +94,18 @@ pub enum LiftError {
         what: &'static str,
         /// Value found.
         found: u64,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
     },
     /// No run state has the name.
     #[error("no procedure is called {name:?}; the container has {known}")]
     Procedure {
-        /// Name asked for.
+        /// Requested name.
         name: String,
         /// Names of the container's procedures.
         known: String,
     },
-    /// The stream has another number of tasks than the run state says.
+    /// The number of tasks in the stream differs from that in the run state.
     #[error("run state at {offset:#x}: {stated} tasks, the stream has {found}")]
     TaskCount {
         /// Byte offset of the run state.
@@ -120,7 +120,7 @@ pub enum LiftError {
     Stream {
         /// Byte offset of the stream in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// Reason.
         source: StreamError,
     },
 }
@@ -142,20 +142,20 @@ pub(crate) fn layout_of(subtype: u32) -> Option<&'static Layout> {
     CHIPS.iter().find(|c| c.cpu_subtype == Some(subtype)).and_then(|c| c.layout)
 }
 
-/// A CPU subtype's generation, for people.
+/// Text for a CPU subtype's generation.
 fn generation(subtype: u32) -> String {
     let row = chips::SUBTYPES.iter().find(|row| row.subtype == subtype);
     row.map(chips::Subtype::describe).filter(|d| !d.is_empty()).unwrap_or("an unknown generation".into())
 }
 
-/// Generations whose programs are executed, for people.
+/// Text for the generations whose programs are executed.
 fn executed() -> String {
     let mut known: Vec<u32> = CHIPS.iter().filter(|c| c.layout.is_some()).filter_map(|c| c.cpu_subtype).collect();
     known.dedup();
     known.into_iter().map(generation).collect::<Vec<_>>().join("; ")
 }
 
-/// Segment and section of the part of that number of the kernel data.
+/// Segment and section names for a part of the kernel data, by its number.
 pub(super) fn kernel_names(part: usize) -> ([u8; 16], [u8; 16]) {
     let stem = |name: &str| name16(&format!("{}{part}", name.trim_end_matches('0')));
     (stem(rows::KERNEL.segment), stem(rows::KERNEL.section))
@@ -189,14 +189,14 @@ pub(crate) fn type_of(element: Element) -> u32 {
 }
 
 impl Section {
-    /// Returns true if it holds kernel data in a segment of its own.
+    /// Returns true if it contains kernel data in a segment of its own.
     pub(crate) fn is_kernel(&self) -> bool {
         kernel_number(self).is_some()
     }
 }
 
 impl Container {
-    /// Register layout of the container's generation, when it is known.
+    /// Register layout of the container's generation, if it is known.
     pub fn layout(&self) -> Option<&'static Layout> {
         chips::layout_of(self.header.cpu_subtype)
     }
@@ -221,12 +221,12 @@ impl Container {
         self.run_states().map(|(_, run)| run.name()).collect()
     }
 
-    /// Sections with the first procedure's kernel data, one behind the other: the first, and those that are split off it.
+    /// Sections with the first procedure's kernel data, in order.
     pub fn kernel_sections(&self) -> Vec<&Section> {
         self.kernel_sections_of(self.run_state().map(|(_, run)| run))
     }
 
-    /// Sections with a procedure's kernel data, one behind the other.
+    /// Sections with a procedure's kernel data, in order.
     pub fn kernel_sections_of(&self, run: Option<RunState>) -> Vec<&Section> {
         let base = run.map(|r| r.base(Program::KERNEL_BAR as usize));
         let mut all: Vec<&Section> = self.kernel_section_at(base).into_iter().collect();
@@ -236,7 +236,7 @@ impl Container {
             let (segment, section) = kernel_names(first + all.len());
             let end = last.address.saturating_add(last.bytes).next_multiple_of(rows::PAGE);
             let next = self.sections().find(|s| s.segment == segment && s.name == section && s.address == end);
-            // Kernel data of another procedure ends this one's.
+            // Kernel data of another procedure ends that of this one.
             let Some(next) = next.filter(|s| !bases.contains(&s.address)) else { break };
             all.push(next);
         }
@@ -251,8 +251,8 @@ impl Container {
         all.into_iter().map(|(_, section)| section).collect()
     }
 
-    /// The first section with the first procedure's kernel data: a segment of its own where there is one and the base
-    /// register says so.
+    /// The first section with the first procedure's kernel data: a segment of its own if there is one and the base
+    /// register refers to it.
     pub fn kernel_section(&self) -> Option<&Section> {
         self.kernel_section_at(self.run_state().map(|(_, r)| r.base(Program::KERNEL_BAR as usize)))
     }
@@ -262,7 +262,7 @@ impl Container {
         own.or_else(|| self.section(rows::CONST.segment, rows::CONST.section))
     }
 
-    /// The part of the task stream that a procedure begins with: up to where the next one begins.
+    /// The part of the task stream of a procedure: up to the start of the next one.
     pub(crate) fn stream_of(&self, run: &RunState) -> Option<(&Section, std::ops::Range<usize>)> {
         let text = self.section(rows::TEXT.segment, rows::TEXT.section)?;
         let entry = run.base(Program::STREAM_BAR as usize);
@@ -272,7 +272,7 @@ impl Container {
         (entry >= text.address).then(|| (text, place(entry)..place(next)))
     }
 
-    /// First address and bytes of the intermediate region: its sections, as far as they follow each other.
+    /// Address and size in bytes of the intermediate region: its contiguous sections.
     fn scratch(&self) -> Option<(u64, u64)> {
         let (segment, section) = (name16(rows::BSS.segment), name16(rows::BSS.section));
         let mut all: Vec<&Section> = self.sections().filter(|s| s.segment == segment && s.name == section).collect();
@@ -285,7 +285,7 @@ impl Container {
         Some((first.address, end - first.address))
     }
 
-    /// Version of the compiler, as the banner has it.
+    /// Version of the compiler in the banner.
     pub fn compiler_version(&self) -> Option<String> {
         let banner = self.banner()?;
         let line = banner.lines().find_map(|l| l.strip_prefix("zin_ane_compiler v"))?;
@@ -297,10 +297,10 @@ impl Container {
         dialects::of_version(&self.compiler_version()?)
     }
 
-    /// Lifts the container into a program: its first procedure, with the stream and kernel data as they stand.
+    /// Lifts the container into a program: its first procedure, with stream and kernel data unchanged.
     ///
-    /// Refuses generations whose programs are listed and not executed, and containers whose run state, sections, port commands
-    /// and tensor records do not fit together.
+    /// Refuses generations whose programs are listed but not executed, and containers with inconsistent run state, sections, port commands
+    /// and tensor records.
     pub fn program(&self) -> Result<Program, LiftError> {
         self.lifted(self.run_state())
     }
@@ -398,7 +398,7 @@ impl Container {
         let several = self.run_states().count() > 1;
         for (offset, window) in self.windows() {
             let name = window.name();
-            // Windows of other procedures are in no base register of this one.
+            // Windows of other procedures are not in the base registers of this one.
             let of_this = |b| run.base(b) == window.address;
             if several && !(Program::FIRST_PORT_BAR as usize..BAR_COUNT).any(of_this) {
                 continue;
@@ -460,7 +460,7 @@ fn port(name: String, bar: u8, offset: u64, r: TensorRecord, bytes: Option<u64>)
     };
     let volume_channels = (depth > 1).then_some(shape.c);
     if depth > 1 {
-        // Depths are dense in a plane, and channels in a batch.
+        // Planes of a depth and batches of channels are contiguous.
         let (plane, batch) = (strides.plane_bytes, strides.batch_bytes);
         let joined = shape.n.checked_mul(shape.c).ok_or_else(|| wrong("channels", shape.c.into(), "fewer"))?;
         if !plane.is_multiple_of(depth.into()) || shape.n > 1 && batch != plane.saturating_mul(shape.c.into()) {

@@ -1,12 +1,12 @@
-//! Checks that the driver repeats when it loads a program: on the records of its procedures and tensors, each tensor by the check
-//! of its form. A record's kind is that of linear tensors in every sample; any other is read as tiled and compressed.
+//! Checks of the driver when it loads a program: of the records of procedures and tensors, each tensor by the check
+//! for its form. Linear tensors have the same record kind in every sample; any other kind is taken as tiled and compressed.
 
 use anemone_facts::formats::hwx::{self as rows, tensor};
 use anemone_facts::validators::{LOAD_FORMS, LOAD_THREAD, LoadForm, RECORD_TOO_SHORT, UNKNOWN_DIRECTION};
 
 use super::defs::{Container, TensorRecord, Thread};
 
-/// Something that a load would refuse.
+/// A defect for which a load is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadFinding {
     /// Function of the driver whose check it is.
@@ -15,11 +15,11 @@ pub struct LoadFinding {
     pub offset: u64,
     /// Value found and value allowed.
     pub message: String,
-    /// The driver's text, where one is known.
+    /// The driver's text, if it is known.
     pub apple: Option<&'static str>,
 }
 
-/// The form of a tensor: whether it has several planes, and whether it is tiled and compressed.
+/// The form of a tensor, by its number of planes and whether it is tiled and compressed.
 fn form(thread: &Thread) -> &'static LoadForm {
     let (planes, compressed) = (thread.word(tensor::INTERLEAVE) > 1, thread.word(tensor::KIND) != tensor::KIND_VALUE);
     let fits = |f: &&LoadForm| f.planes == planes && f.compressed == compressed;
@@ -27,13 +27,13 @@ fn form(thread: &Thread) -> &'static LoadForm {
 }
 
 impl Container {
-    /// Findings that a load would refuse; none where it loads, as far as records go.
+    /// Defects for which a load is refused; empty if it succeeds, as far as records determine it.
     pub fn load_findings(&self) -> Vec<LoadFinding> {
         validate(self)
     }
 }
 
-/// Checks every run state and tensor record of a container. An empty answer: it loads, as far as records go.
+/// Checks every run state and tensor record of a container. Empty if the load succeeds, as far as records determine it.
 fn validate(container: &Container) -> Vec<LoadFinding> {
     let mut findings = Vec::new();
     let mut procedures = Vec::new();
@@ -80,8 +80,8 @@ fn validate(container: &Container) -> Vec<LoadFinding> {
     findings
 }
 
-/// Findings on one tensor by the check of its form: a linear tensor needs the bytes that its strides reach, a compressed one, whose
-/// bytes depend on its data, only some bytes.
+/// Defects of one tensor by the check for its form: a linear tensor needs the bytes that its strides reach, a compressed one, whose
+/// size depends on its data, only a non-zero size.
 fn tensor_findings(offset: u64, thread: &Thread, record: &TensorRecord) -> Vec<LoadFinding> {
     let form = form(thread);
     let mut findings = Vec::new();
@@ -111,7 +111,7 @@ fn tensor_findings(offset: u64, thread: &Thread, record: &TensorRecord) -> Vec<L
         }
         return findings;
     }
-    // Channels that are interleaved stand beside each other in a row.
+    // Interleaved channels are adjacent in a row.
     let planes = u64::from(thread.word(tensor::INTERLEAVE).max(1));
     let steps = [
         ("a row", w.saturating_mul(column).saturating_mul(planes), row),

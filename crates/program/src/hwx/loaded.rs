@@ -1,7 +1,7 @@
 //! The loaded program image as a file: a container at the addresses of one load, signed over its bytes.
 //!
-//! The signature is a digest, as of a program that nobody vouches for: it says that the bytes are those that were loaded. What a
-//! driver asks of who signed is the driver's. No sample of a signature is known; the trailer is this project's own.
+//! The signature is a plain digest, as for an unsigned program: it shows that the bytes are those that were loaded. The driver decides
+//! which signer it requires. No sample of a signature is known; the trailer is this project's own.
 
 use super::defs::{Container, Error};
 use super::image::{Image, MapError};
@@ -10,27 +10,27 @@ use sha2::{Digest, Sha256};
 
 /// First bytes of the trailer.
 pub const SIGNATURE: &[u8; 8] = b"ANELOAD1";
-/// Bytes of the trailer: its magic, the digest.
+/// Size of the trailer in bytes: magic and digest.
 pub const TRAILER_BYTES: usize = SIGNATURE.len() + 32;
 
-/// A file that is no loaded image, or not the one that was signed.
+/// Error for a file that is not a loaded image, or not the signed one.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LoadedError {
-    /// The bytes are not those that were signed.
+    /// The digest differs from that of the bytes.
     #[error("the signature is of other bytes: {found} where {stated} is stated")]
     Signature {
         /// First digits of the digest of the bytes.
         found: String,
-        /// First digits of the digest that is stated.
+        /// First digits of the stated digest.
         stated: String,
     },
-    /// There is no trailer.
+    /// The trailer is missing.
     #[error("no signature: the file does not end in {TRAILER_BYTES} bytes that begin with ANELOAD1")]
     Unsigned,
     /// The container under it cannot be read.
     #[error(transparent)]
     Container(#[from] Error),
-    /// Its addresses cannot be those of a load.
+    /// Its addresses are not those of a load.
     #[error(transparent)]
     Addresses(#[from] MapError),
     /// It has no section.
@@ -38,7 +38,7 @@ pub enum LoadedError {
     Empty,
 }
 
-/// Returns true if bytes end in a signature, whether or not it fits.
+/// Returns true if bytes end in a signature, valid or not.
 pub fn is_loaded(bytes: &[u8]) -> bool {
     let at = bytes.len().checked_sub(TRAILER_BYTES);
     at.is_some_and(|at| bytes[at..].starts_with(SIGNATURE))
@@ -58,7 +58,7 @@ impl Image {
         bytes
     }
 
-    /// Reads a signed file: the signature first, then the container, whose addresses are those of the load.
+    /// Reads a signed file: checks the signature, then reads the container, whose addresses are those of the load.
     pub fn read_signed(bytes: &[u8]) -> Result<Image, LoadedError> {
         if !is_loaded(bytes) {
             return Err(LoadedError::Unsigned);
@@ -74,7 +74,7 @@ impl Image {
         Ok(Image::of_loaded(container, base - base % rows::PAGE))
     }
 
-    /// The container as files have it, at the usual addresses.
+    /// The container with the addresses of files.
     pub fn to_file(&self) -> Result<Container, MapError> {
         Image::moved(&self.container, self.base, rows::VM_BASE)
     }

@@ -1,7 +1,7 @@
-//! The compiler's container: read, written, lifted into a [`crate::Program`] and built from one.
+//! The compiler's container: reader, writer, conversion to and from [`crate::Program`].
 //!
-//! Reading keeps every byte: what no structure explains is kept as [`Residue`] and written back in place, so that
-//! `Container::read(b)?.write() == b` for every input that is read at all.
+//! Reading keeps every byte: bytes without a structure are kept as [`Residue`] and written back in place, so that
+//! `Container::read(b)?.write() == b` for every input that is accepted.
 
 mod build;
 mod defs;

@@ -1,4 +1,4 @@
-//! What a container holds beside its program, and why a program cannot become one.
+//! Content of a container in addition to its program, and errors of building one.
 
 use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
@@ -6,10 +6,10 @@ use anemone_facts::formats::hwx as rows;
 use super::defs::{Container, name16_text};
 use crate::StreamError;
 
-/// What a container holds beside its program.
+/// Content of a container in addition to its program.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Compiler whose container layout is followed.
+    /// Compiler whose container layout is used.
     pub dialect: &'static Dialect,
     /// Compiler target in the banner; empty: the generation of the program's registers.
     pub target: String,
@@ -17,21 +17,21 @@ pub struct Options {
     pub netplist_path: String,
     /// Path of the container in the banner.
     pub output_path: String,
-    /// Names of the kernel symbols in order, one per stream. Where it ends, names are made from the kernel bytes: `K`,
+    /// Names of the kernel symbols in order, one per stream. Further names are derived from the kernel bytes: `K`,
     /// then 64 upper-case hexadecimal digits of the SHA-256 of the task's streams, then `_ne_<engine>` for kernels
     /// with coefficients. The vendor's own digits come from an unknown input; nothing depends on them.
     pub kernel_names: Vec<String>,
-    /// Symbols of element types beyond those that the dialect lists.
+    /// Symbols of element types in addition to those that the dialect lists.
     pub more_types: Vec<String>,
-    /// Number of the first tensor's symbol; the next after the element types when `None`.
+    /// Number of the first tensor's symbol; `None` for the next after the element types.
     pub first_tensor_number: Option<u32>,
-    /// Most bytes of one section of kernel data that stands in a segment of its own; whole pages.
+    /// Largest size in bytes of a section of kernel data in a segment of its own; whole pages.
     pub kernel_section_bytes: u64,
-    /// Version of the language component that the source network states, in the banner of dialects with modules; empty: none.
+    /// Version of the language component of the source network, in the banner of dialects with modules; empty if there is none.
     pub component: String,
-    /// Segments that the intermediate region is written as; one of the book's samples has two.
+    /// Number of segments of the intermediate region; one of the book's samples has two.
     pub scratch_segments: u64,
-    /// Base-2 logarithm of the alignment that the section of the task stream states.
+    /// Base-2 logarithm of the alignment of the task stream's section.
     pub text_align_log2: u32,
 }
 
@@ -54,7 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options with which [`super::from_program`] gives a container back, taken from it.
+    /// The options with which [`super::from_program`] reproduces a container.
     pub fn of(container: &Container) -> Options {
         let banner = container.banner().unwrap_or_default();
         let path = |option: &str| {
@@ -83,18 +83,18 @@ impl Options {
     }
 }
 
-/// A program that a container cannot hold.
+/// Error for a program that a container cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The stream is not a chain of task descriptors.
     #[error("task stream: {0}")]
     Stream(#[from] StreamError),
-    /// The dialect is only read.
+    /// The dialect has a reader only.
     #[error("containers of {dialect} are read, not made; made are {known}")]
     Dialect {
         /// Name of the dialect.
         dialect: &'static str,
-        /// Dialects that are made.
+        /// Dialects that can be written.
         known: String,
     },
     /// The generation has no CPU subtype.
@@ -106,7 +106,7 @@ pub enum BuildError {
     /// No program is given.
     #[error("no procedure: a container has at least one")]
     Empty,
-    /// A procedure's name is taken, or its generation is not that of the first.
+    /// The name of a procedure is in use, or its generation differs from the first one's.
     #[error(
         "procedure {name:?} for {generation}: every procedure has a name of its own, and all are for one generation"
     )]

@@ -1,4 +1,4 @@
-//! Containers without the contents of their sections: what a summary needs of a large file.
+//! Containers without the contents of their sections, for summaries of large files.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use anemone_facts::formats::hwx as rows;
 use super::defs::Container;
 use crate::bytes::{u32_at, u64_at};
 
-/// Contents smaller than this are fetched: asking for less costs more.
+/// Contents smaller than this are fetched, since skipping them costs more.
 const SKIPPED_BYTES: u64 = 1 << 16;
 
 impl Container {
     /// The container in a file of `file_bytes`, without the contents of its sections; `fetch` fills a slice from an offset
-    /// of the file. Everything else is as [`Container::read`] has it, residue included. Not to be written: contents would
-    /// be missing.
+    /// of the file. Everything else is equal to [`Container::read`], residue included. Must not be written, since contents are
+    /// missing.
     ///
-    /// `None` where only the whole file tells: it is no sound container, or its structures overlap.
+    /// `None` if the whole file is required: the container is damaged, or its structures overlap.
     pub fn outline<E>(
         file_bytes: u64,
         mut fetch: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
@@ -30,7 +30,7 @@ impl Container {
         if u32_at(&header, 0) != rows::MAGIC || end > size {
             return Ok(None);
         }
-        // Pages that are never touched cost nothing.
+        // Untouched pages take no memory.
         let mut bytes = vec![0; size];
         fetch(0, &mut bytes[..end])?;
         let skipped = contents(&bytes[..end], size as u64);
@@ -48,7 +48,7 @@ impl Container {
     }
 }
 
-/// Large contents of sections that the commands name, in the order of the file.
+/// Large contents of sections, in file order.
 fn contents(head: &[u8], file_bytes: u64) -> Vec<Range<u64>> {
     let mut found = Vec::new();
     let mut rest = head.get(rows::HEADER_BYTES..).unwrap_or(&[]);

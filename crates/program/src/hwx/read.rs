@@ -1,4 +1,4 @@
-//! Bytes to [`Container`]. Every size is checked against the file before anything is allocated for it.
+//! Reader of [`Container`]. Every size is checked against the file before anything is allocated for it.
 
 use anemone_facts::formats::hwx as rows;
 use bytes::Bytes;
@@ -8,25 +8,25 @@ use super::defs::{
 };
 use crate::bytes::{differences, nonzero, u32_at, u64_at};
 
-/// Structures may claim this many times the file's bytes. No known container has overlapping structures.
+/// Total size of structures, as a multiple of the file's size. No known container has overlapping structures.
 const CLAIM_FACTOR: u64 = 2;
 
 impl Container {
     /// Reads a container.
     ///
-    /// Fails on a wrong magic and on structures that reach outside the file or overlap on a large scale. Unknown
+    /// Errors: a wrong magic, and structures that reach outside the file or overlap on a large scale. Unknown
     /// commands, flavors and flags are kept.
     pub fn read(bytes: &[u8]) -> Result<Container, Error> {
         Container::parse(bytes, true, None).map(|(container, _)| container)
     }
 
-    /// As [`Container::read`], of bytes that others hold too, as a mapped file is: contents of sections are parts of them, not copies.
+    /// As [`Container::read`], of shared bytes, such as a mapped file: contents of sections are slices of them, not copies.
     pub fn read_shared(bytes: &Bytes) -> Result<Container, Error> {
         Container::parse(bytes, true, Some(bytes)).map(|(container, _)| container)
     }
 
-    /// As [`Container::read`], with or without the contents of sections; and whether structures stand apart. Where they do
-    /// not, only a container with contents knows its residue.
+    /// As [`Container::read`], with or without the contents of sections; returns true if no structures overlap. Otherwise
+    /// the residue is known only with contents.
     pub(super) fn parse(bytes: &[u8], contents: bool, shared: Option<&Bytes>) -> Result<(Container, bool), Error> {
         let mut file = File { bytes, contents, shared, claimed: 0, ranges: Vec::new() };
         let head = file.words::<8>("header", 0)?;
@@ -74,12 +74,12 @@ impl Container {
     }
 }
 
-/// The file with the sum of bytes that structures claimed so far.
+/// The file, and the total size of structures so far.
 struct File<'a> {
     bytes: &'a [u8],
-    /// Whether contents of sections are kept.
+    /// True if contents of sections are kept.
     contents: bool,
-    /// The same bytes, where contents may be parts of them.
+    /// The same bytes, if contents may be slices of them.
     shared: Option<&'a Bytes>,
     claimed: u64,
     /// First and one past the last byte of every structure that is copied.
@@ -87,7 +87,7 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Bytes of the file; nothing may lie anywhere.
+    /// Bytes of the file; an empty slice may have any offset.
     fn slice(&self, what: &'static str, offset: u64, need: u64) -> Result<&'a [u8], Error> {
         let have = self.bytes.len() as u64;
         if need == 0 {
@@ -99,7 +99,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// As [`File::slice`], counted against the claim limit: the result will be copied.
+    /// As [`File::slice`], counted against the limit: the result will be copied.
     fn claim(&mut self, what: &'static str, offset: u64, need: u64) -> Result<&'a [u8], Error> {
         let slice = self.slice(what, offset, need)?;
         self.claimed += need;
@@ -113,8 +113,8 @@ impl<'a> File<'a> {
         Ok(slice)
     }
 
-    /// Ranges that no structure has, when structures stand apart and the head is written as it was read: then all bytes
-    /// in structures come back, and only those between them need a look.
+    /// Ranges without structures, if structures do not overlap and the head is written as it was read: then all bytes
+    /// in structures are reproduced, and only those between them need inspection.
     fn gaps(mut self, head: &[u8]) -> Option<impl Iterator<Item = (usize, usize)>> {
         if !self.bytes.starts_with(head) {
             return None;
@@ -139,7 +139,7 @@ fn name_at(bytes: &[u8], at: usize) -> Name16 {
     bytes.get(at..at + 16).and_then(|b| b.try_into().ok()).unwrap_or([0; 16])
 }
 
-/// A command's content after id and size.
+/// Content of a command after id and size.
 struct Body<'a> {
     index: usize,
     offset: u64,
@@ -148,7 +148,7 @@ struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Fails unless the command has `need` bytes, id and size included.
+    /// Requires the command to have `need` bytes, id and size included.
     fn require(&self, need: u64) -> Result<(), Error> {
         let size = self.body.len() as u64 + 8;
         if size < need {

@@ -1,4 +1,4 @@
-//! Task streams of a container, and the runtime graph of those that are compiled for one engine and for two.
+//! Task streams of a container, and the runtime graph of containers that are compiled for one engine and for two.
 
 use anemone_facts::Layout;
 use anemone_facts::formats::hwx as rows;
@@ -8,17 +8,17 @@ use super::defs::Container;
 use crate::StreamError;
 use crate::task::{Task, decode_what_stands};
 
-/// Longest name that is looked at.
+/// Longest name that is read.
 const NAME_BYTES: usize = 4096;
 
-/// What symbols say of a container's runtime graph. The graph's own bytes have no known form; they are kept.
+/// The runtime graph of a container, from its symbols. The form of the graph's own bytes is unknown; they are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeGraph<'a> {
     /// Procedures: name and address.
     pub procedures: Vec<(&'a str, u64)>,
     /// Operations of the procedures: name and address.
     pub operations: Vec<(&'a str, u64)>,
-    /// Task streams: whose they are and where they begin.
+    /// Task streams: name and address.
     pub streams: Vec<(&'a str, u64)>,
 }
 
@@ -28,14 +28,14 @@ impl<'a> RuntimeGraph<'a> {
         self.operations.iter().map(|&(name, _)| name).filter(|n| n.starts_with(runtime::KICK))
     }
 
-    /// Name of the stream that an address of the task section belongs to.
+    /// Name of the stream that contains an address of the task section.
     pub fn stream_at(&self, address: u64) -> Option<&'a str> {
         let before = self.streams.iter().filter(|(_, at)| *at <= address);
         before.max_by_key(|(_, at)| *at).map(|&(name, _)| name)
     }
 }
 
-/// The text at an offset of the string table, up to its end; `None` where it is none, or too long.
+/// The text at an offset of the string table, up to its end; `None` if it is not text, or too long.
 fn name(strings: &[u8], offset: u32) -> Option<&str> {
     let rest = strings.get(offset as usize..)?;
     let end = rest.iter().take(NAME_BYTES).position(|&b| b == 0)?;
@@ -44,7 +44,7 @@ fn name(strings: &[u8], offset: u32) -> Option<&str> {
 
 /// Tasks of one procedure of a container.
 pub struct ProcedureTasks {
-    /// Name of the procedure; empty where the container states none.
+    /// Name of the procedure; empty if the container states none.
     pub name: String,
     /// Its tasks, with their offsets in the whole section.
     pub tasks: Vec<Task>,
@@ -53,8 +53,8 @@ pub struct ProcedureTasks {
 }
 
 impl Container {
-    /// The tasks of the container's stream, one procedure after the other, as far as they can be followed, with the layout they are read by; `None` where
-    /// the descriptor version is not known, or there is no stream.
+    /// The tasks of the container's stream, procedure by procedure, up to the first error, with the layout they are read by; `None` if
+    /// the descriptor version is unknown, or there is no stream.
     pub fn tasks(&self) -> Option<(&'static Layout, Vec<Task>, Option<StreamError>)> {
         let layout = self.layout()?;
         let parts = self.procedure_tasks()?;
@@ -83,7 +83,7 @@ impl Container {
         })
     }
 
-    /// The runtime graph, where the container has one.
+    /// The runtime graph, if the container has one.
     pub fn runtime(&self) -> Option<RuntimeGraph<'_>> {
         let section = self.section(rows::RUNTIME.segment, rows::RUNTIME.section)?;
         let end = section.address.saturating_add(section.bytes);

@@ -1,4 +1,4 @@
-//! The text of tensor symbols: name, type number, and extent and stride of four axes.
+//! The text of tensor symbols: name, type number, and extents and strides of four axes.
 //!
 //! `NAME:tK=ar1;0;N;K+1=sBn:ar1;0;C;K+2=sPc:ar1;0;H;K+3=sRh:ar1;0;W;K+4=sEw:5`, where K numbers types, B, P, R, E are
 //! the batch, plane, row and element strides in bytes, and the last number is the element type. Upper bounds are the
@@ -6,7 +6,7 @@
 
 use crate::{Nchw, Strides};
 
-/// A tensor as its symbol describes it.
+/// A tensor described by its symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSymbol {
     /// Tensor name.
@@ -23,13 +23,13 @@ pub struct TensorSymbol {
     pub element_type: u32,
 }
 
-/// A symbol text that does not describe a tensor.
+/// Error for a symbol text that does not describe a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at} of the tensor symbol: expected {expected}")]
 pub struct SymbolError {
     /// Byte offset in the text.
     pub at: usize,
-    /// What should stand there.
+    /// Expected text.
     pub expected: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! [`Container`] to bytes: each structure at the offset it states, zero fill between.
+//! Writer of [`Container`]: each structure at its stated offset, zero fill between.
 
 use anemone_facts::formats::hwx as rows;
 
@@ -6,8 +6,8 @@ use super::defs::{Command, Container, Section, Segment, Symtab};
 use crate::bytes::{place, put, put64};
 
 impl Container {
-    /// The container's bytes. Counts and sizes in header and commands follow from the content; offsets are written as
-    /// they stand.
+    /// The container's bytes. Counts and sizes in header and commands follow from the content; offsets are written
+    /// unchanged.
     pub fn write(&self) -> Vec<u8> {
         let head = self.head();
         let mut out = vec![0; self.file_bytes as usize];

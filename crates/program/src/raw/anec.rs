@@ -1,4 +1,4 @@
-//! The open driver's model file: a packed header, then stream and kernel data.
+//! The open driver's model file: a packed header, stream and kernel data.
 
 use anemone_facts::formats::raw::{self as rows, anec};
 use anemone_facts::layout;
@@ -8,12 +8,12 @@ use crate::{Direction, Element, Nchw, Port, Program, Strides};
 
 /// Reads the open driver's model file. Outputs have the first base registers, then inputs; elements are half precision.
 ///
-/// Stream and kernel data begin at [`anec::DATA`], in older files at [`anec::DATA_FIRST`]: where a chain stands.
+/// Stream and kernel data begin at [`anec::DATA`], in older files at [`anec::DATA_FIRST`], whichever decodes.
 pub fn read_anec(bytes: &[u8]) -> Result<Program, Error> {
     read_anec_at(bytes, anec::DATA).or_else(|error| read_anec_at(bytes, anec::DATA_FIRST).map_err(|_| error))
 }
 
-/// As [`read_anec`], with the place of stream and kernel data given.
+/// As [`read_anec`], with the position of stream and kernel data given.
 pub fn read_anec_at(bytes: &[u8], data_offset: usize) -> Result<Program, Error> {
     let layout = &layout::H13;
     slice(bytes, "model header", 0, anec::HEADER_BYTES as u64)?;
@@ -84,8 +84,8 @@ pub fn write_anec(program: &Program) -> Result<Vec<u8>, Error> {
 
 /// Writes the open driver's model file with stream and kernel data at [`anec::DATA`] or [`anec::DATA_FIRST`].
 ///
-/// Fails where the format has no place for the program: base registers other than outputs first, then inputs (see
-/// [`Program::with_ports_in_order`]), or a stream that is not a chain.
+/// Errors: base registers other than outputs first, then inputs (see [`Program::with_ports_in_order`]), and a stream that is
+/// not a chain.
 pub fn write_anec_at(program: &Program, data_offset: usize) -> Result<Vec<u8>, Error> {
     let tasks = chain(program.layout, &program.stream, program.first_task_words)?;
     let count = |direction| program.ports_of(direction).count();
@@ -117,7 +117,7 @@ pub fn write_anec_at(program: &Program, data_offset: usize) -> Result<Vec<u8>, E
     put(anec::KRN_SIZE, &(program.kernel.len() as u64).to_le_bytes());
     put(anec::SRC_COUNT, &(inputs as u32).to_le_bytes());
     put(anec::DST_COUNT, &(outputs as u32).to_le_bytes());
-    // Loaders want the command buffer larger than the stream, also where the stream fills whole tiles.
+    // Loaders require the command buffer to be larger than the stream, even if the stream fills whole tiles.
     let commands = data.len().max(program.stream.len() + 1) as u64;
     let mut buffers = vec![(Program::STREAM_BAR, commands), (Program::SCRATCH_BAR, program.scratch_bytes)];
     buffers.extend(program.ports.iter().map(|p| (p.bar, p.bytes)));
@@ -128,7 +128,7 @@ pub fn write_anec_at(program: &Program, data_offset: usize) -> Result<Vec<u8>, E
     }
     for p in &program.ports {
         let s = p.shape;
-        // The header has no stride of batches: they follow each other.
+        // The header has no batch stride: batches are contiguous.
         let dense = p.strides.plane_bytes.saturating_mul(s.c as u64);
         if s.n > 1 && p.strides.batch_bytes != dense {
             let found = p.strides.batch_bytes;

@@ -1,13 +1,13 @@
-//! Primitives of the compute cache, which later versions have a DMA engine for.
+//! Primitives of the compute cache, for which later versions have a DMA engine.
 
-/// A primitive of the compute cache, that later versions have.
+/// A primitive of the compute cache of later versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachePrimitive {
     /// An atomic operation on a counter.
     Atomic,
     /// A counter.
     Counter,
-    /// An event that is waited for.
+    /// Wait for an event.
     WaitEvent,
 }
 

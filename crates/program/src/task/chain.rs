@@ -1,17 +1,17 @@
-//! Streams of descriptor versions up to 7: runs of consecutive registers, and a chain of tasks that name the next.
+//! Streams of descriptor versions up to 7: runs of consecutive registers, and a chain of tasks linked by next pointers.
 
 use anemone_facts::{Field, Layout};
 
 use super::{FieldError, Form, Run, StreamError, Task, decode as decode_task, put};
 
-/// Register addresses occupy 26 bits of a run's first word.
+/// Mask of the register address, 26 bits of a run's first word.
 const ADDR_MASK: u32 = (1 << 26) - 1;
 
 pub(super) fn first_word(addr: u32, words: usize) -> u32 {
     ((words as u32 - 1) << 26) | (addr & ADDR_MASK)
 }
 
-/// The run that a first word announces, its values zero.
+/// The run announced by a first word, with zeros as values.
 pub(super) fn run(first: u32) -> Run {
     Run { addr: first & ADDR_MASK, form: Form::Run, words: vec![0; (first >> 26) as usize + 1] }
 }
@@ -33,7 +33,7 @@ pub(super) fn decode(
         if next_size == 0 {
             return Ok(());
         }
-        // Forward only: a chain that goes back would never end.
+        // Forward only: a chain with a backward link would never end.
         if next < offset.saturating_add(4 * words) || next % layout.align_bytes != 0 {
             return Err(StreamError::BadNext { task: index, offset, next, align: layout.align_bytes });
         }
@@ -41,7 +41,7 @@ pub(super) fn decode(
     }
 }
 
-/// Sets chain and offsets, and returns the stream.
+/// Sets links and offsets, and returns the stream.
 pub(super) fn encode(layout: &Layout, tasks: &mut [Task]) -> Result<Vec<u8>, FieldError> {
     let mut offset = 0u32;
     for task in tasks.iter_mut() {

@@ -1,8 +1,8 @@
-//! The register image of descriptor version 10: a structure with every register, what the loader writes into it, and the
-//! records that it is serialized to.
+//! The register image of descriptor version 10: a structure with every register, its patches by the loader, and its
+//! serialized records.
 //!
-//! Groups, fields and slots are rows of [`anemone_facts::layout::v10`]. The sources give no defaults other than that
-//! registers have one: here it is 0. They name what a record holds and its size, not the order: here it is a count, the
+//! Groups, fields and slots are rows of [`anemone_facts::layout::v10`]. The sources say that registers have defaults, but not
+//! which: here it is 0. They name content and size of a record, not the order: here it is a count, the
 //! register's device address, two values, zeros. No sample of either is known.
 
 pub use super::cache::CachePrimitive;
@@ -10,7 +10,7 @@ use anemone_facts::layout::v10::{
     ACCESSOR_SHIFT, FIELDS, GROUPS, IMAGE_BYTES, ImageField, RECORD_BYTES, RELOCATIONS, STRIDE_BIT, STRIDE_BITS,
 };
 
-/// Something that an image, a record or a patch cannot be.
+/// Errors of images, records and patches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// The structure has another size.
@@ -45,7 +45,7 @@ pub enum ImageError {
         /// Distance of values.
         step: i128,
     },
-    /// Bits that do not lie in a register and the one behind it.
+    /// Bits that are not within a register and the next one.
     #[error("register {register:#x}: {width} bits at bit {bit} do not lie within two registers")]
     Bits {
         /// Word address.
@@ -55,7 +55,7 @@ pub enum ImageError {
         /// Number of bits.
         width: u32,
     },
-    /// A primitive of the compute cache, which the version has no DMA engine for.
+    /// A primitive of the compute cache, for which the version has no DMA engine.
     #[error("{setter} is unsupported on this architecture")]
     Unsupported {
         /// Name of the refused setter.
@@ -79,13 +79,13 @@ fn names() -> String {
     FIELDS.map(|f| f.name).join(", ")
 }
 
-/// The structure of version 10.
+/// The register image of version 10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     bytes: Vec<u8>,
 }
 
-/// Returns true if bytes are the structure: of its size, alone or followed by patches, and not all zeros. No task stream of versions up
+/// Returns true if bytes are a register image: of its size, alone or followed by patches, and not all zeros. No task stream of versions up
 /// to 7 has this size.
 pub fn is_image(bytes: &[u8]) -> bool {
     let whole = bytes.get(..IMAGE_BYTES as usize);
@@ -94,14 +94,14 @@ pub fn is_image(bytes: &[u8]) -> bool {
     (trailer.is_empty() || trailer.starts_with(PATCHES_MAGIC)) && image.bytes.iter().any(|b| *b != 0)
 }
 
-/// Returns true if bytes are records: whole ones, each readable, for registers of one image. No task stream begins with a
+/// Returns true if bytes are records: complete and readable, for registers of one image. No task stream begins with a
 /// count of one or two followed by a register's address.
 pub fn is_records(bytes: &[u8]) -> bool {
     let whole = !bytes.is_empty() && bytes.len().is_multiple_of(RECORD_BYTES) && !is_image(bytes);
     let Some(records) = whole.then(|| read_records(bytes).ok()).flatten() else { return false };
     let registers = || places().map(|(register, _)| u64::from(register) * 4);
     let least = records.iter().map(|r| r.register).min().unwrap_or(0);
-    // Records do not state their aperture: it is one with which every record names a register.
+    // Records do not state their aperture: it is one for which every record has the address of a register.
     registers().any(|first| {
         let Some(aperture) = least.checked_sub(first) else { return false };
         records.iter().all(|r| r.register.checked_sub(aperture).is_some_and(|d| registers().any(|known| known == d)))
@@ -114,7 +114,7 @@ impl Default for Image {
     }
 }
 
-/// Word addresses of every register with the byte offset of each in the structure, group by group.
+/// Word addresses of every register, and its byte offset in the structure, group by group.
 fn places() -> impl Iterator<Item = (u32, usize)> {
     GROUPS
         .iter()
@@ -188,12 +188,12 @@ impl Image {
 
     /// A DMA stride in bytes, from its signed field.
     pub fn stride(&self, register: u32) -> Result<i64, ImageError> {
-        // The field ends at the word's last bit, so shifting the word keeps the sign.
+        // The field ends at the word's last bit, so that shifting the word extends its sign.
         Ok(((self.register(register)? as i32 >> STRIDE_BIT) as i64) << STRIDE_BIT)
     }
 
-    /// Sets a DMA stride in bytes. `most` is the chip's bound on its size in either direction; without one, the field's
-    /// own reach holds.
+    /// Sets a DMA stride in bytes. `most` is the chip's bound on its magnitude; without one, the range of the field
+    /// applies.
     pub fn set_stride(&mut self, register: u32, bytes: i64, most: Option<u64>) -> Result<(), ImageError> {
         let step = 1i128 << STRIDE_BIT;
         let reach = step << (STRIDE_BITS - 1);
@@ -248,7 +248,7 @@ impl Image {
         records
     }
 
-    /// The image that records describe: named registers hold their values, all others their default.
+    /// The image given by records: named registers have their values, all others their default.
     pub fn of_records(records: &[Record], aperture: u64) -> Result<Image, ImageError> {
         let mut image = Image::default();
         for (i, record) in records.iter().enumerate() {
@@ -278,7 +278,7 @@ pub struct Record {
     pub register: u64,
     /// One or two values, for that register and the next.
     pub values: Vec<u64>,
-    /// Bytes whose use is not known.
+    /// Bytes of unknown use.
     pub rest: [u8; 16],
 }
 
@@ -339,7 +339,7 @@ pub struct CustomBar {
     pub register: u32,
     /// Lowest bit.
     pub bit: u32,
-    /// Number of bits; what passes bit 31 goes on in the next register.
+    /// Number of bits; bits beyond bit 31 are in the next register.
     pub width: u32,
     /// Kind of the value that is written.
     pub kind: BarKind,
@@ -372,7 +372,7 @@ pub struct LiveIn {
     pub input: String,
     /// Least value.
     pub start: u64,
-    /// Largest value.
+    /// Step between values, at least 1.
     pub stop: u64,
     /// Distance of values, at least 1.
     pub step: u64,
@@ -392,12 +392,12 @@ impl LiveIn {
     }
 }
 
-/// First bytes behind a structure that has patches: an encoding of this project's own, since none is known.
+/// Magic number of patches behind a structure: an encoding of this project's own, since none is known.
 pub const PATCHES_MAGIC: &[u8; 8] = b"TDPATCH1";
 
 impl Descriptor {
-    /// The structure's bytes; where the loader does something to it, its bars and live-ins follow in this project's own
-    /// encoding: the magic, the numbers of both, then 32-bit words for places, 64-bit words for values, names with their length.
+    /// The structure's bytes; if there are patches, bars and live-ins follow in this project's own
+    /// encoding: the magic, the numbers of both, then 32-bit words for positions, 64-bit words for values, names with their length.
     pub fn write(&self) -> Vec<u8> {
         let mut out = self.image.bytes.clone();
         if self.bars.is_empty() && self.live_ins.is_empty() {
@@ -417,7 +417,7 @@ impl Descriptor {
         out
     }
 
-    /// Reads a structure, with or without patches behind it.
+    /// Reads a structure, with or without patches.
     pub fn read(bytes: &[u8]) -> Result<Descriptor, ImageError> {
         let split = bytes.len().min(IMAGE_BYTES as usize);
         let (structure, mut rest) = bytes.split_at(split);
@@ -453,7 +453,7 @@ impl Descriptor {
     }
 }
 
-/// Patches being read.
+/// Reader of patches.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -483,7 +483,7 @@ impl Words<'_> {
     }
 }
 
-/// An image with what the loader does to it.
+/// An image with the patches that the loader applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
     /// The structure.

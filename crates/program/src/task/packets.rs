@@ -1,16 +1,16 @@
-//! Streams of descriptor versions 8 and later: packets, and tasks one behind the other that state their own size.
+//! Streams of descriptor versions 8 and later: packets, and consecutive tasks that state their own size.
 
 use anemone_facts::{Field, Layout};
 
 use super::{FieldError, Form, Run, STREAM_PREFIX, StreamError, Task, decode as decode_task, put};
 
-/// Register word addresses occupy 15 bits of a packet's first word.
+/// Mask of the register word address, 15 bits of a packet's first word.
 const ADDR_MASK: u32 = (1 << 15) - 1;
-/// Number of consecutive registers less one, above the address.
+/// Mask of the number of consecutive registers minus one, above the address.
 const COUNT_MASK: u32 = (1 << 6) - 1;
-/// Tag, above the count.
+/// Mask of the tag, above the count.
 const TAG_MASK: u32 = (1 << 10) - 1;
-/// Set where a mask stands in place of count and tag.
+/// Flag of a packet with a mask instead of count and tag.
 const MASKED: u32 = 1 << 31;
 
 /// First word of a packet of consecutive registers.
@@ -24,7 +24,7 @@ pub(super) fn masked_word(addr: u32, mask: u16) -> u32 {
     MASKED | u32::from(mask) << 15 | ((addr / 4) & ADDR_MASK)
 }
 
-/// The run that a packet's first word announces, its values zero.
+/// The run announced by a packet's first word, with zeros as values.
 pub(super) fn run(first: u32) -> Run {
     let addr = 4 * (first & ADDR_MASK);
     if first & MASKED != 0 {
@@ -36,7 +36,7 @@ pub(super) fn run(first: u32) -> Run {
     }
 }
 
-/// Walks the stream; where a task would begin, a unit whose size is 0 is skipped: the prefix, and padding.
+/// Walks the stream; units of size 0 between tasks are skipped: the prefix, and padding.
 pub(super) fn decode(layout: &Layout, stream: &[u8], tasks: &mut Vec<Task>) -> Result<(), StreamError> {
     let align = layout.align_bytes as usize;
     let Some(size) = layout.row(Field::TaskSize) else { return Ok(()) };

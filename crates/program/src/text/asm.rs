@@ -1,7 +1,7 @@
 //! The listing of a container: every load command, section, symbol and relocation, tasks by field.
 //!
-//! Names, padding and string tables that stand in their usual form are written as texts; anything else as bytes, so
-//! that assembling what was listed gives the file back.
+//! Names, padding and string tables in their usual form are written as texts, others as bytes, so
+//! that assembling a listing reproduces the file.
 
 use anemone_facts::Layout;
 use anemone_facts::formats::hwx as rows;
@@ -12,7 +12,7 @@ use crate::hwx::{
     Command, Container, Header, PortWindow, Relocation, Residue, Section, Segment, Symbol, Symtab, Thread,
 };
 
-/// Lists a container. `assemble_container(&list_container(c))` is `c`.
+/// Lists a container. `assemble_container(&list_container(c))` equals `c`.
 pub fn list_container(c: &Container) -> String {
     let h = &c.header;
     let mut out = format!(
@@ -37,7 +37,7 @@ pub fn list_container(c: &Container) -> String {
     for r in &c.residue {
         out += &format!("residue @{:#x} {}\n", r.offset, hex(&r.bytes));
     }
-    // What is cut short at a line must not assemble to a smaller container.
+    // A truncated listing must not assemble to a smaller container.
     out + "end\n"
 }
 
@@ -91,13 +91,13 @@ fn tail(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Zero-terminated texts and padding to the command granule, if a command's end has that form.
+/// Zero-terminated texts and padding to the command granule, if the end of a command has that form.
 fn texts_of(fixed: usize, tail: &[u8], count: usize) -> Option<Vec<&[u8]>> {
     let texts: Vec<&[u8]> = tail.split(|&b| b == 0).take(count).collect();
     (texts_tail(fixed, &texts) == tail).then_some(texts)
 }
 
-/// Zero-terminated texts, padded so that a command of `fixed` bytes and them ends on the command granule.
+/// Zero-terminated texts, padded so that a command of `fixed` bytes followed by them ends on the command granule.
 fn texts_tail<T: AsRef<[u8]>>(fixed: usize, texts: &[T]) -> Vec<u8> {
     let mut tail: Vec<u8> = Vec::new();
     for text in texts {
@@ -161,7 +161,7 @@ fn ident(out: &mut String, body: &[u8]) {
     }
 }
 
-/// The string table that holds one zero, then the symbols' names in order.
+/// The string table, if it consists of a zero and the symbols' names in order.
 fn plain_strings(t: &Symtab) -> Option<Vec<&[u8]>> {
     let names: Vec<&[u8]> = t.strings.strip_prefix(&[0])?.strip_suffix(&[0])?.split(|&b| b == 0).collect();
     let mut at = 1;
@@ -266,8 +266,8 @@ fn parse_tail(lines: &mut Lines) -> Result<Vec<u8>, TextError> {
     }
 }
 
-/// A file offset at which something stands is limited, so that writing what was assembled cannot ask for more than a
-/// large file.
+/// Limits file offsets of structures, so that a small listing cannot require a huge
+/// file.
 fn check_offset(line: &Line, i: usize, key: &str, empty: bool) -> Result<(), TextError> {
     let token = line.keyed(i, key)?;
     if empty { Ok(()) } else { token.number(MAX_BLOCK_BYTES).map(|_| ()) }

@@ -1,6 +1,6 @@
 //! The listing of a dispatch descriptor: every table with its fields by name.
 //!
-//! Where the file's bytes are not those that the tables give in our order, the differing bytes follow the tables.
+//! If our writing order does not reproduce the file, the differing bytes follow the tables.
 
 use anemone_facts::formats::by_code;
 use anemone_facts::formats::e5::{self as rows, Kind, TableRow};
@@ -9,7 +9,7 @@ use super::block::{self, print_differences};
 use super::lex::{Lines, TextError, Token, quote};
 use crate::e5::{Descriptor, Record, Value};
 
-/// Lists a descriptor. `assemble_descriptor(&list_descriptor(d))` writes the same bytes.
+/// Lists a descriptor. `assemble_descriptor(&list_descriptor(d))` has the same bytes.
 pub fn list_descriptor(d: &Descriptor) -> String {
     let mut out = String::from("e5\n");
     record(&mut out, "root", "table", &d.root, 0);
@@ -55,7 +55,7 @@ fn field(out: &mut String, name: &str, kind: Kind, value: &Value, depth: usize) 
     }
 }
 
-/// A number in decimal; signed as its kind is. Its name follows as a comment.
+/// A number in decimal, signed if its kind is. Its name follows as a comment.
 fn number(kind: Kind, n: u64) -> String {
     let (codes, signed) = match kind {
         Kind::U8(codes) => (codes, false),

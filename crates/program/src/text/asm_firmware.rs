@@ -9,7 +9,7 @@ use super::listing::layout_named;
 use crate::firmware::{Entry, Package, Section};
 use crate::hwx::Residue;
 
-/// Lists a package. `assemble_package(&list_package(p))` is `p`.
+/// Lists a package. `assemble_package(&list_package(p))` equals `p`.
 pub fn list_package(p: &Package) -> String {
     let mut out = format!("firmware bytes={:#x} version={} checksum={:#x}\n", p.file_bytes, p.version, p.checksum);
     for e in &p.programs {

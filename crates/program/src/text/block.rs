@@ -1,6 +1,6 @@
-//! Blocks of bytes in listings: task descriptors by field where they decode, hexadecimal data for the rest.
+//! Blocks of bytes in listings: task descriptors by field if they decode, hexadecimal data for the rest.
 //!
-//! Data lines overwrite what tasks put in place; zero bytes are not written at all.
+//! Data lines overwrite bytes of tasks; zero bytes are omitted.
 
 use anemone_facts::{Codec, Layout, Space};
 
@@ -10,7 +10,7 @@ use crate::task::{ADDRESS_TAG, Form, MAX_RUN_WORDS, Run, Task, decode_what_stand
 
 /// Bytes on a data line.
 const DATA_LINE_BYTES: usize = 32;
-/// Register addresses occupy 26 bits of the first word of a run, and 15 bits, of words, in that of a packet.
+/// Largest register address: 26 bits of the first word of a run; 15 bits, counted in words, of a packet's.
 const fn max_addr(codec: Codec) -> u64 {
     match codec {
         Codec::Runs => (1 << 26) - 1,
@@ -18,7 +18,7 @@ const fn max_addr(codec: Codec) -> u64 {
     }
 }
 
-/// Lists a block's bytes; `stream` gives layout and first task size where the block is a task stream.
+/// Lists a block's bytes; `stream` has layout and first task size if the block is a task stream.
 pub(super) fn print(out: &mut String, bytes: &[u8], stream: Option<(&Layout, u32)>) {
     let tasks = stream.map_or(Vec::new(), |(layout, words)| decode_what_stands(layout, bytes, words).0);
     let mut image = vec![0; bytes.len()];
@@ -34,12 +34,12 @@ pub(super) fn print(out: &mut String, bytes: &[u8], stream: Option<(&Layout, u32
     print_differences(out, bytes, &image);
 }
 
-/// Blocks of at least so many bytes may be called sparse.
+/// Smallest size in bytes of a block that may be marked as sparse.
 const SPARSE_BYTES: usize = 1 << 20;
-/// A block is sparse where fewer than one line in so many has data.
+/// A block is sparse if fewer than one line in this many has data.
 const SPARSE_LINES: usize = 16;
 
-/// A block's size as its line states it; with a word where hardly any line will follow.
+/// The size of a block in its line, with a mark if it is sparse.
 pub(super) fn size(bytes: &[u8]) -> String {
     let lines = bytes.chunks(DATA_LINE_BYTES);
     let sparse = bytes.len() >= SPARSE_BYTES && {
@@ -49,7 +49,7 @@ pub(super) fn size(bytes: &[u8]) -> String {
     format!("{:#x}{}", bytes.len(), if sparse { SPARSE } else { "" })
 }
 
-/// Data lines where the bytes differ from an image of the same size.
+/// Data lines for the bytes that differ from an image of the same size.
 pub(super) fn print_differences(out: &mut String, bytes: &[u8], image: &[u8]) {
     let lines = bytes.chunks(DATA_LINE_BYTES).zip(image.chunks(DATA_LINE_BYTES));
     for (i, (line, _)) in lines.enumerate().filter(|(_, (a, b))| a != b) {
@@ -106,7 +106,7 @@ pub(super) fn print_word(out: &mut String, layout: &Layout, space: Space, addr: 
     }
 }
 
-/// Reads a block of a stated size.
+/// Parses a block of a stated size.
 pub(super) fn parse(
     lines: &mut Lines,
     bytes: &super::lex::Token,
@@ -117,7 +117,7 @@ pub(super) fn parse(
     Ok(block)
 }
 
-/// Reads what differs from a block that is there already.
+/// Parses differences from an existing block.
 pub(super) fn parse_over(
     lines: &mut Lines,
     block: &mut [u8],
@@ -138,7 +138,7 @@ pub(super) fn parse_over(
     }
 }
 
-/// Puts a data line's bytes in their place.
+/// Writes the bytes of a data line.
 pub(super) fn data(block: &mut [u8], line: &Line) -> Result<(), TextError> {
     let (at, data) = (offset(line, 1)?, line.at(2).hex()?);
     line.ends_at(3)?;
@@ -172,7 +172,7 @@ fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result
     let mut task = Task { offset: 0, header: vec![0; count as usize], runs: Vec::new() };
     let places: Vec<u32> = (0..count as u32).map(|i| 4 * i).collect();
     parse_words(lines, layout, Space::Header, &places, &mut task.header)?;
-    // The optional word is recognised by the word before it; a header of another length would not read back.
+    // The preceding word announces the optional word; a header of another length would not read back.
     let optional = task.header.get(fixed as usize - 1).is_some_and(|w| w & 3 == 3);
     if optional != (count > fixed) && stated as u64 > count {
         return Err(
@@ -195,7 +195,7 @@ fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result
     Ok(task)
 }
 
-/// The line that opens a run; its values are zero.
+/// The line that begins a run, whose values are zero.
 fn parse_run(line: &Line, layout: &'static Layout) -> Result<Run, TextError> {
     let place = line.at(1);
     let addr = place.number(max_addr(layout.codec))? as u32;
@@ -239,7 +239,7 @@ pub(super) fn parse_words(
             Space::Header => place.strip("+").ok_or_else(|| place.error("`+` and an offset in the header"))?,
             Space::Register => place,
         };
-        // A run may begin at the last address and go on.
+        // A run may begin at the last address and continue.
         let addr = number.number(max_addr(Codec::Runs) + 4 * MAX_RUN_WORDS as u64)? as u32;
         let word = (addresses.iter().position(|&a| a == addr)).and_then(|i| words.get_mut(i)).ok_or_else(|| {
             let (first, last) = (addresses.first().unwrap_or(&0), addresses.last().unwrap_or(&0));

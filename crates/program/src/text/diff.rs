@@ -1,4 +1,4 @@
-//! Two explanations compared by names: part, structure, field. Byte offsets do not count.
+//! Comparison of two explanations by names: part, structure, field. Byte offsets are ignored.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use super::dump::{Dump, Node, Part};
 
-/// A field that one explanation has and the other has not, or has with another value.
+/// A field that differs between two explanations, or is in one of them only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Part of the explanation.
     pub part: Part,
-    /// Structures from the outside in, then the field.
+    /// Structures from outer to inner, then the field.
     pub place: Vec<String>,
-    /// Value in the first; `None` where it has no such field.
+    /// Value in the first; `None` if it has no such field.
     pub a: Option<String>,
     /// Value in the second.
     pub b: Option<String>,
 }
 
-/// Part, then names, then which of several fields with the same names.
+/// Part, names, and index among fields with the same names.
 type Key = (Part, Vec<String>, usize);
 
-/// What differs, in the order of the first explanation; fields that only the second has follow, in its order.
+/// Differences in the order of the first explanation, followed by fields that only the second has, in its order.
 pub fn differences(a: &Dump, b: &Dump) -> Vec<Change> {
     let (first, second) = (flat(a), flat(b));
     let of_second: HashMap<&Key, &String> = second.iter().map(|(k, v)| (k, v)).collect();
@@ -57,7 +57,7 @@ fn flat(dump: &Dump) -> Vec<(Key, String)> {
     out
 }
 
-/// Numbers structures of the same title, the first without a number.
+/// Numbers structures of equal title; the first has no number.
 #[derive(Default)]
 struct Counts(HashMap<String, usize>);
 
@@ -69,7 +69,7 @@ impl Counts {
     }
 }
 
-/// The title without what follows in brackets: sizes and places, which are fields of their own or do not count.
+/// The title without the text in parentheses: sizes and positions, which are fields of their own or ignored.
 fn title(node: &Node) -> String {
     node.title.split(" (").next().unwrap_or_default().to_string()
 }

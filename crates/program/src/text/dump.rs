@@ -1,4 +1,4 @@
-//! The explanation of a container or program: a tree of named values with offsets, and what it could not explain.
+//! The explanation of a container or program: a tree of named values with offsets, and unexplained data.
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub enum Part {
     Weights,
 }
 
-/// A word that names no part.
+/// Error for a word that names no part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {found:?} is no part; parts: {known}")]
 pub struct UnknownPart {
@@ -81,7 +81,7 @@ impl Part {
         }
     }
 
-    /// Parts from a list with commas.
+    /// Parts from a comma-separated list.
     pub fn list(text: &str) -> Result<Vec<Part>, UnknownPart> {
         let mut at = 0;
         let mut parts = Vec::new();
@@ -98,12 +98,12 @@ impl Part {
     }
 }
 
-/// What to explain.
+/// Parts and tasks to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Parts; shown in the order of [`Part::ALL`].
+    /// Parts; printed in the order of [`Part::ALL`].
     pub parts: Vec<Part>,
-    /// The only task to show.
+    /// The only task to explain, if given.
     pub task: Option<usize>,
 }
 
@@ -113,18 +113,18 @@ impl Default for Selection {
     }
 }
 
-/// A whole explanation.
+/// An explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Dump {
     /// Version of this form.
     pub schema: &'static str,
-    /// One chapter per part.
+    /// One chapter per selected part.
     pub chapters: Vec<Chapter>,
-    /// What no row explains, over all parts, selected or not.
+    /// Data without a row, over all parts, selected or not.
     pub anomalies: Vec<Anomaly>,
 }
 
-/// One part's explanation.
+/// Explanation of one part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chapter {
     /// The part.
@@ -136,9 +136,9 @@ pub struct Chapter {
 /// A structure with its values and sub-structures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Node {
-    /// What it is.
+    /// Title.
     pub title: String,
-    /// Byte offset in the file (in the stream or kernel data where there is no file).
+    /// Byte offset in the file, or in the stream or kernel data if there is no file.
     pub offset: Option<u64>,
     /// Values.
     pub entries: Vec<Entry>,
@@ -157,35 +157,35 @@ pub struct Entry {
     pub name: String,
     /// Value as text.
     pub value: String,
-    /// The number as it stands in the file, where it is one.
+    /// The number in the file, if the value is one.
     pub raw: Option<u64>,
     /// Another form of the value.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// One sentence on what it is.
+    /// Meaning, in one sentence.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub meaning: &'static str,
-    /// Letter of the evidence for place and meaning.
+    /// Letter of the evidence for position and meaning.
     pub evidence: Option<&'static str>,
 }
 
-/// Something that no row explains.
+/// Data without a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Anomaly {
     /// Part that it belongs to.
     pub part: Part,
     /// Byte offset.
     pub offset: Option<u64>,
-    /// Where it is.
+    /// Position.
     pub place: String,
-    /// What it is.
+    /// Description.
     pub what: String,
     /// Unexplained bits of a word.
     pub bits: Option<u32>,
 }
 
 impl Dump {
-    /// Explains a container. Never fails: what cannot be explained becomes an [`Anomaly`].
+    /// Explains a container. Never fails: unexplained data become an [`Anomaly`].
     pub fn of_container(container: &Container, selection: &Selection) -> Dump {
         let mut b = Builder::new(selection);
         dump_file::explain(&mut b, container);
@@ -206,7 +206,7 @@ impl Dump {
         b.finish()
     }
 
-    /// Explains a loaded image: apertures and what relocations resolve to, then the container at its addresses.
+    /// Explains a loaded image: apertures and resolved relocations, then the container at its addresses.
     pub fn of_image(image: &Image, selection: &Selection) -> Dump {
         let mut b = Builder::new(selection);
         dump_forms::image(&mut b, image);
@@ -214,7 +214,7 @@ impl Dump {
         b.finish()
     }
 
-    /// Explains a program that has no container around it; offsets count in the stream and in the kernel data.
+    /// Explains a program without a container; offsets count in the stream and in the kernel data.
     pub fn of_program(program: &Program, selection: &Selection) -> Dump {
         let mut b = Builder::new(selection);
         for port in &program.ports {
@@ -233,7 +233,7 @@ impl Dump {
         b.finish()
     }
 
-    /// The explanation as lines, one per value.
+    /// The explanation as text, one line per value.
     pub fn render(&self) -> String {
         let mut out = String::new();
         for chapter in &self.chapters {
@@ -294,12 +294,12 @@ impl<'a> Builder<'a> {
         Builder { selection, chapters, anomalies: Vec::new() }
     }
 
-    /// Whether a part is shown.
+    /// Returns true if a part is selected.
     pub fn wants(&self, part: Part) -> bool {
         self.selection.parts.contains(&part)
     }
 
-    /// Adds to a part, if it is shown.
+    /// Adds to a part, if it is selected.
     pub fn add(&mut self, part: Part, node: Node) {
         if let Some(chapter) = self.chapters.iter_mut().find(|c| c.part == part) {
             chapter.nodes.push(node);

@@ -11,7 +11,7 @@ use super::listing::{ELEMENTS, name_of};
 use crate::hwx::{Command, Container, KernelData, RunState, Section, Segment, TensorSymbol, Thread, name16_text};
 use crate::{Direction, Port};
 
-/// Longest text of a name in an explanation; names come from the file.
+/// Longest name in an explanation; names come from the file.
 const NAME_CHARS: usize = 4096;
 
 pub(super) fn explain(b: &mut Builder, c: &Container) {
@@ -75,7 +75,7 @@ fn source<'a>(c: &'a Container, run: Option<RunState<'a>>) -> Option<dump_tasks:
     };
     let sections = match layout.codec {
         Codec::Runs => Vec::new(),
-        // Relocations of the stream lead there, not to what the second base register holds.
+        // Relocations of the stream refer to these sections, not to the second base register.
         Codec::Packets => c.all_kernel_sections(),
     };
     let kernel = match layout.codec {
@@ -384,7 +384,7 @@ fn runtime(b: &mut Builder, c: &Container) {
     b.add(Part::Td, Node { title, offset: None, entries: all, nodes: Vec::new() });
 }
 
-/// A port of a program that has no container.
+/// A port of a program without a container.
 pub(super) fn port(p: &Port) -> Node {
     let direction = if p.direction == Direction::Input { "input" } else { "output" };
     let d = p.strides;

@@ -65,7 +65,7 @@ pub(super) fn descriptor(b: &mut Builder, d: &Descriptor) {
     unknown_slots(b, root);
 }
 
-/// Fields that the schema does not have.
+/// Fields beyond the schema.
 fn unknown_slots(b: &mut Builder, r: &Record) {
     if r.unknown_slots > 0 {
         let what = format!("{} more vtable slots than the schema has", r.unknown_slots);

@@ -13,16 +13,16 @@ use crate::task::{ADDRESS_TAG, Form, STREAM_PREFIX, decode_what_stands};
 /// Coefficients shown of a kernel stream.
 const PREVIEW: usize = 8;
 
-/// A stream with kernel data, and where they stand in the file.
+/// A stream with kernel data, and their positions in the file.
 pub(super) struct Source<'a> {
     pub layout: &'static Layout,
     pub stream: &'a [u8],
     pub stream_offset: u64,
     pub first_task_words: u32,
     pub kernel: KernelData<'a>,
-    /// Relocations against the kernel data, ascending: offset in the stream, and where the section that it leads to begins.
+    /// Relocations against the kernel data, ascending: offset in the stream, and start of the target section.
     pub kernel_links: Vec<(u64, u64)>,
-    /// Name of the procedure, where there are several.
+    /// Name of the procedure, if there are several.
     pub procedure: Option<String>,
 }
 
@@ -49,8 +49,8 @@ pub(super) fn explain(b: &mut Builder, s: &Source) {
     }
 }
 
-/// Bytes between tasks and after the last one are zero in every known stream; where a stream of packets begins, in front
-/// of the first task or of a later one, its prefix stands.
+/// Checks that bytes between tasks and after the last one are zero, as in every known stream; streams of packets have their prefix in
+/// front of the first task or of a later one.
 fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
     let ends = tasks.iter().map(|t| t.offset as usize + 4 * t.word_count() as usize);
     let starts = tasks.iter().map(|t| t.offset as usize).chain([s.stream.len()]);
@@ -150,7 +150,7 @@ fn header(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     b.add(Part::Td, Node { title: title(s, index, task), offset, entries, nodes: Vec::new() });
 }
 
-/// What the first word of a packet says beside address and count.
+/// Text for the content of a run's first word in addition to address and count.
 fn form(form: Form) -> String {
     match form {
         Form::Run | Form::Packet(0) => String::new(),
@@ -182,8 +182,8 @@ fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     b.add(Part::Regs, Node { title: title(s, index, task), offset, entries: Vec::new(), nodes });
 }
 
-/// Where a task's streams count from: the start of the kernel data; or, where the descriptor has an address, this task's
-/// part. `None` where the task reads its kernel from a tensor.
+/// Offset that a task's streams count from: the start of the kernel data; or, if the descriptor has an address, of this task's
+/// part. `None` if the task reads its kernel from a tensor.
 fn kernel_start(s: &Source, task: &Task) -> Option<u64> {
     match s.layout.codec {
         Codec::Runs => Some(0),
@@ -191,7 +191,7 @@ fn kernel_start(s: &Source, task: &Task) -> Option<u64> {
     }
 }
 
-/// An address in two registers that the loader moves to the kernel data: until then, an offset in it.
+/// An address in two registers that the loader relocates to the kernel data; in the file it is an offset.
 fn linked(s: &Source, task: &Task, low: Field, high: Field) -> Option<u64> {
     let row = s.layout.row(low)?;
     let word = places(s, task).into_iter().find(|w| (w.1, w.2) == (row.space, row.addr))?;
@@ -202,7 +202,7 @@ fn linked(s: &Source, task: &Task, low: Field, high: Field) -> Option<u64> {
     section.checked_add(u64::from(word.3) | u64::from(high) << 32)
 }
 
-/// Offset and bytes of an enabled kernel stream, as far as it lies in the kernel data; `start` as [`kernel_start`] has it.
+/// Offset and bytes of an enabled kernel stream, clipped to the kernel data; `start` is that of [`kernel_start`].
 fn kernel_stream<'a>(s: &'a Source, task: &Task, start: u64, i: u32) -> Option<(u64, u64, &'a [u8])> {
     (task.get_at(s.layout, Field::CoeffEn, i) == Some(1)).then(|| {
         let base = start.saturating_add(task.bytes_at(s.layout, Field::CoeffBase, i));
@@ -212,19 +212,19 @@ fn kernel_stream<'a>(s: &'a Source, task: &Task, start: u64, i: u32) -> Option<(
     })
 }
 
-/// Coefficient streams of one task as they are stored.
+/// Coefficient streams of one task in their stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredKernel {
     /// Position of the task in its stream.
     pub task: usize,
-    /// Format of the coefficients as the task's fields say it; why they are no plain halfwords, where they are none.
+    /// Format of the coefficients by the task's fields. Errors: the reason if they are not plain halfwords.
     pub format: Result<&'static str, &'static str>,
-    /// Enabled streams that are not empty: engine, byte offset in the file, bytes.
+    /// Enabled, non-empty streams: engine, byte offset in the file, bytes.
     pub streams: Vec<(u32, u64, u64)>,
 }
 
-/// Coefficient streams of a container, for every generation whose descriptors are listed; tasks without them are left out. Where an
-/// element stands inside of a stream is known for version 7 alone ([`crate::patch`]).
+/// Coefficient streams of a container, for every generation whose descriptors are listed; tasks without them are omitted. The position of
+/// an element inside of a stream is known for version 7 only ([`crate::patch`]).
 pub fn stored_kernels(container: &crate::hwx::Container) -> Vec<StoredKernel> {
     super::dump_file::sources(container).iter().flat_map(stored_kernels_of).collect()
 }
@@ -246,7 +246,7 @@ fn stored_kernels_of(s: &Source) -> Vec<StoredKernel> {
             _ if on(Field::SparseFmt) => Err("sparse coefficients"),
             Some("fp16") => Ok("fp16"),
             Some("int8") => Err("int8 coefficients"),
-            // A task that leaves the format as it is: two bytes for each coefficient say it.
+            // The task does not set the format: two bytes per coefficient imply it.
             None if two_bytes(s, task, streams.iter().map(|(.., bytes)| bytes).sum()) => Ok("fp16"),
             _ => Err("coefficients of a format that is not known"),
         };
@@ -255,7 +255,7 @@ fn stored_kernels_of(s: &Source) -> Vec<StoredKernel> {
     tasks.iter().enumerate().filter_map(of).collect()
 }
 
-/// Returns true where streams of so many bytes have two for every coefficient of a task.
+/// Returns true if streams of this size have two bytes for every coefficient of a task.
 fn two_bytes(s: &Source, task: &Task, bytes: u64) -> bool {
     let get = |field| task.get(s.layout, field).map_or(1, u64::from);
     let taps = get(Field::Kh).saturating_mul(get(Field::Kw));
@@ -267,16 +267,16 @@ fn half_at(data: &[u8], i: usize) -> Option<u16> {
     data.get(2 * i..2 * i + 2).map(|h| u16::from_le_bytes([h[0], h[1]]))
 }
 
-/// Offset and bytes of the table that the task reads; an error where it should read one.
+/// Offset and bytes of the table that the task reads. Errors: a missing table.
 fn table_record<'a>(s: &'a Source, task: &Task) -> Result<Option<(u64, &'a [u8])>, &'static str> {
     match s.layout.codec {
         Codec::Runs if task.name(s.layout, Field::NonlinearMode) == Some("lut") => {
-            // The table leads every engine's stream; coefficients, where there are any, follow it.
+            // The table precedes the coefficients, if there are any, in every engine's stream.
             let record =
                 kernel_stream(s, task, 0, 0).and_then(|(base, _, data)| Some((base, data.get(..lut::STREAM_BYTES)?)));
             record.map(Some).ok_or("the first kernel stream is off, or shorter than a table")
         }
-        // It has a stream of its own.
+        // The table has a stream of its own.
         Codec::Packets if task.get(s.layout, Field::LutStreamEn) == Some(1) => {
             let Some(base) = linked(s, task, Field::LutAddrLo, Field::LutAddrHi) else { return Ok(None) };
             let record = usize::try_from(base).ok().and_then(|at| s.kernel.bytes.get(at..)?.get(..lut::STREAM_BYTES));

@@ -1,4 +1,4 @@
-//! The text form of a register image, both ways: registers by group and field, then what the loader does to them.
+//! The text form of a register image, both ways: registers by group and field, then patches of the loader.
 
 use anemone_facts::layout::v10::{GROUPS, IMAGE_BYTES, RELOCATIONS};
 use anemone_facts::{Layout, Space, layout};
@@ -7,7 +7,7 @@ use super::block;
 use super::lex::{Line, Lines, TextError, quote};
 use crate::task::image::{BarKind, CachePrimitive, CustomBar, Descriptor, Image, LiveIn};
 
-/// Names of what a bar is resolved to.
+/// Names of the kinds of bar values.
 const KINDS: [(BarKind, &str); 3] =
     [(BarKind::Address, "address"), (BarKind::DataSet, "data-set"), (BarKind::Offset, "offset")];
 
@@ -15,7 +15,7 @@ fn registers() -> &'static Layout {
     &layout::M11
 }
 
-/// Lists an image. `assemble_image(&list_image(d))` is `d`.
+/// Lists an image. `assemble_image(&list_image(d))` equals `d`.
 pub fn list_image(descriptor: &Descriptor) -> String {
     let layout = registers();
     let mut out = format!("image version={} bytes={IMAGE_BYTES:#x}\n", layout.td_version);

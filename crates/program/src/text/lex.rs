@@ -1,6 +1,6 @@
-//! Lines and tokens of the listings, with places for errors.
+//! Lexer of the listings: lines and tokens with positions.
 
-/// A listing that does not assemble.
+/// Error for a listing that does not assemble.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {found}")]
 pub struct TextError {
@@ -8,23 +8,23 @@ pub struct TextError {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What should stand there.
+    /// Expected text.
     pub expected: String,
-    /// What stands there.
+    /// Text found.
     pub found: String,
 }
 
-/// Most bytes that the blocks of a listing may ask for together.
+/// Largest total size in bytes of the blocks of a listing.
 pub(super) const MAX_BLOCK_BYTES: u64 = 1 << 30;
-/// Most bytes of blocks that are not called sparse, whatever the listing's length.
+/// Total size in bytes of blocks without the mark for sparse ones that every listing may have.
 const PLAIN_BYTES: u64 = 1 << 26;
-/// Bytes of such blocks that each byte of the listing allows besides: every line of data in a block that is not sparse
+/// Additional bytes of such blocks per byte of the listing: every data line in a block that is not sparse
 /// stands for at most 16 lines of zeros.
 const PLAIN_FACTOR: u64 = 16;
-/// Behind the size of a block that is mostly zeros.
+/// Mark behind the size of a block that is mostly zeros.
 pub(super) const SPARSE: &str = ",sparse";
 
-/// A token with its place.
+/// A token with its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
     pub line: usize,
@@ -145,7 +145,7 @@ pub(super) fn quote(bytes: &[u8]) -> String {
 #[derive(Clone, Debug)]
 pub(super) struct Line<'a> {
     pub tokens: Vec<Token<'a>>,
-    /// Place after the last token.
+    /// Position after the last token.
     pub end: Token<'a>,
 }
 
@@ -160,7 +160,7 @@ impl<'a> Line<'a> {
         self.at(0).text
     }
 
-    /// Fails when there are more tokens.
+    /// Requires the line to end here.
     pub fn ends_at(&self, i: usize) -> Result<(), TextError> {
         self.tokens.get(i).map_or(Ok(()), |t| Err(t.error("the end of the line")))
     }
@@ -186,9 +186,9 @@ impl<'a> Line<'a> {
 pub(super) struct Lines<'a> {
     lines: std::iter::Peekable<std::vec::IntoIter<Line<'a>>>,
     end: Token<'a>,
-    /// Bytes that blocks may still ask for.
+    /// Bytes that further blocks may have.
     budget: u64,
-    /// Of these, bytes of blocks that are not called sparse.
+    /// Bytes that further blocks without the mark for sparse ones may have.
     plain: u64,
 }
 
@@ -208,8 +208,8 @@ impl<'a> Lines<'a> {
         Ok(Lines { lines: lines.into_iter().peekable(), end, budget: MAX_BLOCK_BYTES, plain })
     }
 
-    /// A zero block of a stated number of units, counted against what a listing may ask for: a short listing does not make a
-    /// large file, unless it says that the block is sparse.
+    /// A zero block with the stated number of units, counted against the limits of the listing: a short listing cannot produce a
+    /// large file, unless it marks the block as sparse.
     pub fn zeros<T: Clone + Default>(&mut self, size: &Token) -> Result<Vec<T>, TextError> {
         let unit = size_of::<T>() as u64;
         let (size, sparse) = match size.text.strip_suffix(SPARSE) {
@@ -251,7 +251,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The text has ended before a line that must start with `word`.
+    /// Error for the end of the text instead of a line that begins with `word`.
     pub fn missing(&self, word: &str) -> TextError {
         TextError { found: "the end of the text".into(), ..self.end.error(format!("`{word}`")) }
     }

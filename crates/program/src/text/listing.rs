@@ -1,4 +1,4 @@
-//! The listing of a program: what is bound, every task by field, kernel data.
+//! The listing of a program: ports, every task by field, kernel data.
 
 use anemone_facts::{Layout, layout};
 
@@ -56,7 +56,7 @@ pub fn assemble(text: &str) -> Result<Program, TextError> {
     head.ends_at(5)?;
     let mut ports = Vec::new();
     while let Some(line) = lines.next_if("port") {
-        // A port with five axes says so before its extents.
+        // A port with five axes states so before its extents.
         let five = line.keyed(4, "volume-channels").ok();
         let volume_channels = five.map(|word| word.number(u32::MAX.into())).transpose()?.map(|n| n as u32);
         let at = |word: usize| word + usize::from(volume_channels.is_some());

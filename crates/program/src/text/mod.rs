@@ -1,13 +1,13 @@
-//! Programs and containers as text: a listing that assembles back, and an explanation for people.
+//! Programs and containers as text: a listing that assembles back, and an explanation.
 //!
-//! A listing is line-oriented, names every field, leaves out what is zero, and gives identical bytes back: of a
+//! A listing is line-oriented, names every field, omits zeros, and reproduces identical bytes: of a
 //! [`crate::Program`] ([`list`], [`assemble`]), of a container ([`list_container`], [`assemble_container`]), of a dispatch
 //! descriptor ([`list_descriptor`], [`assemble_descriptor`]), of a firmware container ([`list_package`],
 //! [`assemble_package`]) and of a register image ([`list_image`], [`assemble_image`]). The [`Dump`] explains any of them
-//! with offsets and evidence; it is not read back.
+//! with offsets and evidence; it cannot be read back.
 //!
 //! Common to the listings: tokens are separated by blanks, `;` starts a comment, numbers are decimal or `0x`
-//! hexadecimal, texts stand in double quotes, indentation means nothing.
+//! hexadecimal, texts are in double quotes, indentation is ignored.
 
 mod asm;
 mod asm_e5;

@@ -4,7 +4,7 @@ use anemone_facts::{Coding, Field, Layout, Row};
 
 use super::lex::{TextError, Token};
 
-/// A field's value as a listing writes it, and what a reader may want to know beside it.
+/// A field's value in a listing, and a comment for the reader.
 pub(super) fn print(field: Field, raw: u32) -> (String, String) {
     let info = field.info();
     match info.coding {
@@ -31,7 +31,7 @@ pub(super) fn print(field: Field, raw: u32) -> (String, String) {
     }
 }
 
-/// A field's raw value from what [`print`] wrote, or from a number.
+/// A field's raw value from the text of [`print`], or from a number.
 pub(super) fn parse(row: &Row, token: &Token) -> Result<u32, TextError> {
     let max = row.max() as u64;
     match row.field.info().coding {
@@ -51,7 +51,7 @@ pub(super) fn parse(row: &Row, token: &Token) -> Result<u32, TextError> {
     }
 }
 
-/// Name of a field in a word, with its index where the field is an array.
+/// Name of a field in a word, with its index if the field is an array.
 pub(super) fn name(row: &Row, index: u32) -> String {
     match row.count {
         1 => row.field.info().name.to_string(),

@@ -41,8 +41,8 @@ fn segment(row: &rows::SectionRow, address: u64, bytes: u64, sections: Vec<Secti
     }
 }
 
-/// Segments in order; file offsets are set when everything else is known.
-/// Without `held`, sections of kernel data have their places and no contents.
+/// Segments in order; file offsets are set at the end.
+/// Without `held`, sections of kernel data have addresses but no contents.
 pub(super) fn segments(
     parts: &[Part],
     plan: &Plan,
@@ -112,7 +112,7 @@ pub(super) fn segments(
     all.into_iter().map(Command::Segment).collect()
 }
 
-/// Zero-terminated texts, padded so that a command of `fixed` bytes and them ends on the command granule.
+/// Zero-terminated texts, padded so that a command of `fixed` bytes followed by them ends on the command granule.
 fn texts(fixed: usize, texts: &[&str]) -> Vec<u8> {
     let mut tail = Vec::new();
     for text in texts {
@@ -240,7 +240,7 @@ pub(super) fn ident(program: &Program, options: &Options) -> Command {
     Command::Ident(texts(8, &[&text]))
 }
 
-/// The owner's note that later dialects carry.
+/// The owner's note of later dialects.
 pub(super) fn note(dialect: &Dialect) -> Option<Command> {
     let body = dialects::NOTE_WORDS.iter().flat_map(|w| w.to_le_bytes()).collect();
     dialect.note.then_some(Command::Unknown { id: rows::NOTE, body })

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 /// Text before the engine's number in the name of a kernel symbol.
 const ENGINE_MARK: &str = "_ne_";
 
-/// Enabled kernel streams of a task; none where the kernel base leads to a tensor, as in products of two tensors.
+/// Enabled kernel streams of a task; empty if the kernel base refers to a tensor, as in products of two tensors.
 pub(super) fn enabled<'a>(program: &'a Program, task: &'a Task) -> impl Iterator<Item = u32> + 'a {
     let get = |field| task.get(program.layout, field);
     let tensor = get(Field::Kbe0) == Some(1) && get(Field::KBase0) != Some(Program::KERNEL_BAR.into());
@@ -27,7 +27,7 @@ pub(super) struct KernelStream {
     pub word_offset: u32,
     /// Byte offset in the kernel data.
     pub base: u64,
-    /// Symbol name when none is given.
+    /// Default symbol name.
     name: String,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn streams(program: &Program, tasks: &[Task]) -> Result<Vec<KernelStr
         let coefficients = task.get(layout, Field::KernelMode) == Some(0);
         for (engine, base) in streams {
             let suffix = if coefficients { format!("{ENGINE_MARK}{engine}") } else { String::new() };
-            // A descriptor that leaves the base register out has nothing to relocate.
+            // Without a base register in the descriptor there is nothing to relocate.
             let Some(word_offset) = word_offset(task, layout.row(Field::CoeffBase).map_or(0, |r| r.addr) + 4 * engine)
             else {
                 continue;
