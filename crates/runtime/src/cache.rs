@@ -1,8 +1,8 @@
-//! Compiled programs by content, on disk: written whole or not at all, verified when read, one compile for a key at a time.
+//! On-disk cache of compiled programs by content: entries are written atomically, verified when read, and compiled once per key.
 //!
-//! `ROOT/com.apple.e5rt.e5bundlecache/BUILD/KEY/` holds `model.hwx` (the program image; further ones are `model_1.hwx` and so
-//! on), `main.e5` (the dispatch descriptor), `function.json` (ports as the network has them), `model.anehash` (SHA-256 twice
-//! over each image) and `seal` (SHA-256 over the images' digests, descriptor and function).
+//! `ROOT/com.apple.e5rt.e5bundlecache/BUILD/KEY/` contains `model.hwx` (the program image; further ones are `model_1.hwx` and so
+//! on), `main.e5` (the dispatch descriptor), `function.json` (ports with the network's types), `model.anehash` (double SHA-256
+//! of each image) and `seal` (SHA-256 over the images' digests, descriptor and function).
 
 use crate::error::{Error, Result};
 use crate::os::shared::FileBytes;
@@ -19,9 +19,9 @@ use std::time::{Duration, SystemTime};
 
 /// Folder between root and build.
 const FAMILY: &str = "com.apple.e5rt.e5bundlecache";
-/// Stands for the build of the operating system.
+/// Name in place of the operating system's build.
 const BUILD: &str = concat!("anemone-", env!("CARGO_PKG_VERSION"));
-/// Most bytes of one file of an entry.
+/// Largest file of an entry in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 32;
 const DESCRIPTOR: &str = "main.e5";
 const FUNCTION: &str = "function.json";
@@ -31,7 +31,7 @@ const HASH: &str = "model.anehash";
 const SEAL: &str = "seal";
 const EXPORT_MAGIC: &[u8; 8] = b"ANEBNDL1";
 
-/// A tensor of the function, as the network has it: dense, row after row.
+/// A tensor of the function with the network's type: dense, row-major.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortInfo {
     /// Name.
@@ -69,7 +69,7 @@ impl Image {
         *self.digest.get_or_init(|| Sha256::digest(&self.bytes).into())
     }
 
-    /// SHA-256 of the digest: what ties a descriptor to the image.
+    /// SHA-256 of the digest, which links a descriptor to the image.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.digest()).into()
     }
@@ -103,10 +103,10 @@ impl PartialEq for Image {
 
 impl Eq for Image {}
 
-/// An entry's content.
+/// Content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// Program images: one, or several in the order of their calls; none where all of it runs on the host.
+    /// Program images in the order of their calls; empty if all of it runs on the host.
     pub images: Vec<Image>,
     /// Dispatch descriptor.
     pub descriptor: Vec<u8>,
@@ -114,12 +114,12 @@ pub struct Bundle {
     pub function: Function,
 }
 
-/// A key: 64 hexadecimal digits.
+/// A cache key: 64 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(String);
 
 impl Key {
-    /// The key of named parts. Every part is hashed with its name and length, so that none can pass for another.
+    /// The key of named parts. Every part is hashed with its name and length, so that the encoding is unambiguous.
     pub fn of(parts: &[(&str, &[u8])]) -> Key {
         let mut hash = Sha256::new();
         for (name, bytes) in parts {
@@ -143,14 +143,14 @@ impl Key {
     }
 }
 
-/// An entry as listed.
+/// An entry in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Key.
     pub key: Key,
-    /// Bytes of its files.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// Last use.
+    /// Time of last use.
     pub used: SystemTime,
 }
 
@@ -163,18 +163,18 @@ pub struct Cache {
     misses: AtomicU64,
 }
 
-/// Holds a key while its entry is made; freed when dropped, and by the system when the process dies.
+/// Lock on a key while its entry is made; released when dropped, and by the system when the process dies.
 #[derive(Debug)]
 pub struct Claim(#[allow(dead_code)] File);
 
 impl Cache {
-    /// Another handle of the same folder, which counts for itself.
+    /// Another handle of the same folder with its own counters.
     pub(crate) fn again(&self) -> Cache {
         let (folder, limit_bytes) = (self.folder.clone(), self.limit_bytes);
         Cache { folder, limit_bytes, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// A cache below `root`, of `limit_bytes` at most. Nothing is written before something is stored.
+    /// A cache below `root` of at most `limit_bytes`. Nothing is written before the first entry is stored.
     pub fn new(root: &Path, limit_bytes: u64) -> Cache {
         let folder = root.join(FAMILY).join(BUILD);
         Cache { folder, limit_bytes, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
@@ -185,13 +185,13 @@ impl Cache {
         &self.folder
     }
 
-    /// Hits and misses of this process.
+    /// Hits and misses of this handle.
     pub fn counts(&self) -> (u64, u64) {
         (self.hits.load(Relaxed), self.misses.load(Relaxed))
     }
 
-    /// Claims a key: waits while another thread or process makes its entry. `None` where the folder cannot be written; the
-    /// work is then done without a claim.
+    /// Locks a key: waits while another thread or process makes its entry. `None` if the folder cannot be written; the
+    /// caller then works without a lock.
     pub fn claim(&self, key: &Key) -> Option<Claim> {
         let locks = self.folder.join("locks");
         fs::create_dir_all(&locks).ok()?;
@@ -200,7 +200,7 @@ impl Cache {
         Some(Claim(file))
     }
 
-    /// The entry of a key. What does not verify is a miss with a warning, and is taken away.
+    /// The entry of a key. An entry that fails verification is removed and counts as a miss, with a warning.
     pub fn fetch(&self, key: &Key) -> Option<Bundle> {
         let folder = self.folder.join(&key.0);
         if !folder.is_dir() {
@@ -210,7 +210,7 @@ impl Cache {
         match read_entry(&folder, key) {
             Ok(bundle) => {
                 self.hits.fetch_add(1, Relaxed);
-                // The time of last use; a cache that cannot be written keeps the old one.
+                // Update the time of last use; a read-only cache keeps the old one.
                 if let Ok(seal) = File::options().append(true).open(folder.join(SEAL)) {
                     let _ = seal.set_modified(SystemTime::now());
                 }
@@ -225,7 +225,7 @@ impl Cache {
         }
     }
 
-    /// Stores an entry: all files in a folder beside, then one rename. Older entries give way to the limit.
+    /// Stores an entry: all files in a temporary folder, then one rename. Least recently used entries are evicted above the limit.
     pub fn store(&self, key: &Key, bundle: &Bundle) -> Result<()> {
         let fail = |what, path: &Path| {
             let path = path.display().to_string();
@@ -247,7 +247,7 @@ impl Cache {
         if place.exists() {
             let old = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.folder);
             let old = old.map_err(fail("create", &self.folder))?;
-            // Another process may have taken it away meanwhile; then there is nothing to move.
+            // Another process may have removed it meanwhile; then there is nothing to move.
             let _ = fs::rename(&place, old.path().join("old"));
         }
         fs::rename(temporary.path(), &place).map_err(fail("rename", &place))?;
@@ -270,7 +270,7 @@ impl Cache {
         out
     }
 
-    /// Folders that other versions keep beside this one's, with their number of entries. They are not read.
+    /// Folders of other versions beside this one's, with their number of entries. They are not read.
     pub fn of_others(&self) -> Vec<(PathBuf, usize)> {
         let beside = self.folder.parent().and_then(|family| fs::read_dir(family).ok()).into_iter().flatten().flatten();
         let others = beside.map(|e| e.path()).filter(|path| path.is_dir() && *path != self.folder);
@@ -295,12 +295,12 @@ impl Cache {
         gone
     }
 
-    /// Entries that do not verify.
+    /// Verification errors of all entries.
     pub fn verify(&self) -> Vec<Error> {
         self.list().iter().filter_map(|e| read_entry(&self.folder.join(&e.key.0), &e.key).err()).collect()
     }
 
-    /// Removes entries that do not verify, leftovers of interrupted writers, and entries beyond the size limit. Returns the number
+    /// Removes invalid entries, leftovers of interrupted writers, and entries beyond the size limit. Returns the number
     /// removed.
     pub fn collect(&self) -> usize {
         let mut gone = 0;
@@ -311,7 +311,7 @@ impl Cache {
         for e in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = e.file_name();
             let Some(key) = name.to_str().and_then(|n| n.strip_prefix(".tmp-")?.get(..64)) else { continue };
-            // A writer that lives holds its key.
+            // A live writer holds the lock of its key.
             let lock =
                 File::options().create(true).truncate(false).write(true).open(self.folder.join("locks").join(key));
             let free = lock.is_ok_and(|f| f.try_lock().is_ok());
@@ -329,7 +329,7 @@ impl Cache {
         fs::remove_dir_all(self.folder.join(&key.0)).is_ok()
     }
 
-    /// An entry as one file, for another machine.
+    /// An entry as a single file, for another machine.
     pub fn export(&self, key: &Key) -> Result<Vec<u8>> {
         let bundle = self.fetch(key).ok_or_else(|| Error::Unknown { what: "cache entry", name: key.0.clone() })?;
         let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
@@ -383,7 +383,7 @@ impl Cache {
     }
 }
 
-/// Keys and folders of the entries below a build's folder, in no order.
+/// Keys and folders of the entries below a build's folder, unordered.
 fn entries_of(build: &Path) -> impl Iterator<Item = (Key, PathBuf)> {
     let inside = fs::read_dir(build).into_iter().flatten().flatten();
     inside.filter_map(|e| Some((Key::parse(e.file_name().to_str()?).ok()?, e.path())))
@@ -395,7 +395,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(|e| Error::system("write", path.display(), e))
 }
 
-/// A length in 64 bits and as many bytes, and what follows them.
+/// Splits off a part: a 64-bit length and as many bytes.
 fn take_part(from: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = from.split_first_chunk::<8>()?;
     rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
@@ -406,7 +406,7 @@ fn image_name(at: usize) -> String {
     if at == 0 { "model.hwx".into() } else { format!("model_{at}.hwx") }
 }
 
-/// SHA-256 twice over each image.
+/// Double SHA-256 of each image.
 fn hashes_of(images: &[Image]) -> Vec<u8> {
     images.iter().flat_map(Image::hash).collect()
 }
@@ -437,7 +437,7 @@ fn read_entry(folder: &Path, key: &Key) -> Result<Bundle> {
     if count > MAX_IMAGES {
         return Err(corrupt("it has too many images"));
     }
-    // Large images stay where they are: whoever reads the same entry shares their pages.
+    // Large images are mapped, so that readers of the same entry share their pages.
     let image = |at: usize| {
         let path = folder.join(image_name(at));
         let bytes = path.metadata().map_err(|_| corrupt("a file is missing"))?.len();

@@ -1,4 +1,4 @@
-//! The modelled clock: what a dispatch would cost on an M1 by the measured budget. Nothing here sleeps.
+//! The modelled clock: time of a dispatch on an M1 by the measured budget. Nothing here sleeps.
 
 use anemone_facts::driver::limits as rows;
 use anemone_program::cost::Cost;
@@ -12,7 +12,7 @@ pub struct Stages {
     pub build_ns: u64,
     /// Doorbell.
     pub kick_ns: u64,
-    /// Waiting for the engine, and waking it.
+    /// Wait for the engine, and its wake-up.
     pub wait_ns: u64,
     /// Firmware round trip.
     pub round_trip_ns: u64,
@@ -31,7 +31,7 @@ impl Stages {
         complete_ns: rows::COMPLETE_NS,
     };
 
-    /// The stages of a program's dispatch on an idle, awake engine, as its own work gives them.
+    /// The stages of a program's dispatch on an idle, awake engine, from its estimated cost.
     pub fn of(cost: &Cost) -> Stages {
         Stages {
             bind_ns: cost.bind_ns + cost.copy_ns,
@@ -43,27 +43,27 @@ impl Stages {
         }
     }
 
-    /// Call to result.
+    /// Time from call to result.
     pub fn total_ns(&self) -> u64 {
         self.bind_ns + self.inside_ns()
     }
 
-    /// Entry to return of the submit selector.
+    /// Time from entry to return of the submit selector.
     pub fn inside_ns(&self) -> u64 {
         self.build_ns + self.kick_ns + self.wait_ns + self.round_trip_ns + self.complete_ns
     }
 }
 
-/// A caller's own time.
+/// The timeline of a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
     /// Identity of the caller.
     pub id: u64,
-    /// Now, for it.
+    /// Current time of the caller.
     pub now_ns: u64,
 }
 
-/// The engine's time: one command at once.
+/// The timeline of the engine, which executes one command at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeline {
     free_ns: u64,
@@ -71,7 +71,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// One dispatch of a lane; `of` where it is not the small program's. Advances both.
+    /// One dispatch of a caller, with the stages `of` or those of a small program. Advances both timelines.
     pub fn dispatch(&mut self, lane: &mut Lane, of: Option<Stages>) -> Stages {
         let mut stages = of.unwrap_or(Stages::SMALL);
         let ready = lane.now_ns + stages.bind_ns;
@@ -93,13 +93,13 @@ impl Timeline {
     }
 }
 
-/// Latency that the first call after an idle gap adds, in nanoseconds: rises to half a millisecond at a gap of 100 ms, stays,
-/// and is 260 ms once everything is off.
+/// Latency of the first call after an idle gap, in nanoseconds: rises to half a millisecond at a gap of 100 ms, stays there,
+/// and is 260 ms once everything is powered off.
 pub fn penalty_ns(idle_ns: u64) -> u64 {
     match idle_ns {
         n if n >= rows::LONG_GAP_NS => rows::LONG_PENALTY_NS,
         n if n >= rows::SHORT_GAP_NS => rows::SHORT_PENALTY_NS,
-        // Below a dispatch's own length there is no gap.
+        // A gap shorter than a dispatch does not count.
         n if n <= Stages::SMALL.total_ns() => 0,
         n => rows::SHORT_PENALTY_NS * n / rows::SHORT_GAP_NS,
     }
@@ -110,7 +110,7 @@ pub fn ticks(ns: u64) -> u64 {
     (u128::from(ns) * 1000 * 24 / 1_000_000) as u64
 }
 
-/// A small tenant's time beside a heavy one that always has a command waiting: its own floor, and one command of the other.
+/// Time of a small client beside a heavy one that always has a command waiting: its own minimum, and one command of the other.
 pub fn contended_ns(heavy_command_ns: u64) -> u64 {
     rows::VICTIM_FLOOR_NS + heavy_command_ns
 }

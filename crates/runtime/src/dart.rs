@@ -1,6 +1,6 @@
-//! The translation unit: pages, apertures, device addresses, faults. Every access of the engine to a surface goes through it.
+//! The address translation unit (DART): pages, apertures, device addresses, faults. Every access of the engine to a surface passes through it.
 //!
-//! Every isolation context has an aperture of its own. A surface has one place in (modelled) physical memory for its life,
+//! Every isolation context has its own aperture. A surface has one (modelled) physical address for its lifetime,
 //! so two mappings of one surface are two device addresses of the same pages.
 
 use crate::error::Code;
@@ -14,7 +14,7 @@ pub enum State {
     Idle,
     /// Mapped and in use.
     Busy,
-    /// Known, without leaf entries.
+    /// Known, but without leaf entries.
     Evicted,
     /// Hit by a fault.
     Poisoned,
@@ -31,7 +31,7 @@ pub struct Mapping {
     pub bytes: u64,
     /// Usage code.
     pub usage: u32,
-    /// Protection class: 1 device-write, 3 read-write.
+    /// Protection class: 1 device write, 3 read and write.
     pub protection: u32,
     /// Pool it counts for.
     pub pool: u32,
@@ -40,7 +40,7 @@ pub struct Mapping {
     busy: u32,
     references: u32,
     last_use: u64,
-    /// Its pages were taken while a request used it.
+    /// True if its pages were unmapped while a request used it.
     cleared: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Fault {
     pub l3: u32,
 }
 
-/// Bytes of one access that lie one after another in physical memory.
+/// A physically contiguous part of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Byte offset within the access.
@@ -101,7 +101,7 @@ struct Context {
     maps: BTreeMap<u64, Mapping>,
 }
 
-/// The unit with all its contexts.
+/// The translation unit with all its contexts.
 #[derive(Debug)]
 pub struct Dart {
     contexts: BTreeMap<u64, Context>,
@@ -124,7 +124,7 @@ impl Default for Dart {
 }
 
 impl Dart {
-    /// A unit whose contexts have `aperture_bytes` of device addresses, at most the machine's.
+    /// A unit with contexts of `aperture_bytes` of device addresses, limited to the machine's.
     pub fn new(aperture_bytes: u64) -> Dart {
         Dart {
             contexts: BTreeMap::new(),
@@ -145,7 +145,7 @@ impl Dart {
     }
 
     /// Maps a surface in whole pages. The same surface with the same usage has one address; another usage has its own.
-    /// A full aperture evicts the mapping that was idle longest.
+    /// A full aperture evicts the least recently used idle mapping.
     pub fn map(&mut self, context: u64, surface: u32, bytes: u64, usage: u32, pool: u32) -> Result<u64, Code> {
         let protection = Dart::protection(usage).ok_or(Code::BAD_ARGUMENT)?;
         if bytes == 0 || bytes > self.aperture_bytes {
@@ -217,14 +217,14 @@ impl Dart {
         inside.clear(iova);
         self.evicted += 1;
         if let Some(m) = inside.maps.remove(&iova) {
-            // Known without leaves; kept beyond the aperture so that its addresses are free.
+            // Known without leaves; kept beyond the aperture, so that its addresses are free.
             let key = self.aperture_bytes + m.last_use * rows::PAGE_BYTES;
             inside.maps.insert(key, Mapping { state: State::Evicted, ..m });
         }
         true
     }
 
-    /// Ends a mapping. Leaf entries become 0.
+    /// Removes a mapping. Leaf entries become 0.
     pub fn unmap(&mut self, context: u64, surface: u32, usage: u32) -> Result<(), Code> {
         let inside = self.contexts.get_mut(&context).ok_or(Code::NOT_FOUND)?;
         let found = inside.maps.iter_mut().find(|(_, m)| m.surface == surface && m.usage == usage);
@@ -242,7 +242,7 @@ impl Dart {
         Ok(())
     }
 
-    /// A request begins to use a mapping. An evicted one is mapped again, perhaps elsewhere.
+    /// Begins a request's use of a mapping. An evicted one is mapped again, possibly at another address.
     pub fn begin(&mut self, context: u64, surface: u32, usage: u32) -> Result<u64, Code> {
         let inside = self.contexts.get_mut(&context).ok_or(Code::NOT_FOUND)?;
         let found = inside.maps.iter().find(|(_, m)| m.surface == surface && m.usage == usage);
@@ -261,7 +261,7 @@ impl Dart {
         Ok(iova)
     }
 
-    /// A request ends its use.
+    /// Ends a request's use of a mapping.
     pub fn end(&mut self, context: u64, iova: u64) {
         self.uses += 1;
         let now = self.uses;
@@ -278,12 +278,12 @@ impl Dart {
         }
     }
 
-    /// Idle time, in uses, after which [`Dart::flush_inactive`] evicts; `None` keeps mappings until pressure.
+    /// Sets the idle time, in uses, after which [`Dart::flush_inactive`] evicts; `None` keeps mappings until the aperture is full.
     pub fn set_ttl(&mut self, uses: Option<u64>) {
         self.ttl = uses;
     }
 
-    /// Evicts idle mappings older than the time to live, all idle ones without one. Returns the number evicted.
+    /// Evicts idle mappings older than the time to live, or all idle ones if there is none. Returns the number evicted.
     pub fn flush_inactive(&mut self, context: u64) -> usize {
         let limit = self.uses.saturating_sub(self.ttl.unwrap_or(0));
         let old = |m: &&Mapping| m.state == State::Idle && m.last_use <= limit;
@@ -291,12 +291,12 @@ impl Dart {
         (0..count).filter(|_| self.evict_oldest(context)).count()
     }
 
-    /// Ends every mapping of a context. Returns the number of mappings.
+    /// Removes every mapping of a context. Returns their number.
     pub fn close(&mut self, context: u64) -> usize {
         self.contexts.remove(&context).map_or(0, |c| c.maps.len())
     }
 
-    /// Leaf entry of a page; 0 when nothing is mapped.
+    /// Leaf entry of a page; 0 if it is not mapped.
     pub fn leaf(&self, context: u64, iova: u64) -> u64 {
         let page = iova & !(rows::PAGE_BYTES - 1);
         self.contexts.get(&context).and_then(|c| c.leaves.get(&page)).copied().unwrap_or(0)
@@ -307,7 +307,7 @@ impl Dart {
         self.contexts.get(&context).into_iter().flat_map(|c| c.maps.values())
     }
 
-    /// Segment records of a mapping, one a page.
+    /// Segment records of a mapping, one per page.
     pub fn segments(&self, context: u64, iova: u64) -> Vec<Segment> {
         let Some(m) = self.contexts.get(&context).and_then(|c| c.maps.get(&iova)) else { return Vec::new() };
         let pages = m.bytes.div_ceil(rows::PAGE_BYTES);
@@ -316,8 +316,8 @@ impl Dart {
         (0..pages).map(|i| Segment { iova: at(i), phys: phys(i), protection: u64::from(m.protection) }).collect()
     }
 
-    /// Physical address of a device address in a context. `None` is a fault, which is latched unless the engine's status word says
-    /// that it is benign.
+    /// Physical address of a device address in a context. `None` is a fault, which is latched unless the engine's status word
+    /// marks it as benign.
     pub fn translate(&mut self, context: u64, stream: u32, iova: u64, write: bool, engine_word: u32) -> Option<u64> {
         let leaf = self.leaf(context, iova);
         if leaf & rows::LEAF_VALID != 0 && iova < self.aperture_bytes {
@@ -342,8 +342,8 @@ impl Dart {
         None
     }
 
-    /// Spans of an access of `bytes` bytes at a device address, page by page. An unmapped page is a fault, which is latched;
-    /// the first address that is not mapped is returned.
+    /// Physical spans of an access of `bytes` bytes at a device address, page by page. An unmapped page is a fault, which is latched;
+    /// the error is the first unmapped address.
     pub fn walk(&mut self, context: u64, stream: u32, iova: u64, bytes: u64, write: bool) -> Result<Vec<Span>, u64> {
         let mut spans: Vec<Span> = Vec::with_capacity(1);
         let mut at = 0;
@@ -361,13 +361,13 @@ impl Dart {
         Ok(spans)
     }
 
-    /// A surface is gone: its place in physical memory is forgotten.
+    /// Forgets the physical address of a surface that no longer exists.
     pub fn forget(&mut self, surface: u32) {
         self.places.remove(&surface);
     }
 
-    /// Clears the pages of a context's mappings, or of one surface's, whether or not requests use them; the next access faults,
-    /// the next request maps again. Returns the number of mappings.
+    /// Clears the pages of a context's mappings, or of one surface's, even if requests use them; the next access faults,
+    /// the next request maps them again. Returns the number of mappings.
     pub fn unmap_now(&mut self, context: u64, surface: Option<u32>) -> usize {
         let Some(inside) = self.contexts.get_mut(&context) else { return 0 };
         let wanted = |m: &&Mapping| m.state != State::Evicted && surface.is_none_or(|s| s == m.surface);
@@ -382,13 +382,13 @@ impl Dart {
         all.len()
     }
 
-    /// Mappings now, of all contexts; bytes that were translated; mappings that were evicted.
+    /// Number of mappings in all contexts, translated bytes, and number of evictions.
     pub fn counts(&self) -> (usize, u64, u64) {
         let live = |c: &Context| c.maps.values().filter(|m| m.state != State::Evicted).count();
         (self.contexts.values().map(live).sum(), self.translated, self.evicted)
     }
 
-    /// Uses after which an idle mapping is old.
+    /// Number of uses after which an idle mapping may be evicted.
     pub fn ttl(&self) -> Option<u64> {
         self.ttl
     }
@@ -398,7 +398,7 @@ impl Dart {
         self.fault.as_ref()
     }
 
-    /// Recovery: takes the latched fault and releases what it poisoned.
+    /// Recovery: clears the latched fault and releases poisoned mappings.
     pub fn recover(&mut self) -> Option<Fault> {
         for context in self.contexts.values_mut() {
             for m in context.maps.values_mut().filter(|m| m.state == State::Poisoned) {
@@ -444,14 +444,14 @@ pub struct Rebase {
 }
 
 impl Rebase {
-    /// The runtime address of a device address; checked against the region first.
+    /// The runtime address of a device address, which must be in the region.
     pub fn apply(&self, iova: u64) -> Result<u64, Code> {
         let offset = iova.checked_sub(self.dva_base).filter(|&o| o < self.region_bytes).ok_or(Code::BAD_ARGUMENT)?;
         self.mapped_base.checked_add(offset).ok_or(Code::BAD_ARGUMENT)
     }
 }
 
-/// Table address of a base register; `None` when its valid bit is clear.
+/// Table address in a base register; `None` if its valid bit is clear.
 pub fn table_base(register: u32) -> Option<u64> {
     let word = u64::from(register);
     (word & rows::BASE_VALID != 0).then_some((word & !rows::BASE_VALID) << rows::BASE_SHIFT)

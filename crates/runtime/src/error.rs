@@ -1,4 +1,4 @@
-//! The crate's refusals, as values.
+//! Errors of the crate.
 
 use crate::words::{u32_at, u64_at};
 use anemone_facts::driver::codes;
@@ -36,7 +36,7 @@ code_names!(
 );
 
 impl Code {
-    /// The table's name of the code; empty when it has none.
+    /// Name of the code in the table; empty if it has none.
     pub fn name(self) -> &'static str {
         codes::CODES.iter().find(|c| c.value == u64::from(self.0)).map_or("", |c| c.name)
     }
@@ -60,12 +60,12 @@ pub enum Error {
     /// The driver or the firmware model refused.
     #[error("{what}: {code}")]
     Driver {
-        /// Operation that was asked for.
+        /// Requested operation.
         what: &'static str,
         /// The code.
         code: Code,
     },
-    /// The three components of the driver must have one version.
+    /// The three components of the driver have different versions.
     #[error("component {component} has version {found}, the others have {expected}")]
     ComponentVersion {
         /// Bundle.
@@ -80,7 +80,7 @@ pub enum Error {
     System {
         /// Operation that failed.
         what: &'static str,
-        /// Path or name; empty where there is none.
+        /// Path or name; empty if there is none.
         path: String,
         /// The system's error.
         error: std::io::Error,
@@ -91,7 +91,7 @@ pub enum Error {
     /// A host segment failed; the text names it.
     #[error("{0}")]
     Host(String),
-    /// The last run left infinities or NaN in an output.
+    /// The last run gave infinities or NaN in an output.
     #[error("output {port}: {count} of {elements} elements are infinite or NaN, the first at {first}")]
     NotFinite {
         /// Output.
@@ -103,33 +103,33 @@ pub enum Error {
         /// Position of the first one in the dense tensor.
         first: usize,
     },
-    /// A stored bundle does not match its name.
+    /// A stored bundle does not match its key.
     #[error("cache entry {key}: {what}")]
     Corrupt {
         /// Key of the entry.
         key: String,
-        /// Part that differs.
+        /// Defect.
         what: &'static str,
     },
     /// A program, port or function of that name does not exist.
     #[error("no {what} is called {name}")]
     Unknown {
-        /// Kind of object that was looked for.
+        /// Kind of object.
         what: &'static str,
         /// Its name.
         name: String,
     },
-    /// A buffer or number has another size than it must.
+    /// Wrong size of a buffer or number.
     #[error("{what}: {found} bytes, {expected} are needed")]
     Size {
-        /// Object of the wrong size.
+        /// Object.
         what: String,
-        /// Bytes it has.
+        /// Size found.
         found: u64,
-        /// Bytes it needs.
+        /// Required size.
         expected: u64,
     },
-    /// A call that the object's state does not allow.
+    /// Call that is not allowed in the object's state.
     #[error("{what} in state {state}")]
     State {
         /// The call.
@@ -147,7 +147,7 @@ pub enum Error {
         /// Code of the request.
         code: Code,
     },
-    /// The engine accessed a device address that nothing is mapped at.
+    /// The engine accessed an unmapped device address.
     #[error("submit: translation fault: {} of device address {address:#x}, where nothing is mapped{}",
         if *write { "write" } else { "read" }, task.map_or(String::new(), |task| format!(", by task {task}")))]
     Translation {
@@ -155,10 +155,10 @@ pub enum Error {
         address: u64,
         /// True for a write access.
         write: bool,
-        /// Task of the program, where it is known.
+        /// Task of the program, if it is known.
         task: Option<u32>,
     },
-    /// The other side of a connection broke the protocol.
+    /// The other side of a connection violated the protocol.
     #[error("protocol: {what}: {found}, limit {limit}")]
     Protocol {
         /// Violation.
@@ -168,7 +168,7 @@ pub enum Error {
         /// Limit or expected value.
         limit: u64,
     },
-    /// The broker's policy does not let this peer do it.
+    /// The broker's policy denies the method to this peer.
     #[error("method {method} needs {key}")]
     Denied {
         /// The method.
@@ -176,18 +176,18 @@ pub enum Error {
         /// The entitlement.
         key: &'static str,
     },
-    /// A process has as many programs as it may.
+    /// The process has reached its limit of programs.
     #[error("the process has {limit} programs loaded: must re-compile")]
     Recompile {
-        /// Programs that a process may load.
+        /// Limit of programs per process.
         limit: u64,
     },
-    /// The broker refused.
+    /// Refusal by the broker.
     #[error("broker: {text}")]
     Remote {
         /// Its code.
         code: Code,
-        /// Its words.
+        /// Its text.
         text: String,
     },
     /// Another broker serves the socket.
@@ -202,12 +202,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// A refusal of the driver.
+    /// Error for a code of the driver.
     pub fn driver(what: &'static str, code: Code) -> Error {
         Error::Driver { what, code }
     }
 
-    /// A submission that ended with a code: a translation fault where the reply has one.
+    /// Error for the code of a submission: a translation fault if the reply has one.
     pub(crate) fn submission(code: Code, answer: &[u8]) -> Error {
         let kind =
             answer.get(reply::FAULT_KIND..reply::FAULT_KIND + 4).map_or(0, |_| u32_at(answer, reply::FAULT_KIND));
@@ -218,7 +218,7 @@ impl Error {
         Error::Translation { address: u64_at(answer, reply::FAULT_ADDRESS), write: kind == 2, task }
     }
 
-    /// A failure of the system.
+    /// Error of the operating system.
     pub fn system(what: &'static str, path: impl std::fmt::Display, error: std::io::Error) -> Error {
         Error::System { what, path: path.to_string(), error }
     }

@@ -1,23 +1,23 @@
-//! Path of a program to the machine: runtime calls, broker, driver, firmware, the software device.
+//! Path of a program to the machine: runtime, broker, driver, firmware, and the software device.
 //!
 //! - [`e5rt`]: compile once, dispatch many. Streams, operations, ports, buffers, events.
 //! - [`cache`]: compiled programs by content, on disk.
-//! - [`broker`]: who may do what; a daemon on a Unix socket.
-//! - [`driver`]: user clients, selectors, programs, requests, as rows of `facts` state them.
-//! - [`firmware`], [`dart`], [`clock`]: models of what the driver talks to. Time in them is modelled and never slept.
+//! - [`broker`]: access control; a daemon on a Unix socket.
+//! - [`driver`]: user clients, selectors, programs and requests, from rows of `facts`.
+//! - [`firmware`], [`dart`], [`clock`]: models of the hardware behind the driver. Time in them is modelled and never slept.
 //!
-//! The crate may use `facts`, `program` and `engine`. It must not see `net` or `compile`: what it is handed is a program,
-//! never a model; who compiles is a closure of the caller. System calls are in `os`, file access is in `cache` and `broker`, and `unsafe` is in
-//! `os/shared.rs` alone.
+//! The crate may use `facts`, `program` and `engine`. It must not use `net` or `compile`: it receives programs,
+//! never models; the caller provides the compiler as a closure. System calls are in `os`, file access is in `cache` and `broker`, and `unsafe` is in
+//! `os/shared.rs` only.
 //!
-//! Dependencies: `half` converts fp16; `hmac` and `sha2` sign images and name cache entries; `getrandom` asks the
-//! system for random bytes; `memmap2` maps memory and files; on Linux, `rustix` has the system calls that the standard library
-//! lacks (memfd, descriptors over sockets, pidfd) without `unsafe`, and `landlock` takes from the compile service what it
-//! does not need;
-//! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` words errors;
-//! `tracing` reports what is skipped.
+//! Dependencies: `half` converts fp16; `hmac` and `sha2` sign images and name cache entries; `getrandom` gets
+//! random bytes from the system; `memmap2` maps memory and files; on Linux, `rustix` has the system calls that the standard library
+//! lacks (memfd, descriptors over sockets, pidfd) without `unsafe`, and `landlock` removes rights that the compile service does
+//! not need;
+//! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` derives error messages;
+//! `tracing` logs skipped entries and faults.
 //!
-//! A buffer is memory that host and device share; an event tells when a dispatch has ended:
+//! A buffer is memory shared by host and device; an event fires when a dispatch has ended:
 //!
 //! ```
 //! use anemone_runtime::e5rt::{Buffer, Event};

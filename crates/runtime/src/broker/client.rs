@@ -1,4 +1,4 @@
-//! The client's side of the broker: a compiler and a device behind a socket.
+//! Client side of the broker: a compiler and a device behind a socket.
 
 use super::wire::{self, Answer, Ask, kind};
 use crate::cache::{Bundle, Image, hex};
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub enum Route {
     /// Through the broker's connection.
     Broker,
-    /// Through a direct-path connection that the broker handed over.
+    /// Through a direct-path connection that the broker passed to the client.
     Direct,
 }
 
@@ -39,7 +39,7 @@ pub struct Remote {
     control: Mutex<Stream>,
 }
 
-/// Preferences of a client for what it loads and compiles.
+/// Options of a client for its loads and compiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
     /// Outstanding requests.
@@ -48,7 +48,7 @@ pub struct Loading {
     pub power_saving: bool,
     /// Weights and scratch stay in memory when the engine goes off.
     pub wired: bool,
-    /// Compiles are declared long, which needs a key: they go to a compile service of their own, beside that of the others.
+    /// True if compiles are declared as long, which needs a key: they go to a separate compile service.
     pub long: bool,
 }
 
@@ -157,13 +157,13 @@ impl Compiler for Remote {
 }
 
 struct RemoteProgram {
-    /// Keeps the program loaded: it lives as long as this connection.
+    /// Keeps the program loaded as long as this connection.
     _control: Option<Stream>,
     line: Mutex<Stream>,
     token: u64,
-    /// Doorbell of its class of service.
+    /// Doorbell of the class of service.
     doorbell: u64,
-    /// Calls may be chained, as far as is known.
+    /// False once a chained call has been refused.
     chains: AtomicBool,
 }
 
@@ -222,12 +222,12 @@ impl RemoteProgram {
 }
 
 impl RemoteProgram {
-    /// As a submission, but the connection ends when there is no answer in time: the device then aborts what it had.
+    /// As a submission, with a time limit: without an answer in time the connection is closed, and the device aborts the request.
     fn submit_within(&self, body: &[u8], limit: Duration) -> Result<()> {
         let line = lock(&self.line);
         socket::send(&line, kind::SUBMIT, body, &[])?;
         if !socket::readable_within(&line, limit) {
-            // A late answer is not wanted.
+            // A late answer is discarded.
             socket::shut(&line);
             let waited_ms = limit.as_millis() as u64;
             return Err(Error::Timeout { what: "submit", waited_ms, code: Code::ABORTED });
@@ -239,7 +239,7 @@ impl RemoteProgram {
         }
     }
 
-    /// A chained call: `None` where it must go the plain way.
+    /// A chained call; `None` if it must be a plain submission.
     fn submit_chained(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<()>> {
         if !self.chains.load(Relaxed) {
             return None;
@@ -249,7 +249,7 @@ impl RemoteProgram {
         inputs.iter().chain(outputs).for_each(|surface| body.extend_from_slice(&surface.to_le_bytes()));
         match self.call(kind::CHAINED, &body, &[]) {
             Ok((Code::SUCCESS, _)) => Some(Ok(())),
-            // No key, no handler, or wiped by a fault.
+            // No key, no handler, or a handler that a fault has invalidated.
             Ok((Code::UNSUPPORTED, _)) => {
                 self.chains.store(false, Relaxed);
                 None
@@ -270,7 +270,7 @@ impl Loaded for RemoteProgram {
     }
 
     fn remove_surface(&self, surface: u32) {
-        // The connection's end takes it back anyway.
+        // Closing the connection releases it anyway.
         let _ = self.call(kind::DROP, &surface.to_le_bytes(), &[]);
     }
 

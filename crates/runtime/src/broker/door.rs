@@ -1,4 +1,4 @@
-//! Priority lock for compiles: the most urgent is next, and among equals the first to arrive.
+//! Priority lock for compiles: the most urgent waiter is next; equal ones in order of arrival.
 
 use crate::driver::task::lock;
 use std::collections::BTreeSet;
@@ -19,11 +19,11 @@ pub(super) struct Door {
     opened: Condvar,
 }
 
-/// Guard of the turn; dropping it admits the next in the queue.
+/// Guard of the lock; dropping it admits the next waiter.
 pub(super) struct Turn<'a>(&'a Door);
 
 impl Door {
-    /// Waits for its turn.
+    /// Waits for the lock.
     pub(super) fn enter(&self, priority: u32) -> Turn<'_> {
         let mut inside = lock(&self.inside);
         inside.arrivals += 1;

@@ -1,9 +1,9 @@
-//! The broker: access control for the driver. A daemon on a Unix socket, one thread a connection.
+//! The broker: access control for the driver. A daemon on a Unix socket, with one thread per connection.
 //!
-//! The broker alone opens the driver. A peer is known by the kernel's word (process, user) and the digest of its executable;
-//! the policy says what that digest may do. Loading is the broker's; submissions go either through its connection or, handed
-//! over once, through a direct-path connection that is scoped to one program. Tensors are memory that the client passes by
-//! descriptor. A sibling of the broker may speak for the programs of its user.
+//! Only the broker opens the driver. A peer is identified by the kernel (process, user) and the digest of its executable;
+//! the policy determines the rights of that digest. The broker loads programs; submissions go through its connection or
+//! through a direct-path connection that it passes to the client once and that is limited to one program. Tensors are memory that the
+//! client passes by descriptor. A sibling of the broker may act for the programs of its user.
 
 pub mod client;
 mod door;
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-/// Limits on the images that the broker remembers by digest: count and bytes.
+/// Largest number of images that the broker keeps by digest.
 const MAX_KNOWN: usize = 1024;
 const MAX_KNOWN_BYTES: usize = 1 << 31;
 
@@ -40,7 +40,7 @@ struct KnownImage {
     name: String,
 }
 
-/// Images by digest, and the order they came in.
+/// Images by digest, and their order of arrival.
 #[derive(Default)]
 struct Known {
     images: BTreeMap<String, Arc<KnownImage>>,
@@ -53,14 +53,14 @@ pub struct Broker {
     driver: Arc<Driver>,
     signer: Signer,
     runtime: Arc<Runtime>,
-    /// Compiles declared as long: a service and a queue of their own, on the same cache.
+    /// Compile service for compiles declared as long, with a queue of its own and the same cache.
     patient: Option<Arc<Runtime>>,
     patient_door: door::Door,
     policy: RwLock<Policy>,
     known: Mutex<Known>,
-    /// Tokens of instances by the digest of their image: a client of the same identity attaches to the resident one.
+    /// Tokens of instances by the digest of their image; a client of the same identity attaches to a resident one.
     attachable: Mutex<BTreeMap<String, Vec<u64>>>,
-    /// Images that are being loaded: a second client of the same image waits and attaches.
+    /// Images being loaded: a second client of the same image waits and attaches.
     loading: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     attached: AtomicU64,
     /// Queue of compiles: the compile service does one at a time.
@@ -69,13 +69,13 @@ pub struct Broker {
     served: AtomicU64,
     refused: AtomicU64,
     purged: AtomicU64,
-    /// Instances loaded with aggressive power saving.
+    /// Number of instances loaded with aggressive power saving.
     saving: AtomicU64,
-    /// Compiles declared as long.
+    /// Number of compiles declared as long.
     long: AtomicU64,
-    /// Connections now, by [`policy::Admitted`].
+    /// Current connections, by [`policy::Admitted`].
     tiers: [AtomicUsize; 3],
-    /// True if a peer with this executable may be a sibling.
+    /// True if a peer with the broker's executable may be a sibling.
     siblings: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ impl Broker {
         Broker::configured(policy, compiler, cache, Config::default())
     }
 
-    /// As [`Broker::new`], its driver with these settings.
+    /// As [`Broker::new`], with these settings of the driver.
     pub fn configured(
         policy: Policy,
         compiler: Arc<dyn Compiler>,
@@ -95,7 +95,7 @@ impl Broker {
         Broker::with_services(policy, (compiler, None), cache, config)
     }
 
-    /// As [`Broker::configured`], compiles that are declared long by the second compiler, beside those of the first.
+    /// As [`Broker::configured`], with a second compiler for compiles declared as long.
     pub fn with_services(
         policy: Policy,
         (compiler, long): (Arc<dyn Compiler>, Option<Arc<dyn Compiler>>),
@@ -130,7 +130,7 @@ impl Broker {
         }))
     }
 
-    /// Takes no sibling from now on: for a broker whose executable runs other programs too, as an interpreter does.
+    /// Refuses siblings from now on: for a broker whose executable also runs other programs, such as an interpreter.
     pub fn refuse_siblings(&self) {
         self.siblings.store(false, Relaxed);
     }
@@ -140,12 +140,12 @@ impl Broker {
         &self.driver
     }
 
-    /// Connections now.
+    /// Number of current connections.
     pub fn clients(&self) -> usize {
         self.clients.load(Relaxed)
     }
 
-    /// Replaces the policy; connections that exist keep what they were admitted with, methods are checked anew.
+    /// Replaces the policy; existing connections keep their tier, but methods are checked against the new policy.
     pub fn set_policy(&self, policy: Policy) {
         *self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner) = policy;
     }
@@ -154,7 +154,7 @@ impl Broker {
         self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Keeps the images of a bundle, to be loaded by their digests.
+    /// Keeps the images of a bundle, so that clients can load them by digest.
     fn remember(&self, bundle: &crate::cache::Bundle) {
         for image in &bundle.images {
             let digest = hex(&image.digest());
@@ -174,7 +174,7 @@ impl Broker {
         }
     }
 
-    /// Attaches to a resident image of the same identity, so that there is one copy in memory. `None` where there is none; the
+    /// Attaches to a resident image of the same identity, so that there is one copy in memory. `None` if there is none; the
     /// driver compares identities.
     fn attach(&self, client: &Client, digest: &str) -> Option<Created> {
         let tokens = lock(&self.attachable).get(digest).cloned().unwrap_or_default();
@@ -183,20 +183,20 @@ impl Broker {
         Some(created)
     }
 
-    /// Lock that is held while an image is loaded, by digest.
+    /// Lock for loading an image, by digest.
     fn turn(&self, digest: &str) -> Arc<Mutex<()>> {
         let mut loading = lock(&self.loading);
-        // Those that nobody holds or waits for are no longer needed.
+        // Locks without holders and waiters are no longer needed.
         loading.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(loading.entry(digest.to_string()).or_default())
     }
 
-    /// Lets others of the identity attach to an instance.
+    /// Lets clients of the same identity attach to an instance.
     fn offer(&self, digest: &str, token: u64) {
         lock(&self.attachable).entry(digest.to_string()).or_default().push(token);
     }
 
-    /// Withdraws instances that are gone.
+    /// Removes instances that no longer exist.
     fn withdraw(&self, gone: &[u64]) {
         let mut attachable = lock(&self.attachable);
         attachable.retain(|_, tokens| {
@@ -236,7 +236,7 @@ impl Broker {
     }
 }
 
-/// A socket that one broker owns, and its lock.
+/// A listening socket of one broker, and its lock.
 #[derive(Debug)]
 pub struct Listening {
     listener: Listener,
@@ -245,7 +245,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens. A socket that a dead broker left is taken over; a live one's is refused.
+    /// Listens. The socket of a dead broker is taken over; that of a live one is refused.
     pub fn bind(path: &Path) -> Result<Listening> {
         let fail = |what| move |e| Error::system(what, path.display(), e);
         let lock_path = path.with_extension("lock");
@@ -296,7 +296,7 @@ impl Listening {
                 Ok(Some(socket)) => each(socket),
                 Ok(None) => {}
                 Err(error) => {
-                    // No descriptors left, or a peer that is gone already: others go on.
+                    // Out of descriptors, or the peer has disconnected already: continue with others.
                     tracing::warn!(%error, "a connection is not accepted");
                     std::thread::sleep(Duration::from_millis(20));
                 }

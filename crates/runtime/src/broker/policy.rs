@@ -1,9 +1,9 @@
-//! Access policy: a TOML file of identities by executable digest, with safe defaults.
+//! Access policy: a TOML file of identities by executable digest, with restrictive defaults.
 //!
 //! ```toml
-//! default_tier = "unrestricted"        # or "none": unknown programs are turned away
+//! default_tier = "unrestricted"        # or "none": unknown programs are refused
 //! max_clients = 256
-//! book = false                         # or true: every key gates what the book says it opens
+//! book = false                         # or true: every key is required where the book requires it
 //!
 //! [[identity]]
 //! digest = "sha256 of the executable, hexadecimal"
@@ -19,21 +19,21 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Compile, load and run own models.
+    /// May compile, load and run its own models.
     #[default]
     Unrestricted,
-    /// Nothing.
+    /// No rights.
     None,
 }
 
 /// Tier of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// Holds a key of adapters, of sharing or of power saving.
+    /// Holds a key for adapters, sharing or power saving.
     Restricted,
     /// Any other program.
     Unrestricted,
-    /// Served through the sibling of its user.
+    /// Connected through the sibling of its user.
     PerUser,
 }
 
@@ -41,7 +41,7 @@ impl Admitted {
     /// Every tier.
     pub const ALL: [Admitted; 3] = [Admitted::Restricted, Admitted::Unrestricted, Admitted::PerUser];
 
-    /// Name in documents.
+    /// Name in documentation.
     pub fn name(self) -> &'static str {
         match self {
             Admitted::Restricted => "restricted",
@@ -63,7 +63,7 @@ pub struct Known {
     /// Keys.
     #[serde(default)]
     pub entitlements: Vec<String>,
-    /// The property that the second access check looks for: registers, raw commands and the secure world.
+    /// Property required by the second access check: registers, raw commands and the secure world.
     #[serde(default)]
     pub privileged: bool,
 }
@@ -74,11 +74,11 @@ pub struct Known {
 pub struct Policy {
     /// Permissions of unknown programs.
     pub default_tier: Tier,
-    /// Connections at once.
+    /// Largest number of simultaneous connections.
     pub max_clients: usize,
     /// Known programs.
     pub identity: Vec<Known>,
-    /// True if every entitlement gates what the book says it opens; if false, unknown programs compile, load and run without any.
+    /// True if every entitlement is required where the book requires it; if false, unknown programs compile, load and run without any.
     pub book: bool,
 }
 
@@ -88,7 +88,7 @@ impl Default for Policy {
     }
 }
 
-/// Keys that the book has in front of a method, beside those that every policy asks for; the method by its name.
+/// Keys that the book requires for a method, in addition to those of every policy; methods by name.
 pub const BOOK: &[(&str, &str)] = &[
     ("content", keys::ALLOW),
     ("compile", keys::ALLOW),
@@ -98,15 +98,15 @@ pub const BOOK: &[(&str, &str)] = &[
     ("direct", keys::DIRECT_EXCEPTION),
 ];
 
-/// Class of service of latency-critical clients, which the book has a slot of the trust cache for.
+/// Class of service of latency-critical clients, for which the book has a slot of the trust cache.
 pub const LATENCY_CRITICAL: u32 = 33;
 
-/// Roles that the broker's own processes have; they alone hold the open gate.
+/// Roles of the broker's own processes; only they hold the key for opening the driver.
 const OWN: [&str; 2] = ["broker", "per-user sibling"];
 
 impl Policy {
-    /// Reads a policy file's text. Unknown keys of the table, unknown entitlements and kernel entitlements are refused: those
-    /// are the broker's own.
+    /// Parses a policy file. Unknown keys of the table, unknown entitlements and kernel entitlements, which only the broker
+    /// holds, are refused.
     pub fn parse(text: &str) -> Result<Policy> {
         let policy: Policy = toml::from_str(text).map_err(|e| Error::Policy(e.to_string()))?;
         for key in policy.identity.iter().flat_map(|i| &i.entitlements) {
@@ -126,14 +126,14 @@ impl Policy {
         self.identity.iter().find(|i| i.digest == digest)
     }
 
-    /// Tier of a program that connects without a sibling.
+    /// Tier of a program that connects directly.
     pub fn tier(&self, digest: &str) -> Admitted {
         let restricted = [keys::ADAPTER_WEIGHT, keys::MODEL_SHARE, keys::POWER_SAVING];
         let holds = |known: &Known| known.entitlements.iter().any(|key| restricted.contains(&key.as_str()));
         if self.known(digest).is_some_and(holds) { Admitted::Restricted } else { Admitted::Unrestricted }
     }
 
-    /// Number of identities that hold a key.
+    /// Number of identities with a key.
     pub fn holders(&self, key: &str) -> usize {
         let own = if key == keys::USER_ACCESS { OWN.len() } else { 0 };
         own + self.identity.iter().filter(|i| i.entitlements.iter().any(|k| k == key)).count()

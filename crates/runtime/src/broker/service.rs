@@ -1,5 +1,5 @@
-//! The compile service: a process of its own that reads models and makes bundles. When it dies, another one is started
-//! for the request that it had; when that one dies too, the request ends with an error.
+//! The compile service: a process of its own that reads models and makes bundles. If it dies, another one is started
+//! for the pending request; if that one dies too, the request fails.
 
 use super::wire::{self, Answer, Ask};
 use crate::cache::Bundle;
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Longest compile.
+/// Time limit of a compile.
 const COMPILE_TIME: Duration = Duration::from_secs(600);
 
 struct Running {
@@ -25,7 +25,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A process that is gone already needs no end.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -36,19 +36,19 @@ pub struct Service {
     program: PathBuf,
     arguments: Vec<OsString>,
     running: Mutex<Option<Running>>,
-    /// Longest wait for an answer.
+    /// Time limit for an answer.
     patience: Duration,
-    /// Starts so far.
+    /// Number of starts so far.
     pub starts: AtomicU64,
 }
 
 impl Service {
-    /// A service that is this program with these arguments; its standard input is the socket.
+    /// A service that runs this program with these arguments and a socket as standard input.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Service {
         Service { program, arguments, running: Mutex::new(None), patience: COMPILE_TIME, starts: AtomicU64::new(0) }
     }
 
-    /// The same, ended if it does not answer within that time.
+    /// Sets the time limit for an answer, after which the service is ended.
     pub fn within(self, patience: Duration) -> Service {
         Service { patience, ..self }
     }
@@ -67,7 +67,7 @@ impl Service {
         Ok(Running { child, socket })
     }
 
-    /// Process of the service, if it runs.
+    /// Process number of the service, if it runs.
     pub fn pid(&self) -> Option<u32> {
         lock(&self.running).as_ref().map(|r| r.child.id())
     }
@@ -97,7 +97,7 @@ impl Service {
                     "the compile service gave no answer within {seconds} s; it was ended"
                 )));
             }
-            // One that ran before may have been ending already; one that was started for this request had it.
+            // A service from an earlier request may have been ending already; retry once with a new one.
             if fresh {
                 return Err(gone());
             }
@@ -138,7 +138,7 @@ pub(crate) fn unhex_all(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).ok()).collect()
 }
 
-/// The service's own side: answers until the broker is gone.
+/// Main loop of the service: answers requests until the broker disconnects.
 pub fn serve(socket: &Stream, compiler: &dyn Compiler) -> Result<()> {
     while let Some(message) = socket::receive(socket, MAX_MESSAGE_BYTES)? {
         let answered = match wire::read_ask(&message)? {

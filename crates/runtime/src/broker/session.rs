@@ -1,4 +1,4 @@
-//! One connection: identity, requests and permissions of the peer.
+//! A connection: identity, requests and permissions of the peer.
 
 use super::Broker;
 use super::policy::{self, Admitted, Tier};
@@ -21,11 +21,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Most bytes of a client's message.
+/// Largest message of a client in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 1 << 22;
 /// Most surfaces of one connection.
 const MAX_SURFACES: usize = 4096;
-/// Most direct-path connections that one peer's connection has at once.
+/// Largest number of simultaneous direct-path connections of one session.
 const MAX_LINES: usize = 64;
 
 struct Session<'a> {
@@ -36,19 +36,19 @@ struct Session<'a> {
     client: Client,
     loaded: BTreeMap<u64, Grant>,
     surfaces: usize,
-    /// Direct-path connections that live.
+    /// Number of live direct-path connections.
     lines: Arc<AtomicUsize>,
-    /// Chained calls, by token, and the client that triggers them.
+    /// Chained calls, by token, and the client that submits them.
     chains: BTreeMap<u64, Option<Chain>>,
     direct: Option<Arc<Client>>,
 }
 
-/// Refusal of a program of another user, or of one that the policy does not admit.
+/// Error for a program of another user, or one that the policy does not admit.
 pub(super) fn foreign() -> Error {
     Error::Denied { method: "connect", key: keys::ALLOW }
 }
 
-/// Serves a connection until the peer leaves or breaks the protocol.
+/// Serves a connection until the peer disconnects or violates the protocol.
 pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
     socket::set_tick(&socket)?;
     let peer = socket::peer(&socket)?;
@@ -56,7 +56,7 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
         broker.refused.fetch_add(1, Relaxed);
         return wire::refuse(&socket, &foreign());
     }
-    // A peer of the broker's own program may be a sibling, which says so first.
+    // A peer with the broker's own executable may be a sibling, which declares itself first.
     let sibling = broker.siblings.load(Relaxed) && socket::own_digest().is_ok_and(|own| own == peer.digest);
     let tier = broker.policy().tier(&peer.digest);
     let mut session = match Session::admit(broker, peer.clone(), tier) {
@@ -108,7 +108,7 @@ fn kernel_key(key: &str) -> Option<&'static str> {
 }
 
 impl<'a> Session<'a> {
-    /// A session of a program, with the keys that the policy gives it.
+    /// A session of a program with its keys in the policy.
     fn admit(broker: &'a Arc<Broker>, peer: Peer, tier: Admitted) -> Result<Session<'a>> {
         let rules = broker.policy();
         let known = rules.known(&peer.digest);
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
         }
         let team = known.map_or(String::new(), |k| k.team.clone());
         let identity = Identity { team, digest: peer.digest.clone() };
-        // The open is the broker's: the gate is its own key, and the identity is the peer's.
+        // The broker opens the driver: the gate key is its own, the identity is the peer's.
         let mut own = vec![keys::USER_ACCESS];
         own.extend(known.iter().flat_map(|k| &k.entitlements).filter_map(|k| kernel_key(k)));
         if !rules.book {
@@ -160,7 +160,7 @@ impl Session<'_> {
         }
     }
 
-    /// Refuses a method if the peer lacks its key now.
+    /// Refuses a method if the peer currently lacks its key.
     fn need(&self, method: &'static str, key: &'static str) -> Result<()> {
         let policy = self.broker.policy();
         let holds = policy.known(&self.peer.digest).is_some_and(|k| k.entitlements.iter().any(|k| k == key));
@@ -238,7 +238,7 @@ impl Session<'_> {
                 if !self.loaded.contains_key(token) {
                     return Err(Error::Driver { what: "unload", code: Code::NOT_FOUND });
                 }
-                // Nobody may attach to it any more; it stays the client's until the driver has let go of it.
+                // No further client may attach; the instance stays the client's until the driver releases it.
                 self.broker.withdraw(&[*token]);
                 self.client.destroy(*token).map_err(refused("destroy"))?;
                 self.loaded.remove(token);
@@ -261,7 +261,7 @@ impl Session<'_> {
         }
     }
 
-    /// A method, on a client of its own that is opened for it.
+    /// Calls a method on a client opened for this call.
     fn method(&self, hints: bool, name: &str, numbers: &[u64]) -> Result<Answer> {
         let refused = |what| move |code| Error::driver(what, code);
         let kind = if hints { 2 } else { 1 };
@@ -272,7 +272,7 @@ impl Session<'_> {
         })
     }
 
-    /// Makes the handler of a program's chained calls, for the first of them.
+    /// Creates the handler of a program's chained calls, at the first of them.
     fn prepare_chain(&mut self, message: &Message) {
         let token = u64_at(&message.body, 0);
         if self.chains.contains_key(&token) || !self.loaded.contains_key(&token) {
@@ -286,14 +286,14 @@ impl Session<'_> {
         self.chains.insert(token, chain);
     }
 
-    /// Loads a compiled program, or attaches to a copy that another client has.
+    /// Loads a compiled program, or attaches to another client's copy.
     fn load(&mut self, image: &str, stats_mask: u32, depth: u32, power_saving: bool, qos: u32) -> Result<Answer> {
         if power_saving {
             self.need("aggressive power saving", keys::POWER_SAVING)?;
         }
         let known = self.broker.recall(image);
         let known = known.ok_or_else(|| Error::Unknown { what: "compiled program", name: image.into() })?;
-        // Counters are for programs that the policy knows.
+        // Counters are only for programs in the policy.
         let trusted = self.need("counters", keys::ALLOW).is_ok();
         let stats_mask = if trusted { stats_mask } else { 0 };
         let turn = self.broker.turn(image);
@@ -318,7 +318,7 @@ impl Session<'_> {
         Ok(answer)
     }
 
-    /// Makes an instance ready: prepared, bounded in requests at once, and of its class. None is left where that fails.
+    /// Prepares an instance, and sets its limit of simultaneous requests and its class. Destroys the instance if that fails.
     fn settle(&mut self, created: Created, depth: u32, stats_mask: u32, qos: u32) -> Result<Answer> {
         let Created { token, intermediate, program, .. } = created;
         let share = rows::PROGRAM_OUTSTANDING as usize / self.broker.clients().max(1);
@@ -334,7 +334,7 @@ impl Session<'_> {
         Ok(Answer::Loaded { token, intermediate, program, depth, stats_mask })
     }
 
-    /// A direct-path connection for one program: opened here with the grant, served by a thread, handed over by descriptor.
+    /// A direct-path connection for one program: opened here with the grant, served by a thread, passed to the client as a descriptor.
     fn hand_over(&self, grant: Grant, qos: u32) -> Result<Stream> {
         if self.lines.load(Relaxed) >= MAX_LINES {
             return Err(Error::driver("direct", Code::NO_RESOURCES));
@@ -375,7 +375,7 @@ impl Session<'_> {
     }
 }
 
-/// A chained call; unsupported where there is no handler.
+/// A chained call; unsupported without a handler.
 fn chained(chains: &BTreeMap<u64, Option<Chain>>, socket: &Stream, message: &Message) -> Result<()> {
     let body = &message.body;
     let count = |at: usize| if body.len() >= 16 { u32_at(body, at) as usize } else { 0 };
@@ -389,7 +389,7 @@ fn chained(chains: &BTreeMap<u64, Option<Chain>>, socket: &Stream, message: &Mes
     socket::send(socket, kind::REPLY, &code.0.to_le_bytes(), &[])
 }
 
-/// Surfaces and submissions: the same on both connections. An error ends the connection; a refusal is a code.
+/// Surfaces and submissions, which are the same on both connections. An error ends the connection; a refusal is a code.
 fn submission(client: &Client, surfaces: &mut usize, socket: &Stream, message: Message) -> Result<()> {
     let code_first = |code: Code, rest: &[u8]| {
         let mut body = [0; 4 + reply::BYTES];

@@ -1,7 +1,7 @@
-//! The per-user sibling of a broker: it has no driver, and speaks for its user's programs at the broker that has one.
+//! The per-user sibling of a broker: it has no driver, and forwards its user's programs to the broker that has one.
 //!
-//! Every connection is one of its own there, of the per-user tier: the sibling names the program that it stands for, and the
-//! broker's policy is that program's. Messages pass both ways as they are, descriptors with them.
+//! Each client has its own connection to the broker, in the per-user tier: the sibling names the program, and the
+//! broker applies that program's policy. Messages and their descriptors are forwarded unchanged in both directions.
 
 use super::session::MAX_BODY_BYTES;
 use super::wire::{self, Ask};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Most connections of a sibling at once.
+/// Largest number of simultaneous connections of a sibling.
 const MAX_CLIENTS: usize = 256;
 
 impl Listening {
@@ -30,7 +30,7 @@ impl Listening {
             let spawned = std::thread::Builder::new().name("ane-sibling".into()).spawn(move || {
                 if let Err(error) = relay(&broker, &socket) {
                     tracing::debug!(%error, "a connection ended");
-                    // A refusal is the answer to a request: closed before it, the connection would only break. The peer may be gone.
+                    // The refusal is sent as the answer to a request: closing earlier would only break the connection. The peer may be gone.
                     let _ = socket::receive_within(&socket, MAX_BODY_BYTES, socket::TICK);
                     let _ = wire::refuse(&socket, &error);
                 }
@@ -43,7 +43,7 @@ impl Listening {
     }
 }
 
-/// Passes the messages of one program on, until either side leaves.
+/// Forwards the messages of one program until either side disconnects.
 fn relay(broker: &Path, client: &Stream) -> Result<()> {
     socket::set_tick(client)?;
     let peer = socket::peer(client)?;
@@ -67,7 +67,7 @@ fn relay(broker: &Path, client: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// Passes messages one way until the connection ends.
+/// Forwards messages in one direction until the connection ends.
 fn pass(from: &Stream, to: &Stream, limit_bytes: usize) {
     let next = || socket::receive(from, limit_bytes).ok().flatten();
     for message in std::iter::from_fn(next) {

@@ -1,4 +1,4 @@
-//! Messages between clients, broker and compile service. Control messages are JSON; submissions are the request's own bytes.
+//! Messages between clients, broker and compile service. Control messages are JSON; submissions are the bytes of the request.
 
 use crate::cache::{Bundle, Function};
 use crate::e5rt::CompileOptions;
@@ -19,18 +19,18 @@ pub mod kind {
     pub const REFUSAL: u32 = 3;
     /// A buffer: u64 bytes, one descriptor. The answer is its surface.
     pub const SURFACE: u32 = 4;
-    /// A surface to take back: u32.
+    /// Release of a surface: u32.
     pub const DROP: u32 = 5;
     /// A submission: u64 doorbell, u64 limit in milliseconds or 0, the request.
     pub const SUBMIT: u32 = 6;
     /// Four bytes of code, then the reply, or a surface.
     pub const REPLY: u32 = 7;
-    /// A chained call: u64 token, u32 inputs, u32 outputs, their surfaces. `UNSUPPORTED`: it must be a submission.
+    /// A chained call: u64 token, u32 inputs, u32 outputs, their surfaces. The answer `UNSUPPORTED` asks for a submission instead.
     pub const CHAINED: u32 = 8;
 }
 
-/// Request of a client. Every method carries a class of service: that of real time needs its key; otherwise it is the urgency
-/// of a compile among others, or of the requests of an instance that is loaded, shared, adapted or handed over.
+/// Request of a client. Every method has a class of service: that of real time needs its key. The class is the urgency
+/// of a compile, or of the requests of an instance that is loaded, shared, adapted or passed on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
@@ -41,11 +41,11 @@ pub enum Ask {
         /// Class of service.
         qos: u32,
     },
-    /// The first message of a sibling: the program that this connection stands for.
+    /// First message of a sibling: the program that the connection acts for.
     Behalf {
         /// SHA-256 of its executable, hexadecimal.
         digest: String,
-        /// Its process.
+        /// Its process number.
         pid: u32,
     },
     /// Compiles a model, through the compile service.
@@ -54,7 +54,7 @@ pub enum Ask {
         path: String,
         /// Options.
         options: CompileOptions,
-        /// Declared as a long compile: needs a key, and goes to the service for those.
+        /// True for a long compile, which needs a key and goes to a separate service.
         long: bool,
         /// Class of service.
         qos: u32,
@@ -65,7 +65,7 @@ pub enum Ask {
         image: String,
         /// Mask of counters.
         stats_mask: u32,
-        /// Requests at once that the client would like.
+        /// Requested number of simultaneous requests.
         depth: u32,
         /// Aggressive power saving.
         power_saving: bool,
@@ -81,7 +81,7 @@ pub enum Ask {
         /// Class of service.
         qos: u32,
     },
-    /// An instance with adapter weights on a resident base.
+    /// Creates an instance with adapter weights on a resident base.
     Adapt {
         /// Token of the base.
         base: u64,
@@ -90,23 +90,23 @@ pub enum Ask {
         /// Class of service.
         qos: u32,
     },
-    /// A connection of its own for one loaded program.
+    /// Opens a separate connection for one loaded program.
     Direct {
         /// Its token.
         token: u64,
         /// Class of service.
         qos: u32,
     },
-    /// Unloads.
+    /// Unloads a program.
     Unload {
         /// Its token.
         token: u64,
         /// Class of service.
         qos: u32,
     },
-    /// Removes a cache entry, or all.
+    /// Removes a cache entry, or all entries.
     Purge {
-        /// Key; all entries without one.
+        /// Key; `None` for all entries.
         key: Option<String>,
         /// Class of service.
         qos: u32,
@@ -117,7 +117,7 @@ pub enum Ask {
         hints: bool,
         /// Name.
         name: String,
-        /// Numbers.
+        /// Arguments.
         numbers: Vec<u64>,
         /// Class of service.
         qos: u32,
@@ -133,7 +133,7 @@ impl Ask {
     /// Class of service.
     pub fn class(&self) -> u32 {
         match self {
-            // Sent before the program asks anything: the default class.
+            // Sent before the program's first request: the default class.
             Ask::Behalf { .. } => DEFAULT_QOS as u32,
             Ask::Content { qos, .. }
             | Ask::Compile { qos, .. }
@@ -170,17 +170,17 @@ impl Ask {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "value", rename_all = "snake_case")]
 pub enum Answer {
-    /// Done.
+    /// Success without a value.
     Done,
     /// A content key, hexadecimal.
     Content(String),
-    /// A compiled function; images and descriptor follow the document.
+    /// A compiled function; images and descriptor follow the JSON document.
     Compiled {
         /// Function.
         function: Function,
-        /// Bytes of each image that follows.
+        /// Size of each following image in bytes.
         image_bytes: Vec<u64>,
-        /// Bytes of the descriptor that follow those.
+        /// Size of the descriptor in bytes, which follows the images.
         descriptor_bytes: u64,
         /// True if it was a cache hit.
         #[serde(default)]
@@ -194,14 +194,14 @@ pub enum Answer {
         intermediate: u64,
         /// Program identity in the firmware.
         program: u32,
-        /// Requests at once that are granted.
+        /// Granted number of simultaneous requests.
         depth: u32,
-        /// Mask of counters that is in force.
+        /// Effective mask of counters.
         stats_mask: u32,
     },
-    /// Number of entries removed, or that a method gives.
+    /// Number of entries removed, or result of a method.
     Count(u64),
-    /// Lines that a method gives.
+    /// Lines returned by a method.
     Lines(Vec<String>),
     /// Counters.
     Stat(serde_json::Value),
@@ -214,7 +214,7 @@ struct Refused {
 }
 
 fn sent<T: Serialize>(value: &T) -> Vec<u8> {
-    // These types have string keys and no failing serializer.
+    // These types have string keys and serializers that do not fail.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
@@ -223,7 +223,7 @@ pub fn ask(socket: &Stream, ask: &Ask) -> Result<()> {
     socket::send(socket, kind::ASK, &sent(ask), &[])
 }
 
-/// Sends an answer, with bytes after the document.
+/// Sends an answer, followed by bytes after the document.
 pub fn answer(socket: &Stream, answer: &Answer, tail: &[&[u8]], descriptors: &[BorrowedDescriptor<'_>]) -> Result<()> {
     let document = sent(answer);
     let length = (document.len() as u64).to_le_bytes();
@@ -258,7 +258,7 @@ pub fn read_answer(message: &Message) -> Result<(Answer, &[u8])> {
     Ok((answer, &message.body[split..]))
 }
 
-/// The answer that carries a bundle.
+/// The answer for a bundle.
 pub fn compiled(bundle: &Bundle, kept: bool) -> Answer {
     Answer::Compiled {
         function: bundle.function.clone(),

@@ -1,4 +1,4 @@
-//! Load balancer: the engine of each program. With one engine, everything passes through to it.
+//! Load balancer: assigns programs to engines. With one engine, all programs go to it.
 
 use crate::error::Code;
 use anemone_facts::driver::limits::MAX_ENGINES;
@@ -11,7 +11,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// A balancer for 1 to [`MAX_ENGINES`] engines, each with nothing resident.
+    /// A balancer for 1 to [`MAX_ENGINES`] engines without resident programs.
     pub fn new(engines: u64) -> Result<Balancer, Code> {
         if (1..=MAX_ENGINES).contains(&engines) {
             Ok(Balancer { engines: vec![BTreeSet::new(); engines as usize] })
@@ -20,12 +20,12 @@ impl Balancer {
         }
     }
 
-    /// The engine that has a program.
+    /// The engine of a program.
     pub fn engine_of(&self, program: u64) -> Option<usize> {
         self.engines.iter().position(|e| e.contains(&program))
     }
 
-    /// Makes a program resident, on the engine that has the fewest, and the first of those; its engine.
+    /// Makes a program resident on the first engine with the fewest programs; returns the engine.
     pub fn place(&mut self, program: u64) -> usize {
         if let Some(engine) = self.engine_of(program) {
             return engine;
@@ -35,7 +35,7 @@ impl Balancer {
         engine
     }
 
-    /// A program is resident no more.
+    /// Removes a program.
     pub fn remove(&mut self, program: u64) {
         for engine in &mut self.engines {
             engine.remove(&program);

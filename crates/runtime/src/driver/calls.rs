@@ -1,4 +1,4 @@
-//! Calls of selectors by name: they build the structures and read the replies.
+//! Selector calls by name: encoding of their structures, decoding of the replies.
 
 use super::client::{Arguments, Client, Create, Created, Submit};
 use super::request::WakePort;
@@ -12,7 +12,7 @@ use anemone_facts::driver::structures::{
 };
 
 impl Client {
-    /// Selector 0 with the standard usage; the session token.
+    /// Selector 0 with the standard usage; returns the session token.
     pub fn open(&self) -> Result<u64, Code> {
         let mut input = [0; handshake::BYTES];
         input[handshake::USAGE_OR_TOKEN] = 1;
@@ -22,7 +22,7 @@ impl Client {
         Ok(u64_at(&output, handshake::USAGE_OR_TOKEN))
     }
 
-    /// A call of structures alone.
+    /// A call with structures only.
     pub fn structures(&self, selector: u32, input: &[u8], output: &mut [u8]) -> Result<(), Code> {
         let a = Arguments { struct_in: Some(input), struct_out: Some(output), ..Arguments::default() };
         match self.call(selector, a) {
@@ -52,7 +52,7 @@ impl Client {
         done
     }
 
-    /// Error for a refusal of create: the process's own limit has an error of its own.
+    /// Error for a code of create: the limit of programs per process has an error of its own.
     pub fn why_not_created(&self, code: Code) -> Error {
         let own = lock(&self.driver.gate).instances.values().filter(|i| i.pid == self.task.pid).count() as u64;
         match code {
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// Control selector 3 with an argument blob as it stands.
+    /// Control selector 3 with a given argument blob.
     pub fn create_at(&self, blob: &[u8]) -> Result<Created, Code> {
         let at = self.task.stage(blob)?;
         let result = self.task.stage(&[0; Created::BYTES])?;
@@ -77,7 +77,7 @@ impl Client {
         created
     }
 
-    /// Control selector 8: an instance of a resident program. `adapter` replaces kernel data of this instance alone: a
+    /// Control selector 8: an instance of a resident program. `adapter` replaces kernel data of this instance only: a
     /// list of (u64 offset, u64 length, bytes).
     pub fn create_instance(&self, base: u64, adapter: &[u8]) -> Result<Created, Code> {
         let mut sized = (adapter.len() as u64).to_le_bytes().to_vec();
@@ -103,7 +103,7 @@ impl Client {
         Ok(output)
     }
 
-    /// Control selector 4; the intermediate buffer.
+    /// Control selector 4; returns the intermediate buffer.
     pub fn prepare(&self, token: u64) -> Result<u64, Code> {
         let output = self.with_token(4, token, prepare::BYTES, prepare::BYTES)?;
         Ok(u64_at(&output, prepare::INTERMEDIATE))
@@ -119,7 +119,7 @@ impl Client {
         self.with_token(6, token, destroy::BYTES, 0).map(drop)
     }
 
-    /// Control selector 9; the handler.
+    /// Control selector 9; returns the handler.
     pub fn chain(&self, token: u64) -> Result<u64, Code> {
         let output = self.with_token(9, token, chain::BYTES, 24)?;
         Ok(u64_at(&output, 0))
@@ -133,7 +133,7 @@ impl Client {
         self.structures(8, &input, &mut [])
     }
 
-    /// Direct selector 3: the output set that the handler's next call writes and keeps.
+    /// Direct selector 3: posts the output set that the handler's next call writes and keeps.
     pub fn enqueue_outputs(&self, token: u64, handler: u64, surfaces: &[u32]) -> Result<(), Code> {
         let list: Vec<u8> = surfaces.iter().flat_map(|s| s.to_le_bytes()).collect();
         let at = self.task.stage(&list)?;
@@ -147,7 +147,7 @@ impl Client {
         done
     }
 
-    /// Direct selector 4: the handler's call, with a later time stamp than the one before; until done.
+    /// Direct selector 4: triggers the handler's call, with a later time stamp than the one before, and waits for it.
     pub fn inputs_are_ready(&self, token: u64, handler: u64, timestamp: u64, surfaces: &[u32]) -> Result<(), Code> {
         if surfaces.len() as u64 > rows::TRIGGER_INPUTS {
             return Err(Code::BAD_ARGUMENT);
@@ -164,12 +164,12 @@ impl Client {
         self.structures(4, &input, &mut [])
     }
 
-    /// Returns true if a handler's output set is free: nothing is posted and no call writes it.
+    /// Returns true if a handler's output set is free: not posted, and not written by a call.
     pub fn is_idle(&self, handler: u64) -> bool {
         lock(&self.driver.gate).firmware.chain.set(handler) == Some(Set::None)
     }
 
-    /// Selector 2 without a wake port: until done.
+    /// Selector 2 without a wake port: waits until done.
     pub fn submit(&self, submit: &Submit<'_>) -> Result<[u8; 40], Code> {
         match self.send(submit, None)? {
             (Code::SUCCESS, reply) => Ok(reply),
@@ -177,7 +177,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::submit`], a translation fault with its address and task.
+    /// As [`Client::submit`]; a translation fault is returned with its address and task.
     pub fn run(&self, submit: &Submit<'_>) -> Result<(), Error> {
         match self.send(submit, None).map_err(|code| Error::driver("submit", code))? {
             (Code::SUCCESS, _) => Ok(()),
@@ -185,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Selector 2 with a wake port: returns at once, one message follows.
+    /// Selector 2 with a wake port: returns at once, and one message follows.
     pub fn submit_async(&self, submit: &Submit<'_>, wake: WakePort) -> Result<(), Code> {
         match self.send(submit, Some(wake))?.0 {
             Code::SUCCESS => Ok(()),

@@ -1,4 +1,4 @@
-//! Chained calls of one instance: an output set that stays with the device, made ready and triggered by the direct path.
+//! Chained calls of one instance: an output set that stays on the device, posted and triggered by the direct path.
 
 use super::client::Client;
 use crate::error::Code;
@@ -12,19 +12,19 @@ pub struct Chain {
     direct: Arc<Client>,
     token: u64,
     handler: u64,
-    /// Calls so far: each has a later time stamp.
+    /// Number of calls so far, used as time stamps.
     calls: AtomicU64,
 }
 
 impl Chain {
-    /// Control 9 and direct 8; `None` where the connections may not chain, or no handler is free.
+    /// Control 9 and direct 8; `None` if the connections may not chain, or no handler is free.
     pub fn new(control: &Client, direct: Arc<Client>, token: u64) -> Option<Chain> {
         let handler = control.chain(token).ok()?;
         direct.activate(token, handler).ok()?;
         Some(Chain { direct, token, handler, calls: AtomicU64::new(0) })
     }
 
-    /// Direct 3 and 4: one call, until done. `None` where it must go the plain way: too many inputs, or the handler was wiped
+    /// Direct 3 and 4: one call, until done. `None` if it must be a plain submission: too many inputs, or a handler invalidated
     /// by a fault or a secure phase.
     pub fn submit(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<(), Code>> {
         if inputs.len() as u64 > rows::TRIGGER_INPUTS {
@@ -36,7 +36,7 @@ impl Chain {
             .enqueue_outputs(token, handler, outputs)
             .and_then(|()| direct.inputs_are_ready(token, handler, timestamp, inputs));
         match done {
-            // The firmware drops a trigger without a word; its set is then not given back.
+            // The firmware drops a trigger silently; its set is then not returned.
             Ok(()) => direct.is_idle(handler).then_some(Ok(())),
             Err(Code::NOT_FOUND) => None,
             Err(code) => Some(Err(code)),

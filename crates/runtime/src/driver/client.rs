@@ -1,4 +1,4 @@
-//! A user client: the dispatcher in front of the handlers.
+//! A user client: the dispatcher of selector calls to their handlers.
 
 use super::request::{Event, WakePort};
 use super::task::{Grant, Stamp, Task, lock};
@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// Arguments of a selector call. An absent structure is a null pointer.
 #[derive(Default)]
 pub struct Arguments<'a> {
-    /// Scalars in.
+    /// Input scalars.
     pub scalars_in: &'a [u64],
-    /// Structure in.
+    /// Input structure.
     pub struct_in: Option<&'a [u8]>,
-    /// Scalars out.
+    /// Output scalars.
     pub scalars_out: &'a mut [u64],
-    /// Structure out.
+    /// Output structure.
     pub struct_out: Option<&'a mut [u8]>,
     /// Port for the completion message; the call then returns at once.
     pub wake: Option<WakePort>,
@@ -37,7 +37,7 @@ pub struct Client {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
     pub(crate) stamp: Stamp,
-    /// The one instance that a granted connection may use.
+    /// The only instance that a connection with a grant may use.
     pub(crate) scope: Option<Grant>,
 }
 
@@ -83,9 +83,9 @@ impl Created {
 /// Request to create an instance.
 #[derive(Clone, Debug, Default)]
 pub struct Create<'a> {
-    /// Signed image; its signature, where that is not at its end, is `signature`.
+    /// Signed image; its signature is `signature` if it is not at its end.
     pub image: Image,
-    /// Signature that follows the image in memory; empty where the image ends with it.
+    /// Signature that follows the image in memory; empty if it is part of the image.
     pub signature: Bytes,
     /// Name.
     pub name: &'a str,
@@ -93,7 +93,7 @@ pub struct Create<'a> {
     pub stats_mask: u32,
 }
 
-/// Order in which surfaces are bound, and how urgent the request is.
+/// A submission: surfaces in binding order, and the urgency of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Submit<'a> {
     /// Instance.
@@ -108,15 +108,15 @@ pub struct Submit<'a> {
     pub inputs: &'a [u32],
     /// Output surfaces in the order of ports.
     pub outputs: &'a [u32],
-    /// Number of the procedure that is called; 0 is the first.
+    /// Number of the procedure; 0 is the first.
     pub procedure: u8,
     /// Surface of the intermediate region, at most one; without it the program's own is used.
     pub intermediates: &'a [u32],
     /// Doorbell index.
     pub doorbell: u64,
-    /// Shared events that must have reached a value before it runs.
+    /// Shared events that must reach a value before it runs.
     pub waits: &'a [Event],
-    /// Shared events that it raises when it is done.
+    /// Shared events that it signals when it is done.
     pub signals: &'a [Event],
 }
 
@@ -124,7 +124,7 @@ impl Submit<'_> {
     /// A request of the default class.
     pub fn new<'a>(token: u64, inputs: &'a [u32], outputs: &'a [u32]) -> Submit<'a> {
         let (priority, qos) = (rows::DEFAULT_PRIORITY as u32, rows::DEFAULT_QOS as u32);
-        // As many doorbells as task queues are used: the class of service decides both.
+        // One doorbell per task queue: the class of service determines both.
         let doorbell = u64::from(priority);
         let (intermediates, waits, signals): (&[u32], &[Event], &[Event]) = (&[], &[], &[]);
         let (sequence, procedure) = (0, 0);
@@ -173,7 +173,7 @@ impl Client {
         self.kind
     }
 
-    /// Bytes of the intermediate region of an instance's first procedure; `None` for a token that this connection may not use.
+    /// Size in bytes of the intermediate region of an instance's first procedure; `None` for a token that this connection may not use.
     pub fn intermediate_bytes(&self, token: u64) -> Option<u64> {
         let gate = lock(&self.driver.gate);
         self.may_use(&gate, token).ok()?;
@@ -185,7 +185,7 @@ impl Client {
         self.scope
     }
 
-    /// The task that opened it.
+    /// The task that opened the connection.
     pub fn task(&self) -> &Arc<Task> {
         &self.task
     }
@@ -195,7 +195,7 @@ impl Client {
         &self.driver
     }
 
-    /// Calls a selector: index, the four exact sizes, wake port, handler, in this order.
+    /// Calls a selector. Checks index, the four exact sizes and the wake port, in this order, before the handler runs.
     pub fn call(&self, selector: u32, mut arguments: Arguments<'_>) -> Code {
         let Some(record) = selectors::of(self.kind).get(selector as usize) else { return Code::BAD_ARGUMENT };
         let sizes = [
@@ -301,7 +301,7 @@ impl Client {
         Ok(())
     }
 
-    /// Puts a buffer under a surface identity that requests name.
+    /// Registers a buffer under a surface identity for requests.
     pub fn add_surface(&self, shared: Arc<Shared>) -> Result<u32, Code> {
         let mut gate = lock(&self.driver.gate);
         let id = gate.next_surface;
@@ -311,7 +311,7 @@ impl Client {
         Ok(id)
     }
 
-    /// Takes a surface back. Not while a request uses it.
+    /// Releases a surface, unless a request uses it.
     pub fn remove_surface(&self, surface: u32) -> Result<(), Code> {
         let mut gate = lock(&self.driver.gate);
         if gate.surfaces.get(&surface).is_none_or(|s| s.client != self.id) {

@@ -1,4 +1,4 @@
-//! State of the wider surface: throttling, registers, the secure world, managed memory, hints; and counts of its calls.
+//! State of the less common methods: throttling, registers, the secure world, managed memory, hints; and counts of calls.
 
 use super::client::Client;
 use super::task::lock;
@@ -10,14 +10,14 @@ use anemone_facts::driver::limits as rows;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whom a hint holds for.
+/// Scope of a hint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Holder {
     Process(u32),
     Team(String),
 }
 
-/// The secure world: numbers of what is loaded, properties, counts.
+/// The secure world: numbers of loaded programs, properties, counts.
 #[derive(Debug, Default)]
 pub(crate) struct Exclave {
     pub loaded: BTreeSet<u64>,
@@ -26,31 +26,31 @@ pub(crate) struct Exclave {
     pub cycles: u64,
 }
 
-/// State that the methods set.
+/// State set by methods.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
-    /// Share of the engine's time that is taken away, in percent.
+    /// Percentage of the engine's time that throttling takes away.
     pub throttling: u64,
-    /// Registers that were stored into.
+    /// Stored values of registers.
     pub registers: BTreeMap<u64, u64>,
     pub stores: u64,
     pub commands: u64,
     pub exclave: Exclave,
     /// Buffers of the managed region: device address, surface and bytes.
     pub managed: BTreeMap<u64, (u32, u64)>,
-    /// Calls of methods that succeeded, by name.
+    /// Number of successful calls of each method.
     pub called: BTreeMap<&'static str, u64>,
 }
 
-/// Translation context of the managed region, which no client has.
+/// Translation context of the managed region, which belongs to no client.
 pub(crate) const MANAGED: u64 = u64::MAX;
-/// Most bytes of the managed region, in pages.
+/// Largest size of the managed region in pages.
 const MAX_MANAGED_PAGES: u64 = 4096;
-/// Most registers, properties and programs of the secure world that are kept.
+/// Largest number of stored registers, properties and programs of the secure world.
 pub(crate) const MAX_KEPT: usize = 1024;
 
 impl Controls {
-    /// Stages of a dispatch, the firmware's round trip longer by what throttling takes away.
+    /// Stages of a dispatch, with the firmware's round trip extended by throttling.
     pub fn throttled(&self, stages: Option<Stages>) -> Option<Stages> {
         if self.throttling == 0 {
             return stages;
@@ -64,7 +64,7 @@ impl Controls {
 }
 
 impl Gate {
-    /// The engine goes off: programs that nobody wants wired give their memory back, and run again from a new expansion.
+    /// Powers the engine off: programs that are not wired release their memory, and are expanded again for the next run.
     pub(crate) fn power_off(&mut self) {
         self.firmware.power.off();
         let wired: BTreeSet<u64> = self.instances.values().filter(|i| i.wired).map(|i| i.image).collect();
@@ -72,8 +72,8 @@ impl Gate {
         self.counters.unwired += loose.flat_map(|i| &i.residents).filter(|r| r.unwire()).count() as u64;
     }
 
-    /// Priority of a client's request, as its hints have it: those of the connection, else of its process, else of its team. Hint 1
-    /// is for more urgent by a number of levels, hint 2 for less; reserved levels are not reached by a hint.
+    /// Priority of a client's request after hints: those of the connection, else of its process, else of its team. Hint 1
+    /// raises the urgency by a number of levels, hint 2 lowers it; hints do not reach reserved levels.
     pub(crate) fn hinted(&self, client: &Client, priority: u32) -> u32 {
         let own = self.clients.get(&client.id).map(|c| c.hint).filter(|hint| *hint != (0, 0));
         let process = || self.hints.get(&Holder::Process(client.task.pid)).copied();
@@ -86,7 +86,7 @@ impl Gate {
         }
     }
 
-    /// Maps a buffer of the managed region; its device address.
+    /// Maps a buffer of the managed region; returns its device address.
     pub(crate) fn map_managed(&mut self, bytes: u64) -> Result<u64, Code> {
         let pages = bytes.div_ceil(rows::PAGE_BYTES);
         let held: u64 = self.controls.managed.values().map(|(_, bytes)| bytes.div_ceil(rows::PAGE_BYTES)).sum();
@@ -102,7 +102,7 @@ impl Gate {
         Ok(iova)
     }
 
-    /// Takes a buffer of the managed region back.
+    /// Releases a buffer of the managed region.
     pub(crate) fn unmap_managed(&mut self, iova: u64) -> Result<(), Code> {
         let (surface, _) = self.controls.managed.remove(&iova).ok_or(Code::NOT_FOUND)?;
         self.dart.unmap(MANAGED, surface, 11)?;
@@ -163,12 +163,12 @@ impl Gate {
 }
 
 impl Driver {
-    /// State that methods set, and what they and the translation unit have done, by name.
+    /// State set by methods, and counts of methods and the translation unit, by name.
     pub fn described(&self) -> Value {
         lock(&self.gate).described()
     }
 
-    /// Live counters by name, with [`Driver::described`].
+    /// Live counters by name, including [`Driver::described`].
     pub fn stat(&self) -> Value {
         let counters = self.counters();
         let (programs, instances) = self.loaded();
@@ -205,7 +205,7 @@ impl Driver {
         stat
     }
 
-    /// Mappings now, of all contexts.
+    /// Current mappings of all contexts.
     pub fn mappings(&self) -> Vec<dart::Mapping> {
         let gate = lock(&self.gate);
         gate.clients.keys().flat_map(|&client| gate.dart.mappings(client)).cloned().collect()

@@ -1,4 +1,4 @@
-//! Entries of the gate: images, instances, surfaces, clients.
+//! Tables behind the gate: images, instances, surfaces, clients.
 
 use super::Form;
 use super::client::Client;
@@ -9,15 +9,15 @@ use anemone_facts::driver::selectors::Client as Kind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A program image that is loaded, shared by instances.
+/// A loaded program image, shared by instances.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub form: Form,
-    /// By procedure number.
+    /// Procedures by number.
     pub procedures: Vec<Procedure>,
     pub owner: Identity,
     pub intermediate: u64,
-    /// Identity in the firmware, and the restart count it holds for.
+    /// Identity in the firmware, and the restart count for which it is valid.
     pub program: u32,
     pub epoch: u64,
     pub instances: u32,
@@ -30,13 +30,13 @@ pub(crate) struct Procedure {
     pub sections: Vec<Section>,
 }
 
-/// A section of a program that the engine reads, and scratch, as they are mapped.
+/// A mapped section of a program that the engine reads, or scratch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section {
     pub usage: u32,
     pub surface: u32,
     pub bytes: u64,
-    /// Base register that has its address.
+    /// Base register with its address.
     pub bar: u8,
 }
 
@@ -50,26 +50,26 @@ pub(crate) enum Prepared {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub image: u64,
-    /// By procedure number: one at least.
+    /// Residents by procedure number, at least one.
     pub residents: Vec<Arc<Resident>>,
     pub client: u64,
     pub process: u32,
     pub epoch: u64,
     pub state: Prepared,
     pub outstanding: u32,
-    /// Most requests at once that its owner asked for, or was granted.
+    /// Limit of simultaneous requests, requested by the owner or granted.
     pub depth: u32,
-    /// Priority of requests that ask for the default one, by the class of service of the load.
+    /// Priority of requests with the default priority, from the class of service of the load.
     pub priority: u32,
     pub stats_mask: u32,
     pub handlers: Vec<u64>,
     pub outputs: BTreeMap<u64, Vec<u32>>,
     pub pid: u32,
-    /// Runs in secure mode alone.
+    /// True if it runs in secure mode only.
     pub secure: bool,
-    /// The engine goes off after its requests.
+    /// True if the engine powers off after its requests.
     pub saving: bool,
-    /// Its memory stays when the engine goes off.
+    /// True if its memory stays allocated when the engine powers off.
     pub wired: bool,
 }
 
@@ -83,17 +83,17 @@ impl Instance {
 #[derive(Clone, Debug)]
 pub(crate) struct Surface {
     pub shared: Arc<Shared>,
-    /// The client that put it there, or [`ANYONE`].
+    /// The client that registered it, or [`ANYONE`].
     pub client: u64,
-    /// Process of that client: its other clients may name the surface too.
+    /// Process of that client, whose other clients may use the surface too.
     pub pid: u32,
 }
 
-/// Holder of surfaces that every client may name, as a process's own surfaces are.
+/// Owner of surfaces that every client may use, such as a process's own surfaces.
 pub(crate) const ANYONE: u64 = u64::MAX;
 
 impl Surface {
-    /// True if a client may name it.
+    /// Returns true if a client may use it.
     pub fn is_for(&self, client: &Client) -> bool {
         self.client == client.id || self.pid == client.task.pid || self.client == ANYONE
     }
@@ -114,6 +114,6 @@ pub(crate) struct ClientEntry {
     pub pid: u32,
     pub timeout_ms: u64,
     pub hint: (u32, u32),
-    /// Priority of requests that ask for the default one, where the connection has a class of its own.
+    /// Priority of requests with the default priority, if the connection has a class of its own.
     pub priority: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Program images and adapters as clients hand them in.
+//! Program images and adapters in the form that clients pass.
 
 use super::Form;
 use super::resident::Patch;
@@ -9,7 +9,7 @@ use anemone_program::hwx::Container;
 use anemone_program::{Program, firmware};
 use bytes::Bytes;
 
-/// The programs of an image's procedures, in either representation.
+/// The programs of an image's procedures, from either representation.
 pub(super) fn read_programs(image: &Bytes) -> Option<(Form, Vec<Program>)> {
     match u32_at(image, 0) {
         hwx::MAGIC => {
@@ -32,10 +32,10 @@ pub(super) fn read_programs(image: &Bytes) -> Option<(Form, Vec<Program>)> {
     }
 }
 
-/// Most pieces of one adapter.
+/// Largest number of pieces of an adapter.
 const MAX_PATCHES: usize = 4096;
 
-/// Pieces of an adapter: u64 offset, u64 length, bytes, one after another.
+/// Pieces of an adapter: u64 offset, u64 length, bytes, consecutively.
 pub(super) fn read_patches(mut rest: &[u8]) -> Result<Vec<Patch>, Code> {
     let mut out = Vec::new();
     while !rest.is_empty() {

@@ -23,12 +23,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Surface identities from here on are the driver's own.
+/// First of the surface identities that are the driver's own.
 pub(crate) const FIRST_INTERNAL: u32 = 0x8000_0000;
-/// Most bytes of a program image.
+/// Largest program image in bytes.
 const MAX_IMAGE_BYTES: u64 = 1 << 32;
 
-/// Programs in the form that the firmware takes.
+/// Programs in the form of the firmware.
 fn packaged<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<Package, Code> {
     let all: Vec<&Program> = programs.collect();
     firmware::unhashed(&all).map_err(|_| Code::BAD_ARGUMENT)
@@ -46,7 +46,7 @@ impl Client {
         if bytes > MAX_IMAGE_BYTES {
             return Err(Code::BAD_ARGUMENT);
         }
-        // The bytes that are checked are the bytes that are used: a copy, or bytes that nobody writes.
+        // The checked bytes must be the used bytes: they are a copy, or immutable.
         let image_bytes = bytes.checked_sub(TRAILER_BYTES as u64).ok_or(Code::NOT_PERMITTED)?;
         let trailer = self.task.fetch(image.wrapping_add(image_bytes), TRAILER_BYTES as u64)?;
         let image = self.task.fetch_image(image, image_bytes)?;
@@ -149,7 +149,7 @@ impl Client {
             return Err(Code::NOT_PERMITTED);
         }
         let mut residents: Vec<Arc<Resident>> = image.procedures.iter().map(|p| Arc::clone(&p.resident)).collect();
-        // An adapter is of the first procedure.
+        // An adapter applies to the first procedure.
         if !patches.is_empty() {
             let program = Arc::clone(residents[0].program());
             residents[0] = Arc::new(Resident::new(program, patches, self.driver.config.arithmetic)?);
@@ -213,7 +213,7 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the connection: what waits is aborted, what executes is awaited, everything of the client goes.
+    /// Closes the connection: waiting requests are aborted, the executing one is awaited, all objects of the client are released.
     pub fn close(&self) {
         let mut gate = lock(&self.driver.gate);
         match gate.clients.get_mut(&self.id) {
@@ -290,7 +290,7 @@ impl Client {
         Ok(())
     }
 
-    /// The trigger. A stale time stamp or a missing set is dropped and counted by the firmware; the selector succeeds.
+    /// Triggers a handler. The firmware drops and counts a stale time stamp or a missing set; the selector succeeds.
     pub(crate) fn inputs_ready(&self, input: &[u8]) -> Handled {
         let (token, handler) = (u64_at(input, inputs::TOKEN), u64_at(input, inputs::HANDLER));
         let count = u32_at(input, inputs::INPUTS);
@@ -339,7 +339,7 @@ impl Client {
                 }
                 Ok(())
             }
-            // Dropped by the firmware: no error returns.
+            // Dropped by the firmware: no error is returned.
             Code::NOT_FOUND => Ok(()),
             code => Err(code),
         }
@@ -361,7 +361,7 @@ impl Client {
         gate.dart.unmap(self.id, surface, usage)
     }
 
-    /// The one surface that a mapping names.
+    /// The single surface that a mapping request names.
     fn mapped(&self, gate: &Gate, input: &[u8]) -> Result<(u32, u32), Code> {
         let (count, usage) = (u32_at(input, map::COUNT), u32_at(input, map::USAGE));
         if count != 1 {
@@ -377,7 +377,7 @@ impl Client {
 }
 
 impl Gate {
-    /// Maps what one load maps, in order of the rows.
+    /// Creates the mappings of a load, in order of the rows.
     fn map_load(&mut self, client: u64, resident: &Resident) -> Result<Vec<Section>, Code> {
         let program = resident.program();
         let ports = |way| resident.ports(way).map(|p| p.bytes).sum::<u64>();
@@ -411,7 +411,7 @@ impl Gate {
         u32::try_from(self.next).ok().and_then(|n| n.checked_add(FIRST_INTERNAL)).ok_or(Code::NO_RESOURCES)
     }
 
-    /// The image's program identity; loaded again where the firmware lost it.
+    /// The image's program identity; reloads the image if the firmware lost it.
     fn reload_image(&mut self, key: u64) -> Result<u32, Code> {
         let epoch = self.firmware.epoch;
         let image = self.images.get(&key).ok_or(Code::NOT_FOUND)?;
@@ -426,7 +426,7 @@ impl Gate {
         Ok(program)
     }
 
-    /// Program and process of an instance; loaded again where the firmware lost them.
+    /// Program and process of an instance; reloads them if the firmware lost them.
     pub(crate) fn reload(&mut self, _: &Driver, token: u64) -> Result<(u32, u32), Code> {
         let epoch = self.firmware.epoch;
         let found = self.instances.get(&token).ok_or(Code::NOT_FOUND)?;
@@ -442,7 +442,7 @@ impl Gate {
         Ok((program, process))
     }
 
-    /// Ends an instance, and its image with the last one.
+    /// Removes an instance, and its image with the last one.
     pub(crate) fn remove(&mut self, token: u64) {
         let Some(gone) = self.instances.remove(&token) else { return };
         for &handler in &gone.handlers {

@@ -1,4 +1,4 @@
-//! The wider surface of the direct-path client: methods by name, some behind the second access check; hints of the hint client.
+//! The less common methods of the direct-path client, by name, some behind the second access check; hints of the hint client.
 
 use super::client::{Client, Handled};
 use super::controls::{Holder, MAX_KEPT};
@@ -23,7 +23,7 @@ pub enum Answer {
 
 type Answered = Result<Answer, Code>;
 
-/// Method by its name, with or without `ANE_`, and true if it is of the hint client.
+/// Method by its name, with or without `ANE_`, and true if it belongs to the hint client.
 pub fn named(name: &str) -> Option<(&'static Method, bool)> {
     let name = name.strip_prefix("ANE_").unwrap_or(name);
     let of = |rows: &'static [Method]| rows.iter().find(|method| method.name == name);
@@ -34,7 +34,7 @@ fn number(n: u64) -> Answered {
     Ok(Answer::Number(n))
 }
 
-/// The number at a place.
+/// The argument at a position.
 fn at(numbers: &[u64], i: usize) -> Result<u64, Code> {
     numbers.get(i).copied().ok_or(Code::BAD_ARGUMENT)
 }
@@ -52,7 +52,7 @@ impl Client {
         Ok(())
     }
 
-    /// Calls a method by name with numbers (`ane explain NAME` says what it does). Registers, raw commands and the exclave group
+    /// Calls a method by name with numbers (`ane explain NAME` describes it). Registers, raw commands and the exclave group
     /// need the property that was read when the client was opened: without it they are `NOT_PRIVILEGED`.
     pub fn method(&self, name: &str, numbers: &[u64]) -> Answered {
         if self.kind == Kind::Hints {
@@ -94,12 +94,12 @@ impl Client {
         if done.is_ok() {
             *gate.controls.called.entry(name).or_default() += 1;
         }
-        // A raised event may let a request go.
+        // A raised event may make a request ready.
         self.driver.pass_on(gate);
         done
     }
 
-    /// `setClientHint` for the process, `shareCoalitionHint` for all of its team: hint and levels; 0 takes it back.
+    /// `setClientHint` for the process, `shareCoalitionHint` for all of its team: hint and levels; 0 removes the hint.
     fn give_hint(&self, name: &str, numbers: &[u64]) -> Answered {
         let (may, holder) = match name {
             "setClientHint" => (self.stamp.hints, Holder::Process(self.task.pid)),
@@ -209,7 +209,7 @@ impl Gate {
         }
     }
 
-    /// A register: what was stored into it; registers of power domains say whether theirs is on.
+    /// Value of a register: the stored one; registers of power domains have their state.
     fn register(&self, address: u64) -> u64 {
         let on = !matches!(self.firmware.power.state, power::State::AllOff | power::State::FaultOff);
         let domains = rows::BASE_REGISTER..=rows::BASE_REGISTER + 8 * rows::CLUSTERS;
@@ -228,7 +228,7 @@ impl Gate {
         number(0)
     }
 
-    /// A raw command: index, then the words of its body. Calls of programs are no raw commands.
+    /// A raw command: index, then the words of its body. Calls of programs cannot be sent as raw commands.
     fn command(&mut self, numbers: &[u64]) -> Answered {
         if self.queue.len() > 0 {
             return Err(Code::BUSY);

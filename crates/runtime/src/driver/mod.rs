@@ -1,8 +1,8 @@
 //! The driver model: clients, programs, requests, one command gate.
 //!
-//! Whoever waits for a request also runs the engine: the thread that finds it free takes the most urgent request, executes
-//! it outside the gate, and publishes. So a dispatch needs no switch of threads, and one command is in flight at most,
-//! beside one more urgent that goes before it.
+//! A thread that waits for a request also runs the engine: the thread that finds it free takes the most urgent request, executes
+//! it outside the gate, and publishes the results. So a dispatch needs no thread switch, and at most one command is in flight,
+//! besides a more urgent one that preempts it.
 
 pub mod balancer;
 mod calls;
@@ -45,11 +45,11 @@ use task::{Task, lock};
 pub struct Config {
     /// Versions of the three components; they must agree.
     pub component_versions: [String; 3],
-    /// Bytes of device addresses of a client.
+    /// Size of a client's device address space in bytes.
     pub aperture_bytes: u64,
     /// Boot behaviour of the firmware.
     pub boot: Behaviour,
-    /// True if the debug selectors exist.
+    /// True if debug selectors are available.
     pub internal: bool,
     /// Arithmetic of every program.
     pub arithmetic: Arithmetic,
@@ -68,7 +68,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// The engine's options for a program; unsupported where no arithmetic is known for its generation.
+    /// The engine's options for a program; unsupported if the arithmetic of its generation is unknown.
     pub(crate) fn options(self, program: &Program) -> std::result::Result<anemone_engine::Options, Code> {
         let model = match self {
             Arithmetic::Fast => numerics::Model::Fast,
@@ -94,26 +94,26 @@ impl Default for Config {
 /// Fault injected into one execution, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The queue does not go idle; its abort clears.
+    /// The queue does not become idle; its abort succeeds.
     QueueStuck,
-    /// The queue does not go idle, and neither does its abort.
+    /// The queue does not become idle, and its abort fails.
     AbortStuck,
-    /// No completion ever comes.
+    /// The completion never arrives.
     Withheld,
-    /// The engine uses an address that nothing is mapped at; its status word.
+    /// The engine accesses an unmapped address; its status word.
     StrayAddress(u32),
 }
 
-/// Representation of a program that a client hands in.
+/// Representation of a program passed by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Program image: `ANEProgramLegacyResource`.
     Image,
-    /// Operations and procedures in a package: stands for `ANEProgramRTResource`, whose layout no source has.
+    /// Operations and procedures in a package: in place of `ANEProgramRTResource`, whose layout is in no source.
     Operations,
 }
 
-/// Counts that `ane stat` and tests read.
+/// Counters for `ane stat` and tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Selector calls that reached a handler, by client kind and selector.
@@ -126,15 +126,15 @@ pub struct Counters {
     pub completed: u64,
     /// Requests aborted.
     pub aborted: u64,
-    /// Commands that were taken back for more urgent ones.
+    /// Preempted commands.
     pub preempted: u64,
     /// Completion interrupts.
     pub interrupts: u64,
-    /// Most commands that were ever posted at once, without and with a preemptor.
+    /// Largest number of commands posted at once, without and with a preempting one.
     pub most_posted: u32,
-    /// Engine requests that the firmware pushed, by task queue: one for each partition of a program's tasks.
+    /// Engine requests submitted by the firmware, by task queue: one for each partition of a program's tasks.
     pub engine_requests: [u64; rows::QUEUES as usize],
-    /// Calls whose output set stayed with the device as the next one's input.
+    /// Calls whose output set stayed on the device as the input of the next one.
     pub chained: u64,
     /// Secure phases entered.
     pub secure_phases: u64,
@@ -144,13 +144,13 @@ pub struct Counters {
     pub signalled: u64,
     /// Translation faults.
     pub faults: u64,
-    /// The last of them.
+    /// The most recent one.
     pub last_fault: Option<Stray>,
-    /// Programs whose memory was given back when the engine went off.
+    /// Programs whose memory was released when the engine powered off.
     pub unwired: u64,
 }
 
-/// Everything behind the command gate.
+/// State behind the command gate.
 pub(crate) struct Gate {
     pub firmware: Firmware,
     pub dart: Dart,
@@ -160,7 +160,7 @@ pub(crate) struct Gate {
     pub instances: BTreeMap<u64, Instance>,
     pub surfaces: BTreeMap<u32, Surface>,
     pub queue: request::Queue,
-    /// Most requests at once of any program, as the number of clients allows.
+    /// Limit of simultaneous requests of a program, given the number of clients.
     pub share: u32,
     pub counters: Counters,
     pub timeline: Timeline,
@@ -187,7 +187,7 @@ pub struct Driver {
     hook: Mutex<Option<Hook>>,
 }
 
-/// Called with an instance's token whenever its program is about to execute, outside the gate.
+/// Callback with an instance's token before each execution of its program, outside the gate.
 pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 
 impl std::fmt::Debug for Driver {
@@ -205,14 +205,14 @@ pub enum Property {
     Text(&'static str),
 }
 
-/// Registry entries: the standing objects, and the number of clients now.
+/// Registry entries: permanent objects, and the current number of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registry {
     /// The device.
     pub device: bool,
     /// The load balancer.
     pub load_balancer: bool,
-    /// The standing hint client.
+    /// The permanent hint client.
     pub hint_client: bool,
     /// Control clients.
     pub control: usize,
@@ -221,7 +221,7 @@ pub struct Registry {
 }
 
 impl Driver {
-    /// Starts: components checked, firmware booted. The signer is for the broker alone.
+    /// Starts the driver: checks components, boots the firmware. The signer is for the broker only.
     pub fn start(config: Config) -> Result<(Arc<Driver>, Signer)> {
         let [first, others @ ..] = &config.component_versions;
         for (found, (component, _, _)) in others.iter().zip(&properties::COMPONENTS[1..]) {
@@ -270,7 +270,7 @@ impl Driver {
         Firmware::default().start(config.boot)
     }
 
-    /// A number that cannot be guessed and is not 0.
+    /// A random, unguessable number other than 0.
     pub(crate) fn mint(&self, gate: &mut Gate) -> u64 {
         gate.next += 1;
         let mut bytes = self.secret.to_vec();
@@ -278,7 +278,7 @@ impl Driver {
         crate::words::u64_at(&sign::sha256(&bytes), 0).max(1)
     }
 
-    /// Opens a user client by type number. Entitlements are read now, and never again for this client.
+    /// Opens a user client by type number. Entitlements are read once, at this time.
     pub fn open(self: &Arc<Self>, task: &Arc<Task>, kind: u32) -> std::result::Result<Client, Code> {
         let row = CLIENTS.iter().find(|c| c.kind == kind).ok_or(Code::UNSUPPORTED)?;
         let stamp = task.stamp();
@@ -311,7 +311,7 @@ impl Driver {
         Ok(Client { driver: Arc::clone(self), task: Arc::clone(task), id, kind: row.client, stamp, scope })
     }
 
-    /// The live properties, as the registry shows them.
+    /// The live properties in the registry.
     pub fn properties() -> Vec<(&'static str, Property)> {
         let mut out = vec![("ARCHITECTURE", Property::Text(properties::ARCHITECTURE))];
         out.extend(properties::PROPERTIES.iter().map(|p| (p.name, Property::Number(p.value))));
@@ -319,7 +319,7 @@ impl Driver {
         out
     }
 
-    /// Registry entries now.
+    /// Current registry entries.
     pub fn registry(&self) -> Registry {
         let gate = lock(&self.gate);
         let count = |kind| gate.clients.values().filter(|c| c.kind == kind && c.state != ClientState::Closed).count();
@@ -327,45 +327,45 @@ impl Driver {
         Registry { device: true, load_balancer: true, hint_client: true, control, direct }
     }
 
-    /// Counters of each task of an instance's program, over its runs, in the order of
-    /// [`names`](crate::firmware::stats::names). The model counts whether or not a mask asks for it.
+    /// Counters of each task of an instance's program, summed over its runs, in the order of
+    /// [`names`](crate::firmware::stats::names). The model counts independently of the mask.
     pub fn task_counters(&self, token: u64) -> std::result::Result<Vec<crate::firmware::counters::Counts>, Code> {
         let resident = lock(&self.gate).instances.get(&token).map(|i| Arc::clone(i.resident()));
         Ok(resident.ok_or(Code::NOT_FOUND)?.counters())
     }
 
-    /// Counters, copied.
+    /// A copy of the counters.
     pub fn counters(&self) -> Counters {
         lock(&self.gate).counters.clone()
     }
 
-    /// Programs in the firmware, and instances.
+    /// Number of programs in the firmware, and of instances.
     pub fn loaded(&self) -> (usize, usize) {
         let gate = lock(&self.gate);
         (gate.firmware.loaded(), gate.instances.len())
     }
 
-    /// Programs that each engine has.
+    /// Number of programs on each engine.
     pub fn resident(&self) -> Vec<usize> {
         lock(&self.gate).balancer.resident()
     }
 
-    /// Requests that wait or run.
+    /// Number of waiting and running requests.
     pub fn pending(&self) -> usize {
         lock(&self.gate).queue.len()
     }
 
-    /// Looks at the firmware model.
+    /// Accesses the firmware model.
     pub fn with_firmware<T>(&self, look: impl FnOnce(&mut Firmware) -> T) -> T {
         look(&mut lock(&self.gate).firmware)
     }
 
-    /// Looks at the translation unit.
+    /// Accesses the translation unit.
     pub fn with_dart<T>(&self, look: impl FnOnce(&mut Dart) -> T) -> T {
         look(&mut lock(&self.gate).dart)
     }
 
-    /// The next execution misbehaves.
+    /// Injects a fault into the next execution.
     pub fn trouble(&self, trouble: Trouble) {
         lock(&self.gate).trouble = Some(trouble);
     }
@@ -379,12 +379,12 @@ impl Driver {
         lock(&self.hook).clone()
     }
 
-    /// Modelled time since the start.
+    /// Modelled time since the start, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         lock(&self.gate).now_ns
     }
 
-    /// Lets modelled time pass without work.
+    /// Advances modelled time without work.
     pub fn advance(&self, ns: u64) {
         let mut gate = lock(&self.gate);
         gate.now_ns += ns;
@@ -392,12 +392,12 @@ impl Driver {
         gate.lanes.values_mut().for_each(|lane| lane.now_ns += ns);
     }
 
-    /// Failed tries of the boot.
+    /// Number of failed boot attempts.
     pub fn boot_failures(&self) -> u32 {
         lock(&self.gate).boot_failures
     }
 
-    /// Stops the firmware as a fault does; requests end with `ABORTED`, and the device is not ready until
+    /// Stops the firmware as by a fault; requests end with `ABORTED`, and the device is not ready until
     /// [`Driver::recover`].
     pub fn fault(&self, fault: Fault) {
         let mut gate = lock(&self.gate);
@@ -406,7 +406,7 @@ impl Driver {
         self.idle.notify_all();
     }
 
-    /// Resets after a fault. `false` when there was none.
+    /// Resets after a fault. Returns `false` if there was none.
     pub fn recover(&self) -> bool {
         lock(&self.gate).recover()
     }

@@ -22,7 +22,7 @@ use std::thread::Thread;
 /// The 40 bytes of a reply.
 pub type Reply = [u8; reply::BYTES];
 
-/// Completion message of a wake port: one for each request.
+/// Completion message on a wake port: one per request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Result.
@@ -53,21 +53,21 @@ struct Bound {
     iova: u64,
     /// Bytes that the program accesses.
     bytes: u64,
-    /// Base register that has the address.
+    /// Base register with the address.
     bar: u8,
 }
 
-/// Shared event and the value that is waited for, or that it is raised to.
+/// Shared event, and the value to wait for or to signal.
 pub type Event = (u32, u64);
 
-/// Access of the engine to a device address that nothing is mapped at.
+/// Access of the engine to an unmapped device address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// Device address.
     pub address: u64,
     /// True for a write access.
     pub write: bool,
-    /// First task of the program that accesses it, where that is known.
+    /// First task of the program that accesses it, if it is known.
     pub task: Option<usize>,
     /// Name of the program.
     pub program: String,
@@ -85,7 +85,7 @@ pub(crate) struct Request {
     doorbell: u32,
     call: Call,
     command: u32,
-    /// Number of the procedure that it calls.
+    /// Number of its procedure.
     procedure: u32,
     inputs: Vec<Bound>,
     outputs: Vec<Bound>,
@@ -94,7 +94,7 @@ pub(crate) struct Request {
     waits: Vec<Event>,
     signals: Vec<Event>,
     pid: u32,
-    /// The access that ended it.
+    /// Access that ended it.
     stray: Option<Stray>,
     wake: Option<WakePort>,
     resident: Arc<Resident>,
@@ -105,13 +105,13 @@ struct Posted {
     id: u64,
     client: u64,
     priority: u32,
-    /// Taken back for a more urgent command; it starts again afterwards.
+    /// True if it was preempted; it restarts afterwards.
     aborted: bool,
-    /// Stops the walk before its next task.
+    /// Flag that stops the execution before its next task.
     stop: Arc<AtomicBool>,
-    /// Ended by someone else; its results are not wanted.
+    /// Code of a cancellation; the results are discarded.
     cancelled: Option<Code>,
-    /// Nobody waits for its answer any more.
+    /// True if no thread waits for its answer any more.
     abandoned: bool,
     /// A request that never completes by itself.
     withheld: Option<Request>,
@@ -120,7 +120,7 @@ struct Posted {
 /// Waiting, posted, and answered requests.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By priority, turn within it, and order of arrival.
+    /// Waiting requests by priority, turn within it, and order of arrival.
     waiting: BTreeMap<(u32, u64, u64), Request>,
     turns: Turns,
     posted: Option<Posted>,
@@ -128,7 +128,7 @@ pub(crate) struct Queue {
     results: BTreeMap<u64, (Code, Reply)>,
     order: u64,
     worker: bool,
-    /// Threads that wait for an answer.
+    /// Threads waiting for an answer.
     waiters: BTreeMap<u64, Thread>,
     /// Threads in [`Driver::sleep`].
     pub(crate) sleepers: u32,
@@ -158,7 +158,7 @@ fn answer(request: &Request, code: Code) -> Reply {
     out
 }
 
-/// Priority that a class of service asks for.
+/// Priority of a class of service.
 pub fn priority_of(qos: u32) -> u32 {
     let row = rows::QOS_PRIORITIES.iter().find(|(class, _)| *class == qos);
     row.map_or(rows::DEFAULT_PRIORITY as u32, |&(_, priority)| priority)

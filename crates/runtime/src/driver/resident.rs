@@ -1,4 +1,4 @@
-//! A resident program: what is loaded once, and the executors that run it.
+//! A resident program: state that is loaded once, and the executors that run it.
 
 use crate::clock::Stages;
 use crate::driver::Arithmetic;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Bytes of kernel data that an adapter replaces: offset, content.
 pub type Patch = (u64, Vec<u8>);
 
-/// Way of a port's bytes to memory: what the translation unit made of its device address.
+/// Translated memory of a port: physical pieces for its device address.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     /// Surface.
@@ -44,17 +44,17 @@ impl Route {
     }
 }
 
-/// Executors kept for later runs: one command in flight and one that goes before it.
+/// Executors kept for later runs: one for the command in flight and one for a preempting command.
 const KEPT: usize = 2;
-/// Most bytes of buffers of one program.
+/// Largest size of the buffers of one program in bytes.
 const MAX_BUFFER_BYTES: u64 = 1 << 32;
 
 struct Executor {
     plan: Plan,
     memory: Memory,
-    /// Expansions of the resident that are in memory, this one with them.
+    /// Number of the resident's expansions in memory, including this one.
     live: Arc<AtomicU64>,
-    /// Number of times that memory was given back before it was made.
+    /// Number of memory releases before it was created.
     given_back: u64,
 }
 
@@ -70,15 +70,15 @@ pub fn modelled(program: &Program) -> Option<Stages> {
     cost::of_program(program, chip).as_ref().map(Stages::of)
 }
 
-/// A program with its (lazily made) executors.
+/// A program with its executors, which are created on demand.
 pub struct Resident {
     program: Arc<Program>,
     patches: Vec<Patch>,
     options: Options,
     idle: Mutex<Vec<Executor>>,
-    /// Expansions in memory, those that run with them.
+    /// Number of expansions in memory, including running ones.
     live: Arc<AtomicU64>,
-    /// Number of times that their memory was given back.
+    /// Number of times that their memory was released.
     given_back: AtomicU64,
     expansions: AtomicU64,
     /// Counters of one run, by task.
@@ -87,7 +87,7 @@ pub struct Resident {
     stages: OnceLock<Option<Stages>>,
     /// Groups of tasks.
     partitions: OnceLock<u64>,
-    /// Runs that completed.
+    /// Number of completed runs.
     runs: AtomicU64,
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Resident {
 }
 
 impl Resident {
-    /// A program that may be run. Refused when its buffers cannot be held here.
+    /// A runnable program. Refused if its buffers are too large.
     pub fn new(program: Arc<Program>, patches: Vec<Patch>, arithmetic: Arithmetic) -> Result<Resident, Code> {
         let all = program.ports.iter().fold(program.scratch_bytes, |all, p| all.saturating_add(p.bytes));
         let fits = |(at, bytes): &Patch| {
@@ -131,17 +131,17 @@ impl Resident {
         &self.program
     }
 
-    /// Bytes that this resident holds beside the program.
+    /// Bytes of this resident in addition to the program.
     pub fn own_bytes(&self) -> usize {
         self.patches.iter().map(|p| p.1.len()).sum()
     }
 
-    /// Number of times the program was expanded for a run. One, unless runs overlap.
+    /// Number of times the program was expanded for a run: one, unless runs overlap.
     pub fn expansions(&self) -> u64 {
         self.expansions.load(Ordering::Relaxed)
     }
 
-    /// A run is complete: its counters go to `all`.
+    /// Records a completed run, and adds its counters to `all`.
     pub(crate) fn ran(&self, all: &mut Counts) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.of_one_run().iter().for_each(|task| counters::add(all, task, 1));
@@ -151,7 +151,7 @@ impl Resident {
         self.counted.get_or_init(|| counters::of_program(&self.program))
     }
 
-    /// Partitions of the tasks: groups that end where the engine may switch. Each is one request to the engine.
+    /// Number of partitions of the tasks: groups after which the engine may switch. Each is one request to the engine.
     pub(crate) fn partitions(&self) -> u64 {
         let count = || {
             let layout = self.program.layout;
@@ -161,12 +161,12 @@ impl Resident {
         *self.partitions.get_or_init(count)
     }
 
-    /// Modelled stages of a dispatch, where rates of its generation are known.
+    /// Modelled stages of a dispatch, if rates of its generation are known.
     pub(crate) fn stages(&self) -> Option<Stages> {
         *self.stages.get_or_init(|| modelled(&self.program))
     }
 
-    /// Counters of each task, over all runs that completed.
+    /// Counters of each task, over all completed runs.
     pub fn counters(&self) -> Vec<Counts> {
         let runs = self.runs.load(Ordering::Relaxed);
         let mut all = vec![Counts::default(); self.of_one_run().len()];
@@ -207,7 +207,7 @@ impl Resident {
         Ok(Executor { plan, memory, live: self.live.clone(), given_back })
     }
 
-    /// First task that accesses bytes behind a base register.
+    /// First task that accesses bytes relative to a base register.
     pub(crate) fn first_task(&self, bar: u8, bytes: Range<u64>, write: bool) -> Option<usize> {
         if bar == Program::STREAM_BAR {
             return Some(0);
@@ -220,7 +220,7 @@ impl Resident {
         known.or_else(|| self.program.tasks().ok()?.iter().position(names))
     }
 
-    /// Gives the memory of executors back, of those that run when they end; the next run expands the program again. Returns true
+    /// Releases the memory of executors, of running ones when they end; the next run expands the program again. Returns true
     /// if there was any.
     pub(crate) fn unwire(&self) -> bool {
         let any = self.live.load(Ordering::Relaxed) > 0;
@@ -229,8 +229,8 @@ impl Resident {
         any
     }
 
-    /// Runs the program, unless `stop` is set between two tasks; then there are no results. Inputs are read whole before
-    /// anything is written; outputs stay apart until [`Results::publish`].
+    /// Runs the program; if `stop` is set between two tasks, it ends without results. Inputs are read completely before
+    /// anything is written; outputs are buffered until [`Results::publish`].
     pub(crate) fn run(&self, inputs: &[Route], stop: &AtomicBool) -> Result<Option<Results<'_>>, Code> {
         let mut executor = self.take()?;
         for (port, route) in self.ports(Direction::Input).zip(inputs) {
@@ -239,7 +239,7 @@ impl Resident {
         }
         match executor.plan.run_while(&mut executor.memory, &|| !stop.load(Ordering::Relaxed)) {
             Ok(outcome) if outcome.tasks < executor.plan.tasks() => {
-                // The next run overwrites partial results in its memory.
+                // Partial results in its memory are overwritten by the next run.
                 drop(Results { resident: self, executor: Some(executor) });
                 Ok(None)
             }
@@ -265,7 +265,7 @@ pub(crate) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Makes the outputs visible, all of them.
+    /// Makes all outputs visible.
     pub(crate) fn publish(&self, outputs: &[Route]) {
         let Some(executor) = &self.executor else { return };
         for (port, route) in self.resident.ports(Direction::Output).zip(outputs) {

@@ -1,4 +1,4 @@
-//! Settings of an instance that a broker makes: class of service, share of requests, secure mode.
+//! Settings of an instance by a broker: class of service, share of requests, secure mode.
 
 use super::task::lock;
 use super::{ANYONE, Surface};
@@ -9,7 +9,7 @@ use anemone_facts::driver::limits as rows;
 use std::sync::Arc;
 
 impl Driver {
-    /// Puts a buffer under a surface identity that the requests of every client may name.
+    /// Registers a buffer under a surface identity that requests of every client may use.
     pub fn add_surface(&self, shared: Arc<Shared>) -> std::result::Result<u32, Code> {
         let mut gate = lock(&self.gate);
         let id = gate.next_surface;
@@ -19,7 +19,7 @@ impl Driver {
         Ok(id)
     }
 
-    /// Takes such a surface back. Requests that use it keep its memory.
+    /// Releases such a surface. Requests that use it keep its memory.
     pub fn remove_surface(&self, surface: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         match gate.surfaces.get(&surface) {
@@ -31,14 +31,14 @@ impl Driver {
         }
     }
 
-    /// Divides the outstanding requests of a program among this number of clients, for programs already loaded too.
+    /// Divides the outstanding requests of each program among this number of clients, including loaded programs.
     pub fn share_among(&self, clients: usize) {
         let share = rows::PROGRAM_OUTSTANDING / (clients as u64).max(1);
         lock(&self.gate).share = share.max(1) as u32;
         self.idle.notify_all();
     }
 
-    /// Gives an instance a class of service: requests of the default priority get that of the class. The caller checks that its
+    /// Sets the class of service of an instance: it determines the priority of requests with the default one. The caller checks that its
     /// owner may have the class.
     pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
@@ -47,28 +47,28 @@ impl Driver {
         Ok(())
     }
 
-    /// Has an instance run in secure mode: its requests exclude others, with the engine power-cycled before and after.
+    /// Makes an instance run in secure mode: its requests exclude others, with the engine power-cycled before and after.
     pub fn set_secure(&self, token: u64) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.secure = true;
         Ok(())
     }
 
-    /// Has the engine go off after each request of an instance that leaves nothing to do.
+    /// Makes the engine power off after a request of an instance if none is waiting.
     pub fn set_saving(&self, token: u64) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.saving = true;
         Ok(())
     }
 
-    /// Has the memory of an instance's program stay when the engine goes off.
+    /// Keeps the memory of an instance's program when the engine powers off.
     pub fn set_wired(&self, token: u64) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.wired = true;
         Ok(())
     }
 
-    /// Requests at once that each instance may have, the share of each at present considered; ascending.
+    /// Limits of simultaneous requests of all instances, with their current share; ascending.
     pub fn depths(&self) -> Vec<u32> {
         let gate = lock(&self.gate);
         let mut all: Vec<u32> = gate.instances.values().map(|i| i.depth.min(gate.share)).collect();
@@ -76,7 +76,7 @@ impl Driver {
         all
     }
 
-    /// Bounds the requests that an instance may have at once; at least one. What is out already stays.
+    /// Limits the simultaneous requests of an instance, to at least one. Outstanding requests are not affected.
     pub fn limit_depth(&self, token: u64, depth: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 
 const MAGIC: &[u8; 8] = b"ANESIG01";
 const TAG_BYTES: usize = 32;
-/// Bytes that a signature adds at the end of an image.
+/// Size of a signature at the end of an image, in bytes.
 pub const TRAILER_BYTES: usize = MAGIC.len() + TAG_BYTES;
-/// Most digests that are trusted at once.
+/// Largest number of trusted digests.
 const MAX_TRUSTED: usize = 1 << 16;
 
 /// SHA-256.
@@ -41,19 +41,19 @@ pub fn sha256_of(feed: impl FnOnce(&mut dyn FnMut(&[u8]))) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Digest of a file by that of its image and by its signature.
+/// Digest of a file from the digest of its image and its signature.
 fn file_digest(image: &[u8; 32], trailer: &[u8]) -> [u8; 32] {
     sha256(&[image, trailer].concat())
 }
 
-/// Trust in signed images: the signing key, and the digests of trusted files.
+/// State of trust: the signing key, and the digests of trusted files.
 #[derive(Clone)]
 pub(crate) struct Trust {
     key: [u8; 32],
     cache: Arc<Mutex<BTreeSet<[u8; 32]>>>,
 }
 
-/// Signer of images. Its holder can make programs that the driver loads: the broker, and nobody else.
+/// Signer of images. Its holder, which is only the broker, can make programs that the driver loads.
 #[derive(Clone)]
 pub struct Signer(Trust);
 
@@ -69,9 +69,9 @@ impl Trust {
         Ok((trust.clone(), Signer(trust)))
     }
 
-    /// Over the image's digest.
+    /// MAC over the image's digest.
     fn tag(&self, digest: &[u8; 32]) -> Hmac<Sha256> {
-        // A key of any length is taken; the error cannot occur for 32 bytes.
+        // HMAC accepts keys of any length, so the error cannot occur.
         let mut mac = match <Hmac<Sha256> as Mac>::new_from_slice(&self.key) {
             Ok(mac) => mac,
             Err(_) => <Hmac<Sha256> as Mac>::new(&Default::default()),
@@ -80,7 +80,7 @@ impl Trust {
         mac
     }
 
-    /// Refuses an image unless the signature that follows it and the trust cache agree on these very bytes.
+    /// Refuses an image unless its signature and the trust cache match these exact bytes.
     pub(crate) fn check(&self, image: &Image, trailer: &[u8]) -> std::result::Result<(), Code> {
         let (magic, tag) = trailer.split_at_checked(MAGIC.len()).ok_or(Code::NOT_PERMITTED)?;
         let digest = image.digest();
@@ -91,13 +91,13 @@ impl Trust {
 }
 
 impl Signer {
-    /// Signs an image and puts the file into the trust cache: a request to create its program, with an empty name. The image is not copied.
+    /// Signs an image and adds the file to the trust cache; returns a create request with an empty name. The image is not copied.
     pub fn signed(&self, image: &Image) -> Create<'static> {
         let signature = Bytes::from(self.trailer(&image.digest()));
         Create { image: image.clone(), signature, ..Create::default() }
     }
 
-    /// As [`Signer::signed`], as one file: a copy of the image with the signature at its end.
+    /// As [`Signer::signed`], returning a copy of the image with the signature at its end.
     pub fn sign(&self, image: &[u8]) -> Bytes {
         [image, &self.trailer(&sha256(image))].concat().into()
     }
@@ -112,7 +112,7 @@ impl Signer {
         trailer
     }
 
-    /// A key of its own: what a client that signs itself would have.
+    /// A signer with another key, like that of a client that signs its own programs.
     pub fn foreign() -> Result<Signer> {
         Ok(Trust::new()?.1)
     }

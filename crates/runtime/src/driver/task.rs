@@ -1,4 +1,4 @@
-//! The caller as the driver sees it: identity, entitlements, and memory that structures point into.
+//! The calling process from the driver's view: identity, entitlements, and memory that structures point to.
 
 use crate::cache::Image;
 use crate::error::Code;
@@ -27,14 +27,14 @@ pub struct Grant {
     pub intermediate: u64,
 }
 
-/// Most bytes that one task may stage.
+/// Largest size of memory staged by one task, in bytes.
 const MAX_STAGED_BYTES: u64 = 1 << 32;
 
-/// Memory of a process that lies outside of what it stages: that of a program which calls by pointers of its own.
+/// Memory of a process in addition to staged memory, for programs that pass their own pointers.
 pub trait Memory: std::fmt::Debug + Send + Sync {
-    /// Copies from an address; false where it is not wholly readable.
+    /// Copies from an address; returns false unless all of it is readable.
     fn read(&self, address: u64, to: &mut [u8]) -> bool;
-    /// Copies to an address; false where it is not wholly writable.
+    /// Copies to an address; returns false unless all of it is writable.
     fn write(&self, address: u64, from: &[u8]) -> bool;
 }
 
@@ -45,11 +45,11 @@ struct Space {
     pieces: BTreeMap<u64, Piece>,
 }
 
-/// Bytes of a task at one address.
+/// Staged bytes of a task.
 #[derive(Debug)]
 enum Piece {
     Own(Vec<u8>),
-    /// Others hold them too: nothing is put into them.
+    /// Shared, read-only bytes.
     Shared(Image),
 }
 
@@ -84,7 +84,7 @@ pub struct Task {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every update under these locks is complete at each point where it could unwind.
+    // Every update under these locks leaves consistent state at each point where it could unwind.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,44 +95,44 @@ impl Task {
         Task { pid, identity, entitlements, ..Task::default() }
     }
 
-    /// The task with memory behind its pointers.
+    /// Sets the memory behind the task's pointers.
     pub fn with_memory(mut self, memory: Box<dyn Memory>) -> Task {
         self.memory = Some(memory);
         self
     }
 
-    /// Gives a key.
+    /// Adds an entitlement.
     pub fn entitle(&self, key: &str) {
         lock(&self.entitlements).insert(key.to_string());
     }
 
-    /// Takes a key.
+    /// Removes an entitlement.
     pub fn revoke(&self, key: &str) {
         lock(&self.entitlements).remove(key);
     }
 
-    /// Returns true if the task holds a key now.
+    /// Returns true if the task currently holds an entitlement.
     pub fn holds(&self, key: &str) -> bool {
         lock(&self.entitlements).contains(key)
     }
 
-    /// The property that the second access check looks for.
+    /// Sets the property required by the second access check.
     pub fn set_privileged(&self, privileged: bool) {
         self.privileged.store(privileged, Ordering::Relaxed);
     }
 
-    /// A broker's grant.
+    /// Sets a broker's grant.
     pub fn set_grant(&self, grant: Option<Grant>) {
         *lock(&self.grant) = grant;
     }
 
-    /// Puts bytes into the task's memory; their address, never 0.
+    /// Stages bytes in the task's memory; returns their address, which is never 0.
     pub fn stage(&self, bytes: &[u8]) -> Result<u64, Code> {
         self.stage_pieces([Piece::Own(bytes.to_vec())])
     }
 
-    /// As [`Task::stage`], of bytes that are only read and that others may hold too: nothing is copied. They follow one another;
-    /// [`Task::unstage`] takes back each by its own address.
+    /// As [`Task::stage`], for shared, read-only bytes, which are not copied. Their addresses are consecutive;
+    /// [`Task::unstage`] releases each by its own address.
     pub fn stage_shared<const N: usize>(&self, bytes: [Image; N]) -> Result<u64, Code> {
         self.stage_pieces(bytes.map(Piece::Shared))
     }
@@ -149,7 +149,7 @@ impl Task {
         let mut at = address;
         for piece in pieces {
             let bytes = piece.len() as u64;
-            // Bytes that are none have no address.
+            // Empty parts have no address.
             if bytes > 0 || N == 1 {
                 space.pieces.insert(at, piece);
             }
@@ -158,7 +158,7 @@ impl Task {
         Ok(address)
     }
 
-    /// Copies from the task's memory. A null pointer, or a range that is not wholly one piece, is a bad argument.
+    /// Copies from the task's memory. A null pointer, or a range beyond one piece, is a bad argument.
     pub fn fetch(&self, address: u64, bytes: u64) -> Result<Bytes, Code> {
         if let Some(piece) = self.staged(address, bytes) {
             return Ok(piece);
@@ -202,7 +202,7 @@ impl Task {
         memory.filter(|m| m.write(address, bytes)).map(drop).ok_or(Code::BAD_ARGUMENT)
     }
 
-    /// Gives memory back.
+    /// Releases staged memory.
     pub fn unstage(&self, address: u64) {
         let mut space = lock(&self.space);
         if let Some(piece) = space.pieces.remove(&address) {
@@ -210,7 +210,7 @@ impl Task {
         }
     }
 
-    /// Everything the driver asks of a task, read once.
+    /// A snapshot of everything that the driver reads from a task.
     pub(crate) fn stamp(&self) -> Stamp {
         let holds = |key: &str| self.holds(key);
         Stamp {

@@ -1,9 +1,9 @@
-//! Turns within a priority: a client with many requests does not keep out one with few.
+//! Fair scheduling within a priority: a client with many requests does not starve one with few.
 
 use anemone_facts::driver::limits::PRIORITY_WEIGHTS;
 use std::collections::BTreeMap;
 
-/// Turn order of clients. In a turn, a client may have as many requests as its priority's weight: that is its credit.
+/// Turn order of clients. In a turn, a client may have as many requests as its priority's weight, its credit.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Turn of the request taken last, by priority.
@@ -28,13 +28,13 @@ impl Turns {
         *turn
     }
 
-    /// A request of that turn is taken.
+    /// Records that a request of that turn was taken.
     pub fn taken(&mut self, priority: u32, turn: u64) {
         let now = self.now.entry(priority).or_default();
         *now = (*now).max(turn);
     }
 
-    /// Nobody waits: what clients have used no longer counts.
+    /// Resets the history of clients when no request waits.
     pub fn idle(&mut self) {
         self.now.clear();
         self.last.clear();

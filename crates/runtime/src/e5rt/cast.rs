@@ -1,4 +1,4 @@
-//! The casts around an inference: dense tensors of the network's types to strided halves of the machine, and back.
+//! Casts around an inference: from dense tensors of the network's types to strided fp16 tensors of the machine, and back.
 
 use crate::cache::PortInfo;
 use crate::error::{Error, Result};
@@ -6,19 +6,19 @@ use anemone_facts::driver::IO_TYPES;
 use anemone_program::{Element, Port};
 use half::f16;
 
-/// Bytes of one element of a type code; `None` for codes without whole bytes, or unknown ones.
+/// Size of an element type in bytes; `None` for unknown codes, and types without whole bytes.
 pub fn element_bytes(dtype: u8) -> Option<usize> {
     let bits = IO_TYPES.get(usize::from(dtype))?.1 as usize;
     (bits >= 8).then_some(bits / 8)
 }
 
-/// Bytes of a dense tensor.
+/// Size of a dense tensor in bytes.
 pub fn dense_bytes(info: &PortInfo) -> Option<u64> {
     let elements = info.shape.iter().try_fold(1u64, |all, &n| all.checked_mul(n))?;
     elements.checked_mul(element_bytes(info.dtype)? as u64)
 }
 
-/// Refuses a pair of tensors that the casts do not take.
+/// Refuses a pair of tensors that the casts do not support.
 pub fn check(info: &PortInfo, port: &Port) -> Result<()> {
     let found = dense_bytes(info).unwrap_or(0);
     let elements = port.shape.elements();
@@ -31,7 +31,7 @@ pub fn check(info: &PortInfo, port: &Port) -> Result<()> {
     }
 }
 
-/// Returns true if the bytes of a dense tensor are those of the port: halves, without gaps between rows, planes and batches.
+/// Returns true if a dense tensor has the layout of the port: fp16, without gaps between rows, planes and batches.
 pub fn lies_alike(info: &PortInfo, port: &Port) -> bool {
     let (shape, strides) = (port.shape, port.strides);
     let row = u64::from(shape.w) * 2;
@@ -45,7 +45,7 @@ pub fn lies_alike(info: &PortInfo, port: &Port) -> bool {
     info.dtype == 3 && port.element == Element::Float16 && tight && dense_bytes(info) == Some(port.bytes)
 }
 
-/// Calls `row` with the byte offset and elements of every row of a port, until it says `None`.
+/// Calls `row` with the byte offset and elements of every row of a port, until it returns `None`.
 fn each_row(port: &Port, mut row: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
     let (strides, shape) = (port.strides, port.shape);
     for n in 0..u64::from(shape.n) {
@@ -59,7 +59,7 @@ fn each_row(port: &Port, mut row: impl FnMut(usize, usize) -> Option<()>) -> Opt
     Some(())
 }
 
-/// Dense to strided. What does not fit is left; [`check`] came before.
+/// Dense to strided. Elements beyond either tensor are skipped; [`check`] is called before.
 pub fn to_device(dense: &[u8], dtype: u8, port: &Port, device: &mut [u8]) {
     let size = element_bytes(dtype).unwrap_or(1);
     let mut from = dense;
@@ -97,8 +97,8 @@ pub fn to_host(device: &[u8], port: &Port, dtype: u8, dense: &mut [u8]) {
     });
 }
 
-/// Number of elements of a dense tensor that are infinite or NaN, of all its elements, and the position of the first; `None`
-/// where there is none. Integers have none.
+/// Number of infinite or NaN elements of a dense tensor, number of all its elements, and the position of the first; `None`
+/// if there is none. Integers have none.
 pub fn not_finite(dense: &[u8], dtype: u8) -> Option<[usize; 3]> {
     let size = element_bytes(dtype).filter(|_| matches!(dtype, 3 | 4))?;
     let value = |bytes: &[u8]| match dtype {
@@ -126,7 +126,7 @@ fn number(bytes: &[u8], dtype: u8) -> f32 {
     }
 }
 
-/// Integers are rounded to the nearest, ties to even, and saturate.
+/// Stores a number; integers are rounded to nearest, ties to even, and saturate.
 fn put(value: f32, dtype: u8, to: &mut [u8]) {
     let whole = value.round_ties_even();
     let raw = match dtype {

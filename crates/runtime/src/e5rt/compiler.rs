@@ -1,27 +1,27 @@
-//! The caller's compiler, and the options of a compile.
+//! Interface of the caller's compiler, and the options of a compile.
 
 use crate::cache::Bundle;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Step of a compile, for whoever waits for it.
+/// Step of a compile, for progress reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The model is read, and its content hashed.
+    /// Reading the model and hashing its content.
     Content,
-    /// The cache is asked, and another process waited for that compiles the same.
+    /// Looking up the cache, or waiting for another process that compiles the same.
     Cache,
-    /// The compiler works: layers whose weights are done, of all layers; both 0 as it begins, and where it does not tell.
+    /// Compiling: layers whose weights are done, of all layers; both 0 at the beginning, and if the compiler does not report them.
     Compile {
-        /// Layers that are done.
+        /// Number of layers done.
         done: u64,
-        /// All of them.
+        /// Number of all layers.
         all: u64,
     },
-    /// The program is kept in the cache.
+    /// Storing the program in the cache.
     Keep,
-    /// The program is there.
+    /// Finished.
     Done,
 }
 
@@ -41,13 +41,13 @@ impl Step {
 /// Receives the steps of a compile, on the thread that compiles.
 pub type Watcher = Arc<dyn Fn(Step) + Send + Sync>;
 
-/// Compiler of models, given by the caller. The runtime does not see models: it gets bytes to hash and a bundle to keep.
+/// Compiler of models, provided by the caller. The runtime has no knowledge of models: it receives bytes to hash and a bundle to keep.
 pub trait Compiler: Send + Sync {
-    /// Content digest: structure and weights, all that decides the program besides the options.
+    /// Content digest: structure and weights, everything besides the options that determines the program.
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String>;
-    /// The bundle.
+    /// Compiles a model to a bundle.
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String>;
-    /// The bundle, with steps told as work goes on; a compiler that cannot tell them is silent.
+    /// As [`Compiler::compile`], with progress reports; by default none.
     fn compile_watched(
         &self,
         model: &Path,
@@ -58,21 +58,21 @@ pub trait Compiler: Send + Sync {
     }
 }
 
-/// Options of a compile. All are part of the key but the two `force_` fields. This is also the form sent to the broker; a field
-/// that a message leaves out is zero or empty.
+/// Options of a compile. All are part of the key except the two `force_` fields. This is also the form sent to the broker; a field
+/// that a message omits is zero or empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompileOptions {
     /// Devices that may be used; 4 is the engine.
     #[serde(default)]
     pub device_mask: u64,
-    /// Compile even where the cache has it, and write it again.
+    /// True to compile even on a cache hit, and to overwrite the entry.
     #[serde(default)]
     pub force_recompilation: bool,
-    /// Do not compile: only the cache.
+    /// True to use the cache only.
     #[serde(default)]
     pub force_fetch: bool,
-    /// Segmenter: the way in which the graph is cut.
+    /// Segmenter, which partitions the graph.
     #[serde(default)]
     pub segmenter: String,
     /// Options of the engine's compiler, `Key=value` pairs.
@@ -81,7 +81,7 @@ pub struct CompileOptions {
     /// Platform.
     #[serde(default)]
     pub platform: String,
-    /// Refuse what Apple's compiler refuses.
+    /// True to refuse models that Apple's compiler refuses.
     #[serde(default)]
     pub strict: bool,
 }

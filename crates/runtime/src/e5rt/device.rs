@@ -1,4 +1,4 @@
-//! Devices that run programs: this process's own driver, or another behind a socket.
+//! Devices that run programs: the driver of this process, or another behind a socket.
 
 use crate::cache::Image;
 use crate::driver::chaining::Chain;
@@ -18,16 +18,16 @@ use std::time::Duration;
 
 /// Loads programs.
 pub trait Device: Send + Sync {
-    /// Loads a program image of a bundle, ready to be submitted, under the function's name.
+    /// Loads a program image of a bundle under the function's name, ready for submissions.
     fn load(&self, image: &Image, name: &str) -> Result<Arc<dyn Loaded>>;
-    /// Loads an image as a base, and an instance of it with other kernel data: what is not replaced is shared with the base.
+    /// Loads an image as a base, and an instance of it with replaced kernel data; all other data are shared with the base.
     fn adapt(&self, image: &Image, name: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>>;
 }
 
 /// Kernel data that an adapter replaces: byte offset, content.
 pub type Piece = (u64, Vec<u8>);
 
-/// Pieces as a client hands them to the driver.
+/// Pieces in the form that the driver accepts.
 pub(crate) fn pieces_bytes(pieces: &[Piece]) -> Vec<u8> {
     let mut out = Vec::new();
     for (at, bytes) in pieces {
@@ -40,15 +40,15 @@ pub(crate) fn pieces_bytes(pieces: &[Piece]) -> Vec<u8> {
 
 /// A loaded program.
 pub trait Loaded: Send + Sync {
-    /// Puts memory under a surface identity.
+    /// Registers memory under a surface identity.
     fn add_surface(&self, shared: Arc<Shared>) -> Result<u32>;
-    /// Takes a surface back.
+    /// Releases a surface.
     fn remove_surface(&self, surface: u32);
     /// Runs once.
     fn submit(&self, submission: &Submission<'_>) -> Result<()>;
 }
 
-/// One run of a loaded program, surfaces in the order of ports.
+/// One run of a loaded program, with surfaces in the order of ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     /// Sequence number.
@@ -59,13 +59,13 @@ pub struct Submission<'a> {
     pub inputs: &'a [u32],
     /// Output surfaces.
     pub outputs: &'a [u32],
-    /// True if outputs stay with the device, for its next call or another program's: it is then chained where that is possible.
+    /// True if outputs stay on the device, for its next call or another program's; the call is then chained if possible.
     pub keeps: bool,
-    /// A request that is not done in this time is aborted.
+    /// Time limit, after which the request is aborted.
     pub limit: Option<Duration>,
 }
 
-/// Reads a program image: its procedures by number.
+/// Reads a program image: its procedures, by number.
 pub fn read_image(image: &Bytes) -> Result<Vec<Program>> {
     let refused = |what: String| Error::Compile(what);
     let container = Container::read_shared(image).map_err(|e| refused(e.to_string()))?;
@@ -92,13 +92,13 @@ impl InProcess {
         Ok(InProcess::with(driver, signer))
     }
 
-    /// Uses a driver that runs.
+    /// Uses a running driver.
     pub fn with(driver: Arc<Driver>, signer: Signer) -> InProcess {
         let task = Arc::new(Task::new(std::process::id(), Identity::default(), [USER_ACCESS, CHAINING]));
         InProcess { driver, signer, task, secure: false }
     }
 
-    /// The same, every program in secure mode: others are excluded while it runs, and the engine is power-cycled around it.
+    /// Runs every program in secure mode: others are excluded meanwhile, and the engine is power-cycled before and after.
     pub fn secure(self) -> InProcess {
         InProcess { secure: true, ..self }
     }
@@ -108,8 +108,8 @@ impl InProcess {
         &self.driver
     }
 
-    /// Calls a method of the direct-path client or of the hint client by name, with or without `ANE_`. The driver is this process's
-    /// own: the caller has every right.
+    /// Calls a method of the direct-path client or of the hint client by name, with or without `ANE_`. The driver belongs to this
+    /// process, so the caller has every right.
     pub fn method(&self, name: &str, numbers: &[u64]) -> Result<Answer> {
         let unknown = || Error::Unknown { what: "method", name: name.into() };
         let (method, hints) = methods::named(name).ok_or_else(unknown)?;
@@ -124,9 +124,9 @@ impl InProcess {
 struct OwnProgram {
     client: Client,
     token: u64,
-    /// Surface of the intermediate region, where the program has one; made for the first request that is not chained.
+    /// Surface of the intermediate region, if the program has one; created at the first request that is not chained.
     intermediate: OnceLock<Option<u32>>,
-    /// For calls whose output set stays with the device; made for the first.
+    /// Handler for calls whose output set stays on the device; created at the first.
     chain: OnceLock<Option<Chain>>,
     open_direct: Box<dyn Fn() -> Option<Client> + Send + Sync>,
 }
@@ -138,7 +138,7 @@ impl OwnProgram {
         self.client.add_surface(Arc::new(Shared::new(bytes).ok()?)).ok()
     }
 
-    /// A call whose output set stays with the device: `None` where it must go the plain way.
+    /// A call whose output set stays on the device; `None` if it must be a plain submission.
     fn submit_chained(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<()>> {
         let make = || Chain::new(&self.client, Arc::new((self.open_direct)()?), self.token);
         let chain = self.chain.get_or_init(make).as_ref()?;
@@ -190,7 +190,7 @@ impl Loaded for OwnProgram {
     }
 
     fn remove_surface(&self, surface: u32) {
-        // A surface in use goes with its client.
+        // A surface in use is released with its client.
         let _ = self.client.remove_surface(surface);
     }
 
@@ -218,7 +218,7 @@ impl Loaded for OwnProgram {
             };
         }
         self.client.cancel_all();
-        // A request that executes is answered when its walk ends; it is over for this caller.
+        // An executing request is answered at its next task; for this caller it is over.
         let code = messages.recv_timeout(Duration::from_millis(100)).map_or(Code::ABORTED, |m| m.code);
         if code == Code::SUCCESS {
             return Ok(());

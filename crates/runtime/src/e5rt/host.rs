@@ -3,15 +3,15 @@
 use anemone_program::e5::HostCall;
 use std::sync::Arc;
 
-/// Makes host segments of the code that a descriptor carries. The runtime does not see networks: a caller that wants host
-/// segments executed hands it one, as it hands it the compiler.
+/// Prepares host segments from the code in a descriptor. The runtime has no knowledge of networks: the caller provides an executor
+/// for host segments, as it provides the compiler.
 pub trait HostExecutor: Send + Sync {
-    /// Reads a segment's code; the error says why it cannot be run.
+    /// Reads a segment's code. Errors: the reason why it cannot be run.
     fn prepare(&self, call: &HostCall) -> Result<Arc<dyn HostSegment>, String>;
 }
 
-/// A host segment, ready.
+/// A prepared host segment.
 pub trait HostSegment: Send + Sync {
-    /// Runs once: dense tensors of the declared element types in, in the call's order, and out.
+    /// Runs once, from and to dense tensors of the declared element types, in the call's order.
     fn run(&self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String>;
 }

@@ -1,4 +1,4 @@
-//! Libraries and functions: the calls of a descriptor, planned over the tensors that pass between them.
+//! Libraries and functions: the calls of a descriptor, planned over the tensors between them.
 
 use super::device::{Loaded, Piece, read_image};
 use super::operation::{Call, DevicePort, End, Operation};
@@ -15,25 +15,25 @@ use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, Mark, Repe
 use anemone_program::{Direction, Program};
 use std::sync::{Arc, Mutex};
 
-/// Name that the first function of every library has.
+/// Name of the first function of every library.
 pub const MAIN: &str = "main";
 
-/// A tensor that passes between calls, or between them and the caller.
+/// Index of a tensor between calls, or between them and the caller.
 type Slot = usize;
 
-/// A call with the tensors that it reads and makes.
+/// A call with the tensors that it reads and writes.
 enum Step {
-    /// Image by its place in the bundle, and one tensor a port.
+    /// Engine call: image by its position in the bundle, and one tensor per port.
     Engine { image: usize, procedure: u8, program: Arc<Program>, ports: Vec<Slot> },
-    /// On the host.
+    /// Host segment.
     Host { call: HostCall, inputs: Vec<Slot>, outputs: Vec<Slot> },
-    /// Turns of a loop begin.
+    /// Begin of a loop's iterations.
     Begin(Arc<Turns>),
-    /// Turns of the loop that began last end.
+    /// End of the iterations of the innermost loop.
     End,
 }
 
-/// The calls of a bundle in order.
+/// The calls of a bundle, in order.
 struct Plan {
     steps: Vec<Step>,
     tensors: Vec<PortInfo>,
@@ -64,7 +64,7 @@ impl Plan {
         for name in sequence.inputs.iter().chain(&sequence.outputs) {
             plan.find(name).ok_or_else(|| Error::Unknown { what: "port", name: name.clone() })?;
         }
-        // Declarations of host segments come first: an engine's port says fp16 and four extents.
+        // Declarations of host segments take precedence, since an engine port is always fp16 with four extents.
         for call in &sequence.calls {
             if let Dispatch::Host(call) = call {
                 call.inputs.iter().chain(&call.outputs).for_each(|tensor| plan.declare(tensor));
@@ -93,7 +93,7 @@ impl Plan {
                     let image = hashes.iter().position(|hash| *hash == call.hash);
                     let image = image.ok_or(Error::Unknown { what: "program image", name: call.name })?;
                     let programs = read_image(&bundle.images[image])?;
-                    // A descriptor names the procedure of a container that has several.
+                    // A descriptor names the procedure if the container has several.
                     let procedure = programs.iter().position(|p| p.name == call.symbol).unwrap_or(0);
                     plan.engine(image, procedure, programs)?
                 }
@@ -153,7 +153,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// `kept` tells whether the bundle comes from the cache.
+    /// `kept` is true if the bundle comes from the cache.
     pub(super) fn new(runtime: Arc<Runtime>, bundle: Bundle, kept: bool) -> Result<Library> {
         let plan = Arc::new(Plan::of(&bundle)?);
         let further = bundle.function.further.iter().map(|f| Plan::of_procedure(&bundle, f).map(Arc::new));
@@ -161,7 +161,7 @@ impl Library {
         Ok(Library { runtime, bundle: Arc::new(bundle), plan, further, kept, adapter: Arc::default() })
     }
 
-    /// The same with an adapter: kernel data of its one program that an instance of its own replaces. The base is loaded once
+    /// The library with an adapter: an instance of its only program with replaced kernel data. The base is loaded once
     /// and shared.
     pub fn adapted(&self, pieces: Vec<Piece>) -> Result<Library> {
         if self.calls() != (1, 0) {
@@ -171,7 +171,7 @@ impl Library {
         Ok(Library { adapter: Arc::new(pieces), ..self.clone() })
     }
 
-    /// Returns true for a cache hit: nothing was compiled for it.
+    /// Returns true for a cache hit.
     pub fn was_kept(&self) -> bool {
         self.kept
     }
@@ -184,7 +184,7 @@ impl Library {
         })
     }
 
-    /// Function of a name: a model has one, a container of several procedures one for each.
+    /// Function by name: a model has one, a container of several procedures one for each.
     pub fn function(&self, name: &str) -> Result<Function> {
         let plan = match self.place(name)? {
             None => &self.plan,
@@ -195,7 +195,7 @@ impl Library {
         Ok(Function { runtime: Arc::clone(&self.runtime), plan: Arc::clone(plan), loading: Arc::new(loading) })
     }
 
-    /// Place of a function among the further ones; `None` for the first, which is also called `main`.
+    /// Index of a function among the further ones; `None` for the first, which is also called `main`.
     fn place(&self, name: &str) -> Result<Option<usize>> {
         let function = &self.bundle.function;
         match function.further.iter().position(|f| f.name == name) {
@@ -216,7 +216,7 @@ impl Library {
         Ok(self.place(name)?.map_or(&self.bundle.function, |at| &self.bundle.function.further[at]))
     }
 
-    /// The bundle, which the library shares.
+    /// The bundle, shared with the library.
     pub fn shared_bundle(&self) -> &Arc<Bundle> {
         &self.bundle
     }
@@ -226,14 +226,14 @@ impl Library {
         &self.bundle
     }
 
-    /// Engine programs and host segments.
+    /// Numbers of engine programs and host segments.
     pub fn calls(&self) -> (usize, usize) {
         let hosts = self.plan.steps.iter().filter(|step| matches!(step, Step::Host { .. })).count();
         (self.programs().count(), hosts)
     }
 }
 
-/// A call that is loaded: a program on the device, or a segment of the host.
+/// A loaded call: a program on the device, or a host segment.
 #[derive(Clone)]
 enum Ready {
     Engine(Arc<dyn Loaded>),
@@ -256,7 +256,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Loads the programs, once; operations do it if nobody did.
+    /// Loads the programs, once; operations load them on demand.
     pub fn load(&self) -> Result<()> {
         self.loaded().map(drop)
     }
@@ -322,7 +322,7 @@ impl Function {
         cast::dense_bytes(&self.plan.tensors[slot]).unwrap_or(0) as usize
     }
 
-    /// Memory on the device for every port. What another program's port has made in the same layout is read where it lies.
+    /// Memory on the device for every port. An input written by another program in the same layout shares its memory.
     fn device_ports(
         &self,
         (program, slots): (&Program, &[Slot]),
@@ -347,7 +347,7 @@ impl Function {
     }
 }
 
-/// A segment of the caller's executor.
+/// Prepares a host segment with the caller's executor.
 fn prepare(host: Option<&dyn HostExecutor>, call: &HostCall) -> Result<Arc<dyn HostSegment>> {
     let refuse = |why: String| Error::Compile(format!("host segment {}: {why}", call.name));
     let host = host.ok_or_else(|| refuse("this runtime was given no host executor".into()))?;

@@ -1,15 +1,15 @@
 //! The runtime: compile once, dispatch many.
 //!
-//! A [`Runtime`] has a device, a cache and a compiler of the caller. It makes a [`Library`] of a model; a function of it
+//! A [`Runtime`] has a device, a cache and a compiler of the caller. It compiles a model to a [`Library`]; a function of it
 //! becomes an [`Operation`] with ports; buffers are bound to ports; a [`Stream`] runs encoded operations. Buffers are dense
-//! tensors of the network's types; the casts to the machine's layout are part of a dispatch. A buffer whose bytes have that layout
-//! already is the surface of its port: nothing is cast.
+//! tensors of the network's types; the casts to the machine's layout are part of a dispatch. A buffer with that layout
+//! is used as the surface of its port, without a cast.
 //!
-//! One buffer on an output and an input port is resident state: the device keeps the value, inputs are read before outputs
-//! are written, and the host sends it again only when it has changed the buffer.
+//! A buffer bound to an output and an input port is resident state: the device keeps the value, inputs are read before outputs
+//! are written, and the host transfers it again only after changing the buffer.
 //!
-//! A model may be several programs with host segments between them; the descriptor says their order. What a program leaves for
-//! the next in the same layout stays on the device; host segments are run by the executor that the caller hands over
+//! A model may be several programs with host segments between them, in the order of the descriptor. Results that the next program reads
+//! in the same layout stay on the device; host segments are run by the executor that the caller provides
 //! ([`Runtime::with_host`]).
 
 pub mod cast;
@@ -36,10 +36,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 pub use stream::{Event, Stream, StreamConfig};
 
-/// Defects of Apple's runtime to reproduce.
+/// Defects of Apple's runtime that can be reproduced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quirks {
-    /// On the M1 the second of two overlapped streams of a process never gets its completion; it ends by its time-out. Off:
+    /// On the M1 the second of two overlapped streams of a process never receives its completion, and ends by its time-out. Off:
     /// both complete.
     pub stream_overlap: bool,
 }
@@ -47,21 +47,21 @@ pub struct Quirks {
 /// Counters of the runtime.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Compiles that ran.
+    /// Number of compiles.
     pub compiles: AtomicU64,
-    /// Dispatches that completed.
+    /// Number of completed dispatches.
     pub dispatches: AtomicU64,
-    /// Bytes of resident state that the host sent.
+    /// Bytes of resident state transferred by the host.
     pub state_bytes: AtomicU64,
-    /// Bytes of other inputs that the host sent.
+    /// Bytes of other inputs transferred by the host.
     pub input_bytes: AtomicU64,
-    /// Bytes of bound buffers that were surfaces of a call: used where they lie, not sent.
+    /// Bytes of bound buffers that were used as surfaces, without a transfer.
     pub in_place_bytes: AtomicU64,
-    /// Host segments that ran.
+    /// Number of host segments that ran.
     pub host_segments: AtomicU64,
 }
 
-/// Everything that objects share.
+/// State shared by all objects.
 pub struct Runtime {
     pub(crate) device: Arc<dyn Device>,
     compiler: Arc<dyn Compiler>,
@@ -100,12 +100,12 @@ impl Runtime {
         }
     }
 
-    /// Holds submitted streams at their start until the guard is dropped, so that all of them overlap.
+    /// Blocks submitted streams at their start until the guard is dropped, so that all of them overlap.
     pub fn hold(&self) -> RwLockWriteGuard<'_, ()> {
         self.departures.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the executor of host segments. Without one, a model that has them is refused.
+    /// Sets the executor of host segments. Without one, models with host segments are refused.
     pub fn with_host(mut self, host: Arc<dyn HostExecutor>) -> Runtime {
         self.host = Some(host);
         self
@@ -138,7 +138,7 @@ impl Runtime {
         self.cache.as_ref()
     }
 
-    /// Why the cache did not take the first program that it refused.
+    /// Reason why the cache could not store a program, for the first such program.
     pub fn unkept(&self) -> Option<&str> {
         self.unkept.get().map(String::as_str)
     }
@@ -147,7 +147,7 @@ impl Runtime {
         self.submitted.fetch_add(1, Relaxed)
     }
 
-    /// The key of a model with options: content, mask, segmenter, options, platform, strictness; not the path.
+    /// The key of a model with options: content, mask, segmenter, options, platform, strictness; the path is not part of it.
     pub fn key(&self, model: &Path, options: &CompileOptions) -> Result<Key> {
         let content = self.compiler.content(model).map_err(Error::Compile)?;
         let mask = options.device_mask.to_le_bytes();
@@ -175,7 +175,7 @@ impl Runtime {
         self.compile_watched(model, options, None)
     }
 
-    /// As [`Runtime::compile`], with steps told as work goes on.
+    /// As [`Runtime::compile`], with progress reports.
     pub fn compile_watched(
         self: &Arc<Self>,
         model: &Path,
@@ -188,7 +188,7 @@ impl Runtime {
         Ok(library)
     }
 
-    /// The bundle of a model, and whether it comes from the cache; its programs are not read.
+    /// The bundle of a model, and true if it comes from the cache; its programs are not read.
     pub fn bundle(&self, model: &Path, options: &CompileOptions) -> Result<(Bundle, bool)> {
         self.bundle_watched(model, options, None)
     }
@@ -212,7 +212,7 @@ impl Runtime {
             }
             None => {
                 let claim = self.cache.as_ref().and_then(|c| c.claim(&key));
-                // The previous holder of the key may have made the entry.
+                // The previous holder of the lock may have made the entry.
                 match fetch().filter(|_| claim.is_some()) {
                     Some(bundle) => bundle,
                     None => {
@@ -253,14 +253,14 @@ impl Runtime {
     }
 }
 
-/// Tells a watcher of a step.
+/// Reports a step to a watcher.
 fn tell(watcher: Option<&Watcher>, step: Step) {
     if let Some(watcher) = watcher {
         watcher(step);
     }
 }
 
-/// Memory of the host that is bound to ports.
+/// Host memory that is bound to ports.
 #[derive(Debug)]
 pub struct Buffer {
     shared: Arc<Shared>,
@@ -277,19 +277,19 @@ impl Buffer {
         &self.shared
     }
 
-    /// Writes single floats from the start.
+    /// Writes fp32 numbers from the start.
     pub fn write_f32(&self, values: &[f32]) {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.shared.write(&bytes);
     }
 
-    /// All bytes as single floats.
+    /// All bytes as fp32 numbers.
     pub fn read_f32(&self) -> Vec<f32> {
         self.shared.to_vec().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     }
 }
 
-/// The default place of the cache for a user whose cache folder is `base`.
+/// The default cache folder for a user whose cache folder is `base`.
 pub fn cache_root(base: &Path) -> PathBuf {
     base.join("anemone").join("cache")
 }

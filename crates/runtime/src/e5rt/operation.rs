@@ -1,4 +1,4 @@
-//! Operations: a function with memory for its ports, and one dispatch of it.
+//! Operations: a function with memory for its ports, and its dispatch.
 
 use super::device::{Loaded, Submission};
 use super::surfaces::Surfaces;
@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 
 struct Scratch {
     strided: Vec<u8>,
-    /// Dense bytes of the tensor that the device holds.
+    /// Dense bytes of the tensor on the device.
     sent: Vec<u8>,
 }
 
 /// A port of a program, with its memory on the device.
 pub(super) struct DevicePort {
     info: PortInfo,
-    /// Tensor that it reads or makes.
+    /// Tensor that it reads or writes.
     slot: usize,
     port: Port,
     memory: Arc<Shared>,
     surface: u32,
-    /// True if the memory is that of the program that produces the tensor: nothing is cast.
+    /// True if the memory is that of the program that writes the tensor, without a cast.
     chained: bool,
-    /// True if a dense tensor of the port has its layout: a buffer may be its memory.
+    /// True if a dense tensor has the layout of the port, so that a buffer may be its memory.
     alike: bool,
     scratch: Mutex<Scratch>,
 }
@@ -59,17 +59,17 @@ impl DevicePort {
 pub(super) enum Call {
     /// A program of the engine.
     Engine {
-        /// On the device.
+        /// The loaded program.
         loaded: Arc<dyn Loaded>,
         /// Number of the procedure of its image.
         procedure: u8,
-        /// In the order of the program's.
+        /// Ports in the order of the program's.
         ports: Vec<DevicePort>,
         /// Modelled stages of one submission.
         stages: Stages,
-        /// True if another call reads an output where it lies.
+        /// True if another call reads an output in place.
         keeps: bool,
-        /// Buffers of the caller that it uses where they lie.
+        /// Surfaces of the caller's buffers that it uses in place.
         surfaces: Surfaces,
     },
     /// A host segment.
@@ -80,24 +80,24 @@ pub(super) enum Call {
         segment: Arc<dyn HostSegment>,
         /// Tensors that it reads.
         inputs: Vec<usize>,
-        /// Tensors that it makes, with their bytes.
+        /// Tensors that it writes, with their size in bytes.
         outputs: Vec<(usize, usize)>,
     },
-    /// Turns of a loop begin.
+    /// Begin of a loop's iterations.
     Begin(Arc<Turns>),
-    /// Turns of the loop that began last end.
+    /// End of the iterations of the innermost loop.
     End,
 }
 
 impl Call {
-    /// Memory in which this call makes a tensor, where it lies as `reader` has it.
+    /// Memory in which this call writes a tensor, if its layout is that of `reader`.
     pub(super) fn maker(&self, slot: usize, reader: &Port) -> Option<Arc<Shared>> {
         let Call::Engine { ports, .. } = self else { return None };
         let port = ports.iter().find(|p| p.slot == slot && p.is(Direction::Output))?;
         alike(&port.port, reader).then(|| Arc::clone(&port.memory))
     }
 
-    /// Marks the maker of a tensor: another call reads it where it lies.
+    /// Marks the output of a tensor's writer as read in place by another call.
     pub(super) fn keep(&mut self, slot: usize, reader: &Port) {
         let made = self.maker(slot, reader).is_some();
         if let Call::Engine { keeps, .. } = self {
@@ -125,7 +125,7 @@ pub struct Operation {
     ends: Vec<End>,
     calls: Vec<Call>,
     prepared: AtomicBool,
-    /// Two runs of the operation take turns.
+    /// Tensors, locked during a run: runs of one operation exclude each other.
     tensors: Mutex<Tensors>,
 }
 
@@ -133,16 +133,16 @@ pub struct Operation {
 struct Tensors {
     /// Dense bytes.
     dense: Vec<Vec<u8>>,
-    /// Buffers of the ends that the last run wrote where they lie, by end.
+    /// Buffers of ends that the last run wrote in place, by end.
     written: Vec<Option<Weak<Buffer>>>,
 }
 
-/// Place of a tensor's present value.
+/// Location of a tensor's current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The dense bytes.
     Dense,
-    /// Memory of a port of the device.
+    /// Memory of a device port.
     Device,
     /// The buffer of an end.
     Buffer(usize),
@@ -156,7 +156,7 @@ pub struct IoPort {
 }
 
 impl IoPort {
-    /// Binds a buffer; its size must be the tensor's or more.
+    /// Binds a buffer; its size must be at least the tensor's.
     pub fn bind(&self, buffer: &Arc<Buffer>) -> Result<()> {
         let end = &self.operation.ends[self.index];
         let expected = cast::dense_bytes(&end.info).unwrap_or(0);
@@ -174,9 +174,9 @@ impl IoPort {
     }
 }
 
-/// Working state of one dispatch.
+/// State of one dispatch.
 struct Dispatching<'a> {
-    /// Buffers of the ends, in their order.
+    /// Buffers of the ends, in order.
     bound: &'a [Arc<Buffer>],
     tensors: &'a mut [Vec<u8>],
     places: Vec<Place>,
@@ -201,19 +201,19 @@ impl Operation {
         Ok(IoPort { operation: Arc::clone(self), index })
     }
 
-    /// Prepares for encoding; encoding does it otherwise.
+    /// Prepares for encoding; otherwise the first encoding does.
     pub fn prepare(&self) {
         self.prepared.store(true, Relaxed);
     }
 
-    /// Checks the outputs of the last run: an infinity or NaN is [`Error::NotFinite`], of the first output that has one. A
-    /// network that computes in fp16 has them where a number is beyond 65504.
+    /// Checks the outputs of the last run: an infinity or NaN is [`Error::NotFinite`], for the first output that has one. A
+    /// network in fp16 gives them where a number exceeds 65504.
     pub fn check_numbers(&self) -> Result<()> {
         let tensors = lock(&self.tensors);
         for (end, written) in self.ends.iter().zip(&tensors.written).filter(|(end, _)| end.info.output) {
             let bytes = match written {
                 None => Cow::Borrowed(&tensors.dense[end.slot]),
-                // A buffer that is gone has no reader any more.
+                // A dropped buffer has no reader any more.
                 Some(buffer) => Cow::Owned(buffer.upgrade().map_or_else(Vec::new, |buffer| buffer.shared.to_vec())),
             };
             let bytes = bytes.get(..tensors.dense[end.slot].len()).unwrap_or(&[]);
@@ -232,7 +232,7 @@ impl Operation {
         }
     }
 
-    /// One dispatch: every call with its casts in and out, and host segments between them.
+    /// One dispatch: every call with its casts in and out, and the host segments between them.
     pub(crate) fn run(&self, limit: Option<Duration>) -> Result<()> {
         let mut tensors = lock(&self.tensors);
         let Tensors { dense, written } = &mut *tensors;
@@ -306,10 +306,10 @@ impl Operation {
         }
     }
 
-    /// The end whose buffer is a port's memory in this call; `None` where the port has memory of its own.
+    /// The end whose buffer is a port's memory in this call; `None` if the port has memory of its own.
     ///
-    /// Outputs of the last call alone are written where they lie: what fails between two calls has changed no buffer. A buffer on
-    /// an input and an output is written while other calls may want what it had, so there must be one call.
+    /// Only outputs of the last call are written in place, so that a failure between two calls changes no buffer. A buffer on
+    /// an input and an output is overwritten while other calls may still read it, so this requires a single call.
     fn end_of(&self, port: &DevicePort, last: bool, work: &Dispatching) -> Option<usize> {
         if !port.alike || port.chained {
             return None;
@@ -328,8 +328,8 @@ impl Operation {
         free.then_some(at)
     }
 
-    /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them. Buffers that
-    /// have a port's layout are its memory.
+    /// A call of a program: casts of inputs, one submission. Outputs stay on the device until they are read. Buffers with
+    /// a port's layout are its memory.
     fn on_engine(&self, (call, last): (&Call, bool), work: &mut Dispatching, limit: Option<Duration>) -> Result<()> {
         let Call::Engine { loaded, procedure, ports, stages, keeps, surfaces } = call else { return Ok(()) };
         let (loaded, counts) = (loaded.as_ref(), &self.runtime.counts);
@@ -388,7 +388,7 @@ impl Operation {
         Ok(())
     }
 
-    /// Brings the dense bytes of tensors up to date: from the buffer of their end, or cast out where they lie on the device only.
+    /// Updates the dense bytes of tensors: from the buffer of their end, or by a cast from the device.
     fn fetch(&self, wanted: &[usize], work: &mut Dispatching) {
         for &slot in wanted {
             match std::mem::replace(&mut work.places[slot], Place::Dense) {
@@ -414,7 +414,7 @@ impl Operation {
         }
     }
 
-    /// The output port whose memory an input port shares: one buffer is bound to both. The device keeps the value.
+    /// The output port whose memory an input port shares, because one buffer is bound to both. The device keeps the value.
     fn state_of<'p>(
         &self,
         input: &DevicePort,
@@ -462,7 +462,7 @@ fn unbound(end: &End) -> Error {
     Error::Unknown { what: "buffer bound to port", name: end.info.name.clone() }
 }
 
-/// Returns true if two ports have the same layout: shape, strides, element type and bytes.
+/// Returns true if two ports have the same layout: shape, strides, element type and size.
 fn alike(x: &Port, y: &Port) -> bool {
     (x.shape, x.strides, x.element, x.bytes) == (y.shape, y.strides, y.element, y.bytes)
 }

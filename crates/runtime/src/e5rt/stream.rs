@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest time that the second of two overlapped streams waits, with the quirk, when it was given none.
+/// Default wait limit of the second of two overlapped streams with the quirk.
 const QUIRK_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Event {
         }
     }
 
-    /// Waits; an error carries the request's code.
+    /// Waits for the event. Errors: the code of the request, or a time-out.
     pub fn wait(&self, limit: Duration) -> Result<()> {
         let until = Instant::now() + limit;
         let mut state = lock(&self.state);
@@ -61,14 +61,14 @@ impl Event {
     }
 }
 
-/// An operation, and the event that fires when it is complete.
+/// An operation with its completion event.
 type Encoded = (Arc<Operation>, Arc<Event>);
 
 #[derive(Default)]
 struct Inner {
     encoded: Vec<Encoded>,
     in_flight: bool,
-    /// Threads that wait for what is in flight.
+    /// Number of threads waiting for submissions in flight.
     waiting: u32,
 }
 
@@ -80,7 +80,7 @@ struct State {
 }
 
 impl State {
-    /// Waits until nothing is in flight.
+    /// Waits until no submission is in flight.
     fn settle<'a>(&self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         while inner.in_flight {
             inner.waiting += 1;
@@ -102,9 +102,9 @@ impl State {
 /// Configuration of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Completion by the low-latency path: it is what the M1's overlapped streams lack, so the quirk does not hit this stream.
+    /// True for completion by the low-latency path, which the quirk of the M1's overlapped streams does not affect.
     pub low_latency_events: bool,
-    /// Several threads may execute the stream at once; they take turns. Off: the second one is refused.
+    /// True if several threads may execute the stream, one after another; if false, the second one is refused.
     pub concurrent_execution: bool,
 }
 
@@ -148,8 +148,8 @@ impl Stream {
         result
     }
 
-    /// Runs what is encoded on another thread: the submission's number, and an event that fires at the end. With a limit, what
-    /// is not done in time is aborted; the event then carries the code.
+    /// Runs the encoded operations on another thread; returns the submission's number, and its completion event. After the time limit
+    /// the submission is aborted, and the event has the code.
     pub fn submit(&self, limit: Option<Duration>) -> Result<(u64, Arc<Event>)> {
         let complete = Event::new();
         let id = self.runtime.next_submission();
@@ -157,7 +157,7 @@ impl Stream {
             complete.fire(Ok(()));
             return Ok((id, complete));
         };
-        // A stream is in flight from its submission on, also before its thread runs.
+        // A stream is in flight from its submission on, even before its thread runs.
         let overlapped = depart(&self.runtime);
         let (runtime, state) = (Arc::clone(&self.runtime), Arc::clone(&self.state));
         let (done, config) = (Arc::clone(&complete), self.config);
@@ -188,13 +188,13 @@ impl Stream {
         Ok(inner.in_flight.then(|| inner.encoded.clone()))
     }
 
-    /// Empties the stream; bindings and buffers stay. Waits for what is in flight.
+    /// Removes the encoded operations; bindings and buffers stay. Waits for submissions in flight.
     pub fn reset(&self) {
         self.state.settle(lock(&self.state.inner)).encoded.clear();
     }
 }
 
-/// A stream is in flight from now on; whether another one was.
+/// Marks a stream as in flight; returns true if another one is.
 fn depart(runtime: &Runtime) -> bool {
     std::mem::replace(&mut *lock(&runtime.flights), 1) > 0
 }

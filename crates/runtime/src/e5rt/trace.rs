@@ -1,5 +1,5 @@
-//! A trace of a session, in the JSON form that Perfetto and Chrome open. The host's lane is measured; the lanes of driver,
-//! firmware and engine are the modelled budget of each dispatch, and say so in their names.
+//! Trace of a session in the JSON format of Perfetto and Chrome. The host's track is measured; the tracks of driver,
+//! firmware and engine are the modelled budget of each dispatch, which their names state.
 
 use crate::clock::Stages;
 use crate::driver::task::lock;
@@ -23,7 +23,7 @@ pub enum Lane {
 /// A named span.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Lane.
+    /// Track.
     pub lane: Lane,
     /// Name.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Span {
     pub length_ns: u64,
 }
 
-/// Most spans that are kept; later ones are not.
+/// Largest number of spans; later ones are dropped.
 const MAX_SPANS: usize = 1 << 18;
 
 /// A trace.
@@ -61,13 +61,13 @@ impl Trace {
         at.saturating_duration_since(self.origin).as_nanos() as u64
     }
 
-    /// A measured span that ends now.
+    /// Adds a measured span that ends now.
     pub fn span(&self, lane: Lane, name: &str, begin: Instant) {
         let start = self.since(begin);
         self.push(lane, name, start, self.since(Instant::now()).saturating_sub(start));
     }
 
-    /// The modelled stages of a dispatch that began then, and the engine's part of its round trip.
+    /// Adds the modelled stages of a dispatch that began at this time, and the engine's part of its round trip.
     pub fn stages(&self, begin: Instant, s: Stages) {
         let mut at = self.since(begin);
         let idle = Stages::SMALL.round_trip_ns - SMALL_ENGINE_NS;
@@ -91,7 +91,7 @@ impl Trace {
         lock(&self.spans).clone()
     }
 
-    /// The document.
+    /// The JSON document.
     pub fn json(&self) -> String {
         let lanes = [
             (Lane::Host, "host"),

@@ -1,22 +1,22 @@
-//! Counted loops: what is moved between dense tensors before the turns, between them and after.
+//! Counted loops: copies between dense tensors before, between and after iterations.
 
 use crate::error::{Error, Result};
 use anemone_facts::driver::IO_TYPES;
 use anemone_program::e5::{HostTensor, Repeat, Scanned, Source};
 
-/// A loop over the tensors of an operation, by their positions.
+/// A loop over the tensors of an operation, by index.
 pub(super) struct Turns {
     repeat: Repeat,
-    /// First value (where it is no constant), value of this turn, of the next, and the result.
+    /// Initial value (unless constant); current value, next value, and result.
     carried: Vec<(Option<usize>, [usize; 3])>,
-    /// Whole tensor (where it is no constant) and part.
+    /// Whole tensor (unless constant), and slice.
     scanned: Vec<(Option<usize>, usize)>,
-    /// Part and whole tensor.
+    /// Slice and whole tensor.
     collected: Vec<(usize, usize)>,
 }
 
 impl Turns {
-    /// `slot` gives the position of a tensor by its name.
+    /// `slot` returns the index of a tensor by name.
     pub fn new(repeat: Repeat, slot: impl Fn(&str) -> Result<usize>) -> Result<Turns> {
         let source = |from: &Source| match from {
             Source::Tensor(name) => slot(name).map(Some),
@@ -37,23 +37,23 @@ impl Turns {
         Ok(Turns { repeat, carried, scanned, collected })
     }
 
-    /// Tensors that the turns begin with.
+    /// Tensors that the loop reads at its start.
     pub fn sources(&self) -> Vec<usize> {
         let starts = self.carried.iter().filter_map(|(start, _)| *start);
         starts.chain(self.scanned.iter().filter_map(|(whole, _)| *whole)).collect()
     }
 
-    /// Tensors that a turn makes.
+    /// Tensors that an iteration writes.
     pub fn made(&self) -> Vec<usize> {
         self.carried.iter().map(|(_, places)| places[1]).chain(self.collected.iter().map(|(part, _)| *part)).collect()
     }
 
-    /// Returns true if there is a turn of this number.
+    /// Returns true if there is an iteration of this number.
     pub fn goes_on(&self, turn: u64) -> bool {
         turn < self.repeat.turns
     }
 
-    /// Sets the first values.
+    /// Sets the initial values.
     pub fn begin(&self, tensors: &mut [Vec<u8>]) {
         for (value, (start, [now, ..])) in self.repeat.carried.iter().zip(&self.carried) {
             tensors[*now] = match (&value.start, start) {
@@ -64,7 +64,7 @@ impl Turns {
         }
     }
 
-    /// Sets the parts that a turn reads.
+    /// Sets the slices that an iteration reads.
     pub fn turn(&self, turn: u64, tensors: &mut [Vec<u8>]) {
         for (scan, (whole, part)) in self.repeat.scanned.iter().zip(&self.scanned) {
             let mut own = std::mem::take(&mut tensors[*part]);
@@ -82,7 +82,8 @@ impl Turns {
         }
     }
 
-    /// Takes what a turn has made: parts of results, and the values that the next one finds. After the last turn these are results too.
+    /// Stores the results of an iteration: slices of collected tensors, and carried values for the next one. After the last iteration
+    /// these are results too.
     pub fn end(&self, turn: u64, tensors: &mut [Vec<u8>]) {
         for (scan, (part, whole)) in self.repeat.collected.iter().zip(&self.collected) {
             let mut all = std::mem::take(&mut tensors[*whole]);
@@ -100,7 +101,7 @@ impl Turns {
         }
     }
 
-    /// Visits the ranges of bytes of a turn's part in the whole and in the part.
+    /// Visits the byte ranges of an iteration's slice, in the whole tensor and in the slice.
     fn copy(&self, scan: &Scanned, turn: u64, mut visit: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>)) {
         let bytes = element_bytes(&scan.part);
         for (there, here, length) in scan.runs(turn, self.repeat.turns) {

@@ -1,4 +1,4 @@
-//! The boot as the host drives it: endpoint, scratch registers, three handshakes, channels, first commands.
+//! The boot sequence driven by the host: endpoint, scratch registers, three handshakes, channels, first commands.
 
 use anemone_facts::driver::commands::FIRST;
 use anemone_facts::driver::limits::{BOOT_TRIES, BOOT_WAIT_NS, CHANNELS, ENDPOINT, ENDPOINT_NAMES};
@@ -8,7 +8,7 @@ use anemone_facts::driver::limits::{BOOT_TRIES, BOOT_WAIT_NS, CHANNELS, ENDPOINT
 pub enum Step {
     /// The engine was quiesced.
     Quiesce,
-    /// An endpoint was asked for under a name; whether it was there.
+    /// An endpoint was requested: number, name, and true if it exists.
     Endpoint(u32, &'static str, bool),
     /// A scratch register was written: index, value.
     Scratch(u32, u32),
@@ -16,7 +16,7 @@ pub enum Step {
     ResetVector,
     /// Reset was released.
     Release,
-    /// A handshake came: 1, 2, 3.
+    /// A handshake arrived: 1, 2, 3.
     Handshake(u32),
     /// A channel was resolved.
     Channel(&'static str),
@@ -24,7 +24,7 @@ pub enum Step {
     Command(&'static str, u32),
     /// Interrupts were enabled.
     Interrupts,
-    /// Power went off and on, for another try.
+    /// A power cycle for another attempt.
     PowerCycle,
 }
 
@@ -35,7 +35,7 @@ pub struct Behaviour {
     pub warm: bool,
     /// True if the first endpoint name is missing.
     pub first_name_fails: bool,
-    /// Number of times the second wake does not come.
+    /// Number of missing second wakes.
     pub withheld_wakes: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Behaviour {
 pub struct Boot {
     /// Steps in order.
     pub steps: Vec<Step>,
-    /// Tries that failed.
+    /// Number of failed attempts.
     pub failures: u32,
     /// True if the device became ready.
     pub ready: bool,
@@ -52,7 +52,7 @@ pub struct Boot {
     pub waited_ns: u64,
 }
 
-/// Boots; bounded tries, no real waiting.
+/// Boots, with a bounded number of attempts and no real waiting.
 pub fn boot(behaviour: Behaviour) -> Boot {
     let mut out = Boot::default();
     let mut withheld = behaviour.withheld_wakes;

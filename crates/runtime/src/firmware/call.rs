@@ -1,4 +1,4 @@
-//! The body of a call, and the limits that the execution loop holds it to. The layout is ours: 16 words.
+//! The body of a call, and its limits in the execution loop. The layout is ours: 16 words.
 
 use crate::error::Code;
 use crate::words::{put32, put64, u32_at, u64_at};
@@ -20,7 +20,7 @@ pub struct Call {
     pub signals: u32,
     /// Buffer-access registers.
     pub bars: u32,
-    /// Entries of a custom execute order; 0 when there is none.
+    /// Number of entries of a custom execution order; 0 without one.
     pub order: u32,
     /// Input buffers of a trigger.
     pub inputs: u32,
@@ -36,7 +36,7 @@ pub struct Call {
     pub handler: u64,
     /// Time stamp of a trigger.
     pub timestamp: u64,
-    /// True if the tenant is a secure one.
+    /// True for a secure client.
     pub secure: bool,
 }
 
@@ -63,7 +63,7 @@ impl Default for Call {
 }
 
 impl Call {
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     pub const BYTES: usize = 72;
 
     /// The body's bytes.
@@ -115,7 +115,7 @@ impl Call {
         })
     }
 
-    /// Checks that every number is within the limits of a command.
+    /// Checks all numbers against the limits of a command.
     pub fn check(&self, command: u32) -> Result<(), Code> {
         let cached = matches!(
             command,
@@ -142,7 +142,7 @@ impl Call {
     }
 }
 
-/// Register base of a queue in bytes. Refused unless the queue and the network identity exist.
+/// Register base of a queue in bytes. Refused unless queue and network identity exist.
 pub fn queue_base(queue: u32, nid: u32) -> Result<u64, Code> {
     let known = u64::from(queue) < rows::QUEUES && (1..=rows::MAX_NID).contains(&u64::from(nid));
     if known { Ok(u64::from(queue) * rows::QUEUE_STRIDE_BYTES) } else { Err(Code::BAD_ARGUMENT) }

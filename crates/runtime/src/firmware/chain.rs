@@ -1,17 +1,17 @@
-//! Chaining: handles of installed cache requests and their output sets.
+//! Chaining: handlers of installed cache requests, and their output sets.
 
 use crate::error::Code;
 use anemone_facts::driver::limits::CACHE_REQUESTS;
 use std::collections::BTreeMap;
 
-/// State of a handle's output set.
+/// State of a handler's output set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// Nothing posted.
+    /// Not posted.
     None,
     /// Posted.
     Available,
-    /// A call writes it.
+    /// Being written by a call.
     InExecution,
 }
 
@@ -22,7 +22,7 @@ struct Handle {
     group: u32,
 }
 
-/// Installed handles. A handle's number is never used again.
+/// Installed handlers. A handler's number is never reused.
 #[derive(Debug, Default)]
 pub struct Chain {
     handles: BTreeMap<u64, Handle>,
@@ -31,13 +31,13 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Installs a cache request in a group; its handle.
+    /// Installs a cache request in a group; returns its handler.
     pub fn install(&mut self, group: u32) -> Result<u64, Code> {
         if self.handles.len() as u64 >= CACHE_REQUESTS {
             return Err(Code::NO_RESOURCES);
         }
         self.made += 1;
-        // The high word keeps handles apart from identities of programs.
+        // The high word distinguishes handlers from identities of programs.
         let handler = 1 << 40 | self.made;
         self.handles.insert(handler, Handle { set: Set::None, last: None, group });
         self.active.entry(group).or_insert(handler);
@@ -54,7 +54,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes a handle its group's active member.
+    /// Makes a handler its group's active member.
     pub fn activate(&mut self, handler: u64) -> Result<(), Code> {
         let handle = self.handles.get(&handler).ok_or(Code::NOT_FOUND)?;
         self.active.insert(handle.group, handler);
@@ -66,7 +66,7 @@ impl Chain {
         self.active.get(&group).copied()
     }
 
-    /// Fires a handle. Only an installed one, with a posted set and a later time stamp than before.
+    /// Triggers a handler, which must be installed with a posted set and a later time stamp than before.
     pub fn trigger(&mut self, handler: u64, timestamp: u64) -> bool {
         let Some(handle) = self.handles.get_mut(&handler) else { return false };
         if handle.set != Set::Available || handle.last.is_some_and(|last| timestamp <= last) {
@@ -76,25 +76,25 @@ impl Chain {
         true
     }
 
-    /// A stage is done: its set is given back.
+    /// Returns the output set of a completed stage.
     pub fn stage_done(&mut self, handler: u64) {
         if let Some(handle) = self.handles.get_mut(&handler) {
             handle.set = Set::None;
         }
     }
 
-    /// State of a handle's set; `None` for an unknown handle.
+    /// State of a handler's set; `None` for an unknown handler.
     pub fn set(&self, handler: u64) -> Option<Set> {
         self.handles.get(&handler).map(|h| h.set)
     }
 
-    /// Ends a handle.
+    /// Removes a handler.
     pub fn invalidate(&mut self, handler: u64) -> bool {
         self.active.retain(|_, h| *h != handler);
         self.handles.remove(&handler).is_some()
     }
 
-    /// Ends all.
+    /// Removes all handlers.
     pub fn disable_all(&mut self) {
         self.handles.clear();
         self.active.clear();

@@ -1,5 +1,5 @@
-//! The 24 counters of each task descriptor of a run. They are a model: bytes are what the descriptor's extents and streams
-//! come to, cycles follow from them and the rates in `facts`, and nothing is ever throttled.
+//! The 24 counters of each task descriptor of a run. They are modelled: bytes follow from the descriptor's extents and streams,
+//! cycles from the bytes and the rates in `facts`, and there is no throttling.
 
 use anemone_facts::chips::CHIPS;
 use anemone_facts::code::{self, class};
@@ -11,7 +11,7 @@ use anemone_program::{Program, Task};
 /// Counters in the order of [`super::stats::names`].
 pub type Counts = [u64; COUNT];
 
-/// Counters of one run, by task. Empty where the stream is no chain of tasks.
+/// Counters of one run, by task. Empty if the stream is not a chain of tasks.
 pub fn of_program(program: &Program) -> Vec<Counts> {
     program.tasks().map_or(Vec::new(), |tasks| tasks.iter().map(|task| of_task(program.layout, task)).collect())
 }

@@ -1,4 +1,4 @@
-//! A command's header: six fields in 24 bytes, in the two layouts that the sources give.
+//! A command's header: six fields in 24 bytes, in the two layouts of the sources.
 
 use crate::error::Code;
 use crate::words::{put32, u32_at};
@@ -7,9 +7,9 @@ use anemone_facts::driver::limits::HEADER_BYTES;
 /// Header layout of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As published: identity first. All channels but the execution loop's.
+    /// As published, with the identity first: all channels except the execution loop's.
     Published,
-    /// As the execution loop reads it: 16-bit identity at 4, priority last.
+    /// As read by the execution loop, with a 16-bit identity at 4 and the priority last.
     Loop,
 }
 
@@ -22,9 +22,9 @@ pub struct Header {
     pub size: u32,
     /// Priority.
     pub priority: u32,
-    /// Program, -1 when unbound.
+    /// Program, -1 if unbound.
     pub program: i32,
-    /// Process, -1 when unbound.
+    /// Process, -1 if unbound.
     pub process: i32,
     /// Procedure.
     pub procedure: u32,
@@ -34,7 +34,7 @@ impl Header {
     /// Bytes of a header.
     pub const BYTES: usize = HEADER_BYTES as usize;
 
-    /// The header's bytes. The loop's form has 16 bits for the identity; what does not fit is refused.
+    /// The header's bytes. The loop's form has 16 bits for the identity; larger ones are refused.
     pub fn encode(&self, form: Form) -> Result<[u8; Header::BYTES], Code> {
         let mut out = [0; Header::BYTES];
         let tail = match form {

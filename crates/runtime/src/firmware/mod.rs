@@ -1,7 +1,7 @@
 //! The firmware model: rings, commands, identities, queues, the execution loop, secure mode, faults.
 //!
-//! It moves no tensor data: a call that it grants is executed by the device. Refusals follow three ways: rejected with a
-//! code, dropped and counted, or a fault that ends in a reset.
+//! It moves no tensor data: the device executes the calls that it grants. A refusal is a rejection with a
+//! code, a counted drop, or a fault that ends in a reset.
 
 pub mod boot;
 pub mod call;
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Channel {
     /// Commands of every subsystem.
     Io,
-    /// The execution loop's.
+    /// Commands of the execution loop.
     Chain,
 }
 
@@ -47,11 +47,11 @@ pub enum Loop {
 /// Reason why the firmware stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The loop got a number that it does not know.
+    /// The loop received an unknown command number.
     UnknownCommand(u32),
     /// An event at the secure boundary.
     Invariant,
-    /// A bus error that cannot be corrected.
+    /// An uncorrectable bus error.
     Uncorrectable,
     /// A queue's abort did not clear.
     AbortStuck,
@@ -64,7 +64,7 @@ pub enum Fault {
 pub enum Outcome {
     /// To be executed; the loop is in `Exec` until [`Firmware::drained`].
     Granted(Header, Call),
-    /// Served, with a number where the command returns one.
+    /// Served; returns a number for commands that have one.
     Done(u64),
     /// Dropped and counted.
     Dropped,
@@ -74,10 +74,10 @@ pub enum Outcome {
     Faulted(Fault),
 }
 
-/// Dump that a fault leaves, in its fixed order.
+/// Dump of a fault, in its fixed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
-    /// Class.
+    /// Class of the fault.
     pub fault: Fault,
     /// Restarts before it.
     pub restarts: u64,
@@ -91,7 +91,7 @@ struct Process {
     running: bool,
 }
 
-/// A ring of one direction: shared header words and slots.
+/// A ring in one direction: shared header words and slots.
 #[derive(Debug)]
 pub struct Ring {
     version: u32,
@@ -136,7 +136,7 @@ pub struct Firmware {
     pub runs: u64,
     /// Counters of all tasks of all runs that completed.
     pub counters: counters::Counts,
-    /// Counts every loss of what was loaded: resets and secure boundaries.
+    /// Number of times that loaded state was lost, by resets and secure boundaries.
     pub epoch: u64,
     /// Residency wiped at secure boundaries, in bytes of loaded packages.
     pub wiped: u64,
@@ -171,7 +171,7 @@ impl Default for Firmware {
 }
 
 impl Firmware {
-    /// Boots: rings exist, endpoints are bound, commands are taken afterwards.
+    /// Boots: creates rings, binds endpoints; afterwards commands are accepted.
     pub fn start(&mut self, behaviour: boot::Behaviour) -> boot::Boot {
         let boot = boot::boot(behaviour);
         if boot.ready {
@@ -193,7 +193,7 @@ impl Firmware {
         self.rings.entry(channel).or_default().endpoint = Some(endpoint);
     }
 
-    /// Takes a ring's endpoint away.
+    /// Unbinds a ring's endpoint.
     pub fn unbind(&mut self, channel: Channel) {
         self.rings.entry(channel).or_default().endpoint = None;
     }
@@ -203,7 +203,7 @@ impl Firmware {
         self.state
     }
 
-    /// Returns true if commands are taken.
+    /// Returns true if commands are accepted.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
@@ -357,14 +357,14 @@ impl Firmware {
         Outcome::Granted(header, call)
     }
 
-    /// The granted call is done, or was taken back for a more urgent one.
+    /// Records that the granted call is done or preempted.
     pub fn drained(&mut self) {
         if matches!(self.state, Loop::Exec | Loop::ExecSecure) {
             self.state = Loop::Run;
         }
     }
 
-    /// Loads a package: audit of bounds, overlaps and kinds, then an identity.
+    /// Loads a package: checks bounds, overlaps and kinds, then assigns an identity.
     pub fn load(&mut self, package: &Package) -> Result<u32, Code> {
         if !self.ready {
             return Err(Code::NOT_READY);
@@ -388,7 +388,7 @@ impl Firmware {
         self.note(wire::RETURN_PROGRAM_ID);
     }
 
-    /// A process of a loaded program, running.
+    /// Creates a running process of a loaded program.
     pub fn create_process(&mut self, program: u32) -> Result<u32, Code> {
         if !self.programs.contains_key(&program) {
             return Err(Code::NOT_FOUND);
@@ -401,7 +401,7 @@ impl Firmware {
         Ok(id)
     }
 
-    /// Ends a process; its slot stays, idle.
+    /// Terminates a process; its slot stays, idle.
     pub fn terminate_process(&mut self, process: u32) {
         self.note(wire::TERMINATE_PROCESS);
         if let Some(p) = self.processes.get_mut(&process) {
@@ -410,12 +410,12 @@ impl Firmware {
         self.note(wire::RETURN_PROCESS_ID);
     }
 
-    /// Programs that are loaded.
+    /// Number of loaded programs.
     pub fn loaded(&self) -> usize {
         self.programs.len()
     }
 
-    /// Toward the secure boundary: drained already, queues off, power off and on, everything resident wiped, then `Pause`.
+    /// Prepares for the secure boundary, after draining: queues off, power off and on, all residency wiped, then `Pause`.
     fn secure_boundary(&mut self, enter: bool) -> Result<(), Code> {
         if self.secure == enter || self.state != Loop::Run {
             return Err(Code::NOT_READY);
@@ -432,7 +432,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// The way over the secure boundary and on: start or stop, then the resume transition.
+    /// Crosses the secure boundary: start or stop, then the resume transition.
     pub fn cross(&mut self, enter: bool) -> Result<(), Code> {
         self.note(if enter { wire::SECURE_MODE_START } else { wire::SECURE_MODE_STOP });
         self.secure_boundary(enter)?;
@@ -450,7 +450,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Something that cannot go on: a dump is kept and nothing is taken until [`Firmware::reset`].
+    /// Enters a fault: a dump is kept, and commands are refused until [`Firmware::reset`].
     pub fn fault(&mut self, fault: Fault) -> Fault {
         if self.dumps.len() == MAX_DUMPS {
             self.dumps.pop_front();
@@ -461,7 +461,7 @@ impl Firmware {
         fault
     }
 
-    /// Starts again after a fault: everything loaded is lost. `false` when there was no fault.
+    /// Restarts after a fault: everything loaded is lost. Returns `false` without a fault.
     pub fn reset(&mut self) -> bool {
         if self.ready {
             return false;

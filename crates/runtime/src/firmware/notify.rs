@@ -1,4 +1,4 @@
-//! Engine to host: the ordered sequence on the fabric register that ends in a doorbell.
+//! Notification of the host by the engine: the ordered sequence on the fabric register that ends in a doorbell.
 
 /// Bits of the fabric register.
 pub mod bits {
@@ -10,7 +10,7 @@ pub mod bits {
     pub const SECOND_LINK: u64 = 1 << 4;
     /// Transaction rejected.
     pub const REJECT: u64 = 1 << 7;
-    /// Window; clear is open.
+    /// Window; open if clear.
     pub const WINDOW: u64 = 1 << 39;
 }
 
@@ -36,15 +36,15 @@ pub enum Step {
 /// Outcome of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Delivered, after this number of rejected tries.
+    /// Delivered, after this number of rejected attempts.
     Delivered(u32),
-    /// The bus reported an error that cannot be corrected.
+    /// The bus reported an uncorrectable error.
     Fatal,
     /// Rejected [`TRIES`] times.
     Rejected,
 }
 
-/// Most tries of one notification.
+/// Largest number of attempts of a notification.
 pub const TRIES: u32 = 8;
 
 /// Notification register, and the bus faults to inject.
@@ -52,11 +52,11 @@ pub const TRIES: u32 = 8;
 pub struct Fabric {
     /// Its value.
     pub register: u64,
-    /// Rejections still to come.
+    /// Number of further rejections to inject.
     pub reject: u32,
-    /// True if the next store fails for good.
+    /// True if the next store fails permanently.
     pub fail: bool,
-    /// Doorbell stores that arrived.
+    /// Number of delivered doorbell stores.
     pub delivered: u64,
 }
 
@@ -67,7 +67,7 @@ impl Default for Fabric {
 }
 
 impl Fabric {
-    /// Rings one host doorbell. The steps of every try are appended to `steps`.
+    /// Rings a host doorbell. The steps of every attempt are appended to `steps`.
     pub fn notify(&mut self, bit: u32, steps: &mut Vec<Step>) -> Outcome {
         for rejected in 0..TRIES {
             steps.extend([Step::Mask, Step::Open]);
@@ -80,7 +80,7 @@ impl Fabric {
                 self.register |= bits::REJECT;
             }
             let sample = self.register;
-            // The sticky bits are cleared before the next try looks at them.
+            // The sticky bits are cleared before the next attempt reads them.
             self.register = self.register & !(bits::ERROR | bits::REJECT) | bits::WINDOW;
             steps.extend([Step::Close, Step::Restore]);
             if sample & bits::ERROR != 0 {

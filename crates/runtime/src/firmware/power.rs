@@ -7,22 +7,22 @@ use anemone_facts::driver::limits as rows;
 pub enum State {
     /// Everything off.
     AllOff,
-    /// The base domain is awaited.
+    /// Waiting for the base domain.
     BaseWait,
     /// The base domain is on.
     BaseOn,
-    /// This number of clusters runs.
+    /// This number of clusters is running.
     Clusters(u32),
-    /// On, and the idle gate counts.
+    /// On, with the idle gate armed.
     IdleArmed,
-    /// A domain did not come on.
+    /// A domain did not power on.
     FaultOff,
 }
 
 /// Access to a power register or switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// Poll of a register: address, and the number of tries.
+    /// Poll of a register: address, and the number of attempts.
     Poll(u64, u32),
     /// A store: value, address.
     Store(u32, u64),
@@ -33,21 +33,21 @@ pub enum Touch {
 /// The power model.
 #[derive(Debug)]
 pub struct Power {
-    /// Now.
+    /// Current state.
     pub state: State,
-    /// State changes between off and on since the start.
+    /// Number of changes between off and on since the start.
     pub changes: u64,
-    /// Clients that keep the device on.
+    /// Number of clients that keep the device on.
     pub persistent: u32,
     /// Accesses to power registers, in order; the first 256 since the start.
     pub touched: Vec<Touch>,
-    /// Polls that a domain takes to come on.
+    /// Number of polls until a domain is on.
     pub polls_needed: u32,
-    /// True if the idle gate runs.
+    /// True if the idle gate is enabled.
     pub gating: bool,
-    /// True if the device goes off by itself at all.
+    /// True if the device powers off by itself.
     pub managed: bool,
-    /// Idle time after which everything is off, in nanoseconds.
+    /// Idle time until power-off, in nanoseconds.
     pub hysteresis_ns: u64,
 }
 
@@ -81,7 +81,7 @@ impl Power {
         u64::from(self.polls_needed) <= rows::POLL_TRIES
     }
 
-    /// Base domain on, if it is not; `false` when it does not come.
+    /// Powers the base domain on; returns `false` if that fails.
     pub fn base_on(&mut self) -> bool {
         if !matches!(self.state, State::AllOff | State::FaultOff) {
             return true;
@@ -97,7 +97,7 @@ impl Power {
         true
     }
 
-    /// A dispatch starts: the clusters it needs.
+    /// Starts a dispatch with the clusters it needs.
     pub fn start(&mut self, clusters: u32) -> bool {
         if !self.base_on() {
             return false;
@@ -116,14 +116,14 @@ impl Power {
         true
     }
 
-    /// A dispatch ended.
+    /// Ends a dispatch.
     pub fn end(&mut self) {
         if matches!(self.state, State::Clusters(_)) {
             self.state = State::IdleArmed;
         }
     }
 
-    /// Time passed without work.
+    /// Advances idle time.
     pub fn idle(&mut self, ns: u64) {
         if self.persistent > 0
             || !self.managed
@@ -139,7 +139,7 @@ impl Power {
         }
     }
 
-    /// Everything off.
+    /// Powers everything off.
     pub fn off(&mut self) {
         if self.state != State::AllOff {
             self.state = State::AllOff;
@@ -152,7 +152,7 @@ impl Power {
         self.gating = on;
     }
 
-    /// Modelled power at rest in milliwatts: nothing when all is off, and the sustained figure while clusters run.
+    /// Modelled power in milliwatts: zero if all is off, and the sustained figure while clusters run.
     pub fn milliwatts(&self) -> u64 {
         match self.state {
             State::Clusters(_) => rows::SUSTAINED_MILLIWATTS,

@@ -5,7 +5,7 @@ use crate::words::{put32, put64};
 use anemone_facts::driver::counters::GROUPS;
 use anemone_facts::driver::limits as rows;
 
-/// Every counter as `group/name`, in order.
+/// Names of all counters as `group/name`, in order.
 pub fn names() -> Vec<String> {
     GROUPS.iter().flat_map(|g| g.counters.iter().map(move |c| format!("{}/{c}", g.name))).collect()
 }
@@ -14,10 +14,10 @@ pub fn names() -> Vec<String> {
 pub const SIZES: [u64; 4] =
     [rows::STATS_HEADER_BYTES, rows::STATS_EVENT_BYTES, rows::STATS_DEBUG_EVENT_BYTES, rows::STATS_ENGINE_BYTES];
 
-/// Counts of commands that the firmware dropped, by reason.
+/// Numbers of commands dropped by the firmware, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// Calls to processes that do not run.
+    /// Calls to processes that are not running.
     pub process: u64,
     /// Triggers in a wrong cache state.
     pub cache: u64,
@@ -26,7 +26,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// All of them.
+    /// Total number of drops.
     pub fn total(&self) -> u64 {
         self.process + self.cache + self.secure
     }

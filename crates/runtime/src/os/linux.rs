@@ -15,7 +15,7 @@ pub type Descriptor = std::os::fd::OwnedFd;
 /// Borrowed descriptor: its owner closes it.
 pub type BorrowedDescriptor<'a> = std::os::fd::BorrowedFd<'a>;
 
-/// Shared memory of a sealed size: no process can change it.
+/// Shared memory of a sealed size: no process can change the size.
 #[derive(Debug)]
 pub struct Memory {
     map: MmapRaw,
@@ -33,7 +33,7 @@ impl Memory {
         Memory::map(file, bytes)
     }
 
-    /// Memory of a descriptor that a peer passed. Refused unless its size is sealed and holds `bytes`.
+    /// Memory of a descriptor passed by a peer. Refused unless its size is sealed and at least `bytes`.
     pub fn adopt(file: Descriptor, bytes: u64) -> Result<Memory> {
         let fail = |what| move |e: rustix::io::Errno| Error::system(what, "", e.into());
         let seals = fcntl_get_seals(&file).map_err(fail("seals of a passed descriptor"))?;
@@ -60,8 +60,8 @@ impl Memory {
     }
 }
 
-/// Confines this process with Landlock: no writing of files, and no TCP where the kernel can restrict it. Refused where the
-/// kernel enforces neither. Returns whether all of it is enforced; an older kernel enforces a part.
+/// Confines this process with Landlock: no writing of files, and no TCP if the kernel can restrict it. Refused if the
+/// kernel enforces neither. Returns true if all of it is enforced; an older kernel enforces a part.
 pub fn confine() -> Result<bool> {
     use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus};
     let fail = |e: landlock::RulesetError| Error::system("landlock", "", std::io::Error::other(e.to_string()));

@@ -1,15 +1,15 @@
-//! Systems without the broker's calls: memory of this process alone, and sockets of which there are none.
+//! Systems without the broker's calls: memory of this process only, and no sockets.
 
 use crate::error::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 
-/// A descriptor: none can be passed here.
+/// A descriptor; none can be passed here.
 #[derive(Debug)]
 pub enum Descriptor {}
 /// Borrowed descriptor: its owner closes it.
 pub type BorrowedDescriptor<'a> = &'a Descriptor;
 
-/// Refusal of a call that this system lacks.
+/// Error for a call that this system lacks.
 fn absent<T>(what: &'static str) -> Result<T> {
     let system = super::NAME;
     let text = format!("{what}: not on {system}; the broker runs on linux, everything else in this process");
@@ -29,7 +29,7 @@ impl Memory {
         Ok(Memory { map: map.into() })
     }
 
-    /// Memory of a descriptor that a peer passed.
+    /// Memory of a descriptor passed by a peer.
     pub fn adopt(file: Descriptor, _: u64) -> Result<Memory> {
         match file {}
     }
@@ -50,7 +50,7 @@ pub fn confine() -> Result<bool> {
     absent("confinement of the compile service")
 }
 
-/// Sockets, none of which can be made.
+/// Sockets, which cannot be created.
 pub mod socket {
     use super::{BorrowedDescriptor, Descriptor, absent};
     use crate::error::Result;
@@ -59,14 +59,14 @@ pub mod socket {
 
     /// Most bytes of one message.
     pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
-    /// Longest wait for a message where sockets exist.
+    /// Read time-out of receivers on systems with sockets.
     pub const TICK: Duration = Duration::from_millis(500);
 
     /// A connection.
     #[derive(Debug)]
     pub enum Stream {}
 
-    /// A socket that waits for connections.
+    /// A listening socket.
     #[derive(Debug)]
     pub enum Listener {}
 
@@ -81,7 +81,7 @@ pub mod socket {
         pub descriptors: Vec<Descriptor>,
     }
 
-    /// Peer of a socket, as the kernel reports it.
+    /// Peer of a socket, as reported by the kernel.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Peer {
         /// Process.
@@ -93,12 +93,12 @@ pub mod socket {
     }
 
     impl Listener {
-        /// Listens at a path, for this user alone.
+        /// Listens at a path, accessible to this user only.
         pub fn bind(_: &Path) -> Result<Listener> {
             absent("a socket that listens")
         }
 
-        /// The next connection, if one comes in time.
+        /// The next connection, if there is one in time.
         pub fn accept_within(&self, _: Duration) -> std::io::Result<Option<Stream>> {
             match *self {}
         }
@@ -114,7 +114,7 @@ pub mod socket {
         absent("a pair of sockets")
     }
 
-    /// The socket that standard input is.
+    /// Standard input as a socket.
     pub fn standard_input() -> Result<Stream> {
         absent("a socket as standard input")
     }
@@ -134,12 +134,12 @@ pub mod socket {
         file
     }
 
-    /// The socket that was passed.
+    /// A socket from a passed descriptor.
     pub fn from_descriptor(file: Descriptor) -> Stream {
         match file {}
     }
 
-    /// Lets a receiver look at the time while a peer is silent.
+    /// Sets the read time-out after which a receiver checks its deadline while a peer is silent.
     pub fn set_tick(socket: &Stream) -> Result<()> {
         match *socket {}
     }
@@ -159,7 +159,7 @@ pub mod socket {
         match *socket {}
     }
 
-    /// Sends a message of parts.
+    /// Sends a message in parts.
     pub fn send_parts(socket: &Stream, _: u32, _: &[&[u8]], _: &[BorrowedDescriptor<'_>]) -> Result<()> {
         match *socket {}
     }
@@ -169,7 +169,7 @@ pub mod socket {
         match *socket {}
     }
 
-    /// Receives a message that is to begin in time.
+    /// Receives a message that must begin in time.
     pub fn receive_within(socket: &Stream, _: usize, _: Duration) -> Result<Option<Message>> {
         match *socket {}
     }

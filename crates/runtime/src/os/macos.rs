@@ -1,4 +1,4 @@
-//! macOS: everything in this process. The kernel tells a socket's peer only through calls that have no safe binding.
+//! macOS: everything in this process. Calls that identify a socket's peer have no safe binding.
 
 pub use super::local::{BorrowedDescriptor, Descriptor, Memory, confine, socket};
 

@@ -1,8 +1,8 @@
 //! Services of the operating system: shared memory, mapped files, sockets with descriptors, peers, confinement, random bytes.
 //!
-//! One file per system has the same functions; no other file of this crate asks which system it is built for. The broker
-//! needs memory that is passed by descriptor and the kernel's word on who the peer is: where these are absent, sockets
-//! have no value, and making one is refused by name.
+//! Each system has a file with the same functions; no other file of this crate depends on the system. The broker
+//! needs memory that is passed by descriptor and peers that the kernel identifies: without these, sockets
+//! cannot be used, and creating one is refused by name.
 
 pub mod shared;
 pub mod support;

@@ -1,4 +1,4 @@
-//! No known system: everything in this process.
+//! Other systems: everything in this process.
 
 pub use super::local::{BorrowedDescriptor, Descriptor, Memory, confine, socket};
 

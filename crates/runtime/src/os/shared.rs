@@ -1,5 +1,5 @@
-//! Mapped memory: buffers that are read and written through relaxed atomics, by several processes where the system shares
-//! them, and files that are only read.
+//! Mapped memory: buffers that are read and written with relaxed atomics, by several processes if the system shares
+//! them, and read-only files.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes shared by descriptor, where the system has that. The size is sealed: no peer can cut the memory off under a reader.
+/// Bytes shared by descriptor, if the system supports that. The size is sealed: no peer can truncate the memory under a reader.
 #[derive(Debug)]
 pub struct Shared {
     memory: Memory,
@@ -20,7 +20,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Most bytes of one buffer.
+    /// Largest buffer in bytes.
     pub const MAX_BYTES: u64 = 1 << 32;
 
     /// New memory, all zero. At least one byte.
@@ -28,12 +28,12 @@ impl Shared {
         Shared::sized(bytes, "shared buffer", Memory::new)
     }
 
-    /// Memory of a descriptor that a peer passed. Refused unless its size is sealed and holds `bytes`.
+    /// Memory of a descriptor passed by a peer. Refused unless its size is sealed and at least `bytes`.
     pub fn adopt(file: Descriptor, bytes: u64) -> Result<Shared> {
         Shared::sized(bytes, "passed buffer", |whole| Memory::adopt(file, whole))
     }
 
-    /// Memory of a whole number of words.
+    /// Memory rounded up to whole words.
     fn sized(bytes: u64, what: &str, memory: impl FnOnce(u64) -> Result<Memory>) -> Result<Shared> {
         if bytes == 0 || bytes > Shared::MAX_BYTES {
             return Err(Error::Size { what: what.into(), found: bytes, expected: Shared::MAX_BYTES });
@@ -46,7 +46,7 @@ impl Shared {
         self.bytes
     }
 
-    /// Never: a buffer has at least one byte.
+    /// Always false: a buffer has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -56,7 +56,7 @@ impl Shared {
         self.memory.descriptor()
     }
 
-    /// Address of the first byte, for callers beyond this language. It holds as long as the buffer lives.
+    /// Address of the first byte, for foreign callers. It is valid as long as the buffer lives.
     pub fn address(&self) -> *mut u8 {
         self.memory.mapping().as_mut_ptr()
     }
@@ -69,7 +69,7 @@ impl Shared {
         unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), map.len() / 8) }
     }
 
-    /// Copies out from a byte offset, which divides by 8. Bytes beyond the shorter of both stay.
+    /// Copies out from a byte offset, a multiple of 8. Bytes beyond the shorter of both are unchanged.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) {
         let n = to.len().min(self.bytes.saturating_sub(offset));
         let words = self.words().get(offset / 8..).unwrap_or(&[]);
@@ -84,17 +84,17 @@ impl Shared {
         }
     }
 
-    /// Copies out, from the start. Bytes beyond the shorter of both stay.
+    /// Copies out from the start. Bytes beyond the shorter of both are unchanged.
     pub fn read(&self, to: &mut [u8]) {
         self.read_at(0, to);
     }
 
-    /// Copies in, from the start. Bytes beyond the shorter of both stay.
+    /// Copies in from the start. Bytes beyond the shorter of both are unchanged.
     pub fn write(&self, from: &[u8]) {
         self.write_at(0, from);
     }
 
-    /// Copies in from a byte offset, which divides by 8. Bytes beyond the shorter of both stay.
+    /// Copies in from a byte offset, a multiple of 8. Bytes beyond the shorter of both are unchanged.
     pub fn write_at(&self, offset: usize, from: &[u8]) {
         let n = from.len().min(self.bytes.saturating_sub(offset));
         let words = self.words().get(offset / 8..).unwrap_or(&[]);
@@ -112,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// All bytes, copied.
+    /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = vec![0; self.bytes];
         self.read(&mut out);
@@ -120,11 +120,11 @@ impl Shared {
     }
 }
 
-/// The bytes of a file, read only: mapped where the file is large, so that weights are never copied and pages that nobody
-/// looks at are never read; else read at once.
+/// The bytes of a file, read-only: mapped if the file is large, so that weights are never copied and untouched pages
+/// are never read; else read at once.
 ///
 /// Truncating a mapped file while it is in use ends this process by a signal, as with any program that maps its inputs. Files
-/// that are replaced by renaming, as everything written here is, are not concerned: the map keeps the old file.
+/// that are replaced by renaming, like all files written here, are safe: the map keeps the old file.
 #[derive(Debug)]
 pub struct FileBytes(Kept);
 
@@ -135,7 +135,7 @@ enum Kept {
 }
 
 impl FileBytes {
-    /// Least bytes of a file that is mapped. Below, a read costs less than the faults of a map.
+    /// Smallest size in bytes of a mapped file: below it, a read costs less than the page faults of a map.
     pub const MAPPED_BYTES: u64 = 1 << 20;
 
     /// The bytes of a file. A pipe or a device is read to its end.
@@ -143,10 +143,10 @@ impl FileBytes {
         let mut file = File::open(path)?;
         let known = file.metadata()?;
         if known.is_file() && known.len() >= FileBytes::MAPPED_BYTES {
-            // SAFETY: the map is private and read only, and is seen as bytes alone, for which every value is valid. All
-            // that is read of it is checked against the map's own length, which does not change. Another process may
-            // write into the file meanwhile: such bytes are any bytes of a damaged file to the readers, which keep no
-            // conclusion about bytes that they do not copy. A file cut short is the caller's risk that the type states.
+            // SAFETY: the map is private and read-only, and is accessed as bytes only, for which every value is valid. All
+            // reads are checked against the map's own length, which does not change. Another process may
+            // write into the file meanwhile: to the readers such bytes are those of a damaged file, and readers keep no
+            // conclusion about bytes that they do not copy. The type's documentation states the risk of truncation.
             let map = unsafe { MmapOptions::new().map(&file) }?;
             return Ok(FileBytes(Kept::Mapped(map)));
         }
@@ -155,12 +155,12 @@ impl FileBytes {
         Ok(FileBytes(Kept::Read(bytes)))
     }
 
-    /// Gives the pages that were read so far back to the system, where it can take them; whoever looks at them again reads them from the file again.
+    /// Releases the pages that were read so far, if the system can; later accesses read them from the file again.
     pub fn release(&self) {
         #[cfg(unix)]
         if let Kept::Mapped(map) = &self.0 {
-            // SAFETY: the map is private, read only and never written: a page that is given back reads the same from the
-            // file. An error leaves the pages where they are.
+            // SAFETY: the map is private, read-only and never written: a released page reads the same from the
+            // file. An error leaves the pages in memory.
             let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         }
     }

@@ -1,25 +1,25 @@
-//! Features by operating system: the rows that `ane doctor` prints and docs/systems.md lists.
+//! Features by operating system: the rows of `ane doctor` and docs/systems.md.
 
 /// Level of support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// Tests run it on that system.
+    /// Tests run on that system.
     Tested,
-    /// It was run under Wine, not on the system itself.
+    /// Run under Wine, not on the system itself.
     Emulated,
-    /// It is written for that system; no test has run there.
+    /// Implemented for that system, but never run there.
     Untested,
-    /// The system lacks what it needs; it is refused with this reason.
+    /// Refused with this reason, because the system lacks a prerequisite.
     Absent(&'static str),
 }
 
 impl Support {
-    /// Returns true if the feature can be used.
+    /// Returns true if the feature is available.
     pub fn works(self) -> bool {
         !matches!(self, Support::Absent(_))
     }
 
-    /// In words.
+    /// Text for tables.
     pub fn text(self) -> &'static str {
         match self {
             Support::Tested => "works",
@@ -30,19 +30,19 @@ impl Support {
     }
 }
 
-/// Something that a system supports or not.
+/// A feature that a system may support.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// Name, as `ane doctor` prints it.
+    /// Name in `ane doctor`.
     pub name: &'static str,
     /// Purpose.
     pub purpose: &'static str,
-    /// On each of [`SYSTEMS`].
+    /// Support on each of [`SYSTEMS`].
     pub support: [Support; 3],
 }
 
 impl Feature {
-    /// On a system by name; `None` for one that is not known.
+    /// Support on a system by name; `None` for an unknown one.
     pub fn on(&self, system: &str) -> Option<Support> {
         SYSTEMS.iter().position(|s| *s == system).map(|i| self.support[i])
     }
@@ -57,7 +57,7 @@ const IDENTITY: Support = Absent("refused: the system has no safe call for the p
 const DESCRIPTORS: Support = Absent("refused: sockets of the system pass no file descriptors");
 const ADDRESSES: Support = Absent("refused: the system has no safe call that reads the caller's memory by address");
 
-/// Everything that depends on the system.
+/// Every feature that depends on the system.
 pub const FEATURES: &[Feature] = &[
     Feature {
         name: "command line",

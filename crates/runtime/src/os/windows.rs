@@ -1,4 +1,4 @@
-//! Windows: everything in this process. No descriptors go over its sockets.
+//! Windows: everything in this process. Its sockets cannot pass descriptors.
 
 pub use super::local::{BorrowedDescriptor, Descriptor, Memory, confine, socket};
 

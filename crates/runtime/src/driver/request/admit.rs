@@ -1,4 +1,4 @@
-//! Admission of requests: checked against the client's rights, its program and its surfaces, and queued.
+//! Admission of requests: checks of the client's rights, its program and its surfaces, and queuing.
 
 use super::{Bound, Plan, Request, WakePort, priority_of};
 use crate::driver::client::Client;
@@ -15,7 +15,7 @@ use anemone_program::{Direction, Program};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Events of a request at most: those it waits for, then those it signals.
+/// Largest number of events of a request: those it waits for, then those it signals.
 const EVENT_SLOTS: u32 = 12;
 
 impl Client {
@@ -66,7 +66,7 @@ impl Client {
     fn timeout(&self) -> Duration {
         let gate = lock(&self.driver.gate);
         let ms = gate.clients.get(&self.id).map_or(rows::HANDSHAKE_TIMEOUT_MS, |c| c.timeout_ms);
-        // A clock far in the future is no limit; this is.
+        // A deadline far in the future is no limit, so it is clamped.
         Duration::from_millis(ms.min(1 << 32))
     }
 
@@ -79,7 +79,7 @@ impl Client {
         if reserved || realtime { Err(Code::NOT_PRIVILEGED) } else { Ok(()) }
     }
 
-    /// Checks that this connection may use an instance: its own task's, or the one it was granted.
+    /// Checks that this connection may use an instance: one of its own task, or the granted one.
     pub(crate) fn may_use(&self, gate: &Gate, token: u64) -> Result<(), Code> {
         let instance = gate.instances.get(&token).ok_or(Code::NOT_FOUND)?;
         let scoped = match self.scope {
@@ -89,7 +89,7 @@ impl Client {
         if scoped { Ok(()) } else { Err(Code::NOT_FOUND) }
     }
 
-    /// Checks a request and puts it into the queue. Waits for a free slot where no wake port was given.
+    /// Checks a request and queues it. Waits for a free slot if there is no wake port.
     pub(crate) fn admit(
         &self,
         plan: Plan,
@@ -155,7 +155,7 @@ impl Client {
         let Plan { token, sequence, priority, doorbell, call, command, procedure, waits, signals, .. } = plan;
         let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
         let priority = gate.hinted(self, priority);
-        // Queues are as many as priorities: the class of service decides both.
+        // One queue per priority: the class of service determines both.
         let call = Call { queue: priority, secure: call.secure || secure, ..call };
         let (client, pid) = (self.id, self.task.pid);
         let request = Request {
@@ -217,7 +217,7 @@ impl Client {
     }
 
     /// Kernel, text and scratch of a procedure of an instance's program, mapped for this client. A surface for the intermediate region
-    /// stands in for the program's own.
+    /// replaces the program's own.
     fn sections(&self, gate: &mut Gate, plan: &Plan) -> Result<Vec<Bound>, Code> {
         let Gate { instances, images, dart, surfaces, .. } = gate;
         let image = instances.get(&plan.token).and_then(|i| images.get(&i.image)).ok_or(Code::NOT_FOUND)?;
@@ -249,15 +249,15 @@ impl Client {
         Ok(bound)
     }
 
-    /// Gives the connection a class of service: its requests of the default priority get that of the class, whatever the
-    /// instance's is.
+    /// Sets the class of service of the connection: it determines the priority of requests with the default one, instead of the
+    /// instance's class.
     pub fn set_class(&self, qos: u32) -> Result<(), Code> {
         let mut gate = lock(&self.driver.gate);
         gate.clients.get_mut(&self.id).ok_or(Code::CLOSED)?.priority = Some(priority_of(qos));
         Ok(())
     }
 
-    /// Ends every request of this client that waits or runs.
+    /// Ends every waiting or running request of this client.
     pub fn cancel_all(&self) {
         let mut gate = lock(&self.driver.gate);
         gate.abort_client(self.id, Code::ABORTED);

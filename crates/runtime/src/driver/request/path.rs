@@ -1,4 +1,4 @@
-//! The way of a request's data: device addresses translated page by page, before the run and before its results are seen.
+//! Data path of a request: device addresses translated page by page, before the run and before its results are published.
 
 use super::{Bound, Request, Stray};
 use crate::driver::Gate;
@@ -8,7 +8,7 @@ use crate::firmware::Fault;
 use std::ops::Range;
 
 impl Gate {
-    /// Translates what the program reads: sections and inputs. The routes of the inputs.
+    /// Translates the memory that the program reads, sections and inputs. Returns the routes of the inputs.
     pub(super) fn read_routes(&mut self, request: &Request) -> Result<Vec<Route>, Stray> {
         for section in &request.sections {
             self.route(request, section, false)?;
@@ -16,12 +16,12 @@ impl Gate {
         request.inputs.iter().map(|b| self.route(request, b, false)).filter_map(Result::transpose).collect()
     }
 
-    /// Translates what the program writes. The routes of the outputs.
+    /// Translates the memory that the program writes. Returns the routes of the outputs.
     pub(super) fn write_routes(&mut self, request: &Request) -> Result<Vec<Route>, Stray> {
         request.outputs.iter().map(|b| self.route(request, b, true)).filter_map(Result::transpose).collect()
     }
 
-    /// The route of one buffer; `None` for a section, whose bytes are the program's.
+    /// The route of one buffer; `None` for a section, whose bytes are in the program.
     fn route(&mut self, request: &Request, bound: &Bound, write: bool) -> Result<Option<Route>, Stray> {
         let stray = |address: u64| {
             let at = address.saturating_sub(bound.iova);
@@ -34,7 +34,7 @@ impl Gate {
         Ok(Some(Route { memory: std::sync::Arc::clone(memory), pieces }))
     }
 
-    /// A translation fault: the request ends, the firmware is reset, and the fault is kept for whoever asks.
+    /// Handles a translation fault: ends the request, resets the firmware, and records the fault.
     pub(super) fn strayed(&mut self, mut request: Request, stray: Stray) {
         tracing::warn!(?stray, "a translation fault");
         self.counters.faults += 1;

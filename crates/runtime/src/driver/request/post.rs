@@ -1,4 +1,4 @@
-//! Behind the gate: which request is next, its way through the firmware, and its one answer.
+//! Scheduling behind the gate: selection of the next request, its passage through the firmware, and its answer.
 
 use super::{Event, Message, Posted, Request, answer};
 use crate::clock::penalty_ns;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Gate {
-    /// Key of the most urgent request whose events have been reached.
+    /// Key of the most urgent request whose events are reached.
     pub(super) fn next_ready(&self) -> Option<(u32, u64, u64)> {
         let reached =
             |pid: u32, (event, value): &Event| self.events.get(&(pid, *event)).is_some_and(|now| now >= value);
@@ -20,14 +20,14 @@ impl Gate {
         self.queue.waiting.iter().find(|(_, r)| ready(r)).map(|(&key, _)| key)
     }
 
-    /// Raises a process's event to a value, never below what it is. Requests that wait for it may run.
+    /// Raises a process's event to a value, never lowering it. Requests that wait for it may run.
     pub(crate) fn raise(&mut self, pid: u32, event: u32, value: u64) {
         let now = self.events.entry((pid, event)).or_default();
         *now = (*now).max(value);
         self.counters.signalled += 1;
     }
 
-    /// The next request that may be posted: the most urgent one when nothing is, or one more urgent than what is.
+    /// The next request to post: the most urgent one if none is posted, or one more urgent than the posted one.
     pub(super) fn schedule(&mut self, driver: &Driver) -> Option<Request> {
         loop {
             if !self.firmware.is_ready() || self.queue.preemptor.is_some() {
@@ -37,7 +37,7 @@ impl Gate {
             let next = self.queue.waiting.get(&key)?;
             let crosses = next.call.secure != self.firmware.is_secure();
             if let Some(running) = &mut self.queue.posted {
-                // Nothing goes before what runs on the other side of the secure boundary.
+                // No request preempts one on the other side of the secure boundary.
                 if key.0 >= running.priority || running.withheld.is_some() || crosses {
                     return None;
                 }
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Over the secure boundary: power off and on, everything resident wiped.
+    /// Crosses the secure boundary: power off and on, all residency wiped.
     fn cross(&mut self, enter: bool) -> Result<(), Code> {
         self.firmware.cross(enter)?;
         self.counters.secure_phases += u64::from(enter);
@@ -67,7 +67,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Posts a request and lets the firmware take it. `None` where it was answered already.
+    /// Posts a request and lets the firmware take it. `None` if it was answered immediately.
     fn post(&mut self, driver: &Driver, request: Request) -> Option<Request> {
         let as_preemptor = self.queue.posted.is_some();
         let ids = match self.reload(driver, request.token) {
@@ -176,7 +176,7 @@ impl Gate {
         None
     }
 
-    /// A posted request is over: notification, then the answer.
+    /// Completes a posted request: notification, then the answer.
     pub(super) fn complete(&mut self, request: Request, code: Code) {
         for slot in [&mut self.queue.posted, &mut self.queue.preemptor] {
             if slot.as_ref().is_some_and(|p| p.id == request.id) {
@@ -201,7 +201,7 @@ impl Gate {
         let next = self.next_ready().and_then(|key| self.queue.waiting.get(&key));
         let next_secure = next.is_some_and(|next| next.call.secure);
         if request.call.secure && self.queue.posted.is_none() && !next_secure && self.firmware.is_secure() {
-            // The boundary is crossed back at once: nothing of a secure tenant stays.
+            // The boundary is crossed back at once: no state of a secure client remains.
             let _ = self.cross(false);
         }
         if request.call.handler != 0 {
@@ -222,7 +222,7 @@ impl Gate {
         }
     }
 
-    /// The answer: once for each request.
+    /// Delivers the answer, once per request.
     fn finish(&mut self, request: Request, code: Code) {
         let used = request.inputs.iter().chain(&request.outputs).chain(&request.sections);
         used.for_each(|b| self.dart.end(request.client, b.iova));
@@ -240,7 +240,7 @@ impl Gate {
         }
         let reply = answer(&request, code);
         match &request.wake {
-            // A port whose owner has gone away needs no message.
+            // A port whose receiver is gone needs no message.
             Some(port) => drop(port.0.send(Message { code, reply })),
             None => {
                 self.queue.results.insert(request.id, (code, reply));
@@ -251,7 +251,7 @@ impl Gate {
         }
     }
 
-    /// Ends one request, wherever it is.
+    /// Ends one request in any state.
     pub(super) fn end_early(&mut self, id: u64, code: Code) {
         let waiting = self.queue.waiting.iter().find(|(_, r)| r.id == id).map(|(&key, _)| key);
         if let Some(request) = waiting.and_then(|key| self.queue.waiting.remove(&key)) {
@@ -283,7 +283,7 @@ impl Gate {
         clients.into_iter().for_each(|client| self.abort_client(client, Code::ABORTED));
     }
 
-    /// Returns true if a client has a request that waits or runs.
+    /// Returns true if a client has a waiting or running request.
     pub(crate) fn busy(&self, client: u64) -> bool {
         let posted = [&self.queue.posted, &self.queue.preemptor].into_iter().flatten();
         self.queue.waiting.values().any(|r| r.client == client) || posted.into_iter().any(|p| p.client == client)

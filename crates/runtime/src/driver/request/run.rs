@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 impl Driver {
-    /// Waits for a request, running the engine meanwhile. Woken when it is answered, or when it is the next to run and nobody
+    /// Waits for a request, running the engine meanwhile. Woken when it is answered, or when it is next and no thread
     /// runs the engine.
     pub(crate) fn wait<'a>(&'a self, mut gate: MutexGuard<'a, Gate>, id: u64, limit: Duration) -> (Code, Reply) {
         let deadline = Instant::now() + limit;
@@ -28,7 +28,7 @@ impl Driver {
                     slot.abandoned = true;
                 }
                 gate.queue.waiters.remove(&id);
-                // The answer is there now, unless a thread that executes it has yet to see that it is not wanted.
+                // The answer is available, unless a thread that executes the request has yet to notice its cancellation.
                 let answer = gate.queue.results.remove(&id).unwrap_or((Code::TIMEOUT, [0; reply::BYTES]));
                 self.pass_on(gate);
                 return answer;
@@ -40,7 +40,7 @@ impl Driver {
         }
     }
 
-    /// Sleeps until something changes.
+    /// Sleeps until the state changes.
     pub(crate) fn sleep<'a>(&self, mut gate: MutexGuard<'a, Gate>, limit: Duration) -> MutexGuard<'a, Gate> {
         gate.queue.sleepers += 1;
         let mut gate = self.idle.wait_timeout(gate, limit).unwrap_or_else(PoisonError::into_inner).0;
@@ -48,7 +48,7 @@ impl Driver {
         gate
     }
 
-    /// Tells sleepers of a change, and wakes the thread that is to run the engine next.
+    /// Notifies sleepers of a change, and wakes the thread that is to run the engine next.
     pub(crate) fn pass_on(&self, gate: MutexGuard<'_, Gate>) {
         let queue = &gate.queue;
         let next = gate.next_ready().filter(|key| {
@@ -67,7 +67,7 @@ impl Driver {
         }
     }
 
-    /// Leaves the queue to a thread of its own, one at a time.
+    /// Processes the queue on a thread of its own, one at a time.
     pub(crate) fn work(self: &Arc<Self>, mut gate: MutexGuard<'_, Gate>) {
         if std::mem::replace(&mut gate.queue.worker, true) {
             self.pass_on(gate);
@@ -79,7 +79,7 @@ impl Driver {
             let mut gate = lock(&driver.gate);
             loop {
                 gate = driver.pump(gate, None);
-                // Someone else may have the engine; what waits behind it is still this thread's to run.
+                // Another thread may run the engine; requests waiting behind it are still this thread's to run.
                 if gate.queue.waiting.is_empty() {
                     gate.queue.worker = false;
                     return;
@@ -94,7 +94,7 @@ impl Driver {
         }
     }
 
-    /// Runs what may run now, until `own` is answered; every execution is outside the gate.
+    /// Runs ready requests until `own` is answered; every execution is outside the gate.
     pub(crate) fn pump<'a>(&'a self, mut gate: MutexGuard<'a, Gate>, own: Option<u64>) -> MutexGuard<'a, Gate> {
         loop {
             if own.is_some_and(|id| gate.queue.results.contains_key(&id)) {
@@ -150,7 +150,7 @@ impl Driver {
                             break;
                         }
                     },
-                    // Stopped for a reason that is over.
+                    // Stopped by a preemption that is already over.
                     Ok(None) => Code::ABORTED,
                     Err(code) => *code,
                 };

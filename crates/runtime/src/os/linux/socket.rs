@@ -17,47 +17,47 @@ use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Most descriptors of one message.
+/// Largest number of descriptors of a message.
 pub const MAX_DESCRIPTORS: usize = 16;
-/// Most bytes of one message.
+/// Largest message in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 const HEAD_BYTES: usize = 8;
 
 /// A message: a kind, bytes, descriptors.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// Kind of the message; see the broker's `wire`.
+    /// Kind of the message; see `wire` of the broker.
     pub kind: u32,
     /// Content.
     pub body: Vec<u8>,
-    /// Descriptors that came with it.
+    /// Descriptors sent with it.
     pub descriptors: Vec<OwnedFd>,
 }
 
 /// A connection.
 pub type Stream = UnixStream;
 
-/// Parts of a message that go to the kernel at once.
+/// Largest number of parts of a message in one system call.
 const MAX_PARTS: usize = 64;
 /// Longest path of a socket: the kernel's field has 108 bytes, the last of them zero.
 pub const MAX_PATH_BYTES: usize = 107;
 
-/// A socket that waits for connections.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener(UnixListener);
 
 impl Listener {
-    /// Listens at a path, for this user alone.
+    /// Listens at a path, accessible to this user only.
     pub fn bind(path: &Path) -> Result<Listener> {
         let fail = |what| move |e| Error::system(what, path.display(), e);
         let listener = UnixListener::bind(checked(path)?).map_err(fail("bind"))?;
-        // Peers are identified one by one; other users are turned away at the first message.
+        // Each peer is identified; other users are refused at their first message.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail("protect"))?;
         listener.set_nonblocking(true).map_err(fail("listen"))?;
         Ok(Listener(listener))
     }
 
-    /// The next connection, if one comes in time.
+    /// The next connection, if there is one in time.
     pub fn accept_within(&self, time: Duration) -> std::io::Result<Option<Stream>> {
         if !ready(&self.0, time) {
             return Ok(None);
@@ -70,7 +70,7 @@ impl Listener {
     }
 }
 
-/// A path that a socket can have.
+/// A path that is short enough for a socket.
 fn checked(path: &Path) -> Result<&Path> {
     let found = path.as_os_str().len();
     if found <= MAX_PATH_BYTES {
@@ -80,7 +80,7 @@ fn checked(path: &Path) -> Result<&Path> {
     Err(Error::system("socket", path.display(), std::io::Error::new(std::io::ErrorKind::InvalidInput, text)))
 }
 
-/// Returns true if there is something to read before the time is over. A signal does not end the wait.
+/// Returns true if there is data to read before the time is over. A signal does not end the wait.
 fn ready(file: &impl AsFd, time: Duration) -> bool {
     let end = std::time::Instant::now().checked_add(time);
     loop {
@@ -104,7 +104,7 @@ pub fn pair() -> Result<(Stream, Stream)> {
     UnixStream::pair().map_err(|e| Error::system("socketpair", "", e))
 }
 
-/// The socket that standard input is.
+/// Standard input as a socket.
 pub fn standard_input() -> Result<Stream> {
     let own = std::io::stdin().as_fd().try_clone_to_owned();
     own.map(Stream::from).map_err(|e| Error::system("use standard input as a socket", "", e))
@@ -125,12 +125,12 @@ pub fn borrowed(file: &OwnedFd) -> BorrowedFd<'_> {
     file.as_fd()
 }
 
-/// The socket that was passed.
+/// A socket from a passed descriptor.
 pub fn from_descriptor(file: OwnedFd) -> Stream {
     Stream::from(file)
 }
 
-/// Lets a receiver look at the time while a peer is silent.
+/// Sets the read time-out after which a receiver checks its deadline while a peer is silent.
 pub fn set_tick(socket: &Stream) -> Result<()> {
     socket.set_read_timeout(Some(TICK)).map_err(|e| Error::system("socket", "", e))
 }
@@ -142,7 +142,7 @@ pub fn readable_within(socket: &Stream, time: Duration) -> bool {
 
 /// Ends a connection for both sides.
 pub fn shut(socket: &Stream) {
-    // One that has ended already stays ended.
+    // It may have ended already.
     let _ = socket.shutdown(std::net::Shutdown::Both);
 }
 
@@ -164,7 +164,7 @@ pub fn send(socket: &Stream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'
     send_parts(socket, kind, &[body], descriptors)
 }
 
-/// As [`send`], of a body in parts, which are not copied.
+/// As [`send`], with a body in parts, which are not copied.
 pub fn send_parts(socket: &Stream, kind: u32, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
     if bytes > MAX_MESSAGE_BYTES || descriptors.len() > MAX_DESCRIPTORS {
@@ -195,24 +195,24 @@ pub fn send_parts(socket: &Stream, kind: u32, parts: &[&[u8]], descriptors: &[Bo
     Ok(())
 }
 
-/// Longest time from a message's first byte to its last, beside the allowance for its length.
+/// Time limit from a message's first byte to its last, besides the allowance for its length.
 const MESSAGE_TIME: Duration = Duration::from_secs(5);
-/// Least transfer rate that a message's time allows for: 16 MB a second.
+/// Least transfer rate in the allowance: 16 MB per second.
 const BYTES_A_MILLISECOND: usize = 1 << 14;
 /// Time that a receiver polls for a message before it sleeps: waking a thread takes longer than most messages take to arrive.
-/// It yields the core to other work meanwhile.
+/// Meanwhile it yields the core to other work.
 const AWAKE: Duration = Duration::from_micros(60);
-/// Read time-out after which a receiver looks at the time.
+/// Read time-out after which a receiver checks its deadline.
 pub const TICK: Duration = Duration::from_millis(500);
 
-/// Receives a message; `None` where the peer closed between messages. A body longer than `limit_bytes` is refused before
-/// it is read. A peer may be silent between messages, and not within one: that needs a read time-out on the socket, for
+/// Receives a message; `None` if the peer closed between messages. A body longer than `limit_bytes` is refused before
+/// it is read. A peer may be silent between messages, but not within one: this needs a read time-out on the socket, for
 /// which [`TICK`] is meant.
 pub fn receive(socket: &Stream, limit_bytes: usize) -> Result<Option<Message>> {
     receive_from(socket, limit_bytes, None, MESSAGE_TIME)
 }
 
-/// As [`receive`], of a peer that is to begin its message within that time.
+/// As [`receive`], from a peer that must begin its message within that time.
 pub fn receive_within(socket: &Stream, limit_bytes: usize, time: Duration) -> Result<Option<Message>> {
     receive_from(socket, limit_bytes, Some(Instant::now()), time)
 }
@@ -241,7 +241,7 @@ fn receive_from(
     let time = MESSAGE_TIME + Duration::from_millis((length / BYTES_A_MILLISECOND) as u64);
     let mut body = Vec::new();
     while body.len() < length {
-        // Grown as bytes come, so that a claimed length alone takes no memory.
+        // Grown as bytes arrive, so that a claimed length alone allocates nothing.
         let from = body.len();
         body.resize(length.min(from + (1 << 20)), 0);
         if fill(socket, &mut body[from..], &mut descriptors, &mut began, time)? < body.len() - from {
@@ -251,7 +251,7 @@ fn receive_from(
     Ok(Some(Message { kind, body, descriptors }))
 }
 
-/// Reads until `to` is full or the peer is gone; bytes read.
+/// Reads until `to` is full or the peer has disconnected; returns the number of bytes read.
 fn fill(
     socket: &Stream,
     to: &mut [u8],
@@ -300,7 +300,7 @@ fn fill(
     Ok(got)
 }
 
-/// Peer of a socket, as the kernel reports it.
+/// Peer of a socket, as reported by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process.
@@ -311,15 +311,15 @@ pub struct Peer {
     pub digest: String,
 }
 
-/// Asks the kernel for the peer's process, and hashes its executable. The process is pinned while its executable is
-/// opened, so that a reused number cannot stand in for it.
+/// Queries the kernel for the peer's process, and hashes its executable. The process is pinned while its executable is
+/// opened, so that a reused process number cannot take its place.
 pub fn peer(socket: &Stream) -> Result<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(failed("peer credentials"))?;
     let pid = credentials.pid;
     let pinned =
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(failed("pidfd_open"))?;
     let digest = digest_of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
-    // A process that has ended meanwhile may have handed its number on: its descriptor is then readable.
+    // If the process has ended meanwhile, its number may be reused: its pidfd is then readable.
     let mut ended_yet = [rustix::event::PollFd::new(&pinned, rustix::event::PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut ended_yet, Some(&now)).map_err(failed("poll"))? > 0 {
@@ -328,10 +328,10 @@ pub fn peer(socket: &Stream) -> Result<Peer> {
     Ok(Peer { pid: pid.as_raw_nonzero().get() as u32, uid: credentials.uid.as_raw(), digest })
 }
 
-/// Stamp that identifies a file's content: device, number, size, and the times of its last changes; users cannot set the last.
+/// Identification of a file's content: device, number, size, and the times of its last changes, the last of which users cannot set.
 type Stamp = [i64; 6];
 
-/// Most digests that are kept.
+/// Largest number of cached digests.
 const MAX_DIGESTS: usize = 256;
 static DIGESTS: Mutex<BTreeMap<Stamp, String>> = Mutex::new(BTreeMap::new());
 
@@ -340,7 +340,7 @@ pub fn own_digest() -> Result<String> {
     digest_of("/proc/self/exe")
 }
 
-/// SHA-256 of a file, in hexadecimal. Kept for as long as the file does not change.
+/// SHA-256 of a file, in hexadecimal. Cached as long as the file does not change.
 pub fn digest_of(path: &str) -> Result<String> {
     let fail = |what: &'static str| move |e: std::io::Error| Error::system(what, path, e);
     let mut file = std::fs::File::open(path).map_err(fail("open"))?;
