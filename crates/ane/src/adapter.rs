@@ -1,4 +1,4 @@
-//! Weights, biases and table knots of a compiled program in the place of its own.
+//! Replacement of weights, biases and table knots of a compiled program.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::Array;
@@ -6,7 +6,7 @@ use anemone_program::Program;
 use anemone_program::patch::{Edits, Kernel, Part, PatchError, apply, kernels};
 use half::f16;
 
-/// Kernels of a program, each read or refused.
+/// Kernels of a program, or the errors for those that cannot be read.
 pub type Found = [std::result::Result<Kernel, PatchError>];
 
 /// Symbols of kernel data: byte offset, name.
@@ -15,9 +15,9 @@ pub type Symbols = [(u64, String)];
 /// Bytes of kernel data that an adapter replaces: offset, new bytes.
 pub type Pieces = Vec<(u64, Vec<u8>)>;
 
-/// Pieces of kernel data that arrays replace in a program, by the names that `ane patch` lists for it, and the kernel data as a whole.
+/// Pieces of kernel data that arrays replace in a program, by the names that `ane patch` lists, and the whole kernel data after the change.
 ///
-/// Errors: a name that no task has, other extents than the weights', values that fp16 does not hold.
+/// Errors: an unknown name, extents that differ from the weights', values that fp16 does not represent.
 pub fn pieces_of(program: &Program, arrays: Vec<(String, Array)>) -> Result<(Pieces, Vec<u8>)> {
     let found = kernels(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
     let mut kernel = program.kernel.to_vec();
@@ -30,7 +30,7 @@ pub fn pieces_of(program: &Program, arrays: Vec<(String, Array)>) -> Result<(Pie
     Ok((pieces(&program.kernel, &kernel), kernel))
 }
 
-/// Differing byte ranges of kernel data: offset and new bytes. Chunks of 64 bytes are compared; adjacent ones are joined.
+/// Ranges in which kernel data differ: offset and new bytes. Chunks of 64 bytes are compared; adjacent ones are joined.
 fn pieces(before: &[u8], after: &[u8]) -> Pieces {
     const LEAST: usize = 64;
     let mut all = Pieces::new();
@@ -45,7 +45,7 @@ fn pieces(before: &[u8], after: &[u8]) -> Pieces {
     all
 }
 
-/// Kernel and part of a name: a task (`td0`) or the beginning of its kernel symbol, then `.bias` or `.lut`.
+/// Kernel and part for a name: a task (`td0`) or a prefix of its kernel symbol, then `.bias` or `.lut`.
 pub fn find<'a>(name: &str, symbols: &Symbols, found: &'a Found) -> Result<(&'a Kernel, Part)> {
     let (stem, part) = match name.rsplit_once('.') {
         Some((stem, "bias")) => (stem, Part::Bias),
@@ -72,7 +72,7 @@ pub fn find<'a>(name: &str, symbols: &Symbols, found: &'a Found) -> Result<(&'a 
     Err(Diagnostic::new(Code::Usage, format!("no kernel is called {stem}")).help(help))
 }
 
-/// Refuses what fp16 cannot hold: no number, or values beyond its largest, which become that where it is wanted.
+/// Refuses values that fp16 does not represent: NaN, and values beyond its range unless they are saturated.
 pub fn fp16(mut array: Array, saturate: bool) -> Result<Array> {
     let largest = f16::MAX.to_f32();
     for (at, x) in array.data.iter_mut().enumerate() {
@@ -92,7 +92,7 @@ pub fn fp16(mut array: Array, saturate: bool) -> Result<Array> {
     Ok(array)
 }
 
-/// Edits, and the number of values that fp16 does not hold exactly.
+/// Edits, and the number of values that are rounded to fp16.
 pub fn edits(
     program: &Program,
     kernel: &Kernel,

@@ -1,15 +1,15 @@
-//! Names that other projects give to fields, register by register.
+//! Names of fields in other projects, by register.
 //!
-//! `aneRegs.Common.ConvCfg.Kh` is how Apple's own printer of version 7 (`ZinIrRegBitPrintOutDebug_7u_`) spells a field; tinygrad's
-//! `extra/accel/ane/aneregs` (commit 0459b03) is a recorded output of it, and other projects took their names from there. Where the
-//! last word is a field's name here too, no row is needed.
+//! `aneRegs.Common.ConvCfg.Kh` is the spelling of a field by Apple's own printer of version 7 (`ZinIrRegBitPrintOutDebug_7u_`); tinygrad's
+//! `extra/accel/ane/aneregs` (commit 0459b03) is a recorded output of it, and other projects took their names from there. No row is
+//! needed if the last word is also the field's name here.
 
 use anemone_facts::layout::KNOWN;
 
 /// Source of the rows.
 pub const SOURCE: &str = "tinygrad extra/accel/ane/aneregs at 0459b03, names of Apple's printer";
 
-/// Register and field as that project spells them, and the field here.
+/// Register and field in that project's spelling, and the field here.
 const ROWS: &[(&str, &str)] = &[
     ("KernelDMASrc.CoeffBaseAddr.Addr", "CoeffBase"),
     ("KernelDMASrc.CoeffBfrSize.MemBfrSize", "CoeffSize"),
@@ -69,7 +69,7 @@ const ROWS: &[(&str, &str)] = &[
     ("NE.MACCfg.OpMode", "NeOpMode"),
 ];
 
-/// The spelling without what stands before the register, and without indices.
+/// The spelling without the prefix of the register and without indices.
 fn plain(name: &str) -> String {
     let mut out = String::new();
     let mut inside = false;
@@ -84,7 +84,7 @@ fn plain(name: &str) -> String {
     out
 }
 
-/// The field that another project's name means, whole or from its register on: `NE.MACCfg.OpMode`, `MACCfg.OpMode`,
+/// The field for another project's name, complete or from its register on: `NE.MACCfg.OpMode`, `MACCfg.OpMode`,
 /// `aneTD.Header[6].KPC`. `None` for names without a register.
 pub fn field(name: &str) -> Option<&'static str> {
     let name = plain(name);

@@ -1,4 +1,4 @@
-//! The book's readings of words and compiled files, where other sources have another (`docs/conflicts.md`).
+//! The book's readings of words and compiled files where other sources differ (`docs/conflicts.md`).
 
 use crate::machine::Fact;
 use crate::{Model, Result, explain};
@@ -9,10 +9,10 @@ use anemone_program::text::{Chapter, Dump, Entry, Node, Part, Selection};
 use anemone_program::{Program, Task};
 use std::path::Path;
 
-/// Kind of the facts here.
+/// Kind of these facts.
 pub const KIND: &str = "the book's reading";
 
-/// Readings of a word or number; empty where no source contradicts the book.
+/// Readings of a word or number; empty if no source contradicts the book.
 pub fn find(word: &str) -> Vec<Fact> {
     let fact = |r: &'static Reading| {
         let mut lines: Vec<String> = r.lines.iter().map(|line| line.to_string()).collect();
@@ -30,10 +30,10 @@ pub fn find(word: &str) -> Vec<Fact> {
     readings(word).map(fact).collect()
 }
 
-/// A compiled file as the book reads it: header words and operation words of tasks, activation tables as knots and differences, the
-/// thread commands of a container, and the list of element types. Parts that were not selected, and parts on which nothing differs, are left out.
+/// A compiled file in the book's reading: header words and operation words of tasks, activation tables as knots and differences, the
+/// thread commands of a container, and the list of element types. Unselected parts, and parts without a difference, are omitted.
 ///
-/// Errors: the file is no compiled program.
+/// Errors: the file is not a compiled program.
 pub fn dump(model: &Model, file: &Path, selection: &Selection) -> Result<Dump> {
     let plain = explain::explain(model, file, selection)?;
     let wanted = |part: Part| selection.parts.is_empty() || selection.parts.contains(&part);
@@ -86,7 +86,7 @@ fn tasks(model: &Model) -> Vec<(&'static Layout, Task)> {
     }
 }
 
-/// A task's header words, and the word in which the book sees its operation.
+/// A task's header words, and the word that has its operation in the book's reading.
 fn header(at: usize, layout: &Layout, task: &Task) -> Node {
     let mut entries: Vec<Entry> = HEADER
         .iter()
@@ -145,7 +145,7 @@ fn threads(container: &Container) -> Vec<Node> {
     container.threads().enumerate().map(one).collect()
 }
 
-/// The list of element types with the type of a tensor's array, which the book counts with them.
+/// The list of element types, which in the book's count includes the type of a tensor's array.
 fn elements(container: &Container) -> Vec<Node> {
     let Some(table) = container.symtab() else { return Vec::new() };
     let numbered = |kind: &str| kind.strip_prefix('t').is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));

@@ -1,11 +1,11 @@
-//! An explanation for reading: fields at zero left out, elements of arrays with equal or evenly spaced values on one line.
+//! A shortened explanation: fields at zero omitted, elements of arrays with equal or evenly spaced values on one line.
 
 use anemone_program::text::{Dump, Entry, Node, Part};
 
 /// Parts whose fields are folded.
 const FOLDED: [Part; 3] = [Part::Td, Part::Regs, Part::Weights];
 
-/// The explanation as lines, shortened; the last line says what is left out and how to see it.
+/// The explanation as text, shortened; the last line states the number of omitted fields and how to print them.
 pub fn render(dump: &Dump) -> String {
     let mut short = dump.clone();
     let mut hidden = 0;
@@ -20,14 +20,14 @@ pub fn render(dump: &Dump) -> String {
     out
 }
 
-/// Shortens a structure and those in it; returns the number of fields left out.
+/// Shortens a structure and its substructures; returns the number of omitted fields.
 fn shorten(node: &mut Node, zeros: bool) -> usize {
     let entries = std::mem::take(&mut node.entries);
     let mut hidden = 0;
     let mut done: Vec<String> = Vec::new();
     for entry in &entries {
         let Some((array, _)) = element(entry) else {
-            // A tag, a name or bits without a field is told whatever its value.
+            // A tag, a name or bits without a field are printed even if zero.
             if zeros && entry.raw == Some(0) && entry.evidence.is_some() && plain(entry) {
                 hidden += 1;
             } else {
@@ -52,7 +52,7 @@ fn shorten(node: &mut Node, zeros: bool) -> usize {
     hidden + node.nodes.iter_mut().map(|child| shorten(child, zeros)).sum::<usize>()
 }
 
-/// Returns true for a value printed as a number: a name for zero means something.
+/// Returns true for a value printed as a number; a named zero has a meaning.
 fn plain(entry: &Entry) -> bool {
     entry.value.starts_with(|c: char| c.is_ascii_digit())
 }
@@ -63,7 +63,7 @@ fn element(entry: &Entry) -> Option<(&str, u32)> {
     Some((array, index.strip_suffix(']')?.parse().ok()?))
 }
 
-/// Runs of equal values and of evenly spaced ones, a line each.
+/// Runs of equal and of evenly spaced values, one line each.
 fn fold(array: &str, all: &[(u32, &Entry)], out: &mut Vec<Entry>) {
     let mut at = 0;
     while at < all.len() {

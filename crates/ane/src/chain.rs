@@ -1,4 +1,4 @@
-//! Programs dispatched one after the other: each takes by name what is given and what those before it left.
+//! Chains of programs: each program reads inputs of the caller and results of earlier programs, by name.
 
 mod beside;
 mod execution;
@@ -21,27 +21,27 @@ use anemone_program::{Direction, Element, Nchw, Port, Program, Strides, cost};
 
 pub use execution::ChainExecution;
 
-/// Programs in order of dispatch. A single program is a chain of one.
+/// Programs in dispatch order. A single program is a chain of one.
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     name: String,
     programs: Vec<Program>,
-    /// Ports that the caller fills, and ports that the caller gets.
+    /// Names of the inputs and of the outputs of the caller.
     ends: [Vec<String>; 2],
     states: Vec<State>,
     /// Host segments, each with the number of programs before it.
     hosts: Vec<(usize, Net)>,
     /// Counted loops.
     loops: Vec<Repeat>,
-    /// Programs, host segments and the ends of loops as they follow each other.
+    /// Programs, host segments and ends of loops in execution order.
     order: Vec<Part>,
-    /// Ends that no program has: inputs and outputs of host segments and loops alone.
+    /// Ends without a port in any program: inputs and outputs of host segments and loops only.
     host_ports: Vec<Port>,
-    /// Types of ends that loops alone have.
+    /// Types of ends of loops only.
     host_types: Vec<(String, TensorType)>,
 }
 
-/// A step of a chain, by its position among its like.
+/// A step of a chain, by its index among steps of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Program(usize),
@@ -64,19 +64,19 @@ impl From<Program> for Chain {
     }
 }
 
-/// Cuts that divide a network into programs.
+/// Partitioning of a network into programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Nowhere: one program.
+    /// None: one program.
     Whole,
-    /// Around native layers, as a dispatch descriptor has them.
+    /// At native layers, as in a dispatch descriptor.
     Natives,
-    /// Around native layers and attention, as the book has it: scaled dot-product attention is a hard cut between programs.
+    /// At native layers and attention: in the book, scaled dot-product attention is a boundary between programs.
     Attention,
 }
 
 impl Chain {
-    /// The programs of a network's segments ([`native::segments`]), in their order.
+    /// The programs of a network's segments ([`native::segments`]), in order.
     fn of_segments(net: &Net, mut programs: Vec<Program>) -> Chain {
         let states = written_states(net);
         if programs.len() == 1 {
@@ -88,7 +88,7 @@ impl Chain {
         Chain { name: net.name.clone(), programs, ends, states, order, ..Chain::default() }
     }
 
-    /// A network with host segments where the engine has no way, and why each is there.
+    /// A network with host segments for operations without an engine path, and the reason for each.
     pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
         crate::native::exact_indices(net)?;
         let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut Watched))?;
@@ -132,17 +132,17 @@ impl Chain {
         Ok(())
     }
 
-    /// Returns true for one program alone: nothing runs on the host.
+    /// Returns true for a single program without host segments.
     pub fn is_single(&self) -> bool {
         matches!(self.order[..], [Part::Program(0)])
     }
 
-    /// Counted loops: their turns, and what each turn reads and makes.
+    /// Counted loops: their iterations, and the tensors that each iteration reads and writes.
     pub fn loops(&self) -> &[Repeat] {
         &self.loops
     }
 
-    /// Number of times that a run dispatches each program.
+    /// Number of dispatches of each program in a run.
     pub fn dispatches(&self) -> Vec<u64> {
         let (mut times, mut all) = (vec![1u64], vec![1; self.programs.len()]);
         for part in &self.order {
@@ -157,8 +157,8 @@ impl Chain {
         all
     }
 
-    /// A network as one program where the engine has a way for all of it, else as [`Chain::with_host`]; the error is the
-    /// compiler's own, which names the operation.
+    /// A network as one program if the engine has a path for all of it, else as [`Chain::with_host`]. Errors: the compiler's,
+    /// which name the operation.
     pub fn whole(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
         Chain::with_host(net, chip, options).map_err(|error| {
             let compiled = program_of(net, chip, options, &mut ());
@@ -171,7 +171,7 @@ impl Chain {
         Chain::of_segments(net, vec![program])
     }
 
-    /// A network's program, or the programs of its segments, as it is cut.
+    /// A network's program, or the programs of its segments.
     pub fn of_net(net: &Net, cut: Cut, compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
         let segments = match cut {
             Cut::Whole => vec![net.clone()],
@@ -181,7 +181,7 @@ impl Chain {
         Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 
-    /// Gives ports to the ends that no program has: inputs and outputs of host segments alone.
+    /// Creates ports for ends without a port in any program: inputs and outputs of host segments only.
     fn bind_hosts(&mut self) {
         for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
             let bound: Vec<String> = self.ports(direction).map(|p| p.name.clone()).collect();
@@ -205,18 +205,18 @@ impl Chain {
         self.hosts.iter().find_map(|(_, net)| net.find(name).map(|id| net.value(id)))
     }
 
-    /// Type of an end as its network declares it, where a host segment has it; programs alone say fp16 and four extents.
+    /// Declared type of an end in its network, if a host segment has it; ports of programs are always fp16 with four extents.
     pub fn declared(&self, name: &str) -> Option<&TensorType> {
         let of_loops = || self.host_types.iter().find(|(own, _)| own == name).map(|(_, ty)| ty);
         self.host_value(name).map(|value| &value.ty).or_else(of_loops)
     }
 
-    /// Tensors held from run to run: zeros before the first, then what the output left.
+    /// Tensors kept between runs: zeros before the first, then the value of the output.
     pub fn states(&self) -> &[State] {
         &self.states
     }
 
-    /// Gives the next run's inputs what this run left of every state.
+    /// Copies the final value of every state to the inputs of the next run.
     pub fn hand_over(&self, outputs: &[(String, Array)], inputs: &mut [(String, Array)]) {
         for State { input, output } in &self.states {
             let left = outputs.iter().find(|(name, _)| name == output);
@@ -232,14 +232,14 @@ impl Chain {
         &self.name
     }
 
-    /// Puts large kernel data where its memory can go back to the system once a plan has packed it.
+    /// Moves large kernel data to memory that can be released once a plan has packed it.
     pub(crate) fn set_aside(&mut self) {
         for program in &mut self.programs {
             program.kernel = files::set_aside(&program.kernel);
         }
     }
 
-    /// Takes the kernel data of every program: what was written elsewhere is not needed here too.
+    /// Removes the kernel data of every program after it has been written elsewhere.
     #[cfg(feature = "system")]
     pub(crate) fn strip(&mut self) {
         self.programs.iter_mut().for_each(|program| program.kernel = Bytes::new());
@@ -255,7 +255,7 @@ impl Chain {
         if self.is_single() { self.programs.first_mut() } else { None }
     }
 
-    /// Modelled time of a run with all its dispatches; `None` where a program has none.
+    /// Modelled time of a run with all its dispatches; `None` if a program has none.
     pub fn modelled(&self, chip: &Chip) -> Option<cost::Cost> {
         let mut all = Vec::new();
         for (program, times) in self.programs.iter().zip(self.dispatches()) {
@@ -265,12 +265,12 @@ impl Chain {
         cost::Cost::sum(all)
     }
 
-    /// Names of the results that the caller gets.
+    /// Names of the caller's outputs.
     pub fn outputs(&self) -> &[String] {
         &self.ends[1]
     }
 
-    /// Ports that the caller fills, or gets.
+    /// Ports of the caller in one direction.
     pub fn ports(&self, direction: Direction) -> impl Iterator<Item = &Port> {
         let names = &self.ends[usize::from(direction == Direction::Output)];
         let hosts = move |name: &String| self.host_ports.iter().find(|p| p.direction == direction && p.name == *name);
@@ -286,12 +286,12 @@ impl Chain {
         &self.hosts
     }
 
-    /// Names of the inputs that the caller gives.
+    /// Names of the caller's inputs.
     pub fn inputs(&self) -> &[String] {
         &self.ends[0]
     }
 
-    /// Refuses to leave out host segments: in `form` there is no place for them.
+    /// Refuses a form that has no place for host segments.
     pub fn check_no_host(&self, form: &str) -> Result<()> {
         if let Some(repeat) = self.loops.first() {
             let Repeat { name, turns, .. } = repeat;
@@ -307,7 +307,7 @@ impl Chain {
             .help("--emit hwx,e5: a dispatch descriptor carries it as a processor call"))
     }
 
-    /// Host segments and both ends of loops as a descriptor carries them, in order.
+    /// Host segments and both ends of loops as processor calls of a descriptor, in order.
     pub fn host_calls(&self) -> Vec<HostCall> {
         let call = |part: &Part| match *part {
             Part::Program(_) => None,
@@ -318,7 +318,7 @@ impl Chain {
         self.order.iter().filter_map(call).collect()
     }
 
-    /// The chain's steps over containers, one a program, and over [`Chain::host_calls`].
+    /// The chain's steps over containers, one per program, and over [`Chain::host_calls`].
     pub fn steps<'a>(&'a self, containers: &'a [impl AsRef<[u8]>], hosts: &'a [HostCall]) -> Vec<Step<'a>> {
         let mut calls = hosts.iter().map(Step::Host);
         let step = |part: &Part| match *part {
@@ -331,7 +331,7 @@ impl Chain {
         self.order.iter().filter_map(step).collect()
     }
 
-    /// The arithmetic of the generation that it is compiled for.
+    /// The arithmetic model of the programs' generation.
     pub fn exact_model(&self) -> Result<numerics::Model> {
         let Some(program) = self.programs.first() else { return Ok(numerics::Model::Fast) };
         let generation = program.layout.generation;
@@ -341,13 +341,13 @@ impl Chain {
         })
     }
 
-    /// Every program checked and planned.
+    /// Checks and plans every program.
     pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<&Chain>> {
         ChainExecution::new(self, options)
     }
 }
 
-/// A port for an input or output of host segments and loops alone: extents as a port has them, and no memory of a program's.
+/// A port for an input or output of host segments and loops only: extents in the form of ports, without memory in a program.
 fn host_port(name: &str, shape: &[usize], direction: Direction) -> Option<Port> {
     if shape.iter().any(|&n| u32::try_from(n).is_err()) {
         return None;
@@ -371,7 +371,7 @@ fn host_port(name: &str, shape: &[usize], direction: Direction) -> Option<Port> 
     })
 }
 
-/// Evaluates a network in fp32, without compiling it: arrays by name in, arrays by name out. States that are not given are zeros.
+/// Evaluates a network in fp32, without compiling it; inputs and outputs are arrays by name. States that are not given are zeros.
 pub fn evaluate(net: &Net, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
     let known: Vec<&str> = net.inputs.iter().map(|&id| net.value(id).name.as_str()).collect();
     if let Some((name, _)) = inputs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
@@ -382,7 +382,7 @@ pub fn evaluate(net: &Net, inputs: &[(String, Array)]) -> Result<Vec<(String, Ar
     Ok(named_outputs(net, outputs.map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?))
 }
 
-/// A network's inputs of arrays by name; of several of one name, the last.
+/// A network's inputs from arrays by name; the last of several with one name.
 fn tensors(net: &Net, known: &[(String, Array)], zero_states: bool) -> Result<Vec<Tensor>> {
     let mut tensors = Vec::new();
     for &id in &net.inputs {

@@ -1,4 +1,4 @@
-//! Networks compiled: refusals become diagnostics that name operation and chip.
+//! Compilation of networks: refusals become diagnostics that name operation and chip.
 
 use crate::diagnostic::{Diagnostic, Result};
 use crate::model::Model;
@@ -7,7 +7,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::Net;
 use anemone_program::Program;
 
-/// A network's program; a refusal says which operation of which kind it is about.
+/// Compiles a network; a refusal names the operation and its kind.
 pub fn program_of(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
     crate::native::exact_indices(net)?;
     anemone_compile::compile(net, chip, options, log).map_err(|error| {
@@ -23,7 +23,7 @@ pub fn program_of(net: &Net, chip: &'static Chip, options: &Options, log: &mut d
     })
 }
 
-/// As [`Model::compile`], only so far as to a pass, for the log's sake; a file that is compiled already has no passes.
+/// As [`Model::compile`], up to a pass, for the log only; files that are compiled already have no passes.
 pub fn compile_until(
     model: &Model,
     chip: &'static Chip,

@@ -1,4 +1,4 @@
-//! A model compiled, or read as a file has it.
+//! A compiled model, or a program read from a file.
 
 use crate::chain::Chain;
 use crate::compile::program_of;
@@ -11,18 +11,18 @@ use anemone_net::Net;
 use anemone_program::Program;
 use std::path::Path;
 
-/// A program and where it comes from.
+/// A program and its origin.
 #[derive(Debug)]
 pub struct Compiled {
     /// The program.
     pub program: Program,
-    /// The network it was compiled from, if any: names and extents of inputs and outputs.
+    /// The network it was compiled from, if any, with names and extents of inputs and outputs.
     pub net: Option<Box<Net>>,
 }
 
 impl Model {
-    /// The programs to run in their order: compiled, as the file has them, or as the descriptor at `path` names them; and
-    /// the network where there is one.
+    /// The programs to run in order: compiled, from the file, or from the descriptor at `path`; and
+    /// the network, if there is one.
     pub fn chain(self, path: &Path, chip: &'static Chip, options: &Options) -> Result<(Chain, Option<Box<Net>>)> {
         if let Model::Descriptor(descriptor) = &self {
             return Chain::beside(path, descriptor).map(|chain| (chain, None));
@@ -35,7 +35,7 @@ impl Model {
         Ok((chain, net))
     }
 
-    /// The program: compiled for `chip` from a network, or as the file has it.
+    /// The program: compiled for `chip` from a network, or from the file.
     pub fn compile(self, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Compiled> {
         match self {
             Model::Net { net, .. } => {

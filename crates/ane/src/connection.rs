@@ -1,4 +1,4 @@
-//! A model that is loaded through the runtime: by a driver in this process, or by a broker that several processes share.
+//! A model loaded through the runtime: by a driver in this process, or by a broker shared between processes.
 //!
 //! ```
 //! use anemone::connection::{Request, Settings};
@@ -39,7 +39,7 @@ use std::time::Duration;
 pub enum Via {
     /// Every submission through the broker
     Broker,
-    /// Loaded by the broker, submitted on a connection of its own
+    /// Loaded by the broker, submitted on a separate connection
     Direct,
     /// A driver in this process
     #[default]
@@ -50,7 +50,7 @@ impl Via {
     /// All of them.
     pub const ALL: [Via; 3] = [Via::Broker, Via::Direct, Via::Inprocess];
 
-    /// Name, as the command line has it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Via::Broker => "broker",
@@ -60,7 +60,7 @@ impl Via {
     }
 }
 
-/// Name of the M1's defect that [`Settings::overlap`] shows.
+/// Name of the M1's defect that [`Settings::overlap`] reproduces.
 pub const OVERLAPPED_STREAMS: &str = "overlapped-streams";
 
 /// Settings of a connection.
@@ -68,23 +68,23 @@ pub const OVERLAPPED_STREAMS: &str = "overlapped-streams";
 pub struct Settings {
     /// Device.
     pub via: Via,
-    /// Socket of the broker; its default place without one.
+    /// Socket of the broker; `None` for its default.
     pub socket: Option<PathBuf>,
-    /// Folder of the cache of a driver in this process; its default place without one.
+    /// Folder of the cache of a driver in this process; `None` for its default.
     pub cache: Option<PathBuf>,
-    /// Class of service of all that a broker is asked: 33, 25, 21, 17 or 9, the first the most urgent; 0 is real time.
+    /// Class of service of all requests to a broker: 33, 25, 21, 17 or 9, the first the most urgent; 0 is real time.
     pub class: Option<u32>,
-    /// Preferences for loads and compiles, of which a driver in this process has none.
+    /// Options of loads and compiles by a broker; a driver in this process ignores them.
     pub loading: Loading,
-    /// Others are excluded while a program of this connection runs, and the engine is power-cycled around it.
+    /// True to exclude others while a program of this connection runs, and to power-cycle the engine before and after.
     pub secure: bool,
-    /// The second of two overlapped streams never completes, as on an M1.
+    /// True if the second of two overlapped streams never completes, as on an M1.
     pub overlap: bool,
-    /// Streams that are submitted at once, each with operations of its own; at least 1.
+    /// Number of streams submitted at once, each with its own operations; at least 1.
     pub streams: u32,
-    /// Dispatches of the same inputs in one run; at least 1.
+    /// Number of dispatches with the same inputs in one run; at least 1.
     pub times: u32,
-    /// Records a trace of the session.
+    /// True to record a trace of the session.
     pub trace: bool,
     /// Arithmetic of the device; a broker has its own.
     pub arithmetic: Arithmetic,
@@ -108,7 +108,7 @@ impl Default for Settings {
     }
 }
 
-/// Weights that an adapter replaces.
+/// Replacement weights of an adapter.
 #[derive(Clone, Debug)]
 pub enum Adapter {
     /// Pieces of kernel data.
@@ -124,11 +124,11 @@ pub struct Request<'a> {
     pub model: &'a Path,
     /// Compiler target.
     pub target: &'a str,
-    /// Refuses what needs host segments.
+    /// True to refuse models that need host segments.
     pub engine_only: bool,
-    /// Function that is called; the first when `None`.
+    /// Name of the function to call; `None` for the first.
     pub function: Option<&'a str>,
-    /// Weights other than the model's.
+    /// Replacement weights.
     pub adapter: Option<Adapter>,
 }
 
@@ -148,10 +148,10 @@ pub enum Device {
 }
 
 impl Settings {
-    /// Compiles and loads a model, once for all runs. States have one buffer on both ports: they stay on the device from run to run,
+    /// Compiles and loads a model, once for all runs. States have one buffer on both ports: they stay on the device between runs,
     /// unless a run is several dispatches.
     ///
-    /// Errors: no broker at the socket; what the broker's policy refuses, with the key that is missing; a model that does not compile.
+    /// Errors: no broker at the socket; refusals of the broker's policy, with the missing key; a model that does not compile.
     pub fn open(&self, request: &Request) -> Result<Connection> {
         let Request { model, target, engine_only, function, adapter } = request;
         let (runtime, device) = self.runtime()?;
@@ -172,7 +172,7 @@ impl Settings {
         };
         let library = if pieces.is_empty() { library } else { library.adapted(pieces).map_err(refused)? };
         let states = states(&library, *function);
-        // Dispatches of the same inputs would hand states on.
+        // Several dispatches with the same inputs would pass states on.
         let held = if self.times == 1 { states.as_slice() } else { &[] };
         let function = function.unwrap_or(MAIN);
         let lanes = (0..self.streams).map(|_| Lane::new(&runtime, &library, function, held)).collect::<Result<_>>()?;
@@ -232,7 +232,7 @@ impl Settings {
     }
 }
 
-/// Kernel data that arrays replace in the one program of a library.
+/// Kernel data that arrays replace in the only program of a library.
 pub fn adapter_pieces(library: &Library, arrays: Vec<(String, Array)>) -> Result<Vec<Piece>> {
     let mut programs = library.programs();
     match (programs.next(), programs.next()) {
@@ -244,7 +244,7 @@ pub fn adapter_pieces(library: &Library, arrays: Vec<(String, Array)>) -> Result
     }
 }
 
-/// States of a library's function: the descriptor is of the first.
+/// States of a library's function; the descriptor has those of the first.
 fn states(library: &Library, function: Option<&str>) -> Vec<State> {
     if function.is_some_and(|name| name != MAIN && name != library.signature().name) {
         return Vec::new();
@@ -253,10 +253,10 @@ fn states(library: &Library, function: Option<&str>) -> Vec<State> {
     descriptor.and_then(|d| d.sequence().ok()).map_or(Vec::new(), |sequence| sequence.states)
 }
 
-/// Longest wait for a stream.
+/// Time limit of a stream.
 const STREAM_TIME: Duration = Duration::from_secs(600);
 
-/// A model, loaded and bound.
+/// A loaded model with bound buffers.
 pub struct Connection {
     runtime: Arc<Runtime>,
     device: Device,
@@ -266,15 +266,15 @@ pub struct Connection {
     times: u32,
     /// True if overlapped streams have the M1's defect.
     overlap: bool,
-    /// Held by a run: buffers are one caller's from its inputs to its outputs.
+    /// Lock held during a run: buffers belong to one caller from its inputs to its outputs.
     running: Mutex<()>,
 }
 
-/// A stream with an operation and buffers of its own.
+/// A stream with its own operation and buffers.
 struct Lane {
     stream: Stream,
     ports: Vec<(PortInfo, Arc<Buffer>)>,
-    /// Tensors that stay on the device from run to run.
+    /// Tensors that stay on the device between runs.
     held: Vec<State>,
 }
 
@@ -323,7 +323,7 @@ impl Lane {
     }
 }
 
-/// Elements of a buffer as its port has them.
+/// Elements of a buffer in the type of its port.
 fn elements(info: &PortInfo, buffer: &Buffer) -> Array {
     let bytes = buffer.shared().to_vec();
     let data = match info.dtype {
@@ -335,10 +335,10 @@ fn elements(info: &PortInfo, buffer: &Buffer) -> Array {
 }
 
 impl Connection {
-    /// Runs on inputs by name, and returns the outputs of the first stream by name. An input that holds a state may be left out: it
-    /// has what the run before left, zeros at first. Callers on several threads run one after another.
+    /// Runs on inputs by name, and returns the outputs of the first stream by name. An input of a state may be omitted: it
+    /// then has the value of the previous run, initially zeros. Concurrent callers run one after another.
     ///
-    /// Errors: an input that is missing or has another number of elements; a fault of the device; a stream that does not complete.
+    /// Errors: a missing input, or one with a wrong number of elements; a fault of the device; a stream that does not complete.
     pub fn run(&self, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.lanes.iter().try_for_each(|lane| lane.fill(inputs))?;
@@ -351,10 +351,10 @@ impl Connection {
         Ok(self.lanes.first().map_or(Vec::new(), Lane::outputs))
     }
 
-    /// Every stream once, at the same time.
+    /// Runs every stream once, simultaneously.
     fn overlapped(&self) -> Result<()> {
         let events = {
-            // However short their work, the streams overlap.
+            // The streams overlap even if their work is short.
             let _held = self.runtime.hold();
             let submitted = self.lanes.iter().map(|lane| lane.stream.submit(None).map_err(refused));
             submitted.collect::<Result<Vec<_>>>()?
@@ -379,7 +379,7 @@ impl Connection {
         ports.iter().map(|(info, _)| info).filter(move |info| info.output == output)
     }
 
-    /// Tensors that stay on the device from run to run.
+    /// Tensors that stay on the device between runs.
     pub fn states(&self) -> &[State] {
         self.lanes.first().map_or(&[], |lane| &lane.held)
     }
@@ -391,12 +391,12 @@ impl Connection {
         Some(elements(info, buffer))
     }
 
-    /// True for a cache hit, in the broker's cache or this user's: nothing was compiled.
+    /// Returns true for a hit in the broker's cache or this user's.
     pub fn was_kept(&self) -> bool {
         self.kept
     }
 
-    /// Compiled model that is loaded.
+    /// The loaded compiled model.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
     }
@@ -413,7 +413,7 @@ impl Connection {
 }
 
 impl Device {
-    /// Counters by name, as `ane stat --json` prints them; the broker's own are missing in this process.
+    /// Counters by name, as printed by `ane stat --json`; without a broker, its own are missing.
     pub fn counters(&self) -> Result<serde_json::Value> {
         match self {
             Device::Here(device) => Ok(device.driver().stat()),
@@ -422,7 +422,7 @@ impl Device {
     }
 
     /// Calls a method of the direct-path client or of the hint client by name, with numbers: power, throttling, mappings, hints and
-    /// the others of `ane driver list`.
+    /// others of `ane driver list`.
     pub fn method(&self, name: &str, numbers: &[u64]) -> Result<Answer> {
         match self {
             Device::Here(device) => device.method(name, numbers).map_err(refused),

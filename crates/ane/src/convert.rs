@@ -1,4 +1,4 @@
-//! Models in other forms, and their weights made smaller with what that costs.
+//! Conversion of models to other forms, and compression of their weights with its cost.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
@@ -43,7 +43,7 @@ impl NetForm {
     }
 }
 
-/// One file of a form: its path relative to where the form goes, empty for that path itself, and its bytes.
+/// One file of a form: its path relative to the destination (empty for the destination itself) and its bytes.
 pub type Part = (PathBuf, Vec<u8>);
 
 /// The network in a form. MIL text has its weights in `weights/weight.bin` beside it, a netplist in `net.weights`.
@@ -84,7 +84,7 @@ pub fn encode(net: &Net, form: NetForm) -> Result<Vec<Part>> {
     })
 }
 
-/// The MIL program of a file as it stands, where the file holds one: nothing is translated or lost.
+/// The MIL program in a file, if it has one, without translation.
 pub fn program(path: &Path) -> Result<Option<mil::Program>> {
     let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
     if path.is_dir() {
@@ -97,7 +97,7 @@ pub fn program(path: &Path) -> Result<Option<mil::Program>> {
     }
 }
 
-/// Files with a program's constants that are there, each where it goes beside the text, and the names of those that are not.
+/// Files with a program's constants that exist, each with its path beside the text, and the names of missing ones.
 pub fn constants(model: &Path, names: &[String]) -> (Vec<Part>, Vec<String>) {
     let (mut parts, mut missing) = (Vec::new(), Vec::new());
     let beside = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -114,18 +114,18 @@ pub fn constants(model: &Path, names: &[String]) -> (Vec<Part>, Vec<String>) {
     (parts, missing)
 }
 
-/// Cost of compression: bytes of the weights and error of the result.
+/// Cost of compression: size of the weights and error of the result.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// Constants and their bytes.
+    /// Number of constants and their sizes.
     pub summary: Summary,
-    /// Root of the mean square of the change of all outputs, as a share of that of the outputs; on random inputs.
+    /// Root mean square change of all outputs relative to that of the outputs, on random inputs.
     pub relative_error: f32,
-    /// Largest change of an output, as a share of the largest output.
+    /// Largest change of an output relative to the largest output.
     pub largest_error: f32,
 }
 
-/// Compresses the weights and evaluates the network before and after, on inputs made from `seed`.
+/// Compresses the weights and evaluates the network before and after, on random inputs from `seed`.
 pub fn shrink(net: &mut Net, method: Method, seed: u64) -> Result<Cost> {
     let failed = |e: anemone_net::Error| Diagnostic::new(Code::Usage, e.to_string());
     let inputs = random_inputs(net, seed);
@@ -146,7 +146,7 @@ pub fn shrink(net: &mut Net, method: Method, seed: u64) -> Result<Cost> {
     Ok(Cost { summary, relative_error, largest_error: share(worst.into(), largest.into()) })
 }
 
-/// Inputs from a seed: floats in -1..1, small integers, zeros for states.
+/// Random inputs from a seed: floats in -1..1, small integers, zeros for states.
 pub fn random_inputs(net: &Net, seed: u64) -> Vec<Tensor> {
     let input = |(i, &id): (usize, &anemone_net::ValueId)| {
         let ty = &net.value(id).ty;

@@ -1,13 +1,13 @@
-//! Diagnostics as values: a stable code, what was found, what is admitted, what to do. Rendering is apart.
+//! Diagnostics as values: a stable code, the value found, the limit, advice. Rendering is separate.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
 use std::ops::Range;
 
-/// Result of everything a user can ask for.
+/// Result of a user-visible operation.
 pub type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// Diagnostic code, stable across versions. `1xxx`: the answer is no. `2xxx`: usage or input. `3xxx`: a defect of ours.
+/// Diagnostic code, stable across versions. `1xxx`: the answer is no. `2xxx`: usage or input. `3xxx`: a defect of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Code {
@@ -25,7 +25,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code as users see it.
+    /// The code as printed.
     pub fn text(self) -> &'static str {
         match self {
             Code::UnsupportedOp => "ANE1001",
@@ -89,7 +89,7 @@ impl Code {
         }
     }
 
-    /// Exit code of the command line: 1 no, 2 wrong usage or unreadable input, 3 a defect of ours.
+    /// Exit code of the command line: 1 for no, 2 for wrong usage or unreadable input, 3 for a defect of this program.
     pub fn exit(self) -> u8 {
         match &self.text()[3..4] {
             "1" => 1,
@@ -99,24 +99,24 @@ impl Code {
     }
 }
 
-/// One refusal.
+/// A refusal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     /// Stable code.
     pub code: Code,
-    /// One line: what, where, found, limit.
+    /// Message in one line, with place, value found and limit.
     pub message: String,
-    /// The file or value it is about.
+    /// File or value concerned.
     pub place: Option<String>,
     /// Advice.
     pub help: Option<String>,
-    /// The text it is about, with the places marked.
+    /// Text concerned, with the places marked.
     pub source: Option<Box<Source>>,
-    /// Parts of a message about an operation, for programs.
+    /// Parts of a message about an operation, for JSON.
     pub details: Option<Box<Details>>,
 }
 
-/// The operation that a refusal is about, and what was compared.
+/// The operation of a refusal, and the values compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     /// Kind of the operation.
@@ -125,7 +125,7 @@ pub struct Details {
     pub output: Option<String>,
     /// The value found.
     pub found: Option<String>,
-    /// Admitted value or range; for a refusal of Apple's compiler, the text of Apple's message.
+    /// Allowed value or range; for a refusal of Apple's compiler, the text of Apple's message.
     pub limit: Option<String>,
     /// Compiler target of the chip.
     pub chip: Option<String>,
@@ -136,49 +136,49 @@ pub struct Details {
 pub struct Source {
     /// The file.
     pub path: String,
-    /// All of it.
+    /// The complete text.
     pub text: String,
-    /// Bytes of each place, its line and column (from one), and what is said of it.
+    /// Byte range of each place, its line and column (from one), and its label.
     pub marks: Vec<(Range<usize>, usize, usize, String)>,
 }
 
 impl Diagnostic {
-    /// A diagnostic without place or help.
+    /// A diagnostic without place and help.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic { code, message: message.into(), place: None, help: None, source: None, details: None }
     }
 
-    /// With the file or value it is about.
+    /// Sets the file or value concerned.
     pub fn at(mut self, place: impl std::fmt::Display) -> Diagnostic {
         self.place = Some(place.to_string());
         self
     }
 
-    /// With a place, where it has none yet.
+    /// Sets the place, unless it has one.
     pub fn or_at(self, place: impl std::fmt::Display) -> Diagnostic {
         if self.place.is_some() { self } else { self.at(place) }
     }
 
-    /// With advice.
+    /// Sets the advice.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// With the text it is about.
+    /// Sets the text concerned.
     pub fn pointing(mut self, source: Source) -> Diagnostic {
         self.source = Some(Box::new(source));
         self
     }
 
-    /// With the operation that it is about: its kind, and the name of its result.
+    /// Sets the operation concerned: its kind, and the name of its result.
     pub fn about(mut self, op: impl Into<String>, output: impl Into<String>) -> Diagnostic {
         let details = self.details.get_or_insert_default();
         (details.op, details.output) = (Some(op.into()), Some(output.into()));
         self
     }
 
-    /// For people.
+    /// As text.
     pub fn render(&self, color: bool) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()));
         if let Some(source) = &self.source {
@@ -198,7 +198,7 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(&self) -> serde_json::Value {
         let details = self.details.as_deref().cloned().unwrap_or_default();
         let places = self.source.iter().flat_map(|s| &s.marks);
@@ -260,7 +260,7 @@ impl From<anemone_compile::Error> for Diagnostic {
     }
 }
 
-/// Details of a compiler error about an operation; `None` where it has none.
+/// Details of a compiler error about an operation; `None` if it is about none.
 fn details(error: &anemone_compile::Error) -> Option<Details> {
     use anemone_compile::Error::*;
     let named = |op: &str| Details { output: Some(op.to_string()), ..Details::default() };

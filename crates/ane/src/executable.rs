@@ -1,4 +1,4 @@
-//! A model ready to run: run, listed, and written in compiled forms.
+//! A model ready to run; it can also be listed, and written in compiled forms.
 
 use crate::chain::{Chain, Cut};
 use crate::compile::program_of;
@@ -15,20 +15,20 @@ use anemone_net::Net;
 use anemone_program::{Direction, Port, text};
 use std::path::{Path, PathBuf};
 
-/// Programs of a model in their order, with host segments between them where the engine has no way.
+/// Programs of a model in order, with host segments between them for operations without an engine path.
 #[derive(Clone, Debug)]
 pub struct Executable {
     /// Programs and host segments.
     pub chain: Chain,
-    /// The network that they come from, if any: names and extents of inputs and outputs.
+    /// The network they were compiled from, if any, with names and extents of inputs and outputs.
     pub net: Option<Box<Net>>,
-    /// Reasons for the host segments, one sentence for each operation that was refused.
+    /// Reasons for the host segments, one sentence for each refused operation.
     pub reasons: Vec<String>,
 }
 
 impl Model {
-    /// The model at `path`, ready to run on `chip`; a file that is compiled already is taken as it is. With `engine_only`, a
-    /// network that needs host segments is refused, as the compiler says it.
+    /// The model at `path`, ready to run on `chip`; a compiled file is used unchanged. With `engine_only`, a
+    /// network that needs host segments is refused with the compiler's error.
     pub fn executable(
         self,
         path: &Path,
@@ -44,7 +44,7 @@ impl Model {
             chain.set_aside();
             return Ok(Executable { chain, net: Some(net), reasons });
         }
-        // A container's kernel data are part of its file, which is mapped.
+        // A container's kernel data is part of its file, which is mapped.
         let mapped = matches!(self, Model::Container(_));
         let (mut chain, net) = self.chain(path, chip, options)?;
         if !mapped {
@@ -55,7 +55,7 @@ impl Model {
 }
 
 impl Executable {
-    /// Inputs or outputs by name with their extents: the network's own, or the ports'.
+    /// Inputs or outputs by name with their extents: from the network, or from the ports.
     pub fn ends(&self, direction: Direction) -> Vec<(String, Vec<usize>)> {
         let of_port = |p: &Port| {
             let own = self.net.as_deref().and_then(|net| net.find(&p.name).map(|id| &net.value(id).ty));
@@ -74,9 +74,9 @@ impl Executable {
         of_net.or_else(|| held.then(zeros))
     }
 
-    /// The states before the first run, by the name of the input that holds each: zeros.
+    /// The states before the first run, by the name of their input: zeros.
     ///
-    /// Errors: a program that keeps nothing.
+    /// Errors: a program without states.
     pub fn states_at_start(&self) -> Result<Vec<(String, Array)>> {
         if self.chain.states().is_empty() {
             return Err(Diagnostic::new(Code::Usage, "the program has no states"));
@@ -86,13 +86,13 @@ impl Executable {
         Ok(ports.filter_map(|port| Some((port.name.clone(), self.at_start(port)?))).collect())
     }
 
-    /// Names of the inputs that a caller has to give: states are none.
+    /// Names of the inputs that a caller must give, which excludes states.
     pub fn real_inputs(&self) -> Vec<String> {
         let ports = self.chain.ports(Direction::Input);
         ports.filter(|port| self.at_start(port).is_none()).map(|port| port.name.clone()).collect()
     }
 
-    /// Moves what a run left of each state from its outputs to the states.
+    /// Moves the final value of each state from the outputs of a run to the states.
     pub fn keep_states(&self, outputs: &mut Vec<(String, Array)>, states: &mut [(String, Array)]) {
         for state in self.chain.states() {
             let at = outputs.iter().position(|(name, _)| *name == state.output);
@@ -104,7 +104,7 @@ impl Executable {
     }
 
     /// Runs once on the software engine, host segments on the host. States that are not given are zeros, as before the first
-    /// run; outputs have the network's own extents.
+    /// run; outputs have the network's extents.
     pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {
         let names: Vec<&str> = inputs.iter().map(|(name, _)| name.as_str()).collect();
         let all = [inputs, &self.states_beside(&names)?].concat();
@@ -114,7 +114,7 @@ impl Executable {
         Ok(outputs)
     }
 
-    /// Zeros for the states that are not among the given names; a name that no input has is refused.
+    /// Zeros for the states that are not among the given names; refuses a name that no input has.
     pub(crate) fn states_beside(&self, given: &[&str]) -> Result<Vec<(String, Array)>> {
         let known: Vec<&str> = self.chain.ports(Direction::Input).map(|p| p.name.as_str()).collect();
         if let Some(name) = given.iter().find(|name| !known.contains(name)) {
@@ -125,21 +125,21 @@ impl Executable {
         Ok(absent.filter_map(|port| Some((port.name.clone(), self.at_start(port)?))).collect())
     }
 
-    /// Gives outputs the extents that the network declares.
+    /// Reshapes outputs to the extents of the network.
     pub(crate) fn give_own_extents(&self, outputs: &mut [(String, Array)]) {
         if let Some(net) = &self.net {
             own_extents(net, outputs);
         }
     }
 
-    /// The listing that assembles back, of one program after the other.
+    /// The listings of all programs, which assemble back.
     pub fn listing(&self) -> String {
         self.chain.programs().iter().map(text::list).collect()
     }
 
-    /// Writes the forms into a folder, which is made where it is missing; the paths. Files are named after `stem`, in which only
-    /// letters, digits, `-`, `_` and dots within stay. A dispatch descriptor among the forms has each segment compiled alone, by
-    /// the same `options` for the same chip. A form that cannot carry host segments is refused by name.
+    /// Writes the forms to a folder, which is created if it is missing; returns the paths. Files are named after `stem`, of which only
+    /// letters, digits, `-`, `_` and inner dots are kept. A dispatch descriptor among the forms has each segment compiled separately, with
+    /// the same `options` for the same chip. A form that has no place for host segments is refused by name.
     pub fn save(
         &self,
         folder: &Path,

@@ -1,4 +1,4 @@
-//! A program on the software engine: inputs bound, run, outputs taken.
+//! Execution of a program on the software engine: binding of inputs, run, outputs.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -13,20 +13,20 @@ use half::f16;
 pub struct Run {
     /// Outputs by name, in port order, with the ports' extents.
     pub outputs: Vec<(String, Array)>,
-    /// Tasks executed.
+    /// Number of executed tasks.
     pub tasks: usize,
     /// Faults that a lenient run skipped.
     pub skipped: Vec<String>,
-    /// Record of each task, where the options ask for it.
+    /// Record of each task, if the options request it.
     pub trace: Vec<TaskTrace>,
 }
 
-/// Most bytes of buffers that a program may ask for. The engine's own addresses reach further; a machine's memory may not.
+/// Largest size of a program's buffers in bytes. The engine's address space is larger; the host's memory may not be.
 const MAX_BUFFER_BYTES: u64 = 1 << 32;
-/// Most elements of a port: the software engine holds no larger tensor.
+/// Largest number of elements of a port in the software engine.
 const MAX_PORT_ELEMENTS: u64 = 1 << 28;
 
-/// Refuses programs whose buffers cannot be held here at the same time.
+/// Refuses programs whose buffers together are too large.
 pub fn check_together(programs: &[Program]) -> Result<()> {
     let of_ports = programs.iter().flat_map(|p| &p.ports).map(|p| p.bytes);
     let all = programs.iter().map(|p| p.scratch_bytes).chain(of_ports).fold(0u64, u64::saturating_add);
@@ -39,7 +39,7 @@ pub fn check_together(programs: &[Program]) -> Result<()> {
     Err(Diagnostic::new(Code::Fault, message))
 }
 
-/// Refuses a program whose buffers cannot be held or filled here.
+/// Refuses a program whose buffers are too large or cannot be filled.
 pub fn check(program: &Program) -> Result<()> {
     check_together(std::slice::from_ref(program))?;
     for port in &program.ports {
@@ -79,7 +79,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Checks and plans.
+    /// Checks and plans a program.
     pub fn new(program: &Program, options: Options) -> Result<Self> {
         check(program)?;
         let mut pages = files::Pending::default();
@@ -94,25 +94,25 @@ impl Execution {
         &self.plan
     }
 
-    /// Times the plan's steps over `runs` runs, as [`Plan::profile`]. Inputs as for [`Execution::run`].
+    /// Measures the plan's steps over `runs` runs, as [`Plan::profile`]. Inputs as for [`Execution::run`].
     pub fn profile(&mut self, inputs: &[(String, Array)], runs: usize) -> Result<Profile> {
         self.bind(&views(inputs))?;
         Ok(self.plan.profile(&mut self.memory, runs)?)
     }
 
     /// Runs once. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,
-    /// joined, added or left out, but not exchanged.
+    /// merged, added or removed, but not exchanged.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
         self.bind(&views(inputs))?;
         self.run_bound()
     }
 
-    /// Writes inputs where their ports are, straight from their owners' elements, for one [`Execution::run_bound`].
+    /// Writes inputs directly to the memory of their ports, for one [`Execution::run_bound`].
     pub fn bind(&mut self, inputs: &[(&str, View)]) -> Result<()> {
         bind(&self.ports, &mut self.memory, inputs)
     }
 
-    /// Runs once on the inputs that were bound.
+    /// Runs once on the bound inputs.
     pub fn run_bound(&mut self) -> Result<Run> {
         let outcome = self.plan.run(&mut self.memory)?;
         if let Some(name) = outcome.incomplete.first() {
@@ -124,7 +124,7 @@ impl Execution {
     }
 }
 
-/// Writes inputs where their ports are.
+/// Writes inputs to the memory of their ports.
 fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<()> {
     for port in ports.iter().filter(|p| p.direction == Direction::Input) {
         let Some((_, view)) = inputs.iter().find(|(name, _)| *name == port.name) else {
@@ -147,7 +147,7 @@ fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<
     Ok(())
 }
 
-/// Writes a port's elements into its buffer; `None` where that is too small.
+/// Writes a port's elements to its buffer; `None` if that is too small.
 fn write_rows<T>(port: &Port, bytes: &mut [u8], data: &[T], half: impl Fn(&T) -> f16) -> Option<()> {
     for ((start, width), row) in rows(port).zip(data.chunks(port.shape.w as usize)) {
         let slots = bytes.get_mut(start..start + 2 * width)?;
@@ -195,7 +195,7 @@ pub fn state_at_start(net: &Net, port: &Port) -> Option<Array> {
     state.then(|| Array { shape, data: vec![0.0; s.elements() as usize] })
 }
 
-/// Gives outputs the network's own extents: a port has always four.
+/// Reshapes outputs to the extents of the network; ports always have four.
 pub fn own_extents(net: &Net, outputs: &mut [(String, Array)]) {
     for (name, array) in outputs {
         if let Some(&id) = net.outputs.iter().find(|&&id| net.value(id).name == *name) {
@@ -209,12 +209,12 @@ pub fn own_extents(net: &Net, outputs: &mut [(String, Array)]) {
 pub struct RoundingCost {
     /// Largest difference.
     pub max: f32,
-    /// Root of the mean squared difference.
+    /// Root mean square difference.
     pub rms: f32,
 }
 
-/// Measures the error of fp16 rounding in a network, on these inputs: the difference of one output between plain fp32
-/// evaluation and evaluation with every result rounded. `None` where the network cannot be evaluated.
+/// Measures the error of fp16 rounding in a network, on these inputs: the difference of one output between fp32
+/// evaluation and evaluation with every result rounded. `None` if the network cannot be evaluated.
 pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<RoundingCost> {
     let tensors: Vec<Tensor> = net
         .inputs
@@ -239,8 +239,9 @@ pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Opt
 /// Seed of [`moved`].
 const MOVING_SEED: u64 = 1;
 
-/// Inputs with one element in four, drawn by a fixed seed, moved by a unit in the last place of fp16, up or down: half a unit in the
-/// mean square, where one rounding costs 0.29. `None` where all are whole numbers, such as positions in a table, of which another is another input.
+/// Inputs with one element in four, drawn with a fixed seed, changed by one unit in the last place of fp16, up or down: half a unit
+/// in the root mean square, compared with 0.29 for one rounding. `None` if all are integers, such as indices of a table, since other
+/// indices are another input.
 pub fn moved(inputs: &[(String, Array)]) -> Option<Vec<(String, Array)>> {
     let mut any = false;
     let moved = inputs.iter().map(|(name, array)| {

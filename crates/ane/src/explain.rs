@@ -1,4 +1,4 @@
-//! Compiled files explained for people, field by field.
+//! Explanations of compiled files, field by field.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::model::Model;
@@ -16,7 +16,7 @@ pub fn explain(model: &Model, file: &Path, selection: &Selection) -> Result<Dump
     })
 }
 
-/// The refusal of a network where a compiled file is wanted.
+/// Error for a network in place of a compiled file.
 pub fn not_compiled(file: &Path) -> Diagnostic {
     Diagnostic::new(Code::Usage, "the file is a model, not a compiled program")
         .at(file.display())

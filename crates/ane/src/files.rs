@@ -1,4 +1,4 @@
-//! Files: reading with a place in the error, and writing that leaves either the whole file or none.
+//! File access: reading with a place in the error, and atomic writing.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::os::FileBytes;
@@ -14,7 +14,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| unreadable(path, &e))
 }
 
-/// The refusal of a path that cannot be read: the name, the reason and what is there in its place.
+/// Error for a path that cannot be read: the name, the reason, and advice on existing files.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
     let reason = error.to_string();
     let reason = reason.split(" (os error").next().unwrap_or(&reason);
@@ -28,7 +28,7 @@ pub fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
     help.map_or(refusal.clone(), |help| refusal.help(help))
 }
 
-/// Advice on a path that does not exist: its first folder that is absent, a name like it, or models that stand in its folder.
+/// Advice on a path that does not exist: its first missing folder, a similar name, or models in its folder.
 fn present(path: &Path) -> String {
     const MOST_NAMES: usize = 4;
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -56,7 +56,7 @@ fn present(path: &Path) -> String {
     )
 }
 
-/// Suggestion for a name that is no path of a file: a URL, or a share of Windows that is not connected.
+/// Suggestion for a name that is not a file path: a URL, or a Windows share that is not connected.
 fn elsewhere(path: &Path) -> Option<&'static str> {
     let text = path.to_string_lossy();
     if text.contains("://") {
@@ -66,8 +66,8 @@ fn elsewhere(path: &Path) -> Option<&'static str> {
     share.then_some("a network share: connect or mount it, and give the path that this system has for it")
 }
 
-/// The container in a file, without reading the contents of its sections; `None` where the whole file must be read to know
-/// what it is.
+/// The container in a file, without reading the contents of its sections; `None` if the whole file is needed to
+/// determine its form.
 pub fn outline(path: &Path) -> Result<Option<Container>> {
     let fail = |e: std::io::Error| unreadable(path, &e);
     if !path.is_file() {
@@ -96,17 +96,17 @@ pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
 
 pub use crate::os::write_all as write_pieces;
 
-/// Files that [`Folder`] opened and that somebody holds.
+/// Files opened by [`Folder`] that are still in use.
 static OPEN: Mutex<Vec<Weak<FileBytes>>> = Mutex::new(Vec::new());
 
-/// Gives memory of opened model files that was read so far back to the system, where it is mapped: what is looked at again is read
+/// Releases memory of opened model files that was read so far, if it is mapped; later accesses read it
 /// again.
 pub fn release() {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|file| file.upgrade().inspect(|file| file.release()).is_some());
 }
 
-/// Bytes read of mapped files since the last [`release`], which comes again after so many.
+/// Bytes read from mapped files since the last [`release`]; 32 MiB cause one.
 #[derive(Default)]
 pub struct Pending(usize);
 
@@ -122,7 +122,7 @@ impl Pending {
         }
     }
 
-    /// Releases what was counted, if anything was.
+    /// Releases the counted bytes, if there are any.
     pub fn release(&mut self) {
         if std::mem::take(&mut self.0) > 0 {
             release();
@@ -130,23 +130,23 @@ impl Pending {
     }
 }
 
-/// The bytes of a whole file, mapped where they are many: [`release`] gives their memory back.
+/// The bytes of a whole file, mapped if it is large: [`release`] frees their memory.
 pub fn mapped(path: &Path) -> Result<Bytes> {
     let file = Arc::new(crate::os::open(path).map_err(|e| unreadable(path, &e))?);
     Ok(held(file))
 }
 
-/// The bytes of a file that [`release`] knows.
+/// The bytes of a file, registered for [`release`].
 fn held(file: Arc<FileBytes>) -> Bytes {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&file));
     Bytes::from_owner(Opened(file))
 }
 
-/// Least bytes that are set aside.
+/// Smallest size in bytes of data moved to a file.
 const ASIDE_BYTES: usize = 16 << 20;
 
-/// The same bytes in a file of their own, mapped and removed with its last holder, so that [`release`] gives their memory back. Few bytes,
-/// and those for which no file can be written, stay where they are.
+/// The same bytes in a separate file, mapped and removed with its last holder, so that [`release`] frees their memory. Small data,
+/// and data for which no file can be written, stay in memory.
 pub fn set_aside(bytes: &Bytes) -> Bytes {
     if bytes.len() < ASIDE_BYTES {
         return bytes.clone();
@@ -155,7 +155,7 @@ pub fn set_aside(bytes: &Bytes) -> Bytes {
     held(Arc::new(file))
 }
 
-/// Pieces as one: where they are many bytes, in a file as [`set_aside`] has it.
+/// Concatenates pieces: if they are large, in a file as by [`set_aside`].
 #[cfg(feature = "system")]
 pub(crate) fn joined(pieces: &[Bytes]) -> Bytes {
     let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
@@ -175,16 +175,16 @@ impl AsRef<[u8]> for Opened {
     }
 }
 
-/// Releases memory of files as a compilation goes on, and passes its events to another log.
+/// Releases memory of files during a compilation, and forwards its events to another log.
 pub struct Releasing<'a> {
     /// Log that receives the same events.
     pub log: &'a mut dyn Log,
-    /// Bytes of weights that were packed since the last release.
+    /// Bytes of weights packed since the last release.
     pending: Pending,
 }
 
 impl<'a> Releasing<'a> {
-    /// A log in front of another.
+    /// A log that forwards to another.
     pub fn new(log: &'a mut dyn Log) -> Releasing<'a> {
         Releasing { log, pending: Pending::default() }
     }
@@ -209,8 +209,8 @@ impl Log for Releasing<'_> {
     }
 }
 
-/// Files below a folder, for readers that ask for more by name. Names that climb out of the folder are refused. Large files
-/// are mapped where the system can.
+/// Files below a folder, for readers that request further files by name. Names outside of the folder are refused. Large files
+/// are mapped if the system supports it.
 pub struct Folder {
     root: PathBuf,
 }

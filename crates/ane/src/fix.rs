@@ -1,7 +1,7 @@
-//! Operations that a chip refuses, written in forms that it takes, where the results stay what they were.
+//! Rewrites of operations that a chip refuses into forms that it supports, with unchanged results.
 //!
-//! The check of Apple's compiler alone decides, so that models can be fixed for every chip of the table, also for those that no
-//! programs are made for. A rewrite stands only where the check takes every operation that it is made of.
+//! Only the check of Apple's compiler decides, so that models can be fixed for every chip of the table, including chips without a
+//! compiler here. A rewrite is applied only if the check accepts every operation that it consists of.
 
 mod conv;
 mod pool;
@@ -18,7 +18,7 @@ use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, TensorType, Value, Valu
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A change that was made.
+/// An applied rewrite.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// Name of the operation's result.
@@ -29,7 +29,7 @@ pub struct Applied {
     pub into: String,
 }
 
-/// An operation that stays refused.
+/// A refused operation that is left unchanged.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// Name of the operation's result.
@@ -45,25 +45,25 @@ pub struct Left {
 /// Result of rewriting a network.
 #[derive(Debug)]
 pub struct Fixed {
-    /// The network, changed.
+    /// The rewritten network.
     pub net: Net,
-    /// Changes that were made.
+    /// Applied rewrites.
     pub applied: Vec<Applied>,
     /// Operations left unchanged.
     pub left: Vec<Left>,
-    /// Operations, and those of them that Apple's compiler takes: before and after.
+    /// Numbers of operations, and of those that Apple's compiler accepts: before and after.
     pub counts: [(usize, usize); 2],
-    /// Largest change of an output as a share of the largest output, on random inputs in fp32.
+    /// Largest change of an output relative to the largest output, on random inputs in fp32.
     pub error: f32,
 }
 
-/// Largest share of an output that a change may cost: sums in another order.
+/// Largest relative change of an output that a rewrite may cause, by another order of sums.
 const SHARE: f32 = 1e-4;
 
-/// Applies what is known for every refused operation. `source` are the operations as the file has them, where the reader wrote them
-/// otherwise: an operation that the reader decomposes into parts that the chip takes is fixed by that.
+/// Applies the known rewrites to every refused operation. `source` has the operations of the file, if the reader decomposed
+/// some: an operation that the reader decomposes into supported parts is fixed by that.
 ///
-/// Errors: a network that cannot be evaluated; a defect where the changed network does not hold together.
+/// Errors: a network that cannot be evaluated; a defect if the rewritten network is invalid.
 pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) -> Result<Fixed> {
     let own = Outline::of(net);
     let before = check(&own, chip, Route::Direct);
@@ -71,7 +71,7 @@ pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) 
     let (rewriter, mut applied, after) = accepted(net, &before, chip, &mut banned);
     let mut error = difference(net, &rewriter.net, seed)?;
     let (mut fixed, mut after) = (rewriter.net, after);
-    // Rewrites that change results are taken back, the last first, until the results are kept.
+    // Rewrites that change results are undone, the last first, until the results are kept.
     while error > SHARE
         && let Some(last) = applied.last()
     {
@@ -92,7 +92,7 @@ pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) 
     Ok(Fixed { net: fixed, applied, left, counts: [first, count(&after)], error })
 }
 
-/// The rewrites that the check takes whole.
+/// The rewrites whose operations the check all accepts.
 fn accepted<'a>(
     net: &'a Net,
     before: &Placement,
@@ -115,7 +115,7 @@ fn accepted<'a>(
     }
 }
 
-/// Difference of the outputs, for networks that hold together.
+/// Difference of the outputs, for valid networks.
 fn difference(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
     anemone_net::check::check(fixed).map_err(|faults| {
         let first = faults.first().map_or(String::new(), ToString::to_string);
@@ -124,7 +124,7 @@ fn difference(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
     error(net, fixed, seed)
 }
 
-/// Refused operations of a model that is no static graph and cannot be rewritten: all are left.
+/// Refused operations of a model that is not a static graph and cannot be rewritten.
 pub fn listed(source: &Outline, chip: &'static Chip) -> (Vec<Left>, (usize, usize)) {
     let placed = check(source, chip, Route::Direct);
     let left = source.ops.iter().zip(&placed.verdicts).filter_map(|(op, verdict)| {
@@ -135,7 +135,7 @@ pub fn listed(source: &Outline, chip: &'static Chip) -> (Vec<Left>, (usize, usiz
     (left.collect(), count(&placed))
 }
 
-/// One pass over the operations; those whose names are banned stay as they are.
+/// One pass over the operations; those with banned names stay unchanged.
 fn rewritten<'a>(
     net: &'a Net,
     before: &Placement,
@@ -168,7 +168,7 @@ fn rewritten<'a>(
     (rewriter, applied)
 }
 
-/// Returns true for a result of that name, and for the results of its parts.
+/// Returns true for the name of a result, and for those of its parts.
 fn part_of(name: &str, of: &str) -> bool {
     name.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -179,7 +179,7 @@ fn refused(net: &Net, placement: &Placement) -> Vec<String> {
     bad.map(|(op, _)| name(net, op)).collect()
 }
 
-/// Tells of the file's operations in place of the reader's: what its forms fix, and what is left, by the file's names.
+/// Reports the file's operations instead of the reader's: those that their decomposition fixes, and those that are left, by the file's names.
 fn by_source(source: &Outline, placed: &Placement, fixed: &Net, applied: &mut Vec<Applied>, left: &mut Vec<Left>) {
     for (op, verdict) in source.ops.iter().zip(&placed.verdicts) {
         let Some(refusal) = &verdict.refusal else { continue };
@@ -218,7 +218,7 @@ fn count(placement: &Placement) -> (usize, usize) {
     (total, total - placement.fallbacks())
 }
 
-/// Largest difference of the outputs as a share of the largest of them.
+/// Largest difference of the outputs relative to the largest output.
 fn error(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
     let failed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string());
     let inputs = random_inputs(net, seed);
@@ -235,28 +235,28 @@ fn error(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
     Ok(if worst == 0.0 { 0.0 } else { worst / largest.max(f32::MIN_POSITIVE) })
 }
 
-/// Puts operations at the end of a network under construction.
+/// Appends operations to a network under construction.
 struct Rewriter<'a> {
     net: Net,
-    /// The network as it was.
+    /// The original network.
     before: &'a Net,
     chip: &'static Chip,
-    /// Name of the result that is being rewritten.
+    /// Name of the result being rewritten.
     name: String,
     parts: usize,
-    /// Values of too many axes that are not computed, and values that hold their elements in the same order.
+    /// Values with too many axes that are not computed, each with a value that has the same elements in order.
     aliases: HashMap<ValueId, ValueId>,
-    /// Names of operations that are rewritten together or not at all.
+    /// Names of operations that must be rewritten together.
     groups: Vec<HashSet<String>>,
 }
 
 impl Rewriter<'_> {
-    /// Returns true if an operand is not computed, so that the operation cannot stay as it is.
+    /// Returns true if an operand is not computed, so that the operation must be rewritten.
     fn follows(&self, op: &Op) -> bool {
         op.inputs.iter().any(|id| self.aliases.contains_key(id))
     }
 
-    /// Rewrites an operation and describes its new form; `None` where no rewrite of its form is known.
+    /// Rewrites an operation and describes its new form; `None` if no rewrite is known.
     fn rewrite(&mut self, op: &Op) -> Option<String> {
         self.name = name(self.before, op);
         self.parts = 0;
@@ -280,27 +280,27 @@ impl Rewriter<'_> {
         self.net.value(id).ty.shape.clone()
     }
 
-    /// A name for a part of the result.
+    /// An unused name for a part of the result.
     fn part(&mut self) -> String {
         self.parts += 1;
         format!("{}.{}", self.name, self.parts)
     }
 
-    /// A value of the element type of another, for an operation that comes later.
+    /// A value with the element type of another, for a later operation.
     fn value(&mut self, like: ValueId, shape: Vec<usize>) -> ValueId {
         let name = self.part();
         let ty = TensorType { dtype: self.net.value(like).ty.dtype, shape };
         self.net.add_value(Value { name, ty, data: None, surface: None })
     }
 
-    /// An operation with a result of its own.
+    /// Appends an operation with a new result.
     fn push(&mut self, kind: OpKind, inputs: &[ValueId], shape: Vec<usize>) -> ValueId {
         let result = self.value(inputs[0], shape);
         self.finish(kind, inputs, result);
         result
     }
 
-    /// An operation with the result given, or with one of its own.
+    /// Appends an operation with the given result, or a new one.
     fn into(&mut self, kind: OpKind, inputs: &[ValueId], shape: Vec<usize>, result: Option<ValueId>) -> ValueId {
         match result {
             None => self.push(kind, inputs, shape),
@@ -311,13 +311,13 @@ impl Rewriter<'_> {
         }
     }
 
-    /// An operation whose result is there already.
+    /// Appends an operation with an existing result.
     fn finish(&mut self, kind: OpKind, inputs: &[ValueId], result: ValueId) {
         let name = self.net.value(result).name.clone();
         self.net.ops.push(Op { name, kind, inputs: inputs.to_vec(), outputs: vec![result] });
     }
 
-    /// A constant of the element type of another value.
+    /// A constant with the element type of another value.
     fn constant(&mut self, like: ValueId, shape: Vec<usize>, values: Vec<f32>) -> ValueId {
         let name = self.part();
         let dtype = self.net.value(like).ty.dtype;
@@ -327,7 +327,7 @@ impl Rewriter<'_> {
         self.net.add_value(Value { name, ty, data: Some(Arc::new(tensor)), surface: None })
     }
 
-    /// Constants whose sum is closer to the values than one of the element type: the second only where it is not zero.
+    /// Constants whose sum is closer to the values than a single constant of the element type; the second only if it is not zero.
     fn precise(&mut self, like: ValueId, shape: &[usize], values: Vec<f32>) -> [Option<ValueId>; 2] {
         let dtype = self.net.value(like).ty.dtype;
         let near = Data::from_f32(dtype, &values).to_f32();

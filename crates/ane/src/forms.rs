@@ -1,4 +1,4 @@
-//! Compiled forms: a program written in any of them.
+//! Compiled forms: encoding of a program in each of them.
 
 use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -22,15 +22,15 @@ pub enum Form {
     Bin,
     /// The open Linux driver's model file.
     Anec,
-    /// Dispatch descriptor over the container.
+    /// Dispatch descriptor of containers.
     E5,
     /// Firmware container.
     Firmware,
     /// Loaded program image, signed.
     Loaded,
-    /// Register image of descriptor version 10, a file for each task: what it has places for.
+    /// Register image of descriptor version 10, a file for each task, with the fields that it has.
     Image,
-    /// Such an image as the sparse records of its registers.
+    /// The same image as sparse register records.
     Records,
 }
 
@@ -61,24 +61,24 @@ impl Form {
         }
     }
 
-    /// The form of a file name's extension.
+    /// The form for a file name's extension.
     pub fn of_extension(extension: &str) -> Option<Form> {
         Form::ALL.into_iter().find(|f| f.extension() == extension)
     }
 }
 
-/// Data that file forms hold beside the program.
+/// Data of file forms in addition to the program.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Layout and banner of the container.
     pub container: hwx::Options,
-    /// Tensors held from call to call, for the dispatch descriptor.
+    /// Tensors kept between calls, for the dispatch descriptor.
     pub states: Vec<State>,
-    /// Byte offset of the data in the open driver's file; its usual place when `None`.
+    /// Byte offset of the data in the open driver's file; `None` for the usual one.
     pub anec_data: Option<usize>,
-    /// Address of the first page of a loaded image; that of files when `None`.
+    /// Address of the first page of a loaded image; `None` for that of files.
     pub base: Option<u64>,
-    /// Containers name procedure and tensors as the descriptor names those on the engine's side of its casts.
+    /// True if containers use the descriptor's names of the engine's side for procedure and tensors.
     pub engine_names: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct File {
     pub form: Form,
     /// Its name.
     pub name: String,
-    /// Its bytes, in pieces: weights are those of the program.
+    /// Bytes in pieces; weights are shared with the program.
     pub pieces: Vec<Bytes>,
 }
 
@@ -109,28 +109,28 @@ impl File {
         self.pieces.concat()
     }
 
-    /// The pieces, to be written.
+    /// The pieces, for writing.
     pub fn parts(&self) -> Vec<&[u8]> {
         self.pieces.iter().map(|piece| &piece[..]).collect()
     }
 }
 
 /// The files of a chain in some forms, named after `stem`. Several programs make several files of a form, numbered from 0;
-/// the dispatch descriptor and the firmware container hold all programs in one. `source` is the name of the model's file.
-/// `chip` is the target that they say they are for. Only names are written: the same model gives the same bytes, wherever
-/// it lies and wherever they go.
+/// the dispatch descriptor and the firmware container contain all programs. `source` is the name of the model's file,
+/// `chip` the target recorded in them. Only names are recorded, no paths: the same model gives the same bytes in every
+/// folder.
 pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
     files_as(chain, chip, forms, (stem, source), &Dress::default())
 }
 
-/// Options of the containers that [`files_as`] writes: layout, convention and the version of the model's language.
+/// Options of the containers of [`files_as`]: layout, convention and the version of the model's language.
 #[derive(Clone, Debug)]
 pub struct Dress {
-    /// Layout of a compiler's version.
+    /// Layout, by compiler version.
     pub dialect: &'static Dialect,
-    /// The book's reading, or that of Apple's programs.
+    /// Convention: the book's, or that of Apple's programs.
     pub convention: Convention,
-    /// Version of the language component that the model states; empty: none.
+    /// Version of the language component stated by the model; empty if there is none.
     pub component: String,
 }
 
@@ -141,7 +141,7 @@ impl Default for Dress {
     }
 }
 
-/// As [`files`], with containers by `dress`; the names are the stem and the source.
+/// As [`files`], with containers by `dress`.
 pub fn files_as(
     chain: &Chain,
     chip: &Chip,
@@ -155,7 +155,7 @@ pub fn files_as(
         true => format!("{stem}_{at}.{}", form.extension()),
         false => format!("{stem}.{}", form.extension()),
     };
-    // Beside a descriptor, containers hold the engine's programs alone.
+    // Beside a descriptor, containers have only the engine's programs.
     let described = forms.contains(&Form::E5);
     let book = dress.convention == Convention::Book;
     let around = |at: usize| {
@@ -163,9 +163,9 @@ pub fn files_as(
             dialect: dress.dialect,
             component: dress.component.clone(),
             scratch_segments: if book { BOOK_SCRATCH_SEGMENTS } else { 1 },
-            // The book has tasks and weights on the granule of weights.
+            // In the book, tasks have the alignment of weights.
             text_align_log2: if book { rows::KERNEL.align_log2 } else { rows::TEXT.align_log2 },
-            // Native layers on a chip whose registers are not known are written in those of another.
+            // Native layers for a chip with unknown registers are encoded in those of another.
             target: chip.layout.map_or(String::new(), |_| chip.target.to_string()),
             netplist_path: source.to_string(),
             output_path: name(at, Form::Hwx),
@@ -219,9 +219,9 @@ pub fn files_as(
     Ok(all)
 }
 
-/// One container of several procedures; `source` is the name of the model's file, which the container is named after.
+/// One container of several procedures; `source` is the name of the model's file, which is recorded in it.
 ///
-/// Errors: programs that cannot stand in one container.
+/// Errors: programs that cannot share a container.
 pub fn procedures(programs: &[Program], chip: &Chip, source: &str, dialect: &'static Dialect) -> Result<File> {
     let stem = std::path::Path::new(source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = format!("{stem}.{}", Form::Hwx.extension());
@@ -238,7 +238,7 @@ pub fn procedures(programs: &[Program], chip: &Chip, source: &str, dialect: &'st
     Ok(File { form: Form::Hwx, name, pieces: vec![bytes.into()] })
 }
 
-/// A program with its ports in the dialect's order. One whose ports stand so keeps its base registers: its compiler chose them,
+/// A program with its ports in the dialect's order. If they are in order, base registers are kept, since the compiler assigned them:
 /// 9.509 by name.
 fn in_order(program: &Program, dialect: &Dialect) -> Result<Program> {
     let later = |port: &Port| port.direction == Direction::Output;
@@ -248,7 +248,7 @@ fn in_order(program: &Program, dialect: &Dialect) -> Result<Program> {
     }
 }
 
-/// Register images of a program's tasks; where the first page of a load is given, with the device addresses of that load.
+/// Register images of a program's tasks; if the first page of a load is given, with the device addresses of that load.
 fn task_images(program: &Program, around: &Surroundings) -> Result<Vec<image::Descriptor>> {
     let Some(base) = around.base else { return images::of_program(program).map_err(refused) };
     let read = hwx::Container::read(&container(program, around)?).map_err(refused)?;
@@ -282,7 +282,7 @@ fn container_file(program: &Program, around: &Surroundings) -> Result<Vec<Bytes>
     hwx::to_file(named.as_ref().unwrap_or(&ordered), &around.container).map_err(refused)
 }
 
-/// Refuses tensors whose names could be taken for those on the engine's side.
+/// Refuses tensors whose names could be mistaken for those of the engine's side.
 fn check_names(chain: &Chain) -> Result<()> {
     fn ends(net: &Net) -> impl Iterator<Item = &str> {
         net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str())
@@ -322,7 +322,7 @@ fn descriptor(steps: &[Step], around: &Surroundings, function: &str, [inputs, ou
     e5::from_steps(steps, inputs, &around.states, &info).write()
 }
 
-/// Refuses states that are not one input and one output of the same shape each, or that share a port.
+/// Refuses states that are not one input and one output of equal shape, or that share a port.
 fn check_states(program: &Program, states: &[State]) -> Result<()> {
     let port = |name: &String, direction| {
         program.ports_of(direction).find(|p| p.name == *name).ok_or_else(|| {
@@ -352,8 +352,8 @@ fn check_states(program: &Program, states: &[State]) -> Result<()> {
     Ok(())
 }
 
-/// First port that does not survive a round trip through a raw stream of the program; `None` where all do. The stream has
-/// no header: its reader takes extents from the tasks that read and write a port.
+/// First port that a raw stream of the program loses; `None` if it keeps all. The stream has
+/// no header: its reader derives extents from the tasks that read and write a port.
 pub fn lost_in_stream(program: &Program) -> Option<String> {
     let read = match raw::read_bin(&raw::write_bin(program)) {
         Ok(read) => read,
@@ -366,7 +366,7 @@ pub fn lost_in_stream(program: &Program) -> Option<String> {
     if read.ports.len() != program.ports.len() {
         return Some(format!("{} ports would be read where the program has {}", read.ports.len(), program.ports.len()));
     }
-    // Without names, a port is known by its place.
+    // Without names, ports are identified by position.
     for direction in [Direction::Input, Direction::Output] {
         let own: Vec<u8> = program.ports_of(direction).map(|p| p.bar).collect();
         if let Some(at) = read.ports_of(direction).zip(&own).position(|(p, bar)| p.bar != *bar) {
@@ -395,7 +395,7 @@ fn places(port: &Port) -> impl Iterator<Item = u64> {
     })
 }
 
-/// A program's bytes in a form.
+/// The bytes of a program in a form.
 pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Vec<u8>> {
     match form {
         Form::Hwx => container(program, around),

@@ -1,4 +1,4 @@
-//! A network authored layer by layer, by the names of its native layers.
+//! Networks built layer by layer, from named native layers.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::model::Model;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 /// Axes of every operand: batch, channels, rows, columns.
 const RANK: usize = 4;
 
-/// A network being built. Operands are `[N, C, H, W]` in fp16.
+/// A network under construction. Operands are `[N, C, H, W]` in fp16.
 #[derive(Debug, Default)]
 pub struct Graph {
     net: Net,
     own: Arc<Mark>,
 }
 
-/// Identity of a graph, compared by address; it has a size, so that no two are at one address.
+/// Identity of a graph, compared by address; it is not zero-sized, so that addresses differ.
 #[derive(Debug, Default)]
 struct Mark(#[allow(dead_code)] u8);
 
@@ -47,7 +47,7 @@ impl Graph {
         Ok(operand)
     }
 
-    /// A constant; a single element may leave its extents out.
+    /// A constant; a single element may be given without extents.
     pub fn constant(&mut self, name: &str, array: &Array) -> Result<Operand> {
         let shape = if array.data.len() == 1 { vec![1; RANK] } else { array.shape.clone() };
         self.value(name, &shape, Some(&array.data))
@@ -68,7 +68,7 @@ impl Graph {
         Ok(Operand { name: name.to_string(), shape: shape.to_vec(), id, of: self.own.clone() })
     }
 
-    /// The operand's value, if it is one of this graph.
+    /// The operand's value, if it belongs to this graph.
     fn id(&self, operand: &Operand) -> Result<ValueId> {
         match Arc::ptr_eq(&operand.of, &self.own) {
             true => Ok(operand.id),
@@ -76,9 +76,9 @@ impl Graph {
         }
     }
 
-    /// A native layer by its `Type` tag, whatever its case and underscores; its result is called `name`.
+    /// A native layer by its `Type` tag, independent of case and underscores; its result is called `name`.
     ///
-    /// Errors: a tag that no layer has, parameters that its schema does not take, operands that do not fit.
+    /// Errors: an unknown tag, parameters that its schema does not accept, operands that do not match.
     pub fn native(&mut self, name: &str, tag: &str, operands: &[Operand], params: &[(String, Raw)]) -> Result<Operand> {
         let named = native::named(tag).ok_or_else(|| {
             let near = native::nearest(tag).map_or(String::new(), |near| format!("the nearest is {near}; "));
@@ -111,7 +111,7 @@ impl Graph {
         Ok(result)
     }
 
-    /// A unit that becomes operations of the graph, as the reader of netplists translates it.
+    /// A unit that is translated to operations of the graph by the reader of netplists.
     fn unit(
         &mut self,
         named: &native::Named,
@@ -156,7 +156,7 @@ impl Graph {
         result.ok_or_else(|| Refusal::Graph(Diagnostic::new(Code::Defect, format!("{name} has no result"))))
     }
 
-    /// A name that begins with another and is not used.
+    /// An unused name with this prefix.
     fn fresh(&self, stem: &str) -> String {
         let mut at = self.net.values.len();
         loop {
@@ -190,10 +190,10 @@ impl Graph {
     }
 }
 
-/// Why a unit is not taken.
+/// Reason for the refusal of a unit.
 enum Refusal {
-    /// Its reader refuses it.
+    /// By its reader.
     Unit(anemone_net::Error),
-    /// The graph does.
+    /// By the graph.
     Graph(Diagnostic),
 }

@@ -1,7 +1,7 @@
-//! Host segments: parts of a network that the processor computes, and how a dispatch descriptor carries them.
+//! Host segments: parts of a network that the processor computes, and their encoding in a dispatch descriptor.
 //!
-//! The code of a processor call is the network's text; its constants are one table. An entry of the table is a code of the
-//! element type, the rank, the extents and the number of bytes as 64-bit little-endian words, then the bytes, dense.
+//! The code of a processor call is the network's text; its constants are a table. An entry of the table has a code of the
+//! element type, the rank, the extents and the number of bytes as 64-bit little-endian words, then the dense bytes.
 
 use anemone_facts::formats::e5::CODE_LANGUAGE;
 use anemone_net::{DType, Data, Net, OpKind, Scan, Tensor, TensorType, Value, ValueId, eval, text};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 /// Element types of the table, by their code.
 const DTYPES: [DType; 8] =
     [DType::F16, DType::F32, DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::Bool];
-/// Most axes of a constant.
+/// Largest rank of a constant.
 const MOST_AXES: u64 = 16;
 
-/// Code of an element type among the descriptor's; truth values are bytes.
+/// Code of an element type in the descriptor; truth values are bytes.
 pub fn storage(dtype: DType) -> u32 {
     match dtype {
         DType::U8 | DType::Bool => 1,
@@ -29,7 +29,7 @@ pub fn storage(dtype: DType) -> u32 {
     }
 }
 
-/// A host segment as a descriptor carries it.
+/// A host segment as a processor call of a descriptor.
 pub fn call_of(net: &Net) -> HostCall {
     let (code, blobs) = text::print(net);
     let mut constants = Vec::new();
@@ -75,13 +75,13 @@ pub fn net_of(call: &HostCall) -> Result<Net, String> {
     Ok(net)
 }
 
-/// A tensor of a net as a descriptor declares it.
+/// Declaration of a tensor in a descriptor.
 fn declared(value: &Value) -> HostTensor {
     let shape = value.ty.shape.iter().map(|&n| n as u64).collect();
     HostTensor { name: value.name.clone(), storage: storage(value.ty.dtype), shape }
 }
 
-/// A loop, the one operation of a network, as a descriptor carries it.
+/// A loop, the only operation of a network, in the form of a descriptor.
 pub fn repeat_of(whole: &Net) -> Result<Repeat, String> {
     let [op] = whole.ops.as_slice() else { return Err("a loop is one operation".into()) };
     let OpKind::Loop(l) = &op.kind else { return Err(format!("{} is no loop", op.name)) };
@@ -120,7 +120,7 @@ pub fn repeat_of(whole: &Net) -> Result<Repeat, String> {
     Ok(repeat)
 }
 
-/// Type of a tensor outside of a loop that begins with it or gives it.
+/// Type of a tensor outside of a loop that the loop reads or writes.
 pub fn type_in(repeat: &Repeat, name: &str) -> Option<TensorType> {
     let (begin, end) = (repeat.begin(), repeat.end());
     let tensor = begin.inputs.into_iter().chain(end.outputs).find(|tensor| tensor.name == name)?;
@@ -128,7 +128,7 @@ pub fn type_in(repeat: &Repeat, name: &str) -> Option<TensorType> {
     Some(TensorType { dtype, shape: tensor.shape.iter().map(|&n| n as usize).collect() })
 }
 
-/// Numbers of dense bytes.
+/// Numbers from dense bytes.
 pub fn numbers(code: u32, bytes: &[u8]) -> Option<Vec<f32>> {
     let dtype = *DTYPES.iter().find(|&&dtype| storage(dtype) == code)?;
     Some(Data::from_le_bytes(dtype, bytes).to_f32())
@@ -157,12 +157,12 @@ fn tensors_of(mut rest: &[u8]) -> Option<Vec<Arc<Tensor>>> {
     Some(all)
 }
 
-/// Runs a host segment, in the element types that it declares. The error names it.
+/// Evaluates a host segment in its declared element types. Errors name it.
 pub fn evaluate(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
     eval::eval_typed(net, inputs).map_err(|e| format!("host segment {}: {e}", net.name))
 }
 
-/// The evaluator of networks, as the runtime asks for it.
+/// The network evaluator behind the runtime's interface for host segments.
 #[cfg(feature = "system")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evaluator;

@@ -1,4 +1,4 @@
-//! Inputs of a run: elements that their types have, and places that lie within the axis that a gather reads.
+//! Checks of a run's inputs: elements within their types, and indices within the axis that a gather reads.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::{Elements, View, fits};
@@ -6,15 +6,15 @@ use crate::warnings::{cost, tensors};
 use anemone_net::{Net, Op, OpKind, Tensor, ValueId, eval};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Largest cost of what is evaluated to know a gather's places.
+/// Largest cost of an evaluation that determines a gather's indices.
 const WORTH_EVALUATING: u64 = 1_000_000;
 
-/// Refuses elements that their type does not have ([`fits`]), of every input of a network that is given, and places that a gather
-/// would read beyond its operand, where few operations compute them.
+/// Refuses elements that their type does not represent ([`fits`]), of every given input of a network, and indices that a gather
+/// would read beyond its operand, if few operations compute them.
 ///
 /// # Errors
 ///
-/// As [`fits`]; [`Code::BadTensor`] with the first such place and the extent of its axis.
+/// As [`fits`]; [`Code::BadTensor`] with the first such index and the extent of its axis.
 pub fn all_fit(net: &Net, inputs: &[(&str, View)]) -> Result<()> {
     for (name, view) in inputs {
         let value = net.inputs.iter().map(|&id| net.value(id)).find(|value| value.name == *name);
@@ -27,7 +27,7 @@ pub fn all_fit(net: &Net, inputs: &[(&str, View)]) -> Result<()> {
     places_fit(net, inputs)
 }
 
-/// The engine chooses elements by comparison, and has minus infinity or zero at places beyond an axis.
+/// Checks indices, since the engine selects elements by comparison and gives minus infinity or zero beyond an axis.
 fn places_fit(net: &Net, inputs: &[(&str, View)]) -> Result<()> {
     let gathers: Vec<(&Op, usize)> = net
         .ops
@@ -72,7 +72,7 @@ fn within(op: &Op, name: &str, places: &[i32], extent: i32) -> Result<()> {
     Err(Diagnostic::new(Code::BadTensor, message).help(HELP))
 }
 
-/// The axis that a gather's second operand has places of.
+/// The axis that the second operand of a gather indexes.
 fn axis(op: &Op) -> Option<usize> {
     match op.kind {
         OpKind::Gather { axis } | OpKind::GatherAlong { axis } => Some(axis),
@@ -80,7 +80,7 @@ fn axis(op: &Op) -> Option<usize> {
     }
 }
 
-/// Positions of the operations that compute some values, and every value on the way.
+/// Positions of the operations that compute some values, and all intermediate values.
 fn before(net: &Net, makers: &HashMap<ValueId, usize>, values: &[ValueId]) -> (BTreeSet<usize>, HashSet<ValueId>) {
     let (mut ops, mut seen, mut left) = (BTreeSet::new(), HashSet::new(), values.to_vec());
     while let Some(id) = left.pop() {
@@ -94,7 +94,7 @@ fn before(net: &Net, makers: &HashMap<ValueId, usize>, values: &[ValueId]) -> (B
     (ops, seen)
 }
 
-/// The network that computes some values: its inputs are those that it reads.
+/// The network that computes some values; its inputs are those that it reads.
 fn part(net: &Net, makers: &HashMap<ValueId, usize>, values: BTreeSet<ValueId>) -> Net {
     let outputs: Vec<ValueId> = values.into_iter().collect();
     let (ops, seen) = before(net, makers, &outputs);

@@ -1,4 +1,4 @@
-//! Layer-by-layer comparison: every intermediate value of a network, compiled up to it, against plain evaluation.
+//! Layer-by-layer comparison: every intermediate value of a network, compiled up to it, against fp32 evaluation.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::own_extents;
@@ -10,15 +10,15 @@ use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, Unary, ValueId, eval};
 pub struct Layer {
     /// Its name.
     pub name: String,
-    /// The operation that gives it.
+    /// The operation that computes it.
     pub op: &'static str,
-    /// Largest difference from plain evaluation in fp32, or from a given value.
+    /// Largest difference from fp32 evaluation, or from a given value.
     pub max: f32,
-    /// Root of the mean squared difference.
+    /// Root mean square difference.
     pub rms: f32,
-    /// RMS error that fp16 rounding of every result causes up to here.
+    /// RMS error of the network up to here if every result is rounded to fp16.
     pub rounding_rms: f32,
-    /// Cosine of the angle between the two.
+    /// Cosine similarity.
     pub cosine: f64,
     /// Reason why the network up to here does not compile.
     pub refused: Option<String>,
@@ -31,17 +31,17 @@ impl Layer {
     }
 }
 
-/// Most values that are compared: each is a compile and a run.
+/// Largest number of compared values: each takes a compilation and a run.
 pub const MAX_LAYERS: usize = 2000;
 
-/// Runs a network on inputs by name: its outputs.
+/// Runs a network on inputs by name; returns its outputs.
 pub type Run<'a> = dyn Fn(&Net, &[(String, Array)]) -> Result<Vec<(String, Array)>> + 'a;
 
-/// Compares every value of floating point that an operation gives, in the network's order. `given` are values by name to
-/// compare with, in place of those that are evaluated; `run` compiles and executes the part of the network up to a value.
+/// Compares every floating-point result of an operation, in the network's order. `given` are reference values by name,
+/// instead of evaluated ones; `run` compiles and executes the part of the network up to a value.
 ///
-/// Errors: more values than [`MAX_LAYERS`], a given value of other extents, a network that cannot be evaluated. A part that `run`
-/// refuses is no error: it is a layer with the reason.
+/// Errors: more values than [`MAX_LAYERS`], a given value with other extents, a network that cannot be evaluated. A part that `run`
+/// refuses is not an error, but a layer with the reason.
 pub fn compare_layers(
     net: &Net,
     inputs: &[(String, Array)],
@@ -77,7 +77,7 @@ pub fn compare_layers(
         };
         let rounding_rms = agreement(&rounded, &exact).rms;
         let mut up_to = up_to(net, id);
-        // The only function of a network may have a coarser table than one of several: then the rest has to stand behind it.
+        // The only function of a network may have a coarser table than one of several: then the other operations must follow it.
         if functions(&up_to) == 1 && functions(net) > 1 {
             let others = net.outputs.iter().copied().filter(|&output| output != id);
             up_to = Net { outputs: [id].into_iter().chain(others).collect(), states: Vec::new(), ..net.clone() };
@@ -125,13 +125,13 @@ fn tensors(net: &Net, inputs: &[(String, Array)]) -> Result<Vec<Tensor>> {
         .collect()
 }
 
-/// Functions of one number that may become tables.
+/// Number of functions that may become tables.
 fn functions(net: &Net) -> usize {
     let table = |op: &&Op| matches!(op.kind, OpKind::Unary(unary) if !matches!(unary, Unary::Relu | Unary::Identity));
     net.ops.iter().filter(table).count()
 }
 
-/// The part of a network that one value needs, with the value as its only output.
+/// The part of a network that one value depends on, with the value as its only output.
 fn up_to(net: &Net, value: ValueId) -> Net {
     let mut needed = vec![value];
     let mut ops = Vec::new();

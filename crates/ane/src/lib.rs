@@ -3,14 +3,14 @@
 //! [`Model::load`] reads any supported file, [`Model::read`] the same from memory, [`Model::compile`] makes a program of it, [`execute()`] runs a program on the
 //! software engine. Only this crate does file I/O; refusals are [`Diagnostic`] values with a stable code.
 //!
-//! Without the feature `system` there are no command line, no cache and no memory maps: what is left works on bytes in memory,
-//! on any target that `std` has.
+//! Without the feature `system` there are no command line, no cache and no memory maps: the rest works on bytes in memory,
+//! on any target that `std` supports.
 //!
 //! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `rawzip`
 //! and `flate2` (with its decoder in Rust) read the archives `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
-//! `thiserror` words errors, `clap_complete`
-//! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
-//! one is near to, `rayon` gives a session threads of its own, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
+//! `thiserror` derives error messages, `clap_complete`
+//! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name closest to a mistyped
+//! one, `rayon` gives a session its own threads, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
 //!
 //! A package, compiled for an M1 and run:
 //!
@@ -30,7 +30,7 @@
 //! # Ok::<(), anemone::Diagnostic>(())
 //! ```
 
-// The command line's files name the library as its other users do.
+// The files of the command line name the library as its other users do.
 extern crate self as anemone;
 
 pub mod adapter;

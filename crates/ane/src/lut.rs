@@ -1,4 +1,4 @@
-//! Activation tables and lines through knots against the functions that they stand for.
+//! Comparison of activation tables and piecewise linear functions with the functions that they approximate.
 
 pub mod plot;
 
@@ -9,14 +9,14 @@ use anemone_facts::lut::{CUSTOM, KNOTS, Mode, RECORD_BYTES, Symmetry, place};
 use half::f16;
 use serde_json::{Value, json};
 
-/// The value given at an fp16 argument, beside the function's own.
+/// An approximated value at an fp16 argument, and the function's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Argument.
     pub x: f64,
-    /// Value given, rounded to fp16.
+    /// Approximation, rounded to fp16.
     pub given: f64,
-    /// The function.
+    /// Value of the function.
     pub exact: f64,
 }
 
@@ -26,7 +26,7 @@ impl Point {
         (self.given - self.exact).abs()
     }
 
-    /// Difference in steps between fp16 numbers near the function's value.
+    /// Difference in units of fp16 near the function's value.
     pub fn steps(&self) -> f64 {
         let bits = f16::from_f64(self.exact.abs()).to_bits();
         let step = f16::from_bits(bits + 1).to_f64() - f16::from_bits(bits).to_f64();
@@ -34,7 +34,7 @@ impl Point {
     }
 }
 
-/// A function and what is given for it at every fp16 argument between two bounds, ascending.
+/// A function and its approximation at every fp16 argument between two bounds, ascending.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Name of the function.
@@ -51,13 +51,13 @@ pub fn arguments([low, high]: [f64; 2]) -> impl Iterator<Item = f16> {
 }
 
 impl Curve {
-    /// Compares over every fp16 argument of the domain.
+    /// Compares at every fp16 argument of the domain.
     pub fn new(name: &str, domain: [f64; 2], given: impl Fn(f16) -> f64, exact: impl Fn(f64) -> f64) -> Curve {
         let point = |x: f16| Point { x: x.to_f64(), given: given(x), exact: exact(x.to_f64()) };
         Curve { name: name.into(), points: arguments(domain).map(point).collect() }
     }
 
-    /// A table against its function.
+    /// Compares a table with its function.
     pub fn of_table(function: &Function) -> Result<Curve> {
         let table = table(function)?;
         let given = |x: f16| f16::from_f32(table.eval(x.to_f32())).to_f64();
@@ -69,7 +69,7 @@ impl Curve {
         self.points.iter().max_by(|a, b| a.error().total_cmp(&b.error()))
     }
 
-    /// The point that is off by the most steps of fp16 at normal numbers.
+    /// The point with the largest error in units of fp16, at normal numbers.
     pub fn worst_steps(&self) -> Option<&Point> {
         let normal = f16::MIN_POSITIVE.to_f64();
         let counted = self.points.iter().filter(|p| p.exact.abs() >= normal);
@@ -77,13 +77,13 @@ impl Curve {
     }
 }
 
-/// The table of a function, as the engine reads it.
+/// The table of a function, as read by the engine.
 pub fn table(function: &Function) -> Result<Table> {
     let stream = (function.table)().stream();
     Table::read(&stream).map_err(|fault| Diagnostic::new(Code::Defect, format!("table {}: {fault}", function.name)))
 }
 
-/// A record of 43 halfwords with names.
+/// A table record of 43 halfwords, with names.
 #[derive(Clone, Debug)]
 pub struct Record {
     halfwords: Vec<u16>,
@@ -112,8 +112,8 @@ impl Record {
         (Mode::from_code(word & 31), Symmetry::from_code(word >> 5))
     }
 
-    /// Place and value of each knot; places are arguments, or mantissas and fractions in the modes that look those up. None
-    /// where no argument comes to a knot.
+    /// Position and value of each knot; positions are arguments, or mantissas and fractions in the modes that look those up. Empty
+    /// if no argument reaches a knot.
     pub fn knots(&self) -> Vec<(f64, f64)> {
         let Some(mode) = self.mode().0 else { return Vec::new() };
         let from = match mode {
@@ -140,7 +140,7 @@ impl Record {
         }
     }
 
-    /// For people: limits, tails, knots.
+    /// As text: limits, tails, knots.
     pub fn text(&self) -> String {
         let n = |at| self.number(at);
         let (mode, symmetry) = self.mode();
@@ -166,7 +166,7 @@ impl Record {
         text
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(&self) -> Value {
         let (mode, symmetry) = self.mode();
         let number = |at: usize| finite(self.number(at));
@@ -185,23 +185,23 @@ impl Record {
     }
 }
 
-/// A number as JSON has it: infinities as texts.
+/// A number in JSON; infinities are strings.
 pub fn finite(x: f64) -> Value {
     if x.is_finite() { json!(x) } else { json!(x.to_string()) }
 }
 
-/// A function by name among those with a table.
+/// A function with a table, by name.
 pub fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|f| f.name == name)
 }
 
-/// A function by name among all that are known, with its arguments.
+/// Any known function by name, with its domain.
 pub fn known(name: &str) -> Option<(Scalar, [f64; 2])> {
     let tabled = function(name).map(|f| (f.exact, f.domain));
     tabled.or_else(|| OTHERS.iter().find(|(n, ..)| *n == name).map(|&(_, f, domain)| (f, domain)))
 }
 
-/// Straight lines through knots; level beyond them.
+/// Piecewise linear interpolation of knots; constant beyond them.
 pub fn line(knots: &[(f64, f64)], x: f64) -> f64 {
     let after = knots.partition_point(|k| k.0 <= x);
     match (after.checked_sub(1).map(|at| knots[at]), knots.get(after)) {

@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-/// One fact.
+/// A fact.
 #[derive(Clone, Debug, Default)]
 pub struct Fact {
-    /// Kind of fact, in a word or two.
+    /// Kind of fact.
     pub kind: &'static str,
     /// Name.
     pub name: String,
     /// Other names.
     pub also: Vec<String>,
-    /// Numbers that it is known by.
+    /// Numbers that identify it.
     pub numbers: Vec<u64>,
-    /// Explanation, a sentence a line.
+    /// Explanation, one sentence per line.
     pub lines: Vec<String>,
     /// Letter of the evidence.
     pub evidence: &'static str,
@@ -32,7 +32,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// For people.
+    /// As text.
     pub fn text(&self) -> String {
         let mut text = format!("{} ({})\n", self.name, self.kind);
         for line in &self.lines {
@@ -41,7 +41,7 @@ impl Fact {
         text + &format!("  evidence: {}, source {} in docs/evidence.md\n", self.evidence, self.source)
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(&self) -> Value {
         json!({
             "kind": self.kind, "name": self.name, "also": self.also, "numbers": self.numbers, "lines": self.lines,
@@ -53,7 +53,7 @@ impl Fact {
 /// Kind of the facts that are codes of enumerations.
 pub const CODE: &str = "code of an enumeration";
 
-/// Every fact, by the same name or the same number.
+/// Facts of a name or number.
 pub fn find(word: &str) -> Vec<&'static Fact> {
     let plain = |name: &str| name.replace(' ', "-").to_ascii_lowercase();
     let asked = plain(word);
@@ -63,12 +63,12 @@ pub fn find(word: &str) -> Vec<&'static Fact> {
     all().iter().filter(|f| same(&f.name) || f.also.iter().any(same) || counted(f)).collect()
 }
 
-/// Every name.
+/// All names.
 pub fn names() -> impl Iterator<Item = &'static str> {
     all().iter().flat_map(|f| std::iter::once(&f.name).chain(&f.also)).map(String::as_str)
 }
 
-/// A number as it is written: hexadecimal after `0x`, else decimal.
+/// Parses a number: hexadecimal after `0x`, else decimal.
 fn number(text: &str) -> Option<u64> {
     text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
 }
@@ -103,7 +103,7 @@ fn params(facts: &mut Vec<Fact>) {
     });
 }
 
-/// The table, made once.
+/// The table, built once.
 fn all() -> &'static [Fact] {
     static ALL: OnceLock<Vec<Fact>> = OnceLock::new();
     ALL.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Any supported file: a network to compile, or a program already compiled. Kind is decided by content first.
+//! Any supported file: a network to compile, or a compiled program. The content decides the kind first.
 
 use crate::diagnostic::{Code, Details, Diagnostic, Result, Source};
 use crate::files::{self, Folder};
@@ -20,14 +20,14 @@ pub enum Model {
     Net {
         /// The network, checked.
         net: Box<Net>,
-        /// Choices the reader made, for example a default among flexible shapes.
+        /// Decisions of the reader, such as a default among flexible shapes.
         notes: Vec<String>,
     },
     /// A compiled container.
     Container(Box<Container>),
     /// A raw task stream with kernel data.
     Program(Box<Program>),
-    /// A dispatch descriptor, which names programs and holds none.
+    /// A dispatch descriptor, which refers to programs.
     Descriptor(Box<Descriptor>),
     /// A firmware container.
     Package(Box<Package>),
@@ -38,20 +38,20 @@ const HWX_MAGIC: [u8; 4] = formats::hwx::MAGIC.to_le_bytes();
 /// First bytes of a firmware container.
 const FIRMWARE_MAGIC: [u8; 4] = formats::firmware::PACKAGE_MAGIC.to_le_bytes();
 
-/// The kinds of files that are read, for advice.
+/// Supported kinds of files, for advice.
 const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), MIL text (.mil), ONNX (.onnx), netplists \
                      (.plist), and compiled programs (.hwx, .anec, .bin, .e5, .anefw, .loaded)";
 
-/// Choices of a caller about a model.
+/// Options of a caller for a model.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
     /// Function and extents.
     pub options: read::Options,
-    /// Folder of what MIL text names as `@model_path`, where that is not the file's own.
+    /// Folder that MIL text calls `@model_path`, if it is not the file's own.
     pub model_root: Option<PathBuf>,
 }
 
-/// The kinds of files, by content and where that does not tell by name.
+/// Kinds of files, by content, or by name if the content is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Hwx,
@@ -60,13 +60,13 @@ enum Kind {
     Anec,
     Bin,
     Net,
-    /// The register image of descriptor version 10, which is no task stream.
+    /// The register image of descriptor version 10, which is not a task stream.
     Image,
     Unknown,
 }
 
 impl Kind {
-    /// Content first. Raw streams begin with no magic: they are known by being consistent throughout.
+    /// Decides by content first. Raw streams have no magic number: they are recognized by consistency.
     fn of(bytes: &[u8], extension: &str) -> Kind {
         if bytes.starts_with(&HWX_MAGIC) {
             return Kind::Hwx;
@@ -95,7 +95,7 @@ impl Kind {
             _ if raw::read_anec(bytes).is_ok() => Kind::Anec,
             Kind::Net => named,
             _ if raw::read_bin(bytes).is_ok() => Kind::Bin,
-            // A single byte tells a Core ML model: too little against a name.
+            // A Core ML model is recognized by a single byte, which is less reliable than a name.
             Kind::Unknown if sniffed.is_some() => Kind::Net,
             named => named,
         }
@@ -103,7 +103,7 @@ impl Kind {
 }
 
 impl Model {
-    /// Reads a file or package, as [`Model::load_with`] with nothing chosen.
+    /// Reads a file or package, as [`Model::load_with`] with default options.
     pub fn load(path: &Path) -> Result<Model> {
         Model::load_with(path, &Choices::default())
     }
@@ -112,7 +112,7 @@ impl Model {
     pub fn load_with(path: &Path, choices: &Choices) -> Result<Model> {
         let options = &choices.options;
         if path.is_dir() {
-            // A compiled Core ML model, as an application holds it.
+            // A compiled Core ML model, as in an application.
             let text = path.join("model.mil");
             if text.exists() {
                 return Model::load_with(&text, choices);
@@ -135,13 +135,13 @@ impl Model {
         Model::read(path, files::mapped(path)?, &files, options)
     }
 
-    /// Reads a model package whose files `files` gives; `path` is its name in messages.
+    /// Reads a model package from `files`; `path` is its name in messages.
     pub fn read_package(path: &Path, files: &dyn read::Files, options: &read::Options) -> Result<Model> {
         checked(path, read::read_package(files, options))
     }
 
-    /// Reads a file's bytes. `path` is its name in messages, and its extension tells what the content leaves open; `files` gives
-    /// what the content refers to.
+    /// Reads a file's bytes. `path` is its name in messages, and its extension decides if the content is ambiguous; `files` provides
+    /// the files that the content refers to.
     pub fn read(path: &Path, bytes: Bytes, files: &dyn read::Files, options: &read::Options) -> Result<Model> {
         if bytes.is_empty() {
             return Err(Diagnostic::new(Code::Malformed, "the file is empty").at(path.display()));
@@ -194,14 +194,14 @@ impl Model {
     }
 }
 
-/// Refuses a container whose records the driver refuses at load.
+/// Refuses a container with records that the driver refuses at load.
 pub(crate) fn refuse_unloadable(container: &Container) -> Result<()> {
     let Some(first) = container.load_findings().into_iter().next() else { return Ok(()) };
     let message = format!("refused at load by {}: record at {:#x}: {}", first.function, first.offset, first.message);
     Err(Diagnostic::new(Code::Malformed, message).help("`ane check FILE` lists every record that a load refuses"))
 }
 
-/// The program that MIL text describes; faults point into the text.
+/// Parses MIL text to a program; errors point into the text.
 pub fn program_of_text(path: &Path, bytes: Vec<u8>) -> Result<anemone_net::mil::Program> {
     let text = String::from_utf8(bytes).map_err(|e| malformed(path, format!("MIL text: {e}")))?;
     anemone_net::mil::parse(&text).map_err(|faults| {

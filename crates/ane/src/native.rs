@@ -1,4 +1,4 @@
-//! Native layers by name: what `ane ops` prints of them, and their templates as netplists.
+//! Native layers by name: their texts in `ane ops`, and their templates as netplists.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use anemone_compile::native::templates::{first_chip, network, type_text};
@@ -10,12 +10,12 @@ use anemone_net::{Error, Net, OpKind, netplist};
 use serde_json::json;
 use std::fmt::Write;
 
-/// The layer at work as a netplist, and the weight file that lies beside it as `net.weights`; empty where it has none.
+/// The template of a layer as a netplist, and its weight file `net.weights`, which is empty if it has none.
 pub fn template(row: &Row) -> Option<(Vec<u8>, Vec<u8>)> {
     netplist::write(&network(row)?).ok()
 }
 
-/// A template that names its weight file otherwise.
+/// A template with another name of its weight file.
 pub fn with_weights(plist: Vec<u8>, name: &str) -> Vec<u8> {
     let escaped = name.replace('&', "&amp;").replace('<', "&lt;");
     let text = String::from_utf8_lossy(&plist).into_owned();
@@ -28,8 +28,8 @@ pub fn row(name: &str) -> Option<&'static Row> {
     by_name(name.strip_prefix(MIL_PREFIX).unwrap_or(name)).or_else(|| by_tag(named(name)?.tag))
 }
 
-/// Requirements of the exported validator on the unit that an error of a netplist names, with Apple's text for a wrong number
-/// of operands; `None` for errors of no unit, or of one without a validator.
+/// Requirements of the exported validator for the unit in an error of a netplist, with Apple's text for a wrong number
+/// of operands; `None` for errors without a unit, and units without a validator.
 pub fn contract(error: &Error) -> Option<String> {
     let Error::InOp { op, source } = error else { return None };
     let (kind, operands) = match **source {
@@ -52,7 +52,7 @@ pub fn contract(error: &Error) -> Option<String> {
     Some(format!("{} takes: {}{said}", validator.export(), validator.envelope))
 }
 
-/// Warnings of attention layers that leave `SubtractMax` out, the descriptor's default.
+/// Warnings for attention layers without `SubtractMax`, the descriptor's default.
 pub fn unsubtracted(net: &Net) -> impl Iterator<Item = String> + use<'_> {
     net.ops.iter().filter_map(|op| match &op.kind {
         OpKind::Native(native) if native.schema().tag == "SDPA" && !native.flag("SubtractMax") => Some(format!(
@@ -63,10 +63,10 @@ pub fn unsubtracted(net: &Net) -> impl Iterator<Item = String> + use<'_> {
     })
 }
 
-/// Whole numbers up to here are fp16 numbers.
+/// Largest `n` such that fp16 represents all integers up to `n`.
 const LAST_WHOLE: usize = 2048;
 
-/// Refuses layers whose results are positions that fp16 does not tell apart: a rounded index names another element, or none.
+/// Refuses layers whose results are indices that fp16 does not represent: a rounded index selects another element, or none.
 pub fn exact_indices(net: &Net) -> Result<()> {
     let refused = net.ops.iter().find_map(|op| {
         let OpKind::Native(native) = &op.kind else { return None };
@@ -93,7 +93,7 @@ pub fn exact_indices(net: &Net) -> Result<()> {
     Err(Diagnostic::new(Code::ChipLimit, message).help(help).about(tag, output))
 }
 
-/// As [`elsewhere_text`], for programs.
+/// As [`elsewhere_text`], as JSON.
 pub fn elsewhere_json(row: &Elsewhere) -> serde_json::Value {
     json!({
         "kind": "elsewhere", "name": row.name, "also": row.also, "place": row.place, "evidence": row.basis.name(),
@@ -101,7 +101,7 @@ pub fn elsewhere_json(row: &Elsewhere) -> serde_json::Value {
     })
 }
 
-/// Text about a name that no unit of a netplist has.
+/// Text for a name that no unit of a netplist has.
 pub fn elsewhere_text(row: &Elsewhere) -> String {
     let known = format!("{} ({})", row.basis.phrase(), row.source);
     format!("{} ({}): no unit of a netplist: {}\n  evidence:  {known}\n", row.name, row.also, row.place)
@@ -113,7 +113,7 @@ pub fn line(row: &Row) -> String {
     format!("{:22} {:28} {:10} {}\n", row.stem, row.tag, row.carrier.name(), keys.join(" "))
 }
 
-/// For programs.
+/// As JSON.
 pub fn json(row: &Row) -> serde_json::Value {
     let params: Vec<_> = row
         .params

@@ -1,4 +1,4 @@
-//! A compiled file at a glance: what it is for, its tensors, and one line for each task.
+//! Overview of a compiled file: its target, its tensors, and one line for each task.
 
 use crate::model::Model;
 use anemone_facts::chips::{SUBTYPES, Subtype};
@@ -18,7 +18,7 @@ pub fn tasks(model: &Model) -> Option<Vec<String>> {
     Some(tasks.iter().map(|task| line(layout, task)).collect())
 }
 
-/// The overview; `None` for files without a task stream that can be followed.
+/// The overview; `None` for files without a task stream that decodes.
 pub fn of(model: &Model) -> Option<String> {
     let (head, layout, tasks) = match model {
         Model::Container(container) => {
@@ -66,7 +66,7 @@ pub fn of(model: &Model) -> Option<String> {
     Some(out)
 }
 
-/// Procedures with their tasks, where a container has several.
+/// Procedures with their tasks, if a container has several.
 fn procedures(model: &Model) -> Option<Vec<(String, Vec<Task>)>> {
     let Model::Container(container) = model else { return None };
     let all = container.procedure_tasks().filter(|all| all.len() > 1)?;
@@ -163,7 +163,7 @@ fn operation(layout: &Layout, task: &Task, planar: bool) -> String {
     }
 }
 
-/// Functions of a task beside its operation: bias, activation, transposition, coefficient compression.
+/// Functions of a task in addition to its operation: bias, activation, transposition, coefficient compression.
 fn functions(layout: &Layout, task: &Task, planar: bool) -> String {
     let get = |field| task.get(layout, field).is_some_and(|v| v != 0);
     let mut all: Vec<&str> = Vec::new();
@@ -214,7 +214,7 @@ fn result(layout: &Layout, task: &Task) -> String {
     place(task.name(layout, Field::ResType).unwrap_or(""), base)
 }
 
-/// A count with its noun: `1 task`, `14 tasks`.
+/// A number with its noun: `1 task`, `14 tasks`.
 pub fn counted(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }

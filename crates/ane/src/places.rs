@@ -1,4 +1,4 @@
-//! Default places of the runtime: the broker's socket, the cache.
+//! Default paths of the runtime: the broker's socket, the cache.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::os;
@@ -6,17 +6,17 @@ use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::cache_root;
 use std::path::PathBuf;
 
-/// Most bytes of the cache, unless asked for otherwise.
+/// Default size limit of the cache in bytes.
 pub const CACHE_BYTES: u64 = 4 << 30;
 
-/// The broker's socket: as given, or in the user's runtime folder.
+/// The broker's socket: the given path, or in the user's runtime folder.
 pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
     let found = given.map_or_else(|| os::runtime_folder().map(|d| d.join("anemone").join("aned.sock")), Ok);
     let message = |why| format!("the broker's socket has no default path: {why}");
     found.map_err(|why| Diagnostic::new(Code::Usage, message(why)).help("--socket PATH"))
 }
 
-/// The cache's folder: as given, or in the user's cache folder.
+/// The cache's folder: the given path, or in the user's cache folder.
 pub fn cache_folder(given: Option<PathBuf>) -> Result<PathBuf> {
     let found = given.map_or_else(|| os::cache_folder().map(|base| cache_root(&base)), Ok);
     let message = |why| format!("the cache has no default folder: {why}");
@@ -28,12 +28,12 @@ pub fn cache(given: Option<PathBuf>) -> Result<Cache> {
     Ok(Cache::new(&cache_folder(given)?, CACHE_BYTES))
 }
 
-/// Warning that the cache does not take a program: the next run compiles again.
+/// Warning that a program was not cached, so that the next run compiles it again.
 pub fn not_kept(why: impl std::fmt::Display) -> String {
     format!("warning: the compiled program is not kept: {why}; --cache FOLDER names another folder")
 }
 
-/// A refusal of the runtime.
+/// Diagnostic for an error of the runtime.
 pub fn refused(error: anemone_runtime::Error) -> Diagnostic {
     use anemone_runtime::Error;
     let code = match &error {

@@ -13,7 +13,7 @@ use anemone_net::read::netplist_procedures;
 use anemone_program::Program;
 use std::path::Path;
 
-/// Names of a netplist's procedures, where it has several and `choices` take none of them; empty otherwise.
+/// Names of a netplist's procedures, if it has several and `choices` select none; empty otherwise.
 pub fn several(path: &Path, choices: &Choices) -> Result<Vec<String>> {
     if choices.options.function.is_some() || path.is_dir() {
         return Ok(Vec::new());
@@ -23,7 +23,7 @@ pub fn several(path: &Path, choices: &Choices) -> Result<Vec<String>> {
     Ok(if names.len() > 1 { names } else { Vec::new() })
 }
 
-/// The networks of procedures, each under its procedure's name, with the notes of the reader.
+/// The networks of procedures, each with its procedure's name, and the notes of the reader.
 pub fn networks(path: &Path, choices: &Choices, names: &[String]) -> Result<Vec<(Net, Vec<String>)>> {
     let one = |name: &String| {
         let mut choices = choices.clone();
@@ -52,10 +52,10 @@ pub fn programs(nets: &[Net], chip: &'static Chip, options: &Options, log: &mut 
     nets.iter().map(one).collect()
 }
 
-/// A procedure as it runs, and its network where that is known.
+/// A procedure's chain, and its network if it is known.
 pub type Procedure = (Chain, Option<Net>);
 
-/// Chains of the procedures of a model that has several: compiled from a netplist, or as a container has them. `None` for other
+/// Chains of the procedures of a model with several: compiled from a netplist, or from a container. `None` for other
 /// models.
 pub fn chains(path: &Path, chip: &'static Chip, options: &Options) -> Result<Option<Vec<Procedure>>> {
     let choices = Choices::default();

@@ -40,8 +40,8 @@ fn unknown_chip(name: &str) -> Diagnostic {
     ))
 }
 
-/// The chips of a list of names, each once, with the name to show: as the user wrote it, a product with its silicon, and of
-/// a group one chip for each compiler target.
+/// The chips of a list of names, each once, with the name to print: as the user wrote it, a product with its silicon, and for
+/// a group one chip per compiler target.
 pub fn chip_list(names: &[String]) -> Result<Vec<(String, &'static Chip)>> {
     let mut chips: Vec<(String, &'static Chip)> = Vec::new();
     let mut add = |label: String, chip: &'static Chip| {
@@ -67,30 +67,30 @@ pub fn chip_list(names: &[String]) -> Result<Vec<(String, &'static Chip)>> {
     Ok(chips)
 }
 
-/// Advice on a name that is not known: the nearest of the known ones, as the start of a sentence; empty where none is near.
+/// Advice on an unknown name: the closest known one, as the start of a sentence; empty if none is close.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let name = name.to_ascii_lowercase();
     let score = |k: &str| strsim::jaro_winkler(&name, &k.to_ascii_lowercase());
-    // Ties go to the first: operations stand before the layers of the same name.
+    // The first of equally close names wins: operations come before layers of the same name.
     let nearer = |best: (f64, &'a str), k: &'a str| if score(k) > best.0 { (score(k), k) } else { best };
     let best = Some(known.into_iter().fold((0.0, ""), nearer));
     best.filter(|(score, _)| *score > 0.8).map_or(String::new(), |(_, k)| format!("did you mean `{k}`? "))
 }
 
-/// Something that can be explained.
+/// A topic of `ane explain`.
 #[derive(Clone, Copy)]
 pub enum Topic {
     /// A rule for the design of models.
     Lint(&'static Lint),
-    /// A diagnostic of this program.
+    /// A diagnostic code of this program.
     Code(Code),
     /// An operation.
     Op(&'static OpRow),
     /// A native layer with its exported validator.
     Layer(&'static Validator),
-    /// A native layer without one.
+    /// A native layer without a validator.
     Native(&'static native::Native),
-    /// A word of the reports.
+    /// A word in reports.
     Word(&'static Word),
     /// A number of chips.
     Hal(&'static HalRow),
@@ -100,18 +100,18 @@ pub enum Topic {
     Group(&'static Group),
     /// A fact of formats or driver.
     Fact(&'static Fact),
-    /// A name among the layers that is no unit of its own.
+    /// A name of a layer that is not a unit.
     Elsewhere(&'static Elsewhere),
 }
 
-/// Stem of a layer in the names of its descriptor, constructor and parser.
+/// Stem of a layer's name in its descriptor, constructor and parser.
 fn layer_stem(word: &str) -> &str {
     let parts = [("_ANEC", "LayerDescInitialize"), ("ANEC", "LayerDesc"), ("ZinParse", "Unit")];
     let stem = |(before, behind)| word.strip_prefix(before).and_then(|rest: &str| rest.strip_suffix(behind));
     parts.into_iter().find_map(stem).unwrap_or(word)
 }
 
-/// Everything of that name: a code, an operation, a layer or its validator, a number of chips, a fact of formats or driver.
+/// All topics of a name: a code, an operation, a layer or its validator, a number of chips, a fact of formats or driver.
 pub fn look_up(word: &str) -> Vec<Topic> {
     let mut found: Vec<Topic> = lint::by_code(word).map(Topic::Lint).into_iter().collect();
     found.extend(words::find(word).map(Topic::Word));
@@ -127,7 +127,7 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(hal.map(Topic::Hal));
     found.extend(silicon::find(word).map(Topic::Chip));
     found.extend(silicon::group(word).map(Topic::Group));
-    // Codes of enumerations have common names: they are for words that nothing else explains.
+    // Codes of enumerations have common names: they are used only for words without other topics.
     let known = !found.is_empty();
     found.extend(machine::find(word).into_iter().filter(|fact| !known || fact.kind != machine::CODE).map(Topic::Fact));
     found.extend(native::elsewhere(word).map(Topic::Elsewhere));
@@ -137,7 +137,7 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found
 }
 
-/// Every name that [`look_up`] knows.
+/// Every name that [`look_up`] finds.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let lints = LINTS.iter().flat_map(|l| [l.code, l.name]);
     let codes = Code::ALL.into_iter().map(Code::text);
@@ -153,7 +153,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
         .chain(machine::names())
 }
 
-/// One word for a reach.
+/// A reach in one word.
 pub fn reach_word(reach: Reach) -> &'static str {
     match reach {
         Reach::Native => "native",
@@ -173,11 +173,11 @@ fn reach_text(reach: Reach) -> &'static str {
     }
 }
 
-/// Chips that stand for the columns of an operation's reach.
+/// Chips for the columns of an operation's reach.
 pub const COLUMNS: [&str; 4] = ["m1", "m2", "m3", "m4, m5"];
 
 impl Topic {
-    /// For people.
+    /// As text.
     pub fn text(self) -> String {
         match self {
             Topic::Lint(row) => lint_text(row),
@@ -208,7 +208,7 @@ impl Topic {
         }
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(self) -> Value {
         match self {
             Topic::Lint(row) => json!({
@@ -278,7 +278,7 @@ fn chips_subtype(silicon: &Silicon) -> Option<u32> {
     anemone_facts::chips::by_target(silicon.target).and_then(|c| c.cpu_subtype)
 }
 
-/// Families of the book, told by their silicon.
+/// Families of the book by their silicon.
 fn families(names: &[&str]) -> String {
     let told: Vec<String> = names.iter().map(|f| silicon::of_family(f)).collect();
     if told.is_empty() { "every chip".into() } else { told.join(", ") }
@@ -306,7 +306,7 @@ fn lint_text(row: &Lint) -> String {
     line("why", row.why);
     line("example", row.example);
     line("fix", row.fix);
-    // A check's advice is the row of each limit, for the layer or the quantity that it limits.
+    // The advice of a check is the row of each limit, for the layer or the quantity that it limits.
     let rows = || RULES.iter().filter(|r| r.lint == row.code);
     let each = |text: fn(&Rule) -> &'static str| {
         let limited = |r: &Rule| if r.layer.is_empty() { r.matches.text() } else { r.layer.to_string() };
@@ -353,7 +353,7 @@ fn op_text(row: &OpRow) -> String {
     text
 }
 
-/// An operation for programs.
+/// An operation as JSON.
 pub fn op_json(row: &OpRow) -> Value {
     json!({
         "kind": "operation", "name": row.name, "group": row.group,
@@ -388,7 +388,7 @@ fn layer_text(row: &Validator) -> String {
     text
 }
 
-/// A limit in a line: the condition, the cases that it applies to, and Apple's text where there is one, dots for the numbers in it.
+/// A limit in one line: the condition, and Apple's text if there is one, with dots for its numbers.
 pub fn rule_text(rule: &Rule) -> String {
     let apple = match rule.apple {
         "" => String::new(),
@@ -417,7 +417,7 @@ fn layer_json(row: &Validator) -> Value {
     })
 }
 
-/// The five exports that are of no layer, for listings.
+/// The five exports that belong to no layer, for listings.
 pub fn other_exports() -> Vec<(&'static str, &'static str)> {
     OTHERS.iter().map(|o| (o.export, o.role)).collect()
 }

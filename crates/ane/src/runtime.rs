@@ -1,4 +1,4 @@
-//! Models for the runtime: any supported file becomes a bundle of the cache, with host segments where the engine has no way.
+//! Compiler of models for the runtime: any supported file becomes a bundle of the cache, with host segments for operations without an engine path.
 
 use crate::chain::Chain;
 use crate::check;
@@ -20,11 +20,11 @@ use rayon::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Compiles what [`Model::load`] reads, and networks in text form (`.net`).
+/// Compiles models of [`Model::load`], and networks in text form (`.net`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelCompiler;
 
-/// Reads a model file, also a network in text form.
+/// Reads a model file, or a network in text form.
 fn load(path: &Path) -> Result<Model> {
     if path.extension().is_none_or(|e| e != "net") {
         return Model::load(path);
@@ -48,7 +48,7 @@ fn port_code(name: &str, dtype: DType) -> std::result::Result<u8, String> {
     }
 }
 
-/// The function's ports: as the network has them, or as programs and host segments do.
+/// The function's ports: from the network, or from programs and host segments.
 fn ports(chain: &Chain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>, String> {
     let mut out = Vec::new();
     for direction in [Direction::Input, Direction::Output] {
@@ -70,7 +70,7 @@ fn ports(chain: &Chain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>,
     Ok(out)
 }
 
-/// SHA-256 over a network's text and its constants as they are stored.
+/// SHA-256 over a network's text and its constants in stored form.
 fn content(net: &Net) -> [u8; 32] {
     let (text, blobs) = anemone_net::text::print(net);
     // Most of the time to a first result with a warm cache: on all threads, and without a copy of weights in a mapped file.
@@ -82,14 +82,14 @@ fn content(net: &Net) -> [u8; 32] {
 pub const SOURCES: &str = env!("ANE_SOURCES");
 
 /// Cache key of a compilation: the network's content, the chip, the options, and the digest of the compiler's sources.
-/// `None` for models that are compiled already.
+/// `None` for compiled models.
 pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
     let Model::Net { net, .. } = model else { return None };
     let options = format!("{} {options:?}", chip.target);
     Some(Key::of(&[("net", &content(net)), ("options", options.as_bytes()), ("build", SOURCES.as_bytes())]))
 }
 
-/// The program that a bundle of the cache holds, if it is one.
+/// The program in a bundle of the cache, if it has exactly one.
 pub fn program(bundle: &Bundle) -> Option<Program> {
     let [image] = bundle.images.as_slice() else { return None };
     hwx::Container::read(image).ok()?.program().ok()
@@ -113,7 +113,7 @@ impl Compiler for ModelCompiler {
         let choices = Choices::default();
         let names = procedures::several(model, &choices).unwrap_or_default();
         match load(model).map_err(|d| d.render(false))? {
-            // All procedures of a netplist count.
+            // The content includes all procedures of a netplist.
             Model::Net { .. } if !names.is_empty() => {
                 let nets = procedures::networks(model, &choices, &names).map_err(|d| d.render(false))?;
                 let named = |(net, _): &(Net, _)| [net.name.as_bytes(), &content(net)].concat();
@@ -150,7 +150,7 @@ impl Compiler for ModelCompiler {
     }
 }
 
-/// Name of the segmenter that cuts nothing out for the host: what has no way to the engine is refused.
+/// Name of the segmenter without host segments, which refuses operations without an engine path.
 pub const ENGINE_ONLY: &str = "engine-only";
 
 /// A compiled model as a bundle.
@@ -163,7 +163,7 @@ pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, S
     bundle_of(&mut chain, net.as_deref(), chip)
 }
 
-/// Procedures as a bundle: one image that holds them all, and a function for each. The descriptor is the first one's.
+/// Procedures as a bundle: one image with all of them, and a function for each. The descriptor is that of the first.
 fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
     let options = hwx::Options { target, ..hwx::Options::default() };
@@ -184,7 +184,7 @@ fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::re
     Ok(Bundle { images: images.into_iter().map(Image::from).collect(), descriptor, function })
 }
 
-/// The chain of a bundle, whose images have its kernel data; `path` names its model.
+/// The chain of a bundle, whose images have its kernel data; `path` is its model.
 pub fn chain(path: &Path, bundle: &Bundle) -> Result<Chain> {
     let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
     let descriptor = e5::Descriptor::read(&bundle.descriptor).map_err(|e| malformed(&e))?;
@@ -196,7 +196,7 @@ pub fn chain(path: &Path, bundle: &Bundle) -> Result<Chain> {
     })
 }
 
-/// A chain as a bundle. Kernel data leave the chain: the images have them.
+/// A chain as a bundle. Kernel data moves from the chain to the images.
 pub fn bundle_of(chain: &mut Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
     let options = hwx::Options { target, ..hwx::Options::default() };

@@ -1,4 +1,4 @@
-//! A model kept ready: planned once for every caller that runs at the same time.
+//! A prepared model: one plan for every simultaneous caller.
 
 use crate::chain::{Chain, ChainExecution};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -9,8 +9,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A model that is run many times, from any number of threads. Plans, buffers and threads are kept between runs, one set for
-/// each caller that runs at the same time.
+/// A model for many runs, from any number of threads. Plans, buffers and threads are kept between runs, one set for
+/// each simultaneous caller.
 pub struct Session {
     executable: Arc<Executable>,
     options: engine::Options,
@@ -18,13 +18,13 @@ pub struct Session {
     idle: Mutex<Vec<Ready>>,
 }
 
-/// Plans and buffers of one caller, and its threads where the session has a number of its own.
+/// Plans and buffers of one caller, and its threads if the session has its own.
 pub struct Ready {
     pool: Option<ThreadPool>,
     execution: ChainExecution<Held>,
 }
 
-/// The chain of an executable that is shared.
+/// The chain of a shared executable.
 struct Held(Arc<Executable>);
 
 impl Deref for Held {
@@ -36,7 +36,7 @@ impl Deref for Held {
 }
 
 impl Session {
-    /// `threads`: as many for each run; `None` shares the threads of the process, one for each core.
+    /// `threads`: number of threads for each run; `None` shares the process's threads, one per core.
     pub fn new(executable: Arc<Executable>, options: engine::Options, threads: Option<usize>) -> Session {
         Session { executable, options, threads, idle: Mutex::default() }
     }
@@ -47,18 +47,18 @@ impl Session {
         self.finish(ready)
     }
 
-    /// Plans and buffers for one run: those of an earlier one where they are free, else new ones.
+    /// Plans and buffers for one run: free ones of an earlier run, else new ones.
     pub fn ready(&self) -> Result<Ready> {
         self.idle().map_or_else(|| self.plan(), Ok)
     }
 
-    /// Plans and buffers of an earlier run, if they are free.
+    /// Plans and buffers of an earlier run, if there are free ones.
     pub fn idle(&self) -> Option<Ready> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Writes a run's inputs, and zeros for states that are not among them, into its buffers: the callers' elements are not
-    /// needed afterwards. A single program has them converted straight from where they are.
+    /// Writes a run's inputs, and zeros for missing states, to its buffers: the callers' elements are not
+    /// needed afterwards. For a single program they are converted in place.
     pub fn bind(&self, mut ready: Ready, inputs: &[(&str, View)]) -> Result<Ready> {
         let names: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
         let bound = self.executable.states_beside(&names).and_then(|states| {
@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Runs once on the inputs that were bound.
+    /// Runs once on the bound inputs.
     pub fn finish(&self, mut ready: Ready) -> Result<Vec<(String, Array)>> {
         let Ready { pool, execution } = &mut ready;
         let run = match pool {
@@ -82,7 +82,7 @@ impl Session {
             None => execution.run_bound(),
         };
         let mut outputs = run?.outputs;
-        // After a fault, buffers are not kept: a task was left half done.
+        // After a fault, buffers are dropped: a task may be incomplete.
         self.keep(ready);
         self.executable.give_own_extents(&mut outputs);
         Ok(outputs)

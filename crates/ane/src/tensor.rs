@@ -1,4 +1,4 @@
-//! Arrays in and out: elements with extents, owned or borrowed; `.npy` and `.npz` files.
+//! Arrays: elements with extents, owned or borrowed; `.npy` and `.npz` files.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -25,18 +25,18 @@ impl Array {
         self.view().lies_as(extents)
     }
 
-    /// The same, borrowed.
+    /// A borrowed view.
     pub fn view(&self) -> View<'_> {
         View { shape: &self.shape, elements: Elements::F32(&self.data) }
     }
 }
 
-/// Refuses an input whose elements its element type does not have: whole numbers within the range of an integer type, 0 and 1 for
-/// truth values. Floats are whatever they are.
+/// Refuses an input with elements that its type does not represent: integers out of the range of their type, truth values other
+/// than 0 and 1. Floats are not restricted.
 ///
 /// # Errors
 ///
-/// [`Code::BadTensor`] with the first such element, its place and the range.
+/// [`Code::BadTensor`] with the first such element, its position and the range.
 pub fn fits(name: &str, dtype: DType, data: &[f32]) -> Result<()> {
     let (least, most) = match (dtype.is_float(), dtype.narrow_range()) {
         (true, _) => return Ok(()),
@@ -53,12 +53,12 @@ pub fn fits(name: &str, dtype: DType, data: &[f32]) -> Result<()> {
     Err(Diagnostic::new(Code::BadTensor, message).help("convert the array, or give the model an input of floats"))
 }
 
-/// Arrays by name, borrowed.
+/// Borrowed arrays by name.
 pub fn views(arrays: &[(String, Array)]) -> Vec<(&str, View<'_>)> {
     arrays.iter().map(|(name, array)| (name.as_str(), array.view())).collect()
 }
 
-/// Elements that a caller holds, in the form in which it holds them.
+/// Elements of a caller, in their original type.
 #[derive(Clone, Copy, Debug)]
 pub enum Elements<'a> {
     /// In fp32.
@@ -67,7 +67,7 @@ pub enum Elements<'a> {
     F16(&'a [f16]),
 }
 
-/// An array that a caller holds, row-major: copied only to where it is used.
+/// A borrowed, row-major array of a caller; it is copied only where it is used.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Extents, outermost first.
@@ -94,7 +94,7 @@ impl View<'_> {
         Array { shape: self.shape.to_vec(), data }
     }
 
-    /// Returns true if the shape `extents` keeps the row-major order of the elements: the same extents, axes split or merged,
+    /// Returns true if the shape `extents` keeps the row-major order of the elements: equal extents, axes split or merged,
     /// or axes of extent 1 added or removed.
     pub fn lies_as(&self, extents: &[usize]) -> bool {
         let bounds = |shape: &[usize]| -> BTreeSet<usize> {
@@ -125,7 +125,7 @@ fn bad(path: &Path, message: String) -> Diagnostic {
     Diagnostic::new(Code::BadTensor, message).at(path.display()).help("write it with numpy.save")
 }
 
-/// Most bytes unpacked from one entry of a `.npz` file.
+/// Largest size of an unpacked entry of a `.npz` file in bytes.
 const MAX_BYTES: u64 = 1 << 32;
 
 fn parse_npz(bytes: &[u8]) -> std::result::Result<Vec<(String, Array)>, String> {
@@ -142,7 +142,7 @@ fn parse_npz(bytes: &[u8]) -> std::result::Result<Vec<(String, Array)>, String> 
     Ok(arrays)
 }
 
-/// The bytes of an entry, as long and with the checksum that the archive's directory states.
+/// The bytes of an entry, with the length and checksum of the archive's directory.
 fn unpack(
     archive: &rawzip::ZipSliceArchive<&[u8]>,
     entry: &rawzip::ZipFileHeaderRecord,
@@ -177,25 +177,25 @@ pub fn npy_bytes(array: &Array) -> Vec<u8> {
     npy::write(&array.shape, &array.data)
 }
 
-/// The bytes of a `.npy` file with elements of a type; fp32 where one of them is no number of an integer type.
+/// The bytes of a `.npy` file with elements of a type; fp32 if one of them is not representable in an integer type.
 pub fn npy_bytes_as(array: &Array, dtype: DType) -> Vec<u8> {
     npy::write_as(&array.shape, &array.data, dtype)
 }
 
-/// Largest difference between what was computed and what was expected.
+/// Largest difference between computed and expected elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// Largest absolute difference; infinite when one side is not a number and the other is.
+    /// Largest absolute difference; infinite if only one side is NaN.
     pub max_abs: f32,
     /// Flat index of it.
     pub at: usize,
     /// First element beyond the tolerance.
     pub first_bad: Option<usize>,
-    /// Elements beyond the tolerance.
+    /// Number of elements beyond the tolerance.
     pub bad: usize,
 }
 
-/// Compares element by element: good where `|got - wanted| <= atol + rtol * |wanted|`.
+/// Compares element by element, with the tolerance `|got - wanted| <= atol + rtol * |wanted|`.
 pub fn compare(got: &[f32], wanted: &[f32], atol: f32, rtol: f32) -> Difference {
     let mut result = Difference { max_abs: 0.0, at: 0, first_bad: None, bad: 0 };
     for (i, (&g, &w)) in got.iter().zip(wanted).enumerate() {
@@ -208,7 +208,7 @@ pub fn compare(got: &[f32], wanted: &[f32], atol: f32, rtol: f32) -> Difference 
         if difference > result.max_abs {
             (result.max_abs, result.at) = (difference, i);
         }
-        // An infinite expectation admits only itself.
+        // An infinite expected element matches only itself.
         let admitted = if w.is_finite() { atol + rtol * w.abs() } else { 0.0 };
         if difference > admitted {
             result.first_bad.get_or_insert(i);
@@ -218,32 +218,32 @@ pub fn compare(got: &[f32], wanted: &[f32], atol: f32, rtol: f32) -> Difference 
     result
 }
 
-/// Aggregate agreement of two tensors.
+/// Agreement metrics of two tensors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
-    /// Root of the mean squared difference.
+    /// Root mean square difference.
     pub rms: f32,
-    /// Root of the mean squared expectation.
+    /// Root mean square of the expected elements.
     pub wanted_rms: f32,
-    /// Cosine of the angle between them; 1 where both are zeros.
+    /// Cosine similarity; 1 if both are zeros.
     pub cosine: f64,
-    /// True if the largest element is at the same index.
+    /// True if the largest elements have the same index.
     pub top1: bool,
 }
 
 impl Agreement {
-    /// RMS error as a share of that of the expectation; 0 where both are zeros.
+    /// RMS error relative to the RMS of the expected elements; 0 if both are zeros.
     pub fn relative(&self) -> f32 {
         if self.rms == 0.0 { 0.0 } else { self.rms / self.wanted_rms.max(f32::MIN_POSITIVE) }
     }
 
-    /// Signal-to-noise ratio in decibels; infinite where nothing differs.
+    /// Signal-to-noise ratio in decibels; infinite if all elements are equal.
     pub fn snr_db(&self) -> f32 {
         -20.0 * self.relative().log10()
     }
 }
 
-/// Agreement of two tensors of one length; elements that are not finite on either side are left out.
+/// Agreement of two tensors of equal length; elements that are not finite on either side are ignored.
 pub fn agreement(got: &[f32], wanted: &[f32]) -> Agreement {
     let (mut squares, mut product, mut own, mut theirs, mut count) = (0f64, 0f64, 0f64, 0f64, 0usize);
     for (&g, &w) in got.iter().zip(wanted).filter(|(g, w)| g.is_finite() && w.is_finite()) {
@@ -261,7 +261,7 @@ pub fn agreement(got: &[f32], wanted: &[f32]) -> Agreement {
     Agreement { rms: mean(squares), wanted_rms: mean(theirs), cosine, top1: largest(got) == largest(wanted) }
 }
 
-/// Uniform in -1..1; SplitMix64, so the same seed gives the same input everywhere.
+/// Uniform in -1..1; SplitMix64, so that a seed gives the same input on every system.
 pub fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed;
     (0..count)
@@ -276,7 +276,7 @@ pub fn random(seed: u64, count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Elements of a type from a seed: floats from -1 to 1, integers from 0 to 3, as indices of anything are likely to be few, truth
+/// Random elements of a type from a seed: floats from -1 to 1, integers from 0 to 3, which are likely to be valid indices, and truth
 /// values.
 pub fn random_as(dtype: DType, seed: u64, count: usize) -> Vec<f32> {
     let mut values = random(seed, count);

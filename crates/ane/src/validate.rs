@@ -1,6 +1,6 @@
-//! Apple's exported validators over files: a netplist and its units, a module of MIL or a package, weights to be exchanged.
+//! Apple's exported validators applied to files: a netplist and its units, a module of MIL or a package, weights to be exchanged.
 //!
-//! Each calls [`anemone_compile::check::exports::call`], the function that the dry run's and the compiler's verdicts come from.
+//! Each calls [`anemone_compile::check::exports::call`], the function behind the verdicts of the dry run and the compiler.
 
 use crate::check::{Subject as Loaded, load};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -18,7 +18,7 @@ use anemone_net::outline::Outline;
 use anemone_net::read::{self, UnitOutline};
 use std::path::Path;
 
-/// Verdict of one export on one subject.
+/// Verdict of an export on a subject.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// The export.
@@ -34,14 +34,14 @@ pub fn all_exports() -> impl Iterator<Item = String> {
     exports()
 }
 
-/// Weights as `NAME=BYTES`.
+/// Weights, each with its size in bytes.
 pub type Sizes = [(String, u64)];
 
-/// Verdicts of every export that takes the file. Of a netplist, each unit and the whole are validated; others as a module.
+/// Verdicts of every export that applies to the file. For a netplist, each unit and the whole are validated; others as a module.
 ///
-/// `only` is the name of an export or of a unit; `exchanged` are weights to be exchanged, compared with those that the network has.
+/// `only` is the name of an export or of a unit; `exchanged` are weights to be exchanged, compared with those of the network.
 ///
-/// Errors: files that cannot be read, names that nothing has.
+/// Errors: files that cannot be read, unknown names.
 pub fn validate(
     path: &Path,
     choices: &Choices,
@@ -74,14 +74,14 @@ pub fn validate(
     Ok(all)
 }
 
-/// Constants with a name and their sizes in bytes.
+/// Named constants with their sizes in bytes.
 fn weights(model: &Model) -> Vec<(String, u64)> {
     let Model::Net { net, .. } = model else { return Vec::new() };
     let constants = net.values.iter().filter_map(|v| Some((v.name.clone(), v.data.as_ref()?)));
     constants.map(|(name, tensor)| (name, (tensor.data.len() * tensor.data.dtype().bytes()) as u64)).collect()
 }
 
-/// A module of the intermediate language: each operation by its verdict.
+/// A module of the intermediate language, by the verdict of each operation.
 fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Said>> {
     let Loaded::Program(outline, _) = load(path, choices)? else {
         return Err(Diagnostic::new(Code::Usage, "a compiled file has no module").at(path.display()));
@@ -96,7 +96,7 @@ fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Sai
         }
         all.push(said);
     }
-    // What is no network is no module either, for the reason that reading it as a network gives.
+    // A file that is not a network is not a module either, for the reason given by its reader.
     let no_net = |refused: &Diagnostic| refused.code == Code::Malformed && refused.details.is_none();
     if let Some(refused) = Model::load_with(path, choices).err().filter(no_net) {
         let refusal = no_network(refused.message.clone(), "none".into());
@@ -124,7 +124,7 @@ fn strange_argument(module: &Outline) -> Option<(Refusal, String)> {
 /// Verdict of an export on a text: a netplist for layers and networks, MIL text for modules, and for a procedure lines of
 /// `exchange NAME=BYTES` and `weight NAME=BYTES`.
 ///
-/// Errors: texts that cannot be read, exports that nothing is called; a netplist without a unit of the layer's kind.
+/// Errors: texts that cannot be read, unknown exports; a netplist without a unit of the layer's kind.
 pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Vec<Refusal>> {
     let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string());
     let of = |subject: Subject| call(export, subject, chip).map(|said| said.into_iter().map(|(_, r)| r).collect());
@@ -165,11 +165,11 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
     found.ok_or_else(|| Diagnostic::new(Code::Usage, unknown()))
 }
 
-/// A unit by name, and its refusal by the reader.
+/// A unit by name, with its refusal by the reader.
 type Unreadable = Option<(String, Refusal)>;
 
-/// Layers of a netplist, with the extents of every operand where the reader accepts them, else with those that the file states; and the
-/// unit with a parameter beyond its range, at which the reader stops.
+/// Layers of a netplist, with the extents of every operand if the reader accepts them, else with those stated in the file; and the
+/// unit with a parameter out of range, at which the reader stops.
 fn network(
     bytes: &[u8],
     files: &dyn read::Files,
@@ -189,7 +189,7 @@ fn network(
     Ok((network, unreadable))
 }
 
-/// The refusal of a unit with a parameter beyond its range.
+/// The refusal of a unit with a parameter out of range.
 fn beyond_range(error: &anemone_net::Error) -> Unreadable {
     let anemone_net::Error::OutOfRange { place, key, found, least, most } = error else { return None };
     let unit = place.strip_prefix("unit `")?.strip_suffix('`')?;
@@ -211,7 +211,7 @@ fn beyond_range(error: &anemone_net::Error) -> Unreadable {
     Some((unit.to_string(), refusal))
 }
 
-/// The refusal of a unit with an operand that nothing defines before it.
+/// The refusal of a unit with an undefined operand.
 fn undefined(error: &anemone_net::Error) -> Unreadable {
     use anemone_net::Error::{NotDefined, UnknownName};
     let (NotDefined { op: place, value: name } | UnknownName { place, name }) = error else { return None };
@@ -221,7 +221,7 @@ fn undefined(error: &anemone_net::Error) -> Unreadable {
     Some((place.strip_prefix("unit `")?.strip_suffix('`')?.to_string(), refusal))
 }
 
-/// A refusal of what is no network.
+/// The refusal of a file that is not a network.
 fn no_network(message: String, found: String) -> Refusal {
     Refusal {
         code: "ANE2002",
@@ -268,7 +268,7 @@ fn netplist(path: &Path, bytes: &[u8], choices: &Choices, chip: &'static Chip) -
     Ok(all)
 }
 
-/// A unit as a validator sees it, by what the file states alone.
+/// A unit in the form of a validator, from the file's statements alone.
 fn as_stated(unit: &UnitOutline) -> Layer {
     let kind = native::by_tag(&unit.kind).map_or(unit.kind.as_str(), |row| row.stem);
     let mut layer = Layer::new(kind, &unit.name);

@@ -1,4 +1,4 @@
-//! Warnings about a run's numbers: values beyond fp16, inputs that fp16 does not tell apart, inexact whole numbers. Each
+//! Warnings about a run's numbers: values beyond fp16, inputs that fp16 cannot distinguish, inexact integers. Each
 //! warning has a name, and names the first value or operation concerned.
 
 mod against;
@@ -14,19 +14,19 @@ use anemone_net::{Binary, DType, Net, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
 use overflow::{Limit, Overflow};
 
-/// One doubt about a run's results.
+/// A warning about a run's results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Stable name, to look for.
+    /// Stable name.
     pub name: &'static str,
-    /// The value or operation that it begins with.
+    /// The first value or operation concerned.
     pub at: String,
     /// Description, with numbers.
     pub message: String,
 }
 
 impl Warning {
-    /// For reports.
+    /// As JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({ "name": self.name, "at": self.at, "message": self.message })
     }
@@ -38,7 +38,7 @@ impl std::fmt::Display for Warning {
     }
 }
 
-/// Every name, and when the warning is given.
+/// Every name, with the condition of the warning.
 pub static NAMES: &[(&str, &str)] = &[
     (
         "saturated",
@@ -66,14 +66,14 @@ pub static NAMES: &[(&str, &str)] = &[
     ("nan-weights", "a constant that an operation computes with has NaN"),
 ];
 
-/// Whole numbers up to here are fp16 numbers.
+/// Largest `n` such that fp16 represents all integers up to `n`.
 const LARGEST_WHOLE: f32 = 2048.0;
 
-/// Numbers nearer to each other than this are not missed in a row: an exponential hardly tells them apart.
+/// Smallest difference of numbers in a row whose loss is reported: an exponential hardly separates closer ones.
 const WORTH_TELLING: f32 = 0.5;
 
-/// Warnings about a network's run: what went in, and what came out. The outputs are compared with an evaluation in fp32 where the
-/// network [is compared](is_compared) within `most`, and where an input or output is not finite.
+/// Warnings about a run of a network, from its inputs and outputs. The outputs are compared with an fp32 evaluation if the
+/// network [is compared](is_compared) within `most`, and if an input or output is not finite.
 pub fn of_run(
     net: &Net,
     model: Model,
@@ -109,10 +109,10 @@ pub fn of_run(
     all
 }
 
-/// Whole numbers below this are fp32 numbers.
+/// fp32 represents all integers below this.
 const LARGEST_READ: f32 = 16_777_216.0;
 
-/// Warnings about an evaluation in fp32: whole numbers that files and arrays, which hold fp32, may not have exactly.
+/// Warnings about an fp32 evaluation: integers that files and arrays, which are fp32, may not represent exactly.
 pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Warning> {
     let ends = net.inputs.iter().zip(inputs).chain(net.outputs.iter().zip(outputs));
     let beyond = |(&id, tensor): (&ValueId, &Tensor)| {
@@ -127,7 +127,7 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
     let mut all: Vec<Warning> = ends.filter_map(beyond).collect();
     let mut overflow = Overflow::new(net, Limit::Word);
     let mut integers = Integers::of_inputs(net, inputs);
-    // A second evaluation, for networks that compute with integers alone or are small.
+    // A second evaluation, for networks with integers only or small ones.
     if (all.is_empty() && !overflow.is_idle() || may_be_undefined(net)) && work(net) <= OF_EACH_RUN {
         let seen = eval::eval_traced(net, inputs, &mut |name, tensor| {
             overflow.see(name, tensor);
@@ -142,11 +142,11 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
     all
 }
 
-/// Largest [`work`] of a network that is evaluated after each of many runs: a number in place of an infinity or NaN, or a whole
-/// number that was rounded on the way, shows nowhere else.
+/// Largest [`work`] of a network that is evaluated after each of many runs: a number instead of an infinity or NaN, or an integer that
+/// was rounded in between, cannot be detected otherwise.
 pub const OF_EACH_RUN: u64 = 10_000_000;
 
-/// Largest [`work`] of a network that is evaluated after a single run: seconds at most.
+/// Largest [`work`] of a network that is evaluated after a single run, which takes seconds at most.
 pub const OF_ONE_RUN: u64 = 20_000_000_000;
 
 /// Returns true for a network whose [`work`] is at most this.
@@ -154,12 +154,12 @@ pub fn is_compared(net: &Net, most: u64) -> bool {
     work(net) <= most
 }
 
-/// Cost of an evaluation: about the number of its multiplications and elements.
+/// Cost of an evaluation: approximate number of multiplications and elements.
 pub fn work(net: &Net) -> u64 {
     net.ops.iter().map(|op| cost(net, op)).fold(0, u64::saturating_add)
 }
 
-/// Cost of evaluating an operation: about the number of its multiplications and elements.
+/// Cost of evaluating an operation: approximate number of multiplications and elements.
 pub(crate) fn cost(net: &Net, op: &anemone_net::Op) -> u64 {
     if let OpKind::Loop(repeat) = &op.kind {
         return work(&repeat.body).saturating_mul(repeat.turns as u64);
@@ -185,7 +185,7 @@ fn warning(name: &'static str, at: &str, message: String) -> Warning {
 
 fn of_input(name: &str, dtype: DType, view: &View, model: Model) -> Vec<Warning> {
     let mut all = Vec::new();
-    // fp16 holds what came in fp16.
+    // Inputs in fp16 are exact.
     let data = if let Elements::F32(data) = view.elements { data } else { &[] };
     if dtype.is_integer() {
         all.extend(whole(name, data.iter().filter(|&&x| f16::from_f32(x).to_f32() != x)));
@@ -217,7 +217,7 @@ fn of_input(name: &str, dtype: DType, view: &View, model: Model) -> Vec<Warning>
     all
 }
 
-/// Whole numbers that are not exact.
+/// Integers that are not exact.
 fn whole<'a>(name: &str, mut inexact: impl Iterator<Item = &'a f32>) -> Option<Warning> {
     let first = inexact.next()?;
     let count = 1 + inexact.count();
@@ -228,7 +228,7 @@ fn whole<'a>(name: &str, mut inexact: impl Iterator<Item = &'a f32>) -> Option<W
     ))
 }
 
-/// An integer output that is made by rounding a quotient.
+/// An integer output computed by rounding a quotient.
 fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
     let made = |id: ValueId| net.ops.iter().find(|op| op.outputs.contains(&id));
     let (mut id, mut rounds) = (output, false);

@@ -22,7 +22,7 @@ impl Log for Watched {
     fn stage(&mut self, _: Stage) {}
 
     fn progress(&mut self, progress: Progress) {
-        // The watcher may compile too, so it is not called while the place is borrowed.
+        // The watcher may compile too, so the cell must not be borrowed while it is called.
         let watcher = WATCHER.with_borrow(Clone::clone);
         if let Some(watcher) = watcher {
             watcher(progress);

@@ -1,17 +1,17 @@
-//! Words of the reports, each explained in a sentence or two: `ane explain WORD`.
+//! Words in reports, each explained in a sentence or two: `ane explain WORD`.
 
 /// A word.
 #[derive(Debug)]
 pub struct Word {
-    /// The word as reports print it.
+    /// The word as printed in reports.
     pub word: &'static str,
-    /// Other words for it: of the JSON documents, of other tools.
+    /// Synonyms: in JSON documents, in other tools.
     pub also: &'static [&'static str],
     /// Meaning.
     pub meaning: &'static str,
 }
 
-/// The word, or another for it.
+/// The word with this name or synonym.
 pub fn find(text: &str) -> Option<&'static Word> {
     let is = |known: &str| known.eq_ignore_ascii_case(text);
     WORDS.iter().find(|w| is(w.word) || w.also.iter().any(|a| is(a)))

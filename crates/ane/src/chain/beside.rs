@@ -1,4 +1,4 @@
-//! The chain of a dispatch descriptor, whose containers lie beside it.
+//! The chain of a dispatch descriptor with its containers in the same folder.
 
 use super::{Chain, Part};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -12,14 +12,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 impl Chain {
-    /// The chain that a dispatch descriptor at `path` names: its containers lie in the same folder and are known by their
-    /// hash, whatever their names. Processor calls are host segments.
+    /// The chain of a dispatch descriptor at `path`: its containers are in the same folder and are identified by their
+    /// hash, independent of their names. Processor calls are host segments.
     pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
         let mut containers = Containers::beside(path);
         Chain::described(path, descriptor, &mut |call| containers.called(call, path))
     }
 
-    /// The chain of a descriptor; `called` gives the program of a call.
+    /// The chain of a descriptor; `called` returns the program of a call.
     pub(crate) fn described(
         path: &Path,
         descriptor: &Descriptor,
@@ -69,13 +69,13 @@ impl Chain {
 
 /// Containers of a folder, hashed one by one until the wanted one is found.
 struct Containers {
-    /// Not hashed yet; the next is the last.
+    /// Files that are not hashed yet, in reverse order.
     left: Vec<PathBuf>,
     known: HashMap<String, PathBuf>,
 }
 
 impl Containers {
-    /// Those beside a descriptor; first those whose names begin as its name does.
+    /// The containers beside a descriptor, those with a name like its own first.
     fn beside(path: &Path) -> Containers {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
@@ -87,8 +87,8 @@ impl Containers {
         Containers { left, known: HashMap::new() }
     }
 
-    /// The program that a call of the descriptor at `path` names. Its container has the ports, the windows and the name that
-    /// the descriptor says.
+    /// The program for a call of the descriptor at `path`. Its container must have the ports, the windows and the name in
+    /// the descriptor.
     fn called(&mut self, call: &EngineCall, path: &Path) -> Result<Program> {
         let EngineCall { name, hash, symbol, .. } = call;
         let malformed = |message: String| Err(Diagnostic::new(Code::Malformed, message).at(path.display()));
@@ -98,7 +98,7 @@ impl Containers {
                 .at(path.display())
                 .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
         })?;
-        // Tensors may have their names of the engine's side in the container.
+        // Tensors may have names of the engine's side in the container.
         let program = match program.ports.iter().all(|port| call.windows.iter().any(|(name, _)| *name == port.name)) {
             true => program,
             false => without_engine_names(program),
@@ -124,11 +124,11 @@ impl Containers {
         Ok(program)
     }
 
-    /// The program of the container with this hash, and what the container declares.
+    /// The program of the container with this hash, and the container's declarations.
     fn program(&mut self, hash: &str) -> Result<Option<(Program, Declared)>> {
         while !self.known.contains_key(hash) {
             let Some(path) = self.left.pop() else { return Ok(None) };
-            // A file that cannot be read is none of those that are wanted.
+            // Unreadable files are skipped.
             let Ok(bytes) = files::read(&path) else { continue };
             self.known.insert(container_hash(&bytes), path);
         }

@@ -1,4 +1,4 @@
-//! Execution of a chain: programs, host segments and the turns of loops, one after the other.
+//! Execution of a chain: programs, host segments and iterations of loops in sequence.
 
 use super::{Chain, Part, named_outputs, tensors};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -14,26 +14,26 @@ use std::ops::{Deref, Range};
 pub struct ChainExecution<C> {
     chain: C,
     executions: Vec<Execution>,
-    /// Inputs of the next run, where several programs or host segments read them.
+    /// Inputs of the next run, if several programs or host segments read them.
     bound: Vec<(String, Array)>,
 }
 
 impl<C: Deref<Target = Chain>> ChainExecution<C> {
-    /// Every program checked and planned.
+    /// Checks and plans every program.
     pub fn new(chain: C, options: engine::Options) -> Result<Self> {
         check_together(&chain.programs)?;
         let executions = chain.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
         Ok(ChainExecution { chain, executions, bound: Vec::new() })
     }
 
-    /// Runs every program once, as [`Execution::run`]; tasks and traces follow each other.
+    /// Runs every program once, as [`Execution::run`]; tasks and traces are concatenated.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
         self.bind(&views(inputs))?;
         self.run_bound()
     }
 
-    /// Takes the inputs of one [`ChainExecution::run_bound`]: a single program has them written where it reads them, others
-    /// get copies.
+    /// Binds the inputs of one [`ChainExecution::run_bound`]: for a single program they are written in place, for others
+    /// they are copied.
     pub fn bind(&mut self, inputs: &[(&str, View)]) -> Result<()> {
         if let ([only], true) = (self.executions.as_mut_slice(), self.chain.is_single()) {
             return only.bind(inputs);
@@ -42,7 +42,7 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
         Ok(())
     }
 
-    /// Runs every program once on the inputs that were bound.
+    /// Runs every program once on the bound inputs.
     pub fn run_bound(&mut self) -> Result<Run> {
         if let ([only], true) = (self.executions.as_mut_slice(), self.chain.is_single()) {
             return only.run_bound();
@@ -58,7 +58,7 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
         Ok(whole)
     }
 
-    /// Runs steps by their positions; what they make is added to what is known.
+    /// Runs steps by position; their results are appended to `known`.
     fn steps(&mut self, range: Range<usize>, known: &mut Vec<(String, Array)>, whole: &mut Run) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -84,7 +84,7 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
         Ok(())
     }
 
-    /// Runs a loop whose turn is these steps.
+    /// Runs a loop whose iteration consists of these steps.
     fn turns(
         &mut self,
         l: usize,
@@ -150,7 +150,7 @@ fn unfit(name: &str) -> Diagnostic {
     Diagnostic::new(Code::Malformed, format!("{name} has fewer elements than its loop takes of it"))
 }
 
-/// First value or whole tensor of a loop, of at least as many elements as `shape` has.
+/// Initial value or whole tensor of a loop, with at least as many elements as `shape`.
 fn source(from: &Source, storage: u32, shape: &[u64], known: &[(String, Array)]) -> Result<Array> {
     let array = match from {
         Source::Tensor(name) => left(known, name)?.clone(),

@@ -1,4 +1,4 @@
-//! The report as annotations of a GitHub workflow: one line a finding on standard output.
+//! The report as annotations of a GitHub workflow: one line per finding on standard output.
 
 use super::{Report, reason};
 use anemone_facts::lint::{Lint, Severity};

@@ -1,4 +1,4 @@
-//! Causes: why operations are off the engine, one entry for each with its operations and every chip that it holds on.
+//! Causes of operations off the engine: one entry for each, with its operations and the chips that it applies to.
 
 use super::{Answer, Report, reason};
 use anemone_compile::check::{Placement, Route, Verdict, describe};
@@ -11,7 +11,7 @@ pub struct Cause<'a> {
     pub cause: String,
     /// Operations of all chips, by position.
     pub ops: Vec<usize>,
-    /// Chips in the order in which they were asked for.
+    /// Chips in the requested order.
     pub chips: Vec<OnChip<'a>>,
     route: Route,
 }
@@ -20,11 +20,11 @@ pub struct Cause<'a> {
 pub struct OnChip<'a> {
     /// The answer for the chip.
     pub answer: &'a Answer,
-    /// The chip's limit; empty where the cause says all.
+    /// The chip's limit; empty if the cause states it.
     pub limit: String,
-    /// Operations that it holds for, by position.
+    /// Operations with this cause, by position.
     pub ops: Vec<usize>,
-    /// False where this compiler writes the operations in another form, so that they are on the engine all the same.
+    /// False if this compiler rewrites the operations, so that they are on the engine nevertheless.
     pub off: bool,
 }
 
@@ -38,32 +38,32 @@ impl<'a> Cause<'a> {
         &on.answer.by(self.route).verdicts[on.ops[0]]
     }
 
-    /// Returns true if operations fall back to the CPU for it on some chip.
+    /// Returns true if the cause makes operations fall back to the CPU on some chip.
     pub fn off(&self) -> bool {
         self.chips.iter().any(|on| on.off)
     }
 
-    /// Returns true if it holds on a chip.
+    /// Returns true if it applies to a chip.
     pub fn holds_on(&self, answer: &Answer) -> bool {
         self.chips.iter().any(|on| on.answer.chip == answer.chip)
     }
 
-    /// Advice of the refusals: each with the chips that it holds on where they differ, else alone.
+    /// Advice of the refusals, with chips if it differs between them.
     pub fn fixes(&self) -> Vec<String> {
         self.told(|verdict| verdict.refusal.as_ref().map(|r| r.fix.clone()))
     }
 
-    /// Texts of Apple's compiler, as [`Cause::fixes`].
+    /// Messages of Apple's compiler, as [`Cause::fixes`].
     pub fn apple(&self) -> Vec<String> {
         self.told(|verdict| verdict.refusal.as_ref().and_then(|r| r.apple.clone()))
     }
 
-    /// Statements of sources that differ, as [`Cause::fixes`].
+    /// Conflicting statements of sources, as [`Cause::fixes`].
     pub fn differ(&self) -> Vec<String> {
         self.told(|verdict| (!verdict.differ.is_empty()).then(|| verdict.differ.join("; ")))
     }
 
-    /// Forms that this compiler writes: each with the chips that it is written for, where the cause holds on others too.
+    /// Rewritten forms of this compiler, with their chips if the cause applies to others too.
     pub fn written(&self) -> Vec<String> {
         let own = self.chips.iter().filter(|on| !on.off);
         self.with_chips(own.filter_map(|on| Some((self.on_chip(on).own?.to_string(), on.answer.chip.as_str()))))
@@ -74,7 +74,7 @@ impl<'a> Cause<'a> {
         self.with_chips(all.filter(|(text, _)| !text.is_empty()))
     }
 
-    /// Texts, each once; with its chips unless it is the same on every chip.
+    /// Distinct texts, with their chips unless they apply to all.
     fn with_chips(&self, told: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
         let mut all: Vec<(String, Vec<&str>)> = Vec::new();
         for (text, chip) in told {
@@ -91,12 +91,12 @@ impl<'a> Cause<'a> {
         all.into_iter().map(line).collect()
     }
 
-    /// Multiply-accumulates that it keeps off the engine.
+    /// Number of multiply-accumulates that it keeps off the engine.
     pub fn macs(&self, report: &Report) -> u64 {
         self.ops.iter().map(|&at| describe::macs(&report.outline.ops[at])).sum()
     }
 
-    /// The chips with their limits, and where not all operations are at fault with the number of those that are:
+    /// The chips with their limits, and the number of affected operations if it differs from the cause's:
     /// `m1, a14 (supported: 1 to 13); m4 (supported: 1 to 15; 2 of 5)`.
     pub fn on(&self) -> String {
         let mut groups: Vec<(&OnChip, Vec<&str>)> = Vec::new();
@@ -121,8 +121,8 @@ impl<'a> Cause<'a> {
     }
 }
 
-/// Every cause by a route, in the order of the operations: of what is off the engine, and by the direct route also of what
-/// Apple's compiler refuses and this one compiles.
+/// Every cause by a route, in the order of the operations: of operations off the engine, and by the direct route also of operations
+/// that Apple's compiler refuses and this one compiles.
 pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
     let mut causes: Vec<Cause<'_>> = Vec::new();
     for answer in &report.answers {

@@ -1,4 +1,4 @@
-//! The report as one page that needs no network: verdict, causes with their fixes, graph, matrix of chips, filters, and a reason
+//! The report as one self-contained page: verdict, causes with their fixes, graph, matrix of chips, filters, and a reason
 //! for each operation.
 
 use super::causes::{self, Cause};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const PAGE: &str = include_str!("page.html");
 const SEVERAL: &str = include_str!("several.html");
-/// Most numbers of a parameter that are shown.
+/// Largest number of elements of a parameter that are printed.
 const MOST_NUMBERS: usize = 8;
 
 /// The page in a frame, for notebooks: verdict and causes; a button shows the rest.
@@ -27,7 +27,7 @@ pub fn page(report: &Report) -> String {
     rendered(report, "whole")
 }
 
-/// One page of several models: a table, and the page of the model that is chosen.
+/// One page for several models: a table, and the page of the selected model.
 pub fn several(outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>) -> String {
     let rows = summary::rows(outcomes);
     let pages: Vec<Value> = outcomes.iter().map(|o| o.report().map_or(Value::Null, |r| page(r).into())).collect();
@@ -63,7 +63,7 @@ fn rendered(report: &Report, size: &str) -> String {
     PAGE.replace("__TITLE__", &title).replace("__SIZE__", size).replace("__DATA__", &data)
 }
 
-/// The file's name; behind its folder's where the file is called `model`, as in a folder a model.
+/// Title for a file: its name, with its folder's if the file is called `model`, as in one folder per model.
 fn title(path: &Path) -> String {
     let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
     let name = path.file_name().map_or_else(|| path.display().to_string(), text);
@@ -73,7 +73,7 @@ fn title(path: &Path) -> String {
     }
 }
 
-/// Causes, each once, with every chip that it holds on.
+/// Causes, each once, with every chip that it applies to.
 fn causes(report: &Report) -> Value {
     let row = |cause: &Cause| {
         let chips: Vec<&str> = cause.chips.iter().map(|on| on.answer.chip.as_str()).collect();
@@ -86,7 +86,7 @@ fn causes(report: &Report) -> Value {
     off.iter().chain(&rewritten).map(row).collect::<Vec<_>>().into()
 }
 
-/// Parameters of an operation by name: few numbers and texts as they are, else type and bytes.
+/// Parameters of an operation by name: few numbers and strings literally, others as type and size.
 fn parameters(op: &OutlineOp) -> Value {
     let told = op.arguments.iter().filter_map(|(name, argument)| {
         let Argument::Constant(constant) = argument else { return None };

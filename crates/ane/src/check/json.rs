@@ -133,14 +133,14 @@ fn finding(report: &Report, finding: &Finding) -> Value {
     })
 }
 
-/// Fallbacks that an earlier report lists, by model.
+/// Fallbacks in an earlier report, by model.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
     models: Vec<(Option<String>, Vec<Fallback>)>,
 }
 
 impl Baseline {
-    /// Reads a report of one model (`anemone.check/1`) or of several (`anemone.checks/1`); `place` is its name in messages.
+    /// Reads a report of one model (`anemone.check/1`) or of several (`anemone.checks/1`); `place` names it in messages.
     pub fn read(text: &str, place: &str) -> Result<Baseline> {
         let malformed = |what: &str| {
             Diagnostic::new(Code::Malformed, format!("not a report of `ane check --json`: {what}")).at(place)
@@ -149,7 +149,7 @@ impl Baseline {
         let several = || document["models"].as_array().ok_or_else(|| malformed("it has no `models`"));
         let listed: Vec<&Value> = match document["schema"].as_str() {
             Some("anemone.check/1") => vec![&document],
-            // A model that could not be read has no operations to list.
+            // A model that could not be read has no list of operations.
             Some("anemone.checks/1") => several()?.iter().filter(|model| model["error"].is_null()).collect(),
             _ => return Err(malformed("its schema is neither anemone.check/1 nor anemone.checks/1")),
         };
@@ -167,8 +167,8 @@ impl Baseline {
         Ok(Baseline { models: listed.into_iter().map(model).collect::<Result<_>>()? })
     }
 
-    /// Fallbacks of a model: of the report with its path, else of the only one whose path ends in the same names, the more of them
-    /// the better. `alone`: the one report of the baseline belongs to the one model that is checked, whatever its path.
+    /// Fallbacks of a model: from the report with its path, else from the only one with the longest common suffix of path
+    /// components. With `alone`, the only report of the baseline is used for the only checked model, whatever its path.
     pub fn of(&self, path: &str, alone: bool) -> &[Fallback] {
         let none = &[];
         if let ([(_, only)], true) = (self.models.as_slice(), alone) {
@@ -186,7 +186,7 @@ impl Baseline {
         }
     }
 
-    /// The path of the one report, where its last name is not that of a model: it may belong to another one.
+    /// The path of the only report, if its file name differs from the model's, so that it may be of another model.
     pub fn of_another(&self, path: &str) -> Option<&str> {
         let last = |path: &str| path.rsplit(['/', '\\']).next().map(String::from);
         let [(Some(known), _)] = self.models.as_slice() else { return None };

@@ -57,7 +57,7 @@ fn suites(report: &Report, out: &mut String) {
     }
 }
 
-/// Text that may stand in XML 1.0; characters that it does not have are left out.
+/// Escapes text for XML 1.0; characters that it cannot represent are dropped.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -26,7 +26,7 @@ use anemone_program::hwx::Container;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A program to check, or a container whose records can be checked as a load would.
+/// A program to check, or a container whose records can be checked for loading.
 pub enum Subject {
     /// A program's outline, and the notes of its reader.
     Program(Box<Outline>, Vec<String>),
@@ -65,7 +65,7 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
     }
 }
 
-/// An ONNX model of which only a part is a static graph: the rest is placed on the CPU.
+/// An ONNX model of which only a part is a static graph: the other nodes are placed on the CPU.
 fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     let bytes = if path.is_dir() { return None } else { files::read(path).ok()? };
     if read::sniff(&bytes) != Some(read::Format::Onnx) {
@@ -76,7 +76,7 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     Some(Subject::Program(Box::new(outline), notes))
 }
 
-/// Outline of a network that was read from a file: the origin says whether its layers are a netplist's units.
+/// Outline of a network read from a file; the origin distinguishes netplists, whose layers are units.
 pub fn outline(path: &Path, net: &Net) -> Outline {
     let mut outline = Outline::of(net);
     let netplist = !path.is_dir() && files::read(path).is_ok_and(|b| read::sniff(&b) == Some(read::Format::Netplist));
@@ -86,7 +86,7 @@ pub fn outline(path: &Path, net: &Net) -> Outline {
     outline
 }
 
-/// First operation that the book refuses on a chip and this compiler's own lowering takes; `None` where there is none.
+/// First operation that the book refuses on a chip although this compiler lowers it; `None` if there is none.
 pub fn refused_by_the_book(outline: &Outline, chip: &'static Chip) -> Option<Diagnostic> {
     let all = anemone_compile::check::strict::refusals(outline, chip);
     let (at, refusal) = all.first()?;
@@ -97,20 +97,20 @@ pub fn refused_by_the_book(outline: &Outline, chip: &'static Chip) -> Option<Dia
     Some(Diagnostic::new(Code::ChipLimit, message).help(refusal.fix.clone()).about(&op.op, output))
 }
 
-/// Refusals of Apple's compiler for MIL text that no converter changed first.
+/// Refusals of Apple's compiler for MIL text, which no converter changes before.
 #[derive(Debug, Default)]
 pub struct AppleRefusals {
-    /// The first operation at fault, with the reason.
+    /// The first refused operation, with the reason.
     pub first: Option<Diagnostic>,
-    /// Operations that it refuses for their form alone, such as constants written out: another compiler may take them.
+    /// Operations refused only for their form, such as constants written out; another compiler may accept them.
     pub forms: Vec<String>,
 }
 
-/// Operations that Apple's compiler refuses. Without `strict`, of MIL text alone: files of other kinds pass through a converter that
-/// changes them first, and forms of MIL text, such as constants written out, are listed beside. With `strict`, of every file, and
-/// a form alone is a refusal too.
+/// Operations that Apple's compiler refuses. Without `strict`, of MIL text only: files of other kinds pass through a converter that
+/// changes them first, and forms of MIL text, such as constants written out, are listed separately. With `strict`, of every file, and
+/// a form is a refusal too.
 ///
-/// Errors: a file that does not read.
+/// Errors: a file that cannot be read.
 pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<AppleRefusals> {
     let mut refused = AppleRefusals::default();
     let format = if path.is_dir() { None } else { read::sniff(&files::read(path)?) };
@@ -157,7 +157,7 @@ pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool
     Ok(refused)
 }
 
-/// The outline, with extents that a file leaves open filled in by the reader where it can.
+/// The outline, with extents that a file leaves open filled in by the reader if possible.
 fn program(path: &Path, outline: Outline, choices: &Choices) -> Subject {
     let open = |o: &Outline| o.ops.iter().flat_map(|op| &op.outputs).any(|v| v.ty.shape.contains(&None));
     if open(&outline)
@@ -170,24 +170,24 @@ fn program(path: &Path, outline: Outline, choices: &Choices) -> Subject {
     Subject::Program(Box::new(outline), Vec::new())
 }
 
-/// Both answers for one chip.
+/// Answers of both routes for one chip.
 pub struct Answer {
-    /// The chip as the user named it.
+    /// Name of the chip as the user gave it.
     pub chip: String,
-    /// Placement by the direct route: operations that the engine's compiler can take.
+    /// Placement by the direct route: operations that the engine's compiler accepts.
     pub direct: Placement,
-    /// Placement by the framework's route: operations for which Core ML would choose the engine.
+    /// Placement by the framework's route: operations for which Core ML would select the engine.
     pub framework: Placement,
-    /// Rules that fire, by the direct route.
+    /// Matching rules, by the direct route.
     pub findings: Vec<Finding>,
-    /// Rules that fire by the framework's route, where they differ.
+    /// Matching rules by the framework's route, if they differ.
     pub framework_findings: Vec<Finding>,
-    /// Result of this compiler: `None` for chips that it does not compile for, and until [`Report::compile`].
+    /// Result of this compiler: `None` for chips without a compiler, and until [`Report::compile`].
     pub here: Option<Here>,
 }
 
 impl Answer {
-    /// The name alone, as `-t` takes it: of a product without its chip.
+    /// The name as `-t` accepts it: of a product, without its chip.
     pub fn name(&self) -> &str {
         self.chip.split(" (").next().unwrap_or(&self.chip)
     }
@@ -211,21 +211,21 @@ impl Answer {
 
 /// Result of a check.
 pub struct Report {
-    /// Path as the user gave it.
+    /// Path given by the user.
     pub path: String,
     /// The program.
     pub outline: Outline,
-    /// One answer a chip.
+    /// One answer per chip.
     pub answers: Vec<Answer>,
-    /// Rules on results compared between the chips.
+    /// Rules that compare results between the chips.
     pub across: Vec<Finding>,
     /// Route that decides; the report shows both.
     pub route: Route,
-    /// Operations that may be off the engine.
+    /// Largest allowed number of operations off the engine.
     pub max_fallback: usize,
-    /// The model is MIL text of which Apple's compiler refuses a part: `ane compile` takes it with `--force` only.
+    /// True for MIL text that Apple's compiler refuses in part: `ane compile` then needs `--force`.
     pub forced: bool,
-    /// The verdicts of the direct route are those of Apple's compiler: what this one writes in another form is off the engine.
+    /// True if the verdicts of the direct route are those of Apple's compiler: operations that this one rewrites are off the engine.
     pub strict: bool,
 }
 
@@ -258,7 +258,7 @@ pub fn report(
     Report { path, outline, answers, across, route, max_fallback: 0, forced: false, strict: false }
 }
 
-/// One operation that is off the engine, as a baseline records it.
+/// An operation off the engine, as recorded in a baseline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fallback {
     /// Compiler target.
@@ -270,10 +270,10 @@ pub struct Fallback {
 }
 
 impl Report {
-    /// Compiles the program for every chip. Unless the report is strict, the verdicts of the direct route are what comes of it, with
-    /// what Apple's compiler refuses beside them. Of a program that cannot be read as a network, the operation that is why is rejected.
+    /// Compiles the program for every chip. Unless the report is strict, the result determines the verdicts of the direct route, with
+    /// the refusals of Apple's compiler in addition. If a program cannot be read as a network, the operation at fault is rejected.
     ///
-    /// Errors: those of a file that is no network, such as an operand that nothing defines.
+    /// Errors: those of a file that is not a network, such as an undefined operand.
     pub fn compile(&mut self, path: &Path, choices: &Choices) -> Result<()> {
         let net = match Model::load_with(path, choices) {
             Ok(Model::Net { net, .. }) => net,
@@ -304,7 +304,7 @@ impl Report {
         Ok(())
     }
 
-    /// Rejects the operation that a reader refused, on the chips that programs are made for. Errors: a file that is no network.
+    /// Rejects the operation that a reader refused, on chips with a compiler. Errors: a file that is not a network.
     fn unread(&mut self, refused: Diagnostic) -> Result<()> {
         let Some(result) = refused.details.as_ref().and_then(|details| details.output.as_deref()) else {
             return if refused.code == Code::Malformed { Err(refused) } else { Ok(()) };
@@ -323,7 +323,7 @@ impl Report {
         let mut seen: Vec<&str> = Vec::new();
         for answer in &self.answers {
             let placement = answer.by(self.route);
-            // Two names may mean one target.
+            // Two names may denote one target.
             if seen.contains(&placement.chip.target) {
                 continue;
             }
@@ -337,7 +337,7 @@ impl Report {
         all
     }
 
-    /// Chips on which more operations than allowed are off the engine; those that a baseline knows do not count.
+    /// Chips with more operations off the engine than allowed; those in the baseline do not count.
     pub fn failing(&self, baseline: &[Fallback]) -> Vec<(&str, usize)> {
         let all = self.fallbacks();
         let new = |target: &str| all.iter().filter(|f| f.target == target && !baseline.contains(f)).count();
@@ -354,7 +354,7 @@ pub fn route_name(route: Route) -> &'static str {
     }
 }
 
-/// Reason why an operation is off the engine, in a line; empty where it has neither a refusal nor a segmenter's choice.
+/// Reason why an operation is off the engine, in one line; empty without a refusal or a decision of the segmenter.
 pub fn reason(placement: &Placement, at: usize) -> String {
     match (&placement.verdicts[at].refusal, &placement.choice) {
         (Some(refusal), _) => refusal.message.clone(),

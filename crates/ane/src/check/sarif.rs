@@ -4,7 +4,7 @@ use super::{Report, reason};
 use anemone_facts::lint::{LINTS, Lint, Severity};
 use serde_json::{Value, json};
 
-/// The log of one or several models: one run, one result for each operation off the engine and each rule that fires.
+/// The log of one or several models: one run, one result for each operation off the engine and each matching rule.
 pub fn document(reports: &[&Report]) -> Value {
     let mut results: Vec<Value> = reports.iter().flat_map(|report| results(report)).collect();
     let mut rules: Vec<Value> = LINTS.iter().map(rule).collect();
@@ -81,7 +81,7 @@ fn results(report: &Report) -> Vec<Value> {
     results
 }
 
-/// Address of a place in the documents: under the site that `ANE_DOCS` names, else by name.
+/// Address of a place in the documentation: under the site in `ANE_DOCS`, else by name.
 fn documents(page: &str, anchor: &str) -> String {
     match std::env::var("ANE_DOCS").ok().filter(|site| site.starts_with("http")) {
         Some(site) => format!("{}/{page}.html#{anchor}", site.trim_end_matches('/')),

@@ -1,4 +1,4 @@
-//! Several models in one answer: a row for each with its shares and the cause to remove first.
+//! Summary of several models: a row for each with its shares and the cause to remove first.
 
 use super::json::Baseline;
 use super::verdict::{self, by_answer, percent};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 /// Result for one model.
 pub enum Outcome {
-    /// It was checked.
+    /// Report of the check.
     Report(Box<Report>),
-    /// It has no report: it cannot be read, or is refused.
+    /// Error instead of a report: the model cannot be read, or is refused.
     None(PathBuf, Box<Diagnostic>),
 }
 
 impl Outcome {
-    /// Exit code: 0 where as much is on the engine as asked for, without what a baseline lists.
+    /// Exit code: 0 if enough is on the engine, apart from fallbacks in a baseline.
     pub fn exit(&self, baseline: &Baseline, alone: bool) -> u8 {
         match self {
             Outcome::Report(report) => u8::from(!report.failing(baseline.of(&report.path, alone)).is_empty()),
@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// The models that paths stand for: files and packages as they are, folders for all models inside.
+/// The models of paths: files and packages themselves, and all models in folders.
 pub fn models(paths: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for path in paths {
@@ -44,7 +44,7 @@ pub fn models(paths: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Greatest depth of folders that are searched.
+/// Largest depth of the search in folders.
 const DEPTH: usize = 6;
 
 fn is_folder(path: &Path) -> bool {
@@ -85,7 +85,7 @@ pub fn render(outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>) -
     out
 }
 
-/// Rows of the table, the first with its headings.
+/// Rows of the table, headings first.
 pub fn rows(outcomes: &[Outcome]) -> Vec<[String; 5]> {
     let mut rows: Vec<[String; 5]> =
         vec![["model", "chips", "can run", "Core ML would run", "fix first"].map(String::from)];
@@ -105,7 +105,7 @@ pub fn rows(outcomes: &[Outcome]) -> Vec<[String; 5]> {
     rows
 }
 
-/// The reason of the exit code.
+/// The reason for the exit code.
 pub fn last_line(outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>) -> String {
     let plain = Baseline::default();
     let bad = outcomes.iter().filter(|o| o.exit(baseline.unwrap_or(&plain), false) == 1).count();

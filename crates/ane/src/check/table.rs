@@ -1,4 +1,4 @@
-//! The report as text for people: the verdict first, then shares, operations by type, and one block a cause.
+//! The report as text: the verdict first, then shares, operations by type, and one block per cause.
 
 use super::causes::{self, Cause};
 use super::verdict::{self, Same, by_answer, percent};
@@ -14,11 +14,11 @@ use std::fmt::Write;
 /// Options of the text report.
 #[derive(Clone, Copy, Default)]
 pub struct Style<'a> {
-    /// Adds a line for each operation, and the slow ones.
+    /// True to add a line for each operation, and the slow ones.
     pub verbose: bool,
-    /// With the colours of a terminal.
+    /// True for the colours of a terminal.
     pub colour: bool,
-    /// Fallbacks that an earlier report lists, if there is one: they do not fail again.
+    /// Fallbacks in an earlier report, if there is one: they do not fail again.
     pub baseline: Option<&'a [Fallback]>,
 }
 
@@ -68,7 +68,7 @@ impl Style<'_> {
     }
 }
 
-/// Result of this compiler for each chip, printed beside the verdicts on Apple's.
+/// Result of this compiler for each chip, in addition to the verdicts on Apple's.
 fn here(report: &Report, verbose: bool, out: &mut String) {
     let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a, a.here.as_ref()?))).collect();
     for (answer, here) in &told {
@@ -100,7 +100,7 @@ fn here(report: &Report, verbose: bool, out: &mut String) {
 /// Operations that `-v` lists by time.
 const MOST_LONGEST: usize = 10;
 
-/// The operations that take the most time on the engine, at most so many.
+/// The operations that take the most time on the engine, at most this many.
 fn longest(report: &Report, answer: &super::Answer, most: usize, out: &mut String) {
     let Some(times) = times::of(&report.outline, answer).filter(|_| most > 0) else { return };
     let share = |ns: f64| 100.0 * ns / times.total();
@@ -149,7 +149,7 @@ fn shares(groups: &[Same], out: &mut String) {
     out.push('\n');
 }
 
-/// Operations by type, one column for chips with one answer.
+/// Operations by type, with one column for chips with equal answers.
 fn matrix(report: &Report, groups: &[Same], style: Style, out: &mut String) {
     let mut types: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, op) in report.outline.ops.iter().enumerate() {
@@ -220,8 +220,8 @@ fn listing(report: &Report, out: &mut String) {
     }
 }
 
-/// One block for each cause with every chip that it holds on: causes of what is off the engine somewhere, then those of operations
-/// that this compiler takes and Apple's is known to refuse.
+/// One block for each cause with every chip that it applies to: first causes of operations off the engine, then those of operations
+/// that this compiler accepts and Apple's is known to refuse.
 fn blocks(report: &Report, style: Style, out: &mut String) {
     let (off, rewritten): (Vec<Cause>, Vec<Cause>) = causes::of(report, report.route).into_iter().partition(Cause::off);
     let titles = [
@@ -241,7 +241,7 @@ fn blocks(report: &Report, style: Style, out: &mut String) {
 /// Operations named in a block without `-v`.
 const NAMED: usize = 4;
 
-/// Names of operations, without `verbose` the first ones and a count.
+/// Names of operations; without `verbose` only the first ones and a count.
 fn named(report: &Report, ops: &[usize], kinds: bool, verbose: bool) -> String {
     let kept = if verbose { ops.len() } else { NAMED };
     let name = |&at: &usize| match (&report.outline.ops[at], kinds) {
@@ -269,7 +269,7 @@ fn block(report: &Report, cause: &Cause, verbose: bool, out: &mut String) {
     line("evidence", &format!("{} ({}), by {}", refusal.basis.phrase(), refusal.source, refusal.stage));
 }
 
-/// Operations on the engine of which two sources differ in what the chip accepts; those with a cause say it there.
+/// Operations on the engine for which sources differ in what a chip accepts; those with a cause are listed with it.
 fn differing(report: &Report, groups: &[Same], out: &mut String) {
     // A statement, its operations, and its chips.
     let mut told: Vec<(&str, Vec<usize>, Vec<String>)> = Vec::new();
@@ -302,14 +302,14 @@ fn differing(report: &Report, groups: &[Same], out: &mut String) {
     out.push('\n');
 }
 
-/// Findings of one rule with one fix: each message once, with its operations, and the chips of all.
+/// Findings of one rule with one fix: distinct messages, with their operations, and the chips of all.
 struct Warning<'a> {
     first: &'a Finding,
     messages: Vec<(&'a str, Vec<usize>)>,
     chips: Vec<&'a str>,
 }
 
-/// Silently wrong results, and with `verbose` slow operations; refusals stand above.
+/// Silently wrong results, and with `verbose` slow operations; refusals are listed before.
 fn warnings(report: &Report, verbose: bool, out: &mut String) {
     let mut told: Vec<Warning> = Vec::new();
     let mut slow = 0;
@@ -378,7 +378,7 @@ fn tell<'a>(told: &mut Vec<Warning<'a>>, finding: &'a Finding, chip: &'a str) {
     }
 }
 
-/// The route that a word names.
+/// The route for a word.
 pub fn route(word: &str) -> Option<Route> {
     [Route::Direct, Route::Framework].into_iter().find(|r| route_name(*r) == word)
 }

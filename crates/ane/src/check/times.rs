@@ -1,16 +1,16 @@
-//! Modelled time of each operation on the engine: that of the tasks that compute it, by name.
+//! Modelled time of each operation on the engine: the sum over the tasks with its name.
 
 use super::Answer;
 use anemone_compile::here::Here;
 use anemone_net::outline::Outline;
 use std::collections::HashMap;
 
-/// Modelled times on the engine, in nanoseconds. Copies and the way to the engine and back are not in them.
+/// Modelled times on the engine, in nanoseconds, without copies and dispatch overhead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// Time of each operation, by position; 0 for those that are part of another one.
+    /// Time of each operation, by position; 0 for operations fused into others.
     pub by_op: Vec<f64>,
-    /// Time of tasks that no operation of the model names: copies of the compiler's own.
+    /// Time of tasks without an operation of the model: copies added by the compiler.
     pub other: f64,
 }
 
@@ -28,7 +28,7 @@ impl Times {
     }
 }
 
-/// Times of the operations on a chip. `None` where the model does not compile for the chip, or the chip has no measured rates.
+/// Times of the operations on a chip. `None` if the model does not compile for the chip, or the chip has no measured rates.
 pub fn of(outline: &Outline, answer: &Answer) -> Option<Times> {
     let Some(Here::Compiled { by_task, .. }) = &answer.here else { return None };
     if by_task.is_empty() {
@@ -51,7 +51,7 @@ pub fn of(outline: &Outline, answer: &Answer) -> Option<Times> {
     Some(times)
 }
 
-/// A name, then what stands before its last dot, and so on.
+/// A name, its prefix before the last dot, and so on.
 fn whole_or_before_dot(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(name), |name| name.rsplit_once('.').map(|(before, _)| before))
 }

@@ -1,4 +1,4 @@
-//! The verdict in words: chips with one answer share a line, and the cause to remove first stands below it.
+//! The verdict in words: chips with equal answers share a line, followed by the cause to remove first.
 
 use super::causes::{self, Cause};
 use super::{Answer, Report};
@@ -6,7 +6,7 @@ use crate::overview::counted;
 use anemone_compile::check::{Placement, Route, fix};
 use std::fmt::Write;
 
-/// Chips whose answers are the same, in the order in which they were asked for.
+/// Chips with equal answers, in the requested order.
 pub struct Same<'a> {
     /// The first of them.
     pub answer: &'a Answer,
@@ -15,7 +15,7 @@ pub struct Same<'a> {
 }
 
 impl Same<'_> {
-    /// The names, or where they are many the first and a count.
+    /// The names; if there are many, the first and a count.
     pub fn label(&self) -> String {
         few(&self.names)
     }
@@ -45,7 +45,7 @@ fn equal(a: &Answer, b: &Answer) -> bool {
     same(&a.direct, &b.direct) && same(&a.framework, &b.framework)
 }
 
-/// A share in percent with one decimal. Only the whole is 100 %, and only nothing 0 %.
+/// A share in percent with one decimal. Only the whole is 100 %, and only zero is 0 %.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (_, 0) => "-".into(),
@@ -58,8 +58,8 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// One answer in a sentence: operations that can run, and those that Core ML would place, on the engine. `told` is a cause that
-/// stands beside the sentence: it is not repeated.
+/// One answer as a sentence: operations that can run on the engine, and those that Core ML would place there. `told` is a cause that
+/// is printed next to the sentence and not repeated.
 pub fn sentence(answer: &Answer, told: Option<&Cause>) -> String {
     let (direct, framework) = (&answer.direct, &answer.framework);
     let total = direct.verdicts.len();
@@ -101,7 +101,7 @@ pub fn sentence(answer: &Answer, told: Option<&Cause>) -> String {
     text
 }
 
-/// A text for each answer, with the names of its chips. Chips of one text share it, though they may reach it by other layers.
+/// A text for each answer, with the names of its chips. Chips with equal texts are merged, even if other layers differ.
 pub fn shared<'a, T: PartialEq>(groups: &[Same<'a>], text: impl Fn(&Answer) -> T) -> Vec<(Vec<&'a str>, T)> {
     let mut all: Vec<(Vec<&str>, T)> = Vec::new();
     for same in groups {
@@ -114,11 +114,11 @@ pub fn shared<'a, T: PartialEq>(groups: &[Same<'a>], text: impl Fn(&Answer) -> T
     all
 }
 
-/// Too little work, as the segmenter counts.
+/// Text for too little work in the segmenter's model.
 const TOO_LITTLE: &str = "too little work to pay for starting the engine (modelled)";
 
-/// Reason why the framework places nothing on the engine: the refusal of most operations, or too little work; `None` where the
-/// refusal is one that is known.
+/// Reason why the framework places nothing on the engine: the refusal of most operations, or too little work; `None` if the
+/// refusal is already known.
 pub fn why_not(framework: &Placement, known: impl Fn(&str) -> bool) -> Option<String> {
     match (framework.off(), majority(framework, |_| false)) {
         (_, Some(_)) => majority(framework, known),
@@ -127,8 +127,8 @@ pub fn why_not(framework: &Placement, known: impl Fn(&str) -> bool) -> Option<St
     }
 }
 
-/// The cause for which the framework refuses more than half of the operations; `None` where there is none, or it is one that is
-/// known.
+/// The cause for which the framework refuses more than half of the operations; `None` if there is none, or it is
+/// already known.
 fn majority(framework: &Placement, known: impl Fn(&str) -> bool) -> Option<String> {
     let mut causes: Vec<(&str, usize)> = Vec::new();
     for refusal in framework.verdicts.iter().filter(|v| !v.place.on_engine()).filter_map(|v| v.refusal.as_ref()) {
@@ -143,7 +143,7 @@ fn majority(framework: &Placement, known: impl Fn(&str) -> bool) -> Option<Strin
     (2 * count > total && !known(cause)).then(|| format!("{cause}{share}"))
 }
 
-/// The change that brings most work to the engine: operations at fault, chips, cause and fix.
+/// The change that brings most work to the engine: operations, chips, cause and fix.
 pub fn first_fix(report: &Report, cause: &Cause) -> String {
     let op = &report.outline.ops[cause.ops[0]];
     let total = report.outline.ops.len();
@@ -167,7 +167,7 @@ pub fn first_fix(report: &Report, cause: &Cause) -> String {
     text
 }
 
-/// Names, or where they are many the first and a count.
+/// Names; if there are many, the first ones and a count.
 pub fn few(names: &[&str]) -> String {
     match names {
         [first, second, rest @ ..] if rest.len() > 1 => format!("{first}, {second} and {} more", rest.len()),
@@ -175,8 +175,8 @@ pub fn few(names: &[&str]) -> String {
     }
 }
 
-/// The cause to remove first, among those on the chips chosen: the one that keeps most work off the engine; where nothing is off
-/// it, the refusal that keeps most work from Core ML's engine, which Apple's compiler refuses and only this one takes.
+/// The cause to remove first among those on the selected chips: the one that keeps most work off the engine; if nothing is off
+/// it, the refusal that keeps most work from Core ML's engine, of operations that Apple's compiler refuses and this one accepts.
 pub fn first_cause<'a>(report: &'a Report, on: impl Fn(&Answer) -> bool) -> Option<Cause<'a>> {
     let worst = |causes: Vec<Cause<'a>>| {
         let here = causes.into_iter().filter(|cause| cause.chips.iter().any(|chip| on(chip.answer)));
@@ -197,7 +197,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Last line of the report: the reason of the exit code, without the fallbacks that a baseline already lists.
+/// Last line of the report: the reason for the exit code, without fallbacks in a baseline.
 pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> String {
     let route = match report.route {
         Route::Direct if report.strict => "Apple's verdict",

@@ -1,4 +1,4 @@
-//! `ane asm`: a listing becomes the file it was made from.
+//! `ane asm`: assembles a listing to its file.
 
 use super::{Voice, print};
 use anemone::forms::{Form, Surroundings, encode};

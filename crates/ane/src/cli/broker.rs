@@ -1,4 +1,4 @@
-//! `ane broker`: the daemon. `ane stat`: what it counts. The compile service is this program too, under a hidden verb.
+//! `ane broker`: the daemon. `ane stat`: its counters. The compile service is this program too, under a hidden verb.
 
 use super::{Voice, print};
 use anemone::places::{self, cache, refused};
@@ -31,11 +31,11 @@ pub struct Flags {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Policy file of identities and entitlements (docs/runtime.md); without one, unknown programs may compile, load and run.
-    /// `book`: every entitlement gates what the book says it opens
+    /// `book`: every entitlement is required where the book requires it
     #[arg(long, value_name = "FILE|book")]
     policy: Option<PathBuf>,
     /// Be the per-user sibling of the broker at this socket, which has the driver: programs are served through it, in its
-    /// per-user tier, each by what its policy says of them
+    /// per-user tier, each with the rights of its policy
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["policy", "engines", "cache", "numerics"])]
     through: Option<PathBuf>,
     /// Engines that programs are placed on
@@ -60,17 +60,17 @@ pub struct StatFlags {
     socket: Option<PathBuf>,
 }
 
-/// Longest compile of those that are declared long.
+/// Time limit of compiles declared as long.
 const LONG_COMPILE_TIME: Duration = Duration::from_secs(6 * 3600);
 
 /// Verb of the compile service.
 pub const SERVICE: &str = "compile-service";
 
-/// Command that starts this program again, where that is not its executable.
+/// Command that starts this program, if it is not the process's executable.
 static OWN: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Sets the command that starts this program again, for hosts whose executable is an interpreter: program, then arguments. The first
-/// call counts.
+/// Sets the command that starts this program, for hosts whose executable is an interpreter: program, then arguments. Only the
+/// first call has an effect.
 pub fn set_own_command(command: Vec<OsString>) {
     OWN.get_or_init(|| command);
 }
@@ -125,7 +125,7 @@ pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// Counters by subject: name in the document, what it says to people.
+/// Counters by subject: name in the document, and text.
 const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
     (
         "clients",
@@ -221,7 +221,7 @@ const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// A name of joined words, apart: `IdleArmed` is "idle armed".
+/// Separates joined words: `IdleArmed` becomes "idle armed".
 fn in_words(name: &str) -> String {
     let mut text = String::new();
     for letter in name.chars() {
@@ -233,7 +233,7 @@ fn in_words(name: &str) -> String {
     text
 }
 
-/// The broker's counters for people, by subject; what no subject has comes last, under its own name.
+/// The broker's counters as text, by subject; counters without a subject come last, under their own names.
 fn described(stat: &Value) -> String {
     let value = |value: &Value| match value {
         Value::Null => "none".to_string(),
@@ -263,7 +263,7 @@ fn described(stat: &Value) -> String {
     text
 }
 
-/// Answers compile requests on standard input's socket until the broker is gone.
+/// Answers compile requests on standard input's socket until the broker disconnects.
 pub fn compile_service(voice: Voice) -> Result<u8> {
     let line = socket::standard_input().map_err(refused)?;
     match confine() {

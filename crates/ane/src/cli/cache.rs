@@ -1,4 +1,4 @@
-//! `ane cache`: compiled programs by content; they move between machines.
+//! `ane cache`: the cache of compiled programs, with export and import.
 
 use super::{Voice, print};
 use anemone::places::{cache, cache_folder, refused};
@@ -30,13 +30,13 @@ pub struct Flags {
 enum What {
     /// Entries, least recently used first
     Ls,
-    /// Entries that are not what their names say; exit code 1 if there are any
+    /// Check all entries; exit code 1 if any is invalid
     Verify,
-    /// Remove entries that do not verify, leftovers of interrupted writers, and what is beyond the size limit
+    /// Remove invalid entries, leftovers of interrupted writers, and entries beyond the size limit
     Gc,
     /// Remove an entry, or all of them; with --socket those of a broker, all of which need its key
     Purge {
-        /// Key of the entry; all entries without one
+        /// Key of the entry; all entries if omitted
         key: Option<String>,
         /// Socket of the broker
         #[arg(long, value_name = "PATH")]
@@ -50,7 +50,7 @@ enum What {
         #[arg(short, long)]
         output: PathBuf,
     },
-    /// Take an exported entry in
+    /// Import an exported entry
     Import {
         /// The file
         file: PathBuf,

@@ -1,4 +1,4 @@
-//! `ane check`: what runs on the engine of which chip, why not, and what to change.
+//! `ane check`: operations on and off the engine of each chip, with reasons and fixes.
 
 use super::conventions::ConventionName;
 use super::{ModelFlags, Voice, print};
@@ -47,16 +47,16 @@ pub struct Flags {
     /// Route that decides: direct or framework
     #[arg(long, value_name = "ROUTE", default_value = "direct")]
     route: String,
-    /// Apple's verdict: what Apple's compiler refuses is off the engine, also for a form alone and where `ane compile` takes it
+    /// Apple's verdict: operations that Apple's compiler refuses are off the engine, even if only for their form or if `ane compile` accepts them
     #[arg(long)]
     strict: bool,
-    /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
+    /// Refuse what the book refuses on a chip, even if this compiler lowers it
     #[arg(long, value_enum, default_value_t)]
     convention: ConventionName,
-    /// Operations that may be off the engine, on each chip
+    /// Largest allowed number of operations off the engine, on each chip
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_fallback: usize,
-    /// Report of `ane check --json`, on one model or several: what it lists does not fail again
+    /// Report of `ane check --json`, on one model or several: fallbacks in it do not fail again
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Write a SARIF 2.1.0 log
@@ -65,10 +65,10 @@ pub struct Flags {
     /// Write JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Write a self-contained page; of several models one page with a table
+    /// Write a self-contained page; for several models one page with a table
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print annotations of a GitHub workflow in place of the table
+    /// Print annotations of a GitHub workflow instead of the table
     #[arg(long)]
     github: bool,
     /// Assumptions that no file states: max-abs=N (of inputs), compiles=N, queued=N, loaded=N, private, pixel-buffers
@@ -133,7 +133,7 @@ impl Question<'_> {
         }
     }
 
-    /// The report on a model. Errors: with `--convention book`, what the book refuses.
+    /// The report on a model. Errors: with `--convention book`, the book's refusals.
     fn report(&self, model: &Path, outline: Outline) -> Result<Report> {
         let book = self.chips.iter().find_map(|(_, chip)| check::refused_by_the_book(&outline, chip));
         if let Some(refused) = book.filter(|_| self.flags.convention == ConventionName::Book) {
@@ -146,7 +146,7 @@ impl Question<'_> {
     }
 }
 
-/// The answer on one model.
+/// Prints the answer on one model.
 fn one(flags: &Flags, report: Report, baseline: Option<&Baseline>, voice: Voice) -> Result<u8> {
     if let Some(other) = baseline.and_then(|b| b.of_another(&report.path)) {
         voice.note(format!("warning: the baseline is a report on {other}"));
@@ -171,7 +171,7 @@ fn one(flags: &Flags, report: Report, baseline: Option<&Baseline>, voice: Voice)
     Ok(u8::from(!failing.is_empty()))
 }
 
-/// The answers on several.
+/// Prints the answers on several models.
 fn all(flags: &Flags, outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>, voice: Voice) -> Result<u8> {
     let page = || check::html::several(outcomes, route, baseline);
     write_files(flags, outcomes, page)?;
@@ -195,7 +195,7 @@ fn all(flags: &Flags, outcomes: &[Outcome], route: Route, baseline: Option<&Base
     Ok(outcomes.iter().map(|outcome| outcome.exit(baseline.unwrap_or(&plain), false)).max().unwrap_or(0))
 }
 
-/// Writes the files that flags name, all or none.
+/// Writes the files given by flags, all or none.
 fn write_files(flags: &Flags, outcomes: &[Outcome], page: impl Fn() -> String) -> Result<()> {
     let mut made: Vec<(&PathBuf, String)> = Vec::new();
     if let Some(path) = &flags.sarif {
@@ -237,7 +237,7 @@ fn assumptions(words: &[String]) -> Result<Assumptions> {
     Ok(assumed)
 }
 
-/// A container: what the driver would check again at load.
+/// Checks a container's records as the driver would when loading it.
 fn loads(flags: &Flags, model: &Path, container: &anemone_program::hwx::Container, voice: Voice) -> Result<u8> {
     let needs_program = flags.sarif.is_some() || flags.junit.is_some() || flags.html.is_some() || flags.github;
     if needs_program || flags.route == check::route_name(Route::Framework) {

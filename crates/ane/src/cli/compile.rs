@@ -1,4 +1,4 @@
-//! `ane compile`: a model becomes a container.
+//! `ane compile`: compiles a model to a container.
 
 mod emit;
 mod procedures;
@@ -38,61 +38,61 @@ which a descriptor carries as processor calls; without e5 among the forms they a
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
-    /// Chip (m1, a14), product (iphone12) or compiler target (h13); `first` is the first that takes the model's native layers
+    /// Chip (m1, a14), product (iphone12) or compiler target (h13); `first` is the first that supports the model's native layers
     #[arg(short, long, default_value = "m1")]
     target: String,
-    /// File, or folder for one file per form; a name without an ending gets that of the form [default: beside the model, under its
+    /// File, or folder for one file per form; a name without an extension gets that of the form [default: beside the model, with its
     /// name]
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Forms to write: hwx, bin, anec, e5, firmware, loaded, image, records [default: as the file's extension says, else hwx]
+    /// Forms to write: hwx, bin, anec, e5, firmware, loaded, image, records [default: by the file's extension, else hwx]
     #[arg(long, value_delimiter = ',', value_parser = super::forms())]
     emit: Vec<Form>,
-    /// Compiler whose words and container layout are followed [default: the fewest tasks and bytes that the chip allows, in the
-    /// layout of zin-4.2.1, which every reader takes]
+    /// Compiler whose register words and container layout are reproduced [default: the fewest tasks and bytes that the chip allows, in the
+    /// layout of zin-4.2.1, which every reader accepts]
     #[arg(long)]
     compat: Option<CompatName>,
-    /// Write every stage into this folder: its text, a drawing (.dot), and the reasons of what was fused, split and cut
+    /// Write every stage to this folder: its text, a drawing (.dot), and the reasons for fusions, splits and partitions
     #[arg(long)]
     dump_ir: Option<PathBuf>,
-    /// Stop after this pass, writing its text and no program: `ane passes` lists them
+    /// Stop after this pass, writing its text and no program: see `ane passes`
     #[arg(long, value_name = "PASS", requires = "dump_ir", value_parser = pass())]
     stop_after: Option<&'static pipeline::Pass>,
-    /// Run only the first N of the passes that can be left out, to find one that is at fault
+    /// Run only the first N optional passes, to bisect a faulty one
     #[arg(long, value_name = "N")]
     pass_limit: Option<usize>,
-    /// Leave this pass out: `ane passes` lists those that can be
+    /// Disable this optional pass: see `ane passes`
     #[arg(long, value_name = "PASS", value_parser = pass())]
     disable: Vec<&'static pipeline::Pass>,
-    /// Functions beyond ReLU as one table each, as steps that are more precise, or tables while their errors stay small
+    /// Lower functions beyond ReLU to one table each, to more precise steps, or to tables if their errors are small
     #[arg(long, value_enum, default_value_t)]
     activations: ActivationsName,
-    /// Make compressed weights fp16, also where the chip can read their form: programs of plain coefficients only
+    /// Expand compressed weights to fp16, even if the chip supports their form: programs have plain coefficients only
     #[arg(long)]
     expand_weights: bool,
-    /// Compile anew, whatever is kept from before
+    /// Compile without the cache
     #[arg(long)]
     no_cache: bool,
-    /// Folder of what is kept [default: the user's cache]
+    /// Folder of the cache [default: the user's cache]
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
     cache: Option<PathBuf>,
-    /// Compile MIL text that Apple's compiler is known to refuse, where this one can
+    /// Compile MIL text that Apple's compiler is known to refuse, if this one can
     #[arg(long)]
     force: bool,
-    /// Write the resolved layout of every port beside the first file, as JSON: FILE.layout.json
+    /// Write the resolved layout of every port to a JSON file beside the first file: FILE.layout.json
     #[arg(long)]
     sidecar: bool,
-    /// Apple's verdict: refuse what Apple's compiler refuses, also for its form alone, which is a warning otherwise
+    /// Apple's verdict: refuse what Apple's compiler refuses, even if only for its form, which is a warning otherwise
     #[arg(long, conflicts_with = "force")]
     strict: bool,
-    /// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree (docs/conflicts.md):
+    /// Source to follow where the book's chapters and the bytes of Apple's programs disagree (docs/conflicts.md):
     /// `book` also refuses what the book refuses on the chip
     #[arg(long, value_enum, default_value_t)]
     convention: ConventionName,
-    /// Cut around scaled dot-product attention, as the book has it: a program for each, and for what lies between
+    /// Partition around scaled dot-product attention, as the book does: a program for each attention and for the operations between
     #[arg(long)]
     cut_attention: bool,
-    /// Refuse a model that needs host segments, also where a dispatch descriptor could carry them
+    /// Refuse a model that needs host segments, even if a dispatch descriptor could store them
     #[arg(long)]
     engine_only: bool,
     #[command(flatten)]
@@ -105,16 +105,16 @@ fn pass() -> impl TypedValueParser<Value = &'static pipeline::Pass> {
         .try_map(|name| pipeline::by_name(&name).ok_or("no such pass"))
 }
 
-/// A model that is read, and what Apple's compiler refuses of it.
+/// A model to compile, and the refusals of Apple's compiler for it.
 struct Request {
     model: Model,
-    /// Procedures of a netplist that has several.
+    /// Procedures of a netplist with several.
     procedures: Vec<String>,
     chip: &'static Chip,
-    /// Output path; `None` where no program is written.
+    /// Output path; `None` if no program is written.
     output: Option<PathBuf>,
     forms: Vec<Form>,
-    /// Refusal that host segments may lift: it holds if there are none.
+    /// Refusal that applies unless host segments take the operation.
     refused: Option<Diagnostic>,
 }
 
@@ -133,7 +133,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
     let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &forms, &mut stages));
     bar.finish_and_clear();
-    // Stages are worth most when compilation fails.
+    // Stages are most useful when compilation fails.
     if let Some(folder) = &flags.dump_ir {
         stages.write(folder)?;
     }
@@ -154,9 +154,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// Reads the model, and refuses what Apple's compiler or the book refuses where that is asked for.
+/// Reads the model, and refuses what Apple's compiler or the book refuses if requested.
 fn read(flags: &Flags, voice: Voice) -> Result<Request> {
-    // A name that is not known is told before the model is read.
+    // An unknown name is reported before the model is read.
     if flags.target != FIRST {
         chip(&flags.target)?;
     }
@@ -174,7 +174,7 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
     };
     refused.forms.iter().for_each(|form| voice.note(format!("warning: Apple's compiler refuses {form}")));
     let refused = refused.first;
-    // Host segments may take the operations at fault, where they are admitted.
+    // Host segments may take the refused operations, if they are allowed.
     if let Some(refused) = &refused
         && (!may_host || flags.strict)
     {
@@ -189,7 +189,7 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
     Ok(Request { model, procedures, chip, output, forms, refused })
 }
 
-/// Options of the compiler, by the flags.
+/// Options of the compiler from the flags.
 fn options(flags: &Flags) -> Result<Options> {
     let mut options = Options {
         compat: flags.compat.map_or_else(Compat::default, CompatName::compat),
@@ -207,7 +207,7 @@ fn options(flags: &Flags) -> Result<Options> {
     Ok(options)
 }
 
-/// The programs that the forms hold, of a network.
+/// The programs of a network for these forms.
 fn chain(
     flags: &Flags,
     model: Model,
@@ -219,7 +219,7 @@ fn chain(
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
-    // A loop stays one where a form can carry it.
+    // A loop is not unrolled if a form can store it.
     if !flags.engine_only && forms.contains(&Form::E5) && anemone_net::loops::any(&net) {
         return Chain::with_host(&net, chip, options);
     }
@@ -230,7 +230,7 @@ fn chain(
         false => Cut::Whole,
     };
     let compiled = Chain::of_net(&net, cut, |segment: &Net| {
-        // One that is the whole network has its name.
+        // A segment that is the whole network has its name.
         if segment.name != net.name {
             stages.below = PathBuf::from(format!("segment-{segments}"));
             segments += 1;
@@ -245,10 +245,10 @@ fn chain(
     }
 }
 
-/// Most bytes of weights of a program that the cache is given.
+/// Largest size of a program's weights for the cache, in bytes.
 const MOST_KEPT_BYTES: usize = 64 << 20;
 
-/// Program from the cache, or compiled and then cached. Flags that inspect the passes, and `--no-cache`, compile anew.
+/// Program from the cache, or compiled and then stored. Flags that inspect the passes, and `--no-cache`, bypass the cache.
 fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
     let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
     let store = if looking { None } else { anemone::places::cache(flags.cache.clone()).ok() };
@@ -260,12 +260,12 @@ fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, sta
         return Ok(program);
     }
     let compiled = model.compile(chip, options, &mut files::Releasing::new(stages))?;
-    // A large program takes as long to be read back and checked as to be compiled, and three times its memory.
+    // Reading back and checking a large program takes as long as compiling it, and three times its memory.
     if compiled.program.kernel.len() > MOST_KEPT_BYTES {
         return Ok(compiled.program);
     }
     if let Ok(bundle) = runtime::bundle(&compiled, chip) {
-        // A cache that cannot be written is as good as none.
+        // A read-only cache is not an error.
         stages.unkept = store.store(&key, &bundle).err().map(|error| error.to_string()).or(stages.unkept.take());
     }
     Ok(compiled.program)

@@ -1,4 +1,4 @@
-//! `ane completions` and `ane man`: for shells and for `man`.
+//! `ane completions` and `ane man`: shell completions and manual pages.
 
 use super::{Args as Ane, Voice, print};
 use anemone::{Code, Diagnostic, Result};
@@ -29,7 +29,7 @@ Examples:
   ane man | man -l -
   ane man check > ane-check.1")]
 pub struct ManFlags {
-    /// Verb; without one, the program's own page
+    /// Verb; the program's own page if omitted
     verb: Option<String>,
 }
 

@@ -1,10 +1,10 @@
-//! Names of compilers, readings and lowerings that can be asked for.
+//! Names of compilers, conventions and lowerings in flags.
 
 use anemone_compile::{Activations, Compat, Convention};
 use anemone_facts::formats::dialects::{self, Dialect};
 use clap::ValueEnum;
 
-/// Compiler whose conventions can be asked for.
+/// Compiler whose conventions a flag selects.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum CompatName {
     /// zin_ane_compiler v4.2.1
@@ -15,7 +15,7 @@ pub enum CompatName {
     Zin9509,
 }
 
-/// Whose reading is followed.
+/// Source that is followed in conflicts.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ConventionName {
     /// The bytes of Apple's programs
@@ -26,7 +26,7 @@ pub enum ConventionName {
 }
 
 impl ConventionName {
-    /// The compiler's own value for this name.
+    /// The corresponding option of the compiler.
     pub fn convention(self) -> Convention {
         match self {
             ConventionName::Samples => Convention::Samples,
@@ -42,13 +42,13 @@ pub enum ActivationsName {
     Fused,
     /// Steps that are more precise
     Accurate,
-    /// Tables while their errors stay small
+    /// Tables if their errors are small
     #[default]
     Auto,
 }
 
 impl ActivationsName {
-    /// The compiler's own value for this name.
+    /// The corresponding option of the compiler.
     pub fn activations(self) -> Activations {
         match self {
             ActivationsName::Fused => Activations::Fused,
@@ -59,7 +59,7 @@ impl ActivationsName {
 }
 
 impl CompatName {
-    /// The compiler's own value for this name.
+    /// The corresponding option of the compiler.
     pub fn compat(self) -> Compat {
         match self {
             CompatName::Zin421 => Compat::Zin421,

@@ -1,4 +1,4 @@
-//! `ane convert`: a file in another form: a network in a form for networks, a program in a form for programs.
+//! `ane convert`: conversion between forms of networks, and between forms of programs.
 
 mod compiled;
 mod network;
@@ -35,37 +35,37 @@ it. A network becomes a program with `ane compile`.")]
 pub struct Flags {
     /// Package, MIL text, ONNX model, netplist or .mlmodel; or a compiled .hwx, .anec, .bin, .anefw or .e5
     file: PathBuf,
-    /// Form to write [default: as the extension of the file to write says]
+    /// Form to write [default: by the extension of the output file]
     #[arg(long, value_parser = target())]
     to: Option<Target>,
-    /// File (or, for mlpackage, folder) to write; mil, dot and json go to standard output without
+    /// File (for mlpackage: folder) to write; mil, dot and json go to standard output if omitted
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Weights become one of 2^BITS values each: 1, 2, 3, 4, 6 or 8
+    /// Palettize weights to 2^BITS values each: 1, 2, 3, 4, 6 or 8
     #[arg(long, value_name = "BITS", group = "smaller", help_heading = "Networks")]
     palettize: Option<u32>,
-    /// Weights become 8-bit integers with a scale for each output channel
+    /// Quantize weights to 8-bit integers with a scale for each output channel
     #[arg(long, group = "smaller", help_heading = "Networks")]
     int8: bool,
-    /// The smallest weights become zeros: the share of them, 0 to 1
+    /// Prune the smallest weights to zero: the share of them, 0 to 1
     #[arg(long, value_name = "SHARE", group = "smaller", help_heading = "Networks")]
     prune: Option<f32>,
-    /// Seed of the inputs on which compression is measured
+    /// Seed of the inputs for measuring compression
     #[arg(long, default_value_t = 0, help_heading = "Networks")]
     seed: u64,
     #[command(flatten, next_help_heading = "Networks")]
     choices: ModelFlags,
-    /// Compiler whose container layout is followed [default: that of the file, else zin-4.2.1]
+    /// Compiler whose container layout is used [default: that of the file, else zin-4.2.1]
     #[arg(long, value_parser = super::dialects(), help_heading = "Programs")]
     compat: Option<&'static Dialect>,
     /// Byte offset of the data in an .anec file: 0x1000, or 0x800 for the first loaders
     #[arg(long, value_parser = data_offset, value_name = "BYTES", help_heading = "Programs")]
     anec_data: Option<usize>,
-    /// Address of the first page, for loaded images; for image and records, whose address slots then hold the device addresses of
+    /// Address of the first page, for loaded images; for image and records, whose address slots then contain device addresses of
     /// that load
     #[arg(long, value_parser = super::dump::address, value_name = "ADDRESS", help_heading = "Programs")]
     base: Option<u64>,
-    /// A tensor held from call to call, for .e5: input port and output port
+    /// A tensor kept between calls, for .e5: input port and output port
     #[arg(long, value_parser = state, value_name = "IN=OUT", help_heading = "Programs")]
     state: Vec<State>,
 }
@@ -78,7 +78,7 @@ enum Target {
 }
 
 impl Target {
-    /// All, by the names that `--to` takes.
+    /// All forms, with their names for `--to`.
     fn all() -> impl Iterator<Item = (&'static str, Target)> {
         let networks = NetForm::ALL.iter().map(|row| (row.1, Target::Network(row.0)));
         networks.chain(Form::ALL.iter().map(|form| (form.name(), Target::Program(*form))))

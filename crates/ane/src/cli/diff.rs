@@ -1,4 +1,4 @@
-//! `ane diff`: what differs between two compiled files, field by field.
+//! `ane diff`: differences between two compiled files, field by field.
 
 use super::{Voice, print};
 use anemone::explain::explain;
@@ -21,7 +21,7 @@ pub struct Flags {
     a: PathBuf,
     /// Compiled file
     b: PathBuf,
-    /// Parts to compare; all by default
+    /// Parts to compare [default: all]
     #[arg(long, value_name = "PARTS")]
     part: Option<String>,
 }
@@ -53,7 +53,7 @@ fn rank(part: Part) -> usize {
     })
 }
 
-/// Tasks whose line in the overview is another.
+/// Tasks whose line in the overview differs.
 fn changed_tasks(a: &Model, b: &Model) -> String {
     let (Some(a), Some(b)) = (overview::tasks(a), overview::tasks(b)) else { return String::new() };
     let mut out = String::new();
@@ -66,7 +66,7 @@ fn changed_tasks(a: &Model, b: &Model) -> String {
     out
 }
 
-/// A line for each change; of arrays one for all elements that follow each other.
+/// A line for each change; consecutive elements of an array share one.
 fn folded(changes: &[Change]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut at = 0;
@@ -96,7 +96,7 @@ fn folded(changes: &[Change]) -> Vec<String> {
     lines
 }
 
-/// Array element that a change is about: part, enclosing structures and the array's name. `None` for other fields.
+/// Array element of a change: part, enclosing structures and the array's name. `None` for other fields.
 fn element(change: &Change) -> Option<(Part, &[String], &str)> {
     let (field, structures) = change.place.split_last()?;
     let (array, index) = field.split_once('[')?;

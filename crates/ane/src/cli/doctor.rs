@@ -1,4 +1,4 @@
-//! `ane doctor`: what works on this machine.
+//! `ane doctor`: features that work on this machine.
 
 use super::{Voice, print};
 use anemone::{Result, os};
@@ -17,12 +17,12 @@ Examples:
   ane doctor --json")]
 pub struct Flags {}
 
-/// One thing that was looked at.
+/// Result of one test.
 struct Look {
     what: &'static str,
     works: bool,
     found: String,
-    /// Advice where it does not work.
+    /// Advice if it does not work.
     next: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! `ane driver`: the driver's interface by hand: what there is, and one call of a selector with its structures explained.
+//! `ane driver`: the driver's interface: lists it, and calls a selector with its structures explained.
 
 use super::{Voice, chip, print};
 use anemone::places::refused;
@@ -49,21 +49,21 @@ enum What {
     List,
     /// Call a selector
     Call(CallFlags),
-    /// Call a method of the direct-path client that is no selector, or of the hint client; prints what it changed
+    /// Call a method of the direct-path client that is not a selector, or of the hint client; prints what it changed
     Method(MethodFlags),
 }
 
 #[derive(Args)]
 struct MethodFlags {
-    /// Name: `ane explain NAME` says what it does and which numbers it takes
+    /// Name: see `ane explain NAME` for its effect and numbers
     name: String,
     /// Numbers
     #[arg(value_parser = number)]
     numbers: Vec<u64>,
-    /// Call the broker's driver, with the rights that its policy gives; without it a driver in this process
+    /// Call the broker's driver, with the rights of its policy; without it, a driver in this process
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Without the property that the second access check looks for
+    /// Call without the property required by the second access check
     #[arg(long, conflicts_with = "socket")]
     unprivileged: bool,
     /// Entitlements that the caller lacks; it has all others
@@ -78,14 +78,14 @@ struct CallFlags {
     client: ClientName,
     /// Number of the selector
     selector: u32,
-    /// Structure that goes in, as bytes of this file
+    /// Input structure, as bytes of this file
     #[arg(long, value_name = "FILE")]
     hex: Option<PathBuf>,
     /// A field of the structure, by name, NAME[N] for an element: a number, `token`, that of the program of --load, or `surface`,
     /// a new buffer of 64 KiB
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// A scalar that goes in: a number, or `session`, the token of the handshake
+    /// An input scalar: a number, or `session`, the token of the handshake
     #[arg(long, value_name = "N")]
     scalar: Vec<String>,
     /// Compile a model and create its program first; its token is printed
@@ -94,7 +94,7 @@ struct CallFlags {
     /// Prepare that program too, before the call
     #[arg(long, requires = "load")]
     prepare: bool,
-    /// Statistics that are asked for when it is created
+    /// Mask of statistics for its creation
     #[arg(long, value_name = "MASK", value_parser = number, default_value = "0", requires = "load")]
     stats: u64,
     /// Do not open the client before the call
@@ -145,7 +145,7 @@ fn known_keys(keys: &[String]) -> Result<()> {
     Err(Diagnostic::new(Code::Usage, format!("no entitlement is called {key}")).help(near))
 }
 
-/// A task with every key but some.
+/// A task with every key except some.
 fn task(without: &[String]) -> Task {
     let keys = ENTITLEMENTS.iter().map(|e| e.key).filter(|key| without.iter().all(|w| w != key));
     Task::new(std::process::id(), Identity::default(), keys)
@@ -205,7 +205,7 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
     print(&text).map(|()| 0)
 }
 
-/// Refuses too few or too many numbers for a method.
+/// Refuses a wrong number of arguments of a method.
 fn numbers_fit(method: &Method, given: &[u64]) -> Result<()> {
     let names: Vec<&str> = method.numbers.split_whitespace().collect();
     let least = names.iter().filter(|name| !name.starts_with('[') && !name.ends_with("...")).count();
@@ -273,7 +273,7 @@ fn list(voice: Voice) -> Result<u8> {
     print(&text).map(|()| 0)
 }
 
-/// Fields of what goes in and of what comes out.
+/// Fields of the input and output structures.
 fn structures(client: ClientName, selector: u32) -> [&'static [Place]; 2] {
     let none: &[Place] = &[];
     match (client, selector) {
@@ -318,7 +318,7 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
     let client = driver.open(&task, kind).map_err(|code| failed("open", code))?;
     let session = if flags.closed { None } else { Some(client.open().map_err(|code| failed("handshake", code))?) };
     let mut told: Vec<(String, u64)> = session.iter().map(|session| ("session".to_string(), *session)).collect();
-    // The program is the control client's, which stays open as long as the call needs it.
+    // The program belongs to the control client, which stays open until the call is done.
     let loader = flags.load.as_deref().map(|model| load(flags, model, &driver, &signer, &task)).transpose()?;
     let token = loader.as_ref().map(|(_, token)| *token);
     told.extend(token.map(|token| ("token".to_string(), token)));
@@ -368,7 +368,7 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
     Ok(u8::from(code != anemone_runtime::Code::SUCCESS))
 }
 
-/// Creates the program of a model on a control client of its own, and prepares it where that is asked for.
+/// Creates the program of a model on a control client of its own, and prepares it if requested.
 fn load(
     flags: &CallFlags,
     model: &Path,
@@ -394,10 +394,10 @@ fn load(
     Ok((control, token))
 }
 
-/// Bytes of a surface that a call makes.
+/// Size of a surface created for a call, in bytes.
 const SURFACE_BYTES: u64 = 64 << 10;
 
-/// The structure that goes in; the surfaces that it asks for are made on the client, and named among what the call prints.
+/// The input structure; surfaces that it needs are created on the client, and listed in the output of the call.
 fn input(
     flags: &CallFlags,
     row: &Selector,

@@ -1,4 +1,4 @@
-//! `ane dump`: a compiled file explained, or as text that assembles back.
+//! `ane dump`: explains a compiled file, or lists it as text that assembles back.
 
 use super::conventions::ConventionName;
 use super::{Voice, print};
@@ -40,24 +40,24 @@ pub struct Flags {
     /// Print the listing that `ane asm` reads
     #[arg(long)]
     asm: bool,
-    /// Say in a few lines what the file is
+    /// Print form, sizes and counts of the file in a few lines
     #[arg(long, conflicts_with = "asm")]
     summary: bool,
-    /// Count what rows explain of the task stream
+    /// Count bits of the task stream that rows explain
     #[arg(long, conflicts_with_all = ["asm", "summary"])]
     coverage: bool,
     /// Show a container as loaded at this address: apertures, base registers, resolved relocations
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0x30000000", value_parser = address)]
     loaded: Option<u64>,
-    /// The file is the register image of descriptor version 10: the structure itself, or its records, whose registers lie
-    /// from this address on [default address: 0]
+    /// The file is the register image of descriptor version 10: the structure itself, or its records, whose registers start
+    /// at this address [default address: 0]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0", value_parser = address,
           conflicts_with_all = ["part", "td", "summary", "coverage", "loaded"])]
     image: Option<u64>,
-    /// Whose reading of header words, operation words, tables and thread commands is shown
+    /// Source for the reading of header words, operation words, tables and thread commands
     #[arg(long, value_enum, default_value = "samples", conflicts_with_all = ["asm", "summary", "coverage", "image", "loaded"])]
     convention: ConventionName,
-    /// Binds a live-in parameter of a register image by the name of its input, and shows the image so patched
+    /// Bind a live-in parameter of a register image by the name of its input, and show the patched image
     #[arg(long, value_name = "NAME=VALUE", requires = "image")]
     live_in: Vec<String>,
 }
@@ -112,7 +112,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     {
         return print(&overview).map(|()| 0);
     }
-    // A loaded image is shown where it was loaded.
+    // A loaded image is shown at its own base.
     let signed = if flags.loaded.is_none() && flags.file.is_file() { loaded(&flags.file)? } else { None };
     let dump = match signed.or(flags.loaded) {
         Some(base) => {
@@ -135,7 +135,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// Base of a loaded image's file; `None` for other files.
+/// Base address in a loaded image's file; `None` for other files.
 fn loaded(file: &Path) -> Result<Option<u64>> {
     let bytes = files::read(file)?;
     let container = bytes.starts_with(&anemone_facts::formats::hwx::MAGIC.to_le_bytes());
@@ -151,7 +151,7 @@ fn listed(listing: &str, voice: Voice) -> Result<u8> {
     print(&if voice.json { document() } else { listing.to_string() }).map(|()| 0)
 }
 
-/// The listing of a register image: told by its size, which is no whole number of records.
+/// The listing of a register image, recognized by its size, which is not a multiple of a record's.
 fn image(file: &Path, aperture: u64, live_ins: &[String]) -> Result<String> {
     let bytes = files::read(file)?;
     let records = !bytes.is_empty() && bytes.len().is_multiple_of(RECORD_BYTES) && !image::is_image(&bytes);
@@ -179,7 +179,7 @@ fn image(file: &Path, aperture: u64, live_ins: &[String]) -> Result<String> {
     Ok(text::list_image(&descriptor))
 }
 
-/// Programs of a compiled file, as far as they can be lifted.
+/// Programs of a compiled file that can be lifted.
 fn programs(model: &Model) -> Vec<Program> {
     match model {
         Model::Container(container) => container.programs().unwrap_or_default(),
@@ -189,7 +189,7 @@ fn programs(model: &Model) -> Vec<Program> {
     }
 }
 
-/// Number of tasks, where they can be followed.
+/// Number of tasks, if the stream decodes.
 fn tasks(model: &Model) -> Option<usize> {
     if let Model::Container(container) = model {
         let (_, tasks, error) = container.tasks()?;
@@ -200,7 +200,7 @@ fn tasks(model: &Model) -> Option<usize> {
     Some(program.tasks().ok()?.len())
 }
 
-/// Prints form, sizes and counts of the file in a few lines; no task is decoded.
+/// Prints form, sizes and counts of the file in a few lines, without decoding tasks.
 fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
     let base = if file.is_file() { loaded(file)? } else { None };
     let lines: Vec<(&str, String)> = match model {
@@ -259,7 +259,7 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
     print(&lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>())
 }
 
-/// Share of the task streams that register rows explain.
+/// Prints the share of the task streams that register rows explain.
 fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
     let all: Vec<Coverage> = match model {
         Model::Net { .. } => return Err(not_compiled(file)),

@@ -1,4 +1,4 @@
-//! `ane explain`: what a register, field, code, operation, layer or number of a chip means, and how that is known.
+//! `ane explain`: meaning and evidence of a register, field, code, operation, layer or number of a chip.
 
 use super::conventions::ConventionName;
 use super::{Voice, print};
@@ -37,12 +37,12 @@ WHAT is a field's name, a register's address, `+0x1c` for a header word, the nam
 layer, a validator, a number of chips, or a word or number of formats and driver: a selector, a structure or its size, a return \
 code, an entitlement, a command, a magic, a load command, a segment, a table of the dispatch descriptor.")]
 pub struct Flags {
-    /// Name or number to explain; without it, the catalogue of rules
+    /// Name or number to explain; the catalogue of rules if omitted
     what: Option<String>,
-    /// Count the values in these compiled files
+    /// Count the field's values in these compiled files
     #[arg(long, value_name = "FILE")]
     seen: Vec<PathBuf>,
-    /// Whose reading is told, where the book and other sources differ
+    /// Source to follow where the book and other sources differ
     #[arg(long, value_enum, default_value = "samples")]
     convention: ConventionName,
 }
@@ -103,13 +103,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     for (layout, row, index) in found {
         let seen = seen(&tasks, layout, row);
         documents.push(document(layout, row, index, &seen));
-        // The meaning stands once before all generations that have the field.
+        // The meaning is printed once before all generations that have the field.
         if last.replace(row.field) != Some(row.field) {
             text += &meaning(row.field);
         }
         text += &paragraph(layout, row, index, &seen, flags.seen.is_empty());
     }
-    // An address may be one of another form too, or a number of the driver.
+    // An address may also be that of another form, or a number of the driver.
     let facts = machine::find(what);
     facts.iter().for_each(|fact| text += &fact.text());
     if voice.json {
@@ -133,7 +133,7 @@ fn the_book(readings: &[machine::Fact], voice: Voice) -> Result<u8> {
     print(&text).map(|()| 0)
 }
 
-/// The slots of a layer's epilogue, and what a task of each unit of the M1 has of them.
+/// The slots of a layer's epilogue, and their support by each unit of the M1.
 fn epilogue(voice: Voice) -> Result<u8> {
     let held = |slot: &Slot| [slot.convolution, slot.neural, slot.planar].map(|h| format!("{h:?}").to_lowercase());
     if voice.json {
@@ -158,7 +158,7 @@ fn epilogue(voice: Voice) -> Result<u8> {
     print(&SLOTS.iter().fold(head.to_string(), |text, slot| text + &line(slot))).map(|()| 0)
 }
 
-/// The rules of `ane check`, a line each.
+/// The rules of `ane check`, one line each.
 fn catalogue(voice: Voice) -> Result<u8> {
     if voice.json {
         return documents(LINTS.iter().map(Topic::Lint).collect());
@@ -173,7 +173,7 @@ fn catalogue(voice: Voice) -> Result<u8> {
 fn topics(what: &str, voice: Voice) -> Result<u8> {
     let topics = reference::look_up(what);
     if topics.is_empty() {
-        // Some words are the book's alone.
+        // Some words are only in the book.
         return match book::find(what) {
             readings if readings.is_empty() => Err(unknown(what)),
             readings => the_book(&readings, voice),
@@ -233,7 +233,7 @@ fn tasks(files: &[PathBuf]) -> Result<Tasks> {
     Ok(all)
 }
 
-/// Raw values and how often they occur.
+/// Raw values with their number of occurrences.
 fn seen(tasks: &Tasks, layout: &Layout, row: &Row) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();
     for (_, task) in tasks.iter().filter(|(l, _)| l.generation == layout.generation) {

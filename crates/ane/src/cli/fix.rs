@@ -1,4 +1,4 @@
-//! `ane fix`: refused operations written in forms that the chip takes.
+//! `ane fix`: rewrites refused operations to forms that the chip supports.
 
 use super::{ModelFlags, Voice, chip, print};
 use anemone::check::{self, Subject};
@@ -33,7 +33,7 @@ pub struct Flags {
     /// Network to write: .mlpackage, .mil or .plist
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Seed of the inputs on which the two networks are compared
+    /// Seed of the inputs for comparing the two networks
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -48,7 +48,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let (net, notes) = match (convert::network(&flags.model, &choices), &source) {
         (Ok(read), _) => read,
-        // No static graph: nothing is rewritten, and all that is refused is listed.
+        // Not a static graph: nothing is rewritten, and all refusals are listed.
         (Err(refused), Some(source)) => {
             let (left, count) = fix::listed(source, chip);
             let answer = Answer { applied: &[], left: &left, counts: [count, count], error: 0.0 };
@@ -73,11 +73,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(u8::from(!fixed.left.is_empty()))
 }
 
-/// Rewrites applied to a model, and operations left as they are.
+/// Rewrites applied to a model, and operations left unchanged.
 struct Answer<'a> {
     applied: &'a [Applied],
     left: &'a [Left],
-    /// Operations and those that Apple's compiler takes, before and after.
+    /// Numbers of operations and of those that Apple's compiler accepts, before and after.
     counts: [(usize, usize); 2],
     error: f32,
 }

@@ -1,13 +1,13 @@
-//! A panic as a diagnostic.
+//! Conversion of panics to diagnostics.
 
 use crate::{Code, Diagnostic, Result};
 use std::panic::{UnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-/// Place and message of the first panic.
+/// Location and message of the first panic.
 static PANIC: Mutex<Option<(String, String)>> = Mutex::new(None);
 
-/// Does the work; a panic in it becomes a diagnostic. With `RUST_BACKTRACE` set, its trace is printed too.
+/// Runs a closure; a panic in it becomes a diagnostic. With `RUST_BACKTRACE` set, its backtrace is printed too.
 pub fn guarded(work: impl FnOnce() -> Result<u8> + UnwindSafe) -> Result<u8> {
     let usual = std::panic::take_hook();
     let trace = std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0");

@@ -1,4 +1,4 @@
-//! `ane lut`: activation tables against their functions, and any function as layers.
+//! `ane lut`: activation tables compared with their functions, and functions composed from layers.
 
 use super::{Voice, print};
 use anemone::convert::{NetForm, encode};
@@ -19,9 +19,9 @@ Examples:
   ane lut gaussian --compose
   ane lut knots.npy --compose --from -2 --to 2 -o bump.mlpackage")]
 pub struct Flags {
-    /// A function, or with --compose a .npy file with the values at knots of equal distance
+    /// A function, or with --compose a .npy file with the values at equidistant knots
     function: Option<String>,
-    /// Make the function of layers: a linear layer, relu, a linear layer
+    /// Compose the function from layers: a linear layer, relu, a linear layer
     #[arg(long)]
     compose: bool,
     /// First knot [default: that of the function; -4 for a file]
@@ -30,10 +30,10 @@ pub struct Flags {
     /// Last knot [default: that of the function; 4 for a file]
     #[arg(long, value_name = "X", requires = "compose", allow_negative_numbers = true)]
     to: Option<f64>,
-    /// Knots of a function by name
+    /// Number of knots for a function by name
     #[arg(long, default_value_t = 33, requires = "compose", value_parser = clap::value_parser!(u16).range(2..=1024))]
     knots: u16,
-    /// Numbers in a row that the network takes
+    /// Number of elements of the network's input
     #[arg(long, default_value_t = 1024, requires = "output", value_parser = clap::value_parser!(u16).range(1..=16384))]
     count: u16,
     /// Package (.mlpackage) to write the network to
@@ -42,7 +42,7 @@ pub struct Flags {
     /// Draw the curve and its error as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The same as PNG, without words
+    /// The same as PNG, without text
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 }
@@ -98,7 +98,7 @@ fn list(voice: Voice) -> Result<u8> {
     print(&text).map(|()| 0)
 }
 
-/// The line through knots of a function, or of a file.
+/// The piecewise linear function through knots of a function, or of a file.
 fn compose(flags: &Flags, name: &str, is_file: bool, voice: Voice) -> Result<u8> {
     let (knots, exact, name): (Vec<_>, Box<dyn Fn(f64) -> f64>, &str) = if is_file {
         let array = tensor::read_npy(Path::new(name))?;
@@ -167,7 +167,7 @@ fn draw(flags: &Flags, curve: &Curve) -> Result<()> {
     files::write_all(&files)
 }
 
-/// The largest errors, over every fp16 argument of the domain: a bound, not a sample.
+/// The largest errors over every fp16 argument of the domain: a bound, not a sample.
 fn said(curve: &Curve) -> String {
     let (Some(worst), Some(steps)) = (curve.worst(), curve.worst_steps()) else { return "no arguments\n".into() };
     let [low, high] = [&curve.points[0], &curve.points[curve.points.len() - 1]].map(|p| p.x);

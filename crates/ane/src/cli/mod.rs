@@ -53,7 +53,7 @@ Examples:
 
 Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or unreadable input, 3 a defect of this program.";
 
-/// Order of the options that every verb has: behind its own, before help.
+/// Display order of the options of every verb: behind its own, before help.
 const LAST: usize = 900;
 
 /// Open toolchain for the Apple Neural Engine.
@@ -73,29 +73,29 @@ pub struct Args {
     verb: Verb,
 }
 
-// There is one of them.
+// Created once, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Verb {
-    /// Say what runs on the Neural Engine of which chip, why not, and what to change
+    /// Report operations that run on the Neural Engine of each chip, and reasons and fixes for others
     Check(check::Flags),
     /// Compile a model to a register program of the engine
     Compile(compile::Flags),
     /// Compile if needed, and execute on the software engine
     Run(run::Flags),
-    /// Explain a compiled file, every field named
+    /// Explain a compiled file, with every field named
     Dump(dump::Flags),
     /// Compare two compiled files field by field
     Diff(diff::Flags),
     /// Assemble a listing into a container
     Asm(asm::Flags),
-    /// Write a network or a compiled file in another form, or a network with smaller weights
+    /// Convert a network or a compiled file to another form, or compress a network's weights
     Convert(convert::Flags),
-    /// Write refused operations in forms that the chip takes
+    /// Rewrite refused operations to forms that the chip supports
     Fix(fix::Flags),
     /// Check, compile and run many models for many chips, on joblib, Dask or Ray
     Sweep(sweep::Flags),
-    /// Put new weights, biases or tables into a compiled file
+    /// Replace weights, biases or tables in a compiled file
     Patch(patch::Flags),
     /// List chips, their names and limits
     Targets(targets::Flags),
@@ -105,12 +105,12 @@ enum Verb {
     Stat(broker::StatFlags),
     /// List the driver's interface, and call a selector by hand
     Driver(driver::Flags),
-    /// List, verify and move compiled programs that are kept
+    /// List, verify and move cached compiled programs
     Cache(cache::Flags),
-    /// Reads models for the broker
+    /// Compile models for the broker
     #[command(hide = true, name = broker::SERVICE)]
     CompileService,
-    /// Write a file to start from: a native layer as a netplist
+    /// Write a template file: a native layer as a netplist
     New(new::Flags),
     /// List operations, native layers and their validators
     Ops(ops::Flags),
@@ -118,11 +118,11 @@ enum Verb {
     Validate(validate::Flags),
     /// Explain a word, code, operation, layer, chip, register or field
     Explain(explain::Flags),
-    /// Compare activation tables with their functions, and fit any function
+    /// Compare activation tables with their functions, and compose functions from layers
     Lut(lut::Flags),
     /// List the steps of the compiler
     Passes(passes::Flags),
-    /// Say what works on this machine, and what to do next
+    /// Report features that work on this machine, and next steps
     Doctor(doctor::Flags),
     /// Print completions for a shell
     Completions(completions::Flags),
@@ -130,19 +130,19 @@ enum Verb {
     Man(completions::ManFlags),
 }
 
-/// Choices for properties that a model leaves open: function and extents.
+/// Options for properties that a model leaves open: function and extents.
 #[derive(clap::Args)]
 pub struct ModelFlags {
-    /// Function, procedure or network to take, where the model has several
+    /// Function, procedure or network to read, if the model has several
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
     /// Extent of a symbolic dimension, by its name, or of INPUT.AXIS
     #[arg(long, value_name = "NAME=EXTENT", value_parser = dimension)]
     dim: Vec<(String, usize)>,
-    /// Shape of an input, of those that the model takes: the extents of all its axes
+    /// Shape of an input, one of those that the model accepts: the extents of all its axes
     #[arg(long, value_name = "INPUT=1,3,224,224", value_parser = shape)]
     shape: Vec<(String, Vec<usize>)>,
-    /// Folder of what MIL text calls @model_path [default: that of the text]
+    /// Folder that MIL text calls @model_path [default: that of the text]
     #[arg(long, value_name = "DIR")]
     model_root: Option<std::path::PathBuf>,
 }
@@ -160,7 +160,7 @@ fn shape(text: &str) -> std::result::Result<(String, Vec<usize>), String> {
 }
 
 impl ModelFlags {
-    /// Returns true if neither a function nor an extent is chosen.
+    /// Returns true if neither a function nor an extent is given.
     fn is_plain(&self) -> bool {
         self.function.is_none() && self.dim.is_empty() && self.shape.is_empty()
     }
@@ -175,7 +175,7 @@ impl ModelFlags {
     }
 }
 
-/// In place of a chip: the first that takes the model's native layers.
+/// Name instead of a chip: the first that supports the model's native layers.
 const FIRST: &str = "first";
 
 /// Verbosity and format of messages.
@@ -187,7 +187,7 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// A line about the work, not a result: standard error, unless quiet.
+    /// Prints a progress line, not a result, to standard error, unless quiet.
     fn note(self, text: impl AsRef<str>) {
         if !self.quiet {
             say(text.as_ref());
@@ -199,14 +199,14 @@ impl Voice {
         say(text.as_ref());
     }
 
-    /// As [`Voice::note`], when asked for more.
+    /// As [`Voice::note`], if verbose.
     fn detail(self, text: impl AsRef<str>) {
         if self.verbose {
             say(text.as_ref());
         }
     }
 
-    /// Prints a reader's notes on a model: its decisions always, the opset only when asked for more.
+    /// Prints a reader's notes on a model: its decisions always, the opset only if verbose.
     fn reader_notes(self, notes: &[String]) {
         for note in notes {
             if note.starts_with("opset ") { self.detail(note) } else { self.note(note) }
@@ -228,7 +228,7 @@ pub use broker::set_own_command;
 
 /// Runs the command line and returns its exit code; the first argument is the program's name. Prints errors, and a panic as a defect.
 pub fn main(arguments: Vec<OsString>) -> u8 {
-    // Known before the arguments are understood: usage errors follow it too.
+    // Determined before parsing, since usage errors follow it too.
     let json = arguments.iter().any(|a| a == "--json");
     guard::guarded(|| run(arguments, json)).unwrap_or_else(|diagnostic| {
         report(&diagnostic, json);
@@ -236,7 +236,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     })
 }
 
-/// Makes the software engine use the instruction set that `ANE_HOST` names.
+/// Selects the instruction set in `ANE_HOST` for the software engine.
 fn force_instruction_set() -> Result<()> {
     let Some(name) = std::env::var_os("ANE_HOST").filter(|name| !name.is_empty()) else { return Ok(()) };
     let name = name.to_string_lossy();
@@ -310,7 +310,7 @@ fn command() -> clap::Command {
     command.before_help(text.trim_end().to_string()).help_template(template)
 }
 
-/// `ane MODEL` means `ane check MODEL`: the verb is put in where the first word that is no flag is a path.
+/// `ane MODEL` means `ane check MODEL`: the verb is inserted if the first word that is not a flag is a path.
 fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let first = arguments.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-"));
     if let Some(at) = first.map(|at| at + 1) {
@@ -324,7 +324,7 @@ fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Help and version are answers; anything else is wrong usage.
+/// Help and version are answers; all other errors are wrong usage.
 fn usage(error: clap::Error, json: bool) -> Result<u8> {
     use clap::error::ErrorKind;
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -354,12 +354,12 @@ fn report(diagnostic: &Diagnostic, json: bool) {
     }
 }
 
-/// A line on standard error; nobody may be reading it.
+/// Prints a line to standard error, which may be closed.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Prints a result; a reader that has gone away is no error.
+/// Prints a result; a closed standard output is not an error.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -370,7 +370,7 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Refuses what the book refuses on a chip, where its convention was asked for; else `-v` says so.
+/// Refuses what the book refuses on a chip if its convention is selected; else `-v` reports it.
 fn by_the_book(
     asked: ConventionName,
     model: &Path,
@@ -402,7 +402,7 @@ fn dialects() -> impl TypedValueParser<Value = &'static Dialect> {
     names.try_map(|name| dialects::by_name(&name).ok_or("not a dialect"))
 }
 
-/// The chip of that name, or for `first` the first that takes the model's native layers.
+/// The chip of that name, or for `first` the first that supports the model's native layers.
 fn target(name: &str, model: &Model) -> Result<&'static Chip> {
     match model {
         _ if name != FIRST => chip(name),

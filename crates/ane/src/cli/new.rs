@@ -1,4 +1,4 @@
-//! `ane new`: a file to start from.
+//! `ane new`: template files.
 
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Result, files, native, reference};
@@ -17,7 +17,7 @@ pub struct Flags {
     /// Native layer by name: `ane ops --layers` lists them
     #[arg(long, value_name = "LAYER")]
     native: String,
-    /// File for the netplist; its weights, if any, go beside it under its name [default: standard output]
+    /// File for the netplist; its weights, if any, are written beside it with the same name [default: standard output]
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         return print(&String::from_utf8_lossy(&plist)).map(|()| 0);
     };
-    // Each netplist has its own weight file, so that several can be in one folder.
+    // Each netplist has its own weight file, so that one folder can have several.
     let title = path.with_extension("weights");
     let title = title.file_name().map_or(WEIGHTS.into(), |name| name.to_string_lossy().into_owned());
     let beside = path.parent().unwrap_or(Path::new("")).join(&title);

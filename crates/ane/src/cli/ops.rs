@@ -22,7 +22,7 @@ Examples:
 pub struct Flags {
     /// Operations, layers or validators to explain
     names: Vec<String>,
-    /// List native layers and exported validators in place of operations
+    /// List native layers and exported validators instead of operations
     #[arg(long)]
     layers: bool,
 }

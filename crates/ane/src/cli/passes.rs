@@ -1,4 +1,4 @@
-//! `ane passes`: the steps of the compiler.
+//! `ane passes`: the passes of the compiler.
 
 use super::{Voice, print};
 use anemone::Result;
@@ -6,7 +6,7 @@ use anemone_compile::pipeline::ALL;
 use clap::Args;
 use serde_json::json;
 
-/// The step of phase 2 that is no pass: it makes the networks that go through the passes.
+/// The step of phase 2 that is not a pass, because it makes the networks that pass through them.
 const CUTS: &str = "before the passes: each program of a network that is cut (`--cut-attention`, operations left to the host) goes through \
                     them by itself [book table 22.1, multi-segment graph cuts]\n";
 

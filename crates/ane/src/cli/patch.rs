@@ -1,4 +1,4 @@
-//! `ane patch`: new weights, biases or table knots in a compiled file; every other byte stays.
+//! `ane patch`: replaces weights, biases or table knots in a compiled file; all other bytes are unchanged.
 
 mod stored;
 
@@ -34,16 +34,16 @@ after stream: [streams, values] or flat. Which output channel and place each val
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin or .anefw
     file: PathBuf,
-    /// Constant to change, and the file with its new values
+    /// Kernel to change, and the file with its new values
     #[arg(long, value_name = "NAME=FILE.npy")]
     weights: Vec<String>,
-    /// Two-dimensional weights are [in, out]: all of them, or those of the names given
+    /// Two-dimensional weights are [in, out]: all of them, or those with the given names
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
     transposed: Option<Vec<String>>,
-    /// Procedure whose kernels are listed or changed, where the container has several [default: the first]
+    /// Procedure whose kernels are listed or changed, if the container has several [default: the first]
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// Values beyond fp16 become its largest; without it they are refused
+    /// Saturate values beyond fp16; they are refused otherwise
     #[arg(long)]
     saturate: bool,
     /// File to write
@@ -51,10 +51,10 @@ pub struct Flags {
     output: Option<PathBuf>,
 }
 
-/// A program with the place of its kernel data in the file.
+/// A program with the position of its kernel data in the file.
 struct Target {
     program: Program,
-    /// First byte of each section of the kernel data: there, and in the file.
+    /// First byte of each section of the kernel data: in it, and in the file.
     places: Vec<(u64, u64)>,
     /// First symbol of each kernel: byte offset in the kernel data, name.
     symbols: Vec<(u64, String)>,
@@ -172,7 +172,7 @@ fn target(flags: &Flags) -> Result<Target> {
         Model::Program(program) => {
             let stream = (program.stream.len() as u64).next_multiple_of(raw::KERNEL_ALIGN);
             let bytes = files::read(file)?;
-            // A raw stream begins with its first task, a model file has a header before it.
+            // A raw stream begins with its first task; a model file has a header first.
             let start = if bytes.starts_with(&program.stream) {
                 0
             } else {

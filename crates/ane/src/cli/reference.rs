@@ -13,7 +13,7 @@ pub fn names(net: &Net, ids: &[ValueId]) -> Vec<String> {
     ids.iter().map(|&id| net.value(id).name.clone()).collect()
 }
 
-/// `NAME=FILE` pairs; a file alone is for the only one of the names that is needed.
+/// Parses `NAME=FILE` pairs; a file alone is for the only name that is needed.
 pub fn pairs(flags: &[String], names: &[String], needed: &[usize], flag: &str) -> Result<Vec<(usize, PathBuf)>> {
     let mut all: Vec<(usize, PathBuf)> = Vec::new();
     for text in flags {
@@ -40,10 +40,10 @@ pub fn pairs(flags: &[String], names: &[String], needed: &[usize], flag: &str) -
     Ok(all)
 }
 
-/// Outputs by name, and doubts about them.
+/// Outputs by name, and warnings about them.
 type Evaluated = (Vec<(String, Array)>, Vec<Warning>);
 
-/// Evaluates on inputs from files; those not given are random, states zeros.
+/// Evaluates on inputs from files; missing inputs are random, states zeros.
 pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<Evaluated> {
     let names_in = names(net, &net.inputs);
     let states = |at: usize| net.states.iter().any(|s| s.input == net.inputs[at]);

@@ -58,19 +58,19 @@ pub struct Flags {
     /// Tolerance relative to the expected value
     #[arg(long, value_parser = tolerance::value)]
     rtol: Option<f32>,
-    /// Bound on a metric, in place of the default: max=, rms=, relative= (at most), cosine=, snr= (decibels; at least), top1
+    /// Bound on a metric instead of the default: max=, rms=, relative= (at most), cosine=, snr= (decibels; at least), top1
     #[arg(long, value_name = "METRIC=BOUND", value_delimiter = ',', requires = "expect", conflicts_with_all = ["atol", "rtol"])]
     tolerance: Vec<Bound>,
-    /// Seed of random inputs, where none are given
+    /// Seed of random inputs, if none are given
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Chip to compile for
     #[arg(short, long, default_value = "m1")]
     target: String,
-    /// Compiler version whose conventions to compile by
+    /// Compiler version whose conventions are followed
     #[arg(long)]
     compat: Option<CompatName>,
-    /// Names of classes, one per line: prints the most probable one
+    /// Names of classes, one per line: the most probable one is printed
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Skip fields that the engine does not obey
@@ -84,34 +84,34 @@ pub struct Flags {
     trace: Option<PathBuf>,
     #[command(flatten)]
     plan: plan::Flags,
-    /// Number of runs: each finds in a model's states the values that the one before left
+    /// Number of runs: each starts with the states of the run before
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// End with exit code 1 where a warning about the numbers is given: values beyond fp16, NaN, inexact integers
+    /// End with exit code 1 on any warning about the numbers: values beyond fp16, NaN, inexact integers
     #[arg(long, conflicts_with = "reference")]
     strict_numerics: bool,
     #[command(flatten)]
     via: super::via::Flags,
-    /// Compare every value with plain evaluation in fp32, or with the values by name in FILE.npz: a row for each operation
+    /// Compare every value with fp32 evaluation, or with the values by name in FILE.npz: a row for each operation
     #[arg(long, value_name = "FILE.npz", num_args = 0..=1, require_equals = true,
           conflicts_with_all = ["reference", "output", "trace", "repeat"])]
     by_layer: Option<Option<PathBuf>>,
-    /// Other weights on the same base: arrays by the names that `ane patch` lists for the compiled program
+    /// Replace weights of the base: arrays by the names that `ane patch` lists for the compiled program
     #[arg(long, value_name = "FILE.npz", conflicts_with_all = ["reference", "by_layer"])]
     adapter: Option<PathBuf>,
-    /// Apple's verdict: refuse what Apple's compiler refuses, also for a form alone
+    /// Apple's verdict: refuse what Apple's compiler refuses, even if only for its form
     #[arg(long)]
     strict: bool,
-    /// The book's way where it is another, as `ane compile --convention`
+    /// Source to follow in conflicts, as `ane compile --convention`
     #[arg(long, value_enum, default_value_t)]
     convention: ConventionName,
-    /// Cut around scaled dot-product attention, as `ane compile --cut-attention`
+    /// Partition around scaled dot-product attention, as `ane compile --cut-attention`
     #[arg(long, conflicts_with_all = ["reference", "via", "by_layer"])]
     cut_attention: bool,
-    /// Functions beyond ReLU as tables or as steps, as `ane compile --activations`
+    /// Lower functions beyond ReLU to tables or steps, as `ane compile --activations`
     #[arg(long, value_enum, default_value_t)]
     activations: ActivationsName,
-    /// Refuse a model that needs host segments: operations that the compiler has no way to the engine for
+    /// Refuse a model that needs host segments: operations without a path on the engine
     #[arg(long)]
     engine_only: bool,
     /// Evaluate the network itself in fp32, without compiling it
@@ -130,7 +130,7 @@ pub enum Numerics {
 }
 
 impl Numerics {
-    /// The same for a driver.
+    /// The corresponding arithmetic of a driver.
     pub fn arithmetic(self) -> Arithmetic {
         match self {
             Numerics::Fast => Arithmetic::Fast,
@@ -161,7 +161,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(u8::from(failed).max(layers.unwrap_or(0)))
 }
 
-/// The network itself, evaluated and compared.
+/// Evaluates the network itself, and compares its outputs.
 fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let Model::Net { net, .. } = model else {
         let message = "--reference evaluates a network; this file is a compiled program";
@@ -209,5 +209,5 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     Ok(u8::from(failed || flags.strict_numerics && !warnings.is_empty()))
 }
 
-/// Share of the largest expected value that fp32 sums in another order may lose.
+/// Relative error, of the largest expected value, that another order of fp32 sums may cause.
 const REFERENCE_SHARE: f32 = 1e-4;

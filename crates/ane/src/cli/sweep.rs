@@ -1,4 +1,4 @@
-//! `ane sweep`: the Python package does it, since the engines that distribute such work are Python's.
+//! `ane sweep`: calls the Python package, since the engines that distribute such work are Python's.
 
 use anemone::{Code, Diagnostic, Result};
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ from its file.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Flags {
-    /// SPEC.toml and flags, as the Python package takes them
+    /// SPEC.toml and flags of the Python package
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SPEC.toml")]
     arguments: Vec<OsString>,
 }

@@ -18,7 +18,7 @@ Examples:
 pub struct Flags {
     /// Chips to show in full, or to compare: chips, products, groups or compiler targets
     chips: Vec<String>,
-    /// Every number, not only those in which the chips differ
+    /// Every number, not only those that differ between chips
     #[arg(long)]
     all: bool,
     /// Explain one number, with its value on every target
@@ -66,7 +66,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// One number over the chips.
+/// One number over all chips.
 fn field(name: &str, chips: &[&'static Chip], voice: Voice) -> Result<u8> {
     let row = HAL_ROWS.iter().find(|r| r.name == name || r.offset.is_some_and(|o| format!("{o:#x}") == name));
     let row = row.ok_or_else(|| {
@@ -99,7 +99,7 @@ fn field(name: &str, chips: &[&'static Chip], voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// The numbers of the chips side by side; without `all`, only those that differ.
+/// The numbers of the chips in columns; without `all`, only those that differ.
 fn table(chips: &[&Chip], all: bool) -> String {
     let mut text = format!("\n  {:6} {:33}", "offset", "number");
     chips.iter().for_each(|c| text += &format!(" {:>12}", c.name()));

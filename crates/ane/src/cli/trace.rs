@@ -17,17 +17,17 @@ pub struct Risk {
     nan_coerced: u64,
     /// Index of the task with the largest value, and of the first one that saturates.
     at: [Option<usize>; 2],
-    /// The sampled sums of all tasks, and the tasks that lose some: index and sums.
+    /// Sampled sums of all tasks, and tasks that lose some: index and sums.
     sums: Sums,
     lossy: Vec<(usize, Sums)>,
-    /// The result that each task computes, where known.
+    /// Name of the result of each task, if known.
     names: Vec<String>,
 }
 
-/// Sums stay below this: half of where the array's accumulator overflows.
+/// Safe magnitude of sums: half of the magnitude at which the array's accumulator overflows.
 const SAFE_LOG2: i32 = 14;
 
-/// Binary digits by which operands of a product can grow before its largest sum comes near the accumulator's limit.
+/// Power of two by which operands of a product can grow before its largest sum comes near the accumulator's limit.
 fn growth_log2(sums: &Sums) -> i32 {
     if sums.largest > 0.0 { (SAFE_LOG2 - sums.largest.log2().ceil() as i32).max(0) } else { 0 }
 }
@@ -53,12 +53,12 @@ impl Risk {
         }
     }
 
-    /// Returns true if it points at a task: one that saturates or loses sums.
+    /// Returns true if a task saturates or loses sums.
     pub fn points(&self) -> bool {
         self.at[1].is_some() || !self.lossy.is_empty()
     }
 
-    /// The same, with the result that each task computes.
+    /// The same, with the name of each task's result.
     pub fn named(self, names: Vec<String>) -> Risk {
         Risk { names, ..self }
     }
@@ -128,7 +128,7 @@ impl fmt::Display for Risk {
     }
 }
 
-/// The whole record; `risk` is that of its tasks, `None` where their values were not counted.
+/// The whole record; `risk` is that of its tasks, `None` if their values were not counted.
 pub fn document(program: &Program, chip: &str, model: Model, tasks: &[TaskTrace], risk: Option<&Risk>) -> Value {
     let ports = program.ports.iter().map(|p| json!({ "name": p.name, "bar": p.bar })).collect::<Vec<_>>();
     json!({
@@ -139,7 +139,7 @@ pub fn document(program: &Program, chip: &str, model: Model, tasks: &[TaskTrace]
     })
 }
 
-/// Modelled time line: unit, begin and end of every task in nanoseconds; two units are busy at once where neighbours are independent.
+/// Modelled timeline: unit, start and end of every task in nanoseconds; two units are busy at once if neighbours are independent.
 fn spans(program: &Program, chip: &str) -> Value {
     let chip = anemone_facts::silicon::by_name(chip);
     let Some(spans) = chip.and_then(|chip| cost::timeline(program, chip)) else { return Value::Null };
@@ -167,7 +167,7 @@ fn task(index: usize, t: &TaskTrace) -> Value {
     })
 }
 
-/// The field's name for the value, else the value.
+/// The name of a field's value, else the value.
 fn class(value: u32) -> Value {
     match Field::TaskClass.info().coding {
         Coding::Names(names) => names.get(value as usize).filter(|n| !n.is_empty()).map_or(json!(value), |n| json!(n)),
@@ -192,7 +192,7 @@ fn values(v: &Values) -> Value {
     json!({ "largest": v.largest, "infinite": v.infinite, "nan": v.nan, "subnormal": v.subnormal })
 }
 
-/// A modelled time for programs that read the output.
+/// A modelled time as JSON.
 pub fn time(cost: &Cost) -> Value {
     let (least, most) = cost.band_ns();
     json!({

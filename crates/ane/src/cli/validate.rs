@@ -1,4 +1,4 @@
-//! `ane validate`: Apple's exported validators over a file.
+//! `ane validate`: Apple's exported validators applied to a file.
 
 use super::{ModelFlags, Voice, print, target};
 use anemone::validate::{Said, validate};
@@ -23,10 +23,10 @@ pub struct Flags {
     /// Chip, product or compiler target
     #[arg(short, long, default_value = "m1")]
     target: String,
-    /// This export, unit or operation alone
+    /// Only this export, unit or operation
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// A weight to be exchanged and its bytes
+    /// Name and size in bytes of a weight to be exchanged
     #[arg(long, value_name = "NAME=BYTES", value_parser = size)]
     exchange: Vec<(String, u64)>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(u8::from(refused))
 }
 
-/// One line an export, and two a refusal.
+/// One line per export, and two per refusal.
 fn lines(said: &Said, chip: &str) -> String {
     let verdict = if said.refusals.is_empty() { "takes" } else { "refuses" };
     let mut text = format!("{} {verdict} {} on {chip}\n", said.export, said.subject);

@@ -1,4 +1,4 @@
-//! `ane run --via`: through the runtime, in this process or through a broker.
+//! `ane run --via`: runs through the runtime, in this process or through a broker.
 
 use super::Voice;
 use anemone::connection::{Connection, Device, Request, Settings, Via};
@@ -22,32 +22,32 @@ pub struct Flags {
     /// Folder of the cache
     #[arg(long, value_name = "FOLDER", requires = "via")]
     cache: Option<PathBuf>,
-    /// Dispatches of the same inputs, for timing; --repeat hands states on
+    /// Number of dispatches with the same inputs, for timing; --repeat passes states on
     #[arg(long, default_value_t = 1, requires = "via")]
     times: u32,
-    /// Class of service of all that the broker is asked: 33, 25, 21, 17, 9, the first the most urgent; 0 is real time and needs
+    /// Class of service of all requests to the broker: 33, 25, 21, 17, 9, the first the most urgent; 0 is real time and needs
     /// its key
     #[arg(long, value_name = "CLASS", requires = "via")]
     qos: Option<u32>,
-    /// Requests at once that the broker is asked for
+    /// Requested number of simultaneous requests
     #[arg(long, value_name = "N", default_value_t = 8, requires = "via")]
     depth: u32,
-    /// Ask the broker for aggressive power saving, which needs its key
+    /// Request aggressive power saving, which needs a key
     #[arg(long, requires = "via")]
     power_saving: bool,
-    /// Ask the broker to keep the program's memory when the engine goes off
+    /// Keep the program's memory when the engine powers off
     #[arg(long, requires = "via")]
     wired: bool,
-    /// Ask for the broker's compile service for long compiles, which needs its key
+    /// Use the broker's compile service for long compiles, which needs a key
     #[arg(long, requires = "via")]
     long_compile: bool,
-    /// In secure mode: other programs are excluded while it runs, and the engine is power-cycled around it
+    /// Run in secure mode: other programs are excluded meanwhile, and the engine is power-cycled before and after
     #[arg(long, requires = "via")]
     secure: bool,
-    /// Streams that are submitted at once, each with operations of its own
+    /// Number of streams submitted at once, each with its own operations
     #[arg(long, value_name = "N", default_value_t = 1, requires = "via", value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: u32,
-    /// A defect of the M1's runtime to have, to see what programs do with it
+    /// A defect of the M1's runtime to reproduce
     #[arg(long, value_enum, requires = "via")]
     quirk: Vec<Quirk>,
     /// File for a trace of the session, for ui.perfetto.dev
@@ -68,7 +68,7 @@ impl Flags {
         self.via.is_some()
     }
 
-    /// Settings of the connection that the flags ask for.
+    /// Settings of the connection, from the flags.
     fn settings(&self, arithmetic: Arithmetic) -> Settings {
         Settings {
             via: self.via.unwrap_or_default(),
@@ -90,7 +90,7 @@ impl Flags {
         }
     }
 
-    /// Compiles and loads, once for all runs, and says where the program came from.
+    /// Compiles and loads, once for all runs, and reports the origin of the program.
     pub fn open(&self, request: &Request, arithmetic: Arithmetic, voice: Voice) -> Result<Session> {
         let connection = self.settings(arithmetic).open(request)?;
         let kept = connection.was_kept();
@@ -120,7 +120,7 @@ impl Session {
         self.connection.bundle()
     }
 
-    /// Dispatches on these inputs; outputs as a run has them, of the first stream.
+    /// Dispatches with these inputs; returns the outputs of the first stream.
     pub fn run(&self, inputs: &[(String, Array)]) -> Result<Run> {
         let outputs = self.connection.run(inputs)?;
         if let (Some(path), Some(trace)) = (&self.perfetto, self.connection.runtime().trace()) {

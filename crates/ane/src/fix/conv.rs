@@ -1,4 +1,4 @@
-//! Convolutions whose kernel is too large: by their stride, turned, or in parts.
+//! Convolutions with too large kernels: space-to-depth by the stride, exchange of rows and columns, or a sum of parts.
 
 use super::Rewriter;
 use anemone_compile::check::own::kernel_refused;
@@ -7,7 +7,7 @@ use anemone_net::{Binary, Op, OpKind, Tensor, ValueId};
 /// A convolution of two spatial axes with constant weights.
 pub struct Conv {
     pub x: ValueId,
-    /// A value of the weights' element type.
+    /// A value with the element type of the weights.
     pub weight: ValueId,
     pub bias: Option<ValueId>,
     pub strides: [usize; 2],
@@ -30,7 +30,7 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     }
 }
 
-/// A row of elements as an image of one row.
+/// A convolution over one axis as one over an image with one row.
 fn line(r: &mut Rewriter, op: &Op, weight: &Tensor, result: ValueId) -> Option<String> {
     let OpKind::Conv { strides, pads, dilations, groups } = &op.kind else { return None };
     let (shape, out) = (r.shape(op.inputs[0]), r.shape(result));
@@ -53,10 +53,10 @@ fn line(r: &mut Rewriter, op: &Op, weight: &Tensor, result: ValueId) -> Option<S
     Some(into)
 }
 
-/// Most convolutions of a kernel with depth.
+/// Largest number of convolutions for a kernel with depth.
 const MOST_DEPTHS: usize = 64;
 
-/// A kernel with depth: for each depth of the result one convolution over the channels of all depths that it reads.
+/// A kernel with depth: for each depth of the result, one convolution over the channels of all depths that it reads.
 fn volume(r: &mut Rewriter, op: &Op, weight: &Tensor, result: ValueId) -> Option<String> {
     let OpKind::Conv { strides, pads, dilations, groups: 1 } = &op.kind else { return None };
     let (shape, out) = (r.shape(op.inputs[0]), r.shape(result));
@@ -66,7 +66,7 @@ fn volume(r: &mut Rewriter, op: &Op, weight: &Tensor, result: ValueId) -> Option
     }
     let plane = rows * columns;
     let given = weight.data.to_f32();
-    // Output channel, depth, input channel, place.
+    // Output channel, depth, input channel, position.
     let mut values = Vec::with_capacity(given.len());
     for output in 0..outputs {
         for depth in 0..deep {
@@ -148,7 +148,7 @@ impl Conv {
         })
     }
 
-    /// The convolution, as it is where the chip takes its kernel.
+    /// Appends the convolution, unchanged if the chip supports its kernel.
     pub fn emit(self, r: &mut Rewriter) -> Option<String> {
         let [_, _, rows, columns] = self.extents;
         if kernel_refused([rows as i64, columns as i64], r.chip).is_some() {
@@ -166,7 +166,7 @@ impl Conv {
         Some(format!("a convolution of {rows}x{columns}"))
     }
 
-    /// The convolution in a form whose kernels the chip takes; `None` where its kernel is no hindrance.
+    /// Appends the convolution in a form whose kernels the chip supports; `None` if its kernel is not too large.
     pub fn written(self, r: &mut Rewriter) -> Option<String> {
         let [_, _, rows, columns] = self.extents;
         let fits = |rows: usize, columns: usize| kernel_refused([rows as i64, columns as i64], r.chip).is_none();
@@ -196,7 +196,7 @@ impl Conv {
         [x, weight].into_iter().chain(self.bias).collect()
     }
 
-    /// The input with zeros around it, or cut, to these extents from its padded start.
+    /// The input padded with zeros, or cropped, to these extents from its padded start.
     fn padded(&self, r: &mut Rewriter, extents: [usize; 2]) -> ValueId {
         let mut x = self.x;
         let mut pads = vec![(0, 0); 4];
@@ -216,7 +216,7 @@ impl Conv {
         r.push(OpKind::Pad { pads, value: 0.0 }, &[x], shape)
     }
 
-    /// Positions of one stride become channels, and the kernel shrinks by the stride.
+    /// Moves the positions of one stride into channels, which shrinks the kernel by the stride.
     fn by_stride(&self, r: &mut Rewriter, [rows, columns]: [usize; 2]) -> Option<String> {
         let [down, across] = self.strides;
         let [outputs, channels, kernel_rows, kernel_columns] = self.extents;
@@ -243,7 +243,7 @@ impl Conv {
         Some(format!("space-to-depth by {down}x{across}, and a convolution of {rows}x{columns} over {deep} channels"))
     }
 
-    /// Rows and columns exchanged.
+    /// Exchanges rows and columns.
     fn turned(&self, r: &mut Rewriter) -> Option<String> {
         let exchange = |mut shape: Vec<usize>| {
             shape.swap(2, 3);

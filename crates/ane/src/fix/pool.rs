@@ -1,4 +1,4 @@
-//! Poolings whose window is too large: a reduction, smaller poolings one after the other, or a convolution.
+//! Poolings with too large windows: a reduction, a sequence of smaller poolings, or a convolution.
 
 use super::Rewriter;
 use super::conv::Conv;
@@ -34,7 +34,7 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     }
 }
 
-/// Windows of a chain of poolings: along each axis one less than each adds up to one less than the whole.
+/// Windows of a sequence of poolings: along each axis, the windows minus one add up to the whole window minus one.
 fn windows(r: &Rewriter, n: usize, along: impl Fn(usize) -> [i64; 2]) -> Option<Vec<usize>> {
     let fits = |n: usize| pool_refused(along(n), true, r.chip).is_none();
     let most = (2..=n).take_while(|&n| fits(n)).last().unwrap_or(1);
@@ -48,7 +48,7 @@ fn windows(r: &Rewriter, n: usize, along: impl Fn(usize) -> [i64; 2]) -> Option<
     Some(all)
 }
 
-/// Poolings one after the other, the stride in the last. A pad is shared out so that no window lies outside of the input.
+/// A sequence of poolings, with the stride in the last. Pads are distributed so that no window is outside of the input.
 fn chain(
     r: &mut Rewriter,
     x: ValueId,
@@ -100,7 +100,7 @@ struct Average {
 }
 
 impl Average {
-    /// A convolution of each channel by itself with a power of two for every weight, and a product that makes a mean of it.
+    /// A depthwise convolution with a power of two as every weight, and a product that makes it a mean.
     fn as_convolution(&self, r: &mut Rewriter, x: ValueId, exclude: bool, result: ValueId) -> Option<String> {
         let channels = r.shape(x)[1];
         let count = self.kernel[0] * self.kernel[1];

@@ -1,4 +1,4 @@
-//! Resampling by any factor: a product with a constant matrix along each axis.
+//! Resampling by any factor: a product with an interpolation matrix along each axis.
 
 use super::Rewriter;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, eval};
@@ -40,7 +40,7 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     Some("a product with a constant matrix along each axis".into())
 }
 
-/// Shares of the elements before, by row, in those after, by column: what becomes of each unit vector.
+/// The interpolation matrix, from the resampling of each unit vector: rows are operand elements, columns result elements.
 fn matrix(kind: &OpKind, from: usize, to: usize) -> Option<Vec<f32>> {
     if from * to > MOST_ELEMENTS {
         return None;

@@ -1,18 +1,18 @@
-//! Operations that move elements: borders, gathers at constant places, concatenation, transposes of many axes.
+//! Operations that move elements: padding, gathers at constant positions, concatenation, transposes of many axes.
 
 use super::{Rewriter, name};
 use anemone_net::{EdgeMode, Op, OpKind, Unary, ValueId};
 
-/// Most slices that a rewrite may consist of along one axis.
+/// Largest number of slices of a rewrite along one axis.
 const MOST_SLICES: usize = 64;
 
-/// Most operands of one concatenation.
+/// Largest number of operands of one concatenation.
 const MOST_OPERANDS: usize = 255;
 
-/// Most axes of a value.
+/// Largest number of axes of a value.
 const MOST_AXES: usize = 5;
 
-/// One operand is itself; many are concatenated in groups.
+/// A concatenation: a single operand is returned itself; many are concatenated in groups.
 pub fn concat(r: &mut Rewriter, axis: usize, operands: &[ValueId], result: ValueId) -> Option<String> {
     if let [only] = operands {
         r.finish(OpKind::Unary(Unary::Identity), &[*only], result);
@@ -35,7 +35,7 @@ fn joined(r: &mut Rewriter, axis: usize, operands: &[ValueId]) -> ValueId {
     r.push(OpKind::Concat { axis }, operands, shape)
 }
 
-/// Borders by slices of single elements, axis after axis.
+/// Edge padding by slices of single elements, one axis after another.
 pub fn edges(r: &mut Rewriter, x: ValueId, pads: &[(usize, usize)], mode: EdgeMode, result: ValueId) -> Option<String> {
     let axes: Vec<usize> = (0..pads.len()).filter(|&axis| pads[axis] != (0, 0)).collect();
     if axes.is_empty() || axes.iter().any(|&axis| pads[axis].0 + pads[axis].1 > MOST_SLICES) {
@@ -66,7 +66,7 @@ pub fn edges(r: &mut Rewriter, x: ValueId, pads: &[(usize, usize)], mode: EdgeMo
     Some("slices of its border and a concat".into())
 }
 
-/// A concatenation, into the result where it is the last.
+/// Appends a concatenation, which writes the result if it is the last.
 fn ended(r: &mut Rewriter, axis: usize, operands: &[ValueId], result: Option<ValueId>) -> ValueId {
     match result {
         None => joined(r, axis, operands),
@@ -77,7 +77,7 @@ fn ended(r: &mut Rewriter, axis: usize, operands: &[ValueId], result: Option<Val
     }
 }
 
-/// Constant borders by constants, axis after axis.
+/// Constant padding by concatenation with constants, one axis after another.
 pub fn pad(r: &mut Rewriter, x: ValueId, pads: &[(usize, usize)], fill: f32, result: ValueId) -> Option<String> {
     let axes: Vec<usize> = (0..pads.len()).filter(|&axis| pads[axis] != (0, 0)).collect();
     let (mut value, last) = (x, *axes.last()?);
@@ -100,7 +100,7 @@ pub fn pad(r: &mut Rewriter, x: ValueId, pads: &[(usize, usize)], fill: f32, res
     Some("a concat with constants".into())
 }
 
-/// A gather at constant places: slices of the places that follow each other, and a concat.
+/// A gather at constant positions as slices of consecutive positions and a concatenation.
 pub fn gather(r: &mut Rewriter, op: &Op, axis: usize, result: ValueId) -> Option<String> {
     let (&x, &indices) = (op.inputs.first()?, op.inputs.get(1)?);
     let extent = r.shape(x)[axis];
@@ -123,12 +123,12 @@ pub fn gather(r: &mut Rewriter, op: &Op, axis: usize, result: ValueId) -> Option
     let count = runs.len();
     let slices: Vec<ValueId> = runs.into_iter().map(|run| r.slice(x, axis, run)).collect();
     let value = joined(r, axis, &slices);
-    // The axes of the indices stand in the place of the axis: where there is one, this keeps the shape.
+    // The axes of the indices replace the axis; if there is one, this keeps the shape.
     r.finish(OpKind::Reshape, &[value], result);
     Some(if count == 1 { "a slice".into() } else { format!("{count} slices and a concat") })
 }
 
-/// A reshape to or from a value of more axes than the chip has: that value is not computed, only its transposes are.
+/// A reshape to or from a value of more axes than the chip supports: only transposes of that value are computed.
 pub fn reshape(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     let x = *op.inputs.first()?;
     if let Some(&held) = r.aliases.get(&x) {
@@ -145,7 +145,7 @@ pub fn reshape(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     Some("part of the transposes that read it".into())
 }
 
-/// Names of the transposes and reshapes that read a value of many axes, where nothing else does.
+/// Names of the transposes and reshapes that read a value of many axes, if it has no other readers.
 fn read_by_transposes(r: &Rewriter, value: ValueId) -> Option<Vec<String>> {
     let readers = |id: ValueId| r.before.ops.iter().filter(move |op| op.inputs.contains(&id));
     let mut names = Vec::new();
@@ -166,7 +166,7 @@ fn read_by_transposes(r: &Rewriter, value: ValueId) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// A transpose of more axes than the chip has, as exchanges of two neighbouring blocks of axes each.
+/// A transpose of more axes than the chip supports as a sequence of exchanges of two neighbouring blocks of axes.
 pub fn transpose(r: &mut Rewriter, op: &Op, perm: &[usize], result: ValueId) -> Option<String> {
     let x = *op.inputs.first()?;
     let held = *r.aliases.get(&x)?;

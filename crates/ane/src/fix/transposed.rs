@@ -1,4 +1,4 @@
-//! Transposed convolutions whose kernel is too large: the positions of one stride of the result as channels of a convolution.
+//! Transposed convolutions with too large kernels: the positions of one stride of the result become channels of a convolution.
 
 use super::Rewriter;
 use super::conv::Conv;
@@ -22,7 +22,7 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     if shape[0] != 1 || dilations.iter().any(|&d| d != 1) {
         return None;
     }
-    // A row of elements is an image of one row.
+    // A row of elements as an image with one row.
     let two = |along: &[usize]| -> Option<[usize; 2]> {
         match *along {
             [columns] => Some([1, columns]),
@@ -66,7 +66,7 @@ impl Transposed {
         let ([down, across], image) = (self.strides, r.shape(x));
         let outputs = of_group * self.groups;
         let taps = [rows.div_ceil(down), columns.div_ceil(across)];
-        // Positions of the result before its pads are cut, in whole strides.
+        // Positions of the result before its pads are cropped, in whole strides.
         let blocks = [0, 1].map(|axis| (self.pads[axis].0 + out[axis]).div_ceil(self.strides[axis]));
         let pads = [0, 1].map(|axis| (taps[axis] - 1, blocks[axis].saturating_sub(image[axis + 2])));
         let mut x = x;
@@ -105,7 +105,7 @@ impl Transposed {
         ))
     }
 
-    /// Weights of the convolution: for each output channel and phase the taps of that phase, last ones first.
+    /// Weights of the convolution: for each output channel and phase the taps of that phase in reverse.
     fn phase_weights(&self, taps: [usize; 2]) -> Vec<f32> {
         let [inputs, of_group, rows, columns] = self.extents;
         let [down, across] = self.strides;

@@ -1,11 +1,11 @@
-//! A curve and its error as a picture. The bitmap has no text: no font comes with this program.
+//! Plot of a curve and its error. The bitmap has no text, since this program contains no font.
 
 use super::{Curve, Point};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (900, 700);
-/// Points of a line: more than columns of the picture show nothing.
+/// Number of points of a line: more than the columns of the picture add nothing.
 const POINTS: usize = 4000;
 
 type Fault = String;
@@ -36,7 +36,7 @@ pub fn png(curve: &Curve) -> Result<Vec<u8>, Fault> {
     Ok(bytes)
 }
 
-/// Above the function and what is given for it, below the difference; its largest is marked.
+/// Draws the function and its approximation above, the difference below, with its largest value marked.
 fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, curve: &Curve, words: bool) -> Result<(), Fault> {
     let fault = |e: DrawingAreaErrorKind<B::ErrorType>| e.to_string();
     area.fill(&WHITE).map_err(fault)?;
@@ -87,7 +87,7 @@ fn line(points: &[&Point], y: fn(&Point) -> f64) -> Vec<(f64, f64)> {
     points.iter().map(|p| (p.x, y(p))).collect()
 }
 
-/// From the least to the greatest, with a margin.
+/// Range from least to greatest, with a margin.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let margin = ((high - low) / 20.0).max(1e-9);

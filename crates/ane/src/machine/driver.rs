@@ -71,7 +71,7 @@ pub(super) fn clients(facts: &mut Vec<Fact>) {
     }
 }
 
-/// Structures with their fields; the selectors that take or give one of the size.
+/// Structures with their fields, and the selectors that read or write one of this size.
 pub(super) fn structures(facts: &mut Vec<Fact>) {
     use structures::{
         Place, active, arguments, chain, chained, create, destroy, handshake, hint, inputs, instance, map, outputs,
@@ -254,7 +254,7 @@ fn named(kind: &'static str, row: &Named) -> Fact {
     let unit = if row.unit.is_empty() { String::new() } else { format!(" {}", row.unit) };
     let value =
         if row.value > 0xffff && row.unit != "ns" { format!("{:#x}", row.value) } else { row.value.to_string() };
-    // Small numbers stand for too much to be asked for.
+    // Small numbers are too ambiguous to look up.
     let numbers = if kind == "return code" || row.value > 0xffff { vec![row.value] } else { Vec::new() };
     Fact {
         kind,

@@ -19,7 +19,7 @@ fn of_code(kind: &'static str, row: &Code, source: &'static str, also: Vec<Strin
     }
 }
 
-/// Names that tables have elsewhere.
+/// Alternative names of tables.
 const OTHER_NAMES: &[(&str, &str)] = &[(e5::ROOT, "E5Serializer"), (e5::ROOT, "dispatch-descriptor")];
 
 /// The dispatch descriptor: kinds of operations, tables, sections.
@@ -174,12 +174,12 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
     }
 }
 
-/// Words of a task that the book takes for operation codes; samples have them in the window register.
+/// Words of a task that the book takes for operation codes; in samples they are in the window register.
 const WINDOWS: [u32; 3] = [0x5042_a063, 0x5000_a021, 0x5000_b021];
 /// The window register of descriptor version 7.
 const WINDOW_REGISTER: u32 = 0x1c;
 
-/// Operation codes, which no task of version 7 has.
+/// Operation codes of the book, which no task of version 7 has.
 pub(super) fn windows(facts: &mut Vec<Fact>) {
     for word in WINDOWS {
         let fields = H13.rows_at(Space::Register, WINDOW_REGISTER).filter_map(|(row, _)| {
@@ -203,7 +203,7 @@ pub(super) fn windows(facts: &mut Vec<Fact>) {
     }
 }
 
-/// Element types, as containers and dispatch descriptors list them.
+/// Element types in containers and dispatch descriptors.
 pub(super) fn elements(facts: &mut Vec<Fact>) {
     for (at, text) in hwx::TYPES.iter().enumerate() {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
@@ -257,7 +257,7 @@ pub(super) fn dialects(facts: &mut Vec<Fact>) {
     }
 }
 
-/// A fact of descriptor version 10, as the book claims it.
+/// A fact of descriptor version 10 that the book claims.
 fn claimed(kind: &'static str, name: String, also: Vec<String>, numbers: Vec<u64>, lines: Vec<String>) -> Fact {
     Fact { kind, name, also, numbers, lines, evidence: "C", source: "td-image" }
 }
@@ -323,7 +323,7 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
     patches(facts);
 }
 
-/// Patches of the image at load, what it lacks, its records.
+/// Patches of the image at load, missing primitives, records.
 fn patches(facts: &mut Vec<Fact>) {
     let lines = vec![
         "register, bit offset and width of a field that the loader writes".into(),

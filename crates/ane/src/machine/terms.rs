@@ -1,4 +1,4 @@
-//! Terms of the chapters that no other table has: of netplists, of the compiler's stages, of driver classes, of the runtime's calls.
+//! Terms of the chapters that are in no other table: of netplists, of the compiler's stages, of driver classes, of the runtime's calls.
 
 mod models;
 
@@ -169,7 +169,7 @@ const EXECUTION: &[Term] = &[
     ),
 ];
 
-/// Calls of the runtime, as the listings of chapter 2 have them.
+/// Calls of the runtime in the listings of chapter 2.
 const CALLS: &[(&str, &str)] = &[
     ("e5rt_e5_compiler_compile", "compiles a model, or takes it from the cache by content"),
     ("e5rt_program_library_retain_program_function", "takes a function of a library by name"),
@@ -197,7 +197,7 @@ const CALLS: &[(&str, &str)] = &[
     ("e5rt_execution_stream_reset", "empties a stream; bindings stay"),
 ];
 
-/// Numbers that the chapters print, beside those of other tables.
+/// Numbers printed in the chapters that are in no other table.
 const NUMBERS: &[(u64, &str, &str)] = &[
     (
         0x408,
@@ -239,7 +239,7 @@ const NUMBERS: &[(u64, &str, &str)] = &[
     (0x1fff, "td-image", "mask of the count of groups in descriptor version 10: 13 bits"),
 ];
 
-/// Adds all of them.
+/// Adds all terms.
 pub(super) fn terms(facts: &mut Vec<Fact>) {
     let term = |kind, source, names: &[&str], lines: Vec<String>| Fact {
         kind,
@@ -270,7 +270,7 @@ pub(super) fn terms(facts: &mut Vec<Fact>) {
         let fact = term("number of the chapters", source, &[&name], vec![what.to_string()]);
         facts.push(Fact { numbers: vec![number], ..fact });
     }
-    // Names that the book gives the passes stand behind its tables' numbers.
+    // The book's names of passes follow the numbers of its tables.
     for pass in PASSES {
         let book = pass.source.split_once(", ").map_or("", |(_, name)| name);
         let names: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Words of formats, driver and broker that are no name of a table.
+//! Words of formats, driver and broker that are in no table.
 
 use super::Fact;
 use anemone_facts::driver::limits;
@@ -216,7 +216,7 @@ const WORDS: &[(&str, &[&str], [&str; 2])] = &[
     ),
 ];
 
-/// Adds the words, with those that are made from tables.
+/// Adds the words, including those from tables.
 pub(super) fn words(facts: &mut Vec<Fact>) {
     let word = |name: &str, also: Vec<String>, lines: Vec<String>| Fact {
         kind: "word of formats and driver",

@@ -1,5 +1,5 @@
-//! The user's files and folders: one file per system, with the same functions. No other file of this crate asks which system
-//! it is built for.
+//! The user's files and folders: one file per system, with the same functions. No other file of this crate depends on the
+//! system.
 
 #[cfg(feature = "system")]
 mod whole;
@@ -26,7 +26,7 @@ use none as system;
 
 pub use system::{ACCELERATOR, FileBytes, cache_folder, open, runtime_folder, unnamed, write_all};
 
-/// A folder that a variable of the environment names; relative names are not.
+/// A folder from an environment variable; relative paths are ignored.
 #[cfg(feature = "system")]
 fn named(variable: &str) -> Option<std::path::PathBuf> {
     std::env::var_os(variable).map(std::path::PathBuf::from).filter(|path| path.is_absolute())

@@ -1,9 +1,9 @@
-//! No operating system: models come from memory, and nothing is written.
+//! No operating system: models come from memory, and no files are written.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use std::path::{Path, PathBuf};
 
-/// Reason why nothing is written.
+/// Reason why no files are written.
 const NO_FILES: &str = "this build has no file access";
 
 /// The device of the open driver.
@@ -23,7 +23,7 @@ pub fn runtime_folder() -> std::result::Result<PathBuf, &'static str> {
 pub struct FileBytes(Vec<u8>);
 
 impl FileBytes {
-    /// Does nothing: the bytes are in memory alone.
+    /// Does nothing: the bytes are in memory.
     pub fn release(&self) {}
 }
 
@@ -33,7 +33,7 @@ impl AsRef<[u8]> for FileBytes {
     }
 }
 
-/// Refused: no file is written.
+/// Always fails: no files are written.
 pub fn unnamed(_: &[&[u8]]) -> std::io::Result<FileBytes> {
     Err(std::io::Error::other(NO_FILES))
 }

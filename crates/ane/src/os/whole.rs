@@ -1,17 +1,17 @@
-//! Files that appear whole or not at all.
+//! Atomic writing of files.
 
 use super::system::{FileBytes, mode};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Writes several files, all or none: each into a temporary file beside its place, then renames. What is no regular
-/// file (a device, a pipe) is written to directly. A file is given in pieces.
+/// Writes several files, all or none: each to a temporary file beside its destination, which is then renamed. Special
+/// files (devices, pipes) are written directly. A file is given in pieces.
 pub fn write_all(files: &[(&Path, &[&[u8]])]) -> Result<()> {
     let mut ready = Vec::new();
     for &(path, pieces) in files {
         let fail = |e: std::io::Error| unwritable(path, &e);
-        // A rename would put a file in place of the link or device.
+        // A rename would replace a link or device by a file.
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         match std::fs::metadata(&target) {
             Ok(found) if found.is_dir() => {
@@ -41,15 +41,15 @@ pub fn write_all(files: &[(&Path, &[&[u8]])]) -> Result<()> {
     Ok(())
 }
 
-/// Temporary file in the folder of `target`, with the mode of any new file.
+/// Temporary file in the folder of `target`, with the default mode of new files.
 fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     mode(builder.prefix(".ane-")).tempfile_in(folder)
 }
 
-/// The bytes in a file without a name, in the user's folder of caches or else that of temporary files. An error where the system keeps the
-/// name of a file that is mapped.
+/// The bytes in an unnamed file, in the user's cache folder or the folder of temporary files. Errors: a system that keeps the
+/// name of a mapped file.
 pub fn unnamed(pieces: &[&[u8]]) -> std::io::Result<FileBytes> {
     let own = super::cache_folder().map(|folder| folder.join("anemone"));
     let own = own.ok().filter(|folder| std::fs::create_dir_all(folder).is_ok());
@@ -59,7 +59,7 @@ pub fn unnamed(pieces: &[&[u8]]) -> std::io::Result<FileBytes> {
     let (kept, name) = file.into_parts();
     drop(kept);
     let mapped = FileBytes::open(&name)?;
-    // Removed while the map stands; what cannot be is removed behind it.
+    // Removed while it is mapped; otherwise when the map is dropped.
     match std::fs::remove_file(&name) {
         Ok(()) => Ok(mapped),
         Err(error) => {
@@ -70,7 +70,7 @@ pub fn unnamed(pieces: &[&[u8]]) -> std::io::Result<FileBytes> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    // Errors of temporary files end in a name that the user never gave.
+    // The message of a temporary file's error ends in a name that the user did not give.
     let text = error.to_string();
     let plain = text.split(" at path ").next().unwrap_or_default();
     let diagnostic = Diagnostic::new(Code::Unwritable, format!("cannot write: {plain}")).at(path.display());

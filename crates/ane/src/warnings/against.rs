@@ -9,8 +9,8 @@ use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor
 use half::f16;
 use std::collections::HashSet;
 
-/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, inexact whole numbers of
-/// intermediate values, and, where nothing was `told` of the run, results that are far off.
+/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side only, inexact integers in
+/// intermediate values, and, without other warnings in `told`, large errors.
 pub(super) fn against_reference(
     net: &Net,
     model: Model,
@@ -63,7 +63,7 @@ pub(super) fn against_reference(
     };
     let differs = differences(net, model, outputs, &wanted, beyond.clone());
     let divided = integers.undefined(net);
-    // A difference that an output shows itself says more.
+    // A difference in an output is more informative.
     let dropped = divided.or(dropped).filter(|_| differs.is_none());
     // Unsigned numbers that wrap below zero are large in the model and negative here.
     let unlike = |(&id, tensor): (&ValueId, &Tensor)| {
@@ -84,12 +84,12 @@ pub(super) fn against_reference(
     all
 }
 
-/// Names of values with integers that some operations have no value for.
+/// Names of integer values for which some operations are undefined.
 #[derive(Default)]
 pub(super) struct Integers {
-    /// With a zero among them, which nothing may be divided by.
+    /// Values with a zero, which are invalid divisors.
     zeros: HashSet<String>,
-    /// With a negative one, which nothing may be raised to.
+    /// Values with a negative number, which are invalid exponents.
     negatives: HashSet<String>,
 }
 
@@ -100,7 +100,7 @@ impl Integers {
         all
     }
 
-    /// Takes an input or a result.
+    /// Records an input or a result.
     pub(super) fn see(&mut self, name: &str, tensor: &Tensor) {
         if !tensor.data.dtype().is_integer() {
             return;
@@ -114,13 +114,13 @@ impl Integers {
         }
     }
 
-    /// The first operation on integers without a value.
+    /// The first undefined operation on integers.
     pub(super) fn undefined(&self, net: &Net) -> Option<Warning> {
         divided_by_zero(net, &self.zeros).or_else(|| raised_below_zero(net, &self.negatives))
     }
 }
 
-/// Returns true for a network with operations on integers that may have no value.
+/// Returns true for a network with operations on integers that may be undefined.
 pub(super) fn may_be_undefined(net: &Net) -> bool {
     net.ops.iter().any(|op| {
         matches!(op.kind, OpKind::Binary(Binary::Div | Binary::FloorDiv | Binary::Mod | Binary::Pow))
@@ -128,7 +128,7 @@ pub(super) fn may_be_undefined(net: &Net) -> bool {
     })
 }
 
-/// Names of numbers that are rounded by the array or an activation table, in their own way: quotients, sums, and what is clipped to a
+/// Names of numbers that the array or an activation table rounds in their own way: quotients, sums, and results that are clipped to a
 /// range or narrow integers.
 fn rounded_quotients(net: &Net) -> Vec<&str> {
     let made = |id: ValueId| net.ops.iter().find(|op| op.outputs.contains(&id)).map(|op| &op.kind);
@@ -152,7 +152,7 @@ fn rounded_quotients(net: &Net) -> Vec<&str> {
     net.ops.iter().filter(rounds).map(|op| net.value(op.inputs[0]).name.as_str()).collect()
 }
 
-/// The first quotient or remainder of integers whose divisor has a zero: it has no value, and the engine's is infinite or NaN.
+/// The first quotient or remainder of integers with a zero divisor: it is undefined, and the engine's is infinite or NaN.
 fn divided_by_zero(net: &Net, zeros: &HashSet<String>) -> Option<Warning> {
     let by_zero = |op: &&anemone_net::Op| {
         let divisor = op.inputs.get(1).map(|&id| net.value(id));
@@ -169,7 +169,7 @@ fn divided_by_zero(net: &Net, zeros: &HashSet<String>) -> Option<Warning> {
     Some(warning("undefined", name, format!("{} of integers by zero has no value", op.kind.name())))
 }
 
-/// The first power of integers whose exponent has a negative number: no integer is its value.
+/// The first power of integers with a negative exponent, which is not an integer.
 fn raised_below_zero(net: &Net, negatives: &HashSet<String>) -> Option<Warning> {
     let below_zero = |op: &&anemone_net::Op| {
         let exponent = op.inputs.get(1).map(|&id| net.value(id));
@@ -185,7 +185,7 @@ fn raised_below_zero(net: &Net, negatives: &HashSet<String>) -> Option<Warning> 
     Some(warning("undefined", name, "a power of integers with a negative exponent has no integer value".into()))
 }
 
-/// Names of values that come from windows or pads, or are read by them: zeros are multiplied with their elements.
+/// Names of values computed from or read by windows or pads, whose elements are multiplied by zeros.
 fn spread(net: &Net) -> HashSet<&str> {
     let spreads = |op: &&anemone_net::Op| match op.kind {
         OpKind::Conv { .. }
@@ -194,7 +194,7 @@ fn spread(net: &Net) -> HashSet<&str> {
         | OpKind::PadEdge { .. }
         | OpKind::Resize { .. }
         | OpKind::Combine => true,
-        // Constant places that differ from row to row become a product with zeros and ones.
+        // Constant positions that differ by row become a product with a selection matrix.
         OpKind::GatherAlong { .. } => op.inputs.get(1).is_some_and(|&id| net.value(id).data.is_some()),
         _ => false,
     };
@@ -202,7 +202,7 @@ fn spread(net: &Net) -> HashSet<&str> {
     touched.map(|&id| net.value(id).name.as_str()).collect()
 }
 
-/// Names of values that come from an operation that drops NaN, or are read by one whose results are places or integers.
+/// Names of values computed by an operation that drops NaN, or read by one with positions or integers as results.
 fn dropped_nan(net: &Net) -> HashSet<&str> {
     use OpKind::*;
     let placed = |op: &anemone_net::Op| {
@@ -220,7 +220,7 @@ fn dropped_nan(net: &Net) -> HashSet<&str> {
                 | anemone_net::Unary::Clip { .. }
                 | anemone_net::Unary::Threshold { .. }
         ),
-        // A constant NaN is refused by the compiler, and the host keeps it.
+        // The compiler refuses a constant NaN, and the host keeps it.
         Binary(f) => {
             let constant = op.inputs.iter().filter_map(|&id| net.value(id).data.as_ref());
             matches!(f, anemone_net::Binary::Max | anemone_net::Binary::Min)
@@ -236,7 +236,7 @@ fn dropped_nan(net: &Net) -> HashSet<&str> {
     read.chain(made).map(|&id| net.value(id).name.as_str()).collect()
 }
 
-/// The first output with infinities or NaN of its own; `beyond` is the first value that fp16 does not hold.
+/// The first output with infinities or NaN of its own; `beyond` is the first value beyond fp16.
 fn differences(
     net: &Net,
     model: Model,
@@ -258,7 +258,7 @@ fn differences(
         if differs == 0 {
             continue;
         }
-        // The device's arithmetic ends before fp16 does.
+        // The device's arithmetic has a smaller range than fp16.
         let ends = model != Model::Fast && pairs().all(|(got, wanted)| got.is_infinite() && wanted.is_finite());
         let of = format!("{differs} of {} elements of output {} are", array.data.len(), value.name);
         return Some(match beyond {
@@ -281,7 +281,7 @@ fn differences(
     None
 }
 
-/// The inputs as the evaluator takes them.
+/// The inputs in the form of the evaluator.
 pub(crate) fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
     let tensor = |&id: &ValueId| {
         let value = net.value(id);

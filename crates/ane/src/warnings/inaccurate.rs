@@ -1,4 +1,4 @@
-//! Results that are far from fp32 evaluation, and the value that loses accuracy first.
+//! Results with large errors against fp32 evaluation, and the first value that loses accuracy.
 
 use super::{Warning, warning};
 use crate::tensor::Array;
@@ -6,17 +6,17 @@ use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId, eval};
 use half::f16;
 use std::collections::HashMap;
 
-/// Share of a tensor's largest magnitude by which an element is far from its value: rounding and activation tables cost a
+/// Fraction of a tensor's largest magnitude above which an error is large: rounding and activation tables cost a
 /// hundredth at most.
 const FAR: f32 = 1.0 / 16.0;
 
 /// Magnitude above the absolute errors of activation tables.
 const WORTH_TELLING: f32 = 1.0 / 32.0;
 
-/// Divisors below this in magnitude have a reciprocal beyond fp16.
+/// Divisors below this magnitude have a reciprocal beyond fp16.
 const LEAST_DIVISOR: f32 = 1.0 / 65504.0;
 
-/// Elements of an output that are far from fp32 evaluation.
+/// Elements of an output with large errors against fp32 evaluation.
 struct Far<'a> {
     output: &'a str,
     count: usize,
@@ -25,8 +25,8 @@ struct Far<'a> {
     first: [f32; 2],
 }
 
-/// The warning about the first output with elements far from fp32: of floats by [`FAR`], of integers and truth values by
-/// anything. `beyond` is the first value that fp16 does not hold: behind it, elements are held to their own magnitude.
+/// The warning about the first output with large errors against fp32: for floats by [`FAR`], for integers and truth values by
+/// any difference. `beyond` is the first value beyond fp16: behind it, errors are relative to each element's own magnitude.
 pub(super) fn inaccurate(
     net: &Net,
     inputs: &[Tensor],
@@ -61,7 +61,7 @@ fn far<'a>(net: &'a Net, id: ValueId, outputs: &[(String, Array)], wanted: &Tens
     Some(Far { output: &value.name, count: 1 + all.count(), elements: wanted.len(), first: [first, expected] })
 }
 
-/// Infinities and NaN have warnings of their own.
+/// Returns true for a large error; infinities and NaN have other warnings.
 fn is_far(got: f32, wanted: f32, admitted: f32) -> bool {
     got.is_finite() && wanted.is_finite() && (got - wanted).abs() > admitted
 }
@@ -70,7 +70,7 @@ fn largest(data: &[f32]) -> f32 {
     data.iter().filter(|x| x.is_finite()).fold(0.0, |most, x| most.max(x.abs()))
 }
 
-/// The first value that is far from fp32 if every value is rounded to fp16.
+/// The first value with a large error if every value is rounded to fp16.
 fn first_loss(net: &Net, inputs: &[Tensor]) -> Option<String> {
     let mut values: HashMap<String, Vec<f32>> = HashMap::new();
     eval::eval_traced(net, inputs, &mut |name, tensor| drop(values.insert(name.into(), tensor.data.to_f32()))).ok()?;
@@ -86,7 +86,7 @@ fn first_loss(net: &Net, inputs: &[Tensor]) -> Option<String> {
     found
 }
 
-/// Reciprocals beyond fp16: a quotient of floats is a product with the divisor's.
+/// Detection of reciprocals beyond fp16: a quotient of floats is computed as a product with the reciprocal of the divisor.
 pub(super) struct Reciprocals<'a> {
     /// Quotients by the name of their divisor.
     quotients: HashMap<&'a str, &'a str>,
@@ -106,7 +106,7 @@ impl<'a> Reciprocals<'a> {
         all
     }
 
-    /// Takes a value.
+    /// Records a value.
     pub(super) fn see(&mut self, name: &str, data: &anemone_net::Data) {
         let Some(quotient) = self.quotients.get(name).filter(|_| self.found.is_none()) else { return };
         let small = |x: &f32| *x != 0.0 && f16::from_f32(*x).to_f32().abs() <= LEAST_DIVISOR;

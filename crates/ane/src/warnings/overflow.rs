@@ -1,28 +1,28 @@
-//! Whole numbers that leave their element type on the way: results wrap, and integers of 64 bits are held in 32.
+//! Integers that leave their element type in intermediate results: results wrap, and 64-bit integers are held in 32.
 
 use super::{LARGEST_WHOLE, Warning, warning};
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
 use std::collections::HashMap;
 
-/// Limit of what is watched.
+/// Limit of the detection.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Limit {
-    /// Integers of 16 and 32 bits, beyond the whole numbers that fp16 has: what wraps in the model is infinite or rounded in fp16.
+    /// 16-bit and 32-bit integers beyond the integers that fp16 represents: results that wrap in the model are infinite or rounded in fp16.
     Half,
-    /// Integers of 32 bits, beyond them.
+    /// Integers beyond int32.
     Word,
 }
 
-/// Magnitude from which on an integer is beyond 32 bits.
+/// Smallest magnitude beyond int32.
 const WORD: f32 = 2_147_483_648.0;
 
-/// Watches an evaluation for arithmetic on integers whose results would be beyond a limit if they did not wrap.
+/// Detects arithmetic on integers in an evaluation whose results would be beyond a limit if they did not wrap.
 pub(super) struct Overflow<'a> {
     net: &'a Net,
     limit: Limit,
-    /// Operations that are watched, by the name of their result.
+    /// Inspected operations, by the name of their result.
     watched: HashMap<&'a str, &'a Op>,
-    /// Reads that are left of each value that they need, by name.
+    /// Remaining reads of each value that they need, by name.
     reads: HashMap<&'a str, usize>,
     values: HashMap<&'a str, Tensor>,
     found: Option<(&'a str, f32)>,
@@ -41,12 +41,12 @@ impl<'a> Overflow<'a> {
         Overflow { net, limit, watched, reads, values: HashMap::new(), found: None }
     }
 
-    /// Returns true if there is nothing to watch.
+    /// Returns true if there is nothing to detect.
     pub(super) fn is_idle(&self) -> bool {
         self.watched.is_empty()
     }
 
-    /// Takes an input or a result, in the order of the evaluation.
+    /// Records an input or a result, in the order of the evaluation.
     pub(super) fn see(&mut self, name: &str, tensor: &Tensor) {
         if self.found.is_some() {
             return;
@@ -66,7 +66,7 @@ impl<'a> Overflow<'a> {
             None => self.values.get(value(id).name.as_str()),
         });
         let Some(mut operands) = operands.collect::<Option<Vec<&Tensor>>>() else { return };
-        // What is infinite on the way and then meets a zero has no value in fp16; an integer that wraps is zero there.
+        // An infinite intermediate result multiplied by zero is undefined in fp16; a wrapped integer gives zero.
         let without_zeros = match op.kind {
             OpKind::Reduce { kind: ReduceKind::Prod, .. } if self.limit == Limit::Half => {
                 operands.first().map(|x| ones_for_zeros(x))
@@ -112,7 +112,8 @@ impl<'a> Overflow<'a> {
     }
 }
 
-/// Operands of sums into places, and of sums over several axes, which are taken axis by axis, with their positive terms alone, and with their negative ones: no sum on the way is beyond both results.
+/// Operands of scattered sums, and of sums over several axes, which are computed axis by axis: with only their positive terms, and
+/// with only their negative ones. No intermediate sum is beyond both results.
 fn one_sided(kind: &OpKind, operands: &[&Tensor]) -> Option<[Vec<Tensor>; 2]> {
     let part = |t: &Tensor, side: f32| {
         let data = t.data.to_f32().into_iter().map(|x| if x * side > 0.0 { x } else { 0.0 }).collect();
@@ -141,7 +142,7 @@ fn ones_for_zeros(x: &Tensor) -> Tensor {
     Tensor { shape: x.shape.clone(), data: Data::F32(data) }
 }
 
-/// Returns true for arithmetic on integers that can leave the limit, with an operand computed at run time.
+/// Returns true for arithmetic on integers that can exceed the limit, with an operand computed at run time.
 fn grows(net: &Net, op: &Op, limit: Limit) -> bool {
     let grows = match op.kind {
         OpKind::Binary(f) => matches!(f, Binary::Add | Binary::Sub | Binary::Mul | Binary::Pow),

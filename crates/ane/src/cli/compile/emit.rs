@@ -30,7 +30,7 @@ pub(super) fn write(
     let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
     let component = if flags.model.is_dir() { None } else { anemone_net::mil::component(&files::read(&flags.model)?) };
     let dress = forms::Dress { dialect, convention: options.convention, component: component.unwrap_or_default() };
-    // The book's banner is the invocation as it was given; a name alone gives the same bytes wherever the model lies.
+    // The book's banner is the invocation as given; by default it is the name only, so that bytes do not depend on the folder.
     let source = match options.convention {
         Convention::Samples => name.clone(),
         Convention::Book => flags.model.display().to_string(),
@@ -71,7 +71,7 @@ fn layout(program: &Program) -> serde_json::Value {
     json!({ "name": program.name, "ports": ports, "scratch_bytes": program.scratch_bytes, "kernel_bytes": program.kernel.len() })
 }
 
-/// Default output path: beside the model, under its name; for several forms, the model's folder.
+/// Default output path: beside the model, with its name; for several forms, the model's folder.
 pub(super) fn beside(flags: &Flags) -> PathBuf {
     let whole = std::fs::canonicalize(&flags.model).unwrap_or_else(|_| flags.model.clone());
     match flags.emit.as_slice() {
@@ -81,14 +81,14 @@ pub(super) fn beside(flags: &Flags) -> PathBuf {
     }
 }
 
-/// The model's own name, also where its path ends in dots.
+/// The model's own name, even if its path ends in dots.
 pub(super) fn name_of(model: &Path) -> String {
     let whole = std::fs::canonicalize(model).unwrap_or_default();
     let name = model.file_name().or(whole.file_name());
     name.map_or("model".into(), |n| n.to_string_lossy().into_owned())
 }
 
-/// The forms asked for, each once.
+/// The requested forms, each once.
 pub(super) fn forms(flags: &Flags, output: &Path) -> Vec<Form> {
     let mut forms = Vec::new();
     for &form in &flags.emit {
@@ -103,12 +103,12 @@ pub(super) fn forms(flags: &Flags, output: &Path) -> Vec<Form> {
     forms
 }
 
-/// Output path of each form, and true if the folder was made here. Files are named after the model unless one is named.
+/// Output path of each form, and true if the folder was created. Files have the model's name unless one is given.
 pub(super) fn destinations(output: &Path, made_files: &[forms::File]) -> Result<(Vec<PathBuf>, bool)> {
     let text = output.as_os_str().to_string_lossy();
     let folder = output.is_dir() || text.ends_with('/') || made_files.len() > 1;
     if !folder {
-        // A name without an ending gets that of its form; a device has none.
+        // A name without an extension gets that of its form; devices do not.
         let bare = output.extension().is_none() && (output.is_file() || !output.exists());
         let form = made_files.first().filter(|_| bare).map(|file| file.form.extension());
         return Ok((vec![form.map_or(output.to_path_buf(), |extension| output.with_extension(extension))], false));

@@ -11,13 +11,13 @@ use anemone_facts::chips::Chip;
 use anemone_program::{Program, StreamError};
 use serde_json::json;
 
-/// Tasks by the form of their coefficients, as their words say it.
+/// Numbers of tasks by form of their coefficients, from their register words.
 #[derive(Default)]
 struct Tasks {
     all: usize,
-    /// Tasks whose coefficients are indices of a palette.
+    /// Tasks with palette indices.
     palettes: usize,
-    /// Tasks whose coefficients are without their zeros.
+    /// Tasks with zero-skipped coefficients.
     zero_skipping: usize,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn tell(
         _ => format!("{whole}, in loops of {} turns", turns.join(", ")),
     };
     for (at, Written { path, .. }) in written.iter().enumerate() {
-        // A container has one program's tasks; a descriptor calls all of them.
+        // A container has the tasks of one program; a descriptor calls all of them.
         let of_form = |other: &&Written| other.path.extension() == path.extension();
         let place = written[..at].iter().filter(of_form).count();
         let own = programs.get(place..=place).filter(|_| written.iter().filter(of_form).count() == programs.len());

@@ -1,15 +1,15 @@
-//! Stages of a compilation, kept for `--dump-ir`.
+//! Stages of a compilation, collected for `--dump-ir`.
 
 use super::emit::make_folder;
 use anemone::{Result, files};
 use anemone_compile::{Log, Progress, Stage};
 use std::path::{Path, PathBuf};
 
-/// Keeps stages to be written once compilation has ended, one way or the other: a folder a network that is compiled.
+/// Collects stages until compilation has ended, successfully or not: a folder for each compiled network.
 pub(super) struct Stages {
     pub(super) kept: Option<Vec<(PathBuf, Stage)>>,
     pub(super) below: PathBuf,
-    /// Why the cache did not take a program.
+    /// Reason why the program was not cached.
     pub(super) unkept: Option<String>,
     /// Progress bar of the terminal, and the text in front of the layer's number.
     pub(super) bar: (indicatif::ProgressBar, String),
@@ -31,7 +31,7 @@ impl Log for Stages {
 }
 
 impl Stages {
-    /// A text, a drawing and where there are any the reasons of each stage.
+    /// Writes text, drawing, and reasons if there are any, of each stage.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         make_folder(folder)?;
         for (below, Stage { name, text, dot, reasons, .. }) in self.kept.iter().flatten() {

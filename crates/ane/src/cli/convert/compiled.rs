@@ -1,4 +1,4 @@
-//! A compiled file in another form.
+//! Conversion of a compiled file.
 
 use super::Flags;
 use crate::cli::{Voice, print};
@@ -36,7 +36,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         Surroundings { container, states, anec_data: flags.anec_data, base: flags.base, ..Surroundings::default() };
     let encoded = |form| encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()));
     let bytes = encoded(form)?;
-    // A descriptor names its container: one that is made of another form has it beside itself.
+    // A descriptor refers to its container: if it is made from another form, the container is written beside it.
     let beside = (form == Form::E5 && !contained).then(|| output.with_extension(Form::Hwx.extension()));
     match &beside {
         Some(path) => {
@@ -62,7 +62,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// The program of a compiled file, what its container says about its making, its states, and whether it is a container.
+/// The program of a compiled file, the options of its container, its states, and true if it is a container.
 fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>, bool)> {
     let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
     match Model::load(file)? {

@@ -1,4 +1,4 @@
-//! A network in another form, its weights compressed if asked for.
+//! Conversion of a network, with compression of its weights if requested.
 
 use super::Flags;
 use crate::cli::{Voice, print};
@@ -43,7 +43,7 @@ pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
     give(flags, voice, form, parts, cost)
 }
 
-/// Writes the parts, or prints the only one that is text.
+/// Writes the parts, or prints the only one if it is text.
 fn give(
     flags: &Flags,
     voice: Voice,

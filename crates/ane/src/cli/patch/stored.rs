@@ -1,4 +1,4 @@
-//! Weights of generations whose programs are listed and not executed: values in the order in which they are stored.
+//! Weights of generations whose programs are listed but not executed: values in storage order.
 
 use super::super::{Voice, print};
 use super::{Flags, fp16};
@@ -11,7 +11,7 @@ use half::f16;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Lists the streams, or writes new values into them.
+/// Lists the streams, or writes new values to them.
 pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice: Voice) -> Result<u8> {
     if flags.weights.is_empty() {
         return list(container, kernels, voice).map(|()| 0);
@@ -51,7 +51,7 @@ pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice
     Ok(0)
 }
 
-/// Puts an array into the streams of a task; the number of values that changed, and of those rounded.
+/// Writes an array to the streams of a task; returns the numbers of changed and of rounded values.
 fn write(bytes: &mut [u8], kernel: &StoredKernel, file: &Path, saturate: bool) -> Result<(usize, usize)> {
     if let Err(why) = kernel.format {
         let message = format!("task {}: it has {why}; fp16 alone is written", kernel.task);

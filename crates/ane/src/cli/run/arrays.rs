@@ -1,4 +1,4 @@
-//! Arrays that a run is given and asked for: inputs, expected outputs, files for outputs.
+//! Arrays of a run: inputs, expected outputs, output files.
 
 use super::Flags;
 use crate::cli::Voice;
@@ -9,18 +9,18 @@ use anemone_net::{DType, Net};
 use anemone_program::Direction;
 use std::path::{Path, PathBuf};
 
-/// Expected outputs of a run, and files for its results.
+/// Expected outputs of a run, and output files.
 pub struct Wanted {
     /// Expected outputs by name.
     pub expected: Vec<(String, Array)>,
-    /// Files of outputs by name.
+    /// Output files by name of the output.
     pub targets: Vec<(String, PathBuf)>,
     /// Names of classes, one per line.
     pub labels: Option<Vec<u8>>,
 }
 
 impl Wanted {
-    /// Reads what the flags name, before anything runs.
+    /// Reads the files given by flags, before anything runs.
     pub fn of(flags: &Flags, chain: &Chain, net: Option<&Net>) -> Result<Wanted> {
         let expected = named(&flags.expect, chain, Direction::Output, "--expect")?;
         for (name, wanted) in &expected {
@@ -36,7 +36,7 @@ impl Wanted {
     }
 }
 
-/// Refuses an expectation with other extents than the output before anything runs.
+/// Refuses an expected array whose extents differ from the output's, before anything runs.
 fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
     let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
     let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
@@ -54,7 +54,7 @@ fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>
     Err(Diagnostic::new(Code::BadTensor, message))
 }
 
-/// Refuses a name given twice.
+/// Refuses duplicate names.
 fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
     let mut seen = Vec::new();
     for name in names {
@@ -66,13 +66,13 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
     Ok(())
 }
 
-/// A name that no port of the program has.
+/// Error for a name that no port of the program has.
 fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
     Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
         .help(format!("it has: {}", names.join(", ")))
 }
 
-/// Input arrays by port name: given, or random; states are zeros.
+/// Input arrays by port name: from files, or random; states are zeros.
 pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
     let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
     if let Some(net) = net {
@@ -105,7 +105,7 @@ pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> 
     Ok(all)
 }
 
-/// `NAME=FILE`, or a file alone for the only port that is no state.
+/// Parses `NAME=FILE`, or a file alone for the only port that is not a state.
 fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
     let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     if let Some((name, path)) = text.split_once('=')

@@ -1,4 +1,4 @@
-//! `ane run --by-layer`: every value of a network against plain evaluation.
+//! `ane run --by-layer`: every value of a network compared with fp32 evaluation.
 
 use super::super::{Voice, print};
 use super::tables;
@@ -13,13 +13,13 @@ use anemone_net::Net;
 use serde_json::json;
 use std::path::Path;
 
-/// Least cosine of a value that is not marked.
+/// Least cosine of a value without a mark.
 const COSINE: f64 = 0.999;
 
-/// Layers that a line names.
+/// Number of layers in a line.
 const NAMED: usize = 4;
 
-/// A comparison, as `ane run` is asked for it.
+/// A comparison with the options of `ane run`.
 pub struct Question<'a> {
     /// The network.
     pub net: &'a Net,
@@ -31,9 +31,9 @@ pub struct Question<'a> {
     pub execution: anemone_engine::Options,
     /// Data of the inputs by name.
     pub inputs: &'a [(String, Array)],
-    /// File with values to compare with, by name.
+    /// File with reference values by name.
     pub given: Option<&'a Path>,
-    /// Host segments are refused.
+    /// True if host segments are refused.
     pub engine_only: bool,
 }
 
@@ -47,7 +47,7 @@ impl Question<'_> {
         Ok(chain.execution(self.execution)?.run(inputs)?.outputs)
     }
 
-    /// A layer above what rounding costs whose result is still much the same, and its cause where that is a table.
+    /// Text for a layer whose error exceeds the cost of rounding although its result is similar, with the cause if it is a table.
     fn above(&self, layer: &Layer) -> String {
         let function = tables::of(self.net, self.chip, self.options).contains(&layer.name);
         let table = if function { "; the function is one table, which `--activations accurate` avoids" } else { "" };
@@ -60,7 +60,7 @@ impl Question<'_> {
         )
     }
 
-    /// Compares and prints; exit code 1 where a value differs by more than the tolerance of whole networks, or none could be compared.
+    /// Compares and prints; exit code 1 if a value differs by more than the tolerance of whole networks, or none could be compared.
     pub fn answer(&self, voice: Voice) -> Result<u8> {
         let given = self.given.map_or(Ok(Vec::new()), tensor::read_npz)?;
         let bar = voice.progress("comparing layers".into());
@@ -121,7 +121,7 @@ fn table(layers: &[Layer]) -> String {
     text
 }
 
-/// The first layer that differs, and the layers that say nothing.
+/// The first layer that differs, and the layers that could not be compared.
 fn verdict(first: Option<&Layer>, above: &str, missed: &[&Layer], all: usize) -> String {
     let mut text = match first {
         Some(layer) => format!(

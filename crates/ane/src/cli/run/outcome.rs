@@ -1,4 +1,4 @@
-//! Outcome of a run: warnings, comparison with what is expected, written files, the report.
+//! Outcome of a run: warnings, comparison with expected outputs, written files, the report.
 
 use super::arrays::Wanted;
 use super::parts::write;
@@ -15,7 +15,7 @@ use anemone_compile::here::names_of_tasks;
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 
-/// The risk with the names of the tasks that it points at. Tasks are numbered over all programs: one has the names of its own.
+/// The risk with the names of its tasks. Tasks are numbered over all programs; only a single program has names.
 fn named(prepared: &Prepared, risk: Risk) -> Risk {
     let chain = &prepared.chain;
     let one = chain.is_single();
@@ -25,7 +25,7 @@ fn named(prepared: &Prepared, risk: Risk) -> Risk {
     }
 }
 
-/// Compares, writes and reports the results of a run. Returns true if an expectation is not met.
+/// Compares, writes and reports the results of a run. Returns true if an expectation is violated.
 pub fn conclude(
     flags: &Flags,
     prepared: &Prepared,
@@ -72,7 +72,7 @@ pub fn conclude(
         tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, voice);
     }
     let failed = missed || strict;
-    // The runtime counts no values, nor does a plan: a risk of zeros would be untrue. A recorded run has them.
+    // Runtime and plan do not count values, so that a risk of zeros would be wrong. A recorded run counts them.
     let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
     let risk = traced.then(|| named(prepared, Risk::of(&run.trace)));
     let time = chain.modelled(prepared.chip);

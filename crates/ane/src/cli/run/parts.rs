@@ -1,4 +1,4 @@
-//! Parts of a chain that a run tells of or changes: host segments, adapter weights, records of tasks, written outputs.
+//! Parts of a chain: host segments, adapter weights, records of tasks, written outputs.
 
 use crate::cli::Voice;
 use anemone::adapter::pieces_of;
@@ -9,7 +9,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::{DType, Net};
 use std::path::{Path, PathBuf};
 
-/// Puts an adapter's weights into the one program of a chain; returns the pieces of kernel data that they replace.
+/// Applies an adapter's weights to the only program of a chain; returns the replaced pieces of kernel data.
 pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     let arrays = tensor::read_npz(path)?;
     let several = chain.programs().len();
@@ -22,7 +22,7 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(pieces)
 }
 
-/// Refuses what takes one program, where there are several or host segments.
+/// Refuses flags that need a single program for several programs or host segments.
 pub fn alone(chain: &Chain, asked: bool) -> Result<()> {
     let (programs, hosts) = (chain.programs().len(), chain.hosts().len() + chain.loops().len());
     if !asked || chain.is_single() {
@@ -54,7 +54,7 @@ pub fn hosts_told(chain: &Chain, voice: Voice) {
     }
 }
 
-/// A network as programs and host segments; what is on the host, and why, is said.
+/// A network as programs and host segments; prints the host operations with their reasons.
 pub fn segmented(
     model: Model,
     chip: &'static Chip,
@@ -70,13 +70,13 @@ pub fn segmented(
     Ok((chain, Some(net)))
 }
 
-/// A network cut around attention: a program for each, and for what lies between.
+/// A network partitioned around attention: a program for each attention and for the operations between.
 pub fn around_attention(net: &Net, chip: &'static Chip, options: &Options) -> Result<Chain> {
     let compile = |part: &Net| anemone::compile::program_of(part, chip, options, &mut ());
     Chain::of_net(net, Cut::Attention, compile)
 }
 
-/// Record of the tasks of a run through the driver: the same engine in this process, on the same inputs, to the same bits.
+/// Record of the tasks of a run through the driver: the same engine in this process, with the same inputs and bits.
 pub fn traced(
     chain: &Chain,
     options: anemone_engine::Options,
@@ -95,7 +95,7 @@ pub fn traced(
     }
 }
 
-/// Writes outputs: those of integers and truth values in the network's own element type, all others as fp32.
+/// Writes outputs: integers and truth values in the network's own element type, all others as fp32.
 pub fn write(targets: &[(String, PathBuf)], outputs: &[(String, Array)], net: Option<&Net>) -> Result<()> {
     let dtype = |output: &str| {
         let value = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == output));

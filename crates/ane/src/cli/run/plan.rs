@@ -1,4 +1,4 @@
-//! `ane run --plan`, `--dump-plan` and `--profile`: how the software engine executes a program, and where the time goes.
+//! `ane run --plan`, `--dump-plan` and `--profile`: execution of a program by the software engine, and its times.
 
 use super::super::{Voice, print};
 use anemone::execute::Execution;
@@ -21,14 +21,14 @@ pub enum PlanLevel {
 
 #[derive(clap::Args)]
 pub struct Flags {
-    /// Execution by the engine: fused host operations, or task after task; results have the same bits. Nothing is traced
+    /// Execution by the engine: fused host operations, or task by task; results have the same bits. No task is traced
     #[arg(long, value_enum, conflicts_with = "trace")]
     plan: Option<PlanLevel>,
-    /// Write the plan's operations into a folder: before the first pass, after each one, and the kernel of each, which
+    /// Write the plan's operations to a folder: before the first pass, after each one, and the kernel of each, which
     /// ANE_LOG=select prints as well
     #[arg(long, value_name = "DIR", conflicts_with = "reference")]
     dump_plan: Option<PathBuf>,
-    /// Print the time of each step of a run, the least of RUNS runs
+    /// Print the time of each step of a run, the minimum over RUNS runs
     #[arg(long, value_name = "RUNS", num_args = 0..=1, require_equals = true, default_missing_value = "20",
           value_parser = clap::value_parser!(u32).range(1..),
           conflicts_with_all = ["reference", "expect", "output", "trace", "repeat", "by_layer"])]
@@ -36,7 +36,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// With the level that is asked for, which is not traced; or traced.
+    /// Options with the requested level, without a trace; or with a trace.
     pub fn options(&self, options: Options) -> Options {
         let level = match self.plan {
             None | Some(PlanLevel::Optimized) => Level::Optimized,
@@ -45,7 +45,7 @@ impl Flags {
         Options { trace: self.plan.is_none(), level, ..options }
     }
 
-    /// Writes and prints what is asked for; an exit code where nothing else is.
+    /// Writes and prints what the flags request; returns an exit code if nothing else is requested.
     pub fn look(
         &self,
         chain: &Chain,
@@ -89,18 +89,18 @@ fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
     files::write_all(&all)
 }
 
-/// Returns true if `ANE_LOG` asks for the kernel selection of a plan's operations.
+/// Returns true if `ANE_LOG` requests the kernel selection of a plan's operations.
 fn logs_selection() -> bool {
     std::env::var("ANE_LOG").is_ok_and(|topics| topics.split(',').any(|topic| topic.trim() == "select"))
 }
 
-/// The kernel of every operation of every program.
+/// The selected kernel of every operation of every program.
 fn selection(chain: &Chain, options: Options) -> Result<String> {
     let of = |program| Ok(Execution::new(program, Options { trace: false, ..options })?.plan().selection());
     chain.programs().iter().map(of).collect()
 }
 
-/// Times the steps of a program's plan.
+/// Measures the steps of a program's plan.
 fn profile(program: &Program, options: Options, inputs: &[(String, Array)], runs: usize, voice: Voice) -> Result<()> {
     let mut execution = Execution::new(program, Options { trace: false, ..options })?;
     let profile = execution.profile(inputs, runs)?;
@@ -179,7 +179,7 @@ fn table(profile: &Profile) -> String {
     text
 }
 
-/// Steps that the table lists by themselves.
+/// Number of steps that the table lists.
 const LONGEST: usize = 12;
 
 fn document(profile: &Profile) -> Value {

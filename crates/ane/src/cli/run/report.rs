@@ -1,4 +1,4 @@
-//! Outputs of a run as people and programs read them: compared with what is expected, classified, summarized.
+//! Report of a run's outputs: compared with expected ones, classified, summarized.
 
 use super::super::{Voice, print};
 use anemone::execute::RoundingCost;
@@ -11,20 +11,20 @@ use std::path::Path;
 /// Largest number of elements of an output that the JSON report lists.
 const LISTED_ELEMENTS: usize = 64;
 
-/// A bound on a metric of an output's difference from the expected one.
+/// A bound on a metric of the difference between an output and the expected one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Largest difference, at most.
+    /// Upper bound of the largest difference.
     Max(f32),
-    /// Root of the mean squared difference, at most.
+    /// Upper bound of the root mean square difference.
     Rms(f32),
-    /// The same as a share of that of the expected values, at most.
+    /// Upper bound of the same relative to that of the expected values.
     Relative(f32),
-    /// Cosine of the angle between the two, at least.
+    /// Lower bound of the cosine similarity.
     Cosine(f32),
-    /// Signal-to-noise ratio in decibels, at least.
+    /// Lower bound of the signal-to-noise ratio in decibels.
     Snr(f32),
-    /// The largest element stands at the same place.
+    /// Equal positions of the largest elements.
     Top1,
 }
 
@@ -47,7 +47,7 @@ impl std::str::FromStr for Bound {
 }
 
 impl Bound {
-    /// The violated bound in words.
+    /// Description of the violated bound.
     fn violated(self, d: &Difference, a: &Agreement) -> Option<String> {
         let most = |name: &str, found: f32, most: f32| {
             (found.is_nan() || found > most).then(|| format!("{name} {found:.3e}, at most {most:.3e} wanted"))
@@ -69,9 +69,9 @@ impl Bound {
 /// Cost of fp16 rounding in an output, and how it was measured.
 #[derive(Clone, Copy, Debug)]
 pub enum RoundingSource {
-    /// Every result of the network rounded, against plain evaluation.
+    /// Every result of the network rounded, compared with fp32 evaluation.
     Network(RoundingCost),
-    /// Inputs of a program moved by their last place.
+    /// Inputs of a program changed by one unit in the last place.
     Inputs(RoundingCost),
 }
 
@@ -83,32 +83,32 @@ impl RoundingSource {
     }
 }
 
-/// Tolerance of an output's difference from the expected one.
+/// Tolerance of the difference between an output and the expected one.
 #[derive(Default)]
 pub struct Tolerance {
     pub atol: f32,
     pub rtol: f32,
-    /// Bound on the RMS error, unless tolerances were given by hand.
+    /// Bound on the RMS error, unless tolerances are given by flags.
     pub rms: Option<f32>,
-    /// Error that fp16 rounding causes, where it was measured.
+    /// Error caused by fp16 rounding, if it was measured.
     pub rounding: Option<RoundingSource>,
-    /// Bounds on metrics, which decide alone where there are any.
+    /// Bounds on metrics; if there are any, only they decide.
     pub bounds: Vec<Bound>,
 }
 
-/// Expectations that outputs are compared with.
+/// Expected outputs, and their tolerances.
 pub struct Expectations<'a> {
     /// Expected outputs by name.
     pub outputs: &'a [(String, Array)],
-    /// Names of classes, one per line, and the file they are from.
+    /// Names of classes, one per line, and their file.
     pub labels: Option<(&'a [u8], &'a Path)>,
     /// Tolerance of the output of that name, given the expected array.
     pub tolerance: &'a dyn Fn(&str, &Array) -> Tolerance,
-    /// Outputs that go to a file.
+    /// Outputs that are written to a file.
     pub written: &'a [&'a str],
 }
 
-/// An output beside the expected one.
+/// An output compared with the expected one.
 struct Compared {
     difference: Difference,
     agreement: Agreement,
@@ -140,7 +140,7 @@ pub fn all_within(outputs: &[(String, Array)], expected: &Expectations) -> bool 
     outputs.iter().all(within)
 }
 
-/// Reports each output as JSON, and returns true if one differs from the expected one. Lines are printed unless JSON is.
+/// Reports each output as JSON, and returns true if one differs from the expected one. Prints lines unless the output is JSON.
 pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice) -> Result<(Vec<Value>, bool)> {
     let (mut reports, mut failed) = (Vec::new(), false);
     for (name, array) in outputs {
@@ -197,8 +197,8 @@ impl Tolerance {
         let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
         let (max, rms) = rounding.map(RoundingSource::cost).map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
         let wanted_rms = tensor::agreement(wanted, wanted).wanted_rms;
-        // Four times the worst place of a map of probabilities is half of their range: there the worst place itself, with
-        // some reserve, and the mean over the map decides.
+        // Four times the largest error of a map of probabilities is half of their range: there the largest error itself, with
+        // some reserve, and the mean over the map are the tolerance.
         let most = match probabilities(wanted) {
             true => (NETWORK_FACTOR * max).min(PROBABILITY_ATOL.max(1.5 * max)),
             false => NETWORK_FACTOR * max,
@@ -209,7 +209,7 @@ impl Tolerance {
     }
 }
 
-/// Largest error of a probability, where rounding does not cost more.
+/// Largest error of a probability, unless rounding costs more.
 const PROBABILITY_ATOL: f32 = 1e-2;
 
 /// Returns true if values look like probabilities: all from 0 to 1, and not all equal.
@@ -244,7 +244,7 @@ fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: 
     }
 }
 
-/// All metrics, and the bounds that they violate.
+/// All metrics, and the violated bounds.
 fn bounded(d: &Difference, a: &Agreement, violated: &[String], array: &Array) -> String {
     let text = format!(
         ": largest error {:.3e} at {:?}; rms error {:.3e}, {:.3e} relative; cosine {:.6}, SNR {:.1} dB; top-1 {}",
@@ -259,7 +259,7 @@ fn bounded(d: &Difference, a: &Agreement, violated: &[String], array: &Array) ->
     if violated.is_empty() { text + ": ok" } else { text + ": " + &violated.join("; ") }
 }
 
-/// The elements, or where there are many, how many and their range.
+/// The elements; if there are many, their number and range.
 pub fn summary(array: &Array) -> String {
     if array.data.len() <= 16 {
         return format!(": {:?}", array.data);

@@ -1,4 +1,4 @@
-//! Stages of a run: the model is read, compiled, compared by layer, and executed.
+//! Stages of a run: reading, compiling, comparing by layer, executing.
 
 use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced};
 use super::report::summary;
@@ -13,9 +13,9 @@ use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::Net;
 
-/// Reads the model, and refuses what Apple's compiler or the book refuses where that is asked for.
+/// Reads the model, and refuses what Apple's compiler or the book refuses if requested.
 pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
-    // A name that is not known is told before the model is read.
+    // An unknown name is reported before the model is read.
     if flags.target != FIRST {
         chip(&flags.target)?;
     }
@@ -34,19 +34,19 @@ pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
     Ok((model, chip))
 }
 
-/// A model that is ready to be executed.
+/// A model ready for execution.
 pub struct Prepared {
     pub chain: Chain,
     /// The network, unless the file is a compiled program.
     pub net: Option<Box<Net>>,
     pub chip: &'static Chip,
-    /// Options that it was compiled with.
+    /// Options of its compilation.
     pub compiler: Options,
-    /// True for a dispatch descriptor, which says which ports are states.
+    /// True for a dispatch descriptor, which states its states.
     described: bool,
-    /// Pieces of kernel data that an adapter replaces.
+    /// Pieces of kernel data replaced by an adapter.
     adapter: Vec<(u64, Vec<u8>)>,
-    /// The runtime's, where the chain is of its compiled program.
+    /// Session of the runtime, if the chain is that of its compiled program.
     session: Option<via::Session>,
 }
 
@@ -81,12 +81,12 @@ pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -
     Ok(Prepared { chain, net, chip, compiler, described, adapter, session })
 }
 
-/// Returns true if the runtime's own compilation is of the same network: it knows no choices of extents, functions or weights.
+/// Returns true if the runtime's own compilation gives the same network: it has no options for extents, functions or weights.
 fn by_runtime(flags: &Flags) -> bool {
     flags.via.wanted() && flags.choices.is_plain() && flags.choices.model_root.is_none() && flags.adapter.is_none()
 }
 
-/// The model loaded by the runtime, and the chain of its compiled program: nothing is compiled beside it.
+/// The model loaded by the runtime, and the chain of its compiled program, so that it is compiled only once.
 fn driven(flags: &Flags, chip: &'static Chip, voice: Voice) -> Result<(Chain, via::Session)> {
     let request = Request { engine_only: flags.engine_only, ..Request::new(&flags.model, chip.target) };
     let session = flags.via.open(&request, flags.numerics.arithmetic(), voice)?;
@@ -111,7 +111,7 @@ impl Prepared {
     }
 }
 
-/// Compares every layer with the network's own values, if that is asked for. Returns the exit code.
+/// Compares every layer with the network's own values, if requested. Returns the exit code.
 pub fn compare_layers(
     flags: &Flags,
     prepared: &Prepared,
@@ -140,7 +140,7 @@ pub fn compare_layers(
     question.answer(voice).map(Some)
 }
 
-/// Executes the model as often as asked, by the engine or through a driver. Each run finds in the states what the one before left.
+/// Executes the model the requested number of times, by the engine or through a driver. Each run starts with the states of the one before.
 pub fn execute(
     flags: &Flags,
     prepared: &Prepared,
@@ -183,7 +183,7 @@ pub fn execute(
     if let Some(session) = session {
         session.told(voice);
     }
-    // The last one is told with what is expected of it.
+    // The last run is reported with its expectations.
     if !voice.json && !voice.quiet {
         for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
             for (name, text) in step {
@@ -192,7 +192,7 @@ pub fn execute(
         }
     }
     if flags.via.wanted() {
-        // The driver tells of requests, not of tasks: a run has all of each program's.
+        // The driver reports requests, not tasks: a run executes all tasks of each program.
         run.tasks = chain.programs().iter().filter_map(|program| program.tasks().ok()).map(|tasks| tasks.len()).sum();
         if flags.trace.is_some() {
             run.trace = traced(chain, options, inputs, &run).map_err(in_file)?;

@@ -1,4 +1,4 @@
-//! Tables as the cause of an error: which functions became one table each, and what a run without such tables gives.
+//! Activation tables as the cause of an error: functions lowered to one table each, and the result of a run without them.
 
 use super::super::Voice;
 use super::report::{Expectations, all_within};
@@ -7,10 +7,10 @@ use anemone_compile::{Activations, Log, Options, Stage};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
 
-/// Functions that are named.
+/// Number of functions in the message.
 const NAMED: usize = 4;
 
-/// Collects the remarks of the pass that puts tables in the place of functions.
+/// Collects the remarks of the pass that replaces functions by tables.
 #[derive(Default)]
 struct Tables(Vec<String>);
 
@@ -32,7 +32,7 @@ impl Log for Tables {
     }
 }
 
-/// Names of the results of functions that become one table each; none where the network does not compile as a whole.
+/// Names of the results of functions lowered to one table each; empty if the network does not compile as a whole.
 pub fn of(net: &Net, chip: &'static Chip, options: &Options) -> Vec<String> {
     let mut tables = Tables::default();
     match anemone_compile::compile(net, chip, options, &mut tables) {
@@ -41,7 +41,7 @@ pub fn of(net: &Net, chip: &'static Chip, options: &Options) -> Vec<String> {
     }
 }
 
-/// Says of a network that misses an expectation which of its functions are tables, and whether it meets the expectation without them.
+/// For a network that violates an expectation, reports its tables, and whether it meets the expectation without them.
 pub fn name_cause(
     net: Option<&Net>,
     chip: &'static Chip,

@@ -1,4 +1,4 @@
-//! The tolerance of a run's outputs: as flags ask, or from the cost of rounding.
+//! The tolerance of a run's outputs: from flags, or from the cost of rounding.
 
 use super::Flags;
 use super::report::{RoundingSource, Tolerance};
@@ -6,7 +6,7 @@ use anemone::tensor::Array;
 use anemone::{Chain, execute};
 use anemone_net::Net;
 
-/// A tolerance compares: it is a number, and not below zero.
+/// Parses a tolerance: a number of at least zero.
 pub fn value(text: &str) -> std::result::Result<f32, String> {
     match text.parse::<f32>() {
         Ok(x) if x >= 0.0 => Ok(x),
@@ -14,13 +14,13 @@ pub fn value(text: &str) -> std::result::Result<f32, String> {
     }
 }
 
-/// Returns true for an output of integers or truth values: another number is another answer.
+/// Returns true for an output of integers or truth values, which must be equal.
 pub fn is_whole(net: &Net, output: &str) -> bool {
     let value = net.outputs.iter().map(|&id| net.value(id)).find(|value| value.name == output);
     value.is_some_and(|value| !value.ty.dtype.is_float())
 }
 
-/// Outputs of a program for inputs moved by their last place; `None` where there is nothing to move or the run fails.
+/// Outputs of a program for inputs changed by one unit in the last place; `None` without such inputs, or if the run fails.
 pub fn run_moved(
     chain: &Chain,
     options: anemone_engine::Options,
@@ -31,7 +31,7 @@ pub fn run_moved(
     Some(chain.execution(options).ok()?.run(&moved).ok()?.outputs)
 }
 
-/// The tolerance of an output. `cost` measures what rounding costs in it, where the flags do not say.
+/// The tolerance of an output. `cost` measures the cost of rounding in it, if the flags give no tolerance.
 pub fn of(
     flags: &Flags,
     net: Option<&Net>,

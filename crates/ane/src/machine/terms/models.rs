@@ -1,4 +1,4 @@
-//! Terms of what is compiled: register programs, element types, netplists, stages of the compiler.
+//! Terms of compiled models: register programs, element types, netplists, stages of the compiler.
 
 use super::Term;
 
