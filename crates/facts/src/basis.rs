@@ -1,23 +1,23 @@
-//! How a verdict about a chip is known.
+//! Basis of a statement about a chip.
 
-/// How sure we are of a limit, a capability or a verdict, best first.
+/// Ground of a limit, a capability or a verdict, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Basis {
-    /// Somebody measured it on silicon and published how.
+    /// Measured on silicon by someone who published the method.
     Measured,
-    /// What Apple's compiler or segmenter answered for a given program.
+    /// Answer of Apple's compiler or segmenter to a given program.
     Compiler,
     /// Read from tables or code of Apple's binaries.
     Decoded,
-    /// Follows from the others by a rule of ours, or from one case only.
+    /// Inferred from other statements by a rule of this project, or from a single case.
     Inferred,
 }
 
 impl Basis {
-    /// Every level, best first.
+    /// All variants, best first.
     pub const ALL: [Basis; 4] = [Basis::Measured, Basis::Compiler, Basis::Decoded, Basis::Inferred];
 
-    /// One word.
+    /// Name, one word.
     pub const fn name(self) -> &'static str {
         match self {
             Basis::Measured => "measured",
@@ -27,7 +27,7 @@ impl Basis {
         }
     }
 
-    /// For people.
+    /// Phrase for messages.
     pub const fn phrase(self) -> &'static str {
         match self {
             Basis::Measured => "measured on silicon",

@@ -1,18 +1,18 @@
-//! Readings of the book's chapters where the bytes of Apple's programs, or another source, have another: what `--convention book`
-//! tells of a word or a compiled file. The choice of each point is a row of `docs/conflicts.md`.
+//! Readings of the book's chapters that differ from the bytes of Apple's programs or from another source: `--convention book`
+//! prints them for a word or a compiled file. The choice between both is a row of `docs/conflicts.md`.
 //!
-//! Source: the book, by table and listing; letter C throughout. Nothing here decides what is compiled or executed.
+//! Source: the book, by table and listing; letter C throughout. Compilation and execution do not depend on these rows.
 
-/// A reading of the book, by the words that ask for it.
+/// A reading of the book, found by words or numbers.
 #[derive(Debug)]
 pub struct Reading {
     /// Row of `docs/conflicts.md`.
     pub subject: &'static str,
     /// Table, listing or chapter.
     pub place: &'static str,
-    /// Words, the first of which is its name.
+    /// Words that find it; the first is its name.
     pub words: &'static [&'static str],
-    /// Numbers.
+    /// Numbers that find it.
     pub numbers: &'static [u64],
     /// Sentences of the book, one a line.
     pub lines: &'static [&'static str],
@@ -22,7 +22,7 @@ pub struct Reading {
 
 macro_rules! readings {
     ( $( $subject:literal $source:literal $place:literal $words:expr, $numbers:expr, [ $( $line:literal ),+ ]; )* ) => {
-        /// Every reading.
+        /// All readings.
         pub static READINGS: &[Reading] = &[ $( Reading {
             subject: $subject, place: $place, words: &$words, numbers: &$numbers, lines: &[ $( $line ),+ ],
             source: $source,
@@ -110,17 +110,17 @@ pub static HEADER: [HeaderWord; 6] = [
     HeaderWord { offset: 0x1c, name: "next-offset" },
 ];
 
-/// Value of the flags' high byte on the last record, or on a barrier.
+/// High byte of the flags of the last record, or of a barrier.
 pub const LAST_FLAGS: u32 = 0x03;
 
 /// Table 23.8: operation word, operation.
 pub static OPERATIONS: [(u32, &str); 3] =
     [(0x5042_a063, "convolution"), (0x5000_a021, "reduce-mean"), (0x5000_b021, "matrix multiplication")];
 
-/// Register of version 7 in which the sample's operation words stand.
+/// Register of version 7 that holds the sample's operation words.
 pub const OPERATION_REGISTER: u32 = 0x1c;
 
-/// The readings of a word or number.
+/// Readings of a word or number.
 pub fn readings<'a>(word: &'a str) -> impl Iterator<Item = &'static Reading> + 'a {
     let plain = |text: &str| text.replace(' ', "-").to_ascii_lowercase();
     let asked = plain(word);

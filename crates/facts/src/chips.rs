@@ -1,7 +1,7 @@
 //! Chips: the compiler's targets, one row each, with the numbers of the hardware abstraction layer.
 //!
-//! Which silicon and which product a target stands for is [`crate::silicon`]: every name that a user types or reads comes
-//! from there. A value that no source gives is `None`, and a decision that needs it must say so. Sources: the book's HAL tables
+//! [`crate::silicon`] maps targets to silicon and products, and has every name that a user types or reads.
+//! A value that no source gives is `None`; a decision that depends on it reports it as unknown. Sources: the book's HAL tables
 //! (chapters 20, 24, 34, 35 and appendix A); see `docs/evidence.md`, keys `hal` and `m6-study`.
 
 mod subtypes;
@@ -20,7 +20,7 @@ pub struct Chip {
     /// Capability tier of the book: targets of one tier share every capability. The book names tiers by the compiler's
     /// families, whose number is that of the target: its family A13 is target h13, which is the silicon A14 and M1.
     pub family: &'static str,
-    /// Index of the legality family that an operation's floor is compared with; `None` where no source maps it.
+    /// Index of the legality family, compared with an operation's floor; `None` where no source maps it.
     pub floor: Option<u8>,
     /// Role of a target without silicon of its own; empty if [`crate::silicon::SILICON`] has rows for it.
     pub role: &'static str,
@@ -28,16 +28,16 @@ pub struct Chip {
     pub cpu_subtype: Option<u32>,
     /// Version of its task descriptors, where a container shows it.
     pub td_version: Option<u32>,
-    /// What the sources disagree on.
+    /// Disagreements between sources.
     pub note: &'static str,
-    /// Register layout, once decoded.
+    /// Register layout, if decoded.
     pub layout: Option<&'static Layout>,
     /// The HAL's numbers.
     pub hal: Hal,
 }
 
 impl Chip {
-    /// Whether the target stands for silicon at all.
+    /// Returns true if the target stands for silicon.
     pub fn is_silicon(&self) -> bool {
         !self.role.starts_with("reference")
     }
@@ -58,7 +58,7 @@ macro_rules! chips {
         }
         const _: () = assert!(NAMES.len() == crate::hal::TARGETS, "a chip without HAL numbers, or the reverse");
 
-        /// Every known target. The default target comes first; the order is that of the HAL rows.
+        /// All known targets, in the order of the HAL rows; the default target is first.
         pub static CHIPS: &[Chip] = &[ $( Chip {
             target: $target, family: $family, floor: cell!($floor), role: $role,
             cpu_subtype: cell!($subtype), td_version: cell!($td), note: $note, layout: $layout,

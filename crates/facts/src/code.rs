@@ -1,6 +1,6 @@
 //! Values of the fields whose coding is a list of names, as constants, and the constants that Apple's compiler writes.
 //!
-//! A test holds each value against its name in the vocabulary, so neither can drift.
+//! A test compares each value with its name in the vocabulary.
 
 /// `InFmt`, `Src1MemFmt`, `KernelFmt`, ...: element formats.
 pub mod format {
@@ -28,7 +28,7 @@ pub mod class {
     pub const PLANAR_REDUCE_TWO: u32 = 6;
 }
 
-/// `SrcType`, `ResType`: where an operand stands.
+/// `SrcType`, `ResType`: location of an operand.
 pub mod residency {
     /// Tile memory.
     pub const L2: u32 = 0;
@@ -152,21 +152,21 @@ pub mod constant {
     pub const BINARY_POINT_FP16: u32 = 0x1c;
     /// `PalettizedBits` without a palette.
     pub const NO_PALETTE_BITS: u32 = 8;
-    /// `LogEvents` of every task, and what the last one adds.
+    /// `LogEvents` of every task.
     pub const LOG_ALWAYS: u32 = 0x400;
-    /// See [`LOG_ALWAYS`].
+    /// `LogEvents` that the last task adds to [`LOG_ALWAYS`].
     pub const LOG_LAST: u32 = 0x22;
-    /// What zin 9.509 adds in the first task (`docs/evidence.md`, key `h13-oracles`).
+    /// `LogEvents` that zin 9.509 adds in the first task (`docs/evidence.md`, key `h13-oracles`).
     pub const LOG_FIRST: u32 = 0x8;
     /// `DebugLogEvents` that the first task adds.
     pub const DEBUG_FIRST: u32 = 0x68;
-    /// The same as the book's decoded identity layer has it.
+    /// The same in the book's decoded identity layer.
     pub const DEBUG_FIRST_BOOK: u32 = 0x28;
     /// `DebugLogEvents` that the last task adds.
     pub const DEBUG_LAST: u32 = 0x6a;
     /// `DebugLogEvents` that a computing task adds.
     pub const DEBUG_COMPUTE: u32 = 0xfff800;
-    /// The same for tables that work on an argument's mantissa.
+    /// The same for tables with a mode that works on the argument's mantissa.
     pub const DEBUG_COMPUTE_MANTISSA: u32 = 0xffd800;
     /// `CoeffSize` of a stream that is off, in bytes.
     pub const IDLE_STREAM_BYTES: u64 = 0x40;
@@ -195,18 +195,18 @@ pub mod hint {
 pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
 
 /// Planes of sources that a task takes in the same half microsecond: the estimate is no less than planes over this. Samples
-/// leave 222 to 227 (`docs/evidence.md`, key `h13-cycles`).
+/// are consistent with 222 to 227 (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_PLANES: u64 = 224;
 
-/// Elements that the planar engine takes in that time, and how many rows of a plane it reduces side by side, of each no more
-/// columns than the third number (`docs/evidence.md`, key `h13-cycles`).
+/// Planar engine in the same time: elements, rows of a plane that it reduces in parallel, and the largest number of columns of
+/// each of these rows (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_PLANAR: (u64, u64, u64) = (49_152, 4, 256);
-/// Columns that the planar engine takes at least to reduce a row: samples leave 24 to 48.
+/// Least columns that the estimate counts for a reduction of a row on the planar engine: samples are consistent with 24 to 48.
 pub const ESTIMATE_COLUMNS_LEAST: u64 = 32;
-/// Multiply-accumulates of one engine in the same half microsecond, as a fraction: 365,714. Samples leave 364,974 to 365,985
+/// Multiply-accumulates of one engine in the same half microsecond, as a fraction: 365,714. Samples are consistent with 364,974 to 365,985
 /// (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_MACS: (u64, u64) = (2_560_000, 7);
-/// Elements that the neural engine takes in that time without coefficients.
+/// Elements that the neural engine processes in the same time without coefficients.
 pub const ESTIMATE_NEURAL: u64 = 32_768;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Cost of a program on silicon: rates of a chip, fitted to published measurements, with their error.
 //!
-//! These say how long a program takes; they are not the compiler's own estimates, which decide how it splits and places work
+//! These rates estimate the duration of a program; the compiler's own estimates, which decide splits and placement, are others
 //! (`ESTIMATE_BYTES` of [`crate::code`], [`crate::placement`]). See `docs/evidence.md`, key `cost`.
 
 /// Multiply-accumulates of the array per cycle, on every chip.

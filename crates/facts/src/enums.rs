@@ -1,7 +1,7 @@
 //! Enumerations of the vendor's compiler: codes and names, in the vendor's spelling.
 //!
-//! Sources: the book's chapter 23 and its appendix C; see `docs/evidence.md`, key `enums`. Nothing here is executed: where a
-//! register field has such a code, the field's own names say what was seen (`fields.rs`).
+//! Sources: the book's chapter 23 and its appendix C; see `docs/evidence.md`, key `enums`. Execution does not depend on these
+//! rows: a register field with such a code has names of its own, from observed values (`fields.rs`).
 
 use crate::table::Code;
 use crate::table::Evidence::{self, Claimed};
@@ -15,7 +15,7 @@ pub struct Enumeration {
     pub vendor: &'static str,
     /// One sentence.
     pub meaning: &'static str,
-    /// How sure we are of codes and names.
+    /// Evidence of codes and names.
     pub evidence: Evidence,
     /// Codes, ascending.
     pub rows: &'static [Code],
@@ -24,7 +24,7 @@ pub struct Enumeration {
 /// Key of the source in `docs/evidence.md`.
 pub const SOURCE: &str = "enums";
 
-/// Names that count from a first code.
+/// Names with consecutive codes.
 const fn count<const N: usize>(first: u32, names: [&'static str; N]) -> [Code; N] {
     let mut rows = [Code { code: 0, name: "", meaning: "", evidence: Claimed }; N];
     let mut i = 0;
@@ -55,7 +55,7 @@ pub static ELEMENT_ROWS: [Code; 11] =
     count(0, ["int4", "uint8", "int8", "float16", "float32", "int16", "uint16", "int32", "uint32", "int64", "uint64"]);
 /// [`ELEMENT_ROWS`], for rows of other tables.
 pub const ELEMENTS: &[Code] = &ELEMENT_ROWS;
-/// Classes of operations: the unit that a layer goes to.
+/// Classes of operations: the unit that a layer is assigned to.
 pub static OP_CLASSES: [Code; 79] = count(
     1,
     [
@@ -272,7 +272,7 @@ pub static MICRO_OPS: [Code; 126] = count(
         "INVALID",
     ],
 );
-/// Activations by the front end.
+/// Activations of the front end.
 pub static ACTIVATIONS: [Code; 30] = pairs([
     (1, "relu"),
     (2, "leaky_relu"),
@@ -305,7 +305,7 @@ pub static ACTIVATIONS: [Code; 30] = pairs([
     (32, "threshold_relu"),
     (33, "gamma"),
 ]);
-/// Activations by the back end.
+/// Activations of the back end.
 pub static NON_LINEAR_MODES: [Code; 48] = count(
     0,
     [
@@ -359,20 +359,20 @@ pub static NON_LINEAR_MODES: [Code; 48] = count(
         "abs",
     ],
 );
-/// How padding is stated.
+/// Padding styles.
 pub static PADDING_STYLES: [Code; 5] =
     count(0, ["EXPLICIT", "TF_VALID", "TF_SAME", "EXPLICIT_OFFSET", "ONNX_SAME_LOWER"]);
-/// How a coordinate is rounded.
+/// Rounding of a coordinate.
 pub static NEAREST_ROUNDINGS: [Code; 6] =
     count(0, ["round_prefer_ceil", "round_prefer_floor", "ceil", "floor", "round_to_even", "round_to_odd"]);
-/// What a reduction computes, front end.
+/// Reductions of the front end.
 pub static REDUCE_OPS: [Code; 6] = count(0, ["min", "max", "sum", "prod", "argMin", "argMax"]);
 /// Order of axes.
 pub static DATA_LAYOUTS: [Code; 11] =
     count(0, ["NCHW", "NHWC", "OIHW", "HWIO", "CHW", "HWC", "HW", "NCDHW", "NDHWC", "OIDHW", "DHWIO"]);
-/// How a scattered value meets the old one.
+/// Combination of a scattered value with the previous one.
 pub static SCATTER_MODES: [Code; 7] = count(0, ["add", "subtract", "multiply", "divide", "min", "max", "set"]);
-/// What indices of maxima count.
+/// Meaning of the indices of maxima.
 pub static POOL_INDICES: [Code; 8] = count(
     0,
     [
@@ -388,7 +388,7 @@ pub static POOL_INDICES: [Code; 8] = count(
 );
 /// Activation of a recurrent gate.
 pub static GATE_ACTIVATIONS: [Code; 6] = count(0, ["none", "relu", "tanh", "sigmoid", "hard_sigmoid", "scaled_tanh"]);
-/// What a stencil reads outside.
+/// Values that a stencil reads outside its source.
 pub static STENCIL_PADDINGS: [Code; 7] =
     count(0, ["constant", "mirror", "mirrorWithEdge", "clampToEdge", "zero", "periodic", "antiPeriodic"]);
 /// Formats of image buffers.
@@ -410,9 +410,9 @@ pub static PIXEL_FORMATS: [Code; 10] = count(
 /// Rounding of arithmetic.
 pub static ROUNDING_MODES: [Code; 5] =
     count(0, ["to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away"]);
-/// What engines reduce together.
+/// Reductions across engines.
 pub static COLLECTIVE_REDUCTIONS: [Code; 5] = count(1, ["sum", "max", "min", "prod", "mean"]);
-/// What a pooling window computes.
+/// Functions of a pooling window.
 pub static POOLING_TYPES: [Code; 14] = count(
     1,
     [
@@ -432,12 +432,12 @@ pub static POOLING_TYPES: [Code; 14] = count(
         "ChannelArgMin",
     ],
 );
-/// What a reduction computes.
+/// Functions of a reduction.
 pub static REDUCTION_TYPES: [Code; 11] = count(
     0,
     ["Sum", "Min", "Max", "Avg", "SatSum", "SatSub", "ArgMin", "ArgMax", "BitwiseAnd", "BitwiseOr", "BitwiseXor"],
 );
-/// What an elementwise operation computes.
+/// Functions of an elementwise operation.
 pub static ELEMENTWISE_TYPES: [Code; 21] = count(
     1,
     [
@@ -464,9 +464,9 @@ pub static ELEMENTWISE_TYPES: [Code; 21] = count(
         "GreaterThan",
     ],
 );
-/// What a scaled elementwise operation computes.
+/// Functions of a scaled elementwise operation.
 pub static SCALED_ELEMENTWISE_TYPES: [Code; 5] = count(1, ["Add", "Mult", "SumSquare", "Max", "Min"]);
-/// What is read outside.
+/// Values read outside the source.
 pub static PADDING_MODES: [Code; 7] = pairs([
     (1, "Zero"),
     (2, "Negative"),
@@ -476,9 +476,9 @@ pub static PADDING_MODES: [Code; 7] = pairs([
     (7, "Background"),
     (8, "DontCare"),
 ]);
-/// How a resampler weighs.
+/// Interpolation of a resampler.
 pub static SAMPLING_METHODS: [Code; 2] = count(0, ["Linear", "NearestNeighbor"]);
-/// Where a resampler samples.
+/// Sampling grid of a resampler.
 pub static SAMPLING_GRIDS: [Code; 7] = count(
     0,
     [
@@ -491,20 +491,20 @@ pub static SAMPLING_GRIDS: [Code; 7] = count(
         "StrictAlignedCorners",
     ],
 );
-/// How coordinates count.
+/// Normalization of coordinates.
 pub static COORDINATE_MODES: [Code; 3] = count(0, ["NonNormalized", "NormalizedSymmetric", "NormalizedReflect"]);
-/// What an index search finds.
+/// Results of an index search.
 pub static ARG_MODES: [Code; 4] = count(1, ["SpatialArgMin", "ChannelArgMin", "SpatialArgMax", "ChannelArgMax"]);
 /// Order of a sort.
 pub static SORT_DIRECTIONS: [Code; 3] = count(0, ["Invalid", "Ascending", "Descending"]);
-/// Which end is kept.
+/// End of the sorted order that is kept.
 pub static TOP_K_TYPES: [Code; 3] = count(0, ["Invalid", "Min", "Max"]);
-/// Order in which axes are joined.
+/// Order in which axes are flattened.
 pub static FLATTEN_TYPES: [Code; 2] = count(1, ["NCHW", "NHWC"]);
 /// Number of an axis.
 pub static DIMENSIONS: [Code; 5] = count(0, ["N", "D", "C", "H", "W"]);
 
-/// Where the allocator puts a tensor: the book's table 22.2.
+/// Location that the allocator gives a tensor: the book's table 22.2.
 pub static ALLOCATIONS: [Code; 9] = {
     const MEANINGS: [(&str, &str); 9] = [
         ("resident", "resident on chip"),
@@ -526,7 +526,7 @@ pub static ALLOCATIONS: [Code; 9] = {
     rows
 };
 
-/// Every enumeration.
+/// All enumerations.
 pub static ENUMERATIONS: &[Enumeration] = &[
     of("element", "ANECIRDataType", "element types as the dispatch descriptor stores them", &ELEMENT_ROWS),
     of("op-class", "ZinUnitType", "classes of operations: the unit that a layer goes to", &OP_CLASSES),

@@ -1,12 +1,12 @@
-//! Slots of the epilogue that follows an engine layer, and the form in which a task of each unit holds them.
+//! Slots of the epilogue of an engine layer, and their form in a task of each unit.
 //!
-//! Source: the book, listing 22.3 (`ZinNEBypassLayer`) for the slots and their order; the M1 columns are what the registers
-//! hold, as samples and records of Apple's compilers set them (`docs/evidence.md`, keys `h13-fusion` and `h13-planar`).
+//! Source: the book, listing 22.3 (`ZinNEBypassLayer`) for the slots and their order; the columns of the M1 are register
+//! contents, as samples and records of Apple's compilers have them (`docs/evidence.md`, keys `h13-fusion` and `h13-planar`).
 
-/// Form in which a task of a unit holds a slot.
+/// Form of a slot in a task of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Nothing: the layer stays a task of its own.
+    /// Not available: the layer stays a task of its own.
     Nothing,
     /// One number for all elements.
     Scalar,
@@ -23,11 +23,11 @@ pub enum Holds {
 /// One slot.
 #[derive(Debug)]
 pub struct Slot {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// The class of the constructor's argument.
+    /// Class of the constructor's argument.
     pub class: &'static str,
-    /// Function of the slot, in words.
+    /// Function of the slot.
     pub meaning: &'static str,
     /// Form in a task of the neural engine with coefficients.
     pub convolution: Holds,

@@ -1,6 +1,6 @@
 //! The vocabulary of the task descriptor: each field once, with coding, unit and meaning.
 //!
-//! Where a field stands in a generation is the business of [`crate::layout`]. Two generations share a name only
+//! [`crate::layout`] gives a field's position in a generation. Two generations share a name only
 //! where meaning and unit are the same.
 
 mod coding;
@@ -527,7 +527,7 @@ fields! {
     CacheBackoffMax: Uint, "", "largest back-off";
     CacheBackoffScale: Uint, "", "growth of the back-off";
 
-    // Not Apple's: what tasks of this project's own encoding write; see `native`.
+    // Not Apple's: fields of tasks in this project's own encoding; see `native`.
     OwnKind: Uint, "", "class of the native layer, as the compiler numbers unit types; 0 names the family alone";
     OwnSources: Uint, "", "number of sources";
     OwnFamily: Uint, "", "family that the program is for, by its number";

@@ -1,6 +1,6 @@
 //! Container formats: magic numbers, command ids, fixed strings, and the words of fixed-shape records, as rows.
 //!
-//! Reader, writer, assembler and dump of the `program` crate read these rows and repeat none of the numbers. Sources:
+//! Reader, writer, assembler and dump of the `program` crate use these rows. Sources:
 //! the compiler outputs described in `docs/evidence.md`, key `hwx`.
 
 use crate::table::Evidence;
@@ -15,7 +15,7 @@ pub mod hwx;
 /// A run of 32-bit words with a name inside a record of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Position of the first word.
+    /// Index of the first word.
     pub at: usize,
     /// 1, or 2 for a 64-bit little-endian quantity; more for bytes.
     pub words: usize,
@@ -23,7 +23,7 @@ pub struct Word {
     pub name: &'static str,
     /// One sentence.
     pub meaning: &'static str,
-    /// How sure we are.
+    /// Evidence.
     pub evidence: Evidence,
 }
 
@@ -37,11 +37,11 @@ const fn word(at: usize, words: usize, name: &'static str, evidence: Evidence, m
 
 /// Raw streams and the open driver's model file.
 pub mod raw {
-    /// Kernel data follows the task stream on this boundary.
+    /// Alignment of kernel data, which follows the task stream.
     pub const KERNEL_ALIGN: u64 = 16;
     /// Words of a task descriptor that writes every register: what most compilers emit.
     pub const FULL_TASK_WORDS: u32 = 0x9d;
-    /// Words of a planar task from compilers that leave out registers without effect.
+    /// Words of a planar task from compilers that omit registers without effect.
     pub const SHORT_TASK_WORDS: u32 = 0x7e;
 
     /// The open driver's model file: a packed little-endian structure, then the stream and kernel data.

@@ -1,32 +1,32 @@
-//! The hardware abstraction layer (HAL): the numbers and capability bytes that Apple's compiler keeps for each target.
+//! The hardware abstraction layer (HAL): numbers and capability bytes of Apple's compiler for each target.
 //!
-//! A row gives one number over all targets, in runs `value; count` in the order of [`crate::chips::CHIPS`]; `_` is a
+//! A row gives one number for all targets, in runs `value; count` in the order of [`crate::chips::CHIPS`]; `_` is a
 //! value that no source gives. Sources: `docs/evidence.md`, keys `hal` and `m6-study` (the last two targets). Where the
-//! table and what compiles differ, both stand here: `table_` is what the structure says.
+//! structure and the compiler's behaviour differ, both are rows: `table_` is the structure's.
 
 use crate::Basis;
 
-/// Targets, and so values of a row.
+/// Number of targets, which is the number of values of a row.
 pub const TARGETS: usize = 30;
 
 /// Meaning of one HAL number.
 pub struct HalRow {
     /// Field name in [`Hal`].
     pub name: &'static str,
-    /// Byte offset in the HAL structure where one is known.
+    /// Byte offset in the HAL structure, if known.
     pub offset: Option<u32>,
     /// Unit.
     pub unit: &'static str,
     /// One sentence.
     pub meaning: &'static str,
-    /// How the values are known.
+    /// Basis of the values.
     pub basis: Basis,
     /// Reads the value.
     pub get: fn(&Hal) -> Option<u64>,
 }
 
 impl HalRow {
-    /// Whether the number is a capability byte.
+    /// Returns true if the number is a capability byte.
     pub fn is_capability(&self) -> bool {
         self.meaning.starts_with("capability: ")
     }
@@ -37,7 +37,7 @@ pub fn row(name: &str) -> Option<&'static HalRow> {
     HAL_ROWS.iter().find(|r| r.name == name)
 }
 
-/// The values of one row for every target. Stops the build where the runs do not cover all of them.
+/// The values of one row for every target. Compilation fails if the runs do not cover all targets.
 const fn spread<const RUNS: usize>(runs: [(Option<u64>, usize); RUNS]) -> [Option<u64>; TARGETS] {
     let mut values = [None; TARGETS];
     let (mut run, mut at) = (0, 0);
@@ -81,7 +81,7 @@ macro_rules! hal_rows {
             }
         }
 
-        /// Every HAL number with its meaning.
+        /// All HAL numbers with their meaning.
         pub static HAL_ROWS: &[HalRow] = &[ $( HalRow {
             name: stringify!($name), offset: cell!($offset), unit: $unit, meaning: $meaning, basis: Basis::$basis,
             get: |h| h.$name,

@@ -1,21 +1,21 @@
-//! How coefficients stand in the kernel section: shared by whoever packs and whoever unpacks them
+//! Layout of coefficients in the kernel section, for packing and unpacking
 //! (`docs/evidence.md`, keys `h13-kernel` and `h13-zero-skip`).
 
 /// Engines that a program addresses, each with a stream of its own. A power of two.
 pub const ENGINES: usize = 16;
-/// Every stream, every group within a stream, and what follows a table or a palette starts on this boundary.
+/// Alignment of every stream, of every group within a stream, and of the data after a table or a palette.
 pub const ALIGN_BYTES: u64 = 64;
-/// Bytes of coefficients that one pass of an engine takes at most (`kmem_cap_dense` of every chip): where a pass of all lanes
-/// has more, the convolution is cut into single passes of fewer (`h13-kernel`).
+/// Most bytes of coefficients that an engine reads in one pass (`kmem_cap_dense` of every chip): a convolution whose pass over all
+/// lanes has more is split into passes of fewer lanes (`h13-kernel`).
 pub const PASS_BYTES: u64 = 64 << 10;
 
-/// The form that skips zeros.
+/// The zero-skipped form.
 pub mod zero_skip {
-    /// Little-endian count of the bytes of a pass that follow it: masks and values.
+    /// Bytes of the little-endian count that precedes the masks and values of a pass.
     pub const COUNT_BYTES: usize = 3;
-    /// Mask bits of one kernel element: one a lane, and no fewer than these.
+    /// Least number of mask bits of a kernel element; otherwise one bit per lane.
     pub const MIN_MASK_BITS: usize = 4;
-    /// The form is chosen where more than one place in so many is empty.
+    /// The form is chosen if more than one element in this many is zero.
     pub const WORTH_EMPTY: usize = 7;
 
     /// The kernel elements in the order of their mask bits: by position within the stride, then by window of that
@@ -33,7 +33,7 @@ pub mod zero_skip {
     }
 }
 
-/// The four extra coefficient streams by position: what each would hold (`docs/evidence.md`, key `book-streams`).
+/// The four extra coefficient streams by position (`docs/evidence.md`, key `book-streams`).
 pub mod extra {
     /// One fp16 bias per output channel.
     pub const BIAS: u32 = 0;

@@ -1,4 +1,4 @@
-//! One file per generation: where each field of the vocabulary stands; and which generation a container is of.
+//! Layouts, one file per generation: position of each field of the vocabulary; and the generation of a container.
 
 mod bare;
 mod h13;
@@ -26,13 +26,13 @@ pub use samples::{SAMPLED, Sampled};
 /// Generations with rows, oldest first.
 pub static KNOWN: &[&Layout] = &[&H13, &H14, &H15, &M11, &H16, &H17, &H18, &H18G];
 
-/// The register layout of a task descriptor version. Versions without rows have one that knows the header's chain alone;
-/// `None` where not even that is known.
+/// The register layout of a task descriptor version. Versions without rows have a layout with the header's chain alone;
+/// `None` where that is not known either.
 pub fn of_version(version: u32) -> Option<&'static Layout> {
     KNOWN.iter().chain(bare::BARE).find(|l| l.td_version == version).copied()
 }
 
-/// The register layout that listings call by this name.
+/// The register layout by its name in listings.
 pub fn by_name(name: &str) -> Option<&'static Layout> {
     KNOWN.iter().chain(bare::BARE).find(|l| l.generation == name).copied()
 }

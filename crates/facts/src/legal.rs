@@ -1,7 +1,7 @@
 //! Limits of native layers as rows: the pattern grammar behind the exported validators, with Apple's reject strings.
 //!
-//! A rule holds for the layers of one validator, or for all. It applies where all of its `when` hold, and is then
-//! matched against the layer's quantities: `docs/evidence.md`, key `validators`.
+//! A rule applies to the layers of one validator, or to all, if all of its `when` conditions hold, and is then
+//! compared with the layer's quantities: `docs/evidence.md`, key `validators`.
 
 mod words;
 
@@ -15,10 +15,10 @@ macro_rules! quantities {
         pub enum Quantity { $( $name ),* }
 
         impl Quantity {
-            /// Every quantity.
+            /// All quantities.
             pub const ALL: &[Quantity] = &[ $( Quantity::$name ),* ];
 
-            /// For people.
+            /// Name for messages.
             pub const fn name(self) -> &'static str {
                 match self { $( Quantity::$name => $text ),* }
             }
@@ -102,7 +102,7 @@ pub enum Bound {
     Of(Quantity),
 }
 
-/// Where a rule applies.
+/// Condition under which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
     /// The layer has the quantity, and it is not 0.
@@ -117,14 +117,14 @@ pub enum When {
     Above(Quantity, i64),
     /// The quantity is at most a number.
     AtMost(Quantity, i64),
-    /// The engine's compiler is asked by itself, not through the framework.
+    /// The engine's compiler is called directly, not through the framework.
     Direct,
 }
 
-/// What must hold.
+/// Requirement of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MatchParams {
-    /// The quantity lies between two bounds, both allowed.
+    /// The quantity is between two bounds, both included.
     Between(Quantity, Bound, Bound),
     /// The first is divisible by the second.
     Divisible(Quantity, Quantity),
@@ -136,11 +136,11 @@ pub enum MatchParams {
     Capability(&'static str),
     /// The chip's legality family is at least this; conversion only.
     Floor(u8),
-    /// Nothing that the rule applies to is taken.
+    /// Rejects every layer that the rule applies to.
     Never(Quantity),
 }
 
-/// Which stage refuses.
+/// Stage that rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// An exported validator, which is also the legalizer.
@@ -151,12 +151,12 @@ pub enum Stage {
     CodeGeneration,
     /// The umbrella over a network.
     Network,
-    /// A guard of a rewrite: no refusal to a user.
+    /// A guard of a rewrite: not reported to the user.
     Fusion,
 }
 
 impl Stage {
-    /// For people.
+    /// Phrase for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Validator => "validator",
@@ -168,16 +168,16 @@ impl Stage {
     }
 }
 
-/// A number that fills a place of a reject string.
+/// Argument of a placeholder of a reject string.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
-    /// The value found.
+    /// The value of the layer.
     Found,
     /// The lower bound.
     Least,
     /// The upper bound.
     Most,
-    /// A word.
+    /// A fixed word.
     Word(&'static str),
     /// Another quantity.
     Of(Quantity),
@@ -190,32 +190,32 @@ pub enum Fill {
 pub struct Rule {
     /// Validator by its stem; empty: every layer.
     pub layer: &'static str,
-    /// Where it applies.
+    /// Conditions under which it applies.
     pub when: &'static [When],
-    /// What must hold.
+    /// Requirement.
     pub matches: MatchParams,
-    /// Who refuses.
+    /// Stage that rejects.
     pub stage: Stage,
-    /// Apple's text, with its places; empty where none is known.
+    /// Apple's text, with its placeholders; empty where none is known.
     pub apple: &'static str,
-    /// What fills the places.
+    /// Arguments of the placeholders.
     pub fills: &'static [Fill],
     /// Text of the framework's segmenter, where it has its own.
     pub segmenter: &'static str,
-    /// Code of the lint rule that explains it.
+    /// Code of the corresponding lint rule.
     pub lint: &'static str,
-    /// How it is known.
+    /// Basis.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
-    /// What to do.
+    /// Remedy.
     pub fix: &'static str,
 }
 
 macro_rules! rules {
     ( $( $layer:literal $stage:ident $lint:literal $basis:ident $source:literal [ $( $when:expr ),* ] $matches:expr =>
          $apple:literal [ $( $fill:expr ),* ] $segmenter:literal $fix:literal; )* ) => {
-        /// Every limit, in the order in which a layer is matched.
+        /// All limits, in the order in which they are applied to a layer.
         pub static RULES: &[Rule] = &[ $( Rule {
             layer: $layer, when: &[ $( $when ),* ], matches: $matches, stage: Stage::$stage, apple: $apple,
             fills: &[ $( $fill ),* ], segmenter: $segmenter, lint: $lint, basis: Basis::$basis, source: $source, fix: $fix,
@@ -228,7 +228,7 @@ use MatchParams::{Between, Capability, Divisible, Floor, Never, OneOf, StrideFac
 use Quantity as Q;
 use When::{Above, AtMost, Family, Has, Lacks, Without};
 
-/// Apple's text for extents out of range: found N D C H W, then the range of each.
+/// Apple's text for extents out of range: the layer's N D C H W, then the range of each.
 const RANGE: &str = "Tensor dimensions N%zdD%zdC%zdH%zdW%zd are not within supported range, N[%zd-%zd]D[%zd-%zd]C[%zd-%zd]H[%zd-%zd]W[%zd-%zd].";
 const RANGE_FILLS: &[Fill] = &[
     Fill::Of(Q::Batch),
@@ -254,7 +254,7 @@ const LATE: &[&str] = &["A16", "A17", "A18"];
 
 macro_rules! range_rules {
     ( $( $lint:literal $basis:ident $quantity:ident $most:literal $fix:literal; )* ) => {
-        /// Extents of every tensor of every layer, two rules an axis: not empty, not too long.
+        /// Extents of every tensor of every layer, two rules per axis: not zero, not too large.
         pub static RANGES: &[Rule] = &[
             $( Rule {
                 layer: "", when: &[], matches: Between(Q::$quantity, Number(1), Of(Q::$quantity)), stage: Stage::Validator,
@@ -278,7 +278,7 @@ range_rules! {
     "E02" Measured Width "max_tensor_width" "tile along width";
 }
 
-// Layer, stage, lint rule, basis, source, where it applies, what must hold => Apple's text, segmenter's text, what to do.
+// Layer, stage, lint rule, basis, source, conditions, requirement => Apple's text, segmenter's text, remedy.
 rules! {
     "" Validator "E01" Measured "validators" [] Between(Q::Rank, Number(0), Hal("max_rank")) =>
         "" [] "" "merge axes";
@@ -489,7 +489,7 @@ rules! {
         "Zero point is not supported for quant with E4M3 output format" [] "" "a symmetric range";
 }
 
-/// A gate of the book that this project's own lowering goes beyond: refused on request alone.
+/// A gate of the book that this project's own lowering does not need: applied on request only.
 const fn strict(layer: &'static str, when: &'static [When], matches: MatchParams, fix: &'static str) -> Rule {
     Rule {
         layer,
@@ -514,7 +514,7 @@ const AUTHORED: &[When] = &[Has(Q::Authored)];
 /// Neurons of a netplist in the modes of sine and cosine.
 const SINES: &[When] = &[Has(Q::Authored), Above(Q::Neuron, 31), AtMost(Q::Neuron, 33)];
 
-/// Gates of the chapter on hidden layers, and that of three-dimensional convolution, which what is compiled here goes beyond; the
+/// Gates of the chapter on hidden layers and of three-dimensional convolution that this compiler's lowering does not need; the
 /// last text of each is the chapter's sentence.
 pub static STRICT: &[Rule] = &[
     strict("MinMaxNorm", UP_TO_M1, Never(Q::Operands), "range normalization is arch-gated and rejected on the M1"),
@@ -550,7 +550,7 @@ pub static STRICT: &[Rule] = &[
 /// A check on a network as a whole, with Apple's text.
 #[derive(Debug)]
 pub struct NetworkRule {
-    /// What the umbrella looks at.
+    /// Subject of the check.
     pub check: NetworkCheck,
     /// Apple's text; empty where none is known.
     pub apple: &'static str,
@@ -558,7 +558,7 @@ pub struct NetworkRule {
     pub meaning: &'static str,
 }
 
-/// What the umbrella validator looks at beyond single layers.
+/// Checks of the umbrella validator beyond single layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // each is its row in NETWORK_RULES
 pub enum NetworkCheck {
@@ -568,7 +568,7 @@ pub enum NetworkCheck {
     Conversion,
 }
 
-/// Newest netplist schema that the compiler takes.
+/// Newest netplist schema that the compiler accepts.
 pub const NETPLIST_SCHEMA: [u32; 3] = [1, 0, 10];
 
 /// Checks of the umbrella validator.

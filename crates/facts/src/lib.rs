@@ -1,7 +1,7 @@
-//! What the machine is: registers, chips, formats and limits as rows.
+//! Facts about the machine as rows: registers, chips, formats and limits.
 //!
-//! This crate holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
-//! Assembler, disassembler, engine, validator, documents and command line all read the same rows.
+//! This crate has facts only: no I/O, no dependencies, and no decision that a row does not state.
+//! Assembler, disassembler, engine, validator, documents and command line use the same rows.
 //!
 //! A chip by any of its names, and a field with its place in a generation:
 //!

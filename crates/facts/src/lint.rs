@@ -1,14 +1,14 @@
-//! Rules for the design of models: what is rejected, silently wrong, slow, or hard on the build service.
+//! Rules for the design of models: rejected, silently wrong, slow, or a hazard to the build service.
 //!
 //! Sources are chapters of the book (`ch`, `app`), ANEForge (`AF`), the field guide of skyfallsin (`FG`), Orion (`OR`),
 //! maderix (`mx`), and fits of this project (`fit`): `docs/evidence.md`, key `lint`.
 
 use crate::Basis;
 
-/// What a rule is about.
+/// Severity of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// `E`: compile or load is rejected.
+    /// `E`: rejected when compiling or loading.
     Rejected,
     /// `W`: wrong values without an error.
     Wrong,
@@ -25,24 +25,24 @@ pub struct Lint {
     pub code: &'static str,
     /// Short name.
     pub name: &'static str,
-    /// How it is known.
+    /// Basis.
     pub basis: Basis,
-    /// When it fires.
+    /// Condition under which it is reported.
     pub condition: &'static str,
-    /// Why, or the figure behind it.
+    /// Reason, with its figures.
     pub why: &'static str,
-    /// What to do.
+    /// Remedy.
     pub fix: &'static str,
-    /// Chips it was seen on.
+    /// Chips on which it was observed.
     pub chips: &'static str,
-    /// Where it comes from.
+    /// Sources.
     pub source: &'static str,
-    /// An input that fires it; empty where no text tells it.
+    /// An input for which it is reported; empty where no text can show it.
     pub example: &'static str,
 }
 
 impl Lint {
-    /// What the rule is about.
+    /// Severity of the rule, from its code.
     pub fn severity(&self) -> Severity {
         match self.code.as_bytes()[0] {
             b'E' => Severity::Rejected,
@@ -52,7 +52,7 @@ impl Lint {
         }
     }
 
-    /// The code among those of all diagnostics: `ANE11` to `ANE14`, then the rule's number.
+    /// The rule's code among those of all diagnostics: `ANE11` to `ANE14`, then the rule's number.
     pub fn diagnostic(&self) -> String {
         format!("ANE1{}{}", self.severity() as u8 + 1, &self.code[1..])
     }
@@ -66,7 +66,7 @@ pub fn by_code(code: &str) -> Option<&'static Lint> {
 macro_rules! lints {
     ( $( $code:literal $name:literal $basis:ident $condition:literal $why:literal $fix:literal $chips:literal
          $source:literal $example:literal; )* ) => {
-        /// Every rule.
+        /// All rules.
         pub static LINTS: &[Lint] = &[ $( Lint {
             code: $code, name: $name, basis: Basis::$basis, condition: $condition, why: $why, fix: $fix, chips: $chips,
             source: $source, example: $example,

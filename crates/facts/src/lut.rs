@@ -1,9 +1,9 @@
 //! The activation table record: 43 halfwords at the head of an engine's stream.
 //!
-//! Source: every table in the M1 sample programs; see `docs/evidence.md`, key `h13-lut`. Those of the M4 have the same
-//! record in a stream of its own; see `docs/evidence.md`, key `h16-containers`.
+//! Source: every table in the M1 sample programs; see `docs/evidence.md`, key `h13-lut`. On the M4 the same
+//! record has a stream of its own; see `docs/evidence.md`, key `h16-containers`.
 
-/// Bytes of meaning in a record; the stream is padded to [`STREAM_BYTES`].
+/// Bytes of a record; the stream is padded to [`STREAM_BYTES`].
 pub const RECORD_BYTES: usize = 86;
 /// Bytes a table occupies in a stream.
 pub const STREAM_BYTES: usize = 128;
@@ -11,9 +11,9 @@ pub const STREAM_BYTES: usize = 128;
 pub const KNOTS: usize = 33;
 /// Halfword positions.
 pub mod place {
-    /// Smallest argument the table serves.
+    /// Lower bound of the table's domain.
     pub const X_LOW: usize = 0;
-    /// Largest argument the table serves.
+    /// Upper bound of the table's domain.
     pub const X_HIGH: usize = 1;
     /// Result at and below `X_LOW`.
     pub const Y_LOW: usize = 2;
@@ -21,9 +21,9 @@ pub mod place {
     pub const Y_HIGH: usize = 3;
     /// First knot.
     pub const KNOT: usize = 4;
-    /// Slope left of the table, then intercept.
+    /// Slope below the domain, then intercept.
     pub const LEFT: usize = 37;
-    /// Slope right of the table, then intercept.
+    /// Slope above the domain, then intercept.
     pub const RIGHT: usize = 39;
     /// Signed power of two that scales the argument.
     pub const SHIFT: usize = 41;
@@ -31,7 +31,7 @@ pub mod place {
     pub const MODE: usize = 42;
 }
 
-/// How an argument becomes a table coordinate, and the interpolated value a result.
+/// Map from an argument to a table coordinate, and from the interpolated value to a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Mode {
@@ -55,7 +55,7 @@ pub enum Mode {
     Square = 8,
     /// Base-2 logarithm: mantissa in [1/2, 1).
     Log2 = 9,
-    /// Power of two: fractional part through the table, integer part to the exponent.
+    /// Power of two: fractional part by the table, integer part to the exponent.
     Exp2 = 10,
 }
 
@@ -69,13 +69,13 @@ impl Mode {
     }
 }
 
-/// How negative arguments are treated.
+/// Symmetry of the function for negative arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Symmetry {
     /// No symmetry.
     None = 0,
-    /// f(-x) = -f(x): evaluate |x|, restore the sign.
+    /// f(-x) = -f(x): evaluates |x| and restores the sign.
     Odd = 3,
     /// Negative arguments give +0 (square root, logarithm).
     NonNegative = 6,
@@ -88,20 +88,20 @@ impl Symmetry {
     }
 }
 
-/// The way to a table of one's own, and why it is closed.
+/// Custom tables in the compiler, and the reason why they are unreachable.
 #[derive(Debug)]
 pub struct Custom {
     /// The compiler's operation.
     pub opcode: &'static str,
-    /// Why no netplist reaches it.
+    /// Reason why no netplist reaches it.
     pub reason: &'static str,
-    /// How it is known.
+    /// Basis.
     pub basis: crate::Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
 }
 
-/// Tables in netplists.
+/// Custom tables in netplists.
 pub const CUSTOM: Custom = Custom {
     opcode: "kZinIrNonLinearCustomLUT",
     reason: "the parser of units wants the keys for saturation and those of a version both, and then refuses both together, so \
@@ -110,14 +110,14 @@ pub const CUSTOM: Custom = Custom {
     source: "validators",
 };
 
-/// A table that is known by its numbers only: a fit whose rule is not known.
+/// A recorded table: the fit that gave its numbers is not known.
 #[derive(Debug)]
 pub struct Recorded {
     /// The function.
     pub name: &'static str,
-    /// The whole record.
+    /// All halfwords of the record.
     pub halfwords: [u16; RECORD_BYTES / 2],
-    /// How it is known.
+    /// Basis.
     pub basis: crate::Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,

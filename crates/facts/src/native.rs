@@ -1,5 +1,5 @@
-//! Native layers: the descriptors that a netplist names, with the parameters that their parsers read, and how far this
-//! project carries each.
+//! Native layers: the descriptors that a netplist names, with the parameters that their parsers read, and the extent to which
+//! this project supports each.
 //!
 //! Descriptor, constructor, validator and parser have names that follow from the row's stem and tag; operand counts,
 //! capability byte and envelope are the validator's row ([`crate::validators`]), limits by family those of
@@ -12,14 +12,14 @@ use crate::ops::{OPS, OpRow};
 pub use crate::own::{OWN_BASE, OWN_CARRIER, OWN_OPERANDS, OWN_PARAMS, OWN_RESULT, OWN_WORDS};
 use crate::validators::{VALIDATORS, Validator};
 
-/// What a parameter may be.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamType {
     /// True or false.
     Flag,
-    /// A whole number within bounds.
+    /// An integer within bounds.
     Integer(i64, i64),
-    /// A half-precision number, written as the whole number that its 16 bits are.
+    /// A half-precision number, written as the integer of its 16 bits.
     Half,
     /// A number.
     Real,
@@ -27,38 +27,38 @@ pub enum ParamType {
     Word(&'static [&'static str]),
     /// Names of axes.
     Axes,
-    /// Whole numbers within bounds.
+    /// Integers within bounds.
     Integers(i64, i64),
-    /// One entry an axis: `Coordinate` names it, this key holds one of the words, or a size where there are none.
+    /// One entry per axis: `Coordinate` names the axis; this key holds one of the words, or a size if there are none.
     PerAxis(&'static str, &'static [&'static str]),
 }
 
-/// One key of `Params`.
+/// A key of `Params`.
 #[derive(Debug)]
 pub struct Param {
-    /// As written.
+    /// Key.
     pub name: &'static str,
-    /// What it may be.
+    /// Type.
     pub ty: ParamType,
-    /// What holds where it is left out; empty where it must be given.
+    /// Default value; empty if the key is required.
     pub default: &'static str,
 }
 
-/// What carries a layer here.
+/// Implementation of a layer in this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// It is read as operations of the graph, as conversion gives them.
+    /// Operations of the graph, as conversion gives them.
     Graph,
-    /// It is put into register tasks of the H13 whose words are known.
+    /// Register tasks of the H13 with known words.
     Registers,
-    /// No words of Apple's are known for it: a task of this project's own, [`OWN_BASE`].
+    /// A task in this project's own encoding, [`OWN_BASE`], because Apple's is not known.
     Own,
-    /// Nothing: a validator knows it, no engine runs it, or no source says what it computes.
+    /// None: only a validator has it, no engine runs it, or no source gives its semantics.
     Nothing,
 }
 
 impl Carrier {
-    /// One word.
+    /// Name, one word.
     pub const fn name(self) -> &'static str {
         match self {
             Carrier::Graph => "graph",
@@ -72,15 +72,15 @@ impl Carrier {
 /// One native layer.
 #[derive(Debug)]
 pub struct Native {
-    /// What stands in the names of descriptor and validator.
+    /// Stem in the names of descriptor and validator.
     pub stem: &'static str,
     /// `Type` of its unit.
     pub tag: &'static str,
-    /// What carries it here.
+    /// Implementation.
     pub carrier: Carrier,
     /// Keys of `Params`.
     pub params: &'static [Param],
-    /// How keys and types are known.
+    /// Basis of keys and types.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
@@ -94,22 +94,22 @@ impl Native {
         VALIDATORS.iter().find(|v| v.stem == self.stem)
     }
 
-    /// Whether it is one of the 45 descriptors.
+    /// Returns true if it is one of the 45 descriptors.
     pub fn has_descriptor(&self) -> bool {
         self.validator().is_some_and(|v| v.descriptor)
     }
 
-    /// The descriptor's structure.
+    /// Name of the descriptor's structure.
     pub fn descriptor(&self) -> String {
         format!("ANEC{}LayerDesc", self.stem)
     }
 
-    /// The descriptor's constructor.
+    /// Name of the descriptor's constructor.
     pub fn constructor(&self) -> String {
         format!("_ANEC{}LayerDescInitialize", self.stem)
     }
 
-    /// The parser of its units.
+    /// Name of the parser of its units.
     pub fn parser(&self) -> String {
         format!("ZinParse{}Unit", self.tag)
     }
@@ -119,12 +119,12 @@ impl Native {
         OP_CLASSES.iter().find(|c| c.name == self.tag).map(|c| c.code)
     }
 
-    /// The list of `Params` whose only entry holds the keys; `None` where they stand in `Params` themselves.
+    /// Name of the list in `Params` whose only entry has the keys; `None` if the keys are directly in `Params`.
     pub fn entry(&self) -> Option<&'static str> {
         IN_ENTRIES.iter().find(|(stem, _)| *stem == self.stem).map(|(_, list)| *list)
     }
 
-    /// Operations of the framework that become it.
+    /// Operations of the framework that are lowered to it.
     pub fn operations(&self) -> impl Iterator<Item = &'static OpRow> + use<'_> {
         OPS.iter().filter(|o| o.layers.contains(&self.stem))
     }
@@ -139,25 +139,25 @@ fn plain(word: &str) -> String {
     word.chars().filter(|&c| c != '_').flat_map(char::to_lowercase).collect()
 }
 
-/// The row of that stem or tag, in any case, without regard to underscores.
+/// The row of that stem or tag; case and underscores are ignored.
 pub fn by_name(name: &str) -> Option<&'static Native> {
     let name = plain(name);
     NATIVES.iter().find(|n| plain(n.stem) == name || plain(n.tag) == name)
 }
 
-/// Layers whose keys stand in the entries of a list, with the list's name: `docs/evidence.md`, key `unit-writer`.
+/// Layers whose keys are in the entries of a list, with the list's name: `docs/evidence.md`, key `unit-writer`.
 const IN_ENTRIES: &[(&str, &str)] = &[("RingBufferWriter", "RingBufferWriterInfo")];
 
-/// A name that sources count among the layers, and what it is instead: no `Type` of a unit, no descriptor, no validator.
+/// A name that sources count among the layers without a `Type` of a unit, a descriptor or a validator.
 #[derive(Debug)]
 pub struct Elsewhere {
-    /// As the back end's dialect has it.
+    /// Name in the back end's dialect.
     pub name: &'static str,
     /// Other spelling.
     pub also: &'static str,
-    /// What it is, and where it is read here.
+    /// Meaning, and the place where this project reads it.
     pub place: &'static str,
-    /// How it is known.
+    /// Basis.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
@@ -188,25 +188,25 @@ pub static ELSEWHERE: &[Elsewhere] = &[
     },
 ];
 
-/// The row of a name that no unit has, in any case, without regard to underscores.
+/// The row of a name without a unit; case and underscores are ignored.
 pub fn elsewhere(name: &str) -> Option<&'static Elsewhere> {
     let name = plain(name);
     ELSEWHERE.iter().find(|e| plain(e.name) == name || plain(e.also) == name)
 }
 
-/// Classes of units without a row: nothing is known of them but the number.
+/// Classes of units without a row: only their number is known.
 pub fn classes_without_row() -> impl Iterator<Item = &'static str> {
     OP_CLASSES.iter().map(|c| c.name).filter(|name| by_tag(name).is_none())
 }
 
-/// Families by the number that `OwnFamily` holds.
+/// Families by their number in `OwnFamily`.
 pub const FAMILIES: [&str; 10] = ["", "older", "A13", "A14", "A15", "A16", "A17", "A18", "small", "reference"];
 
 macro_rules! natives {
     ( $( $stem:ident $tag:literal $carrier:ident $basis:ident $source:literal $note:literal {
         $( $key:literal $ty:expr, $default:literal; )*
     } )* ) => {
-        /// Every native layer, the 45 with a descriptor and those that a netplist names without one.
+        /// All native layers: the 45 with a descriptor, and those that a netplist names without one.
         pub static NATIVES: &[Native] = &[ $( Native {
             stem: stringify!($stem), tag: $tag, carrier: Carrier::$carrier,
             params: &[ $( Param { name: $key, ty: $ty, default: $default } ),* ],

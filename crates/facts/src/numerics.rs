@@ -1,17 +1,17 @@
-//! What the arithmetic of the engines does: rules with their ground, and the parameters of the models made of them.
+//! Arithmetic of the engines: rules with their ground, and the parameters of the models derived from them.
 //!
 //! A source key is a section of `docs/numerics.md`. The letters of [`crate::Evidence`] speak of program bytes; results
 //! of a device need words of their own, hence [`Ground`].
 
-/// Why a rule is believed.
+/// Ground of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ground {
-    /// Published device results come out of the rule, bit for bit or to the last digits of a published norm, and do
-    /// not come out of its alternatives.
+    /// The rule reproduces published device results, bit for bit or to the last digits of a published norm, and its
+    /// alternatives do not.
     Recomputed,
-    /// Someone who measured wrote it; the raw results are not published, or do not separate the rule from others.
+    /// Written by someone who measured; the raw results are not published, or do not separate the rule from others.
     Reported,
-    /// No source: a choice, so that a model is complete.
+    /// No source: chosen to complete a model.
     Chosen,
 }
 
@@ -26,18 +26,18 @@ impl Ground {
     }
 }
 
-/// Which part of the machine a rule speaks of.
+/// Unit of the machine that a rule describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// The multiply-accumulate arrays: convolution, linear layers, products of matrices.
     Mac,
-    /// Sums whose path through the machine is not settled.
+    /// Sums whose path through the machine is not known.
     Sum,
     /// The planar engine: elementwise operations.
     Planar,
-    /// Activation tables, and the stages behind a sum.
+    /// Activation tables, and the stages after a sum.
     Table,
-    /// The copy of a part of a row that does not start at its first column.
+    /// The copy of a slice of a row that does not start at the first column.
     Crop,
 }
 
@@ -46,19 +46,19 @@ pub enum Unit {
 pub struct Rule {
     /// Part of the machine.
     pub unit: Unit,
-    /// What the rule is about.
+    /// Subject.
     pub subject: &'static str,
     /// The rule.
     pub statement: &'static str,
     /// Chips with results behind the rule.
     pub chips: &'static str,
-    /// Why it is believed.
+    /// Ground.
     pub ground: Ground,
     /// Section of `docs/numerics.md`.
     pub source: &'static str,
 }
 
-/// What becomes of a value halfway between two representable ones.
+/// Rounding of a value halfway between two representable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ties {
     /// To the one with an even last digit.
@@ -67,21 +67,21 @@ pub enum Ties {
     Away,
 }
 
-/// How the patterns with exponent 31 are read.
+/// Interpretation of patterns with exponent 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Specials {
     /// As numbers with that exponent: 65536 to 131008.
     Numbers,
-    /// NaN as plus infinity; infinities of both signs in one sum, and infinity times zero, give plus zero.
+    /// NaN as positive infinity; infinities of both signs in one sum, and infinity times zero, give positive zero.
     Infinities,
 }
 
-/// First stage of a sum: consecutive terms are added one by one in a short float, and only the result goes on.
+/// First stage of a sum: consecutive terms are added in sequence in a short float; later stages receive the result only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// Terms of a tile.
     pub lanes: u32,
-    /// Significant bits that an addition keeps of each operand, counted from the leading bit of the larger one; ties
+    /// Significant bits of each operand that an addition keeps, counted from the leading bit of the larger one; ties
     /// to even.
     pub significand_bits: u32,
 }
@@ -94,11 +94,11 @@ pub struct Mac {
     pub name: &'static str,
     /// Binary digits after the point of the accumulator.
     pub fraction_bits: u32,
-    /// A product whose exponents add up to less is dropped before rounding. Zero and subnormal numbers have exponent -14.
+    /// Products whose exponents add up to less are dropped before rounding. Zero and subnormal numbers have exponent -14.
     pub least_exponent_sum: i32,
-    /// A sum that reaches `2^ceiling_log2` in magnitude is infinite from then on. `None`: only the result's format limits.
+    /// Sums saturate to infinity at `2^ceiling_log2` in magnitude. `None`: only the result's format limits.
     pub ceiling_log2: Option<u32>,
-    /// First stage, where there is one.
+    /// First stage, if the array has one.
     pub tile: Option<Tile>,
     /// Rounding of the result.
     pub ties: Ties,
@@ -133,8 +133,8 @@ pub static TILED: Mac = Mac {
 /// [`TILED`] on a path that holds the whole fp16 range: the book's dedicated reduction. Section `tiles`.
 pub static TILED_SUM: Mac = Mac { name: "tiled-sum", ceiling_log2: None, ..TILED };
 
-/// Parameters of elementwise arithmetic: exact, then one rounding to fp16, subnormal numbers kept. NaN counts as plus
-/// infinity, indeterminate forms give plus zero.
+/// Parameters of elementwise arithmetic: exact, then one rounding to fp16, subnormal numbers kept. NaN is read as positive
+/// infinity, indeterminate forms give positive zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Planar {
     /// Rounding of the result.
@@ -147,10 +147,10 @@ pub static PLANAR: Planar = Planar { ties: Ties::Away };
 /// The planar engine with the ties that the book reports of the M1's results. Section `planar`.
 pub static PLANAR_EVEN: Planar = Planar { ties: Ties::Even };
 
-/// A model to compute with.
+/// A model of the arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Model {
-    /// fp16 operands, fp32 sums, one rounding to nearest even: no device's, and the fastest.
+    /// fp16 operands, fp32 sums, one rounding to nearest even: that of no device, and the fastest.
     #[default]
     Fast,
     /// [`FIXED`].
@@ -160,7 +160,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Every model.
+    /// All models.
     pub const ALL: [Model; 3] = [Model::Fast, Model::Fixed, Model::Tiled];
 
     /// The array's parameters; `None` where sums are fp32.
@@ -172,7 +172,7 @@ impl Model {
         }
     }
 
-    /// Parameters of elementwise arithmetic, tables and stages behind a sum; `None` where they are fp32.
+    /// Parameters of elementwise arithmetic, tables and stages after a sum; `None` where they are fp32.
     pub const fn planar(self) -> Option<&'static Planar> {
         match self {
             Model::Fast => None,
@@ -181,7 +181,7 @@ impl Model {
         }
     }
 
-    /// How a reduction task adds up; `None` is one sum without rounding.
+    /// Parameters of the sum of a reduction task; `None` is one sum without rounding.
     pub const fn reduction(self) -> Option<&'static Mac> {
         match self {
             Model::Fast | Model::Fixed => None,
@@ -204,16 +204,16 @@ impl Model {
     }
 }
 
-/// What a generation's arithmetic does.
+/// Arithmetic of a generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation {
     /// Compiler target without its size suffix.
     pub generation: &'static str,
-    /// Products.
+    /// Model of products.
     pub mac: Model,
     /// Ground for `mac`.
     pub mac_ground: Ground,
-    /// Base-2 logarithm of the gain of a crop: values that overflow fp16 under it come out infinite.
+    /// Base-2 logarithm of the gain of a crop: values that overflow fp16 with it become infinite.
     pub crop_gain_log2: Option<u32>,
     /// Ground for `crop_gain_log2`.
     pub crop_ground: Ground,
@@ -221,7 +221,7 @@ pub struct Generation {
     pub devices: &'static str,
 }
 
-/// Every generation, in order. Section `mac` for products, `crop` for crops.
+/// All generations, in order. Section `mac` for products, `crop` for crops.
 pub static GENERATIONS: &[Generation] = &[
     Generation {
         generation: "h13",
@@ -289,7 +289,7 @@ const fn rule(
     Rule { unit, subject, statement, chips, ground, source }
 }
 
-/// Every rule. Where two rules of one subject disagree, both stand here, and `docs/numerics.md` says which is used.
+/// All rules. Where two rules for one subject disagree, both are rows, and `docs/numerics.md` states the choice.
 pub static RULES: &[Rule] = {
     use Ground::*;
     use Unit::*;

@@ -1,48 +1,48 @@
-//! Operations of the Core ML opsets: where each runs, on which family of chips, and what it becomes.
+//! Operations of the Core ML opsets: support by family of chips, cost, and native layers.
 //!
 //! Reach by family is appendix A of the book (columns h13, h14 and h17s measured, h15 and h16 predicted), the sweep is
-//! ANEForge's single-operation run on an M5: `docs/evidence.md`, key `op-matrix`. What the segmenter answers is from a
+//! ANEForge's single-operation run on an M5: `docs/evidence.md`, key `op-matrix`. The segmenter's answers are from a
 //! study of the M4 and M6, key `m6-study`.
 
 use crate::Basis;
 use crate::chips::Chip;
 
-/// Whether a family of chips has a path for an operation.
+/// Support of an operation on a family of chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Compiles and runs on the engine.
     Native,
     /// Only through a decomposition, a software fallback or a wrapper.
     Bridge,
-    /// No path on this family, native on a later one.
+    /// Not supported on this family, native on a later one.
     Gated,
     /// Rejected on every family.
     None,
 }
 
-/// What an operation costs where it is taken.
+/// Cost of a supported operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Layers of its own.
+    /// Own layers.
     Layer,
-    /// A change of extents only: no layer where its neighbours allow.
+    /// A reshape: no layer if the neighbouring operations allow it.
     Free,
-    /// Gone before the engine sees it: a constant, or an offset in a descriptor.
+    /// Folded at compile time, into a constant or an offset of a descriptor.
     Folded,
-    /// Layers of its own, in a segment of their own.
+    /// Own layers in a segment of their own.
     Cut,
-    /// Work of the host.
+    /// Computed on the host.
     Host,
 }
 
-/// What a single-operation run on an M5 gave.
+/// Result of a single-operation run on an M5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// Ran, and the numbers were right.
+    /// Ran with correct numbers.
     Correct,
     /// Ran; numbers not compared.
     Runs,
-    /// The compiler stopped at it.
+    /// Rejected by the compiler.
     Walled,
     /// No engine implementation was offered.
     Missing,
@@ -57,24 +57,24 @@ pub struct OpRow {
     pub name: &'static str,
     /// Chapter of appendix A.
     pub group: &'static str,
-    /// What it costs where it is taken.
+    /// Cost where it is supported.
     pub shape: Shape,
-    /// Reach on the A13, A14, A15 and later families.
+    /// Support on the A13, A14, A15 and later families.
     pub reach: [Reach; 4],
     /// Lowest legality family of the conversion route.
     pub floor: Option<u8>,
-    /// What the run on an M5 gave.
+    /// Result of the run on an M5.
     pub sweep: Sweep,
-    /// Native layers it becomes, by the name of their validator.
+    /// Native layers that it is lowered to, by the name of their validator.
     pub layers: &'static [&'static str],
-    /// What it can be written as instead; empty where nothing is known.
+    /// Alternative; empty where none is known.
     pub instead: &'static str,
     /// Limits and oddities.
     pub note: &'static str,
 }
 
 impl OpRow {
-    /// Reach on that chip and how it is known; `None` before the A13, which appendix A does not cover.
+    /// Support on that chip and its basis; `None` before the A13, which appendix A does not cover.
     pub fn reach_on(&self, chip: &Chip) -> Option<(Reach, Basis)> {
         let (column, basis) = match chip.family {
             "A13" => (0, Basis::Measured),
@@ -88,7 +88,7 @@ impl OpRow {
         Some((self.reach[column], basis))
     }
 
-    /// The chip of the first family with a native path, by its best known name.
+    /// The first chip with a native path, by its best known name.
     pub fn first_native(&self) -> Option<&'static str> {
         let column = self.reach.iter().position(|&r| r == Reach::Native)?;
         ["m1", "m2", "m3", "m4"].get(column).copied()
@@ -100,24 +100,24 @@ pub fn by_name(name: &str) -> Option<&'static OpRow> {
     OPS.iter().find(|o| o.name == name)
 }
 
-/// A layer whose validator accepts what then fails in code generation, or that no exported validator covers.
+/// A layer that its validator accepts and code generation rejects, or that no exported validator covers.
 #[derive(Debug)]
 pub struct Attested {
     /// Native layer.
     pub layer: &'static str,
-    /// Operations that become it.
+    /// Operations that are lowered to it.
     pub ops: &'static [&'static str],
     /// Families where code generation fails; empty: all.
     pub families: &'static [&'static str],
-    /// What happens, and why.
+    /// Symptom and cause.
     pub reason: &'static str,
-    /// How it is known.
+    /// Basis.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
 }
 
-/// Attested is not reachable.
+/// Layers that are attested and unreachable.
 pub static ATTESTED: &[Attested] = &[
     Attested {
         layer: "TopK",
@@ -209,20 +209,20 @@ pub static ATTESTED: &[Attested] = &[
     },
 ];
 
-/// What the segmenter of the framework answers to an operation, whatever its operands.
+/// Answer of the framework's segmenter to an operation, for any operands.
 #[derive(Debug)]
 pub struct Segmenter {
     /// Operation.
     pub op: &'static str,
-    /// Its text; empty: it accepts.
+    /// Text of the rejection; empty: accepted.
     pub text: &'static str,
-    /// How it is known.
+    /// Basis.
     pub basis: Basis,
 }
 
 macro_rules! segmenter {
     ( $( $basis:ident $text:literal: $( $op:ident )*; )* ) => {
-        /// Operations that the framework's segmenter refuses by name, and those it takes against appendix A.
+        /// Operations that the framework's segmenter rejects by name, and those that it accepts contrary to appendix A.
         pub static SEGMENTER: &[Segmenter] = &[ $( $( Segmenter {
             op: stringify!($op), text: $text, basis: Basis::$basis,
         } ),* ),* ];
@@ -268,7 +268,7 @@ macro_rules! floor {
 macro_rules! ops {
     ( $( $name:ident $group:literal $shape:ident [ $a:ident $b:ident $c:ident $d:ident ] $floor:tt $sweep:ident
          [ $( $layer:literal ),* ] $instead:literal $note:literal; )* ) => {
-        /// Every operation of appendix A.
+        /// All operations of appendix A.
         pub static OPS: &[OpRow] = &[ $( OpRow {
             name: stringify!($name), group: $group, shape: Shape::$shape,
             reach: [reach!($a), reach!($b), reach!($c), reach!($d)], floor: floor!($floor), sweep: Sweep::$sweep,

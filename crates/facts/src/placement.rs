@@ -1,4 +1,4 @@
-//! Numbers of the framework's segmenter: what it takes a back end to cost.
+//! Cost model of the framework's segmenter: numbers for each back end.
 //!
 //! Read from recorded estimates of an M4 and an M6 (`docs/evidence.md`, key `m6-study`): a work quantity over a rate.
 //! Rates are those of the default model, or of a leaf of a decision tree where one was seen; the trees themselves are
@@ -6,9 +6,9 @@
 
 /// Milliseconds to start a segment on the engine.
 pub const LAUNCH_MS: f64 = 0.125;
-/// Milliseconds for each change of back end.
+/// Milliseconds for each switch of back end.
 pub const SWITCH_MS: f64 = 0.125;
-/// Milliseconds for an output of the graph that the engine gives.
+/// Milliseconds for an output of the graph that the engine computes.
 pub const OUTPUT_MS: f64 = 0.125;
 
 /// Rates of one back end on one family: operations in units of 10^9 a second, bytes in units of 2^30 a second.
@@ -37,7 +37,7 @@ const fn rate(gflops: f64, gibps: f64) -> Rate {
     Rate { gflops, gibps }
 }
 
-/// Default rates, the first that names the chip's family. Families that were not recorded use the M4's.
+/// Default rates; the first row with the chip's family applies. Families without records use the M4's.
 pub static RATES: &[Rates] = &[
     Rates {
         of: &["A13"],
@@ -49,25 +49,25 @@ pub static RATES: &[Rates] = &[
     Rates { of: &[], ane: rate(19400.0, 68.0), bnns: rate(754.5, 56.666664), classic: rate(656.0, 56.666664) },
 ];
 
-/// What a leaf of a decision tree divides.
+/// Work quantity of a leaf of a decision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Floating-point operations as the segmenter counts them.
     Flops,
-    /// Elements of the operands that carry data.
+    /// Elements of the data operands.
     Data,
-    /// Elements of all operands, parameters among them.
+    /// Elements of all operands, parameters included.
     Operands,
 }
 
-/// Which form of an operation a leaf is about.
+/// Form of an operation that a leaf applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Every form.
     Any,
-    /// Distances between the taps of a window above 1.
+    /// Dilation above 1.
     Dilated,
-    /// As many groups as channels.
+    /// As many groups as channels (depthwise).
     Depthwise,
 }
 
@@ -76,11 +76,11 @@ pub enum Form {
 pub struct Leaf {
     /// Operations.
     pub ops: &'static [&'static str],
-    /// Their form.
+    /// Form of the operations.
     pub form: Form,
-    /// What is divided.
+    /// Work quantity.
     pub work: Work,
-    /// Least work for which the leaf was seen, in 10^6.
+    /// Least observed work, in 10^6.
     pub from_millions: f64,
     /// Neural engine.
     pub ane: f64,
@@ -92,7 +92,7 @@ pub struct Leaf {
 
 macro_rules! leaves {
     ( $( [ $( $op:literal ),* ] $form:ident $work:ident $from:literal: $ane:literal $bnns:literal $classic:literal; )* ) => {
-        /// Leaves that were seen; the last one of an operation whose form is met and whose least work is reached counts.
+        /// Observed leaves; of those of an operation, the last one whose form and least work match applies.
         pub static LEAVES: &[Leaf] = &[ $( Leaf {
             ops: &[ $( $op ),* ], form: Form::$form, work: Work::$work, from_millions: $from,
             ane: $ane, bnns: $bnns, classic: $classic,
@@ -118,8 +118,8 @@ leaves! {
     ["gather"] Any Operands 0.0: 0.0 11.5 10.0;
 }
 
-/// Floating-point operations for each element of the result, where they are not those of a product of matrices.
+/// Floating-point operations per element of the result, for operations other than a matrix product.
 pub static FLOPS: &[(&str, f64)] = &[("gelu", 78.0)];
 
-/// Operations whose constants the default model does not count as memory.
+/// Operations whose constants the default model does not count as memory traffic.
 pub static PARAMETERS_FREE: &[&str] = &["batch_norm", "layer_norm"];

@@ -1,4 +1,4 @@
-//! Measurements of the arithmetic by others, as programs with their inputs and results: the models are checked against them.
+//! Published measurements of the arithmetic, as programs with inputs and results: tests of the models.
 //!
 //! A row is a small network in the text form of the `net` crate. `crates/ane/tests/nets/probes.rs` compiles and executes every
 //! row in every model and compares with `met`; `docs/numerics.md` prints the rows. Source keys are explained there.
@@ -8,22 +8,22 @@ use crate::numerics::Model::{self, Fast, Fixed, Tiled};
 /// One measured result.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// What is shown.
+    /// Name.
     pub name: &'static str,
-    /// Statements that define `%y` of `%x`, and of `%ones`, a constant of ones with the extents of `%x`. In text form of a
+    /// Statements that define `%y` from `%x`, and from `%ones`, a constant of ones with the extents of `%x`. In text form of a
     /// network, result types included.
     pub program: &'static str,
     /// Extents of `%x`.
     pub shape: &'static [usize],
-    /// Elements of `%x`: values and how often each stands in a row; the list is repeated until `%x` is full.
+    /// Elements of `%x`: values with their repetition counts in a row; the list is repeated to the size of `%x`.
     pub input: &'static [(f32, usize)],
-    /// What the device gave, element for element, to fp16; the sign of a zero counts. [`FINITE`] where only that is known.
+    /// Result of the device, element by element, to fp16; the sign of a zero counts. [`FINITE`] where only that is known.
     pub measured: &'static [f32],
-    /// Who measured, and on which chips.
+    /// Author of the measurement, and chips.
     pub source: &'static str,
-    /// Models that give it.
+    /// Models that reproduce it.
     pub met: &'static [Model],
-    /// Why a model does not, or what else is to be known.
+    /// Reason of a deviation, or other remarks.
     pub note: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub const FINITE: f32 = f32::MAX;
 
 const INF: f32 = f32::INFINITY;
 const NAN: f32 = f32::NAN;
-/// 2^-24, the smallest number of fp16.
+/// 2^-24, the smallest positive number of fp16.
 const LEAST: f32 = 5.960_464_5e-8;
 const ALL: &[Model] = &[Fast, Fixed, Tiled];
 const EXACT: &[Model] = &[Fixed, Tiled];
@@ -58,7 +58,7 @@ impl Probe {
     }
 }
 
-/// A sum as a product with a constant vector of ones.
+/// A sum as a matrix product with a constant vector of ones.
 const fn sum(
     name: &'static str,
     shape: &'static [usize],
@@ -82,7 +82,7 @@ const CONV: &str = "const %w: f16[1, 1, 1, 1] = [1.0] \
      %y: f16[1, 1, 1, 1] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1";
 const MAX_ONE: &str = "const %z: f16[1] = [1.0] %y: f16[1, 1] = max(%x, %z)";
 
-/// Every row.
+/// All rows.
 pub static PROBES: &[Probe] = &[
     sum("16000 ones", &[1, 16000], &[(1.0, 16000)], &[16000.0], "book: M1", ALL),
     sum("16384 ones", &[1, 16384], &[(1.0, 16384)], &[16384.0], "ANEForge: M1", ALL),

@@ -1,4 +1,4 @@
-//! Silicon and products: the one table from which every name of a chip comes that a user types or reads.
+//! Silicon and products: the only table of chip names that a user types or reads.
 //!
 //! The number of a compiler target is that of its generation of the engine: H13 is the A14 and the M1. The book names
 //! capability tiers by compiler families A13 to A18, whose number is also that of the target and not that of the silicon:
@@ -14,7 +14,7 @@ use crate::chips::{CHIPS, Chip, Subtype, by_target};
 /// One system on a chip.
 #[derive(Debug)]
 pub struct Silicon {
-    /// What users type, lower case, words joined by hyphens.
+    /// Name on the command line, lower case, words joined by hyphens.
     pub name: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
@@ -24,15 +24,15 @@ pub struct Silicon {
     pub part: &'static str,
     /// Compiler target.
     pub target: &'static str,
-    /// How the target is known.
+    /// Basis of the target.
     pub basis: Basis,
-    /// What says so.
+    /// Source of the target.
     pub evidence: &'static str,
 }
 
 macro_rules! silicon {
     ( $( $name:literal [ $( $alias:literal ),* ] $title:literal $part:literal $target:literal $basis:ident $evidence:literal; )* ) => {
-        /// Every known chip with an engine that runs Core ML models. Of the rows of one target the first names it.
+        /// All known chips with an engine that runs Core ML models. The first of the rows of one target names it.
         pub static SILICON: &[Silicon] = &[ $( Silicon {
             name: $name, aliases: &[ $( $alias ),* ], title: $title, part: $part, target: $target,
             basis: Basis::$basis, evidence: $evidence,
@@ -76,26 +76,26 @@ silicon! {
 }
 
 impl Chip {
-    /// The silicon it stands for.
+    /// Silicon of the target.
     pub fn silicon(&self) -> impl Iterator<Item = &'static Silicon> + use<> {
         let target = self.target;
         SILICON.iter().filter(move |s| s.target == target)
     }
 
-    /// Description for people: its silicon, or the role of a target without any.
+    /// Description for messages: its silicon, or the role of a target without silicon.
     pub fn describe(&self) -> String {
         let names: Vec<&str> = self.silicon().map(|s| s.title).collect();
         if names.is_empty() { self.role.to_string() } else { names.join(", ") }
     }
 
-    /// The name that users know best.
+    /// The best known name.
     pub fn name(&self) -> &'static str {
         self.silicon().next().map_or(self.target, |s| s.name)
     }
 }
 
 impl Subtype {
-    /// Its generation's name and silicon, for people.
+    /// Generation's name and silicon, for messages.
     pub fn describe(&self) -> String {
         let mut names: Vec<&str> = self.targets().next().map(|c| c.target).into_iter().collect();
         names.extend(self.targets().flat_map(Chip::silicon).map(|s| s.title));
@@ -104,22 +104,22 @@ impl Subtype {
     }
 }
 
-/// The chip that a user names by compiler target, silicon or product, in any case.
+/// The chip of a compiler target, silicon or product, in any case.
 pub fn by_name(name: &str) -> Option<&'static Chip> {
     find(name).map(|named| named.chip)
 }
 
-/// A set of chips that one word names.
+/// A set of chips with one name.
 #[derive(Debug)]
 pub struct Group {
-    /// The word.
+    /// Name.
     pub name: &'static str,
-    /// What it takes in.
+    /// Members.
     pub meaning: &'static str,
     takes: fn(&Silicon) -> bool,
 }
 
-/// Every group.
+/// All groups.
 pub static GROUPS: &[Group] = &[
     Group { name: "all", meaning: "every chip in a product", takes: |_| true },
     Group { name: "iphone", meaning: "chips of iPhones", takes: |s| sold_in(s, "iphone") },
@@ -146,7 +146,7 @@ impl Group {
     }
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// The compiler target.
@@ -157,12 +157,12 @@ pub struct Named {
     pub product: Option<&'static Product>,
 }
 
-/// A name without case, spaces and hyphens: `iPhone 15 Pro` and `iphone-15-pro` are one.
+/// A name in normal form, without case, spaces and hyphens: `iPhone 15 Pro` and `iphone-15-pro` are the same.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, ' ' | '-' | '_')).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// What a user means by a compiler target, a chip, a product's name or its identifier.
+/// Resolves a compiler target, a chip, a product's name or its identifier.
 pub fn find(name: &str) -> Option<Named> {
     let name = plain(name);
     let is = |known: &str| plain(known) == name;
@@ -183,7 +183,7 @@ pub fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|g| g.name == name)
 }
 
-/// Why a chip with an engine is no target, where users ask for one.
+/// Reason why a chip with an engine is not a target.
 pub fn unreachable(name: &str) -> Option<&'static str> {
     let name = plain(name);
     let a11 = ["a11", "a11bionic", "iphone8", "iphone8plus", "iphonex", "iphone10,1", "iphone10,2", "iphone10,3"];
@@ -191,7 +191,7 @@ pub fn unreachable(name: &str) -> Option<&'static str> {
         .then_some("Core ML does not use the engine of the A11; the first that it uses is the A12 (h11)")
 }
 
-/// Every name that [`find`] and [`group`] know, for suggestions.
+/// All names that [`find`] and [`group`] know, for suggestions.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let silicon = SILICON.iter().flat_map(|s| std::iter::once(&s.name).chain(s.aliases)).copied();
     let products =
@@ -199,7 +199,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().map(|g| g.name).chain(silicon).chain(CHIPS.iter().map(|c| c.target)).chain(products)
 }
 
-/// The names of a list: at commas, but for those inside an identifier such as `iPhone13,2`.
+/// The names of a list, separated by commas; commas inside identifiers such as `iPhone13,2` do not separate.
 pub fn split(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in list.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -214,7 +214,7 @@ pub fn split(list: &str) -> Vec<String> {
     names
 }
 
-/// What a compiler family of the book stands for in silicon: `A14` is the family of the A15 and M2.
+/// Silicon of a compiler family of the book: `A14` is the family of the A15 and M2.
 pub fn of_family(family: &str) -> String {
     let chips = CHIPS.iter().filter(|c| c.family == family);
     let first = chips.clone().next();

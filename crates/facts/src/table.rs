@@ -1,15 +1,15 @@
-//! The shape of a register row and the checks that run while the crate compiles.
+//! Register rows, and the checks at compile time of the crate.
 
 use crate::fields::Field;
 
-/// How sure we are of a row, and why. Kept on every fact.
+/// Evidence of a row; every fact has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// `X`: an executor used the field and the program computed what Apple compiled it to compute.
+    /// `X`: an executor used the field, and the program computed the result that Apple compiled it for.
     Executed,
     /// `B`: recomputed byte-equal, constant or predictable over every Apple-compiled sample.
     Bytes,
-    /// `C`: name or meaning from a public decoder, the book, or a reading the samples do not exclude.
+    /// `C`: name or meaning from a public decoder, the book, or a reading that the samples do not exclude.
     Claimed,
     /// `O`: not a fact about the machine: this project's own encoding, where Apple's is not known.
     Own,
@@ -30,13 +30,13 @@ impl Evidence {
 /// A number with a name and a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// The number as it stands in a file.
+    /// The number in the file.
     pub code: u32,
     /// Short name used in listings; no spaces.
     pub name: &'static str,
     /// One sentence.
     pub meaning: &'static str,
-    /// How sure we are.
+    /// Evidence.
     pub evidence: Evidence,
 }
 
@@ -50,7 +50,7 @@ pub fn by_name(rows: &'static [Code], name: &str) -> Option<&'static Code> {
     rows.iter().find(|r| r.name == name)
 }
 
-/// Which address space a row's `addr` counts in.
+/// Address space of a row's `addr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// Byte offset in the fixed header of the task descriptor.
@@ -59,7 +59,7 @@ pub enum Space {
     Register,
 }
 
-/// Where a field stands in one generation's descriptor, and how we know.
+/// Position of a field in one generation's descriptor, with its evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The vocabulary entry.
@@ -74,7 +74,7 @@ pub struct Row {
     pub hi: u8,
     /// Elements of an array of words, 4 bytes apart; 1 for a scalar.
     pub count: u8,
-    /// Evidence for place and meaning.
+    /// Evidence of position and meaning.
     pub evidence: Evidence,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
@@ -93,7 +93,7 @@ impl Row {
         self.mask() >> self.lo
     }
 
-    /// Whether `self` may directly follow `prev`: ascending and disjoint.
+    /// Returns true if `self` can directly follow `prev`: ascending and disjoint.
     pub const fn follows(&self, prev: &Row) -> bool {
         match (prev.space, self.space) {
             (Space::Header, Space::Register) => true,
@@ -104,7 +104,7 @@ impl Row {
     }
 }
 
-/// How the registers that a descriptor writes stand in its stream.
+/// Encoding of register writes in a descriptor's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// Versions up to 7: runs of consecutive registers. A run starts with one word: bits 31:26 hold the number of
@@ -112,7 +112,7 @@ pub enum Codec {
     Runs,
     /// Later versions: packets. Bits 14:0 of a packet's first word hold the word address of the first register. With
     /// bit 31 clear, bits 20:15 hold the number of consecutive registers minus 1 and bits 30:21 a tag; with bit 31
-    /// set, bit 15 + i says that register first + 1 + i is written too. Each descriptor states its own size.
+    /// set, bit 15 + i is set if register first + 1 + i is written too. Each descriptor states its own size.
     Packets,
 }
 
@@ -127,27 +127,27 @@ pub struct Block {
     pub name: &'static str,
 }
 
-/// The registers of this project's own tasks. They stand in no layout's list of blocks: Apple's descriptors have none.
+/// Registers of this project's own tasks. No layout lists the block, because Apple's descriptors do not have it.
 static OWN: Block = Block { addr: crate::own::OWN_BASE, words: crate::own::OWN_WORDS, name: "own-native, not Apple's" };
 
-/// One generation's task descriptor: every known field with its place.
+/// One generation's task descriptor: every known field with its position.
 #[derive(Debug)]
 pub struct Layout {
     /// Generation name, as the compiler target spells it.
     pub generation: &'static str,
     /// Version of the task descriptor format.
     pub td_version: u32,
-    /// How registers stand in a stream.
+    /// Encoding of register writes.
     pub codec: Codec,
     /// Words of the fixed header.
     pub header_words: u32,
-    /// Descriptors start on this byte boundary in a stream.
+    /// Alignment of descriptors in a stream, in bytes.
     pub align_bytes: u32,
     /// Register blocks in the order the compiler writes them.
     pub blocks: &'static [Block],
     /// All rows, ascending.
     pub rows: &'static [Row],
-    /// Position of each field's row by `Field as usize`; `u16::MAX` when absent.
+    /// Index of each field's row, by `Field as usize`; `u16::MAX` if absent.
     pub index: &'static [u16; Field::COUNT],
 }
 
@@ -185,7 +185,7 @@ impl Layout {
     }
 }
 
-/// Field positions for [`Layout::index`]; evaluated at compile time. A field in two places stops the build.
+/// Field positions for [`Layout::index`], evaluated at compile time. Compilation fails for a field with two positions.
 pub(crate) const fn index_rows(rows: &[Row]) -> [u16; Field::COUNT] {
     let mut index = [u16::MAX; Field::COUNT];
     let mut i = 0;
@@ -199,7 +199,7 @@ pub(crate) const fn index_rows(rows: &[Row]) -> [u16; Field::COUNT] {
     index
 }
 
-/// Declares a generation's rows. Rows ascend; an overlap or a row out of order stops the build and names the field.
+/// Declares a generation's rows. Rows ascend; compilation fails on an overlap or a row out of order and names the field.
 macro_rules! layout {
     (
         $(#[$doc:meta])* $name:ident {
@@ -246,7 +246,7 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
-/// Rows that several generations share, at the base address where one of them has the block.
+/// Rows that several generations share, with the base address of the block in one of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     rows: &'static [Row],
@@ -260,7 +260,7 @@ pub(crate) const fn at(base: u32, rows: &'static [Row]) -> Part {
 }
 
 impl Part {
-    /// The same rows where this generation's evidence is another.
+    /// The same rows with the evidence of this generation.
     pub const fn by(self, evidence: Evidence, source: &'static str) -> Part {
         Part { source: Some((evidence, source)), ..self }
     }
@@ -276,7 +276,7 @@ pub(crate) const fn rows_in(parts: &[Part]) -> usize {
     n
 }
 
-/// The parts' rows as one table. An overlap or a row out of order stops the build and names the field.
+/// Concatenates the rows of parts. Compilation fails on an overlap or a row out of order and names the field.
 pub(crate) const fn join<const N: usize>(parts: &[Part]) -> [Row; N] {
     let mut rows = [parts[0].rows[0]; N];
     let (mut n, mut p) = (0, 0);
@@ -292,7 +292,7 @@ pub(crate) const fn join<const N: usize>(parts: &[Part]) -> [Row; N] {
                 row.evidence = evidence;
                 row.source = source;
             }
-            // What must hold: ascending, disjoint, inside the word.
+            // Required: ascending, disjoint, inside the word.
             if row.lo > row.hi || row.hi > 31 || (n > 0 && !row.follows(&rows[n - 1])) {
                 panic!("{}", row.field.name());
             }
@@ -320,7 +320,7 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// Declares a generation by its parts.
+/// Declares a generation as a list of parts.
 macro_rules! compose {
     (
         $(#[$doc:meta])* $name:ident {

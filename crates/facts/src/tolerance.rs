@@ -1,15 +1,15 @@
-//! How far results may lie from plain arithmetic, and why: tolerances of the operation suite and of whole networks.
+//! Tolerances of the operation suite and of whole networks against plain arithmetic, with their reasons.
 
-/// An admitted difference, as a share of the largest expected magnitude.
+/// A permitted difference, relative to the largest expected magnitude.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Name in reports.
     pub name: &'static str,
-    /// Share of the largest expected magnitude.
+    /// Difference relative to the largest expected magnitude.
     pub share: f32,
-    /// What it is for.
+    /// Results that it applies to.
     pub applies: &'static str,
-    /// Why so much, and not less.
+    /// Reason of the size.
     pub reason: &'static str,
 }
 
@@ -45,7 +45,7 @@ pub static MODELS: Tolerance = Tolerance {
     reason: "the array resolves 2^-16 in absolute terms, so small sums differ by more than their own rounding",
 };
 
-/// Factor on what fp16 rounding after every operation costs a network.
+/// Factor on the error of a network that fp16 rounding after every operation causes.
 pub const NETWORK_FACTOR: f32 = 4.0;
 
 /// Whole networks.
@@ -56,5 +56,5 @@ pub static NETWORK: Tolerance = Tolerance {
     reason: "the cost of rounding is measured for each network; a network that hides it still rounds its result",
 };
 
-/// Every row.
+/// All rows.
 pub static TOLERANCES: [&Tolerance; 5] = [&ROUNDING, &TABLE, &ARC_TANGENT, &MODELS, &NETWORK];

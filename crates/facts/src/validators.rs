@@ -4,17 +4,17 @@
 /// One exported validator of a layer.
 #[derive(Debug)]
 pub struct Validator {
-    /// What stands between `_ANECValidate` and `Layer`.
+    /// The name between `_ANECValidate` and `Layer`.
     pub stem: &'static str,
     /// Fewest operands.
     pub least: u8,
     /// Most operands.
     pub most: u8,
-    /// Whether the layer has a descriptor to author it with: five computed or umbrella operations have none.
+    /// True if the layer has a descriptor: five computed or umbrella operations have none.
     pub descriptor: bool,
     /// Capability byte of the HAL that the validator reads.
     pub capability: Option<&'static str>,
-    /// What it checks.
+    /// Checks.
     pub envelope: &'static str,
 }
 
@@ -25,16 +25,16 @@ impl Validator {
     }
 }
 
-/// An exported validator that is not of one layer.
+/// An exported validator that does not belong to one layer.
 #[derive(Debug)]
 pub struct Export {
     /// Name in the export table.
     pub export: &'static str,
-    /// What it is for.
+    /// Function.
     pub role: &'static str,
 }
 
-/// The five exports that are not of one layer.
+/// The five exports that do not belong to one layer.
 pub static OTHERS: &[Export] = &[
     Export {
         export: "_ANECValidateNetworkCreate",
@@ -74,7 +74,7 @@ macro_rules! validators {
     };
 }
 
-// Stem, operands, whether there is a descriptor, capability byte, envelope. Weights and tables are parameters, not operands.
+// Stem, operands, true for a descriptor, capability byte, envelope. Weights and tables are parameters, not operands.
 validators! {
     AffineTransform 2..=2 true "texture_engine" "fp16 matrix of 6 elements; texture engine";
     ArgMinMax 1..=1 false _ "reduced extent at most 2048; padding below the kernel, equal left and right, none front and back; stride 1, 2 or 4";
@@ -128,29 +128,29 @@ validators! {
     Unflatten 1..=1 true _ "element counts agree; passes here and fails code generation everywhere";
 }
 
-/// A form in which the kernel driver checks the tensors of a program again when it loads it.
+/// A form of the check that the kernel driver repeats on the tensors of a program at load.
 #[derive(Debug)]
 pub struct LoadForm {
-    /// Function of the driver; the names of the single-plane forms follow the pattern of the two that are attested.
+    /// Function of the driver; the names of the single-plane forms follow the pattern of the two attested ones.
     pub function: &'static str,
-    /// Whether tensors have several planes.
+    /// True for tensors with several planes.
     pub planes: bool,
-    /// Whether tensors are tiled and compressed.
+    /// True for tiled and compressed tensors.
     pub compressed: bool,
-    /// How the name is known.
+    /// Basis of the name.
     pub basis: crate::Basis,
 }
 
-/// The check of a thread record, whatever its tensor's form.
+/// The check of a thread record, for tensors of every form.
 pub const LOAD_THREAD: &str = "ZinComputeProgramValidateLCThread";
 
-/// Text for a tensor record that is too short: one of the strings in Apple's compiler, as public lists of strings by version have them;
-/// that [`LOAD_THREAD`] prints it is inferred from its words.
+/// Text for a tensor record that is too short: one of the strings in Apple's compiler, as public lists of strings by version have
+/// them; that [`LOAD_THREAD`] prints it is inferred from the text.
 pub const RECORD_TOO_SHORT: &str = "Error: thread argument buffer overrun.";
-/// Text for a record that is neither input nor output, known and inferred as [`RECORD_TOO_SHORT`].
+/// Text for a record that is neither input nor output; same basis as [`RECORD_TOO_SHORT`].
 pub const UNKNOWN_DIRECTION: &str = "Error: thread argument is not supported.";
 
-/// Forms of a tensor at load.
+/// Forms of the check at load.
 pub static LOAD_FORMS: &[LoadForm] = &[
     LoadForm {
         function: "ZinComputeProgramValidateNamesFromSinglePlaneLinear",

@@ -63,12 +63,12 @@ impl Gate {
     }
 }
 
-/// A width of palette indices that a kernel stream can state.
+/// A width of palette indices in a kernel stream.
 pub struct PaletteWidth {
     /// Bits of an index.
     pub bits: u32,
-    /// True if a compiler emits it for the M1: narrower ones are refused, and those between are of later chips (chapter 25).
-    /// Indices in others are widened.
+    /// True if a compiler emits it for the M1: narrower ones are rejected, and those between are of later chips (chapter 25).
+    /// Indices of other widths are widened.
     pub given: bool,
 }
 
@@ -85,20 +85,20 @@ pub fn given_palette_bits() -> impl DoubleEndedIterator<Item = u32> {
     PALETTE_WIDTHS.iter().filter(|width| width.given).map(|width| width.bits)
 }
 
-/// A stored form of weights on which a chip's compiler fails, so that the whole model leaves the engine.
+/// A stored form of weights on which a chip's compiler fails, so that the whole model runs off the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// The form, in words.
+    /// The form.
     pub form: FailingForm,
-    /// Families of chips whose compiler was seen to fail.
+    /// Families of chips whose compiler was observed to fail.
     pub families: &'static [&'static str],
-    /// Form to store instead, in words.
+    /// Form to store instead.
     pub fix: &'static str,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
 }
 
-/// Stored forms that compilers fail on.
+/// Stored forms on which compilers fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FailingForm {

@@ -1,4 +1,4 @@
-//! Which task descriptor version a container's CPU subtype means: the compiler's own table, as two studies read it.
+//! Map from a container's CPU subtype to the task descriptor version: the compiler's own table, as two studies read it.
 
 use super::{CHIPS, Chip};
 use crate::layout::of_version;
@@ -11,7 +11,7 @@ pub struct Subtype {
     pub subtype: u32,
     /// Task descriptor version.
     pub td_version: u32,
-    /// A target of it that has no row among the chips.
+    /// A target of the subtype without a row among the chips.
     pub other: &'static str,
     /// Evidence for the version.
     pub evidence: Evidence,
@@ -20,7 +20,7 @@ pub struct Subtype {
 }
 
 impl Subtype {
-    /// The chips whose containers have it.
+    /// Chips whose containers have the subtype.
     pub fn targets(&self) -> impl Iterator<Item = &'static Chip> + use<> {
         let subtype = self.subtype;
         CHIPS.iter().filter(move |c| c.cpu_subtype == Some(subtype))
@@ -29,7 +29,7 @@ impl Subtype {
 
 macro_rules! subtypes {
     ( $( $subtype:literal v $version:literal $other:literal $ev:ident $source:literal ; )* ) => {
-        /// Every CPU subtype known.
+        /// All known CPU subtypes.
         pub static SUBTYPES: &[Subtype] = &[ $( Subtype {
             subtype: $subtype, td_version: $version, other: $other,
             evidence: Evidence::$ev, source: $source,

@@ -1,7 +1,7 @@
 //! Commands between host and firmware: 93 rows of the name table with their numbers on the wire.
 //!
-//! The index counts the name table, the wire number is the one that the firmware's loop switches on. How the two lists lie on
-//! each other is derived; see `docs/evidence.md`, key `driver`.
+//! The index is the position in the name table; the wire number is the value that the firmware's loop switches on. The map
+//! between both is derived; see `docs/evidence.md`, key `driver`.
 
 use super::Direction::{self, Both, FromFirmware, ToFirmware};
 use super::{Row, row};
@@ -15,11 +15,11 @@ pub struct Command {
     pub wire: u32,
     /// Name as decoded.
     pub name: &'static str,
-    /// Who sends it.
+    /// Sender and receiver.
     pub direction: Direction,
     /// Subsystem that serves it.
     pub subsystem: &'static str,
-    /// Whether the execution loop of the M1 firmware accepts it.
+    /// True if the execution loop of the M1 firmware accepts it.
     pub exe_loop: bool,
     /// Evidence and source.
     pub row: Row,
@@ -27,13 +27,13 @@ pub struct Command {
 
 macro_rules! commands {
     ( $( $index:literal $wire:literal $name:ident $direction:ident $subsystem:literal $exe:literal; )* ) => {
-        /// Every command, by index.
+        /// All commands, by index.
         pub static COMMANDS: &[Command] = &[ $( Command {
             index: $index, wire: $wire, name: stringify!($name), direction: $direction, subsystem: $subsystem,
             exe_loop: $exe, row: row("driver"),
         } ),* ];
 
-        /// Wire numbers by name.
+        /// Wire numbers, as constants.
         pub mod wire {
             $( #[doc = concat!("Wire number of `", stringify!($name), "`.")] pub const $name: u32 = $wire; )*
         }
@@ -146,13 +146,13 @@ pub fn by_wire(wire: u32) -> Option<&'static Command> {
     COMMANDS.iter().find(|c| c.wire == wire)
 }
 
-/// The row of an index.
+/// The row of an index in the name table.
 pub fn by_index(index: u32) -> Option<&'static Command> {
     COMMANDS.get(index as usize)
 }
 
-/// Commands that the host sends after boot, in order. Two steps have no command of their name; the wire numbers of the
-/// time synchronisation and of the memory cache's power are chosen, see `docs/evidence.md`, key `driver-choice`.
+/// Commands that the host sends after boot, in order. Two steps have no command of that name; the wire numbers of the
+/// time synchronization and of the memory cache's power are chosen, see `docs/evidence.md`, key `driver-choice`.
 pub static FIRST: &[(&str, u32)] = &[
     ("print enable", wire::PRINT_ENABLE),
     ("start", START),

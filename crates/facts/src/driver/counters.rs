@@ -33,7 +33,7 @@ pub static GROUPS: &[Group] = &[
 /// Mask that enables every counter; masks above it enable none.
 pub const FULL_MASK: u32 = 0xf;
 
-/// The driver's mask of a requested one.
+/// The driver's mask for a requested mask.
 pub const fn driver_mask(requested: u32) -> u32 {
     if requested <= FULL_MASK { requested } else { 0 }
 }
@@ -41,12 +41,12 @@ pub const fn driver_mask(requested: u32) -> u32 {
 /// Number of counters.
 pub const COUNT: usize = 24;
 
-/// Multiply-accumulates in a cycle of the model, all engines together; chosen: `docs/evidence.md`, key `driver-choice`.
+/// Multiply-accumulates per cycle of the model, over all engines; chosen: `docs/evidence.md`, key `driver-choice`.
 pub const MACS_PER_CYCLE: u64 = 4096;
 
-/// Elements that the planar engine takes in a cycle of the model; chosen, as above.
+/// Elements that the planar engine processes per cycle of the model; chosen, as above.
 pub const PLANAR_PER_CYCLE: u64 = 64;
 
-/// Energy of one multiply-accumulate in the model: twice the 0.37 pJ that a floating-point operation takes at best on an M1,
+/// Energy of one multiply-accumulate in the model: twice the 0.37 pJ that a floating-point operation needs at best on an M1,
 /// by the book's chapter 21; chosen for all tasks, as above.
 pub const FEMTOJOULES_PER_MAC: u64 = 740;

@@ -1,4 +1,4 @@
-//! Entitlements: what each key opens, and how many identities hold it.
+//! Entitlements: function of each key, and number of identities that hold it.
 
 use super::{Row, row};
 
@@ -7,11 +7,11 @@ use super::{Row, row};
 pub struct Entitlement {
     /// Key.
     pub key: &'static str,
-    /// What it opens.
+    /// Functions that it gives access to.
     pub opens: &'static str,
-    /// Identities that hold it, where that was counted.
+    /// Number of identities that hold it, if counted.
     pub holders: Option<u32>,
-    /// Whether the driver checks it, once, when a client is made; else the broker does.
+    /// True if the driver checks it, once, when a client is created; otherwise the broker does.
     pub kernel: bool,
     /// Evidence and source.
     pub row: Row,
@@ -20,7 +20,7 @@ pub struct Entitlement {
 macro_rules! entitlements {
     ( $( $name:ident $kernel:literal $key:literal $holders:expr, $opens:literal; )* ) => {
         $( #[doc = $opens] pub const $name: &str = $key; )*
-        /// Every key.
+        /// All keys.
         pub static ENTITLEMENTS: &[Entitlement] = &[ $( Entitlement {
             key: $key, opens: $opens, holders: $holders, kernel: $kernel, row: row("driver"),
         } ),* ];

@@ -93,11 +93,11 @@ pub static USAGES: &[(u32, &str, u32)] = &[
     (0x101a, "firmware resident heap", 3),
 ];
 
-/// Usages that one load of a product with activation maps, in order.
+/// Usages that one load of a product activates, in order.
 pub static LOAD_USAGES: &[u32] = &[1, 2, 8, 9, 11, 7, 9, 0x1019, 0x101a];
 
 named! {
-    /// Stages of one small dispatch, and what changes it, in nanoseconds.
+    /// Stages of one small dispatch and options that change their duration, in nanoseconds.
     BUDGET {
         BIND_NS = 25000 "ns" "driver" "user space: binding, runtime, copies of fp16 inputs and outputs";
         BUILD_NS = 16000 "ns" "driver" "building the firmware request";
@@ -134,5 +134,5 @@ pub static ARM: &[(u32, u64)] =
 pub static CHANNELS: &[&str] =
     &["SHAREDMALLOC", "TERMINAL", "BUF_H2T", "BUF_T2H", "IO", "IO_T2H", "DEBUG", "DATA_CHAIN_H2T"];
 
-/// Names under which the endpoint is looked for, in order.
+/// Names of the endpoint, in the order of the lookup.
 pub static ENDPOINT_NAMES: &[&str] = &["ANE1Endpoint1", "ANEEndpoint1"];

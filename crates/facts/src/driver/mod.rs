@@ -12,21 +12,21 @@ pub mod limits;
 pub mod selectors;
 pub mod structures;
 
-/// How sure we are of a row, and where its account stands.
+/// Evidence of a row and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Letter.
+    /// Letter of the evidence.
     pub evidence: Evidence,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
 }
 
-/// A row that a source claims. No row of the driver was checked on silicon here.
+/// A row with letter C. No row of the driver was verified on silicon by this project.
 pub(crate) const fn row(source: &'static str) -> Row {
     Row { evidence: Evidence::Claimed, source }
 }
 
-/// Which way a command goes.
+/// Direction of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Host to firmware.
@@ -52,7 +52,7 @@ pub struct Named {
     pub row: Row,
 }
 
-/// Declares constants that are rows of a table too.
+/// Declares constants together with a table of the same rows.
 macro_rules! named {
     ( $(#[$doc:meta])* $table:ident { $( $name:ident = $value:literal $unit:literal $source:literal $meaning:literal; )* } ) => {
         $( #[doc = $meaning] pub const $name: u64 = $value; )*
@@ -67,7 +67,7 @@ pub(crate) use named;
 /// Return codes, as the client sees them.
 pub mod codes {
     named! {
-        /// Every code.
+        /// All codes.
         CODES {
             SUCCESS = 0 "" "driver" "done";
             USAGE_UNSUPPORTED = 24 "" "driver" "handshake with usage type 2; a plain number";
@@ -94,7 +94,7 @@ pub mod codes {
 pub mod properties {
     /// Name of the architecture.
     pub const ARCHITECTURE: &str = "h13g";
-    /// Whether the build is internal; gates the debug selectors.
+    /// `No`: not an internal build; gates the debug selectors.
     pub const INTERNAL_BUILD: &str = "No";
     /// Version that the three components of the driver share.
     pub const COMPONENT_VERSION: &str = "9.511.3";
@@ -111,13 +111,13 @@ pub mod properties {
         }
     }
 
-    /// Names under which services are looked for in the registry, and what is found.
+    /// Names of services in the registry, with the class of the service found.
     pub static SERVICES: &[(&str, &str)] = &[
         ("H11ANEIn", "the device; role ANE"),
         ("H1xANELoadBalancer", "the load balancer, which user clients are opened on where there is one"),
     ];
 
-    /// A component of the driver: bundle, principal class, provider.
+    /// Components of the driver: bundle, principal class, provider.
     pub static COMPONENTS: &[(&str, &str, &str)] = &[
         ("AppleH11ANEInterface", "ANEHWDevice", "RTBuddyService"),
         ("AppleT8132ANEHAL", "AppleT8132ANEHAL", "IOResources"),

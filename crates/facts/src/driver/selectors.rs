@@ -16,9 +16,9 @@ pub enum Client {
 /// A user client's type number and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRow {
-    /// Which.
+    /// The client.
     pub client: Client,
-    /// Number asked for at opening; chosen, see `docs/evidence.md`, key `driver-choice`.
+    /// Number passed on opening; chosen, see `docs/evidence.md`, key `driver-choice`.
     pub kind: u32,
     /// Class name.
     pub class: &'static str,
@@ -36,23 +36,23 @@ pub static CLIENTS: &[ClientRow] = &[
 /// A dispatch record: every size is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// Whose.
+    /// The client.
     pub client: Client,
     /// Number.
     pub index: u32,
     /// Handler's name.
     pub name: &'static str,
-    /// Scalars in.
+    /// Number of input scalars.
     pub scalars_in: u32,
-    /// Bytes of the structure in.
+    /// Size of the input structure, in bytes.
     pub struct_in_bytes: u32,
-    /// Scalars out.
+    /// Number of output scalars.
     pub scalars_out: u32,
-    /// Bytes of the structure out.
+    /// Size of the output structure, in bytes.
     pub struct_out_bytes: u32,
-    /// Whether a wake port may come with the call.
+    /// True if the call takes a wake port.
     pub asynchronous: bool,
-    /// Whether a success rings the doorbell.
+    /// True if a successful call rings the doorbell.
     pub rings: bool,
     /// Evidence and source.
     pub row: Row,
@@ -120,12 +120,12 @@ pub fn of(client: Client) -> &'static [Selector] {
     }
 }
 
-/// Bytes from one dispatch record to the next.
+/// Size of a dispatch record, in bytes.
 pub const RECORD_BYTES: usize = 40;
 /// A size that is not checked; no record has it.
 pub const UNCHECKED: u32 = 0xffff_ffff;
 
-/// The record as it stands in the array. The handler word is the position of the record plus one: code has no address here.
+/// Bytes of the record in the array. The handler word is the record's position plus one: code has no address here.
 pub fn record_bytes(selector: &Selector) -> [u8; RECORD_BYTES] {
     let mut out = [0; RECORD_BYTES];
     out[..8].copy_from_slice(&(selector.index as u64 + 1).to_le_bytes());
@@ -161,16 +161,16 @@ pub static ARGUMENT_BLOCK: &[(usize, &str)] = &[
     (0x60, "structureOutputSize"),
 ];
 
-/// A method that is no selector, called by name with numbers.
+/// A method without a selector, called by name with numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method {
     /// Name, without its prefix.
     pub name: &'static str,
     /// True if the second access check guards it.
     pub guarded: bool,
-    /// Numbers that it takes, by name; those in brackets may be left out.
+    /// Parameters, by name; those in brackets are optional.
     pub numbers: &'static str,
-    /// Effect here.
+    /// Effect in this driver.
     pub effect: &'static str,
 }
 
@@ -178,7 +178,7 @@ const fn method(name: &'static str, guarded: bool, numbers: &'static str, effect
     Method { name, guarded, numbers, effect }
 }
 
-/// Methods of the direct-path client that are no selectors.
+/// Methods of the direct-path client without a selector.
 pub static METHODS: &[Method] = &[
     method("PowerOn", false, "", "turns the base power domain on; returns 1 if it is on"),
     method("PowerOff", false, "", "turns everything off; busy while requests wait"),

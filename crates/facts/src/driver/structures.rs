@@ -1,5 +1,5 @@
-//! Words of the structures that go through the selectors. Sizes are the dispatch records'; inner places are the book's where
-//! it has them (`driver`) and ours where it does not (`driver-choice`), see `docs/evidence.md`, key `driver-choice`.
+//! Words of the structures that the selectors take. Sizes are those of the dispatch records; inner offsets are the book's where
+//! it gives them (`driver`) and chosen otherwise (`driver-choice`), see `docs/evidence.md`, key `driver-choice`.
 
 use super::{Row, row};
 
@@ -8,9 +8,9 @@ use super::{Row, row};
 pub struct Place {
     /// Byte offset.
     pub at: usize,
-    /// Bytes of one element.
+    /// Size of one element, in bytes.
     pub bytes: usize,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// Name.
     pub name: &'static str,
@@ -26,7 +26,7 @@ macro_rules! structures {
             $(#[$doc])*
             pub mod $module {
                 use super::{Place, row};
-                /// Bytes of the structure.
+                /// Size of the structure, in bytes.
                 pub const BYTES: usize = $size;
                 $( #[doc = concat!("Byte offset of `", stringify!($name), "`: ", $meaning, ".")] pub const $name: usize = $at; )*
                 /// Fields, ascending.
@@ -82,7 +82,7 @@ structures! {
         FAULT_KIND 0x1c 4 [1] "driver-choice" "1 where it was read, 2 where it was written";
         STATUS 0x20 4 [1] "driver" "1 where the request completed";
     }
-    /// Create: where arguments lie and results go, in the caller's addresses.
+    /// Create: addresses of arguments and results in the caller's memory.
     create [32] {
         ARGUMENTS 0x00 8 [1] "driver-choice" "address of the arguments";
         ARGUMENTS_BYTES 0x08 8 [1] "driver-choice" "bytes of the arguments";

@@ -2,7 +2,7 @@
 
 use super::Field;
 
-/// How the bits of a field become a quantity.
+/// Encoding of a field's quantity in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// Plain unsigned number.
@@ -28,7 +28,7 @@ pub struct FieldInfo {
     pub field: Field,
     /// Name as listed, Apple's spelling where decoded.
     pub name: &'static str,
-    /// How bits become a quantity.
+    /// Encoding of the quantity.
     pub coding: Coding,
     /// Unit of the decoded quantity; empty for flags and names.
     pub unit: &'static str,

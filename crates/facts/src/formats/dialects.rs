@@ -1,19 +1,19 @@
-//! Dialects of the container: what each compiler version writes otherwise.
+//! Dialects of the container: differences between compiler versions.
 
 use super::Evidence::{self, Bytes, Claimed};
 use super::hwx::{self, SectionRow};
 
-/// Whose reading is followed where the book's chapters and the bytes of Apple's programs disagree (`docs/conflicts.md`).
+/// Convention where the book's chapters and the bytes of Apple's programs disagree (`docs/conflicts.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Convention {
-    /// The bytes.
+    /// That of the bytes.
     #[default]
     Samples,
-    /// The chapters.
+    /// That of the chapters.
     Book,
 }
 
-/// Segments that the intermediate region of the book's identity layer has, a page each.
+/// Segments, one page each, of the intermediate region in the book's identity layer.
 pub const BOOK_SCRATCH_SEGMENTS: u64 = 2;
 
 /// A compiler version's container.
@@ -21,9 +21,9 @@ pub const BOOK_SCRATCH_SEGMENTS: u64 = 2;
 pub struct Dialect {
     /// Name on the command line.
     pub name: &'static str,
-    /// Version as the banner has it.
+    /// Version in the banner.
     pub version: &'static str,
-    /// How sure we are of the row as a whole.
+    /// Evidence of the row as a whole.
     pub evidence: Evidence,
     /// One sentence.
     pub meaning: &'static str,
@@ -35,29 +35,29 @@ pub struct Dialect {
     pub run_words: usize,
     /// Words of a tensor record.
     pub tensor_words: usize,
-    /// Element types that the symbols list, the first of [`hwx::TYPES`].
+    /// Number of element types with a symbol: the first ones of [`hwx::TYPES`].
     pub types: usize,
     /// Section with kernel data.
     pub kernel: SectionRow,
-    /// Intermediate region and windows have the first addresses, before the stream.
+    /// Intermediate region and windows have the lowest addresses, before the stream.
     pub windows_first: bool,
-    /// Inputs have the first base registers.
+    /// Inputs have the lowest base registers.
     pub inputs_first: bool,
-    /// Kernels have a symbol for each of the sixteen engines; idle ones point at the section's end.
+    /// Kernels have a symbol for each of the sixteen engines; those of idle engines point to the section's end.
     pub idle_symbols: bool,
-    /// Output records have the first name with `@output` and the second without.
+    /// Output records have `@output` in their first name and not in the second.
     pub output_suffix: bool,
     /// A note with the runtime's version follows the banner.
     pub note: bool,
     /// Lines of the banner before the target.
     pub banner: &'static [&'static str],
-    /// What stands before every option in the banner.
+    /// Prefix of the options in the banner.
     pub flags: &'static [&'static str],
-    /// Whether [`crate::formats::hwx`] has what is needed to write it.
+    /// True if [`crate::formats::hwx`] has all that the writer needs.
     pub written: bool,
 }
 
-/// Output names of later dialects end in this.
+/// Suffix of output names in later dialects.
 pub const OUTPUT_SUFFIX: &str = "@output";
 /// The note of later dialects: owner, offset of its data, size, and two words.
 pub const NOTE_WORDS: [u32; 10] = [0x762e_7472, 0x6973_7265, 0x0000_6e6f, 0, 0x28, 0, 4, 0, 0x0001_0001, 0];
@@ -78,10 +78,10 @@ const BANNER_509: &[&str] = &[
     "\t ModuleCompilationFlags: ",
 ];
 
-/// Most bytes of one section of kernel data: `--max-kernel-section-size` of the banner. More are split over sections.
+/// Most bytes of one section of kernel data: `--max-kernel-section-size` of the banner. More are split into several sections.
 pub const MAX_KERNEL_SECTION_BYTES: u64 = 134_217_728;
 
-/// The options that the book's sample names; the compiler writes more.
+/// Options that the book's sample names; the compiler writes more.
 const FLAGS_509: &[&str] = &[
     "--fl2-cache-mode=resident",
     "--fkernel-rewind=enabled",
@@ -156,7 +156,7 @@ pub static ZIN_9509: Dialect = Dialect {
     ..ZIN_764
 };
 
-/// Compiler 10.26.6, of the M4 containers: read and rewritten, not made.
+/// Compiler 10.26.6, of the M4 containers: read and rewritten; not written from a program.
 pub static ZIN_10266: Dialect = Dialect {
     name: "zin-10.26.6",
     version: "10.26.6",
@@ -168,7 +168,7 @@ pub static ZIN_10266: Dialect = Dialect {
     ..ZIN_9509
 };
 
-/// Every dialect, oldest first.
+/// All dialects, oldest first.
 pub static DIALECTS: &[&Dialect] = &[&ZIN_421, &ZIN_541, &ZIN_764, &ZIN_9509, &ZIN_10266];
 
 /// The dialect of a name.
@@ -176,7 +176,7 @@ pub fn by_name(name: &str) -> Option<&'static Dialect> {
     DIALECTS.iter().find(|d| d.name == name).copied()
 }
 
-/// The dialect of a banner: that of its version, else the newest that is not newer.
+/// The dialect of a banner: that of its version, otherwise the newest one that is older.
 pub fn of_version(version: &str) -> Option<&'static Dialect> {
     let parts = |v: &str| -> [u64; 3] {
         let mut numbers = v.split('.').map(|p| p.parse().unwrap_or(0));

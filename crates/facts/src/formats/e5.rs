@@ -1,7 +1,7 @@
 //! The dispatch descriptor `.e5`: a FlatBuffer over the container. Tables, fields and codes as rows.
 //!
 //! Reader, writer, listing, dump and the schema file `crates/program/src/e5/e5.fbs` come from these rows. The root table
-//! and the names of the other tables are decoded from Apple's serializer (B); what the inner tables hold is a
+//! and the names of the other tables are decoded from Apple's serializer (B); the fields of inner tables are a
 //! reconstruction (C): see `docs/evidence.md`, key `e5`.
 
 use super::Evidence::{self, Bytes, Claimed, Own};
@@ -9,18 +9,18 @@ use super::{Code, code};
 
 /// Value of the root's last field.
 pub const FORMAT_VERSION: i32 = 4;
-/// The root's vtable as it stands in every file: its size, the table's size, and the places of the four fields.
+/// Vtable of the root, the same in every file: its size, the table's size, and the offsets of the four fields.
 pub const ROOT_VTABLE: [u8; 12] = [0x0c, 0, 0x14, 0, 0x04, 0, 0x08, 0, 0x0c, 0, 0x10, 0];
 /// Byte offset of the root's vtable: after the root's offset and padding to eight bytes.
 pub const ROOT_VTABLE_OFFSET: usize = 8;
-/// Held states lie this many bytes apart.
+/// Stride of states, in bytes.
 pub const STATE_STRIDE: u64 = 0x4000;
-/// Ending of the section with an operation's operands.
+/// Suffix of the section with an operation's operands.
 pub const ARG_FRAME: &str = "__arg_frame";
-/// Ending of the section with an operation's attributes.
+/// Suffix of the section with an operation's attributes.
 pub const OP_ATTRS: &str = "__op_attrs";
 
-/// Kinds of operations; the order is the serializer's, the numbers follow from it.
+/// Kinds of operations, numbered in the serializer's order.
 pub static OP_TYPES: &[Code] = &[
     code(CAST, "Cast", Claimed, "converts between the host's layout and the engine's"),
     code(ANE_INFERENCE, "AneInference", Claimed, "one call of an engine program: a whole fused graph"),
@@ -48,7 +48,7 @@ pub const ANE_INFERENCE: u32 = 1;
 pub const CPU_INFERENCE: u32 = 3;
 /// Language of a processor call's code that this project writes: the text form of its networks.
 pub const CODE_LANGUAGE: &str = "anemone-net 1";
-/// Language of the two processor calls around the turns of a counted loop, ours.
+/// Language of the two processor calls around the iterations of a counted loop, ours.
 pub const LOOP_LANGUAGE: &str = "anemone-loop 1";
 
 /// Kinds of sections; numbers are ours.
@@ -61,12 +61,12 @@ pub const ARG_FRAME_KIND: u32 = 0;
 /// Number of an attribute blob.
 pub const OP_ATTRS_KIND: u32 = 1;
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// 8 bits; with codes, a number that has a name.
+    /// 8 bits; with codes, an enumeration.
     U8(&'static [Code]),
-    /// 32 bits, signed; with codes, a number that has a name.
+    /// 32 bits, signed; with codes, an enumeration.
     I32(&'static [Code]),
     /// 32 bits.
     U32,
@@ -74,13 +74,13 @@ pub enum Kind {
     U64,
     /// UTF-8.
     Text,
-    /// A table by its name in [`TABLES`].
+    /// A table, by its name in [`TABLES`].
     Table(&'static str),
-    /// Several of one kind: [`Kind::U32`], [`Kind::U64`], [`Kind::Text`] or a table.
+    /// A vector of [`Kind::U32`], [`Kind::U64`], [`Kind::Text`] or a table.
     Vector(&'static Kind),
-    /// One of several tables. The byte before it (the field's first slot) tells which: 0 none, else position plus one.
+    /// A union of tables. The byte before it (the field's first slot) is the tag: 0 none, otherwise position plus one.
     Union(&'static [&'static str]),
-    /// Bytes that are a FlatBuffer of their own, with one of these root tables by the field before, or unknown bytes.
+    /// Bytes that are a nested FlatBuffer, with one of these root tables selected by the preceding field, or unknown bytes.
     Nested(&'static [&'static str]),
 }
 
@@ -89,9 +89,9 @@ pub enum Kind {
 pub struct FieldRow {
     /// Name in the schema.
     pub name: &'static str,
-    /// What it holds.
+    /// Type.
     pub kind: Kind,
-    /// How sure we are.
+    /// Evidence.
     pub evidence: Evidence,
     /// One sentence.
     pub meaning: &'static str,
@@ -104,7 +104,7 @@ pub struct TableRow {
     pub name: &'static str,
     /// One sentence.
     pub meaning: &'static str,
-    /// Fields in the order of their slots. A union takes two slots.
+    /// Fields in the order of their slots. A union occupies two slots.
     pub fields: &'static [FieldRow],
 }
 
@@ -114,7 +114,7 @@ impl TableRow {
         self.fields.iter().position(|f| f.name == name)
     }
 
-    /// First slot of a field: unions before it take two.
+    /// First slot of a field: each union before it occupies two.
     pub fn slot(&self, field: usize) -> usize {
         field + self.fields[..field].iter().filter(|f| matches!(f.kind, Kind::Union(_))).count()
     }
@@ -154,7 +154,7 @@ const fn unknown(name: &'static str) -> TableRow {
 
 const TYPES: &[Code] = crate::enums::ELEMENTS;
 
-/// Every table.
+/// All tables.
 pub static TABLES: &[TableRow] = &[
     TableRow {
         name: ROOT,
@@ -326,7 +326,7 @@ pub static TABLES: &[TableRow] = &[
     unknown("JitCallAttrs"),
 ];
 
-/// The schema that the rows say, in the FlatBuffers schema language.
+/// The rows as a schema in the FlatBuffers schema language.
 pub fn schema() -> String {
     fn kind(k: &Kind) -> String {
         match k {

@@ -1,7 +1,7 @@
 //! The firmware container: a package of programs, each with sections. Records as rows.
 //!
-//! Magic numbers, the three levels and the kinds of sections are given (C); the places of fields in the records and
-//! what is in a section are ours, because no source has them: see `docs/evidence.md`, key `firmware`.
+//! Magic numbers, the three levels and the kinds of sections are given (C); the offsets of fields in the records and
+//! the contents of sections are ours, because no source has them: see `docs/evidence.md`, key `firmware`.
 
 use super::Evidence::Claimed;
 use super::{Code, Word, code, word};
@@ -14,12 +14,12 @@ pub const PROGRAM_MAGIC: u32 = 0x414e_4550;
 pub const SECTION_MAGIC: u32 = 0x414e_4553;
 /// Version that is written.
 pub const VERSION: u32 = 1;
-/// Checksum word of a package whose content is taken as valid.
+/// Checksum word of a package whose content is valid.
 pub const CHECKSUM_VALID: u32 = 0xffff_ffff;
-/// Content of sections starts on this boundary.
+/// Alignment of the content of sections.
 pub const ALIGN: u64 = 0x100;
 
-/// Bytes of a package record without the 64-bit places of its programs.
+/// Bytes of a package record without the 64-bit offsets of its programs.
 pub const PACKAGE_BYTES: usize = 24;
 /// Bytes of a program record without its sections.
 pub const PROGRAM_BYTES: usize = 56;
@@ -109,7 +109,7 @@ pub static PORT_ROWS: &[Word] = &[
     word(14, 2, "bytes", Claimed, "bytes of the buffer"),
 ];
 
-/// Words of the last row's end: the size of a record.
+/// Number of words of a record: the end of its last row.
 pub const fn words(rows: &[Word]) -> usize {
     let last = &rows[rows.len() - 1];
     last.at + last.words

@@ -25,13 +25,13 @@ pub const SECTION_BYTES: usize = 80;
 pub const SYMBOL_BYTES: usize = 16;
 /// Bytes of a relocation entry.
 pub const RELOCATION_BYTES: usize = 8;
-/// Commands, relocations and names inside commands are padded to this.
+/// Alignment of commands, relocations and names inside commands.
 pub const COMMAND_ALIGN: usize = 8;
-/// Segments start on this boundary, in the address space and in the file.
+/// Alignment of segments, in the address space and in the file.
 pub const PAGE: u64 = 0x4000;
-/// Address of the first segment that holds anything.
+/// Address of the first segment with content.
 pub const VM_BASE: u64 = 0x3000_0000;
-/// The constant section starts on this boundary.
+/// Alignment of the constant section.
 pub const CONST_ALIGN: u64 = 64;
 /// Bytes of the constant section of a program without kernel data; all zero.
 pub const EMPTY_CONST_BYTES: u64 = 0x4000;
@@ -103,7 +103,7 @@ pub mod run_state {
     pub const PROPERTIES: usize = 532;
     /// First word of the first property.
     pub const PROPERTY: usize = 534;
-    /// Every word with a known meaning, but for the table of base addresses.
+    /// All words with a known meaning, except the table of base addresses.
     pub static ROWS: &[Word] = &[
         word(ENTRY, 2, "entry", Executed, "address of the first task descriptor"),
         word(FIRST_TASK, 1, "first-task", Executed, "words of the first task descriptor - 1"),
@@ -122,11 +122,11 @@ pub mod run_state {
 pub struct RunShape {
     /// Flavor.
     pub flavor: u32,
-    /// Words from one base address to the next; the address takes the first two.
+    /// Words per entry of the base address table; the address is in the first two.
     pub base_step: usize,
     /// First of the two words of the entry address.
     pub entry: usize,
-    /// Word that counts properties.
+    /// Word with the number of properties.
     pub property_count: usize,
     /// First word of the properties. Each has four: tag, size in bytes, 64-bit value.
     pub properties: usize,
@@ -134,11 +134,11 @@ pub struct RunShape {
     pub rows: &'static [Word],
 }
 
-/// Words that the table of base addresses takes in every flavor.
+/// Words of the table of base addresses, in every flavor.
 pub const BASE_WORDS: usize = 512;
 /// Words of a property.
 pub const PROPERTY_WORDS: usize = 4;
-/// Size that every property states.
+/// Size in the header of every property.
 pub const PROPERTY_BYTES: u32 = 8;
 
 /// Flavors of run state.
@@ -218,13 +218,13 @@ pub mod tensor {
     pub const W: usize = 9;
     /// Depth.
     pub const D: usize = 10;
-    /// Bytes between batches.
+    /// Stride of batches, in bytes.
     pub const BATCH_STRIDE: usize = 16;
-    /// Bytes between channels.
+    /// Stride of channels, in bytes.
     pub const PLANE_STRIDE: usize = 18;
-    /// Bytes between rows.
+    /// Stride of rows, in bytes.
     pub const ROW_STRIDE: usize = 20;
-    /// Bytes between columns.
+    /// Stride of columns, in bytes.
     pub const ELEMENT_STRIDE: usize = 22;
     /// Bytes of the whole buffer.
     pub const BYTES: usize = 24;
@@ -234,7 +234,7 @@ pub mod tensor {
     pub const SECOND_NAME: usize = 27;
     /// Bytes of an input's buffer; first to one past last element of an output.
     pub const USED_BYTES: usize = 28;
-    /// Every word with a known meaning.
+    /// All words with a known meaning.
     pub static ROWS: &[Word] = &[
         word(KIND, 1, "kind", Bytes, "3 in every sample"),
         word(DIRECTION, 1, "direction", Bytes, "1 input, 2 output"),
@@ -257,7 +257,7 @@ pub mod tensor {
     ];
 }
 
-/// A segment or section with the flags that the compiler gives it.
+/// A segment or section with its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionRow {
     /// Segment name.
@@ -349,7 +349,7 @@ pub const KERNEL: SectionRow = SectionRow {
 /// Known sections, for explanations.
 pub static SECTIONS: &[SectionRow] = &[PAGE_ZERO, TEXT, CONST, BSS, INPUT, OUTPUT, KERNEL];
 
-/// A section that is read and never made: its flags are not known.
+/// A section that is read and never written: its flags are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionName {
     /// Segment name.
@@ -358,7 +358,7 @@ pub struct SectionName {
     pub section: &'static str,
     /// One sentence.
     pub meaning: &'static str,
-    /// How sure we are.
+    /// Evidence.
     pub evidence: super::Evidence,
 }
 
@@ -385,13 +385,13 @@ pub fn section_meaning(segment: &str, section: &str) -> Option<&'static str> {
 
 /// Symbols of the runtime graph (`docs/evidence.md`, key `m6-containers`). The form of the graph's bytes is not known.
 pub mod runtime {
-    /// Begins the symbol of an operation.
+    /// Prefix of the symbol of an operation.
     pub const OPERATION: &str = "rt_op_";
-    /// Begins the symbol of an operation that starts an engine.
+    /// Prefix of the symbol of an operation that starts an engine.
     pub const KICK: &str = "rt_op_ane_kick_";
-    /// Begins the symbol at the first byte of a task stream.
+    /// Prefix of the symbol at the first byte of a task stream.
     pub const STREAM_START: &str = "text_section_start_for_";
-    /// Bits that are set in the type of every symbol of the graph.
+    /// Bits set in the type of every symbol of the graph.
     pub const KIND_BITS: u8 = 0x0e;
 }
 /// Section flag: relocations follow the string table.
@@ -449,7 +449,7 @@ pub static TYPES: &[&str] = &[
     "y12:t22=r1;-512;511",
     "int4:t23=r1;-8;7",
 ];
-/// How many of [`TYPES`] compiler 4.2.1 writes.
+/// Number of [`TYPES`] that compiler 4.2.1 writes.
 pub const TYPES_421: usize = 10;
 /// Number of the half precision type.
 pub const TYPE_FLOAT16: u32 = 5;
@@ -487,5 +487,5 @@ pub const BANNER_TARGET: &str = "-t ";
 pub const BANNER_INPUT: &str = "-i ";
 /// Banner option before the output path.
 pub const BANNER_OUTPUT: &str = "-o ";
-/// Procedure name that compiler 4.2.1 gives.
+/// Procedure name in files of compiler 4.2.1.
 pub const PROCEDURE_421: &str = "net";

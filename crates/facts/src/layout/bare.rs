@@ -1,10 +1,10 @@
-//! Descriptor versions of which only the shape of the stream is taken to be known: every register is called by address.
+//! Descriptor versions of which only the form of the stream is assumed: registers have addresses instead of names.
 
 use super::shared::TASK_SIZE;
 use crate::table::Evidence::Claimed;
 use crate::table::{Layout, Row, at, compose, rows};
 
-/// Chain of versions up to 7.
+/// Header's chain of versions up to 7.
 const CHAIN: &[Row] = rows! {
     Header {
         0x00000 [1] { 0..=15 Tid Claimed "by-analogy" }

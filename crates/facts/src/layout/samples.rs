@@ -1,25 +1,25 @@
-//! How much of what real descriptors say has a row, set by set of samples. A test of `program` counts them again.
+//! Coverage of real descriptors by rows, for each set of samples. A test of `program` recomputes the counts.
 
-/// What one set of samples shows of a generation's rows.
+/// Coverage of one set of samples by a generation's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
     /// Generation.
     pub generation: &'static str,
-    /// Folder of the samples in the golden data.
+    /// Folder of the set in the golden data.
     pub folder: &'static str,
-    /// Files.
+    /// Number of files.
     pub files: usize,
-    /// Bytes of the files: with their number, what tells this set from another in the same folder.
+    /// Total bytes of the files; with their number it identifies the set within the folder.
     pub bytes: u64,
-    /// Task descriptors.
+    /// Number of task descriptors.
     pub tasks: usize,
-    /// Fields that some task sets.
+    /// Number of fields that some task sets.
     pub fields_seen: usize,
-    /// Bits that are set in header words and registers.
+    /// Number of bits set in header words and registers.
     pub set_bits: u64,
-    /// Set bits of fields whose place is known and whose meaning is not.
+    /// Number of set bits of fields with a known position and an unknown meaning.
     pub unnamed_bits: u64,
-    /// Set bits without a field.
+    /// Number of set bits without a field.
     pub unexplained_bits: u64,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
@@ -28,7 +28,7 @@ pub struct Sampled {
 macro_rules! sampled {
     ( $( $generation:literal $folder:literal : $files:literal files $bytes:literal bytes, $tasks:literal tasks,
          $seen:literal seen, $set:literal set, $unnamed:literal unnamed, $open:literal unexplained, $source:literal ; )* ) => {
-        /// Every set counted.
+        /// All counted sets.
         pub static SAMPLED: &[Sampled] = &[ $( Sampled {
             generation: $generation, folder: $folder, files: $files, bytes: $bytes, tasks: $tasks, fields_seen: $seen,
             set_bits: $set, unnamed_bits: $unnamed, unexplained_bits: $open, source: $source,

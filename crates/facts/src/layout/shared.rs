@@ -1,11 +1,11 @@
-//! Blocks that several generations have alike, once. Addresses count from the block's base, in bytes.
+//! Blocks that several generations share. Addresses are relative to the block's base, in bytes.
 //!
-//! Source keys are explained in `docs/evidence.md`. A generation that was not sampled itself takes the rows over with its
+//! Source keys are explained in `docs/evidence.md`. A generation without samples of its own uses the rows with its
 //! own evidence.
 
 use crate::table::{Row, rows};
 
-/// The one header word that tells packets from one another's tasks.
+/// Header word with the size of a task, the only one by which a packet stream is split into tasks.
 pub const TASK_SIZE: &[Row] = rows! {
     Header {
         0x00000 [1] { 0..=15 Tid Claimed "by-analogy", 16..=26 TaskSize Claimed "by-analogy" }
@@ -378,7 +378,7 @@ pub const PE_HALF: &[Row] = rows! {
     }
 };
 
-/// Planar engine: what it computes.
+/// Planar engine: functions.
 pub const PE_CONFIG: &[Row] = rows! {
     Register {
         0x00000 [1] {
@@ -419,7 +419,7 @@ pub const NE_KERNEL: &[Row] = rows! {
     }
 };
 
-/// Neural engine: what the array computes.
+/// Neural engine: functions of the array.
 pub const NE_MAC: &[Row] = rows! {
     Register {
         0x00000 [1] {
@@ -561,7 +561,7 @@ pub const TILE_SRC_WRAPS: &[Row] = rows! {
     }
 };
 
-/// Tile DMA, sources: cache lines dropped after reading.
+/// Tile DMA, sources: release of cache lines after reading.
 pub const EPHEMERAL: &[Row] = rows! {
     Register {
         0x00000 [1] { 0..=0 Src1Ephemeral Claimed "regmap-later" }

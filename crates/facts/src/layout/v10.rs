@@ -1,5 +1,5 @@
 //! The register image of task descriptor version 10, as the book gives it: one structure with every register, from which
-//! the stream's records are made.
+//! the records of the stream are generated.
 //!
 //! The book calls this version the M1's; the compiler's own table gives version 7 to the M1 and 10 to the M11. It names the
 //! groups at 0x4100 and 0x4500 "element-wise and planar" and "L2 and texture"; public maps of the neighbouring versions
@@ -18,7 +18,7 @@ pub struct Group {
     pub registers: u32,
     /// Byte address of its first register; the dimensions have none of their own and start at 0.
     pub aperture: Option<u32>,
-    /// What it holds.
+    /// Contents.
     pub contents: &'static str,
 }
 
@@ -58,7 +58,7 @@ const fn group(
 /// Bytes of the structure up to the end of its last group.
 pub const IMAGE_BYTES: u32 = 0x360 + 4 * 21;
 
-/// A field that has an accessor, at the accessor's offset.
+/// A field with an accessor, at the accessor's offset.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageField {
     /// Name, the vendor's.
@@ -67,12 +67,12 @@ pub struct ImageField {
     pub offset: u32,
     /// Bits of the value, from bit 0.
     pub mask: u32,
-    /// Bytes that the accessor reads: 2 where two fields share a register.
+    /// Bytes that the accessor reads: 2 if two fields share a register.
     pub bytes: u32,
 }
 
-/// Accessors count from 8 bytes after the structure that the groups count from: only so does the first dimension, at
-/// 0xf4, fall on the first register of its group, at 0xfc. Later versions have the same 8 bytes.
+/// Offset of the structure that accessors use from the one that groups use: only with these 8 bytes is the first dimension, at
+/// 0xf4, the first register of its group, at 0xfc. Later versions have the same 8 bytes.
 pub const ACCESSOR_SHIFT: u32 = 8;
 
 /// Dimension fields.
@@ -85,18 +85,18 @@ pub static FIELDS: [ImageField; 6] = [
     ImageField { name: "numGroups", offset: 0x11c, mask: 0x1fff, bytes: 4 },
 ];
 
-/// A register whose value the loader fills in.
+/// A register with a relocation: the loader writes its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// Word address of the register.
     pub register: u32,
-    /// What is addressed.
+    /// Object at the address.
     pub what: &'static str,
     /// DMA engine, by the vendor's name.
     pub engine: &'static str,
 }
 
-/// Address registers that are left symbolic when compiling.
+/// Address registers that stay symbolic in compiled programs.
 pub static RELOCATIONS: [Slot; 7] = [
     Slot { register: 0x1344, what: "input tile read base", engine: "TileDMASrc1" },
     Slot { register: 0x134a, what: "second-operand read base", engine: "TileDMASrc2" },
@@ -107,19 +107,19 @@ pub static RELOCATIONS: [Slot; 7] = [
     Slot { register: 0x1560, what: "kernel activation-lookup stream", engine: "KernelDMASrc" },
 ];
 
-/// Largest stride that a chip's DMA engines take, in either direction.
+/// Largest stride of a chip's DMA engines, in either direction.
 #[derive(Clone, Copy, Debug)]
 pub struct StrideBound {
-    /// Generation whose registers the chip has; empty: every other.
+    /// Generation of the chip's register layout; empty: all others.
     pub generation: &'static str,
     /// Bytes.
     pub most: u64,
-    /// How sure we are.
+    /// Evidence.
     pub evidence: Evidence,
 }
 
-/// Bounds of DMA strides by generation. The book says that there is a table and gives none of its numbers: the reach of the
-/// field, 26 bits with a sign from bit 6 on, holds everywhere.
+/// Bounds of DMA strides by generation. The book mentions a table without its numbers: the range of the
+/// field, 26 bits with a sign from bit 6 on, applies to every generation.
 pub static STRIDE_BOUNDS: [StrideBound; 2] = [
     StrideBound { generation: "h13", most: 1 << (STRIDE_BIT + STRIDE_BITS - 1), evidence: Evidence::Claimed },
     StrideBound { generation: "", most: 1 << (STRIDE_BIT + STRIDE_BITS - 1), evidence: Evidence::Claimed },

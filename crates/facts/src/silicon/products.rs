@@ -1,7 +1,7 @@
 //! Products by name and identifier, and the silicon in them.
 //!
 //! Identifiers are those that a device reports as its model (`hw.machine`, `hw.model`). Names of iPhones are also
-//! beginnings of identifiers of other iPhones: `iphone13` is the iPhone 13, `iPhone13,2` the iPhone 12.
+//! prefixes of identifiers of other iPhones: `iphone13` is the iPhone 13, `iPhone13,2` the iPhone 12.
 
 /// One product.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Product {
 
 macro_rules! products {
     ( $( $name:literal [ $( $alias:literal ),* ] [ $( $id:literal ),* ] $silicon:literal; )* ) => {
-        /// Every product known.
+        /// All known products.
         pub static PRODUCTS: &[Product] = &[ $( Product {
             name: $name, aliases: &[ $( $alias ),* ], identifiers: &[ $( $id ),* ], silicon: $silicon,
         } ),* ];
