@@ -1,4 +1,4 @@
-//! Everything that a change must pass, in one list: `.ci/run` and `cargo xtask ci` run it.
+//! The list of all checks of a change: `.ci/run` and `cargo xtask ci` run it.
 
 pub mod record;
 
@@ -21,7 +21,7 @@ enum Step {
 }
 use Step::*;
 
-/// The steps in order; the release profile throughout, so that one build serves all.
+/// The steps in order; all use the release profile, so that one build serves all.
 const STEPS: &[Step] = &[
     Cargo(&["test", "--release", "--workspace"]),
     Prints(
@@ -45,17 +45,17 @@ const STEPS: &[Step] = &[
     Chore("words", words::run, &[]),
     Chore("docs", docs::run, &["--check"]),
     Chore("links", links::run, &[]),
-    // The cheapest two; the hosted workflow follows all.
+    // The cheapest two; the hosted workflow runs all.
     Chore("recipes", recipes::run, &["A chip", "A kernel"]),
-    // Systems that this machine cannot run; each is fetched by rustup, and skipped with a message where it cannot be had.
+    // Systems that this machine cannot run; each is fetched by rustup, and skipped with a message if it is unavailable.
     Chore("cross", cross::run, &["--check"]),
-    // Skips with a message where the registry of packages is not reachable.
+    // Skipped with a message if the package registry is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
-    // `cargo test` links no shared library that no test names.
+    // `cargo test` does not link shared libraries that no test uses.
     Cargo(&["build", "--release", "--workspace"]),
-    // The Python package beside joblib, Dask, mypy and notebooks; skips as the one above.
+    // The Python package with joblib, Dask, mypy and notebooks; skipped like the suite above.
     Program("python3", &["scripts/python_package.py"]),
-    // Predictions of `ane check` for this compiler, over the models that the suite has left.
+    // Predictions of `ane check` for this compiler, on the models that the suite wrote.
     Cargo(&["test", "--release", "--workspace", "--test", "nets", "check_of_the_suite"]),
 ];
 
@@ -64,7 +64,7 @@ pub fn names() -> Vec<String> {
     STEPS.iter().map(Step::name).collect()
 }
 
-/// Runs every step, also after one has failed; `--no-tests` leaves out what executes products, `--record` keeps the seconds of each step.
+/// Runs every step, even after a failure; `--no-tests` omits steps that execute products, `--record` stores the seconds of each step.
 pub fn run(arguments: &[String]) -> Outcome {
     let given = |flag: &str| arguments.iter().any(|a| a == flag);
     if let Some(unknown) = arguments.iter().find(|a| !["--no-tests", "--record"].contains(&a.as_str())) {

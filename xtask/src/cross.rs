@@ -1,8 +1,8 @@
 //! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test] [TARGET...]`.
 //!
-//! Needed beside rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for Linux with shared libraries and for macOS `cargo-zigbuild` and
-//! `ziglang` of PyPI on the path. `--check` needs neither, and without targets takes two foreign
-//! systems and the core, and looks that unfit processors are refused. `--test` runs tests under an emulator, and says so where
+//! Required in addition to rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for Linux with shared libraries and for macOS `cargo-zigbuild` and
+//! `ziglang` of PyPI on the path. `--check` needs neither; without targets it checks two foreign
+//! systems and the core, and that unsupported processors are refused. `--test` runs tests under an emulator, or reports that
 //! there is none.
 
 mod symbols;
@@ -50,8 +50,8 @@ pub fn run(arguments: &[String]) -> Outcome {
     conclude(findings, format!("{} targets {}", chosen.len(), if test { "tried" } else { "built" }))
 }
 
-/// Checks targets: in one command what can be, so that all processors are busy, with the features of the whole workspace, so that
-/// build scripts and macros are those of every other step of this profile.
+/// Checks targets, several in one command where possible, so that all processors are busy, and with the features of the whole workspace, so that
+/// build scripts and macros are shared with every other step of this profile.
 fn check_all(chosen: &[&Target]) -> Outcome {
     let (mut checked, mut findings) = (0, Vec::new());
     for core in [false, true] {
@@ -90,7 +90,7 @@ fn check_all(chosen: &[&Target]) -> Outcome {
     conclude(findings, format!("{checked} targets checked, {refused} refused by name"))
 }
 
-/// Checks that a processor is refused when compiling, by a message with these words.
+/// Checks that a processor is refused at compile time, by this message.
 fn refusal(triple: &str, message: &str) -> Result<(), String> {
     let mut command = Command::new(cargo());
     command.args([
@@ -115,11 +115,11 @@ fn refusal(triple: &str, message: &str) -> Result<(), String> {
 
 /// Tests of a target's own build that run under its emulator: containers, and results against recorded digests.
 const TESTS: [(&str, &str); 2] = [("program", ""), ("nets", "fingerprint")];
-/// Damaged copies of each file in the tests of the command line: an emulator takes a second for a command.
+/// Number of damaged copies of each file in the tests of the command line: an emulated command takes a second.
 const FLIPS: &str = "6";
 
 /// Tests a target's binary under its emulator: the tests of containers, digests and the command line, and a replay of packages,
-/// golden programs and random networks against the binary of this system, bit for bit.
+/// golden programs and random networks compared with the binary of this system, bit for bit.
 fn test_one(target: &Target) -> Result<String, String> {
     let Some(runner) = target.runner.first() else {
         return Ok("skipped: nothing runs its programs here".into());
@@ -158,7 +158,7 @@ fn test_one(target: &Target) -> Result<String, String> {
     Ok(format!("tests of containers and of the command line pass; digests equal; {closing}"))
 }
 
-/// `cargo test` of the target's build, whose programs its emulator runs, by the profile of the chores.
+/// `cargo test` for the target, run by its emulator, with the profile of the chores.
 fn emulated(target: &Target, arguments: &[&str]) -> Result<Command, String> {
     let mut command = Command::new(cargo());
     command.args(["test", "--profile", &profile()?, "--workspace", "--target", target.triple]);
@@ -169,7 +169,7 @@ fn emulated(target: &Target, arguments: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Environment of Wine: it says on standard error what it lacks itself, and its files are the build's own.
+/// Environment of Wine: warnings off, with its files below the build's folder.
 fn wine(target: &Target) -> Vec<(&'static str, String)> {
     if !target.is_windows() {
         return Vec::new();
@@ -177,18 +177,18 @@ fn wine(target: &Target) -> Vec<(&'static str, String)> {
     vec![("WINEDEBUG", "-all".into()), ("WINEPREFIX", folder().join("wine").display().to_string())]
 }
 
-/// Cargo's variable of the environment for a setting of a target.
+/// Cargo's environment variable for a setting of a target.
 fn variable(target: &Target, setting: &str) -> String {
     format!("CARGO_TARGET_{}_{setting}", target.triple.replace('-', "_").to_uppercase())
 }
 
-/// Source of the library in which Rust's standard library looks for random numbers on Windows, over the call that Wine has.
+/// Source of the library that provides random numbers to Rust's standard library on Windows, implemented with a call that Wine has.
 const RANDOM: &str = "#include <windows.h>
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
 __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T bytes) { return SystemFunction036(data, (ULONG)bytes); }
 ";
 
-/// Puts `bcryptprimitives.dll` beside the programs for Wine: version 8 does not bring it.
+/// Puts `bcryptprimitives.dll` beside the programs for Wine, since version 8 lacks it.
 fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
     let (Linker::Gcc(gcc), true) = (target.linker, target.is_windows()) else { return Ok(()) };
     let source = folder.join("random.c");
@@ -197,7 +197,7 @@ fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
     let mut command = Command::new(gcc);
     command.args(["-shared", "-o"]).arg(&library).arg(&source).arg("-ladvapi32");
     status(&mut command, target.triple)?;
-    // Programs of tests are in a folder of their own.
+    // Programs of tests are in a separate folder.
     let beside = folder.join("deps").join("bcryptprimitives.dll");
     std::fs::copy(&library, &beside).map(|_| ()).map_err(|e| format!("{}: {e}", beside.display()))
 }
@@ -209,7 +209,7 @@ fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     script(folder, "ane-here", &format!("exec env {variables}{} {} \"$@\"", target.runner.join(" "), binary.display()))
 }
 
-/// Lines of a script that calls the linker itself with arguments that are for a C compiler, as maturin gives them.
+/// Lines of a script that calls the linker directly with arguments for a C compiler, as maturin passes them.
 const DIRECT: &str = "for a; do
   shift
   case $a in
@@ -219,7 +219,7 @@ const DIRECT: &str = "for a; do
 done
 exec \"$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld\" \"$@\"";
 
-/// A script of these lines.
+/// Writes a script with these lines.
 fn script(folder: &Path, name: &str, lines: &str) -> Result<PathBuf, String> {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join(name);
@@ -233,20 +233,20 @@ fn script(folder: &Path, name: &str, lines: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Builds a target; the folder of its artifacts.
+/// Builds a target; returns the folder of its artifacts.
 pub fn build(target: &Target) -> Result<PathBuf, String> {
     add(target.triple)?;
     let mut command = Command::new(cargo());
     command.args(["build", "--profile", "dist", "--target", target.triple]);
-    // With the module for Python, so that its wheel finds everything built but itself: the same features, the same linker.
+    // With the Python module, so that its wheel reuses all dependencies: the same features, the same linker.
     command.args(target.packages().iter().chain(target.module()).flat_map(|p| ["--package", p]));
     environment(&mut command, target)?;
     status(&mut command, target.triple)?;
     Ok(folder().join(target.triple).join("dist"))
 }
 
-/// Linkers and flags of the target, and of what a build runs here. Cargo builds everything again when a linker's path changes, so one script
-/// serves every step of a target, and one every build script and macro, which all targets share.
+/// Linkers and flags of the target, and of build scripts here. Cargo rebuilds everything when a linker's path changes, so all steps of a target
+/// share one script, and build scripts and macros of all targets another.
 pub fn environment(command: &mut Command, target: &Target) -> Result<(), String> {
     link(command, targets::find(HERE)?)?;
     link(command, target)
@@ -274,7 +274,7 @@ fn link(command: &mut Command, target: &Target) -> Result<(), String> {
     Ok(())
 }
 
-/// For macOS, the names that the programs ask the system for, and the oldest system that they are for.
+/// For macOS, the number of symbols that the programs import from the system, and their minimum system version.
 pub fn offers(target: &Target, folder: &Path) -> Result<String, String> {
     if !target.is_macos() {
         return Ok(String::new());
@@ -292,7 +292,7 @@ fn sizes(target: &Target, folder: &Path) -> String {
     target.artifacts().iter().map(size).collect::<Vec<_>>().join(", ")
 }
 
-/// The standard library of a target; fetched where it is absent.
+/// Adds the standard library of a target with rustup if it is missing.
 fn add(triple: &str) -> Result<(), String> {
     let present = || {
         let have = Command::new("rustc").args(["--print", "target-libdir", "--target", triple]).output();
@@ -302,7 +302,7 @@ fn add(triple: &str) -> Result<(), String> {
     if present() || added() { Ok(()) } else { Err(format!("no standard library: rustup target add {}", triple)) }
 }
 
-/// Runs a command; an error names what it was for.
+/// Runs a command; errors state its purpose.
 fn status(command: &mut Command, purpose: &str) -> Result<(), String> {
     match command.current_dir(repo::root()).status() {
         Ok(status) if status.success() => Ok(()),
@@ -315,7 +315,7 @@ fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// This system's command, built by the profile of the chores.
+/// This system's command, built with the profile of the chores.
 pub fn own() -> Result<PathBuf, String> {
     let mut command = Command::new(cargo());
     command.args(["build", "--profile", &profile()?, "--workspace", "--bin", "ane"]);
@@ -326,7 +326,7 @@ pub fn own() -> Result<PathBuf, String> {
     Ok(std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("ane"))
 }
 
-/// Profile that the chores are built by: the name of their folder, except for one.
+/// Profile of the chores, from the name of their folder.
 fn profile() -> Result<String, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let folder = own.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! The document of the driver's interface, from its rows.
+//! The document of the driver's interface, from rows.
 
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
 use anemone_facts::driver::selectors::{CONTROL, DIRECT, HINT_METHODS, METHODS, Selector};

@@ -1,10 +1,10 @@
-//! Evidence keys: every key that a row or a comment names has its section in `docs/evidence.md`.
+//! Evidence keys: every key in a row or a comment has its section in `docs/evidence.md`.
 
 use crate::repo;
 use anemone_facts::{Layout, enums, layout, legal, native, ops};
 use std::collections::BTreeSet;
 
-/// The document that explains every key.
+/// The document with a section for every key.
 pub const DOCUMENT: &str = "docs/evidence.md";
 
 /// Every generation's layout.
@@ -12,7 +12,7 @@ pub fn layouts() -> Vec<&'static Layout> {
     layout::KNOWN.to_vec()
 }
 
-/// Keys of the register rows, of the enumerations, of the limits and of what is attested only.
+/// Keys of the register rows, of the enumerations, of the limits, and of rows that are only attested.
 pub fn keys_of_rows() -> BTreeSet<String> {
     let rows = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
     let subtypes =
@@ -29,7 +29,7 @@ pub fn keys_of_rows() -> BTreeSet<String> {
         .collect()
 }
 
-/// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.
+/// Keys in comments: `` `docs/evidence.md`, key `KEY` ``.
 fn keys_of_comments(source: &str) -> BTreeSet<String> {
     // A reference may be broken over two comment lines.
     let text: Vec<&str> = source.lines().map(|l| l.trim().trim_start_matches(['/', '!']).trim()).collect();

@@ -1,16 +1,16 @@
-//! The header of the C library, made from its source: signatures by cbindgen, and for every argument what it is and who owns it.
+//! The header of the C library, generated from its source: signatures by cbindgen, and content and ownership of every argument.
 
 use crate::repo;
 
 /// Path of the header.
 pub const HEADER: &str = "crates/e5rt/include/anemone_e5rt.h";
 
-/// Declarations of calls begin so.
+/// Prefix of the declarations of calls.
 const CALL: &str = "int64_t e5rt_";
-/// The section that Rust asks of unsafe functions; the head of the header and the lines on arguments say it to readers of C.
+/// The section that Rust requires for unsafe functions; for readers of C, the head of the header and the lines on arguments replace it.
 const SAFETY: &str = "//\n// # Safety\n";
 
-/// Arguments that are no objects, by declaration: what they are and who owns them.
+/// Arguments that are not objects, by declaration, with content and ownership.
 const ARGUMENTS: [(&str, &str); 25] = [
     ("bool *done", "out: true if the event has fired; memory of the caller"),
     ("bool *ended", "out: true if the compile has ended; memory of the caller"),
@@ -52,7 +52,7 @@ pub fn text() -> Result<String, String> {
     explained(&String::from_utf8(out).map_err(|e| e.to_string())?)
 }
 
-/// The header with a line for each argument of every call.
+/// Adds a line for each argument of every call to the header.
 fn explained(header: &str) -> Result<String, String> {
     let mut out = String::with_capacity(2 * header.len());
     let mut rest = header;
@@ -88,7 +88,7 @@ fn explanation(call: &str, argument: &str) -> Result<String, String> {
         }
         (true, true) => Ok("in and out: the caller's object; it is released, and the pointer set to null".into()),
         (true, false) => Ok(format!("out: receives a new object of the caller, released with {kind}_release")),
-        // The calls that compile take null for the defaults; those that set an option do not.
+        // Calls that compile accept null for the defaults; calls that set an option do not.
         (false, _) if kind == "e5rt_e5_compiler_options" && !call.starts_with(kind) => {
             Ok("in: borrowed for the call; null for the defaults".into())
         }

@@ -1,7 +1,7 @@
-//! Layering rules: which crates a crate may depend on, which modules a module may import, what source may not contain, and
-//! how long files and functions are.
+//! Layering rules: allowed dependencies between crates, allowed imports between modules, forbidden constructs in source, and
+//! limits on the length of files and functions.
 //!
-//! Dependencies come from `cargo tree`; source is read as tokens, so that comments and texts do not count.
+//! Dependencies come from `cargo tree`; source is read as tokens, so that comments and strings are ignored.
 
 mod imports;
 mod length;
@@ -70,7 +70,7 @@ pub const CRATES: &[Crate] = &[
     },
 ];
 
-/// Packages that build scripts compile C and assembly with, or look for it.
+/// Packages with which build scripts compile, or search for, C and assembly.
 const C_BUILDERS: &[&str] = &[
     "autotools",
     "bindgen",
@@ -84,7 +84,7 @@ const C_BUILDERS: &[&str] = &[
     "vcpkg",
 ];
 
-/// Words that ask for the operating system, the processor, its width or byte order in conditions of compilation, with their lines.
+/// Names in conditional compilation for the operating system, the processor, its width or byte order, with their lines.
 pub fn conditions(tokens: &[Token]) -> Vec<(String, usize)> {
     let asks = |name: &str| {
         let memory = ["target_pointer_width", "target_endian"];
@@ -122,7 +122,7 @@ pub fn run(_: &[String]) -> Outcome {
     conclude(findings, closing)
 }
 
-/// Dependencies of the crate as cargo resolves them: one package a line.
+/// Dependencies of the crate as resolved by cargo: one package per line.
 fn tree_of(krate: &Crate) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -141,7 +141,7 @@ fn forbidden(krate: &Crate) -> impl Iterator<Item = &'static Crate> {
     CRATES.iter().filter(move |other| other.name != krate.name && !krate.may_use.contains(&other.name))
 }
 
-/// Every folder is a crate of the table, and the other way round.
+/// Checks that every folder is a crate of the table, and vice versa.
 fn check_folders(folders: &[String]) -> Vec<String> {
     let unlisted = folders.iter().filter(|f| !CRATES.iter().any(|r| r.name == *f));
     let missing = CRATES.iter().filter(|r| !folders.iter().any(|f| f == r.name));

@@ -1,9 +1,9 @@
-//! Paths and anchors named in the documents exist, and every crate has its paragraph in `ARCHITECTURE.md`.
+//! Checks that paths and anchors in the documents exist, and that every crate has its paragraph in `ARCHITECTURE.md`.
 //!
 //! A path is a link's target, a word in backticks with a slash in it or ending in `.md`, or a word of a fenced block
-//! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` count from the crate's source.
-//! `NAME` stands for any name; the default of a test folder lies outside, and what a build writes below `target/`
-//! is not there on a fresh clone. Every page below `docs` is a chapter of the site: it stands in
+//! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` are relative to the crate's source.
+//! `NAME` stands for any name; the default of a test folder is outside, and build outputs below `target/`
+//! do not exist in a fresh clone. Every page below `docs` is a chapter of the site: it is listed in
 //! `docs/SUMMARY.md` under its first heading.
 
 use crate::{Outcome, conclude, evidence, layers, repo};
@@ -39,14 +39,14 @@ pub fn run(_: &[String]) -> Outcome {
     conclude(findings, format!("{references} references lead somewhere"))
 }
 
-/// A path in a document, perhaps with a heading in it.
+/// A path in a document, possibly with an anchor.
 #[derive(Debug, PartialEq, Eq)]
 struct Reference {
     line: usize,
     /// Empty for the document itself.
     path: String,
     anchor: Option<String>,
-    /// Source folder of the crate whose section it stands in.
+    /// Source folder of the crate of its section.
     krate: Option<String>,
 }
 
@@ -107,7 +107,7 @@ fn check(document: &str, reference: &Reference) -> Option<String> {
     (!anchors_of(&text).contains(anchor)).then(|| format!("{document}:{line}: {found} has no heading #{anchor}"))
 }
 
-/// Headings as a link spells them.
+/// Anchors of all headings.
 fn anchors_of(text: &str) -> Vec<String> {
     let headings = text.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim());
     headings
@@ -118,7 +118,7 @@ fn anchors_of(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Crates without a heading `` ### `crates/NAME` `` that text follows.
+/// Crates without a heading `` ### `crates/NAME` `` followed by text.
 fn crates_without_paragraph(architecture: &str) -> Vec<String> {
     let has_paragraph = |name: &str| {
         let heading = format!("### `crates/{name}`");
@@ -129,13 +129,13 @@ fn crates_without_paragraph(architecture: &str) -> Vec<String> {
     layers::CRATES.iter().map(|r| r.name).filter(|n| !has_paragraph(n)).map(|n| format!("crates/{n}")).collect()
 }
 
-/// Pages that the contents of the site do not name.
+/// Pages missing from the contents of the site.
 fn pages_without_chapter(summary: &str, pages: &[String]) -> Vec<String> {
     let named = |page: &str| page == SUMMARY || summary.contains(&format!("]({})", page.trim_start_matches("docs/")));
     pages.iter().filter(|page| !named(page)).map(|page| format!("{page} is no chapter: add it to {SUMMARY}")).collect()
 }
 
-/// A page whose chapter has another name than its first heading.
+/// A page whose name in the contents differs from its first heading.
 fn misnamed(summary: &str, page: &str, text: &str) -> Option<String> {
     let heading = text.lines().find_map(|line| line.strip_prefix("# "))?;
     let link = format!("]({})", page.strip_prefix("docs/")?);

@@ -1,6 +1,6 @@
 //! Chores of the repository, one name each: `cargo xtask NAME`.
 //!
-//! Each chore ends in one closing line, or in a list of findings and exit code 1. Continuous integration calls the same
+//! Each chore prints one closing line, or a list of findings with exit code 1. Continuous integration uses the same
 //! names.
 
 mod agreement;
@@ -23,7 +23,7 @@ mod words;
 
 use std::process::ExitCode;
 
-/// A closing line, or everything that is wrong.
+/// A closing line, or all findings.
 type Outcome = Result<String, Vec<String>>;
 
 /// A chore by name.
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `closing` when nothing was found.
+/// Returns `closing` if there are no findings.
 fn conclude(findings: Vec<String>, closing: String) -> Outcome {
     if findings.is_empty() { Ok(closing) } else { Err(findings) }
 }

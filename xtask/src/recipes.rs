@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// A recipe: its section, edits in order, and what shows that they are enough.
+/// A recipe: its section, edits in order, and the commands that show that they suffice.
 struct Recipe {
     section: &'static str,
     /// Its name in the guide's table of files.
@@ -17,7 +17,7 @@ struct Recipe {
     shown_by: &'static [Shown],
 }
 
-/// A command that shows that the edits are enough.
+/// A command that shows that the edits suffice.
 enum Shown {
     /// Cargo in the copy with these arguments succeeds, and prints the text.
     Copy(&'static [&'static str], &'static str),
@@ -34,18 +34,18 @@ struct Edit {
 
 /// Kind of an edit.
 enum Change {
-    /// A line is put behind the first one that contains a text.
+    /// Adds a line behind the first one that contains a text.
     Add { behind: &'static str, line: &'static str },
-    /// A text is replaced.
+    /// Replaces a text.
     Replace { from: &'static str, to: &'static str },
-    /// The end of every row with a text in quotes is replaced.
+    /// Replaces the end of every row with a string.
     Rows { from: &'static str, to: &'static str },
-    /// The file is new.
+    /// Creates the file.
     New { text: &'static str },
 }
 
 impl Change {
-    /// The file's text after it.
+    /// The file's text after the edit.
     fn applied(&self, text: &str) -> Result<String, String> {
         match *self {
             Change::Add { behind, line } => {
@@ -227,7 +227,7 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
                 text: "net \"recipe\" {\n  input %a: f16[1, 3, 4, 4]\n  %y: f16[1, 3, 4, 4] = relu(%a)\n  output %y\n}\n",
             },
         }],
-        // The test finds the file, and asks for its sections.
+        // The test finds the file, and requires its sections.
         shown_by: &[Shown::Cases {
             test: &["test", "--workspace", "--test", "nets", "snapshots"],
             variable: "ANE_SNAPSHOTS",
@@ -248,7 +248,7 @@ impl Recipe {
     }
 }
 
-/// Follows every recipe, or those whose sections contain one of the words given, each on a fresh copy in `target/recipes`.
+/// Follows every recipe, or those whose sections contain one of the given words, each on a fresh copy in `target/recipes`.
 pub fn run(words: &[String]) -> Outcome {
     let guide = repo::read("CONTRIBUTING.md").map_err(|e| vec![e])?;
     let copy = repo::root().join("target/recipes");
@@ -345,7 +345,7 @@ fn fresh(copy: &Path) -> Result<(), String> {
     for name in String::from_utf8_lossy(&listed.stdout).lines() {
         let (from, to): (PathBuf, PathBuf) = (repo::root().join(name), copy.join(name));
         let Ok(bytes) = std::fs::read(&from) else { continue };
-        // Unchanged files keep their time, so that cargo builds nothing again for them.
+        // Unchanged files keep their modification time, so that cargo does not rebuild them.
         if std::fs::read(&to).is_ok_and(|old| old == bytes) {
             continue;
         }

@@ -1,8 +1,9 @@
 //! Archives and wheels: `cargo xtask release --dry-run [TARGET...]`.
 //!
 //! For each target an archive with the command line, the shared C libraries, their headers, manual pages, completions, README,
-//! changelog and licences; a wheel where the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`.
-//! `--record` after it keeps sizes and seconds in `docs/data/release.tsv`. `--dry-run` is the only mode: nothing is published from here. Needs what `cross` needs, and `maturin` for wheels.
+//! changelog and licences; a wheel if the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`.
+//! `--record` stores sizes and seconds in `docs/data/release.tsv`. `--dry-run` is the only mode: nothing is published from here. It requires the
+//! tools of `cross`, and `maturin` for wheels.
 
 use crate::targets::{self, TARGETS, Target};
 use crate::{Outcome, conclude, cross, repo};
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Files of the repository that every archive has.
+/// Files of the repository in every archive.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-/// Shells with the files that `ane completions` writes for them.
+/// Shells, with the files of `ane completions` for them.
 const SHELLS: [(&str, &str); 4] =
     [("bash", "ane.bash"), ("zsh", "_ane"), ("fish", "ane.fish"), ("powershell", "_ane.ps1")];
-/// Most bytes of the command line, stripped. The aim is 15 MB, which x86-64 misses; docs/install.md has the reasons.
+/// Largest size of the stripped command line in bytes. The aim is 15 MB, which x86-64 exceeds; docs/install.md has the reasons.
 const MAX_BINARY_BYTES: u64 = 16_000_000;
 
 /// Builds all, or the named ones.
@@ -53,7 +54,7 @@ pub fn run(arguments: &[String]) -> Outcome {
     conclude(findings, format!("{} targets in {}", chosen.len(), out.display()))
 }
 
-/// Archive and wheel of a target; sizes and build as in [`Row`]. `own` is a command that runs here, once one is built.
+/// Makes archive and wheel of a target; returns sizes and build as in [`Row`]. `own` is a command that runs here, once one is built.
 fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<([u64; 4], String), String> {
     let built = cross::build(target)?;
     let runs = target.triple.starts_with("x86_64-unknown-linux").then(|| built.join(target.artifacts()[0]));
@@ -68,14 +69,14 @@ fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<([u64;
     Ok(([size(&command)?, size(&library)?, size(&archive)?, wheel], sources(own)?))
 }
 
-/// Digest of the sources that a command was built from, as its doctor names it.
+/// Digest of the sources of a command, from its doctor.
 fn sources(ane: &Path) -> Result<String, String> {
     let told = printed(ane, &["doctor"])?;
     let build = told.split_once(", build ").and_then(|(_, rest)| rest.split_once(','));
     build.map(|(build, _)| build.into()).ok_or_else(|| format!("{}: its doctor names no build", ane.display()))
 }
 
-/// An archive of what is built for a target; `own` is this system's command.
+/// An archive of the build for a target; `own` is this system's command.
 fn archive(target: &Target, own: &Path, built: &Path, out: &Path) -> Result<PathBuf, String> {
     println!("{}{}", target.triple, cross::offers(target, built)?);
     let name = format!("anemone-{}-{}", env!("CARGO_PKG_VERSION"), target.triple);
@@ -99,7 +100,7 @@ fn archive(target: &Target, own: &Path, built: &Path, out: &Path) -> Result<Path
         python.args(["-m", "zipfile", "-c", &format!("{name}.zip"), &name]);
         python
     } else {
-        // Owner and time say nothing, so that the same build gives the same archive.
+        // Owner and time are fixed, so that the same build gives the same archive.
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-czf"]);
         tar.args([&format!("{name}.tar.gz"), &name]);
@@ -121,7 +122,7 @@ fn printed(ane: &Path, arguments: &[&str]) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|e| told(&e))
 }
 
-/// Manual pages and completions: the same on every system, so this system's command `ane` writes them.
+/// Manual pages and completions, which are the same on every system, written by this system's command.
 fn pages(ane: &Path, folder: &Path) -> Result<(), String> {
     let write = |path: PathBuf, text: &str| {
         fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -137,13 +138,13 @@ fn pages(ane: &Path, folder: &Path) -> Result<(), String> {
     write(folder.join("man/ane.1"), &main)
 }
 
-/// Verbs that the program's own page refers to.
+/// Verbs that the program's own manual page refers to.
 fn verbs(page: &str) -> Vec<&str> {
     let referred = |line| str::strip_prefix(line, "ane\\-").and_then(|rest: &str| rest.strip_suffix("(1)"));
     page.lines().filter_map(referred).filter(|verb| *verb != "help").collect()
 }
 
-/// A wheel of a target, and its tag against the table.
+/// A wheel of a target, with its tag checked against the table.
 fn wheel(target: &Target, out: &Path) -> Result<PathBuf, String> {
     let mut maturin = Command::new("maturin");
     maturin.args(["build", "--profile", "dist", "--strip", "--target", target.triple, "--out"]).arg(out);
@@ -181,18 +182,18 @@ fn sums(out: &Path) -> Result<(), String> {
     fs::write(out.join("SHA256SUMS"), text).map_err(|e| e.to_string())
 }
 
-/// Sizes that `--record` keeps, one row a target, for `docs/install.md`.
+/// Sizes stored by `--record`, one row per target, for `docs/install.md`.
 pub const RECORD: &str = "docs/data/release.tsv";
 
 /// Sizes of one target's release.
 pub struct Row {
     /// Target.
     pub triple: String,
-    /// Bytes of the command line, the C library, the archive and the wheel; 0 where there is none.
+    /// Sizes in bytes of the command line, the C library, the archive and the wheel; 0 if there is none.
     pub bytes: [u64; 4],
-    /// Seconds of the build; 0 where it was not timed alone.
+    /// Seconds of the build; 0 if it was not measured separately.
     pub seconds: u64,
-    /// Digest of the sources, as `ane doctor` names it.
+    /// Digest of the sources, as in `ane doctor`.
     pub build: String,
 }
 
@@ -219,7 +220,7 @@ impl Row {
         format!("{}\t{command}\t{library}\t{archive}\t{wheel}\t{}\t{}\n", self.triple, self.seconds, self.build)
     }
 
-    /// Puts the row into the record, in place of an older one.
+    /// Stores the row in the record, replacing an older one.
     fn keep(self) -> Result<(), String> {
         let mut rows = Row::read(&repo::read(RECORD)?)?;
         rows.retain(|row| row.triple != self.triple);

@@ -1,11 +1,11 @@
-//! Replay: everything that an `ane` binary makes of a fixed set of inputs, recorded at one commit and compared at another.
+//! Replay: all outputs of an `ane` binary for a fixed set of inputs, recorded at one commit and compared at another.
 //!
 //! The inputs are the sample packages (`ANE_MODELS_DIR`), the golden programs and netplists (`ANE_GOLDEN_DIR`) and random
-//! networks that the first recording writes into its folder, so that any later or older binary reads the same files. Recorded
+//! networks that the first recording writes to its folder, so that every other binary reads the same files. Recorded
 //! are exit codes, every emitted file, listings, JSON reports and all results, in each arithmetic. Messages and names of
-//! stages are kept too; a comparison lists how they changed, for a reader to review, and does not fail on them.
+//! stages are recorded too; a comparison lists their changes for review, and does not fail on them.
 //!
-//! The results of `ane run` come from traced runs, task by task; `--via inprocess` runs the plan as users run it. Where the
+//! The results of `ane run` come from traced runs, task by task; `--via inprocess` runs the plan as users do. If the
 //! binary is the one beside this one, the engine linked into it also runs every program in all number models.
 
 mod cases;
@@ -29,9 +29,9 @@ const USAGE: &str = "usage: cargo xtask replay (--record DIR | --compare DIR) [-
 struct Asked {
     folder: PathBuf,
     compare: bool,
-    /// Binary to run, where it is not the one of this build.
+    /// Binary to run, if it is not the one of this build.
     ane: Option<PathBuf>,
-    /// Only cases whose names contain this.
+    /// Substring of the names of cases to run.
     only: String,
 }
 
@@ -73,7 +73,7 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
     if given == 1 { Ok(asked) } else { Err("give --record or --compare".into()) }
 }
 
-/// Runs all cases, one thread a processor.
+/// Runs all cases, with one thread per processor.
 fn records(cases: &[Case], ane: &Binary) -> Result<Vec<Record>, String> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -100,7 +100,7 @@ fn store(folder: &Path, records: &[Record]) -> Result<Outcome, String> {
     Ok(Ok(format!("{} cases recorded, {items} items", records.len())))
 }
 
-/// Differences of facts are findings; those of wording are printed.
+/// Compares with a recording. Differences of facts are findings; those of wording are printed.
 fn compare(folder: &Path, records: &[Record]) -> Result<Outcome, String> {
     let (mut findings, mut wording, mut items) = (Vec::new(), record::Wording::default(), 0);
     for now in records {

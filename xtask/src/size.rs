@@ -6,9 +6,9 @@ use crate::tokens::{lex, variants};
 use crate::{Outcome, evidence, layers, repo};
 use anemone_facts::{Field, chips};
 
-/// Files longer than this are listed: is there a reason?
+/// Files longer than this are listed, for review.
 const LONG: usize = 500;
-/// Crates whose LLVM IR `--llvm` counts by default: their generic code makes most of a build.
+/// Crates whose LLVM IR `--llvm` counts by default: their generic code dominates build time.
 const GENERIC: [&str; 2] = ["kernels", "engine"];
 
 /// Prints the numbers.

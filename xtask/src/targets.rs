@@ -1,24 +1,24 @@
-//! Targets that are built: the one table that `cross`, `release` and the README read.
+//! Targets that are built: the table for `cross`, `release` and the README.
 
 /// Linker of a target, from x86-64 Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linker {
     /// A C compiler of Debian's cross packages, by name.
     Gcc(&'static str),
-    /// `cargo-zigbuild zig cc`, by zig's name of the target, with the C library's version.
+    /// `cargo-zigbuild zig cc`, with zig's name of the target and the C library's version.
     Zig(&'static str),
-    /// The `rust-lld` of the Rust toolchain, which also brings the C library of a static target.
+    /// The `rust-lld` of the Rust toolchain, which also has the C library of a static target.
     Lld,
-    /// `rust-lld` for macOS, with the list of the system's names that zig brings.
+    /// `rust-lld` for macOS, with zig's list of the system's symbols.
     Apple,
-    /// Not linked: the core as a library, checked alone.
+    /// Not linked: the core as a library, checked only.
     None,
 }
 
 /// A target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As rustc names it.
+    /// Target triple of rustc.
     pub triple: &'static str,
     /// Name, in words.
     pub name: &'static str,
@@ -26,19 +26,19 @@ pub struct Target {
     pub linker: Linker,
     /// Flags of its code and of its linker.
     pub flags: &'static str,
-    /// Runner of its programs here, with arguments.
+    /// Command that runs its programs here, with arguments.
     pub runner: &'static [&'static str],
-    /// True if `cross --check` takes it by default.
+    /// True if `cross --check` includes it by default.
     pub in_ci: bool,
-    /// Platform tag of its wheel; empty where none is made.
+    /// Platform tag of its wheel; empty if there is none.
     pub wheel: &'static str,
     /// Evidence so far, on x86-64 Linux: checks, links, tests run, bits equal.
     pub shown: [&'static str; 4],
 }
 
-/// Every target. By default every call between crates of x86-64 Linux reads a table that has an entry and a relocation for each
-/// function; with partial protection of the table, as the compiler sees it, calls are direct, and the linker protects the table in full.
-/// Packed relocations need a system from 2022 on where libraries are shared; a static program brings what reads them.
+/// Every target. By default every call between crates on x86-64 Linux goes through a table with an entry and a relocation for each
+/// function; with partial protection of the table from the compiler's view, calls are direct, and the linker protects the whole table.
+/// Packed relocations need a system from 2022 on if libraries are shared; a static program contains their loader.
 pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-gnu",
@@ -133,7 +133,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Processors that are refused when compiling, with words of the message.
+/// Processors that are refused at compile time, with part of the message.
 pub const REFUSED: &[(&str, &str)] = &[
     ("s390x-unknown-linux-gnu", "anemone needs a little-endian processor"),
     ("i686-unknown-linux-gnu", "anemone needs a 64-bit processor"),
@@ -149,7 +149,7 @@ pub fn find(triple: &str) -> Result<&'static Target, String> {
 }
 
 impl Target {
-    /// Returns true if this is the core alone.
+    /// Returns true for the core only.
     pub fn is_core(&self) -> bool {
         self.linker == Linker::None
     }
@@ -169,12 +169,12 @@ impl Target {
         if self.has_driver() { &["anemone", "anemone-e5rt", "anemone-iokit"] } else { &["anemone", "anemone-e5rt"] }
     }
 
-    /// Package of the module for Python, where a wheel is made.
+    /// Package of the Python module, if there is a wheel.
     pub fn module(&self) -> &'static [&'static str] {
         if self.wheel.is_empty() { &[] } else { &["anemone-python"] }
     }
 
-    /// Headers of the C libraries that an archive holds.
+    /// Headers of the C libraries in an archive.
     pub fn headers(&self) -> &'static [&'static str] {
         let all = &["crates/e5rt/include/anemone_e5rt.h", "crates/iokit/include/anemone_iokit.h"];
         match (self.has_driver(), self.packed().len()) {
@@ -184,12 +184,12 @@ impl Target {
         }
     }
 
-    /// Returns true if the library with the driver's calls is built: it is a shared one, for Linux.
+    /// Returns true if the library with the driver's calls is built, which is shared and for Linux only.
     fn has_driver(&self) -> bool {
         self.triple.ends_with("linux-gnu")
     }
 
-    /// Files of a build that an archive holds: the static library, with all of Rust's in it, is several times their size.
+    /// Files of a build in an archive: the static library, which contains all of Rust's, is several times their size.
     pub fn packed(&self) -> Vec<&'static str> {
         self.artifacts().into_iter().filter(|name| !name.ends_with("_e5rt.a")).collect()
     }

@@ -1,4 +1,4 @@
-//! Rust source as words and punctuation: enough to tell code from comments, texts and tests.
+//! Rust source as words and punctuation: enough to distinguish code from comments, strings and tests.
 
 /// A word or a single punctuation character, with its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub struct Token<'a> {
     pub line: usize,
 }
 
-/// The tokens of a source; comments, texts, characters and lifetimes are left out.
+/// The tokens of a source without comments, strings, characters and lifetimes.
 pub fn lex(source: &str) -> Vec<Token<'_>> {
     let mut lexer = Lexer { source, at: 0, line: 1, tokens: Vec::new() };
     while lexer.step() {}
     lexer.tokens
 }
 
-/// The tokens outside of items that are compiled for tests only.
+/// The tokens outside of test-only items.
 pub fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
@@ -61,7 +61,7 @@ pub fn variants(tokens: &[Token], name: &str) -> Option<usize> {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth -= 1,
             "," if depth == 0 => expected = true,
-            // An attribute in front of the variant.
+            // An attribute before the variant.
             "#" => {}
             _ if depth == 0 && expected => {
                 count += 1;
@@ -122,7 +122,7 @@ impl<'a> Lexer<'a> {
         self.tokens.push(Token { text, line: self.line });
     }
 
-    /// A word, unless it is the prefix of a text, a character or a raw name.
+    /// A word, unless it is the prefix of a string, a character or a raw name.
     fn word(&mut self, word: &'a str, after: &str) {
         let hashes = after.len() - after.trim_start_matches('#').len();
         let quoted = after[hashes..].starts_with('"');
@@ -144,7 +144,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Bytes of a comment that may hold others.
+/// Number of bytes of a block comment, which may be nested.
 fn block_comment(source: &str) -> usize {
     let (mut depth, mut i) = (0, 0);
     while i < source.len() {
@@ -165,7 +165,7 @@ fn block_comment(source: &str) -> usize {
     source.len()
 }
 
-/// Bytes of a text in double quotes.
+/// Number of bytes of a string in double quotes.
 fn text(source: &str) -> usize {
     let mut escaped = false;
     for (i, c) in source.char_indices().skip(1) {

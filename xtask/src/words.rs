@@ -1,9 +1,9 @@
-//! Words that neither Rust code nor pages use, in comments, names, messages and prose: for each there is a term that readers know.
+//! Words that neither Rust code nor pages use, in comments, names, messages and prose: each has a standard term instead.
 
 use crate::{Outcome, conclude, repo};
 use std::collections::BTreeMap;
 
-/// A word in all its forms, or two that follow each other, and what to say instead.
+/// Refused words in all their forms, or pairs of consecutive words, with their replacement.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["room", "rooms"], "crate, space, capacity"),
     (&["house", "houses"], "crate"),
@@ -14,7 +14,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["a twentieth"], "5 %"),
 ];
 
-/// Spellings that others have given: class names of the operation matrix, flags of compilers.
+/// Exempt spellings from elsewhere: class names of the operation matrix, flags of compilers.
 const EXEMPT: &[(&str, &str)] = &[
     ("crates/facts/src/ops.rs", "Walled"),
     ("crates/compile/src/check/lint.rs", "Walled"),
@@ -23,10 +23,10 @@ const EXEMPT: &[(&str, &str)] = &[
     ("xtask/src/words.rs", ""),
 ];
 
-/// Occurrences that exist, by file or folder. The list may only shrink: more is a finding, and so is a row without any.
+/// Remaining occurrences, by file or folder. The list may only shrink: further ones are findings, and so are rows without any.
 const REMAINING: &[(&str, usize)] = &[];
 
-/// Pages that are not below `docs`. The changelog is history.
+/// Pages outside of `docs`. The changelog is history.
 const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "crates/python/README.md"];
 
 /// Reads every Rust source and every page of the repository.
@@ -43,7 +43,7 @@ pub fn run(_: &[String]) -> Outcome {
     conclude(compare(&found, REMAINING), format!("{sources} files use none of {} words", REFUSED.len()))
 }
 
-/// Findings of one file.
+/// Findings in one file.
 fn refused_in(path: &str, text: &str) -> Vec<String> {
     let exempt: Vec<&str> = EXEMPT.iter().filter(|row| row.0 == path).map(|row| row.1).collect();
     if exempt.contains(&"") {
@@ -65,7 +65,7 @@ fn refused_in(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// The words of a line in lower case, also those that make up names in snake and camel case.
+/// The words of a line in lower case, including parts of names in snake case and camel case.
 fn words(line: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut word = String::new();
@@ -86,7 +86,7 @@ fn words(line: &str) -> Vec<String> {
     all
 }
 
-/// Findings beyond the rows, and rows that nothing needs any more.
+/// Findings beyond the rows, and rows without findings.
 fn compare(found: &BTreeMap<String, Vec<String>>, remaining: &[(&str, usize)]) -> Vec<String> {
     let mut findings = Vec::new();
     let within = |path: &str, row: &str| path == row || row.ends_with('/') && path.starts_with(row);

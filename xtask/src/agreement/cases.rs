@@ -1,4 +1,4 @@
-//! Programs of one operation, from the definitions of recorded cases and in a neutral form.
+//! Programs with one operation, from the definitions of recorded cases and in a neutral form.
 
 use anemone_net::outline::{Argument, Named, Origin, Outline, OutlineConstant, OutlineOp, OutlineType};
 use serde_json::Value;
@@ -66,7 +66,7 @@ fn program(op: &str, mut arguments: Vec<(&str, Argument)>, output: OutlineType) 
     }
 }
 
-/// An operation on a plain image, its parameters the most harmless ones.
+/// An operation on a plain image, with default parameters.
 pub fn neutral(op: &str) -> Option<Outline> {
     let image = || ty("fp16", &[1, 16, 32, 32]);
     let op = match op {
@@ -168,7 +168,7 @@ fn shape(value: &Value) -> Option<Vec<usize>> {
     value.as_array()?.iter().map(|d| d.as_u64().map(|d| d as usize)).collect()
 }
 
-/// The program of a recorded case's definition; none where it says too little.
+/// The program of a recorded case's definition; none if the definition is incomplete.
 pub fn of_definition(definition: &Value) -> Option<Outline> {
     let op = definition["op"].as_str()?;
     let parameters = &definition["params"];
@@ -234,7 +234,7 @@ fn operand_names(op: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns true for what is said of the case, of its result, or of an operand that stands among the inputs.
+/// Returns true for a key that describes the case, its result, or an operand listed among the inputs.
 fn states_no_argument(key: &str, value: &Value) -> bool {
     let integers = ["kernel", "strides", "dilations", "axes", "block_shape", "groups", "k", "axis"];
     let factors = ["block_size", "upscale_factor", "downscale_factor"];
@@ -247,7 +247,7 @@ fn states_no_argument(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Argument that a parameter of a case states; `element` is the type of the first operand.
+/// Argument for a parameter of a case; `element` is the type of the first operand.
 fn argument<'k>(key: &'k str, value: &Value, element: &'static str) -> Option<(&'k str, Argument)> {
     let integer = |value: &Value| Some(numbers(&[value.as_f64()?], "int32"));
     let integers = |value: &Value| Some(numbers(&list(value)?, "int32"));
@@ -279,8 +279,8 @@ fn argument<'k>(key: &'k str, value: &Value, element: &'static str) -> Option<(&
     })
 }
 
-/// The program of a case between layers that the engine surely has, as the records of whole networks put it: two layers with ReLU
-/// before each fp16 operand and two behind the result. The place of the case's operation comes with it.
+/// The program of a case between layers that the engine certainly supports, as in the records of whole networks: two layers with ReLU
+/// before each fp16 operand and two behind the result, with the position of the case's operation.
 pub fn in_context(definition: &Value) -> Option<(Outline, usize)> {
     let mut single = of_definition(definition)?;
     let half = definition["inputs"].as_array()?.iter().all(|input| input["dtype"] == "fp16");
@@ -304,7 +304,7 @@ pub fn in_context(definition: &Value) -> Option<(Outline, usize)> {
     Some((Outline { ops, outputs: vec![last.name], ..single }, at))
 }
 
-/// Two 3x3 convolutions, or two linear layers where there is no picture, each with a ReLU.
+/// Two 3x3 convolutions, or two linear layers if there is no image, each with a ReLU.
 fn layers(from: &Named, ops: &mut Vec<OutlineOp>) -> Option<Named> {
     let extents = from.ty.extents();
     let (op, shape) = match extents[..] {
@@ -330,7 +330,7 @@ fn layers(from: &Named, ops: &mut Vec<OutlineOp>) -> Option<Named> {
     Some(last)
 }
 
-/// Extents of a result that its parameters give; none where they say nothing of it.
+/// Extents of a result that its parameters determine; none if they do not.
 fn resulting(op: &str, x: &[usize], parameters: &Value) -> Option<Vec<usize>> {
     let given = |key: &str| shape(&parameters[key]);
     let mut out = x.to_vec();

@@ -1,5 +1,5 @@
 //! Recorded chains of equal layers, by name: `m2048_p4v2_L32` is 32 products with a 2048 by 2048 matrix in a 4-bit palette of
-//! vectors of two. The programs are written as MIL text, their weights named and not read.
+//! vectors of two. The programs are MIL text with references to weights, which are not read.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ fn weights(form: &str) -> Option<Weights> {
     })
 }
 
-/// The operation that makes weights of these extents under a name, as MIL text.
+/// The operation that creates weights of these extents under a name, as MIL text.
 fn made(weights: &Weights, shape: &[usize], name: &str) -> String {
     let list = |shape: &[usize]| shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let extents = list(shape);
@@ -89,7 +89,7 @@ fn made(weights: &Weights, shape: &[usize], name: &str) -> String {
     }
 }
 
-/// The program of a record's name; none where the name is of another kind.
+/// The program for a record's name; none for names of another kind.
 pub fn of_name(name: &str) -> Option<String> {
     let name = name.strip_prefix("sparse/").or(name.strip_prefix("conv_chain_")).unwrap_or(name);
     let parts: Vec<&str> = name.split('_').collect();

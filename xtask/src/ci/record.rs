@@ -1,4 +1,4 @@
-//! Seconds of each step, as `.ci/run --record` has measured them: a data file, and its table in `CONTRIBUTING.md`.
+//! Seconds of each step, measured by `.ci/run --record`: a data file, and its table in `CONTRIBUTING.md`.
 
 use crate::repo;
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// File with a line for each step: its name and whole seconds.
 const RECORD: &str = "docs/data/ci.tsv";
-/// Name of the row for what precedes the steps.
+/// Name of the row for the build before the steps.
 const BUILD: &str = "build of the chores";
 
-/// Time since `.ci/run` began, which precedes the build of this program; `None` if another command started it.
+/// Time since the start of `.ci/run`, before this program was built; `None` if another command started it.
 pub fn before() -> Option<Duration> {
     let begun: u64 = std::env::var("ANE_CI_BEGUN").ok()?.parse().ok()?;
     (UNIX_EPOCH + Duration::from_secs(begun)).elapsed().ok()
@@ -29,7 +29,7 @@ pub fn write(before: Option<Duration>, steps: &[(String, Duration)]) -> Result<(
     std::fs::write(repo::at(RECORD), out).map_err(|e| format!("{RECORD}: {e}"))
 }
 
-/// The table: a row for each step that is named, a dash where none was recorded.
+/// The table: a row for each of `steps`, with a dash if it has no record.
 ///
 /// # Errors
 /// A record that cannot be read.
@@ -69,7 +69,7 @@ fn processor() -> String {
     format!("{}, {threads} threads", model.map_or(std::env::consts::ARCH, |(_, name)| name.trim()))
 }
 
-/// The commit that was tested, and its day.
+/// The tested commit, and its date.
 fn commit() -> String {
     let told = Command::new("git").args(["log", "-1", "--format=%h of %cs"]).current_dir(repo::root()).output();
     told.map_or("unknown".into(), |told| String::from_utf8_lossy(&told.stdout).trim().to_string())

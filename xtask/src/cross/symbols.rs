@@ -1,4 +1,4 @@
-//! Names that a macOS program asks of the system's libraries, against the list of what they offer: such a program is linked here and
+//! Check of a macOS program's imports against the symbols of the system's libraries, since such a program is linked here but
 //! cannot run.
 
 use object::read::macho::{LoadCommandVariant, MachOFile64};
@@ -7,22 +7,22 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library that everything is asked of.
+/// The only library of the system that programs may import from.
 const LIBRARY: &str = "/usr/lib/libSystem.B.dylib";
-/// The list of its names, in the folder of `ziglang`.
+/// The list of its symbols, in the folder of `ziglang`.
 const LIST: &str = "lib/libc/darwin/libSystem.tbd";
 
 /// Architectures in the list that `rust-lld` does not know.
 const UNKNOWN: [&str; 2] = ["arm64e.x1-macos", "arm64e.x1-maccatalyst"];
 
-/// Names by which programs ask for the system's library. Rust's library asks for `iconv`, of which it calls nothing.
+/// Names of the system's library in link commands. Rust's library links `iconv` without calling it.
 const LIBRARIES: [&str; 4] = ["libSystem.tbd", "libc.tbd", "libm.tbd", "libiconv.tbd"];
 
-/// Writes the list for the linker, under the names by which the system's library is asked for; the folder in which they are found
-/// as in Apple's kit.
+/// Writes the list for the linker, under the names of the system's library in link commands; returns the folder with the
+/// structure of Apple's SDK.
 ///
 /// # Errors
-/// A list that is absent, a folder that cannot be written.
+/// A missing list, a folder that cannot be written.
 pub fn library(folder: &Path) -> Result<PathBuf, String> {
     let root = folder.join("apple");
     let names = root.join("usr/lib");
@@ -40,7 +40,7 @@ pub fn library(folder: &Path) -> Result<PathBuf, String> {
     Ok(root)
 }
 
-/// The list without unknown architectures, which never stand first.
+/// The list without unknown architectures, which are never first.
 fn known(list: &str) -> String {
     let mut parts = list.split(',');
     let mut text = parts.next().unwrap_or_default().to_string();
@@ -53,11 +53,11 @@ fn known(list: &str) -> String {
     text
 }
 
-/// Reads a program's imports and returns how many there are.
+/// Checks a program's imports and returns their number.
 ///
 /// # Errors
-/// A file that is no program, one for newer systems than the wheel's tag (`macosx_11_0_arm64`) says, an import of another library, or a name
-/// that is not offered.
+/// A file that is not a program, a program for newer systems than the wheel's tag (`macosx_11_0_arm64`), an import from another library, or
+/// an unknown symbol.
 pub fn check(file: &Path, triple: &str, wheel: &str) -> Result<usize, String> {
     let list = list()?;
     let text = std::fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
@@ -91,7 +91,7 @@ fn imports(bytes: &[u8]) -> object::Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// The oldest system that a program is for, as `11_0`.
+/// The minimum system version of a program, as `11_0`.
 fn oldest(bytes: &[u8]) -> object::Result<Option<String>> {
     let program = MachOFile64::<Endianness>::parse(bytes)?;
     let mut commands = program.macho_load_commands()?;
@@ -106,17 +106,17 @@ fn oldest(bytes: &[u8]) -> object::Result<Option<String>> {
     Ok(None)
 }
 
-/// Imports of other libraries, and names that this one does not have.
+/// Imports from other libraries, and unknown symbols.
 fn missing(imports: &[(String, String)], offered: &BTreeSet<&str>) -> Vec<String> {
     let wrong = imports.iter().filter(|(library, name)| library != LIBRARY || !offered.contains(name.as_str()));
     wrong.map(|(library, name)| format!("{name} of {library}")).collect()
 }
 
-/// Names in a text-based stub of a library, and in those that it exports again, for one system.
+/// Symbols in a text-based stub of a library, and in its reexports, for one system.
 fn offered<'a>(stub: &'a str, system: &str) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     let mut lists = stub.split('[');
-    // A key comes before its list, which ends with the bracket.
+    // A key precedes its list, which ends with the bracket.
     let mut key = lists.next().and_then(last_word).unwrap_or_default();
     let mut applies = false;
     for part in lists {
@@ -136,7 +136,7 @@ fn last_word(text: &str) -> Option<&str> {
     text.split_whitespace().next_back()
 }
 
-/// The list of names that comes with `ziglang`, the linker of macOS programs.
+/// The symbol list in `ziglang`, the linker of macOS programs.
 fn list() -> Result<PathBuf, String> {
     let asked = Command::new("python3").args(["-c", "import ziglang; print(ziglang.__path__[0])"]).output();
     let folder =

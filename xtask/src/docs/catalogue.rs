@@ -1,4 +1,4 @@
-//! Catalogues made from rows: rules for the design of models, operations, validators.
+//! Catalogues from rows: rules for the design of models, operations, validators.
 
 use super::{CLOSE, OPEN};
 use anemone_engine::{Treatment, executes, treatment};
@@ -13,7 +13,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Fields that the engine executes at some values only.
+/// Fields that the engine executes only at some values.
 pub fn refusals(layouts: &[&Layout]) -> String {
     let mut out = String::from(
         "\n| field | meaning | values executed | reason for the limit | evidence | source |\n|---|---|---|---|---|---|\n",
@@ -51,7 +51,7 @@ pub fn lint() -> String {
         );
         for row in LINTS.iter().filter(|l| l.severity() == severity) {
             let cells = [row.name, row.condition, row.why, row.fix, row.chips, row.basis.name(), row.source].map(cell);
-            // The anchor is part of addresses in logs of `ane check --sarif`.
+            // Logs of `ane check --sarif` link to the anchor.
             let _ = writeln!(out, "| <a id=\"{0}\"></a>{0} | {1} |", row.code, cells.join(" | "));
         }
     }

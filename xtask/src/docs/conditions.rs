@@ -1,4 +1,4 @@
-//! Table of the files that ask which operating system or processor they are built for.
+//! Table of the files that depend on the operating system or processor by conditional compilation.
 
 use crate::layers::{CRATES, conditions};
 use crate::repo;
@@ -6,7 +6,7 @@ use crate::tokens::{lex, without_tests};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// One row a file: what it asks for, and the lines.
+/// One row per file: its conditions, and their lines.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -27,7 +27,7 @@ pub fn table() -> Result<String, String> {
     Ok(out)
 }
 
-/// Names in conditions of compilation outside of tests, with the lines.
+/// Names in conditional compilation outside of tests, with their lines.
 fn asked(text: &str) -> BTreeMap<String, Vec<usize>> {
     let tokens = without_tests(&lex(text));
     let mut all: BTreeMap<String, Vec<usize>> = BTreeMap::new();

@@ -9,7 +9,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Every row, then what of the framework maps onto it.
+/// Every row, followed by the framework operations that map onto it.
 pub fn table() -> String {
     let described = NATIVES.iter().filter(|n| n.has_descriptor()).count();
     let mut out = format!(
@@ -85,7 +85,7 @@ pub fn table() -> String {
     out
 }
 
-/// Native layers, or why there are none.
+/// Native layers, or the reason why there are none.
 fn becomes(row: &OpRow) -> String {
     match row.shape {
         _ if !row.layers.is_empty() => row.layers.join(", "),

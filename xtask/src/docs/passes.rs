@@ -6,12 +6,12 @@ use std::fmt::Write;
 
 const EFFECTS: &str = "docs/data/passes.tsv";
 
-/// Cells of each row of a file, the head left out.
+/// Cells of each row of a file, without the header.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(|line| line.split('\t').collect())
 }
 
-/// One measurement of the models, whole or without a pass.
+/// One measurement of the models, with all passes or without one.
 struct Effect<'a> {
     pass: &'a str,
     changed: u64,
@@ -42,7 +42,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / 1e6)
 }
 
-/// The models with every pass, then without each. Errors: a pass that may be left out and has no row, and a row of no pass.
+/// The models with every pass, then without each. Errors: an optional pass without a row, and a row without a pass.
 pub(super) fn effects() -> Result<String, String> {
     let record = repo::read(EFFECTS)?;
     let all = rows(&record).map(|row| effect(&row)).collect::<Result<Vec<_>, _>>()?;
@@ -82,7 +82,7 @@ pub(super) fn effects() -> Result<String, String> {
     Ok(out)
 }
 
-/// A table whose file has its head in the first row, below what its lines of `#:` say.
+/// A table from a file whose first row is its header, below the text in its lines of `#:`.
 pub(super) fn table(name: &str) -> Result<String, String> {
     let path = format!("docs/data/{name}.tsv");
     let record = repo::read(&path)?;

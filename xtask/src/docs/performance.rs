@@ -1,18 +1,18 @@
-//! Tables and plots of measured times: one file of measurements a host, `docs/data/performance-NAME.json`.
+//! Tables and plots of measured times: one file of measurements per host, `docs/data/performance-NAME.json`.
 
 use crate::repo;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Kinds of series, in the order of columns: as data call them, as readers do, and their colour in plots.
+/// Kinds of series, in the order of columns: name in the data, title, and colour in plots.
 const KINDS: [(&str, &str, &str); 4] = [
     ("fast", "`fast`", "#1f77b4"),
     ("exact", "`exact`", "#d95f02"),
     ("onnx", "ONNX Runtime", "#888888"),
     ("openvino", "OpenVINO", "#2ca02c"),
 ];
-/// The kinds that others are compared with, the faster one where both are measured.
+/// The kinds for comparison; the faster one is used if both are measured.
 const RIVALS: std::ops::Range<usize> = 2..4;
 
 /// Times of a case, by kind.
@@ -29,7 +29,7 @@ struct Times {
 
 /// Measurements of a host.
 struct Host {
-    /// The file's own part of its name.
+    /// Part of the file's name.
     name: String,
     title: String,
     /// Commits, days and loads of the series, in sentences.
@@ -48,7 +48,7 @@ fn digits(ms: f64) -> String {
     format!("{ms:.places$}")
 }
 
-/// Ratio of a kind's time to the faster rival's, of medians and of the least times, where both were measured in turn.
+/// Ratio of a kind's time to the faster rival's, of medians and of minima, if both were measured alternately.
 fn ratio(times: &Row, kind: usize) -> Option<[f64; 2]> {
     let base = times[RIVALS].iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median))?;
     let of = times[kind].as_ref()?;
@@ -102,7 +102,7 @@ impl Times {
     fn of(series: &Value) -> Option<Times> {
         let mut runs: Vec<f64> = series["runs"].as_array()?.iter().filter_map(Value::as_f64).collect();
         runs.sort_by(f64::total_cmp);
-        // Between two runs, in the proportion of the share.
+        // Interpolated between two runs.
         let at = |share: f64| {
             let place = share * (runs.len().checked_sub(1)? as f64);
             let (low, high) = (runs.get(place.floor() as usize)?, runs.get(place.ceil() as usize)?);
@@ -148,14 +148,14 @@ impl Host {
         Some(Host { name: name.into(), title, made: sentences, commits, case, cases })
     }
 
-    /// Kinds that were measured, by index.
+    /// Measured kinds, by index.
     fn kinds(&self) -> Vec<usize> {
         (0..KINDS.len())
             .filter(|&kind| kind < RIVALS.end - 1 || self.cases.values().any(|of| of[kind].is_some()))
             .collect()
     }
 
-    /// Median and worst ratio of a kind over all cases, where there are enough of them.
+    /// Median and worst ratio of a kind over all cases, if there are enough of them.
     fn summary(&self, kind: usize) -> Option<(f64, f64)> {
         const FEW: usize = 10;
         let mut ratios: Vec<f64> = self.cases.values().filter_map(|times| Some(ratio(times, kind)?[0])).collect();
@@ -164,7 +164,7 @@ impl Host {
         Some(((ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0, worst))
     }
 
-    /// A sentence on a set of networks; nothing of a host without such a set.
+    /// A sentence on a set of networks; empty for a host without one.
     fn headline(&self) -> String {
         let (Some(fast), Some(exact), "network") = (self.summary(0), self.summary(1), self.case) else {
             return String::new();
@@ -215,7 +215,7 @@ impl Host {
         out
     }
 
-    /// Medians and quartiles on a logarithmic axis, a row for each case.
+    /// Medians and quartiles on a logarithmic axis, one row per case.
     fn plot(&self) -> String {
         const LEFT: f64 = 220.0;
         const WIDTH: f64 = 480.0;

@@ -10,9 +10,9 @@ pub(super) const PAGE: &str = "docs/python-reference.md";
 /// A class, function, method, property or attribute.
 #[derive(Default)]
 struct Item {
-    /// Columns before it.
+    /// Indentation in columns.
     indent: usize,
-    /// Declaration on one line, without the colon at its end.
+    /// Declaration on one line, without its final colon.
     declaration: String,
     property: bool,
     doc: String,
@@ -58,7 +58,7 @@ impl Item {
         self.indent == 0 && self.declaration.starts_with("def ")
     }
 
-    /// A class's name, and a sentence on the one that it extends.
+    /// A class's name, and a sentence on its base class.
     fn class(&self) -> Option<(&str, String)> {
         let name = self.declaration.strip_prefix("class ")?;
         Some(match name.trim_end_matches(')').split_once('(') {
@@ -67,7 +67,7 @@ impl Item {
         })
     }
 
-    /// The declaration as a caller sees it: no `def`, no `self`; a property is a name with a type.
+    /// The declaration from a caller's view: no `def`, no `self`; a property is a name with a type.
     fn signature(&self) -> String {
         let call =
             self.declaration.trim_start_matches("def ").replace("( ", "(").replace(", )", ")").replace(" )", ")");
@@ -76,7 +76,7 @@ impl Item {
     }
 }
 
-/// Every declaration with the docstring below it.
+/// Every declaration with its docstring.
 fn items(stubs: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut lines = stubs.lines();

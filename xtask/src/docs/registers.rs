@@ -1,4 +1,4 @@
-//! Pages on the task descriptor: fields of each generation with their evidence, versions, and what no row explains.
+//! Pages on the task descriptor: fields of each generation with their evidence, versions, and unexplained bits.
 
 use super::*;
 
@@ -124,7 +124,7 @@ pub(super) fn registers(layout: &'static Layout) -> String {
     out
 }
 
-/// Words of a layout, those with a row, and bits that rows claim.
+/// Number of words of a layout, of those with a row, and of bits with a row.
 fn claimed(layout: &'static Layout) -> (u32, u32, u32) {
     let header = (0..layout.header_words).map(|i| (Space::Header, 4 * i));
     let registers = layout.blocks.iter().flat_map(|b| (0..b.words).map(move |i| (Space::Register, b.addr + 4 * i)));

@@ -1,14 +1,14 @@
-//! Table of what a release has for each target, from the data that `cargo xtask release --dry-run --record` writes.
+//! Table of the release files of each target, from the data of `cargo xtask release --dry-run --record`.
 
 use crate::release::{RECORD, Row};
 use crate::repo;
 use crate::targets;
 use std::fmt::Write;
 
-/// One row a target.
+/// One row per target.
 ///
 /// # Errors
-/// A record that cannot be read, or names a target that is not built.
+/// A record that cannot be read, or with an unknown target.
 pub fn table() -> Result<String, String> {
     let mut out = String::from(
         "\n| target | `ane`, MB | C library, MB | archive, MB | wheel, MB | build, s | digest of the sources |\n|---|---|---|---|---|---|---|\n",

@@ -1,4 +1,4 @@
-//! Outcomes of the ONNX node suite by operator, from the data that `scripts/onnx_backend.py --record` writes.
+//! Outcomes of the ONNX node suite by operator, from the data of `scripts/onnx_backend.py --record`.
 
 use super::cell;
 use crate::repo;
@@ -31,7 +31,7 @@ fn rows(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
-/// Counts by way, wrong results, and the tests of every operator.
+/// Counts by path, wrong results, and the tests of every operator.
 pub(super) fn tables() -> Result<String, String> {
     let (record, wrong) = (repo::read(RECORD)?, repo::read(WRONG)?);
     let tests = rows(&record).map(parse).collect::<Result<Vec<_>, _>>()?;
@@ -78,7 +78,7 @@ fn known(wrong: &str) -> String {
     out
 }
 
-/// Reasons of the tests that some way refuses, and of those that are excluded, with their operators.
+/// Reasons of refused tests, and of excluded ones, with their operators.
 fn refused(tests: &[Test]) -> String {
     let refused = tests.iter().filter(|t| t.outcomes.contains(&"refused"));
     let excluded = tests.iter().filter(|t| t.outcomes.iter().all(|o| *o == "-"));
@@ -101,7 +101,7 @@ fn by_reason<'a>(title: &str, tests: impl Iterator<Item = &'a Test<'a>>) -> Stri
     out
 }
 
-/// Right of those that ran, for each column.
+/// Number of right results among those that ran, for each column.
 fn operators(tests: &[Test]) -> String {
     let mut by_operator: BTreeMap<&str, Vec<&Test>> = BTreeMap::new();
     tests.iter().for_each(|t| by_operator.entry(t.operator).or_default().push(t));

@@ -1,4 +1,4 @@
-//! Imports between the modules of a crate: none goes up, none goes round in a circle.
+//! Imports between the modules of a crate: no upward imports, no cycles.
 
 use super::table::{CRATES, Crate, UPWARD};
 use crate::repo;
@@ -37,7 +37,7 @@ fn imports(name: &str) -> Result<Imports, String> {
         let named = named(&without_tests(&lex(&text)), module.len());
         of.extend(named.into_iter().map(|n| shown.get(&n).cloned().unwrap_or(n)).filter(|n| *n != top));
     }
-    // A name that is no module is an item of `lib.rs`.
+    // Other names are items of `lib.rs`.
     let modules: BTreeSet<String> = all.keys().cloned().collect();
     for to in all.values_mut() {
         *to = to.iter().map(|n| if modules.contains(n) { n.clone() } else { "lib".into() }).collect();
@@ -45,7 +45,7 @@ fn imports(name: &str) -> Result<Imports, String> {
     Ok(all)
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are `a`, `b`; `lib.rs` is nothing.
+/// `a/b.rs` and `a/b/mod.rs` are `a`, `b`; `lib.rs` is empty.
 fn module_path(file: &str) -> Vec<String> {
     let mut parts: Vec<String> = file.trim_end_matches(".rs").split('/').map(String::from).collect();
     if parts.last().is_some_and(|p| p == "mod" || p == "lib") {
@@ -54,7 +54,7 @@ fn module_path(file: &str) -> Vec<String> {
     parts
 }
 
-/// Names that `lib.rs` takes from its modules, each with the module.
+/// Names that `lib.rs` reexports from its modules, each with the module.
 fn reexports(tokens: &[Token]) -> BTreeMap<String, String> {
     let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
     let mut found = BTreeMap::new();
@@ -67,7 +67,7 @@ fn reexports(tokens: &[Token]) -> BTreeMap<String, String> {
     found
 }
 
-/// First names of paths from the crate's root: after `crate::`, and after as many `super::` as the module is deep.
+/// First components of paths from the crate's root: after `crate::`, and after as many `super::` as the depth of the module.
 fn named(tokens: &[Token], depth: usize) -> BTreeSet<String> {
     let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
     let mut found = BTreeSet::new();
@@ -92,7 +92,7 @@ fn named(tokens: &[Token], depth: usize) -> BTreeSet<String> {
     found
 }
 
-/// Upward imports and circles of one crate, without the listed ones, and listed ones that are gone.
+/// Upward imports and cycles of one crate that are not listed, and listed ones that no longer exist.
 fn check_crate(row: &Crate, imports: &Imports, upward: &[(&str, &str, &str)]) -> Vec<String> {
     let name = row.name;
     let layer = |module: &str| row.layers.iter().position(|l| l.contains(&module));
@@ -132,7 +132,7 @@ fn is_top(module: &str) -> bool {
     matches!(module, "lib" | "main" | "cli")
 }
 
-/// A path that ends where it began.
+/// A path that ends at its start.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     fn walk(imports: &Imports, path: &mut Vec<String>, done: &mut BTreeSet<String>) -> Option<Vec<String>> {
         let last = path.last()?.clone();

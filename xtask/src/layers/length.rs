@@ -1,4 +1,4 @@
-//! Files and functions above the limits have a reason in the table.
+//! Length limits: longer files and functions need a reason in the table.
 
 use super::table::{FILE_LINES, FUNCTION_LINES, LONG};
 use crate::repo;
@@ -36,7 +36,7 @@ fn long_in(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Lines of tables: constants of a module, and macros that make items of rows.
+/// Lines of tables: constants of a module, and macros that generate items from rows.
 fn table_lines(tokens: &[Token]) -> usize {
     let at = |i: usize| tokens.get(i).map_or("", |t| t.text);
     let (mut depth, mut sum, mut i) = (0usize, 0, 0);
@@ -59,7 +59,7 @@ fn table_lines(tokens: &[Token]) -> usize {
     sum
 }
 
-/// Token that ends an item outside of its brackets; the last one where none does.
+/// Token that ends an item outside of its brackets; the last one if none does.
 fn end_of_table(tokens: &[Token], start: usize, end: &str) -> usize {
     let mut depth = 0usize;
     for (i, token) in tokens.iter().enumerate().skip(start) {
@@ -75,7 +75,7 @@ fn end_of_table(tokens: &[Token], start: usize, end: &str) -> usize {
     tokens.len() - 1
 }
 
-/// Lines of the function that begins the tokens; 1 where it has no body.
+/// Number of lines of the function at the start of the tokens; 1 without a body.
 fn lines(tokens: &[Token]) -> usize {
     let mut depth = 0usize;
     for token in tokens {

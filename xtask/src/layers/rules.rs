@@ -2,7 +2,7 @@
 
 use crate::tokens::{Token, lex, without_tests};
 
-/// Token sequences that a rule looks for.
+/// Token sequences that a rule matches.
 enum Pattern {
     /// `std::NAME`, also inside a braced list.
     Std(&'static [&'static str]),
@@ -14,23 +14,23 @@ enum Pattern {
     Method(&'static [&'static str]),
     /// `NAME`.
     Word(&'static [&'static str]),
-    /// `NAME` in a condition of compilation: `cfg(..)`, `cfg!(..)`, `cfg_attr(..)`.
+    /// `NAME` in conditional compilation: `cfg(..)`, `cfg!(..)`, `cfg_attr(..)`.
     Condition(&'static [&'static str]),
 }
 
-/// Conditions that ask for the operating system.
+/// Conditions on the operating system.
 pub const SYSTEMS: &[&str] = &["target_os", "target_family", "target_env", "unix", "windows"];
-/// Conditions that ask for the processor.
+/// Conditions on the processor.
 pub const PROCESSORS: &[&str] = &["target_arch", "target_feature"];
 
-/// Something that the source of some crates does not contain.
+/// A construct that is forbidden in some crates.
 pub struct Rule {
-    /// Reason, as a finding words it.
+    /// Reason, as printed in findings.
     reason: &'static str,
     crates: &'static [&'static str],
-    /// Files that may.
+    /// Exempt files.
     except: &'static [&'static str],
-    /// True if the rule holds for test code too.
+    /// True if the rule applies to test code too.
     in_tests: bool,
     pattern: Pattern,
 }
@@ -38,7 +38,7 @@ pub struct Rule {
 const QUIET: &[&str] = &["facts", "net", "program", "compile", "kernels", "engine", "runtime"];
 const EVERY: &[&str] =
     &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane", "e5rt", "iokit", "python"];
-/// System calls of the runtime: shared memory and sockets, the cache, the broker, and the random bytes of keys.
+/// Files of the runtime with system calls: shared memory and sockets, the cache, the broker, and the random bytes of keys.
 const SYSTEM: &[&str] = &[
     "crates/runtime/src/os/",
     "crates/runtime/src/cache.rs",
@@ -156,7 +156,7 @@ fn excepted(exception: &str, path: &str) -> bool {
     path == exception || exception.ends_with('/') && path.starts_with(exception)
 }
 
-/// Broken rules of one file.
+/// Violated rules of one file.
 pub fn check(krate: &str, path: &str, text: &str) -> Vec<String> {
     let all = lex(text);
     let is_test_file = path.ends_with("/tests.rs") || path.contains("/tests/");
@@ -203,7 +203,7 @@ impl Pattern {
     }
 }
 
-/// Positions of what stands in conditions of compilation.
+/// Positions inside conditional compilation.
 pub fn conditions(tokens: &[Token]) -> Vec<usize> {
     let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
     let (mut inside, mut depth, mut found) = (false, 0usize, Vec::new());

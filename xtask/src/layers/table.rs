@@ -1,9 +1,9 @@
-//! Layers inside each crate, from the bottom up, and what is not in order yet.
+//! Layers inside each crate, from the bottom up, and exceptions.
 //!
-//! A module may import modules of its own layer and of those below; `lib.rs` stands above all. [`UPWARD`] and [`LONG`] list the
+//! A module may import modules of its own layer and of those below; `lib.rs` is above all. [`UPWARD`] and [`LONG`] list the
 //! exceptions. Both may only shrink: a row that no longer applies is a finding.
 
-/// The modules of a crate: one row a layer.
+/// The modules of a crate: one row per layer.
 pub struct Crate {
     /// Folder below `crates`.
     pub name: &'static str,
@@ -168,10 +168,10 @@ pub const CRATES: &[Crate] = &[
     },
 ];
 
-/// Upward imports and edges of import cycles that exist: crate, importing module, imported module.
+/// Existing upward imports and edges of import cycles: crate, importing module, imported module.
 pub const UPWARD: &[(&str, &str, &str)] = &[];
 
-/// Longest file without a reason, in lines without those of its tables.
+/// Longest file without a reason, in lines, its tables excluded.
 pub const FILE_LINES: usize = 500;
 /// Longest function without a reason, in lines.
 pub const FUNCTION_LINES: usize = 100;

@@ -1,4 +1,4 @@
-//! The cases of a replay and the commands each is put through.
+//! The cases of a replay, and the commands that run on each.
 
 use super::process::{Binary, Done, Scratch};
 use super::record::Record;
@@ -7,12 +7,12 @@ use crate::repo;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One file that commands are run on.
+/// One file for the commands to run on.
 pub struct Case {
     pub name: String,
     file: PathBuf,
     kind: Kind,
-    /// Arrays of inputs beside the file, as arguments; without any, `ane` draws them.
+    /// Input arrays beside the file, as arguments; without any, `ane` draws them.
     inputs: Vec<String>,
 }
 
@@ -24,10 +24,10 @@ enum Kind {
     Program,
 }
 
-/// Chips that verdicts are asked for: one of each family that the tables know.
+/// Chips for verdicts: one of each family in the tables.
 const CHECKED: &str = "h11,h12,h13,h14,h15,h16,h17s,h18";
 
-/// Forms that a network is emitted in; a descriptor changes how the others are cut, so it has a command of its own. That one
+/// Forms in which a network is emitted; a descriptor changes the partitioning of the others, so it has a separate command, which
 /// refuses what Apple's compiler is known to refuse; the others do not.
 const EMITTED: [(&str, &[&str]); 3] = [
     ("default", &["--force", "--emit", "hwx,bin,anec,firmware"]),
@@ -47,7 +47,7 @@ pub fn all(random: &Path) -> Result<Vec<Case>, String> {
         None => println!("replay: no golden data (set ANE_GOLDEN_DIR)"),
     }
     cases.extend(entries(random).into_iter().map(|folder| network(&folder)));
-    // Programs and random networks are quick; packages begin, so that no thread is left alone with one.
+    // Programs and random networks are quick; packages come first, so that no thread is left alone with one.
     cases.sort_by_key(|c| !c.name.starts_with("models/"));
     if cases.is_empty() { Err("no cases".into()) } else { Ok(cases) }
 }
@@ -95,7 +95,7 @@ fn network(folder: &Path) -> Case {
     Case { name: format!("random/{name}"), file, kind: Kind::Network, inputs }
 }
 
-/// A case being run: its folder holds a link `in` to where the file lies, so that no absolute path is seen.
+/// A running case: its folder has a link `in` to the file's folder, so that no absolute path is visible.
 struct Running<'a> {
     case: &'a Case,
     ane: &'a Binary,
@@ -105,7 +105,7 @@ struct Running<'a> {
 }
 
 impl Case {
-    /// Puts the file through its commands.
+    /// Runs all commands on the file.
     pub fn run(&self, ane: &Binary) -> Result<Record, String> {
         let scratch = Scratch::new()?;
         let parent = self.file.parent().ok_or("no folder")?.canonicalize().map_err(|e| e.to_string())?;
@@ -189,7 +189,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Every file of a folder by hash; containers also as listings and, on the linked engine, as results.
+    /// Records every file of a folder by hash; containers also as listings and, on the linked engine, as results.
     fn emitted(&mut self, folder: &str) -> Result<(), String> {
         for path in files(&self.scratch.0.join(folder)) {
             let bytes = fs::read(&path).map_err(|e| e.to_string())?;

@@ -8,13 +8,13 @@ use anemone_program::hwx::Container;
 use anemone_program::{Direction, Element, Program};
 use half::f16;
 
-/// Names of these items begin so.
+/// Prefix of the names of these items.
 pub const PREFIX: &str = "engine ";
 
-/// Most bytes of ports and buffers that a program may ask for here.
+/// Largest size of ports and buffers of a program in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Adds results of a container's program, or the faults.
+/// Adds results of a container's program, or the errors.
 pub fn results(record: &mut Record, name: &str, container: &[u8]) {
     let program =
         Container::read(container).map_err(|e| e.to_string()).and_then(|c| c.program().map_err(|e| e.to_string()));
@@ -36,7 +36,7 @@ pub fn results(record: &mut Record, name: &str, container: &[u8]) {
     }
 }
 
-/// The bytes of all outputs of two runs that follow each other on other inputs.
+/// The bytes of all outputs of two consecutive runs with different inputs.
 fn twice(program: &Program, model: Model) -> Result<Vec<u8>, String> {
     let mut plan = Plan::new(program, Options { model, ..Options::default() }).map_err(|e| e.to_string())?;
     let mut memory = plan.memory();

@@ -1,7 +1,7 @@
-//! Random networks, written as MIL text with weights and input arrays: each a folder, the same ones on every machine.
+//! Random networks, written as MIL text with weights and input arrays: each in a folder, the same on every machine.
 //!
 //! The first half are single operations with random extents and attributes, the second half chains of them with residual
-//! additions, normalizations and activations between, so that fusion and placement have something to decide.
+//! additions, normalizations and activations in between, so that fusion and placement have decisions to make.
 
 use anemone_net::mil;
 use anemone_net::*;
@@ -15,11 +15,11 @@ const COUNT: u64 = 500;
 /// File of the network in its folder.
 pub const FILE: &str = "model.mil";
 
-/// Writes them all.
+/// Writes all networks.
 pub fn write(folder: &Path) -> Result<(), String> {
     let mut written = 0;
     for seed in 0.. {
-        // A draw that a shape rule or the format refuses is left out.
+        // Networks that a shape rule or the format refuses are skipped.
         if let Ok(net) = draw(seed)
             && let Ok(text) = mil::write(&net)
         {
@@ -183,7 +183,7 @@ impl Draw {
         (0..rank).map(|_| self.random.size(9)).collect()
     }
 
-    /// One operation on inputs that suit it.
+    /// One operation on matching inputs.
     fn single(&mut self) -> Built {
         let rank = self.random.size(4);
         match self.random.below(11) {
@@ -309,7 +309,7 @@ impl Draw {
         self.net.op(kind, &[x, weights])
     }
 
-    /// A convolution that fits: kernel, stride, padding and dilation at random.
+    /// A valid convolution with random kernel, stride, padding and dilation.
     fn convolution(&mut self, x: ValueId, groups: usize) -> Built {
         let shape = self.net.shape(x);
         let out = groups * self.random.size(if groups > 3 { 1 } else { 20 });

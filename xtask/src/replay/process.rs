@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest run of one command. A longer one is recorded as such.
+/// Time limit of one command, which is recorded if it is exceeded.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The binary under replay.
@@ -18,14 +18,14 @@ pub struct Binary {
 
 /// Result of a command.
 pub struct Done {
-    /// Exit code, or how the process ended without one.
+    /// Exit code, or the reason if there is none.
     pub exit: String,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
 
 impl Binary {
-    /// The given one, or that beside this program.
+    /// The given binary, or the one beside this program.
     pub fn new(given: Option<&Path>) -> Result<Binary, String> {
         let beside = || std::env::current_exe().map(|exe| exe.with_file_name("ane")).map_err(|e| e.to_string());
         let path = given.map_or_else(beside, |p| Ok(p.to_path_buf()))?;
@@ -34,7 +34,7 @@ impl Binary {
         Ok(Binary { path, own: given.is_none() })
     }
 
-    /// Runs it in `folder`, which also serves as its home: nothing of the user's configuration or cache is seen.
+    /// Runs it in `folder`, which is also its home, so that the user's configuration and cache have no effect.
     pub fn run(&self, folder: &Path, arguments: &[&str]) -> Result<Done, String> {
         let failed = |e: std::io::Error| format!("{} {}: {e}", self.path.display(), arguments.join(" "));
         let (out, err) = (folder.join(".stdout"), folder.join(".stderr"));
@@ -66,7 +66,7 @@ impl Binary {
     }
 }
 
-/// A folder that goes away again.
+/// A temporary folder.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! Record of one case: items by name, each with a hash and, where it is short, its text; written as one JSON file a case.
+//! Record of one case: items by name, each with a hash and, if it is short, its text; written as one JSON file per case.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -6,30 +6,30 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// Longest text that is kept for the sake of readable differences.
+/// Longest text that is stored for readable differences.
 const KEPT_BYTES: usize = 16 << 10;
 /// Differing lines that a finding quotes.
 const QUOTED_LINES: usize = 3;
-/// Keys of JSON documents whose values depend on when and where a command runs.
+/// Keys of JSON documents whose values depend on time and place of a command.
 const UNSTABLE: &[&str] = &["path", "seconds", "elapsed_ms", "version"];
 
-/// Everything of one case.
+/// All items of one case.
 #[derive(Debug, Default)]
 pub struct Record {
     pub case: String,
     pub items: BTreeMap<String, Item>,
 }
 
-/// One emitted thing.
+/// One output.
 #[derive(Debug, PartialEq)]
 pub struct Item {
-    /// True for wording, to be reviewed and not compared.
+    /// True for wording, which is reviewed and not compared.
     wording: bool,
     hash: u128,
     text: Option<String>,
 }
 
-/// One way in which two records differ.
+/// A difference between two records.
 #[derive(Debug, PartialEq)]
 pub enum Difference {
     Fact(String),
@@ -38,19 +38,19 @@ pub enum Difference {
 }
 
 impl Record {
-    /// Adds something that must not change.
+    /// Adds an item that must not change.
     pub fn fact(&mut self, name: &str, bytes: &[u8]) {
         self.items.insert(name.into(), Item::new(false, bytes));
     }
 
-    /// Adds something that people read.
+    /// Adds an item for people.
     pub fn wording(&mut self, name: &str, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.items.insert(name.into(), Item::new(true, bytes));
         }
     }
 
-    /// Adds a JSON document: texts with blanks in them are wording, everything else is fact.
+    /// Adds a JSON document: strings with spaces are wording, everything else is fact.
     pub fn document(&mut self, name: &str, bytes: &[u8]) {
         let Ok(mut value) = serde_json::from_slice::<Value>(bytes) else {
             self.wording(name, bytes);
@@ -62,7 +62,7 @@ impl Record {
         self.wording(&format!("{name} messages"), messages.join("\n").as_bytes());
     }
 
-    /// Writes it into the folder.
+    /// Writes it to the folder.
     pub fn write(&self, folder: &Path) -> Result<(), String> {
         let path = folder.join(file_name(&self.case));
         let items: Map<String, Value> = self.items.iter().map(|(name, item)| (name.clone(), item.json())).collect();
@@ -70,7 +70,7 @@ impl Record {
         fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Reads what [`Record::write`] wrote; `None` where the case was not recorded.
+    /// Reads the file of [`Record::write`]; `None` if the case was not recorded.
     pub fn read(folder: &Path, case: &str) -> Result<Option<Record>, String> {
         let path = folder.join(file_name(case));
         if !path.exists() {
@@ -100,7 +100,7 @@ impl Item {
     }
 }
 
-/// Differences between two records of a case. Results of the linked engine are skipped where only one of two binaries has them.
+/// Differences between two records of a case. Results of the linked engine are skipped if only one of two binaries has them.
 pub fn differences(before: &Record, now: &Record) -> Vec<Difference> {
     let mut found = Vec::new();
     let linked = |name: &str| name.starts_with(super::engine::PREFIX);
@@ -125,7 +125,7 @@ pub fn differences(before: &Record, now: &Record) -> Vec<Difference> {
     found
 }
 
-/// Lines in which the texts differ, by position: the first `most`.
+/// Lines in which the texts differ, by position, at most `most`.
 fn lines(a: &Item, b: &Item, most: usize) -> Vec<(String, String)> {
     let (Some(a), Some(b)) = (&a.text, &b.text) else {
         return vec![(format!("{:032x}", a.hash), format!("{:032x}", b.hash))];
@@ -142,7 +142,7 @@ fn lines(a: &Item, b: &Item, most: usize) -> Vec<(String, String)> {
     found
 }
 
-/// Changes of wording, each once with the first case that shows it and how many do.
+/// Changes of wording, each once with the first case that shows it and the number of cases.
 #[derive(Default)]
 pub struct Wording(BTreeMap<(String, String), (String, usize)>);
 
@@ -167,7 +167,7 @@ impl fmt::Display for Wording {
     }
 }
 
-/// Takes messages out of a document and removes what depends on time and place.
+/// Separates messages from a document and removes values that depend on time and place.
 fn separate(value: &mut Value, messages: &mut Vec<String>) {
     match value {
         Value::String(text) if text.contains(char::is_whitespace) => {

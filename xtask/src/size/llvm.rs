@@ -1,4 +1,4 @@
-//! Lines of LLVM IR by function, before optimization: what a crate costs to build. A generic function counts once for each of
+//! Lines of LLVM IR by function, before optimization, as a measure of build time. A generic function counts once for each of
 //! its instances.
 
 use crate::repo;
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Functions that are listed, the longest first.
+/// Number of listed functions, the longest first.
 const LISTED: usize = 15;
 
 /// Lines and instances of one function.
@@ -37,7 +37,7 @@ pub fn print(crates: &[&str]) -> Result<usize, String> {
     Ok(sum)
 }
 
-/// Builds a crate alone, in a folder of its own, and reads its IR.
+/// Builds a crate in a separate folder, and reads its IR.
 fn emit(name: &str) -> Result<String, String> {
     let folder = repo::at("target/llvm");
     let fail = |e: std::io::Error| format!("{name}: {e}");
@@ -68,7 +68,7 @@ fn emit(name: &str) -> Result<String, String> {
     }
 }
 
-/// IR of a crate in a folder.
+/// IR files of a crate in a folder.
 fn ir_files(folder: &Path, stem: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mine = |p: &PathBuf| {
@@ -100,7 +100,7 @@ fn costs(ir: &str) -> Vec<(String, Cost)> {
     all
 }
 
-/// Symbol that a `define` line names.
+/// Symbol of a `define` line.
 fn symbol(line: &str) -> Option<&str> {
     let rest = &line[line.find('@')? + 1..];
     match rest.strip_prefix('"') {
