@@ -136,7 +136,7 @@ typedef struct e5rt_async_event e5rt_async_event;
 // Memory for a tensor, which can be bound to ports of several operations.
 typedef struct e5rt_buffer_object e5rt_buffer_object;
 
-// A compile in the background.
+// A background compile.
 typedef struct e5rt_compilation e5rt_compilation;
 
 // A compiler, with the device on which its programs run.
@@ -170,29 +170,29 @@ typedef struct e5rt_program_function e5rt_program_function;
 typedef struct e5rt_program_library e5rt_program_library;
 
 // Called with each step of a compile, on the thread that compiles: `context` as it was given; `step`, one of `content`, `cache`, `compile`,
-// `keep`, `done`, a text that holds for the call; `done` and `all`, layers whose weights are done, of all layers, in `compile`, both 0 where
-// that is not known.
+// `keep`, `done`, a text that is valid during the call; `done` and `all`, layers whose weights are done, of all layers, in `compile`, both 0 if
+// unknown.
 typedef void (*e5rt_progress)(void *context, const char *step, uint64_t done, uint64_t all);
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-// Copies the message of the thread's last refusal, with a zero at the end, cut to `bytes`.
+// Copies the message of the thread's last error, with a terminating zero, truncated to `bytes`.
 //
 //   text: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
 //   bytes: in: number of bytes
 int64_t e5rt_last_error_message(char *text, uintptr_t bytes);
 
-// Makes a configuration.
+// Creates a configuration.
 //
 //   config: out: receives a new object of the caller, released with e5rt_e5_compiler_config_release
 int64_t e5rt_e5_compiler_config_create(e5rt_e5_compiler_config **config);
 
 // Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
 // compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
-// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK); `route`, the way of submissions to a
-// broker: `broker`, the default, or `direct`, on a connection of the program's own that the broker hands over.
+// to reproduce in later streams, `overlapped-streams` (also the variable ANEMONE_QUIRK); `route`, the path of submissions to a
+// broker: `broker`, the default, or `direct`, on a separate connection for the program from the broker.
 //
 //   config: in: borrowed for the call
 //   key: in: name of the setting, one of those above; copied
@@ -201,10 +201,10 @@ int64_t e5rt_e5_compiler_config_set_string(const e5rt_e5_compiler_config *config
                                            const char *key,
                                            const char *value);
 
-// Sets a number of a configuration. Of a broker: `class_of_service`, 33, 25, 21, 17 or 9, the first the most urgent, 0 for real time,
-// which needs its key; `queue_depth`, requests at once that are asked for; `power_saving`, 1 for aggressive power saving, which needs its
-// key; `wired`, 1 to keep the program's memory when the engine goes off; `long_compile`, 1 for the service of long compiles, which
-// needs its key. Of a device of this process: `secure`, 1 to exclude others while a program runs.
+// Sets a number of a configuration. For a broker: `class_of_service`, 33, 25, 21, 17 or 9, the first the most urgent, 0 for real time,
+// which needs its key; `queue_depth`, the requested number of simultaneous requests; `power_saving`, 1 for aggressive power saving, which
+// needs its key; `wired`, 1 to keep the program's memory when the engine powers off; `long_compile`, 1 for the service of long compiles, which
+// needs its key. For a device of this process: `secure`, 1 to exclude others while a program runs.
 //
 //   config: in: borrowed for the call
 //   key: in: name of the setting, one of those above; copied
@@ -218,12 +218,12 @@ int64_t e5rt_e5_compiler_config_set_int(const e5rt_e5_compiler_config *config,
 //   config: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_e5_compiler_config_release(e5rt_e5_compiler_config **config);
 
-// Makes a compiler that keeps nothing.
+// Creates a compiler without a cache.
 //
 //   compiler: out: receives a new object of the caller, released with e5rt_e5_compiler_release
 int64_t e5rt_e5_compiler_create(e5rt_e5_compiler **compiler);
 
-// Makes a compiler with a configuration.
+// Creates a compiler with a configuration.
 //
 //   compiler: out: receives a new object of the caller, released with e5rt_e5_compiler_release
 //   config: in: borrowed for the call
@@ -235,7 +235,7 @@ int64_t e5rt_e5_compiler_create_with_config(e5rt_e5_compiler **compiler,
 //   compiler: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_e5_compiler_release(e5rt_e5_compiler **compiler);
 
-// Makes options with their defaults.
+// Creates options with their defaults.
 //
 //   options: out: receives a new object of the caller, released with e5rt_e5_compiler_options_release
 int64_t e5rt_e5_compiler_options_create(e5rt_e5_compiler_options **options);
@@ -256,7 +256,7 @@ int64_t e5rt_e5_compiler_options_set_string(const e5rt_e5_compiler_options *opti
                                             const char *key,
                                             const char *value);
 
-// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`; `strict`, 1 to refuse what Apple's
+// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`; `strict`, 1 to refuse models that Apple's
 // compiler refuses.
 //
 //   options: in: borrowed for the call
@@ -266,8 +266,8 @@ int64_t e5rt_e5_compiler_options_set_int(const e5rt_e5_compiler_options *options
                                          const char *key,
                                          int64_t value);
 
-// Sets who is told of the progress of compiles with these options; null for nobody. In a compile in the background the function is not
-// called any more once e5rt_compilation_wait has given the library or the refusal, or e5rt_compilation_cancel or
+// Sets the receiver of the progress of compiles with these options; null for none. In a background compile the function is not
+// called any more once e5rt_compilation_wait has returned the library or the refusal, or e5rt_compilation_cancel or
 // e5rt_compilation_release has returned.
 //
 //   options: in: borrowed for the call
@@ -282,7 +282,7 @@ int64_t e5rt_e5_compiler_options_set_progress(const e5rt_e5_compiler_options *op
 //   options: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_e5_compiler_options_release(e5rt_e5_compiler_options **options);
 
-// Compiles a model, or takes it from the cache by content. Null options are the defaults.
+// Compiles a model, or loads it from the cache by content. Null options are the defaults.
 //
 //   compiler: in: borrowed for the call
 //   path: in: path of a file or package; copied
@@ -293,7 +293,7 @@ int64_t e5rt_e5_compiler_compile(const e5rt_e5_compiler *compiler,
                                  const e5rt_e5_compiler_options *options,
                                  e5rt_program_library **library);
 
-// Tells whether a compile would run, or the cache has the program.
+// Returns true if a compile would run, and false if the cache has the program.
 //
 //   compiler: in: borrowed for the call
 //   path: in: path of a file or package; copied
@@ -310,7 +310,7 @@ int64_t e5rt_e5_compiler_is_new_compile_required(const e5rt_e5_compiler *compile
 //   path: in: path of a file or package; copied
 int64_t e5rt_program_library_create(e5rt_program_library **library, const char *path);
 
-// Takes a function of a library by name.
+// Gets a function of a library by name.
 //
 //   library: in: borrowed for the call
 //   name: in: name as the model has it; copied
@@ -334,7 +334,7 @@ int64_t e5rt_program_function_load_for_execution(const e5rt_program_function *fu
 //   function: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_program_function_release(e5rt_program_function **function);
 
-// Compiles a model in the background, or takes it from the cache. Null options are the defaults.
+// Compiles a model in the background, or loads it from the cache. Null options are the defaults.
 //
 //   compiler: in: borrowed for the call
 //   path: in: path of a file or package; copied
@@ -345,7 +345,7 @@ int64_t e5rt_e5_compiler_compile_async(const e5rt_e5_compiler *compiler,
                                        const e5rt_e5_compiler_options *options,
                                        e5rt_compilation **compilation);
 
-// Waits for a compile, and gives its library; each call gives a new object. E5RT_TIMEOUT if it has not ended, E5RT_CANCELLED if it was
+// Waits for a compile, and returns its library; each call returns a new object. E5RT_TIMEOUT if it has not ended, E5RT_CANCELLED if it was
 // cancelled, else the reason of its failure.
 //
 //   compilation: in: borrowed for the call
@@ -355,26 +355,26 @@ int64_t e5rt_compilation_wait(const e5rt_compilation *compilation,
                               uint64_t timeout_ms,
                               e5rt_program_library **library);
 
-// Tells whether a compile has ended: done, failed or cancelled.
+// Returns true if a compile has ended: done, failed or cancelled.
 //
 //   compilation: in: borrowed for the call
 //   ended: out: true if the compile has ended; memory of the caller
 int64_t e5rt_compilation_is_done(const e5rt_compilation *compilation, bool *ended);
 
-// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread goes on to the end of the compile, and the cache may keep
-// the program. One that has ended stays as it is.
+// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread continues to the end of the compile, and the cache may store
+// the program. A compile that has ended is not changed.
 //
 //   compilation: in: borrowed for the call
 int64_t e5rt_compilation_cancel(const e5rt_compilation *compilation);
 
-// Releases a compile; one that runs is cancelled.
+// Releases a compile; a running one is cancelled.
 //
 //   compilation: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_compilation_release(e5rt_compilation **compilation);
 
-// Makes a library with other weights on the same base: the arrays of a file `.npz`, by the names that `ane patch` lists for the compiled
-// program. Functions of it are instances of the resident base, and share with it what is not replaced. The library must have one
-// program and no host segments; a broker asks for the key of adapter weights when a function is loaded.
+// Creates a library with replaced weights on the same base: the arrays of a file `.npz`, by the names that `ane patch` lists for the compiled
+// program. Its functions are instances of the resident base, and share all other data with it. The library must have one
+// program and no host segments; a broker requires the key of adapter weights when a function is loaded.
 //
 //   library: out: receives a new object of the caller, released with e5rt_program_library_release
 //   base: in: borrowed for the call
@@ -383,8 +383,8 @@ int64_t e5rt_program_library_create_with_adapter(e5rt_program_library **library,
                                                  const e5rt_program_library *base,
                                                  const char *path);
 
-// Copies the cache's key of a model with options, 64 hexadecimal digits, for e5rt_e5_compiler_purge. Null options are the defaults; a broker
-// says keys of the defaults alone.
+// Copies the cache key of a model with options, 64 hexadecimal digits, for e5rt_e5_compiler_purge. Null options are the defaults; for a
+// broker, only keys of the defaults are available.
 //
 //   compiler: in: borrowed for the call
 //   path: in: path of a file or package; copied
@@ -397,7 +397,7 @@ int64_t e5rt_e5_compiler_get_cache_key(const e5rt_e5_compiler *compiler,
                                        char *entry,
                                        uintptr_t bytes);
 
-// Removes one program from the cache by its key, or all of them, for which a broker asks an entitlement. The cache is the
+// Removes one program from the cache by its key, or all of them, for which a broker requires an entitlement. The cache is the
 // broker's, or the folder of the configuration; without either, nothing is removed.
 //
 //   compiler: in: borrowed for the call
@@ -407,8 +407,8 @@ int64_t e5rt_e5_compiler_purge(const e5rt_e5_compiler *compiler,
                                const char *entry,
                                uint64_t *removed);
 
-// Calls a method of the driver by name, `ANE_PowerOff` or `PowerOff`: power, gating, throttling, mappings, hints and the others that
-// `ane driver list` names. The answer is a number in decimal, or lines. A broker's driver gives the rights that its policy gives.
+// Calls a method of the driver by name, `ANE_PowerOff` or `PowerOff`: power, gating, throttling, mappings, hints and others in
+// `ane driver list`. The answer is a decimal number, or lines. A broker's driver grants the rights of its policy.
 //
 //   compiler: in: borrowed for the call
 //   name: in: name as the model has it; copied
@@ -423,8 +423,8 @@ int64_t e5rt_e5_compiler_call_method(const e5rt_e5_compiler *compiler,
                                      char *answer,
                                      uintptr_t bytes);
 
-// Copies the counters of the compiler's device, and of its broker where it has one, as the JSON that `ane stat --json` prints. The whole
-// text fits into 64 KiB.
+// Copies the counters of the compiler's device, and of its broker if it has one, as the JSON of `ane stat --json`. The
+// complete text fits into 64 KiB.
 //
 //   compiler: in: borrowed for the call
 //   counters: out: memory of the caller for `bytes`; receives a text with a zero at its end, cut to fit
@@ -433,7 +433,7 @@ int64_t e5rt_e5_compiler_get_counters(const e5rt_e5_compiler *compiler,
                                       char *counters,
                                       uintptr_t bytes);
 
-// Makes options for an operation that executes a function.
+// Creates options for an operation that executes a function.
 //
 //   options: out: receives a new object of the caller, released with e5rt_precompiled_compute_op_create_options_release
 //   function: in: borrowed for the call
@@ -445,14 +445,14 @@ int64_t e5rt_precompiled_compute_op_create_options_create_with_program_function(
 //   options: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_precompiled_compute_op_create_options_release(e5rt_precompiled_compute_op_create_options **options);
 
-// Makes an operation; its program is loaded if it was not.
+// Creates an operation; loads its program if necessary.
 //
 //   operation: out: receives a new object of the caller, released with e5rt_execution_stream_operation_release
 //   options: in: borrowed for the call
 int64_t e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(e5rt_execution_stream_operation **operation,
                                                                                           const e5rt_precompiled_compute_op_create_options *options);
 
-// Takes an input port by name.
+// Gets an input port by name.
 //
 //   operation: in: borrowed for the call
 //   name: in: name as the model has it; copied
@@ -461,7 +461,7 @@ int64_t e5rt_execution_stream_operation_retain_input_port(const e5rt_execution_s
                                                           const char *name,
                                                           e5rt_io_port **port);
 
-// Takes an output port by name.
+// Gets an output port by name.
 //
 //   operation: in: borrowed for the call
 //   name: in: name as the model has it; copied
@@ -470,13 +470,13 @@ int64_t e5rt_execution_stream_operation_retain_output_port(const e5rt_execution_
                                                            const char *name,
                                                            e5rt_io_port **port);
 
-// Prepares an operation; encoding does it if nobody did.
+// Prepares an operation; otherwise its first encoding does.
 //
 //   operation: in: borrowed for the call
 int64_t e5rt_execution_stream_operation_prepare_op_for_encode(const e5rt_execution_stream_operation *operation);
 
-// Checks the numbers that the last run left in the operation's outputs: `E5RT_NOT_FINITE` where an element of a float output is
-// infinite or NaN, and the message names the first such output, how many of its elements, and the first place. The engine
+// Checks the numbers in the operation's outputs after the last run: `E5RT_NOT_FINITE` if an element of a float output is
+// infinite or NaN; the message has the first such output, the number of such elements, and the first position. The engine
 // computes in fp16: numbers beyond 65504 become infinite.
 //
 //   operation: in: borrowed for the call
@@ -502,7 +502,7 @@ int64_t e5rt_execution_stream_operation_release(e5rt_execution_stream_operation 
 //   buffer: in: borrowed for the call
 int64_t e5rt_io_port_bind_buffer_object(const e5rt_io_port *port, const e5rt_buffer_object *buffer);
 
-// Gives the bytes of a port's tensor: dense, in the network's element type.
+// Returns the size of a port's tensor in bytes: dense, in the network's element type.
 //
 //   port: in: borrowed for the call
 //   bytes: out: number of bytes; memory of the caller
@@ -513,14 +513,14 @@ int64_t e5rt_io_port_get_size(const e5rt_io_port *port, uintptr_t *bytes);
 //   port: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_io_port_release(e5rt_io_port **port);
 
-// Makes a buffer of zeros; type 0 is the only one.
+// Allocates a buffer of zeros; the type must be 0.
 //
 //   buffer: out: receives a new object of the caller, released with e5rt_buffer_object_release
 //   bytes: in: number of bytes
 //   kind: in: type of the memory; 0
 int64_t e5rt_buffer_object_alloc(e5rt_buffer_object **buffer, uintptr_t bytes, uint32_t kind);
 
-// Gives the address of a buffer's bytes, valid until the buffer and all ports that it is bound to are released. The caller does not access
+// Returns the address of a buffer's bytes, valid until the buffer and all ports that it is bound to are released. The caller must not access
 // them while a stream with the buffer executes.
 //
 //   buffer: in: borrowed for the call
@@ -528,7 +528,7 @@ int64_t e5rt_buffer_object_alloc(e5rt_buffer_object **buffer, uintptr_t bytes, u
 int64_t e5rt_buffer_object_get_data_ptr(const e5rt_buffer_object *buffer,
                                         void **data);
 
-// Gives the size of a buffer.
+// Returns the size of a buffer.
 //
 //   buffer: in: borrowed for the call
 //   bytes: out: number of bytes; memory of the caller
@@ -539,7 +539,7 @@ int64_t e5rt_buffer_object_get_size(const e5rt_buffer_object *buffer, uintptr_t 
 //   buffer: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_buffer_object_release(e5rt_buffer_object **buffer);
 
-// Sets a text: `operation_name`, which says what the operation is called in messages.
+// Sets a text: `operation_name`, the name of the operation in messages.
 //
 //   options: in: borrowed for the call
 //   key: in: name of the setting, one of those above; copied
@@ -548,12 +548,13 @@ int64_t e5rt_precompiled_compute_op_create_options_set_string(const e5rt_precomp
                                                               const char *key,
                                                               const char *value);
 
-// Makes a stream's configuration with its defaults.
+// Creates a stream configuration with its defaults.
 //
 //   config: out: receives a new object of the caller, released with e5rt_execution_stream_config_release
 int64_t e5rt_execution_stream_config_create(e5rt_execution_stream_config **config);
 
-// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
+// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (without effect, since there are no
+// fences).
 //
 //   config: in: borrowed for the call
 //   key: in: name of the setting, one of those above; copied
@@ -567,14 +568,14 @@ int64_t e5rt_execution_stream_config_set_int(const e5rt_execution_stream_config 
 //   config: in and out: the caller's object; it is released, and the pointer set to null
 int64_t e5rt_execution_stream_config_release(e5rt_execution_stream_config **config);
 
-// Makes an empty stream with a configuration.
+// Creates an empty stream with a configuration.
 //
 //   stream: out: receives a new object of the caller, released with e5rt_execution_stream_release
 //   config: in: borrowed for the call
 int64_t e5rt_execution_stream_create_with_config(e5rt_execution_stream **stream,
                                                  const e5rt_execution_stream_config *config);
 
-// Makes an empty stream.
+// Creates an empty stream.
 //
 //   stream: out: receives a new object of the caller, released with e5rt_execution_stream_release
 int64_t e5rt_execution_stream_create(e5rt_execution_stream **stream);
@@ -586,12 +587,12 @@ int64_t e5rt_execution_stream_create(e5rt_execution_stream **stream);
 int64_t e5rt_execution_stream_encode_operation(const e5rt_execution_stream *stream,
                                                const e5rt_execution_stream_operation *operation);
 
-// Runs what is encoded, until done.
+// Runs the encoded operations, and waits for them.
 //
 //   stream: in: borrowed for the call
 int64_t e5rt_execution_stream_execute_sync(const e5rt_execution_stream *stream);
 
-// Runs what is encoded in the background. With a time-out above 0, what is not done then is aborted. The event fires at the end.
+// Runs the encoded operations in the background. With a time-out above 0, unfinished work is then aborted. The event fires at the end.
 //
 //   stream: in: borrowed for the call
 //   timeout_ms: in: milliseconds to wait at most
@@ -602,7 +603,7 @@ int64_t e5rt_execution_stream_submit_async(const e5rt_execution_stream *stream,
                                            uint64_t *submission,
                                            e5rt_async_event **complete);
 
-// Empties a stream; bindings and buffers stay.
+// Removes the encoded operations of a stream; bindings and buffers stay.
 //
 //   stream: in: borrowed for the call
 int64_t e5rt_execution_stream_reset(const e5rt_execution_stream *stream);
@@ -619,7 +620,7 @@ int64_t e5rt_execution_stream_release(e5rt_execution_stream **stream);
 int64_t e5rt_async_event_sync_wait(const e5rt_async_event *event,
                                    uint64_t timeout_ms);
 
-// Tells whether an event has fired.
+// Returns true if an event has fired.
 //
 //   event: in: borrowed for the call
 //   done: out: true if the event has fired; memory of the caller

@@ -1,4 +1,4 @@
-//! Compiles in the background, for models that take long.
+//! Background compiles.
 
 #![allow(non_camel_case_types)]
 
@@ -12,20 +12,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// A compile in the background.
+/// A background compile.
 pub struct e5rt_compilation(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Thread in a call of the caller's function.
+    /// Thread that is calling the caller's function.
     telling: Mutex<Option<ThreadId>>,
     changed: Condvar,
     told: Condvar,
 }
 
 impl Shared {
-    /// Tells the caller of a step, unless nobody waits for the compile any more.
+    /// Reports a step to the caller, unless the compile was released or cancelled.
     fn tell(&self, watcher: &Watcher, step: Step) {
         {
             let mut telling = locked(&self.telling);
@@ -39,8 +39,8 @@ impl Shared {
         self.told.notify_all();
     }
 
-    /// Ends a compile that runs for whoever waits. The caller's function is not called afterwards; a call of it that runs is waited for,
-    /// except from within.
+    /// Ends a running compile for its waiters. The caller's function is not called afterwards; a running call is waited for,
+    /// unless it is the one that cancels.
     fn cancel(&self) {
         {
             let mut state = locked(&self.state);
@@ -67,14 +67,14 @@ enum State {
     #[default]
     Running,
     Cancelled,
-    /// The library, or the refusal: code and text are the same for every wait.
+    /// The library, or the refusal, with the same code and text for every wait.
     Ended(Result<Library, (Code, String)>),
 }
 
-/// Longest wait.
+/// Longest wait in milliseconds.
 const MOST_MS: u64 = 1 << 40;
 
-/// Compiles a model in the background, or takes it from the cache. Null options are the defaults.
+/// Compiles a model in the background, or loads it from the cache. Null options are the defaults.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile_async(
     })
 }
 
-/// Waits for a compile, and gives its library; each call gives a new object. E5RT_TIMEOUT if it has not ended, E5RT_CANCELLED if it was
+/// Waits for a compile, and returns its library; each call returns a new object. E5RT_TIMEOUT if it has not ended, E5RT_CANCELLED if it was
 /// cancelled, else the reason of its failure.
 ///
 /// # Safety
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn e5rt_compilation_wait(
     })
 }
 
-/// Tells whether a compile has ended: done, failed or cancelled.
+/// Returns true if a compile has ended: done, failed or cancelled.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -169,8 +169,8 @@ pub unsafe extern "C" fn e5rt_compilation_is_done(compilation: *const e5rt_compi
     call(|| unsafe { set(ended, !matches!(*locked(&object(compilation)?.0.state), State::Running)) })
 }
 
-/// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread goes on to the end of the compile, and the cache may keep
-/// the program. One that has ended stays as it is.
+/// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread continues to the end of the compile, and the cache may store
+/// the program. A compile that has ended is not changed.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn e5rt_compilation_cancel(compilation: *const e5rt_compil
     })
 }
 
-/// Releases a compile; one that runs is cancelled.
+/// Releases a compile; a running one is cancelled.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.

@@ -20,8 +20,8 @@ pub struct e5rt_e5_compiler(pub(crate) Arc<Runtime>, pub(crate) Device);
 /// Options of one compile.
 pub struct e5rt_e5_compiler_options(Mutex<CompileOptions>, Mutex<Option<Watcher>>);
 /// Called with each step of a compile, on the thread that compiles: `context` as it was given; `step`, one of `content`, `cache`, `compile`,
-/// `keep`, `done`, a text that holds for the call; `done` and `all`, layers whose weights are done, of all layers, in `compile`, both 0 where
-/// that is not known.
+/// `keep`, `done`, a text that is valid during the call; `done` and `all`, layers whose weights are done, of all layers, in `compile`, both 0 if
+/// unknown.
 pub type e5rt_progress = Option<unsafe extern "C" fn(context: *mut c_void, step: *const c_char, done: u64, all: u64)>;
 /// A compiled model: its functions by name.
 pub struct e5rt_program_library(pub(crate) Library);
@@ -32,7 +32,7 @@ fn make(setting: &Setting) -> Result<e5rt_e5_compiler, Refusal> {
     runtime(setting).map(|(runtime, device)| e5rt_e5_compiler(runtime, device))
 }
 
-/// Makes a configuration.
+/// Creates a configuration.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e
 
 /// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
 /// compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
-/// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK); `route`, the way of submissions to a
-/// broker: `broker`, the default, or `direct`, on a connection of the program's own that the broker hands over.
+/// to reproduce in later streams, `overlapped-streams` (also the variable ANEMONE_QUIRK); `route`, the path of submissions to a
+/// broker: `broker`, the default, or `direct`, on a separate connection for the program from the broker.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -70,10 +70,10 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
     })
 }
 
-/// Sets a number of a configuration. Of a broker: `class_of_service`, 33, 25, 21, 17 or 9, the first the most urgent, 0 for real time,
-/// which needs its key; `queue_depth`, requests at once that are asked for; `power_saving`, 1 for aggressive power saving, which needs its
-/// key; `wired`, 1 to keep the program's memory when the engine goes off; `long_compile`, 1 for the service of long compiles, which
-/// needs its key. Of a device of this process: `secure`, 1 to exclude others while a program runs.
+/// Sets a number of a configuration. For a broker: `class_of_service`, 33, 25, 21, 17 or 9, the first the most urgent, 0 for real time,
+/// which needs its key; `queue_depth`, the requested number of simultaneous requests; `power_saving`, 1 for aggressive power saving, which
+/// needs its key; `wired`, 1 to keep the program's memory when the engine powers off; `long_compile`, 1 for the service of long compiles, which
+/// needs its key. For a device of this process: `secure`, 1 to exclude others while a program runs.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_release(config: *mut *mut e5rt_
     call(|| unsafe { take(config) })
 }
 
-/// Makes a compiler that keeps nothing.
+/// Creates a compiler without a cache.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_com
     call(|| unsafe { give(compiler, || make(&Setting::default())) })
 }
 
-/// Makes a compiler with a configuration.
+/// Creates a compiler with a configuration.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_release(compiler: *mut *mut e5rt_e5_co
     call(|| unsafe { take(compiler) })
 }
 
-/// Makes options with their defaults.
+/// Creates options with their defaults.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
     })
 }
 
-/// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`; `strict`, 1 to refuse what Apple's
+/// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`; `strict`, 1 to refuse models that Apple's
 /// compiler refuses.
 ///
 /// # Safety
@@ -224,8 +224,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
     })
 }
 
-/// Sets who is told of the progress of compiles with these options; null for nobody. In a compile in the background the function is not
-/// called any more once e5rt_compilation_wait has given the library or the refusal, or e5rt_compilation_cancel or
+/// Sets the receiver of the progress of compiles with these options; null for none. In a background compile the function is not
+/// called any more once e5rt_compilation_wait has returned the library or the refusal, or e5rt_compilation_cancel or
 /// e5rt_compilation_release has returned.
 ///
 /// # Safety
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_progress(
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let options = object(options)?;
-        // An address is sent between threads, a pointer is not.
+        // An address can be sent between threads, a pointer cannot.
         let context = context.expose_provenance();
         *locked(&options.1) = progress.map(|progress| -> Watcher {
             Arc::new(move |step: Step| {
@@ -290,7 +290,7 @@ pub(crate) unsafe fn watcher(options: *const e5rt_e5_compiler_options) -> Option
     unsafe { options.as_ref() }.and_then(|o| locked(&o.1).clone())
 }
 
-/// Compiles a model, or takes it from the cache by content. Null options are the defaults.
+/// Compiles a model, or loads it from the cache by content. Null options are the defaults.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile(
     })
 }
 
-/// Tells whether a compile would run, or the cache has the program.
+/// Returns true if a compile would run, and false if the cache has the program.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn e5rt_program_library_create(
     })
 }
 
-/// Takes a function of a library by name.
+/// Gets a function of a library by name.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.

@@ -11,9 +11,9 @@ use anemone_runtime::e5rt::Compiler;
 use std::ffi::c_char;
 use std::path::Path;
 
-/// Makes a library with other weights on the same base: the arrays of a file `.npz`, by the names that `ane patch` lists for the compiled
-/// program. Functions of it are instances of the resident base, and share with it what is not replaced. The library must have one
-/// program and no host segments; a broker asks for the key of adapter weights when a function is loaded.
+/// Creates a library with replaced weights on the same base: the arrays of a file `.npz`, by the names that `ane patch` lists for the compiled
+/// program. Its functions are instances of the resident base, and share all other data with it. The library must have one
+/// program and no host segments; a broker requires the key of adapter weights when a function is loaded.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn e5rt_program_library_create_with_adapter(
     })
 }
 
-/// Copies the cache's key of a model with options, 64 hexadecimal digits, for e5rt_e5_compiler_purge. Null options are the defaults; a broker
-/// says keys of the defaults alone.
+/// Copies the cache key of a model with options, 64 hexadecimal digits, for e5rt_e5_compiler_purge. Null options are the defaults; for a
+/// broker, only keys of the defaults are available.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_get_cache_key(
     })
 }
 
-/// Removes one program from the cache by its key, or all of them, for which a broker asks an entitlement. The cache is the
+/// Removes one program from the cache by its key, or all of them, for which a broker requires an entitlement. The cache is the
 /// broker's, or the folder of the configuration; without either, nothing is removed.
 ///
 /// # Safety
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_purge(
     })
 }
 
-/// Calls a method of the driver by name, `ANE_PowerOff` or `PowerOff`: power, gating, throttling, mappings, hints and the others that
-/// `ane driver list` names. The answer is a number in decimal, or lines. A broker's driver gives the rights that its policy gives.
+/// Calls a method of the driver by name, `ANE_PowerOff` or `PowerOff`: power, gating, throttling, mappings, hints and others in
+/// `ane driver list`. The answer is a decimal number, or lines. A broker's driver grants the rights of its policy.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say; `numbers` has `count` of them, and is null if that is 0.
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_call_method(
     })
 }
 
-/// Copies the counters of the compiler's device, and of its broker where it has one, as the JSON that `ane stat --json` prints. The whole
-/// text fits into 64 KiB.
+/// Copies the counters of the compiler's device, and of its broker if it has one, as the JSON of `ane stat --json`. The
+/// complete text fits into 64 KiB.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.

@@ -24,7 +24,7 @@ pub struct e5rt_execution_stream(Stream);
 /// An event, which fires once with the result of an operation or a submission.
 pub struct e5rt_async_event(Arc<Event>);
 
-/// Makes options for an operation that executes a function.
+/// Creates options for an operation that executes a function.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(
     call(|| unsafe { take(options) })
 }
 
-/// Makes an operation; its program is loaded if it was not.
+/// Creates an operation; loads its program if necessary.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_comp
     })
 }
 
-/// Takes an input port by name.
+/// Gets an input port by name.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(
     })
 }
 
-/// Takes an output port by name.
+/// Gets an output port by name.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(
     })
 }
 
-/// Prepares an operation; encoding does it if nobody did.
+/// Prepares an operation; otherwise its first encoding does.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(
     })
 }
 
-/// Checks the numbers that the last run left in the operation's outputs: `E5RT_NOT_FINITE` where an element of a float output is
-/// infinite or NaN, and the message names the first such output, how many of its elements, and the first place. The engine
+/// Checks the numbers in the operation's outputs after the last run: `E5RT_NOT_FINITE` if an element of a float output is
+/// infinite or NaN; the message has the first such output, the number of such elements, and the first position. The engine
 /// computes in fp16: numbers beyond 65504 become infinite.
 ///
 /// # Safety
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(
     call(|| unsafe { Ok(object(port)?.0.bind(&object(buffer)?.0)?) })
 }
 
-/// Gives the bytes of a port's tensor: dense, in the network's element type.
+/// Returns the size of a port's tensor in bytes: dense, in the network's element type.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn e5rt_io_port_release(port: *mut *mut e5rt_io_port) -> i
     call(|| unsafe { take(port) })
 }
 
-/// Makes a buffer of zeros; type 0 is the only one.
+/// Allocates a buffer of zeros; the type must be 0.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_alloc(
     })
 }
 
-/// Gives the address of a buffer's bytes, valid until the buffer and all ports that it is bound to are released. The caller does not access
+/// Returns the address of a buffer's bytes, valid until the buffer and all ports that it is bound to are released. The caller must not access
 /// them while a stream with the buffer executes.
 ///
 /// # Safety
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(
     call(|| unsafe { set(data, object(buffer)?.0.shared().address().cast()) })
 }
 
-/// Gives the size of a buffer.
+/// Returns the size of a buffer.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_release(buffer: *mut *mut e5rt_buffe
     call(|| unsafe { take(buffer) })
 }
 
-/// Sets a text: `operation_name`, which says what the operation is called in messages.
+/// Sets a text: `operation_name`, the name of the operation in messages.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_set_string(
     })
 }
 
-/// Makes a stream's configuration with its defaults.
+/// Creates a stream configuration with its defaults.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -278,7 +278,8 @@ pub unsafe extern "C" fn e5rt_execution_stream_config_create(config: *mut *mut e
     call(|| unsafe { give(config, || Ok(e5rt_execution_stream_config(Mutex::default()))) })
 }
 
-/// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
+/// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (without effect, since there are no
+/// fences).
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -312,7 +313,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_config_release(config: *mut *mut 
     call(|| unsafe { take(config) })
 }
 
-/// Makes an empty stream with a configuration.
+/// Creates an empty stream with a configuration.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -328,7 +329,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_create_with_config(
     })
 }
 
-/// Makes an empty stream.
+/// Creates an empty stream.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -351,7 +352,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_encode_operation(
     call(|| unsafe { Ok(object(stream)?.0.encode(&object(operation)?.0).map(drop)?) })
 }
 
-/// Runs what is encoded, until done.
+/// Runs the encoded operations, and waits for them.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -361,7 +362,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_execute_sync(stream: *const e5rt_
     call(|| unsafe { Ok(object(stream)?.0.execute()?) })
 }
 
-/// Runs what is encoded in the background. With a time-out above 0, what is not done then is aborted. The event fires at the end.
+/// Runs the encoded operations in the background. With a time-out above 0, unfinished work is then aborted. The event fires at the end.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -387,7 +388,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_submit_async(
     })
 }
 
-/// Empties a stream; bindings and buffers stay.
+/// Removes the encoded operations of a stream; bindings and buffers stay.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -420,7 +421,7 @@ pub unsafe extern "C" fn e5rt_async_event_sync_wait(event: *const e5rt_async_eve
     call(|| unsafe { Ok(object(event)?.0.wait(Duration::from_millis(timeout_ms.min(1 << 40)))?) })
 }
 
-/// Tells whether an event has fired.
+/// Returns true if an event has fired.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.

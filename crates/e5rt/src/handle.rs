@@ -1,4 +1,4 @@
-//! Parts that every call shares: codes, pointers, the last error, and the one device of the process.
+//! Parts shared by all calls: codes, pointers, the last error, and the device of the process.
 
 use anemone::connection::Device;
 use anemone::host::Evaluator;
@@ -60,7 +60,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// No option of that name.
+    /// Error for an unknown option.
     pub(crate) fn option(name: &str) -> Refusal {
         Refusal::NotFound(format!("no option is called {name}"))
     }
@@ -74,7 +74,7 @@ impl From<Error> for Refusal {
 
 pub(crate) type Done = Result<(), Refusal>;
 
-/// Runs a call: its code, with the message kept for the thread. No panic leaves.
+/// Runs a call: returns its code, and keeps the message for the thread. Panics do not leave it.
 pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
     let refusal = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return status::E5RT_SUCCESS,
@@ -110,7 +110,7 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
     code
 }
 
-/// Copies the message of the thread's last refusal, with a zero at the end, cut to `bytes`.
+/// Copies the message of the thread's last error, with a terminating zero, truncated to `bytes`.
 ///
 /// # Safety
 /// `text` is null or has space for `bytes`.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn e5rt_last_error_message(text: *mut c_char, bytes: usize
     }
 }
 
-/// Copies a text out, with a zero at the end, cut to `bytes`.
+/// Copies a text out, with a terminating zero, truncated to `bytes`.
 ///
 /// # Safety
 /// `to` is null or has space for `bytes`.
@@ -153,7 +153,7 @@ pub(crate) unsafe fn object<'a, T>(handle: *const T) -> Result<&'a T, Refusal> {
     unsafe { handle.as_ref() }.ok_or(Refusal::Argument("a null handle"))
 }
 
-/// Gives an object out.
+/// Passes a new object to the caller.
 ///
 /// # Safety
 /// `out` is null or may be written.
@@ -167,7 +167,7 @@ pub(crate) unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, 
     Ok(())
 }
 
-/// Takes an object back, and sets the caller's handle to null.
+/// Takes an object back from the caller, and sets its handle to null.
 ///
 /// # Safety
 /// `handle` is null or may be written, and holds null or what [`give`] gave.
@@ -185,7 +185,7 @@ pub(crate) unsafe fn take<T>(handle: *mut *mut T) -> Done {
     Ok(())
 }
 
-/// A value through an out-parameter.
+/// Writes a value to an out-parameter.
 ///
 /// # Safety
 /// `out` is null or may be written.
@@ -198,7 +198,7 @@ pub(crate) unsafe fn set<T>(out: *mut T, value: T) -> Done {
     Ok(())
 }
 
-/// A text of the caller.
+/// A text from the caller.
 ///
 /// # Safety
 /// `text` is null or ends in a zero byte.
@@ -210,7 +210,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Refusal> {
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Refusal::Argument("a text that is not UTF-8"))
 }
 
-/// The process's driver; streams of every compiler share it.
+/// The driver of the process, shared by streams of every compiler.
 fn driver() -> Result<(Arc<Driver>, Signer), Refusal> {
     static DRIVER: OnceLock<(Arc<Driver>, Signer)> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
@@ -220,12 +220,12 @@ fn driver() -> Result<(Arc<Driver>, Signer), Refusal> {
     Ok(DRIVER.get_or_init(|| made).clone())
 }
 
-/// Most bytes of the cache.
+/// Size limit of the cache in bytes.
 const CACHE_BYTES: u64 = 4 << 30;
 
-/// Environment variable with a broker's socket, for programs that do not name it themselves.
+/// Environment variable with a broker's socket, for programs that do not set one.
 const BROKER: &str = "ANEMONE_BROKER";
-/// Environment variable with a defect of the M1's runtime to reproduce, for programs that do not name it themselves.
+/// Environment variable with a defect of the M1's runtime to reproduce, for programs that do not set one.
 const QUIRK: &str = "ANEMONE_QUIRK";
 /// The only known defect: the second of two overlapped streams never completes.
 pub(crate) const OVERLAPPED_STREAMS: &str = "overlapped-streams";
@@ -233,28 +233,28 @@ pub(crate) const OVERLAPPED_STREAMS: &str = "overlapped-streams";
 /// Configuration of a runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
-    /// Folder of the cache; without one nothing is kept.
+    /// Folder of the cache; `None` for no cache.
     pub cache: Option<PathBuf>,
-    /// Socket of the broker; without one the device is this process's own.
+    /// Socket of the broker; `None` for a device in this process.
     pub broker: Option<PathBuf>,
-    /// True if submissions go on a connection of their own, which the broker hands over.
+    /// True if submissions use a direct connection from the broker.
     pub direct: bool,
-    /// Class of service of all that the broker is asked.
+    /// Class of service of all requests to the broker.
     pub class: Option<u32>,
-    /// Preferences for loads and compiles of the broker.
+    /// Options for loads and compiles by the broker.
     pub loading: Loading,
-    /// Programs run in secure mode.
+    /// True if programs run in secure mode.
     pub secure: bool,
 }
 
-/// Has the process's streams show the defect, those that exist already excepted.
+/// Flag that reproduces the defect in the process's streams, except existing ones.
 pub(crate) fn overlap() -> &'static AtomicBool {
     static OVERLAP: OnceLock<AtomicBool> = OnceLock::new();
     OVERLAP.get_or_init(|| AtomicBool::new(std::env::var(QUIRK).is_ok_and(|quirk| quirk == OVERLAPPED_STREAMS)))
 }
 
-/// A runtime, with the device that it runs on. A broker compiles and keeps programs itself; host segments run in this process either
-/// way.
+/// A runtime, with its device. A broker compiles and caches programs itself; host segments run in this process in either
+/// case.
 pub(crate) fn runtime(setting: &Setting) -> Result<(Arc<Runtime>, Device), Refusal> {
     let broker = setting.broker.clone().or_else(|| std::env::var_os(BROKER).map(PathBuf::from));
     let (runtime, device) = match broker {
@@ -277,7 +277,7 @@ pub(crate) fn runtime(setting: &Setting) -> Result<(Arc<Runtime>, Device), Refus
     Ok((Arc::new(runtime.with_host(Arc::new(Evaluator)).with_quirks(quirks)), device))
 }
 
-/// The runtime of streams, which no compiler made.
+/// The runtime of streams, which are not created by a compiler.
 pub(crate) fn shared() -> Result<Arc<Runtime>, Refusal> {
     static SHARED: OnceLock<Arc<Runtime>> = OnceLock::new();
     if let Some(runtime) = SHARED.get() {

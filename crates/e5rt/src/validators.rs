@@ -1,8 +1,8 @@
 //! The 55 exports of Apple's validators, all with one signature: a text (a netplist, MIL, or lines of weights), a chip, and memory for
-//! what is said. 0: taken. [`crate::status::E5RT_COMPILE_FAILED`]: refused, the message has the code, the reason, Apple's text and the fix of
-//! each refusal, one a line.
+//! the message. 0: accepted. [`crate::status::E5RT_COMPILE_FAILED`]: refused; the message has the code, the reason, Apple's text and the fix of
+//! each refusal, one per line.
 //!
-//! Every one calls the function that check, compile and load call. A macro writes them, and `cbindgen.toml` declares them: they are alike.
+//! Each calls the function that check, compile and load use. A macro generates them, and `cbindgen.toml` declares them, since they are alike.
 
 #![allow(non_snake_case)]
 
@@ -11,7 +11,7 @@ use crate::status::E5RT_COMPILE_FAILED;
 use anemone::validate::validate_text;
 use std::ffi::c_char;
 
-/// Calls an export; writes what it says into `message`, ended by 0 and cut where it is longer than `bytes`.
+/// Calls an export; writes its message to `message`, zero-terminated and truncated to `bytes`.
 ///
 /// # Safety
 /// Texts are null or end with 0; `message` is null or holds at least `bytes`.
@@ -35,7 +35,7 @@ unsafe fn validate(
         }
         Ok(())
     });
-    // SAFETY: as the caller promises; without memory nothing is said.
+    // SAFETY: as the caller promises; without memory no message is written.
     let _ = unsafe { put_text(message, bytes, &said) };
     if code == 0 && !said.is_empty() { E5RT_COMPILE_FAILED } else { code }
 }

@@ -1,4 +1,4 @@
-//! Connections and their calls: scalars and structures of exact sizes, at once or through a notification port.
+//! Connections and their calls: scalars and structures of exact sizes, synchronous or through a notification port.
 
 use crate::memory::{read, words, write};
 use crate::world::{Object, Pending, guarded, world};
@@ -9,11 +9,11 @@ use anemone_runtime::driver::client::Arguments;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Most bytes of a structure, and most scalars, of any call.
+/// Largest size of a structure in bytes, and largest number of scalars, of any call.
 const MAX_STRUCT_BYTES: usize = 1 << 16;
 const MAX_SCALARS: usize = 16;
 
-/// Places of an asynchronous call's reference: the function, and its argument.
+/// Positions in an asynchronous call's reference: the function, and its argument.
 const CALLBACK: usize = 1;
 const ARGUMENT: usize = 2;
 
@@ -38,7 +38,7 @@ pub extern "C" fn IOServiceOpen(service: u32, _task: u32, kind: u32, to: *mut u3
     })
 }
 
-/// Closes a connection: its programs and maps go with it.
+/// Closes a connection; its programs and maps are released.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOServiceClose(connection: u32) -> u32 {
     guarded(Code::BAD_ARGUMENT.0, || {
@@ -55,7 +55,7 @@ pub extern "C" fn IOServiceClose(connection: u32) -> u32 {
     })
 }
 
-/// Arguments of a call, with the addresses of its results.
+/// Arguments of a call, including the addresses of its results.
 struct Call {
     connection: u32,
     selector: u32,
@@ -155,8 +155,8 @@ pub extern "C" fn IOConnectCallMethod(
     })
 }
 
-/// Calls a selector by an argument block whose fields lie where the book has them (Listing 27.2); its pointers are the caller's own, and
-/// counts and sizes of results are its capacities. A block with a wake port is unsupported: such calls go by
+/// Calls a selector with an argument block whose fields are at the book's offsets (Listing 27.2); its pointers are the caller's own, and
+/// counts and sizes of results are its capacities. A block with a wake port is unsupported: such calls use
 /// `IOConnectCallAsyncMethod`.
 #[unsafe(no_mangle)]
 pub extern "C" fn AnemoneExternalMethod(connection: u32, selector: u32, block: *mut c_void) -> u32 {
@@ -188,7 +188,7 @@ pub extern "C" fn AnemoneExternalMethod(connection: u32, selector: u32, block: *
     })
 }
 
-/// Calls a selector with scalars alone.
+/// Calls a selector with scalars only.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectCallScalarMethod(
     connection: u32,
@@ -203,7 +203,7 @@ pub extern "C" fn IOConnectCallScalarMethod(
     IOConnectCallMethod(connection, selector, input, input_count, none, 0, output, output_count, nothing, no_bytes)
 }
 
-/// Calls a selector with structures alone.
+/// Calls a selector with structures only.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectCallStructMethod(
     connection: u32,
@@ -229,8 +229,8 @@ pub extern "C" fn IOConnectCallStructMethod(
     )
 }
 
-/// Calls a selector that reports its end at a notification port: the function of the reference's word 1 is called with the
-/// argument of word 2 by a run loop that has the port's source, or by `AnemoneWait`.
+/// Calls a selector that reports its completion on a notification port: the function in word 1 of the reference is called with the
+/// argument in word 2 by a run loop that has the port's source, or by `AnemoneWait`.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectCallAsyncMethod(
     connection: u32,
@@ -263,7 +263,7 @@ pub extern "C" fn IOConnectCallAsyncMethod(
     })
 }
 
-/// As [`IOConnectCallAsyncMethod`], with structures alone.
+/// As [`IOConnectCallAsyncMethod`], with structures only.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectCallAsyncStructMethod(
     connection: u32,
@@ -294,7 +294,7 @@ pub extern "C" fn IOConnectCallAsyncStructMethod(
     )
 }
 
-/// As [`IOConnectCallAsyncMethod`], with scalars alone.
+/// As [`IOConnectCallAsyncMethod`], with scalars only.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectCallAsyncScalarMethod(
     connection: u32,
@@ -325,7 +325,7 @@ pub extern "C" fn IOConnectCallAsyncScalarMethod(
     )
 }
 
-/// Maps memory of the driver: that of a surface of the process, whose identity is the memory type. The memory is the surface's own.
+/// Maps memory of the driver: that of a surface of the process, whose identity is the memory type. The memory is shared with the surface.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectMapMemory64(
     connection: u32,
@@ -346,7 +346,7 @@ pub extern "C" fn IOConnectMapMemory64(
     })
 }
 
-/// Ends such a mapping; the surface stays. Refused unless the address is where it is mapped.
+/// Removes such a mapping; the surface stays. Refused unless the address is that of the mapping.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectUnmapMemory64(connection: u32, kind: u32, _task: u32, address: u64) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {

@@ -1,4 +1,4 @@
-//! The CoreFoundation types that the calls need: strings, numbers, dictionaries, counted references.
+//! The CoreFoundation types of the calls: strings, numbers, dictionaries, reference counts.
 
 use crate::memory::{c_text, read, text, write};
 use crate::world::guarded;
@@ -14,7 +14,7 @@ pub type CFTypeRef = *const c_void;
 pub(crate) enum Thing {
     Text(String),
     Number(i64),
-    /// Keys and values, each held once.
+    /// Keys and values, each retained once.
     Table(Vec<(usize, usize)>),
 }
 
@@ -93,20 +93,20 @@ pub(crate) fn value(table: CFTypeRef, key: &str) -> Option<Thing> {
     heap.things.get(at).map(|(_, thing)| thing.clone())
 }
 
-/// Takes one reference more.
+/// Adds a reference.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFRetain(object: CFTypeRef) -> CFTypeRef {
     heap().retain(object as usize);
     object
 }
 
-/// Gives a reference back.
+/// Removes a reference.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFRelease(object: CFTypeRef) {
     heap().release(object as usize);
 }
 
-/// Type of an object: that of the calls `CF...GetTypeID`; 0 for no object.
+/// Type of an object, as from the calls `CF...GetTypeID`; 0 for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFGetTypeID(object: CFTypeRef) -> usize {
     match thing(object) {
@@ -141,7 +141,7 @@ pub extern "C" fn CFStringCreateWithCString(_: CFTypeRef, from: *const c_char, _
     guarded(std::ptr::null(), || text(from).map_or(std::ptr::null(), |text| made(Thing::Text(text))))
 }
 
-/// The constant string of a text, for the macro `CFSTR`: it is never released.
+/// The constant string of a text, for the macro `CFSTR`, which is never released.
 #[unsafe(no_mangle)]
 pub extern "C" fn __CFStringMakeConstantString(from: *const c_char) -> CFTypeRef {
     guarded(std::ptr::null(), || {
@@ -157,7 +157,7 @@ pub extern "C" fn __CFStringMakeConstantString(from: *const c_char) -> CFTypeRef
     })
 }
 
-/// Characters of a string; 0 for no string.
+/// Number of characters of a string; 0 for other objects.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFStringGetLength(string: CFTypeRef) -> c_long {
     match thing(string) {
@@ -166,7 +166,7 @@ pub extern "C" fn CFStringGetLength(string: CFTypeRef) -> c_long {
     }
 }
 
-/// Copies a string with its final 0; 0 where it does not fit.
+/// Copies a string with its terminating 0; returns 0 if it does not fit.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFStringGetCString(string: CFTypeRef, to: *mut c_char, bytes: c_long, _encoding: u32) -> u8 {
     guarded(0, || match thing(string) {
@@ -179,7 +179,7 @@ pub extern "C" fn CFStringGetCString(string: CFTypeRef, to: *mut c_char, bytes: 
     })
 }
 
-/// Bytes of a number type: signed integers of 8 to 64 bits, and `int`, `long` and `long long`.
+/// Size in bytes of a number type: signed integers of 8 to 64 bits, and `int`, `long` and `long long`.
 fn number_bytes(kind: c_long) -> Option<usize> {
     match kind {
         1 | 7 => Some(1),
@@ -202,7 +202,7 @@ pub extern "C" fn CFNumberCreate(_: CFTypeRef, kind: c_long, from: *const c_void
     })
 }
 
-/// Copies a number; 0 where it does not fit the type.
+/// Copies a number; returns 0 if it does not fit the type.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFNumberGetValue(number: CFTypeRef, kind: c_long, to: *mut c_void) -> u8 {
     guarded(0, || {
@@ -223,12 +223,12 @@ pub extern "C" fn CFDictionaryCreateMutable(
     made(Thing::Table(Vec::new()))
 }
 
-/// Sets a value; the dictionary holds key and value.
+/// Sets a value; the dictionary retains key and value.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFDictionarySetValue(table: CFTypeRef, key: CFTypeRef, value: CFTypeRef) {
     let (table, key, value) = (table as usize, key as usize, value as usize);
     let mut heap = heap();
-    // A dictionary within itself would never be released.
+    // A dictionary that contains itself would never be released.
     if table == value || !heap.things.contains_key(&key) || !heap.things.contains_key(&value) {
         return;
     }
@@ -252,13 +252,13 @@ pub extern "C" fn CFDictionarySetValue(table: CFTypeRef, key: CFTypeRef, value: 
     }
 }
 
-/// A value, which stays the dictionary's; null where there is none.
+/// A value, owned by the dictionary; null if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFDictionaryGetValue(table: CFTypeRef, key: CFTypeRef) -> CFTypeRef {
     heap().find(table as usize, key as usize).map_or(std::ptr::null(), |at| at as CFTypeRef)
 }
 
-/// Entries of a dictionary.
+/// Number of entries of a dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFDictionaryGetCount(table: CFTypeRef) -> c_long {
     match thing(table) {

@@ -1,4 +1,4 @@
-//! Programs: the two calls that stand in the place of the system's compiler and its signature.
+//! Programs: the two calls that replace the system's compiler and its signature.
 
 use crate::memory::{c_text, read, text, write};
 use crate::world::{guarded, world};
@@ -16,8 +16,8 @@ fn failed(message: String, code: Code) -> u32 {
     code.0
 }
 
-/// Compiles a model for the M1 and signs its program for this process's driver: the image that selector 3 takes. `bytes` has the
-/// capacity at `to` and gets the size; with no capacity, or too little, the code is that of no memory.
+/// Compiles a model for the M1 and signs its program for this process's driver: the image for selector 3. `bytes` is in and out: the
+/// capacity at `to`, and the size; without capacity, or with too little, the code is that of no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn AnemoneCreateProgram(path: *const c_char, to: *mut c_void, bytes: *mut usize) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
@@ -46,7 +46,7 @@ pub extern "C" fn AnemoneCreateProgram(path: *const c_char, to: *mut c_void, byt
     })
 }
 
-/// Copies the reason of the last refusal of [`AnemoneCreateProgram`], cut to the capacity; its length.
+/// Copies the reason of the last refusal of [`AnemoneCreateProgram`], truncated to the capacity; returns its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn AnemoneCopyLastError(to: *mut c_char, capacity: usize) -> usize {
     guarded(0, || {

@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_void};
 const PROVIDER_CLASS: &str = "IOProviderClass";
 const NAME: &str = "IONameMatch";
 
-/// Bytes of a name, its final 0 included.
+/// Size of a name in bytes, its terminating 0 included.
 const NAME_BYTES: usize = 128;
 
 /// The class of a service: that of its component.
@@ -42,7 +42,7 @@ pub extern "C" fn IOServiceNameMatching(name: *const c_char) -> CFTypeRef {
     matching(NAME, name)
 }
 
-/// Services that a dictionary matches; a reference to it is consumed.
+/// Services that match a dictionary; consumes a reference to it.
 fn matched(dictionary: CFTypeRef) -> VecDeque<usize> {
     let wanted = [PROVIDER_CLASS, NAME].into_iter().find_map(|key| value(dictionary, key));
     CFRelease(dictionary);
@@ -52,7 +52,7 @@ fn matched(dictionary: CFTypeRef) -> VecDeque<usize> {
     }
 }
 
-/// The first service that matches, 0 for none. Consumes a reference to the dictionary.
+/// The first matching service, 0 if there is none. Consumes a reference to the dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOServiceGetMatchingService(_main_port: u32, dictionary: CFTypeRef) -> u32 {
     guarded(0, || {
@@ -61,7 +61,7 @@ pub extern "C" fn IOServiceGetMatchingService(_main_port: u32, dictionary: CFTyp
     })
 }
 
-/// An iterator over the services that match. Consumes a reference to the dictionary.
+/// An iterator over the matching services. Consumes a reference to the dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOServiceGetMatchingServices(_main_port: u32, dictionary: CFTypeRef, to: *mut u32) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
@@ -85,13 +85,13 @@ pub extern "C" fn IOIteratorNext(iterator: u32) -> u32 {
     })
 }
 
-/// One reference more.
+/// Adds a reference.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOObjectRetain(object: u32) -> u32 {
     guarded(Code::BAD_ARGUMENT.0, || world().map_or(Code::NO_RESOURCES, |mut w| w.count(object, true)).0)
 }
 
-/// One reference less.
+/// Removes a reference.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOObjectRelease(object: u32) -> u32 {
     guarded(Code::BAD_ARGUMENT.0, || world().map_or(Code::NO_RESOURCES, |mut w| w.count(object, false)).0)
@@ -104,7 +104,7 @@ fn service(handle: u32) -> Option<usize> {
     }
 }
 
-/// Name of a service's class, into 128 bytes.
+/// Copies the name of a service's class to 128 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOObjectGetClass(object: u32, to: *mut c_char) -> u32 {
     guarded(Code::BAD_ARGUMENT.0, || {
@@ -113,7 +113,7 @@ pub extern "C" fn IOObjectGetClass(object: u32, to: *mut c_char) -> u32 {
     })
 }
 
-/// Name of a service, into 128 bytes.
+/// Copies the name of a service to 128 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn IORegistryEntryGetName(object: u32, to: *mut c_char) -> u32 {
     guarded(Code::BAD_ARGUMENT.0, || {
@@ -142,7 +142,7 @@ fn properties() -> impl Iterator<Item = (&'static str, Thing)> {
     })
 }
 
-/// A property of the device, a new reference; null where there is none of that name.
+/// A property of the device, as a new reference; null for an unknown name.
 #[unsafe(no_mangle)]
 pub extern "C" fn IORegistryEntryCreateCFProperty(
     entry: u32,

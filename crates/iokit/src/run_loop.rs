@@ -9,22 +9,22 @@ use std::ffi::c_void;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-/// Sleep of a wait between two polls of its calls.
+/// Interval between two polls of a wait.
 const POLL: Duration = Duration::from_micros(100);
 
-/// Results of a run loop, as CoreFoundation numbers them: without sources, at the end of the time, after a message.
+/// Results of a run loop, with CoreFoundation's numbers: without sources, after the time limit, after a message.
 const FINISHED: i32 = 1;
 const TIMED_OUT: i32 = 3;
 const HANDLED: i32 = 4;
-/// Result of [`AnemoneWait`] at the end of the time.
+/// Result of [`AnemoneWait`] after the time limit.
 const WAIT_TIMED_OUT: u32 = 5;
 
 thread_local! {
-    /// Ports whose sources this thread's run loop has.
+    /// Ports whose sources are in this thread's run loop.
     static SOURCES: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A port for the messages of asynchronous calls, as an opaque pointer; null where there is no driver.
+/// A port for the messages of asynchronous calls, as an opaque pointer; null without a driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn IONotificationPortCreate(_main_port: u32) -> *mut c_void {
     guarded(std::ptr::null_mut(), || {
@@ -74,15 +74,15 @@ pub extern "C" fn CFRunLoopAddSource(_run_loop: *mut c_void, source: *mut c_void
     });
 }
 
-/// Takes a port's source out of this thread's run loop.
+/// Removes a port's source from this thread's run loop.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFRunLoopRemoveSource(_run_loop: *mut c_void, source: *mut c_void, _mode: CFTypeRef) {
     let port = IONotificationPortGetMachPort(source);
     SOURCES.with_borrow_mut(|all| all.retain(|&p| p != port));
 }
 
-/// Runs this thread's run loop for that many seconds, or until one message is delivered if `one` is set. Returns 1 without
-/// sources, 3 at the end of the time, 4 after a message.
+/// Runs this thread's run loop for a number of seconds, or until one message is delivered if `one` is set. Returns 1 without
+/// sources, 3 after the time limit, 4 after a message.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFRunLoopRunInMode(_mode: CFTypeRef, seconds: f64, one: u8) -> i32 {
     guarded(FINISHED, || {
@@ -103,7 +103,7 @@ pub extern "C" fn CFRunLoopRunInMode(_mode: CFTypeRef, seconds: f64, one: u8) ->
     })
 }
 
-/// Waits for one message of a port and calls its function: 0, or 5 at the end of the time.
+/// Waits for one message of a port and calls its function: returns 0, or 5 after the time limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn AnemoneWait(port: *mut c_void, milliseconds: u32) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
@@ -124,7 +124,7 @@ pub extern "C" fn AnemoneWait(port: *mut c_void, milliseconds: u32) -> u32 {
     })
 }
 
-/// Delivers the first message of a port that has arrived: copies its reply to the caller and calls the callback. Returns false if
+/// Delivers the first arrived message of a port: copies its reply to the caller and calls the callback. Returns false if
 /// there is none.
 fn deliver(port: u32) -> bool {
     let Some(mut world) = world() else { return false };
@@ -140,14 +140,14 @@ fn deliver(port: u32) -> bool {
     }
     let Some((at, message)) = found else { return false };
     let Pending { callback: (function, argument), output, .. } = pending.remove(at);
-    // The function may call this library.
+    // The function may call this library, so the lock must be released.
     drop(world);
     let code = message.as_ref().map_or(Code::CLOSED, |m| m.code);
     if let Some(message) = &message {
         write(output as usize as *mut c_void, &message.reply);
     }
     if function != 0 {
-        // SAFETY: word 1 of an asynchronous call's reference is a function of this type, as the header demands of the caller.
+        // SAFETY: word 1 of an asynchronous call's reference is a function of this type, as the header requires of the caller.
         let function: extern "C" fn(*mut c_void, u32, *mut *mut c_void, u32) =
             unsafe { std::mem::transmute::<usize, _>(function as usize) };
         function(argument as usize as *mut c_void, code.0, std::ptr::null_mut(), 0);

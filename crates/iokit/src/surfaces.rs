@@ -1,4 +1,4 @@
-//! Surfaces: buffers that requests name by their identity.
+//! Surfaces: buffers that requests refer to by their identity.
 
 use crate::foundation::{CFTypeRef, Thing, value};
 use crate::memory::write;
@@ -15,14 +15,14 @@ fn surfaces() -> MutexGuard<'static, BTreeMap<u32, Arc<Shared>>> {
     SURFACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Key of the dictionary that says a surface's bytes.
+/// Dictionary key for a surface's size in bytes.
 pub const ALLOC_SIZE: &str = "IOSurfaceAllocSize";
 
 /// Largest surface.
 const MAX_BYTES: i64 = 1 << 32;
 
-/// A surface of the bytes that a dictionary states under `IOSurfaceAllocSize`; its identity as an opaque pointer, null where there
-/// is no such number or no memory.
+/// A surface with the size in a dictionary under `IOSurfaceAllocSize`; its identity as an opaque pointer, null without
+/// such a number or without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceCreate(properties: CFTypeRef) -> *mut c_void {
     guarded(std::ptr::null_mut(), || {
@@ -47,32 +47,32 @@ pub(crate) fn by_id(id: u32) -> Option<Arc<Shared>> {
     surfaces().get(&id).cloned()
 }
 
-/// The identity that requests name; 0 for no surface.
+/// The identity for requests; 0 for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceGetID(surface: *mut c_void) -> u32 {
     find(surface).map_or(0, |_| surface as usize as u32)
 }
 
-/// The surface of an identity; null for none.
+/// The surface of an identity; null if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceLookup(id: u32) -> *mut c_void {
     let surface = id as usize as *mut c_void;
     if find(surface).is_some() { surface } else { std::ptr::null_mut() }
 }
 
-/// Its memory, good until the surface is released.
+/// Its memory, valid until the surface is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceGetBaseAddress(surface: *mut c_void) -> *mut c_void {
     find(surface).map_or(std::ptr::null_mut(), |shared| shared.address().cast())
 }
 
-/// Its bytes.
+/// Its size in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceGetAllocSize(surface: *mut c_void) -> usize {
     find(surface).map_or(0, |shared| shared.len())
 }
 
-/// Locks a surface for the host. The model's memory is coherent, so nothing waits.
+/// Locks a surface for the host. The model's memory is coherent, so no wait is needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceLock(surface: *mut c_void, _options: u32, seed: *mut u32) -> u32 {
     if !seed.is_null() && !write(seed.cast(), &0u32.to_le_bytes()) {

@@ -21,15 +21,15 @@ pub struct Pending {
     pub message: Receiver<Message>,
     /// Address of the function to call, and its argument.
     pub callback: (u64, u64),
-    /// Address that the reply is copied to.
+    /// Destination address of the reply.
     pub output: u64,
 }
 
 /// Object behind a handle.
 pub enum Object {
-    /// A service, by its place among the driver's.
+    /// A service, by its index in the driver.
     Service(usize),
-    /// Services still to be given.
+    /// Remaining services.
     Iterator(VecDeque<usize>),
     /// An open client.
     Connection(Arc<Client>),
@@ -41,7 +41,7 @@ pub enum Object {
 pub struct World {
     /// The driver.
     pub driver: Arc<Driver>,
-    /// Signs programs, in the place of the system's trust.
+    /// Signs programs, in place of the system's trust.
     pub signer: Signer,
     /// The calling process.
     pub task: Arc<Task>,
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// One reference more, or less; the object is dropped with its last.
+    /// Adds or removes a reference; the object is dropped with its last one.
     pub fn count(&mut self, handle: u32, more: bool) -> Code {
         let Some((references, _)) = self.objects.get_mut(&handle) else { return Code::BAD_ARGUMENT };
         *references = if more { references.saturating_add(1) } else { *references - 1 };
@@ -92,18 +92,18 @@ impl World {
         Code::SUCCESS
     }
 
-    /// Drops an object whatever its references.
+    /// Drops an object, whatever its reference count.
     pub fn remove(&mut self, handle: u32) -> Option<Object> {
         self.objects.remove(&handle).map(|(_, object)| object)
     }
 }
 
-/// Keys that the process holds: all, or those that a policy gives its executable.
+/// Entitlements of the process: all, or those of its executable in a policy.
 fn entitlements() -> Vec<String> {
     let Some(path) = std::env::var_os(POLICY) else {
         return ENTITLEMENTS.iter().map(|e| e.key.to_string()).collect();
     };
-    // A policy that cannot be read gives nothing.
+    // A policy that cannot be read grants nothing.
     let policy = std::fs::read_to_string(path).ok().and_then(|text| Policy::parse(&text).ok());
     let own = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
     let digest: String = sha256(&own).iter().map(|b| format!("{b:02x}")).collect();
@@ -111,14 +111,14 @@ fn entitlements() -> Vec<String> {
     known.map_or_else(Vec::new, |known| known.entitlements.clone())
 }
 
-/// The world; `None` where the driver does not start.
+/// The driver and handles; `None` if the driver does not start.
 pub fn world() -> Option<MutexGuard<'static, World>> {
     static WORLD: OnceLock<Option<Mutex<World>>> = OnceLock::new();
     let world = WORLD.get_or_init(|| World::new().map(Mutex::new)).as_ref()?;
     Some(world.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs a call: a panic within is a code, and does not reach C.
+/// Runs a call; a panic in it becomes a code and does not reach C.
 pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_or(otherwise)
 }

@@ -9,7 +9,7 @@ pub enum Ties {
     Away,
 }
 
-/// How fp16 patterns with exponent 31 are read.
+/// Interpretation of fp16 patterns with exponent 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Specials {
     /// As finite numbers with that exponent: 65536 to 131008.

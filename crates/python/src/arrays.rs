@@ -1,4 +1,4 @@
-//! Arrays in and out.
+//! Conversion of arrays.
 
 use crate::error::raised;
 use anemone::tensor::{Elements, View};
@@ -9,11 +9,11 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// An array of the caller, held while its elements are read where they are; a copy where their type or order is another.
+/// An array of the caller, borrowed while its elements are read in place; a copy if type or order differ.
 pub struct Held<'py> {
     shape: Vec<usize>,
     elements: Kind<'py>,
-    /// Element type as it was given.
+    /// Original element type.
     pub given: String,
 }
 
@@ -23,7 +23,7 @@ enum Kind<'py> {
 }
 
 impl Held<'_> {
-    /// The elements where they are.
+    /// The elements in place.
     pub fn view(&self) -> PyResult<View<'_>> {
         let elements = match &self.elements {
             Kind::F32(array) => Elements::F32(array.as_slice()?),
@@ -33,14 +33,14 @@ impl Held<'_> {
     }
 }
 
-/// Holds any object that numpy reads: by DLPack, by the buffer protocol, by numbers in lists. `what` names it in refusals.
+/// Borrows any object that numpy reads: by DLPack, by the buffer protocol, from lists of numbers. `what` names it in errors.
 pub fn held<'py>(value: &Bound<'py, PyAny>, what: &str) -> PyResult<Held<'py>> {
     let py = value.py();
     if let Some(held) = as_it_is(value) {
         return Ok(held);
     }
     read(value).map_err(|error| {
-        // An interrupt is no refusal.
+        // An interrupt is not a refusal.
         if !error.is_instance_of::<PyException>(py) {
             return error;
         }
@@ -53,7 +53,7 @@ pub fn held<'py>(value: &Bound<'py, PyAny>, what: &str) -> PyResult<Held<'py>> {
     })
 }
 
-/// An array of NumPy that is read without another word: nearly every one.
+/// A NumPy array that needs no conversion, which is the common case.
 fn as_it_is<'py>(value: &Bound<'py, PyAny>) -> Option<Held<'py>> {
     fn own<'py, T: Element>(value: &Bound<'py, PyAny>) -> Option<PyReadonlyArrayDyn<'py, T>> {
         let array: PyReadonlyArrayDyn<'py, T> = value.extract().ok()?;
@@ -73,14 +73,14 @@ fn read<'py>(value: &Bound<'py, PyAny>) -> PyResult<Held<'py>> {
     let own = value.getattr("dtype").ok().map(|dtype| dtype.to_string());
     let given = own.map_or_else(|| dtype.to_string(), |own| own.rsplit('.').next().unwrap_or(&own).to_string());
     let kind: String = dtype.getattr("kind")?.extract()?;
-    // Types that other packages register, bfloat16 among them, are of kind V, as structures are.
+    // Types registered by other packages, such as bfloat16, are of kind V, like structures.
     let registered = kind == "V" && dtype.getattr("names")?.is_none() && !dtype.to_string().starts_with('|');
     if !matches!(kind.as_str(), "b" | "i" | "u" | "f") && !registered {
         return Err(pyo3::exceptions::PyTypeError::new_err(format!("elements of {dtype}")));
     }
     let half = dtype.eq("float16")?;
     let wanted = if half { "float16" } else { "float32" };
-    // In the order of rows, aligned, of no class of its own: the array itself where it is so.
+    // Row-major, aligned, of the base class: the array itself if it has these properties.
     let array = numpy.call_method1("require", (array, wanted, ["C", "A", "E"]))?;
     let shape = array.getattr("shape")?.extract()?;
     let elements = match half {
@@ -105,14 +105,14 @@ pub fn by_name<'py>(inputs: &Bound<'py, PyDict>) -> PyResult<Vec<(String, Held<'
     inputs.iter().map(each).collect()
 }
 
-/// Arrays of other libraries by DLPack; bfloat16, which numpy does not have, as fp32 of the same values.
+/// Arrays of other libraries by DLPack; bfloat16, which numpy lacks, is converted to fp32 exactly.
 fn known_to_numpy<'py>(numpy: &Bound<'py, PyModule>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if value.is_instance(&numpy.getattr("ndarray")?)? || !value.hasattr("__dlpack__")? {
         return Ok(value.clone());
     }
     let bfloat16 = value.getattr("dtype").is_ok_and(|dtype| dtype.to_string().ends_with("bfloat16"));
     let value = if bfloat16 && value.hasattr("float")? { value.call_method0("float")? } else { value.clone() };
-    // Others of bfloat16 know to make themselves an array of a type that their package registers.
+    // Other bfloat16 objects can convert themselves to an array of a type that their package registers.
     if bfloat16 && value.hasattr("__array__")? {
         return Ok(value);
     }

@@ -1,4 +1,4 @@
-//! Models loaded through the runtime: by a driver of this process, or by a broker.
+//! Models loaded through the runtime: by a driver in this process, or by a broker.
 
 use crate::arrays;
 use crate::error::{apart, raised};
@@ -20,7 +20,7 @@ pub struct Connection {
     pub via: String,
 }
 
-/// Options of `Model.connect`, as the command line has them.
+/// Options of `Model.connect`, named as on the command line.
 pub struct Options {
     pub via: String,
     pub socket: Option<PathBuf>,

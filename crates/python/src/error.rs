@@ -1,4 +1,4 @@
-//! Diagnostics as exceptions, with what they say as attributes.
+//! Diagnostics as exceptions, with their fields as attributes.
 
 use anemone::{Code, Diagnostic};
 use pyo3::create_exception;
@@ -43,8 +43,8 @@ pub fn raised(py: Python<'_>, diagnostic: Diagnostic) -> PyErr {
 /// Interval at which the interpreter checks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// Runs without the interpreter, and raises what is refused. On the main thread, where signals arrive, an interrupt ends the call
-/// at once: the work itself goes on to its end aside, and its result is dropped.
+/// Runs work without the interpreter lock, and raises its errors. On the main thread, which receives signals, an interrupt ends the call
+/// at once: the work continues in the background, and its result is dropped.
 pub fn apart<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> anemone::Result<T> + Send + 'static,
@@ -54,7 +54,7 @@ pub fn apart<T: Send + 'static>(
     }
     let (send, mut receive) = sync_channel(1);
     std::thread::Builder::new().spawn(move || {
-        // Nobody listens any more after an interrupt.
+        // There is no receiver after an interrupt.
         let _ = send.send(work());
     })?;
     loop {

@@ -1,4 +1,4 @@
-//! Networks authored layer by layer.
+//! Networks built layer by layer.
 
 use crate::arrays;
 use crate::error::{apart, raised};
@@ -46,7 +46,7 @@ impl Tensor {
 #[pyclass(module = "anemone")]
 pub struct Graph {
     graph: anemone::Graph,
-    /// Layers that were not named.
+    /// Number of unnamed layers.
     unnamed: usize,
 }
 
@@ -109,10 +109,10 @@ impl Graph {
     }
 }
 
-/// Lists of dictionaries of values: no parameter is deeper.
+/// Largest nesting of a parameter: lists of dictionaries of values.
 const DEEPEST: usize = 2;
 
-/// A parameter as a file would give it; a fraction stands for itself.
+/// A parameter in the form of a file; a float is a half-precision number itself.
 fn raw(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Raw> {
     // True and False are integers too.
     if let Ok(flag) = value.cast::<PyBool>() {

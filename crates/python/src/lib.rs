@@ -1,10 +1,11 @@
-//! The Python package: models, reports, programs and graphs of the front door as classes.
+//! The Python package: models, reports, programs and graphs of the facade as classes.
 //!
-//! It translates and does nothing else: what a call does is in `anemone`. Long calls let other threads of the interpreter
-//! run. The files of the package are in `crates/python/python`; `maturin` builds the wheel.
+//! It only translates: `anemone` implements the calls. Long calls release the interpreter
+//! lock. The files of the package are in `crates/python/python`; `maturin` builds the wheel.
 //!
 //! Dependencies: `pyo3` is the bridge to the interpreter, by its stable interface, so that one wheel serves every version from
-//! 3.9 on; `numpy` makes and reads arrays of numbers without a copy in between, `half` names fp16 for it; `tempfile` holds models that come as objects.
+//! 3.9 on; `numpy` creates and reads arrays of numbers without an intermediate copy, `half` is its fp16 type; `tempfile` stores models
+//! that are given as objects.
 //!
 //! From Python (`crates/python/tests` runs every call of the package):
 //!
@@ -16,7 +17,7 @@
 //! outputs = model.compile("m1").run(image)
 //! ```
 
-// Classes and functions are documented for those who read them in Python.
+// Classes and functions are documented for readers of Python.
 #![allow(missing_docs)]
 
 mod arrays;
@@ -49,7 +50,7 @@ mod _anemone {
     #[pyfunction]
     fn main(py: Python<'_>, arguments: Vec<String>) -> PyResult<u8> {
         let python: Option<String> = py.import("sys")?.getattr("executable")?.extract()?;
-        // A broker starts its compile service as this command, not as the interpreter alone.
+        // A broker starts its compile service with this command, not with the interpreter alone.
         if let Some(python) = python.filter(|path| !path.is_empty()) {
             anemone::cli::set_own_command(vec![python.into(), "-m".into(), "anemone".into()]);
         }

@@ -27,7 +27,7 @@ pub struct Model {
     portable: bool,
     /// SHA-256 of its content, computed on first use.
     digest: OnceLock<String>,
-    /// Holds the file of a model that came as an object.
+    /// Folder with the file of a model that was given as an object.
     _folder: Option<TempDir>,
 }
 
@@ -90,7 +90,7 @@ pub fn load(
     Ok(Model { path, notes, choices, portable, digest: OnceLock::new(), _folder: folder })
 }
 
-/// A specification of coremltools as a file: a package with its weights, or a model without any.
+/// Writes a specification of coremltools to a file: a package with its weights, or a model without any.
 fn of_spec(py: Python<'_>, spec: &Bound<'_, PyAny>, weights: Option<&Path>, folder: &TempDir) -> PyResult<PathBuf> {
     let bytes: Vec<u8> = spec.call_method0("SerializeToString")?.extract()?;
     let Some(weights) = weights else {
@@ -172,7 +172,7 @@ impl Model {
         let (py, model) = (slf.py(), slf.get());
         let (path, choices) = (model.path.clone(), model.choices.clone());
         let (names, route) = (chip.0.clone(), route.to_string());
-        // The file of an object is nobody's: its place is no title.
+        // The path of a temporary file is not a useful title.
         let held = model._folder.is_some();
         let report = apart(py, move || {
             let (chips, route) = (reference::chip_list(&names)?, check::route(&route)?);
@@ -312,7 +312,7 @@ impl Model {
 }
 
 impl Model {
-    /// File and function, for a reader that takes no extents.
+    /// File and function, for a reader without options for extents.
     fn file_and_function(&self) -> anemone::Result<(PathBuf, Option<String>)> {
         let options = &self.choices.options;
         if let Some(name) = options.extents.keys().min() {
@@ -349,7 +349,7 @@ impl<'py> FromPyObject<'_, 'py> for Chips {
 pub struct Report {
     report: check::Report,
     source: Py<Model>,
-    /// As they were asked for.
+    /// Chips as requested.
     chips: Vec<String>,
 }
 

@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// A session by number model and threads.
+/// A session, by number model and threads.
 type Kept = ((Arithmetic, Option<usize>), Arc<Session>);
 
 /// A compiled program, with the software engine to run it.
@@ -65,13 +65,13 @@ pub struct Program {
     /// Stem of its file names.
     stem: String,
     source: Option<Source>,
-    /// Threads of a run, where it was told.
+    /// Number of threads of a run, if given.
     threads: Option<usize>,
     /// Plans kept for later runs, by number model and threads.
     sessions: Mutex<Vec<Kept>>,
-    /// Casts of the runs so far.
+    /// Casts in the runs so far.
     notes: Mutex<Vec<String>>,
-    /// True once a run was compared with fp32, whatever the network's size.
+    /// True once a run has been compared with fp32, as the first one is for a network of any size.
     compared: AtomicBool,
 }
 
@@ -107,7 +107,7 @@ impl Program {
         session
     }
 
-    /// Notes an input's element type if the engine takes another, once, also in the log `anemone`.
+    /// Notes an input's element type if it differs from the engine's, once, also in the log `anemone`.
     fn note(&self, py: Python<'_>, name: &str, given: &str) -> PyResult<()> {
         let of_engine = || {
             let ports = |p: &anemone_program::Program| p.ports_of(Direction::Input).any(|port| port.name == name);
@@ -256,7 +256,7 @@ impl Program {
                 apart(py, move || planning.ready())?
             }
         };
-        // Under the interpreter's lock: nobody writes the arrays meanwhile.
+        // With the interpreter lock held, so that no other thread writes the arrays meanwhile.
         let ready = session.bind(ready, &views).map_err(|d| raised(py, d))?;
         for (name, held) in &held {
             self.note(py, name, &held.given)?;

@@ -1,4 +1,4 @@
-//! Pickling: the Python module that does it, and what a compiled program is rebuilt from.
+//! Pickling: the Python module that implements it, and the source from which a compiled program is rebuilt.
 
 use pyo3::prelude::*;
 

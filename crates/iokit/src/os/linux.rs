@@ -1,4 +1,4 @@
-//! Memory through `/proc/self/mem`: what is not mapped is an error, not a fault.
+//! Memory through `/proc/self/mem`: an unmapped address is an error, not a fault.
 
 use anemone_runtime::driver::task;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 pub struct Own(File);
 
 impl Own {
-    /// Opens it. Errors: the system does not offer it.
+    /// Opens it. Errors: the system does not support it.
     pub fn open() -> std::io::Result<Own> {
         OpenOptions::new().read(true).write(true).open("/proc/self/mem").map(Own)
     }

@@ -1,5 +1,5 @@
-//! The calling process's memory by address: one file per system, with the same functions. No other file of this crate asks which
-//! system it is built for.
+//! The calling process's memory by address: one file per system, with the same functions. No other file of this crate depends on the
+//! system.
 
 #[cfg(target_os = "linux")]
 mod linux;

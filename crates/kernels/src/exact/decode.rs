@@ -10,7 +10,7 @@ const ROUND_TO_ZERO_BELOW: i32 = -18;
 /// Exponent field of infinities and NaN in fp32.
 const SPECIAL: u32 = 0xff << 23;
 
-/// How a model reads operands.
+/// Decoding of operands in a model.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
     /// True if exponent 31 encodes finite numbers.
