@@ -113,8 +113,11 @@ fn refusal(triple: &str, message: &str) -> Result<(), String> {
     }
 }
 
-/// Tests of a target's own build that run under its emulator: containers, and results against recorded digests.
-const TESTS: [(&str, &str); 2] = [("program", ""), ("nets", "fingerprint")];
+/// Tests of a target's own build that run under its emulator: containers, results against recorded digests, and a cache whose entries are
+/// open, damaged, shared or below a long path.
+const TESTS: [(&str, &str); 3] = [("program", ""), ("nets", "fingerprint"), ("acceptance", "cache")];
+/// Test of the C library; it runs on this system and starts the emulator for each program.
+const LISTINGS: &str = "listings";
 /// Number of damaged copies of each file in the tests of the command line: an emulated command takes a second.
 const FLIPS: &str = "6";
 
@@ -134,28 +137,59 @@ fn test_one(target: &Target) -> Result<String, String> {
             return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
         }
     }
-    let profile = profile()?;
     let mut tests = emulated(target, &["--no-run"])?;
-    status(tests.args(TESTS.iter().flat_map(|(test, _)| ["--test", test])), target.triple)?;
-    let built = folder().join(target.triple).join(if profile == "dev" { "debug" } else { &profile });
+    let names = TESTS.iter().map(|(test, _)| *test).chain([LISTINGS]);
+    status(tests.args(names.flat_map(|test| ["--test", test])), target.triple)?;
+    let built = built_by_chores(target)?;
     random_numbers(target, &built)?;
-    for (test, filter) in TESTS {
-        status(emulated(target, &["--test", test, filter])?.args(["--", "--nocapture"]), target.triple)?;
-    }
+    // After a failure, the other parts run as well.
+    let own_tests = TESTS
+        .map(|(test, filter)| status(emulated(target, &["--test", test, filter])?.args(["--", "--nocapture"]), test));
     let foreign = wrapper(target, &built)?;
-    let own = own()?;
+    let library = listings(target, &built);
     let mut cli = Command::new(cargo());
-    cli.args(["test", "--profile", &profile, "--workspace", "--test", "cli"]);
-    status(cli.env("ANE_BINARY", &foreign).env("ANE_CLI_FLIPS", FLIPS), target.triple)?;
-    let recording = folder().join("replay-cross");
+    cli.args(["test", "--profile", &profile()?, "--workspace", "--test", "cli"]);
+    let cli = status(cli.env("ANE_BINARY", &foreign).env("ANE_CLI_FLIPS", FLIPS), "cli");
+    let replayed = replay_both(&foreign);
+    let failed = own_tests.into_iter().chain([cli]).filter_map(Result::err);
+    let failed: Vec<String> =
+        failed.chain(library.as_ref().err().cloned()).chain(replayed.as_ref().err().cloned()).collect();
+    match (library, replayed, failed.is_empty()) {
+        (Ok(library), Ok(closing), true) => Ok(format!(
+            "tests of containers, of the cache and of the command line pass; {library}; digests equal; {closing}"
+        )),
+        _ => Err(format!("{}: {}", target.triple, failed.join("\n"))),
+    }
+}
+
+/// Replays cases with this system's command, then with a foreign one; results must be equal bit for bit.
+fn replay_both(foreign: &Path) -> Result<String, String> {
+    let own = own()?;
+    let recording = folder().join("replay-cross").display().to_string();
     let replay = |mode: &str, binary: &Path| {
-        let (folder, binary) = (recording.display().to_string(), binary.display().to_string());
-        let done = replay::run(&[mode.into(), folder, "--ane".into(), binary]);
-        done.map_err(|findings| format!("{}: {}", target.triple, findings.join("\n")))
+        let done = replay::run(&[mode.into(), recording.clone(), "--ane".into(), binary.display().to_string()]);
+        done.map_err(|findings| format!("replay: {}", findings.join("\n")))
     };
     replay("--record", &own)?;
-    let closing = replay("--compare", &foreign)?;
-    Ok(format!("tests of containers and of the command line pass; digests equal; {closing}"))
+    replay("--compare", foreign)
+}
+
+/// Builds programs in C with the target's library and runs them under its emulator; returns the result as text.
+fn listings(target: &Target, built: &Path) -> Result<String, String> {
+    let (compiler, name) = match target.linker {
+        Linker::Gcc(gcc) => (PathBuf::from(gcc), "anemone_e5rt.dll"),
+        Linker::Zig(system) => {
+            let line = format!("exec cargo-zigbuild zig cc -- -target {system} \"$@\"");
+            (script(built, "cc-here", &line)?, "libanemone_e5rt.so")
+        }
+        Linker::Lld | Linker::Apple | Linker::None => return Ok("no shared C library".into()),
+    };
+    let run = script(built, "run-here", &format!("exec env {}{} \"$@\"", settings(target), target.runner.join(" ")))?;
+    let mut test = Command::new(cargo());
+    test.args(["test", "--profile", &profile()?, "--workspace", "--test", LISTINGS, "--", "--nocapture"]);
+    test.env("ANE_C_COMPILER", compiler).env("ANE_C_LIBRARY", built.join("deps").join(name)).env("ANE_C_RUNNER", run);
+    status(&mut test, LISTINGS)?;
+    Ok("programs in C run against the C library".into())
 }
 
 /// `cargo test` for the target, run by its emulator, with the profile of the chores.
@@ -169,12 +203,22 @@ fn emulated(target: &Target, arguments: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
+/// Folder of a target's programs of the profile of the chores.
+fn built_by_chores(target: &Target) -> Result<PathBuf, String> {
+    let profile = profile()?;
+    Ok(folder().join(target.triple).join(if profile == "dev" { "debug" } else { &profile }))
+}
+
 /// Environment of Wine: warnings off, with its files below the build's folder.
 fn wine(target: &Target) -> Vec<(&'static str, String)> {
     if !target.is_windows() {
         return Vec::new();
     }
-    vec![("WINEDEBUG", "-all".into()), ("WINEPREFIX", folder().join("wine").display().to_string())]
+    // Programs in C find the C library, and the library that Wine lacks, through this path.
+    let libraries = built_by_chores(target).map(|built| built.join("deps").display().to_string().replace('/', "\\"));
+    let path = libraries.map(|folder| ("WINEPATH", format!("Z:{folder}")));
+    let prefix = folder().join("wine").display().to_string();
+    [("WINEDEBUG", "-all".into()), ("WINEPREFIX", prefix)].into_iter().chain(path.ok()).collect()
 }
 
 /// Cargo's environment variable for a setting of a target.
@@ -205,8 +249,13 @@ fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
 /// A script that runs the target's binary.
 fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     let binary = folder.join(target.artifacts()[0]);
-    let variables: String = wine(target).iter().map(|(name, value)| format!("{name}={value} ")).collect();
-    script(folder, "ane-here", &format!("exec env {variables}{} {} \"$@\"", target.runner.join(" "), binary.display()))
+    let (settings, runner) = (settings(target), target.runner.join(" "));
+    script(folder, "ane-here", &format!("exec env {settings}{runner} {} \"$@\"", binary.display()))
+}
+
+/// Environment of Wine, as arguments of `env`.
+fn settings(target: &Target) -> String {
+    wine(target).iter().map(|(name, value)| format!("'{name}={value}' ")).collect()
 }
 
 /// Lines of a script that calls the linker directly with arguments for a C compiler, as maturin passes them.
@@ -218,6 +267,11 @@ const DIRECT: &str = "for a; do
   esac
 done
 exec \"$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld\" \"$@\"";
+
+/// Lines of a script that links with `zig cc`, then again with identical functions folded: zig rejects that option, but prints the arguments
+/// of its linker.
+const FOLDED: &str = "told=$(cargo-zigbuild zig cc -- -v -g -fno-sanitize=all -target SYSTEM \"$@\" 2>&1) || { echo \"$told\" >&2; exit 1; }
+exec python3 -m ziglang ld.lld --icf=all $(printf '%s\n' \"$told\" | sed -n 's/^ld.lld //p')";
 
 /// Writes a script with these lines.
 fn script(folder: &Path, name: &str, lines: &str) -> Result<PathBuf, String> {
@@ -256,10 +310,7 @@ pub fn environment(command: &mut Command, target: &Target) -> Result<(), String>
 fn link(command: &mut Command, target: &Target) -> Result<(), String> {
     let linker = match target.linker {
         Linker::Gcc(gcc) => gcc.into(),
-        Linker::Zig(system) => {
-            let line = format!("exec cargo-zigbuild zig cc -- -g -fno-sanitize=all -target {system} \"$@\"");
-            script(&folder(), &format!("zig-{}", target.triple), &line)?
-        }
+        Linker::Zig(system) => script(&folder(), &format!("zig-{}", target.triple), &FOLDED.replace("SYSTEM", system))?,
         Linker::Lld => "rust-lld".into(),
         Linker::Apple => {
             command.env("SDKROOT", symbols::library(&folder())?);

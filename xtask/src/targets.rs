@@ -55,7 +55,7 @@ pub const TARGETS: &[Target] = &[
         name: "Linux x86-64, static",
         linker: Linker::Lld,
         flags: "-Crelro-level=partial -Clink-arg=-znow -Clinker-flavor=ld.lld -Clink-self-contained=yes \
-                -Clink-arg=--pack-dyn-relocs=relr",
+                -Clink-arg=--pack-dyn-relocs=relr -Clink-arg=--icf=all",
         runner: &["env"],
         in_ci: false,
         wheel: "",
@@ -85,7 +85,7 @@ pub const TARGETS: &[Target] = &[
         triple: "aarch64-unknown-linux-musl",
         name: "Linux arm64, static",
         linker: Linker::Lld,
-        flags: "-Clinker-flavor=ld.lld -Clink-self-contained=yes",
+        flags: "-Clinker-flavor=ld.lld -Clink-self-contained=yes -Clink-arg=--icf=all",
         runner: &["qemu-aarch64"],
         in_ci: false,
         wheel: "",

@@ -1,5 +1,8 @@
 //! The listings of the execution model as C, compiled with the system's compiler, linked against the library and run.
 //! (J01: every name with the listings' order of arguments; J02: codes, out-parameters; H08: both loops.)
+//!
+//! For another system, `ANE_C_COMPILER` names the compiler, `ANE_C_LIBRARY` the shared library, and `ANE_C_RUNNER` a script that runs a program;
+//! tests of the static library and the broker are then skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +34,11 @@ enum Form {
 }
 
 impl Form {
-    /// The file: in this test's own folder, or in the one above.
+    /// The file: the one that is named, or in this test's own folder, or in the one above.
     fn file(self) -> Option<PathBuf> {
+        if let Some(foreign) = foreign_library() {
+            return (self == Form::Shared).then_some(foreign);
+        }
         let name = if self == Form::Shared { "libanemone_e5rt.so" } else { "libanemone_e5rt.a" };
         let own = std::env::current_exe().ok()?;
         own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.exists())
@@ -42,11 +48,34 @@ impl Form {
     fn arguments(self, file: &Path) -> Vec<std::ffi::OsString> {
         let folder = file.parent().map_or_else(String::new, |f| f.display().to_string());
         let rest = match self {
+            // Windows searches its path for libraries.
+            Form::Shared if file.extension().is_some_and(|e| e == "dll") => Vec::new(),
             Form::Shared => vec![format!("-Wl,-rpath,{folder}")],
             Form::Static => ["-lpthread", "-ldl", "-lm", "-lrt", "-lutil", "-lgcc_s"].map(String::from).to_vec(),
         };
         std::iter::once(file.into()).chain(rest.into_iter().map(Into::into)).collect()
     }
+}
+
+/// The shared library of another system, if one is tested.
+fn foreign_library() -> Option<PathBuf> {
+    std::env::var_os("ANE_C_LIBRARY").map(PathBuf::from)
+}
+
+/// Path of a program, with the ending that programs of Windows need.
+fn program(folder: &Path, name: &str) -> PathBuf {
+    let windows = foreign_library().is_some_and(|library| library.extension().is_some_and(|e| e == "dll"));
+    folder.join(if windows { format!("{name}.exe") } else { name.to_string() })
+}
+
+/// Returns true, with a message, if programs are for another system and cannot reach a broker of this one.
+#[cfg(target_os = "linux")]
+fn broker_is_out_of_reach() -> bool {
+    let foreign = foreign_library().is_some();
+    if foreign {
+        println!("skipped: a broker identifies a program by its executable, and this one runs in an emulator");
+    }
+    foreign
 }
 
 fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
@@ -56,7 +85,7 @@ fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
 /// Builds and runs a program on a model, given as text; with a broker's socket, its device and compiler are the broker's.
 fn run_with(source: &Path, model_text: &str, cache: bool, form: Form, broker: Option<&Path>) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
-    let binary = folder.path().join("program");
+    let binary = program(folder.path(), "program");
     build(source, &binary, form)?;
     let extension = match model_text {
         text if text.starts_with("net") => "net",
@@ -72,13 +101,20 @@ fn run_with(source: &Path, model_text: &str, cache: bool, form: Form, broker: Op
 
 /// Builds a program, if there is a C compiler.
 fn build(source: &Path, binary: &Path, form: Form) -> Option<()> {
-    if Command::new("cc").arg("--version").output().is_err() {
-        println!("skipped: no C compiler called cc");
+    let compiler = std::env::var("ANE_C_COMPILER").unwrap_or_else(|_| "cc".into());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        println!("skipped: no C compiler called {compiler}");
         return None;
     }
-    let library = form.file().expect("the library beside the test");
+    let library = match form.file() {
+        None if foreign_library().is_some() => {
+            println!("skipped: of another system, the shared library alone is tested");
+            return None;
+        }
+        file => file.expect("the library beside the test"),
+    };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let built = Command::new("cc")
+    let built = Command::new(&compiler)
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"])
         .arg("-I")
         .arg(root.join("include"))
@@ -94,14 +130,23 @@ fn build(source: &Path, binary: &Path, form: Form) -> Option<()> {
 
 /// Runs a program that was built; its output.
 fn execute(binary: &Path, arguments: &[PathBuf], broker: Option<&Path>) -> String {
-    run_command(Command::new(binary), arguments, broker)
+    let command = match std::env::var_os("ANE_C_RUNNER") {
+        Some(runner) => {
+            let mut command = Command::new(runner);
+            command.arg(binary);
+            command
+        }
+        None => Command::new(binary),
+    };
+    run_command(command, arguments, broker)
 }
 
 fn run_command(mut command: Command, arguments: &[PathBuf], broker: Option<&Path>) -> String {
     command.args(arguments).env_remove("ANEMONE_BROKER").env_remove("ANEMONE_QUIRK");
     command.envs(broker.map(|socket| ("ANEMONE_BROKER", socket)));
     let ran = command.output().expect("runs");
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    // Lines end as the program's system ends them.
+    let text = String::from_utf8_lossy(&ran.stdout).replace("\r\n", "\n");
     assert!(ran.status.success(), "{:?}: {text}{}", ran.status, String::from_utf8_lossy(&ran.stderr));
     text
 }
@@ -115,14 +160,14 @@ fn device_arguments(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn adapters_background_compiles_the_cache_and_methods_from_c() {
     let folder = tempfile::tempdir().expect("a folder");
-    let binary = folder.path().join("device");
+    let binary = program(folder.path(), "device");
     if build(Path::new("tests/c/device.c"), &binary, Form::Shared).is_some() {
         let arguments = device_arguments(folder.path());
         let wanted = "told from content to done, compile 1, wrong 0\ncancelled or ended, told later 0\ncompiled, ended 1\n\
                       base 3c00, adapter 4200\nthrottled 1, wired 0\nkey of 64 digits, removed 1\n\
                       compile required 1\n";
         assert_eq!(execute(&binary, &arguments, None), wanted);
-        if Command::new("valgrind").arg("--version").output().is_ok() {
+        if foreign_library().is_none() && Command::new("valgrind").arg("--version").output().is_ok() {
             let mut checked = Command::new("valgrind");
             // It does not see writes through the system, so undefined values are not reported.
             checked.args(["-q", "--undef-value-errors=no", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
@@ -246,6 +291,9 @@ impl Drop for Serving {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_broker_compiles_and_executes_for_c() {
+    if broker_is_out_of_reach() {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let serving = Serving::new(folder.path(), Policy::default());
     let text = run_with(Path::new("tests/c/hosts.c"), &rows(), false, Form::Shared, Some(&serving.socket));
@@ -260,8 +308,11 @@ fn a_broker_compiles_and_executes_for_c() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_broker_gives_c_what_its_policy_allows() {
+    if broker_is_out_of_reach() {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
-    let binary = folder.path().join("device");
+    let binary = program(folder.path(), "device");
     if build(Path::new("tests/c/device.c"), &binary, Form::Shared).is_none() {
         return;
     }
