@@ -54,7 +54,11 @@ fn instruction_sets_are_forced_by_name() {
         std::fs::read(output).expect("written")
     });
     assert_eq!(results[0], results[1]);
-    let missing = if cfg!(target_arch = "aarch64") { "v3" } else { "neon" };
+    // The binary under test may be for another processor than this test.
+    let told = ane!("doctor").fine().out;
+    let (_, names) = told.split_once("ANE_HOST forces one of ").expect("the instruction sets");
+    let names: Vec<&str> = names.lines().next().expect("a line").split(", ").collect();
+    let missing = if names.contains(&"neon") { "v3" } else { "neon" };
     for (host, said) in [(missing, "this host has no instruction set"), ("sse9", "is no instruction set")] {
         let ran = run(host, &scratch.out("none.npy"));
         let text = String::from_utf8_lossy(&ran.stderr);
