@@ -5,7 +5,7 @@
 //! groups at 0x4100 and 0x4500 "element-wise and planar" and "L2 and texture"; public maps of the neighbouring versions
 //! have these names exchanged, with the same counts. Rows are the book's; see `docs/evidence.md`, key `td-image`.
 
-use crate::Evidence;
+use crate::{Evidence, Row};
 
 /// One group of registers in the image.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,9 @@ const fn group(
 ) -> Group {
     Group { name, struct_base, registers, aperture, contents }
 }
+
+/// Number of the version.
+pub const VERSION: u32 = 10;
 
 /// Bytes of the structure up to the end of its last group.
 pub const IMAGE_BYTES: u32 = 0x360 + 4 * 21;
@@ -129,6 +132,13 @@ pub static STRIDE_BOUNDS: [StrideBound; 2] = [
 pub fn stride_bound(generation: &str) -> u64 {
     let row = STRIDE_BOUNDS.iter().find(|row| row.generation == generation || row.generation.is_empty());
     row.map_or(u64::MAX, |row| row.most)
+}
+
+/// True where a row is a DMA stride, whose field is signed.
+pub fn is_stride(row: &Row) -> bool {
+    row.lo as u32 == STRIDE_BIT
+        && u32::from(row.hi) == STRIDE_BIT + STRIDE_BITS - 1
+        && row.field.name().ends_with("Stride")
 }
 
 /// Lowest bit of a DMA stride in its register.

@@ -96,7 +96,7 @@ pub(super) fn print_word(out: &mut String, layout: &Layout, space: Space, addr: 
     for (row, i) in layout.rows_at(space, addr) {
         let raw = (word & row.mask()) >> row.lo;
         if raw != 0 {
-            let (value, note) = value::print(row.field, raw);
+            let (value, note) = value::print(layout, row, raw);
             line(&value::name(row, i), value, note);
         }
     }
@@ -259,7 +259,7 @@ pub(super) fn parse_words(
             if (row.space, at) != (space, addr) {
                 return Err(place.error(format!("{at:#x}, where {} stands", line.at(1).text)));
             }
-            *word = (*word & !row.mask()) | (value::parse(row, &line.at(3))? << row.lo);
+            *word = (*word & !row.mask()) | (value::parse(layout, row, &line.at(3))? << row.lo);
         }
     }
     Ok(())

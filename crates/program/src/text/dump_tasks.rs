@@ -90,7 +90,7 @@ fn fields(s: &Source, offset: u64, space: Space, addr: u32, word: u32) -> Vec<En
         .rows_at(space, addr)
         .map(|(row, i)| {
             let raw = (word & row.mask()) >> row.lo;
-            let (value, note) = value::print(row.field, raw);
+            let (value, note) = value::print(s.layout, row, raw);
             let info = row.field.info();
             Entry {
                 offset: Some(offset),

@@ -1,13 +1,22 @@
 //! Field values as text, both ways.
 
+use anemone_facts::layout::v10;
 use anemone_facts::{Coding, Field, Layout, Row};
 
 use super::lex::{TextError, Token};
 
+/// True where a field holds a number with a sign: the DMA strides of descriptor version 10.
+fn is_signed(layout: &Layout, row: &Row) -> bool {
+    layout.td_version == v10::VERSION && v10::is_stride(row)
+}
+
 /// A field's value in a listing, and a comment for the reader.
-pub(super) fn print(field: Field, raw: u32) -> (String, String) {
-    let info = field.info();
+pub(super) fn print(layout: &Layout, row: &Row, raw: u32) -> (String, String) {
+    let info = row.field.info();
     match info.coding {
+        Coding::Shifted(n) if is_signed(layout, row) && raw > row.max() / 2 => {
+            (format!("-{:#x}", (row.max() as u64 + 1 - raw as u64) << n), String::new())
+        }
         Coding::Shifted(n) => (format!("{:#x}", (raw as u64) << n), String::new()),
         Coding::Flag => (raw.to_string(), String::new()),
         Coding::Log2 => {
@@ -31,10 +40,19 @@ pub(super) fn print(field: Field, raw: u32) -> (String, String) {
     }
 }
 
-/// A field's raw value from the text of [`print`], or from a number.
-pub(super) fn parse(row: &Row, token: &Token) -> Result<u32, TextError> {
+/// A field's raw value from the text of [`print`], or from a number. Signed fields are also read as the unsigned word.
+pub(super) fn parse(layout: &Layout, row: &Row, token: &Token) -> Result<u32, TextError> {
     let max = row.max() as u64;
     match row.field.info().coding {
+        Coding::Shifted(n) if is_signed(layout, row) && token.text.starts_with('-') => {
+            let reach = (max + 1) << (n - 1);
+            let least = || token.error(format!("a multiple of {:#x} from -{reach:#x} on", 1u64 << n));
+            let value = token.strip("-").and_then(|size| size.number(reach).ok()).ok_or_else(least)?;
+            if value == 0 || value & ((1 << n) - 1) != 0 {
+                return Err(least());
+            }
+            Ok((max + 1 - (value >> n)) as u32)
+        }
         Coding::Shifted(n) => {
             let value = token.number(max << n)?;
             if value & ((1 << n) - 1) != 0 {

@@ -153,3 +153,25 @@ fn the_compute_cache_is_unsupported() {
     }
     assert_eq!(image, Image::default());
 }
+
+#[test]
+fn listings_have_strides_with_their_sign() {
+    let empty = text::list_image(&Descriptor::default());
+    let behind = "group planar";
+    let with = |value: &str| {
+        let line = format!("0x4d18 Src1RowStride = {value}\n{behind}");
+        text::assemble_image(&empty.replace(behind, &line))
+    };
+    for (value, bytes) in [("-64", -64), ("-0x40", -64), ("0xffffffc0", -64), ("0x40", 64), ("-0x80000000", -(1 << 31))]
+    {
+        let descriptor = with(value).unwrap_or_else(|e| panic!("{value}: {e}"));
+        assert_eq!(descriptor.image.stride(0x4d18 / 4), Ok(bytes), "{value}");
+        let written = if bytes < 0 { format!("= -{:#x}\n", -bytes) } else { format!("= {bytes:#x}\n") };
+        let listing = text::list_image(&descriptor);
+        assert!(listing.contains(&written), "{value}: {listing}");
+        assert_eq!(text::assemble_image(&listing).expect("reads"), descriptor);
+    }
+    for wrong in ["-32", "-0", "-0x80000040", "--64", "-", "- 64"] {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+}
