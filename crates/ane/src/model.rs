@@ -220,9 +220,12 @@ fn malformed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
 fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone_net::Error>) -> Result<Model> {
     let (net, mut notes) = reading.map_err(|e| match e {
         anemone_net::Error::Unsupported { ref op, ref output, ref reason } => {
-            let (op, output, found) = (Some(op.clone()), Some(output.clone()), Some(reason.clone()));
-            let details = Box::new(Details { op, output, found, ..Details::default() });
-            let refused = Diagnostic::new(Code::UnsupportedOp, e.to_string())
+            let unreachable = native::unreachable(op);
+            let found = Some(unreachable.clone().unwrap_or_else(|| reason.clone()));
+            let details =
+                Box::new(Details { op: Some(op.clone()), output: Some(output.clone()), found, ..Details::default() });
+            let message = unreachable.map_or_else(|| e.to_string(), |why| format!("`{output}`: {op}: {why}"));
+            let refused = Diagnostic::new(Code::UnsupportedOp, message)
                 .at(path.display())
                 .help("keep this operation on the host, or rewrite it with operations that are read");
             Diagnostic { details: Some(details), ..refused }

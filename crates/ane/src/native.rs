@@ -2,8 +2,9 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use anemone_compile::native::templates::{first_chip, network, type_text};
+use anemone_facts::hal;
 use anemone_facts::legal::{MatchParams, Quantity, RULES, Rule};
-use anemone_facts::native::{Elsewhere, Native as Row, by_name, by_tag};
+use anemone_facts::native::{Carrier, Elsewhere, Native as Row, by_name, by_tag};
 use anemone_facts::validators;
 use anemone_net::native::{MIL_PREFIX, named};
 use anemone_net::{Error, Net, OpKind, netplist};
@@ -28,8 +29,23 @@ pub fn row(name: &str) -> Option<&'static Row> {
     by_name(name.strip_prefix(MIL_PREFIX).unwrap_or(name)).or_else(|| by_tag(named(name)?.tag))
 }
 
-/// Requirements of the exported validator for the unit in an error of a netplist, with Apple's text for a wrong number
-/// of operands; `None` for errors without a unit, and units without a validator.
+/// Reason why no unit of this name can be compiled, for any chip, and the capability that its validator reads; `None` for layers that can
+/// be compiled, and for other names.
+pub fn unreachable(name: &str) -> Option<String> {
+    let row = row(name).filter(|row| matches!(row.carrier, Carrier::Nothing))?;
+    let capability = validators::by_name(row.stem).and_then(|validator| hal::row(validator.capability?));
+    let needs = capability.map_or(String::new(), |field| {
+        let offset = field.offset.map_or(String::new(), |offset| format!(" (offset {offset:#x} of the HAL structure)"));
+        format!(
+            "; its validator reads the capability `{}`{offset}, which `ane targets --field` lists by chip",
+            field.name
+        )
+    });
+    Some(format!("{} cannot be compiled here: {}{needs}", row.stem, row.note))
+}
+
+/// Requirements of the exported validator for the unit in an error of a netplist or of MIL text, with Apple's text for a wrong
+/// number of operands; `None` for errors without a unit, and units without a validator.
 pub fn contract(error: &Error) -> Option<String> {
     let Error::InOp { op, source } = error else { return None };
     let (kind, operands) = match **source {
@@ -41,7 +57,10 @@ pub fn contract(error: &Error) -> Option<String> {
         | Error::Broadcast { kind, .. } => (kind, false),
         _ => return None,
     };
-    let validator = validators::by_name(row(kind).filter(|_| op.starts_with("unit "))?.stem)?;
+    // MIL text has native layers by their tags: "SDPA `y`".
+    let unit =
+        |row: &&Row| op.starts_with("unit ") || op.strip_prefix(row.tag).is_some_and(|rest| rest.starts_with(" `"));
+    let validator = validators::by_name(row(kind).filter(unit)?.stem)?;
     let about = |rule: &&Rule| {
         rule.layer == validator.stem
             && !rule.apple.is_empty()

@@ -33,7 +33,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             .help(format!("{near}`ane ops --layers` lists them"))
     })?;
     let Some((plist, weights)) = native::template(row) else {
-        let message = format!("{} cannot be compiled here: {}", row.stem, row.note);
+        let message = native::unreachable(row.stem)
+            .unwrap_or_else(|| format!("{} cannot be compiled here: {}", row.stem, row.note));
         return Err(Diagnostic::new(Code::UnsupportedOp, message).help("`ane ops` says what is known of it"));
     };
     let Some(path) = &flags.output else {

@@ -64,6 +64,75 @@ fn the_books_convention_holds_units_to_the_chapter() {
     }
 }
 
+#[test]
+fn kinds_and_entries_of_graph_units_are_refused_in_the_parsers_words() {
+    let scratch = Scratch::new();
+    for (layer, from, to, told) in [
+        (
+            "Conv",
+            "<key>Type</key>\n\t\t\t\t<string>Conv</string>",
+            "<key>Type</key><string>Con</string>",
+            "`Con` where Conv is",
+        ),
+        ("Broadcast", "<key>Size</key>", "<key>Sise</key>", "an entry without `Size`, which is integer from 1"),
+        ("Broadcast", "<key>Size</key>", "<key>Sise</key>", "`Sise` is none of its keys"),
+        (
+            "Transpose",
+            "TransposeSourceDimension",
+            "TransposeSource",
+            "without `TransposeSourceDimension`, which is Batch or",
+        ),
+    ] {
+        let file = scratch.out("net.plist");
+        ane!("new", "--native", layer, "-o", file).fine();
+        let text = std::fs::read_to_string(&file).expect("a template");
+        assert!(text.contains(from), "{layer}: {text}");
+        let file = scratch.file("changed.plist", text.replacen(from, to, 1));
+        ane!("compile", file, "-o", scratch.out("n.hwx")).refused(2, "ANE2002", &["InvalidParamSyntax", layer, told]);
+    }
+}
+
+#[test]
+fn layers_that_no_program_has_are_refused_with_their_reason_by_every_route() {
+    let scratch = Scratch::new();
+    let template = scratch.out("net.plist");
+    ane!("new", "--native", "Neuron", "-o", template).fine();
+    let text = std::fs::read_to_string(&template).expect("a template");
+    for (layer, other, told) in [
+        (
+            "Random",
+            "RandomGenerator",
+            "no source gives the generator's sequence; its validator reads the capability `dropout_random` (offset 0x4a9",
+        ),
+        ("NMS", "NMS", "no engine runs it"),
+        ("KernelRasterizer", "KernelRasterizer", "code generation fails on the M5 too"),
+        ("MatrixDecomposition", "MatrixDecomposition", "no source gives its result"),
+    ] {
+        ane!("new", "--native", layer).refused(1, "ANE1001", &[layer, told]);
+        for name in [layer, other] {
+            let unit = text.replace(
+                "<key>Type</key>\n\t\t\t<string>Neuron</string>",
+                &format!("<key>Type</key><string>{name}</string>"),
+            );
+            assert_ne!(unit, text);
+            let mil = format!(
+                "program(1.3)\n{{\n  func main<ios16>(tensor<fp16, [1, 8]> x) {{\n    \
+                 tensor<fp16, [1, 8]> y = anec.{name}(bottom = (x))[name = string(\"y\")];\n  }} -> (y);\n}}\n"
+            );
+            for file in [scratch.file("unit.plist", unit), scratch.file("unit.mil", mil)] {
+                ane!("compile", file, "-o", scratch.out("n.hwx")).refused(1, "ANE1001", &[layer, told]);
+            }
+        }
+    }
+    let ty = "tensor<fp16, [1, 2, 8, 16]>";
+    let three = format!(
+        "program(1.3)\n{{\n  func main<ios16>({ty} q, {ty} k, {ty} v) {{\n    \
+         {ty} y = anec.sdpa(bottom = (q, k, v), subtract_max = bool(true))[name = string(\"y\")];\n  }} -> (y);\n}}\n"
+    );
+    let refused = ane!("compile", scratch.file("three.mil", three), "-o", scratch.out("n.hwx"));
+    refused.refused(2, "ANE2002", &["takes 4 to 5", "4 or 5 bottoms must be present for SDPA"]);
+}
+
 /// A netplist with a state that grows by its input in each run: a mover writes it.
 const STATES: &str = r#"<?xml version="1.0"?><plist version="1.0"><dict>
 <key>Version</key><string>1.0.10</string><key>Networks</key><array><string>net</string></array>

@@ -246,10 +246,10 @@ impl Kind {
 
 use KeyType::{Axes, Flag, Half, Integer, Integers, PerAxis, Real, Word};
 
-const EXTENT: KeyType = Integer(1, 1 << 20);
+pub(crate) const EXTENT: KeyType = Integer(1, 1 << 20);
 const PAD: KeyType = Integer(0, 1 << 16);
 const FACTOR: KeyType = Integer(1, 1 << 12);
-const AXIS: KeyType = Word(&AXES);
+pub(crate) const AXIS: KeyType = Word(&AXES);
 const ONE_AXIS: KeyType = Word(&["Channel", "Height", "Width"]);
 const PADDING: KeyType = Word(&["Background", "Border"]);
 const METHOD: KeyType = Word(&["NearestNeighbor", "Linear"]);

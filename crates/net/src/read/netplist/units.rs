@@ -226,6 +226,15 @@ impl<'a> Call<'_, 'a> {
         Error::Missing { place: format!("{}, `Params`", self.unit.dict.place), key: key.to_string() }
     }
 
+    /// A refusal of an entry of a list without one of its keys; a key that it has in its place is named.
+    fn entry_lacks(&self, entry: &Dict, list: &str, key: &'static str) -> Error {
+        let allowed = if key == "Size" { crate::native::EXTENT } else { crate::native::AXIS };
+        let known = ["Dimension", "Size", "TransposeDestinationDimension", "TransposeSourceDimension"];
+        let other = entry.keys().find(|other| !known.contains(other));
+        let other = other.map_or(String::new(), |other| format!("; `{other}` is none of its keys"));
+        self.invalid(list, format!("an entry without `{key}`, which is {}{other}", allowed.describe()))
+    }
+
     fn params(&self) -> Result<Dict<'a>, Error> {
         self.params.clone().ok_or_else(|| self.unit.dict.missing("Params"))
     }

@@ -8,7 +8,7 @@ impl Call<'_, '_> {
         let params = self.params()?;
         match params.string("Type")? {
             None | Some("Conv") => {}
-            Some(other) => return Err(self.unsupported(&format!("convolution of type `{other}`"))),
+            Some(other) => return Err(self.no_word("Type", other, &self.words("Type"))),
         }
         // A single group has no kernel to share.
         let keys = [
@@ -199,9 +199,10 @@ impl Call<'_, '_> {
         let mut ty = self.ty(x);
         for info in params.array("BroadcastInfo")?.ok_or_else(|| self.missing("BroadcastInfo"))? {
             let info = Dict::new(info, &params.place, "BroadcastInfo")?;
-            let name = info.string("Dimension")?.ok_or_else(|| info.missing("Dimension"))?;
+            let name =
+                info.string("Dimension")?.ok_or_else(|| self.entry_lacks(&info, "BroadcastInfo", "Dimension"))?;
             if !info.has("Size") {
-                return Err(info.missing("Size"));
+                return Err(self.entry_lacks(&info, "BroadcastInfo", "Size"));
             }
             // Values without depth have a depth of one, the only size that is possible then.
             if let Some(axis) = self.axis(name)? {
@@ -311,7 +312,8 @@ impl Call<'_, '_> {
         let mut perm: Vec<usize> = (0..self.ty(x).shape.len()).collect();
         for pair in params.array("TransposeDimensions")?.ok_or_else(|| self.missing("TransposeDimensions"))? {
             let pair = Dict::new(pair, &params.place, "TransposeDimensions")?;
-            let axis = |key: &str| self.axis(pair.string(key)?.ok_or_else(|| pair.missing(key))?);
+            let lacks = |key| self.entry_lacks(&pair, "TransposeDimensions", key);
+            let axis = |key| self.axis(pair.string(key)?.ok_or_else(|| lacks(key))?);
             if let (Some(to), Some(from)) = (axis("TransposeDestinationDimension")?, axis("TransposeSourceDimension")?)
             {
                 perm[to] = from;
