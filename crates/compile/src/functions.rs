@@ -112,7 +112,8 @@ pub enum ChainError {
 
 /// A piecewise linear function as a linear layer, ReLU and a linear layer: `start + sum(slope[i] * relu(way[i] * (x - place[i])))`.
 /// Units act on either side of the knot nearest to zero, away from it, so that differences of arguments and places are exact in fp16 and
-/// only sums are rounded. Beyond its knots the function is constant up to that rounding, which grows with the distance: clip the argument.
+/// only sums are rounded, if the places are multiples of the distance of fp16 numbers at the largest of them; other differences are
+/// rounded, and the function leaves the line between its knots. Beyond its knots the function is constant up to that rounding, which grows with the distance: clip the argument.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// Value at the knot at which no unit is active.
