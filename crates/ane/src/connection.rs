@@ -126,6 +126,8 @@ pub struct Request<'a> {
     pub target: &'a str,
     /// True to refuse models that need host segments.
     pub engine_only: bool,
+    /// Options of the compiler: compat, convention and activations.
+    pub compiler: anemone_compile::Options,
     /// Name of the function to call; `None` for the first.
     pub function: Option<&'a str>,
     /// Replacement weights.
@@ -135,7 +137,8 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// The first function of a model, with its own weights.
     pub fn new(model: &'a Path, target: &'a str) -> Request<'a> {
-        Request { model, target, engine_only: false, function: None, adapter: None }
+        let compiler = anemone_compile::Options::default();
+        Request { model, target, engine_only: false, compiler, function: None, adapter: None }
     }
 }
 
@@ -153,9 +156,9 @@ impl Settings {
     ///
     /// Errors: no broker at the socket; refusals of the broker's policy, with the missing key; a model that does not compile.
     pub fn open(&self, request: &Request) -> Result<Connection> {
-        let Request { model, target, engine_only, function, adapter } = request;
+        let Request { model, target, engine_only, compiler, function, adapter } = request;
         let (runtime, device) = self.runtime()?;
-        let custom = format!("TargetArchitecture={target}");
+        let custom = format!("TargetArchitecture={target}{}", crate::runtime::custom(compiler));
         let mut options = CompileOptions { platform: target.to_string(), custom, ..CompileOptions::default() };
         if *engine_only {
             options.segmenter = ENGINE_ONLY.into();

@@ -237,6 +237,7 @@ impl From<anemone_compile::Error> for Diagnostic {
             Limit { .. } | Refused(_) | Rule { .. } => Code::ChipLimit,
             Net(_) => Code::Malformed,
             Field { .. } | Reads { .. } => Code::Defect,
+            Stopped => Code::Fault,
         };
         let mut diagnostic = Diagnostic::new(code, error.to_string());
         diagnostic.details = details(&error).map(Box::new);
@@ -285,7 +286,7 @@ fn details(error: &anemone_compile::Error) -> Option<Details> {
         Rule { op, refusal } => {
             Details { found: Some(refusal.found.clone()), limit: Some(refusal.limit.clone()), ..named(op) }
         }
-        Net(_) | Field { .. } | Reads { .. } => return None,
+        Net(_) | Stopped | Field { .. } | Reads { .. } => return None,
     })
 }
 

@@ -207,6 +207,10 @@ impl Log for Releasing<'_> {
         self.log.progress(progress);
         self.pending.add(progress.bytes as usize);
     }
+
+    fn stopped(&self) -> bool {
+        self.log.stopped()
+    }
 }
 
 /// Files below a folder, for readers that request further files by name. Names outside of the folder are refused. Large files

@@ -8,7 +8,8 @@ use crate::files;
 use crate::model::{Choices, Model};
 use crate::procedures;
 use crate::watch;
-use anemone_compile::Options;
+use anemone_compile::Error::Stopped;
+use anemone_compile::{Activations, Compat, Convention, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::silicon;
 use anemone_net::{DType, Net};
@@ -95,6 +96,41 @@ pub fn program(bundle: &Bundle) -> Option<Program> {
     hwx::Container::read(image).ok()?.program().ok()
 }
 
+const COMPATS: [(&str, Compat); 2] = [("zin-4.2.1", Compat::Zin421), ("zin-9.509", Compat::Zin9509)];
+const ACTIVATIONS: [(&str, Activations); 3] =
+    [("fused", Activations::Fused), ("accurate", Activations::Accurate), ("auto", Activations::Auto)];
+const CONVENTIONS: [(&str, Convention); 2] = [("samples", Convention::Samples), ("book", Convention::Book)];
+
+/// Options of the compiler as a request states them behind its target: ` Key=value` for each that is no default.
+pub fn custom(options: &Options) -> String {
+    fn pair<T: PartialEq + Default>(key: &str, names: &[(&str, T)], value: &T) -> String {
+        let name = names.iter().find(|(_, known)| known == value && *value != T::default());
+        name.map_or(String::new(), |(name, _)| format!(" {key}={name}"))
+    }
+    pair("Compat", &COMPATS, &options.compat)
+        + &pair("Activations", &ACTIVATIONS, &options.activations)
+        + &pair("Convention", &CONVENTIONS, &options.convention)
+}
+
+/// Reads what [`custom`] writes; other keys are Apple's and have no effect. Errors: a value that its key does not have.
+fn options(custom: &str) -> std::result::Result<Options, String> {
+    fn named<T: Copy>(key: &str, names: &[(&str, T)], value: &str) -> std::result::Result<T, String> {
+        let found = names.iter().find(|(name, _)| *name == value);
+        let all = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        found.map(|(_, value)| *value).ok_or_else(|| format!("{key}={value}: the values are {}", all()))
+    }
+    let mut options = Options::default();
+    for (key, value) in custom.split([',', ' ', ';']).filter_map(|pair| pair.split_once('=')) {
+        match key {
+            "Compat" => options.compat = named(key, &COMPATS, value)?,
+            "Activations" => options.activations = named(key, &ACTIVATIONS, value)?,
+            "Convention" => options.convention = named(key, &CONVENTIONS, value)?,
+            _ => {}
+        }
+    }
+    Ok(options)
+}
+
 impl Compiler for ModelCompiler {
     fn compile_watched(
         &self,
@@ -102,11 +138,12 @@ impl Compiler for ModelCompiler {
         options: &CompileOptions,
         watcher: &Watcher,
     ) -> std::result::Result<Bundle, String> {
-        let watcher = Arc::clone(watcher);
+        let (teller, stopper) = (watcher.clone(), watcher.clone());
         let tell = move |p: anemone_compile::Progress| {
-            watcher(Step::Compile { done: p.done as u64, all: p.layers as u64 });
+            teller.tell(Step::Compile { done: p.done as u64, all: p.layers as u64 });
         };
-        watch::watched(Arc::new(tell), || self.compile(model, options))
+        let watcher = watch::Watcher { tell: Arc::new(tell), stopped: Arc::new(move || stopper.stopped()) };
+        watch::watched(watcher, || self.compile(model, options))
     }
 
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
@@ -125,26 +162,27 @@ impl Compiler for ModelCompiler {
         }
     }
 
-    fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
-        let custom = options.custom.split([',', ' ', ';']).find_map(|o| o.strip_prefix("TargetArchitecture="));
-        let target = custom.unwrap_or(&options.platform);
+    fn compile(&self, model: &Path, asked: &CompileOptions) -> std::result::Result<Bundle, String> {
+        let compiler = options(&asked.custom)?;
+        let custom = asked.custom.split([',', ' ', ';']).find_map(|o| o.strip_prefix("TargetArchitecture="));
+        let target = custom.unwrap_or(&asked.platform);
         let chip = silicon::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
-        if options.strict {
+        if asked.strict {
             let refused = check::refused(model, &Choices::default(), chip, true).map_err(|d| d.render(false))?;
             refused.first.map_or(Ok(()), |d| Err(d.render(false)))?;
         }
-        let several = procedures::chains(model, chip, &Options::default()).map_err(|d| d.render(false))?;
+        let several = procedures::chains(model, chip, &compiler).map_err(|d| d.render(false))?;
         if let Some(chains) = several {
             return bundle_of_procedures(&chains, chip);
         }
         let loaded = load(model).map_err(|d| d.render(false))?;
-        let engine_only = options.segmenter == ENGINE_ONLY;
+        let engine_only = asked.segmenter == ENGINE_ONLY;
         let (mut chain, net) = match loaded {
             Model::Net { net, .. } if !engine_only => {
-                let chain = Chain::whole(&net, chip, &Options::default()).map_err(|d| d.render(false))?.0;
+                let chain = Chain::whole(&net, chip, &compiler).map_err(|d| d.render(false))?.0;
                 (chain, Some(net))
             }
-            other => other.chain(model, chip, &Options::default()).map_err(|d| d.render(false))?,
+            other => other.chain(model, chip, &compiler).map_err(|d| d.render(false))?,
         };
         bundle_of(&mut chain, net.as_deref(), chip)
     }
@@ -200,9 +238,14 @@ pub fn chain(path: &Path, bundle: &Bundle) -> Result<Chain> {
 pub fn bundle_of(chain: &mut Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
     let options = hwx::Options { target, ..hwx::Options::default() };
+    let wanted = || if watch::stopped() { Err(Stopped.to_string()) } else { Ok(()) };
     let image = |program: &Program| {
+        wanted()?;
         let pieces = hwx::to_file(program, &options).map_err(|e| e.to_string())?;
-        Ok(Image::from(files::joined(&pieces)))
+        wanted()?;
+        let image = Image::from(files::joined(&pieces));
+        wanted()?;
+        Ok(image)
     };
     let images = chain.programs().iter().map(image).collect::<std::result::Result<Vec<_>, String>>()?;
     chain.strip();

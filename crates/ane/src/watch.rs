@@ -4,8 +4,14 @@ use anemone_compile::{Log, Progress, Stage};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Receives each step of a compile.
-pub type Watcher = Arc<dyn Fn(Progress) + Send + Sync>;
+/// Follows a compile, on the thread that compiles.
+#[derive(Clone)]
+pub struct Watcher {
+    /// Receives each step.
+    pub tell: Arc<dyn Fn(Progress) + Send + Sync>,
+    /// Returns true if nobody wants the result any more: the compile then ends.
+    pub stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+}
 
 thread_local! {
     static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
@@ -13,6 +19,11 @@ thread_local! {
 
 /// Passes the progress of compiles to this thread's watcher; without one it is ignored.
 pub struct Watched;
+
+/// The watcher of this thread. It may compile too, so it is not called while the place is borrowed.
+fn watcher() -> Option<Watcher> {
+    WATCHER.with_borrow(Clone::clone)
+}
 
 impl Log for Watched {
     fn wants(&self) -> bool {
@@ -22,12 +33,19 @@ impl Log for Watched {
     fn stage(&mut self, _: Stage) {}
 
     fn progress(&mut self, progress: Progress) {
-        // The watcher may compile too, so the cell must not be borrowed while it is called.
-        let watcher = WATCHER.with_borrow(Clone::clone);
-        if let Some(watcher) = watcher {
-            watcher(progress);
+        if let Some(watcher) = watcher() {
+            (watcher.tell)(progress);
         }
     }
+
+    fn stopped(&self) -> bool {
+        stopped()
+    }
+}
+
+/// Returns true if this thread's watcher wants the compile to end.
+pub fn stopped() -> bool {
+    watcher().is_some_and(|watcher| (watcher.stopped)())
 }
 
 /// Restores the former watcher when the work ends, also by a panic.
@@ -40,7 +58,7 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `work`; compiles in it report their progress to `watcher`.
+/// Runs `work`; compiles in it report their progress to `watcher`, and end where it says so.
 pub fn watched<T>(watcher: Watcher, work: impl FnOnce() -> T) -> T {
     let _restore = Restore(WATCHER.with_borrow_mut(|place| place.replace(watcher)));
     work()

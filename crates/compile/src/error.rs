@@ -65,6 +65,9 @@ pub enum Error {
         /// Size of the operand's memory.
         operand_bytes: u64,
     },
+    /// The log said that nobody wants the result.
+    #[error("the compilation was stopped")]
+    Stopped,
     /// The network is malformed.
     #[error("{0}")]
     Net(String),
@@ -85,7 +88,7 @@ impl Error {
             Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
             Error::Reads { op, .. } => Some(op),
             Error::Refused(refused) => Some(&refused.op),
-            Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } => None,
+            Error::NoLayout { .. } | Error::Net(_) | Error::Stopped | Error::Field { .. } => None,
         }
     }
 }

@@ -67,6 +67,10 @@ impl Log for Names<'_> {
     fn progress(&mut self, progress: Progress) {
         self.log.progress(progress);
     }
+
+    fn stopped(&self) -> bool {
+        self.log.stopped()
+    }
 }
 
 /// Name of the result that each task of a network's program computes, in task order; empty if the network does not compile.

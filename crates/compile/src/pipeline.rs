@@ -261,6 +261,9 @@ pub(crate) fn run(
             options.pass_limit.is_none_or(|limit| optional < limit) && !options.disabled.contains(position);
         let taken = !pass.optional || wanted_pass;
         optional += usize::from(pass.optional);
+        if log.stopped() {
+            return Err(Error::Stopped);
+        }
         state = pass.apply(state, &mut run, taken)?;
         if let Some(wrong) = if verified { state.verify() } else { Vec::new() }.first() {
             return Err(Error::Net(format!("after {}: {wrong}", pass.name)));

@@ -361,8 +361,8 @@ int64_t e5rt_compilation_wait(const e5rt_compilation *compilation,
 //   ended: out: true if the compile has ended; memory of the caller
 int64_t e5rt_compilation_is_done(const e5rt_compilation *compilation, bool *ended);
 
-// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread continues to the end of the compile, and the cache may store
-// the program. A compile that has ended is not changed.
+// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread ends before the compiler's next pass or the next layer's
+// weights; in a broker the compile goes on to its end. A compile that has ended is not changed.
 //
 //   compilation: in: borrowed for the call
 int64_t e5rt_compilation_cancel(const e5rt_compilation *compilation);

@@ -34,7 +34,7 @@ impl Shared {
             }
             *telling = Some(std::thread::current().id());
         }
-        watcher(step);
+        watcher.tell(step);
         *locked(&self.telling) = None;
         self.told.notify_all();
     }
@@ -92,17 +92,17 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile_async(
         give(compilation, || {
             let shared = Arc::<Shared>::default();
             let own = Arc::clone(&shared);
-            let (teller, weak) = (watcher, Arc::downgrade(&shared));
-            let watcher = teller.map(|teller| -> Watcher {
-                Arc::new(move |step| {
-                    if let Some(shared) = weak.upgrade() {
-                        shared.tell(&teller, step);
-                    }
-                })
-            });
+            let (weak, stopper) = (Arc::downgrade(&shared), Arc::downgrade(&shared));
+            let tell = move |step| {
+                if let (Some(shared), Some(teller)) = (weak.upgrade(), &watcher) {
+                    shared.tell(teller, step);
+                }
+            };
+            let runs = move || stopper.upgrade().is_some_and(|shared| matches!(*locked(&shared.state), State::Running));
+            let watcher = Watcher::new(tell).until(move || !runs());
             let work = move || {
                 let ended = runtime
-                    .compile_watched(&path, &options, watcher.as_ref())
+                    .compile_watched(&path, &options, Some(&watcher))
                     .map_err(|error| (error.code(), error.to_string()));
                 let mut state = locked(&own.state);
                 if matches!(*state, State::Running) {
@@ -169,8 +169,8 @@ pub unsafe extern "C" fn e5rt_compilation_is_done(compilation: *const e5rt_compi
     call(|| unsafe { set(ended, !matches!(*locked(&object(compilation)?.0.state), State::Running)) })
 }
 
-/// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread continues to the end of the compile, and the cache may store
-/// the program. A compile that has ended is not changed.
+/// Cancels a compile: waits for it end with E5RT_CANCELLED at once. Its thread ends before the compiler's next pass or the next layer's
+/// weights; in a broker the compile goes on to its end. A compile that has ended is not changed.
 ///
 /// # Safety
 /// Pointers are null, or as the conventions at the head of the header say.
@@ -203,10 +203,10 @@ mod tests {
     use anemone_runtime::e5rt::{CompileOptions, Compiler, Runtime};
     use std::path::Path;
     use std::ptr;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A compiler that waits until it may go on.
-    struct Waits(Mutex<Receiver<()>>);
+    /// A compiler that waits until it may go on, or nobody wants its result; it says which.
+    struct Waits(Mutex<Receiver<()>>, Mutex<Sender<&'static str>>);
 
     impl Compiler for Waits {
         fn content(&self, _: &Path) -> Result<[u8; 32], String> {
@@ -214,16 +214,30 @@ mod tests {
         }
 
         fn compile(&self, _: &Path, _: &CompileOptions) -> Result<Bundle, String> {
-            locked(&self.0).recv().map_err(|e| e.to_string())?;
-            Err("it was let go on".into())
+            Err("a compile that nobody watches".into())
+        }
+
+        fn compile_watched(&self, _: &Path, _: &CompileOptions, watcher: &Watcher) -> Result<Bundle, String> {
+            let end = loop {
+                if watcher.stopped() {
+                    break "it was stopped";
+                }
+                if locked(&self.0).recv_timeout(Duration::from_millis(1)).is_ok() {
+                    break "it was let go on";
+                }
+            };
+            locked(&self.1).send(end).map_err(|e| e.to_string())?;
+            Err(end.into())
         }
     }
 
     #[test]
     fn a_compile_times_out_is_cancelled_and_keeps_its_end() {
         let (go_on, waits) = channel();
+        let (end, ended) = channel();
+        let compiler = Waits(Mutex::new(waits), Mutex::new(end));
         let device = Arc::new(InProcess::start().expect("a driver"));
-        let runtime = Arc::new(Runtime::new(device.clone(), Arc::new(Waits(Mutex::new(waits))), None));
+        let runtime = Arc::new(Runtime::new(device.clone(), Arc::new(compiler), None));
         let compiler = e5rt_e5_compiler(runtime, Device::Here(device));
         let (mut first, mut second, mut library) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         // SAFETY: every pointer is one of this library, or to a variable of the right type, or null.
@@ -235,8 +249,11 @@ mod tests {
             assert_eq!(e5rt_compilation_wait(first, 1, &mut library), status::E5RT_TIMEOUT);
             assert_eq!(e5rt_compilation_cancel(second), status::E5RT_SUCCESS);
             assert_eq!(e5rt_compilation_wait(second, 600_000, &mut library), status::E5RT_CANCELLED);
+            // A compile that is cancelled before the compiler is called does not call it.
+            let stopped = ended.recv_timeout(Duration::from_secs(5));
+            assert!(stopped.is_err() || stopped == Ok("it was stopped"), "{stopped:?}");
             go_on.send(()).expect("it waits");
-            go_on.send(()).expect("the other one waits");
+            assert_eq!(ended.recv_timeout(Duration::from_secs(600)), Ok("it was let go on"));
             for _ in 0..2 {
                 assert_eq!(e5rt_compilation_wait(first, 600_000, &mut library), status::E5RT_COMPILE_FAILED);
             }

@@ -241,8 +241,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_progress(
         let options = object(options)?;
         // An address can be sent between threads, a pointer cannot.
         let context = context.expose_provenance();
-        *locked(&options.1) = progress.map(|progress| -> Watcher {
-            Arc::new(move |step: Step| {
+        *locked(&options.1) = progress.map(|progress| {
+            Watcher::new(move |step: Step| {
                 let (done, all) = match step {
                     Step::Compile { done, all } => (done, all),
                     _ => (0, 0),

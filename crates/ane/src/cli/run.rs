@@ -74,7 +74,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Skip fields that the engine does not obey
-    #[arg(long)]
+    #[arg(long, conflicts_with = "via")]
     lenient: bool,
     /// Arithmetic: in fp32, or as the device is known to compute
     #[arg(long, value_enum, default_value = "fast")]
@@ -140,6 +140,10 @@ impl Numerics {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if let Some(file) = flags.output.iter().find(|file| file.to_lowercase().ends_with(".npz")) {
+        let message = format!("--output {file}: each output is a file of one array, .npy");
+        return Err(Diagnostic::new(Code::Usage, message).help("--output NAME=FILE.npy for each output"));
+    }
     let (model, chip) = stages::read(&flags, voice)?;
     if flags.reference {
         return by_reference(&flags, model, voice);

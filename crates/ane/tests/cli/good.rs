@@ -413,3 +413,30 @@ fn the_runtime_runs_in_the_arithmetic_asked_for() {
     let lines = std::fs::read_to_string(&trace).expect("a record");
     assert!(lines.lines().count() >= 10, "{lines}");
 }
+
+#[test]
+fn the_compilers_options_go_through_the_runtime_and_extents_are_refused() {
+    let scratch = Scratch::new();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/claims/conv_sigmoid.mil");
+    let cache = scratch.path("cache");
+    let asked = |more: &[&str]| {
+        let mut arguments = ["run", &model.display().to_string(), "--json"].map(String::from).to_vec();
+        arguments.extend(more.iter().map(|argument| argument.to_string()));
+        run(&arguments).fine().json("anemone.run/1")
+    };
+    let via = ["--via", "inprocess", "--cache", &cache];
+    let tasks: Vec<i64> = [["--activations", "fused"], ["--activations", "accurate"], ["--compat", "zin-4.2.1"]]
+        .iter()
+        .map(|options| {
+            let (here, there) = (asked(options), asked(&[&options[..], &via[..]].concat()));
+            assert_eq!((&here["outputs"], &here["tasks"]), (&there["outputs"], &there["tasks"]), "{options:?}");
+            here["tasks"].as_i64().expect("a number")
+        })
+        .collect();
+    assert!(tasks[0] < tasks[1], "{tasks:?}: each has its own entry of the cache");
+    for choice in [["--dim", "x.0=1"], ["--shape", "x=1,4,8,8"], ["--model-root", "."]] {
+        let refused = ane!("run", model.display(), choice[0], choice[1], "--via", "inprocess", "--cache", cache);
+        refused.refused(2, "ANE2004", &[choice[0], "--via", "ane convert"]);
+    }
+    ane!("run", model.display(), "--lenient", "--via", "inprocess").refused(2, "ANE2004", &["--lenient", "--via"]);
+}

@@ -52,6 +52,9 @@ pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options, log: &mu
             *weights = Arc::new(weights.with(Vec::new()));
             log.progress(Progress { done: i + 1, layers: placed.graph.layers.len(), bytes });
         }
+        if log.stopped() {
+            return Err(Error::Stopped);
+        }
     }
     if tasks.is_empty() {
         return Err(Error::Net("the network computes nothing: every output is an input or a constant".into()));

@@ -1,6 +1,6 @@
 //! Every pass that may be left out has an effect: a network whose program is another without it.
 
-use anemone_compile::{Options, compile, pipeline};
+use anemone_compile::{Error, Log, Options, Stage, compile, pipeline};
 use anemone_facts::chips::CHIPS;
 use anemone_net::text;
 
@@ -172,4 +172,52 @@ fn every_pass_that_may_be_left_out_changes_a_program() {
         }
     }
     assert!(idle.is_empty(), "without effect: {}", idle.join(", "));
+}
+
+/// Asks for the end of a compilation at one of its questions.
+struct Stops {
+    at: usize,
+    asked: std::cell::Cell<usize>,
+    told: usize,
+}
+
+impl Log for Stops {
+    fn wants(&self) -> bool {
+        false
+    }
+
+    fn stage(&mut self, _: Stage) {}
+
+    fn progress(&mut self, _: anemone_compile::Progress) {
+        self.told += 1;
+    }
+
+    fn stopped(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.asked.get() >= self.at
+    }
+}
+
+#[test]
+fn a_compilation_ends_at_the_first_question_that_stops_it() {
+    let window = "strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1";
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[1, 2, 8, 8]\n  const %w: f16[2, 2, 1, 1] = [0.5, 1.0, 0.25, 0.5]\n  \
+         %a: f16[1, 2, 8, 8] = conv(%x, %w) {window}\n  %b: f16[1, 2, 8, 8] = conv(%a, %w) {window}\n  output %b\n}}\n"
+    );
+    let net = text::parse(&source, &[]).expect("a network");
+    let stopped_at = |at: usize| {
+        let mut log = Stops { at, asked: Default::default(), told: 0 };
+        let result = compile(&net, &CHIPS[0], &Options::default(), &mut log);
+        (result.map(|_| ()), log.asked.get(), log.told)
+    };
+    let (result, questions, told) = stopped_at(usize::MAX);
+    assert_eq!((result, told), (Ok(()), 2));
+    // One before each pass, one after the weights of each layer.
+    assert_eq!(questions, pipeline::ALL.len() + 2);
+    for at in 1..=questions {
+        let (result, asked, told) = stopped_at(at);
+        assert_eq!((result, asked), (Err(Error::Stopped), at));
+        assert_eq!(told, at.saturating_sub(pipeline::ALL.len()), "nothing is told after it");
+    }
 }

@@ -38,8 +38,35 @@ impl Step {
     }
 }
 
-/// Receives the steps of a compile, on the thread that compiles.
-pub type Watcher = Arc<dyn Fn(Step) + Send + Sync>;
+/// Follows a compile, on the thread that compiles.
+#[derive(Clone)]
+pub struct Watcher {
+    tell: Arc<dyn Fn(Step) + Send + Sync>,
+    stopped: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl Watcher {
+    /// A watcher that is told of each step.
+    pub fn new(tell: impl Fn(Step) + Send + Sync + 'static) -> Watcher {
+        Watcher { tell: Arc::new(tell), stopped: None }
+    }
+
+    /// The watcher, which also ends the compile as soon as `stopped` returns true: it is asked at every step, before every pass of the
+    /// compiler, and after the weights of every layer.
+    pub fn until(self, stopped: impl Fn() -> bool + Send + Sync + 'static) -> Watcher {
+        Watcher { stopped: Some(Arc::new(stopped)), ..self }
+    }
+
+    /// Tells of a step.
+    pub fn tell(&self, step: Step) {
+        (self.tell)(step);
+    }
+
+    /// Returns true if nobody wants the result any more.
+    pub fn stopped(&self) -> bool {
+        self.stopped.as_ref().is_some_and(|stopped| stopped())
+    }
+}
 
 /// Compiler of models, provided by the caller. The runtime has no knowledge of models: it receives bytes to hash and a bundle to keep.
 pub trait Compiler: Send + Sync {

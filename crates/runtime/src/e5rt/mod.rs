@@ -184,7 +184,7 @@ impl Runtime {
     ) -> Result<Library> {
         let (bundle, kept) = self.bundle_watched(model, options, watcher)?;
         let library = Library::new(Arc::clone(self), bundle, kept)?;
-        tell(watcher, Step::Done);
+        tell(watcher, Step::Done)?;
         Ok(library)
     }
 
@@ -199,12 +199,12 @@ impl Runtime {
         options: &CompileOptions,
         watcher: Option<&Watcher>,
     ) -> Result<(Bundle, bool)> {
-        tell(watcher, Step::Content);
+        tell(watcher, Step::Content)?;
         let key = self.key(model, options)?;
         let fetch = || self.cache.as_ref().and_then(|c| c.fetch(&key)).filter(|_| !options.force_recompilation);
         let begin = std::time::Instant::now();
         let mut kept = true;
-        tell(watcher, Step::Cache);
+        tell(watcher, Step::Cache)?;
         let bundle = match fetch() {
             Some(bundle) => bundle,
             None if options.force_fetch => {
@@ -218,14 +218,14 @@ impl Runtime {
                     None => {
                         kept = false;
                         self.counts.compiles.fetch_add(1, Relaxed);
-                        tell(watcher, Step::Compile { done: 0, all: 0 });
+                        tell(watcher, Step::Compile { done: 0, all: 0 })?;
                         let bundle = match watcher {
                             Some(watcher) => self.compiler.compile_watched(model, options, watcher),
                             None => self.compiler.compile(model, options),
                         };
                         let bundle = bundle.map_err(Error::Compile)?;
                         if let Some(cache) = &self.cache {
-                            tell(watcher, Step::Keep);
+                            tell(watcher, Step::Keep)?;
                             if let Err(error) = cache.store(&key, &bundle) {
                                 tracing::warn!(%error, "a compiled program is not kept");
                                 self.unkept.get_or_init(|| error.to_string());
@@ -253,11 +253,14 @@ impl Runtime {
     }
 }
 
-/// Reports a step to a watcher.
-fn tell(watcher: Option<&Watcher>, step: Step) {
-    if let Some(watcher) = watcher {
-        watcher(step);
+/// Tells a watcher of a step. Errors: the watcher stops the compile.
+fn tell(watcher: Option<&Watcher>, step: Step) -> Result<()> {
+    let Some(watcher) = watcher else { return Ok(()) };
+    if watcher.stopped() {
+        return Err(Error::Compile("it was stopped".into()));
     }
+    watcher.tell(step);
+    Ok(())
 }
 
 /// Host memory that is bound to ports.

@@ -22,7 +22,7 @@ pub enum PlanLevel {
 #[derive(clap::Args)]
 pub struct Flags {
     /// Execution by the engine: fused host operations, or task by task; results have the same bits. No task is traced
-    #[arg(long, value_enum, conflicts_with = "trace")]
+    #[arg(long, value_enum, conflicts_with_all = ["trace", "via"])]
     plan: Option<PlanLevel>,
     /// Write the plan's operations to a folder: before the first pass, after each one, and the kernel of each, which
     /// ANE_LOG=select prints as well
@@ -31,7 +31,7 @@ pub struct Flags {
     /// Print the time of each step of a run, the minimum over RUNS runs
     #[arg(long, value_name = "RUNS", num_args = 0..=1, require_equals = true, default_missing_value = "20",
           value_parser = clap::value_parser!(u32).range(1..),
-          conflicts_with_all = ["reference", "expect", "output", "trace", "repeat", "by_layer"])]
+          conflicts_with_all = ["reference", "expect", "output", "trace", "repeat", "by_layer", "via"])]
     pub profile: Option<u32>,
 }
 

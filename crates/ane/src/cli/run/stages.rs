@@ -58,9 +58,10 @@ pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let described = matches!(model, Model::Descriptor(_));
+    refuse_extents(flags).map_err(in_file)?;
     let mut session = None;
     let compiled = match &model {
-        Model::Net { net, .. } if by_runtime(flags) => driven(flags, chip, voice).map(|(chain, open)| {
+        Model::Net { net, .. } if by_runtime(flags) => driven(flags, chip, compiler, voice).map(|(chain, open)| {
             session = Some(open);
             (chain, Some(net.clone()))
         }),
@@ -81,14 +82,29 @@ pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -
     Ok(Prepared { chain, net, chip, compiler, described, adapter, session })
 }
 
+/// Refuses choices that the runtime's own compilation, which begins with a file, cannot be told.
+fn refuse_extents(flags: &Flags) -> Result<()> {
+    let choices = &flags.choices;
+    let given = [
+        ("--dim", !choices.dim.is_empty()),
+        ("--shape", !choices.shape.is_empty()),
+        ("--model-root", choices.model_root.is_some()),
+    ];
+    let Some((name, _)) = given.iter().find(|(_, given)| flags.via.wanted() && *given) else { return Ok(()) };
+    let message = format!("{name} with --via: the runtime compiles the model as its file has it");
+    let help =
+        format!("write the model so chosen into a file, and run that: ane convert MODEL {name} ... -o fixed.mil");
+    Err(Diagnostic::new(Code::Usage, message).help(help))
+}
+
 /// Returns true if the runtime's own compilation gives the same network: it has no options for extents, functions or weights.
 fn by_runtime(flags: &Flags) -> bool {
     flags.via.wanted() && flags.choices.is_plain() && flags.choices.model_root.is_none() && flags.adapter.is_none()
 }
 
 /// The model loaded by the runtime, and the chain of its compiled program, so that it is compiled only once.
-fn driven(flags: &Flags, chip: &'static Chip, voice: Voice) -> Result<(Chain, via::Session)> {
-    let request = Request { engine_only: flags.engine_only, ..Request::new(&flags.model, chip.target) };
+fn driven(flags: &Flags, chip: &'static Chip, compiler: Options, voice: Voice) -> Result<(Chain, via::Session)> {
+    let request = Request { engine_only: flags.engine_only, compiler, ..Request::new(&flags.model, chip.target) };
     let session = flags.via.open(&request, flags.numerics.arithmetic(), voice)?;
     let chain = anemone::runtime::chain(&flags.model, session.bundle())?;
     for (_, part) in chain.hosts() {
@@ -159,6 +175,7 @@ pub fn execute(
     let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
     let request = Request {
         engine_only: flags.engine_only,
+        compiler: prepared.compiler,
         function: flags.choices.function.as_deref(),
         adapter: (!adapter.is_empty()).then(|| Adapter::Pieces(adapter.clone())),
         ..Request::new(&flags.model, chip.target)
