@@ -15,9 +15,10 @@ use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::read::Bytes;
-use anemone_net::{Data, Net, Tensor, TensorType, Value, eval};
+use anemone_net::{Data, Net, OpKind, Tensor, TensorType, Value, ValueId, eval};
 use anemone_program::e5::{Call, HostCall, Repeat, State, Step};
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides, cost};
+use std::collections::HashSet;
 
 pub use execution::ChainExecution;
 
@@ -289,6 +290,28 @@ impl Chain {
     /// Names of the caller's inputs.
     pub fn inputs(&self) -> &[String] {
         &self.ends[0]
+    }
+
+    /// Names of the whole numbers that are exact beyond fp16: positions that the host finds, and what it computes from them, from
+    /// constants and from whole inputs alone.
+    pub fn exact_whole(&self) -> HashSet<String> {
+        let mut exact = HashSet::new();
+        for (_, host) in &self.hosts {
+            let whole = |id: ValueId| host.value(id).ty.dtype.is_integer();
+            for op in &host.ops {
+                let known = |id: &ValueId| {
+                    let value = host.value(*id);
+                    let given = exact.contains(&value.name) || self.ends[0].contains(&value.name);
+                    value.data.is_some() || whole(*id) && given
+                };
+                let positions = matches!(op.kind, OpKind::ArgReduce { .. } | OpKind::ArgSort { .. });
+                if positions || op.inputs.iter().all(known) {
+                    let names = op.outputs.iter().filter(|id| whole(**id)).map(|id| host.value(*id).name.clone());
+                    exact.extend(names.collect::<Vec<_>>());
+                }
+            }
+        }
+        exact
     }
 
     /// Refuses a form that has no place for host segments.

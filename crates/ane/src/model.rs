@@ -224,7 +224,7 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
             let found = Some(unreachable.clone().unwrap_or_else(|| reason.clone()));
             let details =
                 Box::new(Details { op: Some(op.clone()), output: Some(output.clone()), found, ..Details::default() });
-            let message = unreachable.map_or_else(|| e.to_string(), |why| format!("`{output}`: {op}: {why}"));
+            let message = unreachable.map_or_else(|| e.to_string(), |why| format!("`{output}`: {why}"));
             let refused = Diagnostic::new(Code::UnsupportedOp, message)
                 .at(path.display())
                 .help("keep this operation on the host, or rewrite it with operations that are read");

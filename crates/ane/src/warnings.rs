@@ -13,6 +13,7 @@ use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Net, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
 use overflow::{Limit, Overflow};
+use std::collections::HashSet;
 
 /// A warning about a run's results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +74,14 @@ const LARGEST_WHOLE: f32 = 2048.0;
 const WORTH_TELLING: f32 = 0.5;
 
 /// Warnings about a run of a network, from its inputs and outputs. The outputs are compared with an fp32 evaluation if the
-/// network [is compared](is_compared) within `most`, and if an input or output is not finite.
+/// network [is compared](is_compared) within `most`, and if an input or output is not finite. Integers whose names are in `exact` are
+/// never rounded to fp16.
 pub fn of_run(
     net: &Net,
     model: Model,
     inputs: &[(&str, View)],
     outputs: &[(String, Array)],
+    exact: &HashSet<String>,
     most: u64,
 ) -> Vec<Warning> {
     let mut all = Vec::new();
@@ -90,7 +93,8 @@ pub fn of_run(
         let value = net.value(id);
         let Some((_, array)) = outputs.iter().find(|(name, _)| *name == value.name) else { continue };
         if value.ty.dtype.is_integer() {
-            all.extend(whole(&value.name, array.data.iter().filter(|x| x.abs() > LARGEST_WHOLE)));
+            let rounded = !exact.contains(&value.name);
+            all.extend(whole(&value.name, array.data.iter().filter(|x| rounded && x.abs() > LARGEST_WHOLE)));
             all.extend(rounded_twice(net, id));
         }
     }
@@ -101,7 +105,7 @@ pub fn of_run(
     let suspicious = || inputs.iter().any(|(_, view)| suspect(view)) || outputs.iter().any(|(_, a)| suspect(&a.view()));
     if is_compared(net, most) || suspicious() {
         let told = !all.is_empty();
-        all.extend(against_reference(net, model, inputs, outputs, told));
+        all.extend(against_reference(net, model, inputs, outputs, exact, told));
         all.extend(constants::nan_weights(net));
     } else if most >= OF_ONE_RUN {
         all.extend(constants::nan_weights(net));
@@ -125,7 +129,7 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
         (count > 0).then(|| warning("inexact-integer", &value.name, message()))
     };
     let mut all: Vec<Warning> = ends.filter_map(beyond).collect();
-    let mut overflow = Overflow::new(net, Limit::Word);
+    let mut overflow = Overflow::new(net, Limit::Word, &HashSet::new());
     let mut integers = Integers::of_inputs(net, inputs);
     // A second evaluation, for networks with integers only or small ones.
     if (all.is_empty() && !overflow.is_idle() || may_be_undefined(net)) && work(net) <= OF_EACH_RUN {
@@ -296,7 +300,7 @@ mod tests {
     fn names(net: &str, model: Model, input: &[f32], output: &[f32]) -> Vec<&'static str> {
         let net = text::parse(net, &[]).expect("the net parses");
         let (inputs, outputs) = ([("x".to_string(), array(input))], [("y".to_string(), array(output))]);
-        let all = of_run(&net, model, &crate::tensor::views(&inputs), &outputs, OF_EACH_RUN);
+        let all = of_run(&net, model, &crate::tensor::views(&inputs), &outputs, &HashSet::new(), OF_EACH_RUN);
         assert!(all.iter().all(|w| NAMES.iter().any(|(name, _)| *name == w.name)), "{all:?}");
         all.iter().map(|w| w.name).collect()
     }

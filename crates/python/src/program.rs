@@ -267,7 +267,8 @@ impl Program {
                 true => warnings::OF_EACH_RUN,
                 false => warnings::OF_ONE_RUN,
             };
-            for warning in warnings::of_run(net, model, &views, &results, most) {
+            let exact = self.compiled.chain.exact_whole();
+            for warning in warnings::of_run(net, model, &views, &results, &exact, most) {
                 let text = CString::new(warning.to_string()).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
             }

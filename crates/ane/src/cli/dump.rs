@@ -47,7 +47,8 @@ pub struct Flags {
     #[arg(long, conflicts_with_all = ["asm", "summary"])]
     coverage: bool,
     /// Show a container as loaded at this address: apertures, base registers, resolved relocations
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0x30000000", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0x30000000", value_parser = address,
+          conflicts_with_all = ["asm", "summary", "coverage"])]
     loaded: Option<u64>,
     /// The file is the register image of descriptor version 10: the structure itself, or its records, whose registers start
     /// at this address [default address: 0]

@@ -16,6 +16,7 @@ pub(super) fn against_reference(
     model: Model,
     inputs: &[(&str, View)],
     outputs: &[(String, Array)],
+    exact: &HashSet<String>,
     told: bool,
 ) -> Vec<Warning> {
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
@@ -24,13 +25,13 @@ pub(super) fn against_reference(
     let mut integers = Integers::of_inputs(net, &tensors);
     let (drops, spreads) = (dropped_nan(net), spread(net));
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
-    let mut overflow = Overflow::new(net, Limit::Half);
+    let mut overflow = Overflow::new(net, Limit::Half, exact);
     let mut reciprocals = Reciprocals::new(net);
     let mut see = |name: &str, tensor: &Tensor| {
         overflow.see(name, tensor);
         reciprocals.see(name, &tensor.data);
         let data = tensor.data.to_f32();
-        if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
+        if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) && !exact.contains(name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
         }
         integers.see(name, tensor);
@@ -72,7 +73,11 @@ pub(super) fn against_reference(
         let told = array.data.iter().any(|x| x.abs() > LARGEST_WHOLE);
         let data = tensor.data.to_f32();
         let large = data.iter().filter(|x| x.abs() > LARGEST_WHOLE);
-        if value.ty.dtype.is_integer() && !told { whole(&value.name, large) } else { None }
+        if value.ty.dtype.is_integer() && !told && !exact.contains(&value.name) {
+            whole(&value.name, large)
+        } else {
+            None
+        }
     };
     let inexact = inexact.or_else(|| overflow.found());
     let inexact = inexact.or_else(|| net.outputs.iter().zip(&wanted).find_map(unlike));

@@ -2,7 +2,7 @@
 
 use super::{LARGEST_WHOLE, Warning, warning};
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Limit of the detection.
 #[derive(Clone, Copy, PartialEq)]
@@ -29,11 +29,13 @@ pub(super) struct Overflow<'a> {
 }
 
 impl<'a> Overflow<'a> {
-    pub(super) fn new(net: &'a Net, limit: Limit) -> Self {
+    /// Watches a network but for the results in `exact`, which keep every whole number.
+    pub(super) fn new(net: &'a Net, limit: Limit, exact: &HashSet<String>) -> Self {
         let name = |id: ValueId| net.value(id).name.as_str();
         let mut reads: HashMap<&str, usize> = HashMap::new();
         let mut watched = HashMap::new();
-        for op in net.ops.iter().filter(|op| grows(net, op, limit)) {
+        let grow = |op: &&Op| grows(net, op, limit) && !exact.contains(name(op.outputs[0]));
+        for op in net.ops.iter().filter(grow) {
             watched.insert(name(op.outputs[0]), op);
             let live = op.inputs.iter().filter(|&&id| net.value(id).data.is_none());
             live.for_each(|&id| *reads.entry(name(id)).or_default() += 1);

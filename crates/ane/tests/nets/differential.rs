@@ -61,7 +61,14 @@ fn warned(case: &Case, inputs: &[Vec<f32>], got: &[f32], model: Model) -> Result
     };
     let given: Vec<_> = case.net.inputs.iter().zip(inputs).map(|(&id, data)| array(id, data)).collect();
     let output = array(case.net.outputs[0], got);
-    let warnings = anemone::warnings::of_run(&case.net, model, &anemone::tensor::views(&given), &[output], OF_EACH_RUN);
+    let warnings = anemone::warnings::of_run(
+        &case.net,
+        model,
+        &anemone::tensor::views(&given),
+        &[output],
+        &Default::default(),
+        OF_EACH_RUN,
+    );
     if warnings.is_empty() { Err("no warning".into()) } else { Ok(()) }
 }
 

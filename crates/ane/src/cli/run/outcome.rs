@@ -58,8 +58,9 @@ pub fn conclude(
     // After the results, because an evaluation in fp32 can take longer than the run.
     // A network of any size, where an exit code depends on it.
     let most = if flags.strict_numerics { u64::MAX } else { warnings::OF_ONE_RUN };
-    let warnings =
-        net.map_or_else(Vec::new, |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs, most));
+    let exact = chain.exact_whole();
+    let found = |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs, &exact, most);
+    let warnings = net.map_or_else(Vec::new, found);
     if let Some(net) = net.filter(|net| !warnings::is_compared(net, most)) {
         voice.note(format!(
             "not compared with fp32: about {:.0e} multiplications and elements, at most {most:.0e} are compared without --strict-numerics",
