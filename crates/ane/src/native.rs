@@ -159,13 +159,13 @@ pub fn text(row: &Row) -> String {
     let _ = writeln!(text, "  symbols:   {symbols}");
     match row.validator() {
         Some(v) => {
-            let _ = writeln!(text, "  validator: {}, {} to {} operands", v.export(), v.least, v.most);
-            let _ = writeln!(text, "  envelope:  {}", v.envelope);
+            let _ = writeln!(text, "  validator: {}, {}", v.export(), v.operands());
+            let _ = writeln!(text, "  accepts:   {}", v.envelope);
         }
         None => text += "  validator: none exported\n",
     }
     let class = row.class().map_or("none".to_string(), |c| c.to_string());
-    let _ = writeln!(text, "  class:     {class}; carried by: {}", row.carrier.name());
+    let _ = writeln!(text, "  class:     {class}; encoded as: {}", row.carrier.name());
     let first = first_chip(row).map_or("no chip".to_string(), |c| format!("{} ({})", c.target, c.describe()));
     let _ = writeln!(text, "  first:     {first}");
     let operations: Vec<&str> = row.operations().map(|o| o.name).collect();

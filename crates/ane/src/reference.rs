@@ -7,7 +7,7 @@ use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::legal::{RULES, Rule, When};
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::native::{self, Elsewhere};
-use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
+use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER, Sweep};
 use anemone_facts::silicon::{self, GROUPS, Group, Named, SILICON, Silicon};
 use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
 use anemone_facts::{lint, ops, validators};
@@ -328,12 +328,12 @@ fn op_text(row: &OpRow) -> String {
         let _ = writeln!(text, "  {column:7} {}", reach_text(reach));
     }
     if let Some(floor) = row.floor {
-        let _ = writeln!(text, "  floor    legality family {floor} by conversion");
+        let _ = writeln!(text, "  tier     {floor} and later on the framework route");
     }
     if !row.layers.is_empty() {
         let exports: Vec<String> =
             row.layers.iter().filter_map(|l| validators::by_name(l)).map(Validator::export).collect();
-        let _ = writeln!(text, "  becomes  {} ({})", row.layers.join(", "), exports.join(", "));
+        let _ = writeln!(text, "  layers   {} ({})", row.layers.join(", "), exports.join(", "));
     }
     if !row.note.is_empty() {
         let _ = writeln!(text, "  note     {}", row.note);
@@ -343,13 +343,20 @@ fn op_text(row: &OpRow) -> String {
     }
     for attested in ATTESTED.iter().filter(|a| a.ops.contains(&row.name)) {
         let on = families(attested.families);
-        let _ = writeln!(text, "  attested {} ({on}): {}", attested.layer, attested.reason);
+        let _ = writeln!(text, "  refused  {} on {on}: {}", attested.layer, attested.reason);
     }
     for answer in SEGMENTER.iter().filter(|s| s.op == row.name) {
         let says = if answer.text.is_empty() { "accepted".into() } else { answer.text.replace("%s", row.name) };
         let _ = writeln!(text, "  segmenter {says} ({})", answer.basis.phrase());
     }
-    let _ = writeln!(text, "  sweep    {:?} on an M5, one operation alone", row.sweep);
+    let alone = match row.sweep {
+        Sweep::Correct => "right result",
+        Sweep::Runs => "runs; result not compared",
+        Sweep::Walled => "the compiler stops",
+        Sweep::Missing => "not implemented",
+        Sweep::Untried => "not tried",
+    };
+    let _ = writeln!(text, "  alone    {alone} (the only operation of a program, on an M5)");
     text
 }
 
@@ -365,9 +372,8 @@ pub fn op_json(row: &OpRow) -> Value {
 }
 
 fn layer_text(row: &Validator) -> String {
-    let operands = if row.least == row.most { row.least.to_string() } else { format!("{} to {}", row.least, row.most) };
-    let mut text = format!("{}: layer {}, {operands} operands\n", row.export(), row.stem);
-    let _ = writeln!(text, "  envelope {}", row.envelope);
+    let mut text = format!("{}: layer {}, {}\n", row.export(), row.stem, row.operands());
+    let _ = writeln!(text, "  accepts  {}", row.envelope);
     if !row.descriptor {
         let _ = writeln!(text, "  it has no descriptor: a computed or umbrella operation");
     }
@@ -379,11 +385,11 @@ fn layer_text(row: &Validator) -> String {
     }
     for attested in ATTESTED.iter().filter(|a| a.layer == row.stem) {
         let on = families(attested.families);
-        let _ = writeln!(text, "  attested is not reachable ({on}): {}", attested.reason);
+        let _ = writeln!(text, "  does not compile on {on}: {}", attested.reason);
     }
     let ops: Vec<&str> = OPS.iter().filter(|o| o.layers.contains(&row.stem)).map(|o| o.name).collect();
     if !ops.is_empty() {
-        let _ = writeln!(text, "  made of  {}", ops.join(", "));
+        let _ = writeln!(text, "  used for {}", ops.join(", "));
     }
     text
 }

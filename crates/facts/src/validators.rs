@@ -19,6 +19,15 @@ pub struct Validator {
 }
 
 impl Validator {
+    /// Number of operands that it accepts, in words.
+    pub fn operands(&self) -> String {
+        match (self.least, self.most) {
+            (1, 1) => "1 operand".into(),
+            (least, most) if least == most => format!("{most} operands"),
+            (least, most) => format!("{least} to {most} operands"),
+        }
+    }
+
     /// Name in the export table.
     pub fn export(&self) -> String {
         format!("_ANECValidate{}Layer", self.stem)

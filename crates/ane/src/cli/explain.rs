@@ -67,7 +67,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "schema": "anemone.explain/1", "enumeration": e.name, "vendor": e.vendor, "meaning": e.meaning,
             "evidence": e.evidence.letter(), "source": SOURCE, "codes": rows,
         });
-        let mut text = format!("{} ({}): {} [{}, {SOURCE}]\n", e.name, e.vendor, e.meaning, e.evidence.letter());
+        let vendor = if e.vendor.is_empty() { String::new() } else { format!(" ({})", e.vendor) };
+        let mut text = format!("{}{vendor}: {} [{}, {SOURCE}]\n", e.name, e.meaning, e.evidence.letter());
         let line = |r: &anemone_facts::formats::Code| {
             format!("  {:>3} {:18} {}", r.code, r.name, r.meaning).trim_end().to_string() + "\n"
         };
