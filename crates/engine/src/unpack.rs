@@ -44,6 +44,9 @@ pub(crate) struct Form {
     streams: Vec<Option<[u64; 2]>>,
 }
 
+/// A number for each channel of a group, if the task has them.
+type ByChannel = Option<Vec<f32>>;
+
 /// Coefficients of a group as one strided row for each output channel, and the biases of the channels.
 pub(crate) type RowsAndBiases<'a> = (Vec<CoefficientRow<'a>>, Option<Vec<f32>>);
 
@@ -428,12 +431,7 @@ impl Machine<'_> {
     }
 
     /// Biases and scale factors of the channels of group `g`, if the task has them: from the passes or from streams of their own.
-    fn biases_and_scales(
-        &self,
-        form: &Form,
-        g: usize,
-        passes: &[Pass],
-    ) -> Result<(Option<Vec<f32>>, Option<Vec<f32>>), FaultKind> {
+    fn biases_and_scales(&self, form: &Form, g: usize, passes: &[Pass]) -> Result<(ByChannel, ByChannel), FaultKind> {
         let mut biases = self.of_channels(BiasMode, extra::BIAS, g, form.outputs)?;
         let mut scales = self.of_channels(PostScaleMode, extra::POST_SCALE, g, form.outputs)?;
         for pass in passes {
@@ -446,7 +444,7 @@ impl Machine<'_> {
     }
 
     /// Scale or bias of each channel of a group, if the task has them: from a stream of their own, or zeros to be overwritten.
-    fn of_channels(&self, mode: Field, stream: u32, g: usize, out: usize) -> Result<Option<Vec<f32>>, FaultKind> {
+    fn of_channels(&self, mode: Field, stream: u32, g: usize, out: usize) -> Result<ByChannel, FaultKind> {
         if self.get(mode) != 1 {
             return Ok(None);
         }
