@@ -298,7 +298,11 @@ fn native(layer: &Layer) -> Option<check::Layer> {
             of("MatrixMult").bottom(streams, "fp16").with(Q::ContractionBytes, contracted * ELEMENT_BYTES as i64)
         }
         Kind::Pool { window, op, .. } => windowed(of("Pool"), window).with(Q::MaxPool, i64::from(*op == PoolOp::Max)),
-        Kind::MaxChannels | Kind::SumChannels { .. } | Kind::Reduce { .. } => of("Reduction"),
+        Kind::MaxChannels
+        | Kind::SumChannels { .. }
+        | Kind::MulChannels { .. }
+        | Kind::Reduce { .. }
+        | Kind::InverseRms { .. } => of("Reduction"),
         Kind::Planar { .. } | Kind::ChannelAffine { .. } | Kind::Deviation { .. } => of("ElementWise"),
         Kind::Own(_) => return None,
     })

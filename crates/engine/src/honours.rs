@@ -55,10 +55,8 @@ pub fn treatment(field: Field) -> Treatment {
         InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
             Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
         }
-        ElemMultMode => Only(
-            &[0],
-            "register maps give only its name; no sample or chapter of the book states which operands it multiplies",
-        ),
+        // The neural engine has it where it multiplies channels, and other units refuse it.
+        ElemMultMode => Obeyed,
         Src1Transpose | Src2Transpose => Obeyed,
         // Tiling affects only the order of work.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,

@@ -5,7 +5,7 @@ mod flat;
 mod gains;
 mod select;
 
-use channels::{max_over_channels, sum_of_channels};
+use channels::{max_over_channels, product_of_channels, sum_of_channels};
 pub(crate) use select::Kernel;
 
 use crate::constants::{Constants, PackingKey};
@@ -50,6 +50,8 @@ pub(crate) enum Operation {
     SumOfChannels,
     /// Maximum over this many input channels for each output channel.
     MaxOverChannels(usize),
+    /// Product of two input channels for each output channel.
+    ProductOfChannels,
     Copy,
 }
 
@@ -102,6 +104,7 @@ impl Neural {
             Operation::Convolution(_) => "convolution",
             Operation::SumOfChannels => "sum of channels",
             Operation::MaxOverChannels(_) => "maximum over channels",
+            Operation::ProductOfChannels => "product of channels",
             Operation::Copy if matches!(self.activation, Activation::Table(_) | Activation::Unread) => "table",
             Operation::Copy => "copy",
         }
@@ -151,14 +154,25 @@ impl Machine<'_> {
                 }
                 Operation::MaxOverChannels(per)
             }
+            (neural::MULTIPLY, kernel::UNITY) => {
+                self.no_window()?;
+                self.require(UnicastEn, 1, "each result multiplies channels of its own")?;
+                self.require(UnicastCin, 2, "pairs of channels are multiplied")?;
+                if 2 * output.c != input.c || (output.h, output.w) != (input.h, input.w) {
+                    return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
+                }
+                Operation::ProductOfChannels
+            }
             (value, _) => {
                 return Err(FaultKind::NotHonoured {
                     field: NeOpMode,
                     value,
-                    reason: "only mac, bypass without a kernel, and max without a kernel are executed",
+                    reason: "only mac, and bypass, max and multiply without a kernel are executed",
                 });
             }
         };
+        let multiplies = matches!(operation, Operation::ProductOfChannels);
+        self.require(ElemMultMode, u32::from(multiplies), "set where channels are multiplied, and only there")?;
         let activation = self.prepare_activation(constants)?;
         let exactly = match operation {
             // The scales of channels come between the sum and the epilogue.
@@ -199,6 +213,10 @@ impl Machine<'_> {
             Operation::MaxOverChannels(per) => {
                 let largest = max_over_channels(&self.admitted(x), neural.output, *per)?;
                 self.finished(neural, largest)?
+            }
+            Operation::ProductOfChannels => {
+                let products = product_of_channels(&self.admitted(x), neural.output)?;
+                self.finished(neural, products)?
             }
             Operation::Copy => self.finished(neural, self.cropped(x))?,
         };

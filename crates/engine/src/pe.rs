@@ -59,6 +59,28 @@ impl Machine<'_> {
         Extents { g: self.size(NumGroups).max(1), c: self.size(Cin), h: self.size(Hin), w: self.size(Win) }
     }
 
+    /// Checks that the operation of a planar task is one that its form has.
+    pub(crate) fn check_planar(&self) -> Result<(), FaultKind> {
+        let (class, value) = (self.get(TaskClass), self.get(PeOp));
+        if class == class::NEURAL {
+            return Ok(());
+        }
+        self.require(ElemMultMode, 0, "only the neural engine multiplies channels")?;
+        let known = match class {
+            class::PLANAR_ONE => value == planar::ADD,
+            class::PLANAR_REDUCE => [planar::ADD, planar::SQUARE_SUM].contains(&value),
+            _ => true,
+        };
+        match known {
+            true => Ok(()),
+            false => Err(FaultKind::NotHonoured {
+                field: PeOp,
+                value,
+                reason: "a task with one source has no operation, or reduces its squares (4)",
+            }),
+        }
+    }
+
     /// Task with one source; pooling if the window is larger than 1x1.
     fn pooled<N: Line>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let x = self.planar_source1::<N>(self.input_extents())?;
@@ -194,6 +216,9 @@ impl Machine<'_> {
             x = self.combine(x, &b)?;
         } else if self.get(PeSecond) != second::NONE {
             return Err(self.inconsistent(PeSecond, "a task with one source has no second operand"));
+        } else if self.get(PeOp) == planar::SQUARE_SUM {
+            let nanos = cost::one_by_one(x.data.len());
+            chunks(&mut x.data, PER_THREAD, nanos, |_, row| row.iter_mut().for_each(|x| *x = x.mul(*x)));
         }
         self.require(Cout, self.get(Cin), "a planar task keeps its channels")?;
         self.require(Wout, self.get(Win), "a reduction holds its input width")?;

@@ -478,6 +478,7 @@ impl Machine<'_> {
             return Ok(Work::Own(Box::new(self.prepare_own()?)));
         }
         self.check_depth()?;
+        self.check_planar()?;
         match self.get(Field::TaskClass) {
             class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
             class::PLANAR_ONE

@@ -44,6 +44,8 @@ pub mod residency {
 pub mod neural {
     /// Multiply and accumulate.
     pub const MAC: u32 = 0;
+    /// Product of the channels that one output reads.
+    pub const MULTIPLY: u32 = 2;
     /// Maximum over the channels that one output reads.
     pub const MAX: u32 = 3;
     /// The source as it is.
@@ -235,6 +237,7 @@ mod tests {
             (Field::SrcType, residency::DMA, "dma"),
             (Field::ResType, residency::CHAIN, "chain"),
             (Field::NeOpMode, neural::MAC, "mac"),
+            (Field::NeOpMode, neural::MULTIPLY, "multiply"),
             (Field::NeOpMode, neural::MAX, "max"),
             (Field::NeOpMode, neural::BYPASS, "bypass"),
             (Field::KernelMode, kernel::REAL, "kernel"),

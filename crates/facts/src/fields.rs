@@ -86,7 +86,7 @@ fields! {
     Oz: Uint, "elements", "depth output step";
     NumGroups: Uint, "groups", "groups, batches or rows that the task repeats over, one group stride apart";
     UnicastEn: Flag, "", "each output channel reads its own input channel (copies, unary tables, depthwise)";
-    ElemMultMode: Flag, "", "elementwise multiply mode";
+    ElemMultMode: Flag, "", "elementwise multiply mode: set where channels are multiplied with each other";
     UnicastCin: Uint, "channels", "input channels that one output channel reads in unicast mode";
     TileHeight: Uint, "rows", "rows per tile; no functional effect";
     PatchWidth: Log2, "elements", "planar-engine patch width; no functional effect";
@@ -222,7 +222,7 @@ fields! {
     OverlapFirst: Flag, "", "first of two consecutive planar tasks of a group";
     OverlapSecond: Flag, "", "second of two consecutive planar tasks of a group";
     RuntimeWeights: Flag, "", "coefficients come from a runtime tensor";
-    NeOpMode: Names(&["mac", "", "", "max", "bypass", "", "", ""]), "", "function of the multiply-accumulate array";
+    NeOpMode: Names(&["mac", "", "multiply", "max", "bypass", "", "", ""]), "", "function of the multiply-accumulate array";
     KernelMode: Names(&["kernel", "unity"]), "", "real coefficients, or none";
     BiasMode: Flag, "", "one fp16 bias per output channel leads the engine's stream";
     MatrixBiasEn: Flag, "", "bias from a matrix";

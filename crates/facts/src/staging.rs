@@ -21,6 +21,8 @@ pub const TILE_BYTES: u64 = 512 << 10;
 pub const COPY_BYTES: u64 = 1 << 20;
 /// Columns of a copy's tile; in a tile with several rows, divided by their number.
 pub const COPY_COLUMNS: usize = 128;
+/// Columns of a single row from which few channels are turned in whole units (`reduce_probe_sum_ax1_1x8x1x64`).
+pub const TURNED_COLUMNS: usize = 64;
 /// Fewest columns of a copy's tile: a granule of memory.
 pub const COPY_COLUMNS_LEAST: usize = 32;
 /// Most rows of a source whose copies have tiles of several rows.
@@ -46,6 +48,9 @@ pub const PATCH_OF_TWO: u32 = 8;
 
 /// The same with two sources and a result in tile memory.
 pub const PATCH_THAT_STAYS: u32 = 7;
+
+/// Columns of a patch of a reduction at most, as a power of two (`reduce_probe_sum_ax3_1x1x1x512`).
+pub const PATCH_OF_REDUCED: u32 = 6;
 
 /// Rows of a patch, as a power of two, where the neural engine continues in tile memory: its work unit.
 pub const PATCH_REWRITTEN: u32 = 4;

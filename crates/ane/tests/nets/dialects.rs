@@ -80,3 +80,37 @@ fn the_hyperbolic_tangent_is_one_from_four_on() {
     let [_, apples] = both(source, &[], &[array("x", &[1, 4, 1, 1], |i| [-4.5, 0.0, 0.5, 4.0][i])]);
     assert_eq!(apples.1, [-1.0, 0.0, f16::from_f32(0.5f32.tanh()).to_f32(), 1.0]);
 }
+
+#[test]
+fn powers_multiply_pairs_of_channels() {
+    for shape in [[1, 3, 5, 7], [1, 64, 8, 8], [1, 4, 1, 1], [1, 2, 200, 130], [2, 3, 4, 5]] {
+        let extents = shape.map(|n| n.to_string()).join(", ");
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[{extents}]\n  input %z: f16[{extents}]\n  \
+             %y: f16[{extents}] = pow(%x, %z)\n  output %y\n}}\n"
+        );
+        let (base, exponent) = (|i: usize| 0.25 * (1 + i * 5 % 13) as f32, |i: usize| 0.25 * small(i * 3 + 1));
+        let inputs = [array("x", &shape, base), array("z", &shape, exponent)];
+        let [_, apples] = both(&source, &[], &inputs);
+        assert_eq!(apples.0, 3, "{shape:?}");
+        for (i, y) in apples.1.iter().enumerate() {
+            let right = base(i).powf(exponent(i));
+            assert!((y - right).abs() <= 4e-3 * right, "{shape:?}[{i}]: {y} for {right}");
+        }
+    }
+}
+
+#[test]
+fn norms_of_columns_sum_squares_by_group() {
+    for shape in [[1, 64, 8, 8], [1, 3, 5, 7], [1, 16, 20, 200]] {
+        let extents = shape.map(|n| n.to_string()).join(", ");
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[{extents}]\n  \
+             %y: f16[{extents}] = layer_norm(%x) axes=[3] epsilon=1e-3\n  output %y\n}}\n"
+        );
+        let [own, apples] = both(&source, &[], &[array("x", &shape, |i| small(i * i + i / 7))]);
+        assert_eq!(apples.0, 5, "{shape:?}");
+        let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 4e-3, "{shape:?}: {apart}");
+    }
+}

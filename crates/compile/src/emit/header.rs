@@ -105,12 +105,12 @@ impl Emitter<'_> {
         };
         let (planar, rows, columns) = ESTIMATE_PLANAR;
         match self.layer.kind {
-            Kind::Reduce { .. } | Kind::Deviation { .. } => {
+            Kind::Reduce { .. } | Kind::Deviation { .. } | Kind::InverseRms { .. } => {
                 let side = self.input().1 as u64;
                 elements(ESTIMATE_COLUMNS_LEAST, columns) * rows / side.clamp(1, rows) / planar
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
-            Kind::Neuron { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
+            Kind::Neuron { .. } | Kind::MulChannels { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
             Kind::Conv { .. } => {
                 let r = &self.layer.result;
                 let outputs = if self.layer.transpose { r.width } else { r.channels() };

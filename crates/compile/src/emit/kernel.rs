@@ -91,7 +91,8 @@ impl Emitter<'_> {
             }
             // All engines read the same table.
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
-            | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
+            | Kind::SumChannels { nonlinear: Nonlinear::Table(table) }
+            | Kind::MulChannels { nonlinear: Nonlinear::Table(table) } => {
                 let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
                 if self.conventions().tables_per_engine {
                     // Space for one table per engine, although one would do.

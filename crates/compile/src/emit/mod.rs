@@ -282,7 +282,7 @@ impl Emitter<'_> {
                 (hout, wout) = (hin, win);
             }
             Kind::Pool { .. } => task_class = class::PLANAR_ONE,
-            Kind::Reduce { .. } => {
+            Kind::Reduce { .. } | Kind::InverseRms { .. } => {
                 task_class = class::PLANAR_REDUCE;
                 (hout, wout) = (hin, win);
             }
@@ -314,6 +314,7 @@ impl Emitter<'_> {
             Kind::Conv { connect: Connect::Dense, .. } => (0, 1),
             Kind::Conv { connect: Connect::Unicast { per_output }, .. } => (1, *per_output),
             Kind::MaxChannels => (1, cin),
+            Kind::MulChannels { .. } => (1, 2),
             Kind::Neuron { .. } => (1, 1),
             _ => (0, 1),
         };

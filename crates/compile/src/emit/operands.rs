@@ -109,7 +109,10 @@ impl Emitter<'_> {
     /// Row stride, as depth, of a port of which a view merges channels and rows to its rows; `None` for other views.
     fn merged_rows(&self, view: &View4) -> Option<u64> {
         let port = self.placed.graph.buffer(view.buffer).port.as_ref()?.nchw()?;
-        let whole = port.channels() > 1 && view.height() == port.channels() * port.height();
+        // Channels alone, beside a row of one element, are merged with nothing (`reduce_probe_mean_ax1_1x64x1x1`).
+        let [_, plane, row] = view.axes;
+        let beside = plane.stride_bytes > 0 && plane.stride_bytes == row.stride_bytes;
+        let whole = port.channels() > 1 && view.height() == port.channels() * port.height() && !beside;
         let alone = view.channels() == 1 && view.groups() == 1 && port.groups() == 1;
         let row_bytes = (port.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
         (whole && alone).then_some(row_bytes)

@@ -44,6 +44,15 @@ impl Emitter<'_> {
                 self.set_all(&[(KernelMode, kernel::UNITY), (DpeCategory, 1)])?;
                 nonlinear
             }
+            Kind::MulChannels { nonlinear } => {
+                self.set_all(&[
+                    (NeOpMode, neural::MULTIPLY),
+                    (ElemMultMode, 1),
+                    (KernelMode, kernel::UNITY),
+                    (DpeCategory, 2),
+                ])?;
+                nonlinear
+            }
             Kind::Product { post_scale, .. } => {
                 self.set_half(PostScale, *post_scale)?;
                 self.set_all(&[
@@ -95,6 +104,13 @@ impl Emitter<'_> {
             Kind::Deviation { epsilon } => {
                 self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeFirst, first::NEGATED), (PeSecond, second::SOURCE)])?;
                 self.set(PeNonlinear, planar_nonlinear::RSQRT)?;
+                self.set_half(PeEpsilon, *epsilon)?;
+                let (_, h, w) = self.input();
+                mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
+                (&mean, false)
+            }
+            Kind::InverseRms { epsilon } => {
+                self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeNonlinear, planar_nonlinear::RSQRT)])?;
                 self.set_half(PeEpsilon, *epsilon)?;
                 let (_, h, w) = self.input();
                 mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };

@@ -5,8 +5,8 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    apart, apart_in_unit, computed, copies, input, result_tile, row_bytes, small_source, source_tile, turned_rows,
-    turns_few_channels, unit_rows,
+    Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, result_tile, row_bytes, small_source,
+    source_tile, spread, staying_tile, turned_rows, turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -23,10 +23,13 @@ impl Emitter<'_> {
         let layer = self.layer;
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
-        let tile = source_tile(layer);
-        let hout = if matches!(layer.kind, Kind::Reduce { .. } | Kind::Deviation { .. }) { hin } else { hout };
+        let tile = if self.brings(index) { staying_tile(layer) } else { source_tile(layer) };
+        let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
+        let hout = if alone || matches!(layer.kind, Kind::Deviation { .. }) { hin } else { hout };
         let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
-        let height = if matches!(layer.kind, Kind::Reduce { .. }) { height.min(PLANAR_ROWS) } else { height };
+        // A source that later tasks read too is reduced in pieces.
+        let keeps = self.placed.residency.keeps(index);
+        let height = if alone && keeps { height.min(PLANAR_ROWS) } else { height };
         // Single columns that are transposed from tile memory are processed unit by unit.
         let turns = layer.kind.is_copy() && layer.transpose && win == 1 && self.source_place(0).is_some();
         let height = if turns { height.min(1 << PATCH_REWRITTEN) } else { height };
@@ -36,7 +39,7 @@ impl Emitter<'_> {
         } else {
             let log2 = |n: usize| n.next_power_of_two().ilog2();
             let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
-            let columns = log2(win).clamp(4, 9);
+            let columns = log2(win).clamp(4, if alone { PATCH_OF_REDUCED } else { 9 });
             let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
             let patch = match layer.kind {
                 // A result that the neural engine rewrites in place has its work units.
@@ -54,7 +57,6 @@ impl Emitter<'_> {
         // Operands from memory are staged above the resident ones: source, second source, result.
         let mut base = self.placed.residency.top(index);
         // Rows that the next layer reads too have the strides that it expects.
-        let keeps = self.placed.residency.keeps(index);
         let through = copies(layer) && !layer.transpose && self.result_place().is_some() && tile.rows > 1;
         let row = match keeps && hin == 1 {
             true => tile.row_bytes,
@@ -85,6 +87,19 @@ impl Emitter<'_> {
                 base += row * tile.rows as u64;
             }
         }
+        self.stage_result(base, &tile)?;
+        self.aliases(index)?;
+        self.set(SrcDmaFmt, u32::from(in_memory(first)))?;
+        self.set_size(SrcDmaInterleave, layer.source_interleave)?;
+        self.set(ResDmaFmt, 1)?;
+        self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    /// Place of the result: its own where it stays, else `base`.
+    fn stage_result(&mut self, base: u64, tile: &Tile) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let [_, _, win] = input(layer);
+        let streamed = self.source_place(0).is_none();
         if let Some(place) = self.result_place() {
             self.set_bytes(ResL2Base, place.base_bytes)?;
             let mut strides = place.strides;
@@ -97,24 +112,25 @@ impl Emitter<'_> {
             self.set_bytes(ResL2Base, base)?;
             if !layer.is_neural() && layer.transpose {
                 let channel = (layer.result.width as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
-                let row = channel * layer.result.groups() as u64;
-                self.set_each(RESULT, [channel, row, channel, 0])?;
-            } else if copies(layer) && first.is_none() {
+                let groups = layer.result.groups() as u64;
+                let idle = if groups == 1 { channel } else { 0 };
+                self.set_each(RESULT, [channel, channel * groups, channel, idle])?;
+            } else if copies(layer) && streamed {
                 let out = result_tile(layer);
                 let height = layer.result.height();
-                let row = if height > 1 && self.placed.residency.spreads() {
-                    row_bytes(layer, &out, height, false, self.chip)
-                } else {
-                    out.row_bytes
+                let row = match height > 1 && self.placed.residency.spreads() {
+                    // Four rows of a cut tile are read and written beside each other (`encoder_slice_lastdim`: 0x8a for 0x80).
+                    true if tile.columns < win && height >= COPY_ROWS => {
+                        let (rows, gap) = FEW_NEURAL_BANKS;
+                        spread(out.row_bytes / UNIT_BYTES, 1, (rows, 2 * gap)) * UNIT_BYTES
+                    }
+                    true => row_bytes(layer, &out, height, false, self.chip),
+                    false => out.row_bytes,
                 };
                 self.set_each(RESULT, [out.channel_bytes, row, out.row_bytes, out.row_bytes])?;
             }
         }
-        self.aliases(index)?;
-        self.set(SrcDmaFmt, u32::from(in_memory(first)))?;
-        self.set_size(SrcDmaInterleave, layer.source_interleave)?;
-        self.set(ResDmaFmt, 1)?;
-        self.set_size(ResDmaInterleave, layer.interleave)
+        Ok(())
     }
 
     fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
@@ -187,6 +203,18 @@ impl Emitter<'_> {
         same && each && stays(result) && stays(&next.result)
     }
 
+    /// Returns true if a task reads memory for a result that stays, and no later task reads the same from tile memory.
+    fn brings(&self, index: usize) -> bool {
+        let streamed = self.source_place(0).is_none() && !self.placed.residency.keeps(index);
+        streamed && self.result_place().is_some()
+    }
+
+    /// Returns true if a task brings its source into tile memory by some of the columns at a time.
+    fn cut_in_columns(&self) -> bool {
+        let [_, rows, columns] = input(self.layer);
+        self.brings(self.index) && rows > COPY_ROWS && staying_tile(self.layer).columns < columns
+    }
+
     /// Returns true if the first source and the result of a task are only in tile memory.
     fn resides(&self) -> bool {
         self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
@@ -236,6 +264,11 @@ impl Emitter<'_> {
             // Rows of a matrix that were folded to a square.
             Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
             Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
+            // Units of two rows at least where they fit (`binary_pow_1x64x8x8`, `binary_pow_1x3x224x224`).
+            Kind::MulChannels { .. } => {
+                let least = fitting_rows(layer).min(1);
+                (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
+            }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
             // Rows that stay in tile memory are processed together.
@@ -244,8 +277,11 @@ impl Emitter<'_> {
             }
             Kind::Neuron { .. } if turns_few_channels(layer) => {
                 let unit = turned_rows(layer);
-                (unit, rows.min(unit), unit)
+                // Rows that a unit has, though there is one (`reduce_probe_sum_ax1_1x8x1x64`).
+                (unit, rows.max(fitting_rows(layer)).min(unit), unit)
             }
+            // A tile of some of the columns has units of four rows (`binary_pow_1x3x224x224`).
+            Kind::Neuron { .. } if self.cut_in_columns() => (0, 0, 2),
             // Copies to tile memory are processed in work units.
             _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
             _ => (0, 0, rows.min(4)),

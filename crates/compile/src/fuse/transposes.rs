@@ -15,6 +15,9 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
     if options.conventions().inverse_transposes_cancel {
         cancel(graph, options, reasons);
     }
+    if options.conventions().tables_turned {
+        turn_columns(graph, reasons);
+    }
     if !options.conventions().whole_epilogues {
         return;
     }
@@ -116,6 +119,40 @@ fn readers_move(graph: &Graph, copy: usize, source: &View4) -> bool {
     };
     let mut readers = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == result.buffer);
     alone(source) && alone(result) && readers.all(|s| s == result)
+}
+
+/// Computes tables of single columns of channels as rows, which the planar task that reads them as its second source transposes back
+/// (`chain_res_gelu_d256`; a reciprocal is lowered in this form, see `lower/elementwise.rs`).
+fn turn_columns(graph: &mut Graph, reasons: &mut Remarks) {
+    for at in 0..graph.layers.len() {
+        let layer = &graph.layers[at];
+        let [first, second] = layer.sources.as_slice() else { continue };
+        let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
+        let channels = second.channels();
+        let column = extents(second) == ([1, channels, 1], 1) && channels > 1 && extents(first) == extents(second);
+        let plain = layer.turned == [false; 2] && layer.broadcast == [[false; 3]; 2] && !layer.second_relu;
+        let (buffer, scratch) = (second.buffer, graph.buffer(second.buffer).role == Role::Scratch);
+        if !matches!(layer.kind, Kind::Planar { .. }) || !column || !plain || !scratch {
+            continue;
+        }
+        let reads = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == buffer).count();
+        let mut writers = (0..at).filter(|&i| graph.layers[i].result.buffer == buffer);
+        let (Some(writer), None) = (writers.next(), writers.next()) else { continue };
+        let before = &graph.layers[writer];
+        let tabled = matches!(before.kind, Kind::Neuron { nonlinear: Nonlinear::Table(_), .. });
+        let free = !before.transpose && before.interleave == 1 && before.result.elements() == second.elements();
+        if reads != 1 || !tabled || !free {
+            continue;
+        }
+        let (lead, bytes) = dense_axes(&[1, channels]);
+        let Some(row) = (View { buffer, offset_bytes: 0, lead, width: channels }).nchw() else { continue };
+        reasons.say(|| format!("{} is computed as a row, which {} turns back", before.name, layer.name));
+        graph.buffers[buffer.0 as usize].bytes = bytes;
+        graph.layers[writer].result = row;
+        graph.layers[writer].transpose = true;
+        graph.layers[at].sources[1] = row;
+        graph.layers[at].turned[1] = true;
+    }
 }
 
 /// Returns true for a layer without a window: each result element depends on the source elements at its position, by a function or a

@@ -19,6 +19,7 @@ impl Layer {
             }
             Kind::SumChannels { .. } => "reduce_sum",
             Kind::MaxChannels => "reduce_max",
+            Kind::MulChannels { .. } => "mul",
             Kind::Planar { op, .. } => match op {
                 PlanarOp::Add => "add",
                 PlanarOp::Sub => "sub",
@@ -27,7 +28,7 @@ impl Layer {
                 PlanarOp::Min => "min",
             },
             Kind::ChannelAffine { .. } => "dynamic_gain_offset_control",
-            Kind::Deviation { .. } => "layer_norm",
+            Kind::Deviation { .. } | Kind::InverseRms { .. } => "layer_norm",
             Kind::Pool { window: Window::UNIT, abs: true, .. } => "abs",
             Kind::Pool { window: Window::UNIT, affine, .. } => self.affine(*affine == Affine::UNIT),
             Kind::Pool { op: PoolOp::Max, .. } => "max_pool",

@@ -81,8 +81,10 @@ impl Epilogue {
             }
             Kind::Reduce { .. }
             | Kind::MaxChannels
+            | Kind::MulChannels { .. }
             | Kind::ChannelAffine { .. }
             | Kind::Deviation { .. }
+            | Kind::InverseRms { .. }
             | Kind::Own(_) => {
                 return None;
             }

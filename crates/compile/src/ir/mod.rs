@@ -271,6 +271,11 @@ pub enum Kind {
         /// Applied last.
         nonlinear: Nonlinear,
     },
+    /// Neural engine: products of channels 0 and 1, 2 and 3, and so on, without coefficients.
+    MulChannels {
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
     /// Planar engine, two sources.
     Planar {
         /// The operation.
@@ -289,6 +294,11 @@ pub enum Kind {
     /// Planar engine: `1 / sqrt(mean + epsilon)`, where the mean is that of the squared differences, over rows and columns, between the
     /// first source and the second, which has one number per channel.
     Deviation {
+        /// fp16 addend.
+        epsilon: f32,
+    },
+    /// Planar engine: `1 / sqrt(mean + epsilon)`, where the mean is that of the squares over rows and columns.
+    InverseRms {
         /// fp16 addend.
         epsilon: f32,
     },
@@ -361,6 +371,7 @@ impl Layer {
             Kind::Planar { .. }
                 | Kind::ChannelAffine { .. }
                 | Kind::Deviation { .. }
+                | Kind::InverseRms { .. }
                 | Kind::Pool { .. }
                 | Kind::Reduce { .. }
                 | Kind::Own(_)

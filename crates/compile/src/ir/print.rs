@@ -89,6 +89,10 @@ impl fmt::Display for Kind {
                 write!(f, "ne.sum_channels")?;
                 nonlinear(f, n)
             }
+            Kind::MulChannels { nonlinear: n } => {
+                write!(f, "ne.mul_channels")?;
+                nonlinear(f, n)
+            }
             Kind::Planar { op, affine: a, relu } => {
                 write!(f, "pe.{op:?}")?;
                 affine(f, a)?;
@@ -98,6 +102,7 @@ impl fmt::Display for Kind {
                 write!(f, "pe.channel_affine{}", if *subtract { " subtract" } else { "" })
             }
             Kind::Deviation { epsilon } => write!(f, "pe.deviation epsilon={epsilon}"),
+            Kind::InverseRms { epsilon } => write!(f, "pe.inverse_rms epsilon={epsilon}"),
             Kind::Pool { op, window: w, abs, affine: a, relu } => {
                 write!(f, "pe.pool.{op:?}")?;
                 if *w != Window::UNIT {
@@ -143,7 +148,9 @@ impl Kind {
                 let bias = bias.clone().map(Datum::Biases);
                 ([Datum::Weights(weights.clone())].into_iter().chain(bias).collect(), Some(nonlinear))
             }
-            Kind::Neuron { nonlinear, .. } | Kind::SumChannels { nonlinear } => (Vec::new(), Some(nonlinear)),
+            Kind::Neuron { nonlinear, .. } | Kind::SumChannels { nonlinear } | Kind::MulChannels { nonlinear } => {
+                (Vec::new(), Some(nonlinear))
+            }
             _ => (Vec::new(), None),
         };
         if let Some(Nonlinear::Table(table)) = nonlinear {

@@ -238,12 +238,50 @@ impl Lowerer<'_> {
         true
     }
 
+    /// [`Lowerer::layer_norm`] over the columns of channels and rows as 9.509 computes it (`norm_layer_norm_ax3_1x64x8x8`): means,
+    /// differences, reciprocal deviations and the product of both, with the rows as groups of the reductions. Returns `false` unless
+    /// there are several channels and rows.
+    fn norm_of_columns(&mut self, epsilon: f32, from: &View, to: &View) -> Result<bool> {
+        let (Some(source), Some(result)) = (planes(from, false), planes(to, false)) else { return Ok(false) };
+        let (channels, height, width) = (source.channels(), source.height(), source.width);
+        let limits = self.axis_limits();
+        if channels == 1 || height == 1 || width == 1 || height > limits[0] || channels > limits[1] {
+            return Ok(false);
+        }
+        let mut source = source;
+        if self.graph.buffer(from.buffer).role != Role::Scratch {
+            let operand = self.scratch("operand", &from.shape());
+            self.copy(from, &operand)?;
+            source = planes(&operand, false).unwrap_or(source);
+        }
+        let mut numbers = from.shape();
+        numbers[from.lead.len()] = 1;
+        let of_rows = |lowerer: &mut Self, suffix: &str| planes(&lowerer.scratch(suffix, &numbers), false);
+        let (mean, inverse) = (of_rows(self, "mean"), of_rows(self, "deviation"));
+        let centred = planes(&self.scratch("centred", &from.shape()), false);
+        let (Some(mean), Some(inverse), Some(centred)) = (mean, inverse, centred) else { return Ok(false) };
+        let (plain, each) = ([false; 3], [false, false, true]);
+        let affine = Affine { final_scale: 1.0 / width as f32, ..Affine::UNIT };
+        let sum = Kind::Reduce { op: PoolOp::Sum, abs: false, affine, reciprocal: false };
+        self.push(sum, vec![columns_alone(source, 1)], vec![plain], columns_alone(mean, 1), false);
+        let subtract = Kind::Planar { op: PlanarOp::Sub, affine: Affine::UNIT, relu: false };
+        self.push(subtract, vec![source, mean], vec![plain, each], centred, false);
+        let deviation = Kind::InverseRms { epsilon };
+        self.push(deviation, vec![columns_alone(centred, 1)], vec![plain], columns_alone(inverse, 1), false);
+        let multiply = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
+        self.push(multiply, vec![centred, inverse], vec![plain, each], result, false);
+        Ok(true)
+    }
+
     /// `(x - mean) / sqrt(variance + epsilon)` over the last axes, as three tasks: the mean, the reciprocal deviation, and the application
     /// of both.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
         let (mut from, to) = (self.view(x)?, self.result(out));
         let epsilon = held_epsilon(epsilon);
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
+        if first == rank && self.options.conventions().norms_by_group && self.norm_of_columns(epsilon, &from, &to)? {
+            return Ok(());
+        }
         if first == rank && self.norm_of_rows(epsilon, &from, &to) {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use crate::ir::*;
 use crate::lut::Table;
 use crate::proof;
 use anemone_net::{DType, OpKind, Unary, ValueId};
+use std::sync::Arc;
 
 /// Largest integer exponent computed by multiplication: each squaring doubles the relative error.
 const MOST_PRODUCTS: f32 = 64.0;
@@ -269,6 +270,9 @@ impl Lowerer<'_> {
         let plain = Affine::UNIT;
         if !self.options.conventions().functions_fitted {
             // Apple's recipe, with the values that its tables give for negative bases.
+            if self.options.conventions().powers_by_channel && self.power_of_channels(&base, &exponent, &to) {
+                return Ok(());
+            }
             let log = self.tabled("log2", Table::log2(), 0.0, 1.0, &base)?;
             let product = self.scratch("product", &to.shape());
             self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
@@ -332,6 +336,35 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Mul, plain, &negative, &broken, &both)?;
         let absent = self.tabled("absent", Table::choice(INF, 0.0), 0.0, 1.0, &both)?;
         self.without_value(&signed, &absent, &to)
+    }
+
+    /// `exp2(y log2 x)` as 9.509 computes it (`binary_pow_1x64x8x8`): exponent and logarithm are the even and the odd channels of one
+    /// operand, of which the neural engine multiplies pairs. Returns false for other extents than those of the result.
+    fn power_of_channels(&mut self, base: &View, exponent: &View, to: &View) -> bool {
+        let (Some(x), Some(y), Some(result)) = (base.nchw(), exponent.nchw(), to.nchw()) else { return false };
+        let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
+        if result.groups() != 1 || extents(&x) != extents(&result) || extents(&y) != extents(&result) {
+            return false;
+        }
+        let pairs = self.scratch("pairs", &[result.channels(), 2, result.height(), result.width]);
+        let [channels, pair, rows] = pairs.lead.as_slice() else { return false };
+        let one = Axis { extent: 1, stride_bytes: 0 };
+        let half = |offset_bytes| View4 {
+            buffer: pairs.buffer,
+            offset_bytes,
+            axes: [one, *channels, *rows],
+            width: result.width,
+        };
+        let [even, odd] = [half(0), half(pair.stride_bytes)];
+        let all = Axis { extent: 2 * channels.extent, stride_bytes: pair.stride_bytes };
+        let source = View4 { axes: [one, all, *rows], ..even };
+        let table = |table| Nonlinear::Table(Arc::new(table));
+        let neuron = |nonlinear| Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear };
+        self.push(neuron(Nonlinear::None), vec![y], vec![[false; 3]], even, false);
+        self.push(neuron(table(Table::log2())), vec![x], vec![[false; 3]], odd, false);
+        let power = Kind::MulChannels { nonlinear: table(Table::exp2()) };
+        self.push(power, vec![source], vec![[false; 3]], result, false);
+        true
     }
 
     /// Result of a table that has no negative values; zero for NaN.

@@ -4,6 +4,7 @@
 //! coefficients (sums) or in its maximum mode. Leading axes can be channels or rows, by their strides.
 
 use super::Lowerer;
+use super::turned::folded;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
@@ -119,9 +120,11 @@ impl Lowerer<'_> {
             // axes of one element in between do not separate them.
             let shape = from.shape();
             let mut run = last + 1;
-            while run > 0
-                && (axes.contains(&(run - 1))
-                    || shape[run - 1] == 1 && self.options.conventions().reductions_join_unit_axes)
+            let conventions = self.options.conventions();
+            let neural = op == PoolOp::Max && conventions.maxima_of_channels && !axes.contains(&last);
+            while !neural
+                && run > 0
+                && (axes.contains(&(run - 1)) || shape[run - 1] == 1 && conventions.reductions_join_unit_axes)
             {
                 run -= 1;
             }
@@ -203,7 +206,12 @@ impl Lowerer<'_> {
         }
         for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
             for pair in one_row(parts, self.max_groups()) {
-                let source = View4 { axes: [pair[0].axes[0], pair[0].axes[1], rows], width: from.width, ..pair[0] };
+                let mut source = View4 { axes: [pair[0].axes[0], pair[0].axes[1], rows], width: from.width, ..pair[0] };
+                if self.options.conventions().maxima_of_channels && !axes.contains(&last) && source.channels() == 1 {
+                    // The row of one element beside the channels is their plane.
+                    source.axes[1].stride_bytes = rows.stride_bytes;
+                }
+                let source = if self.options.conventions().columns_folded { folded(source) } else { source };
                 let result = View4 { axes: [pair[1].axes[0], pair[1].axes[1], one], width: 1, ..pair[1] };
                 self.push(kind.clone(), vec![source], vec![[false; 3]], result, false);
             }

@@ -6,7 +6,8 @@ use crate::ir::*;
 use anemone_facts::staging::TURNED_BYTES;
 
 /// Columns up to which channels that became columns are reduced in one piece: 32 and 64 are one piece
-/// (`reduce_probe_sum_ax1_1x32x4x4`, `reduce_sum_axes_1`), 128 are four (`reduce_probe_mean_ax1_1x128x16x16`).
+/// (`reduce_probe_sum_ax1_1x32x4x4`, `reduce_sum_axes_1`), 128 are four (`reduce_probe_mean_ax1_1x128x16x16`,
+/// `reduce_probe_sum_ax3_1x8x1x128`).
 const WHOLE_COLUMNS: usize = 64;
 const FOLDED: usize = 4;
 
@@ -76,10 +77,14 @@ impl Lowerer<'_> {
     }
 }
 
-/// Splits columns beyond [`WHOLE_COLUMNS`] into pieces, one below another, each of which starts on a row of memory.
-fn folded(source: View4) -> View4 {
+/// Splits columns beyond [`WHOLE_COLUMNS`] of a single row into pieces, one below another, each of which starts on a row of memory.
+pub(super) fn folded(source: View4) -> View4 {
     let piece_bytes = source.width as u64 * ELEMENT_BYTES / FOLDED as u64;
-    if source.width <= WHOLE_COLUMNS || !source.width.is_multiple_of(FOLDED) || !piece_bytes.is_multiple_of(ROW_ALIGN) {
+    if source.height() > 1
+        || source.width <= WHOLE_COLUMNS
+        || !source.width.is_multiple_of(FOLDED)
+        || !piece_bytes.is_multiple_of(ROW_ALIGN)
+    {
         return source;
     }
     let [groups, channels, _] = source.axes;

@@ -51,10 +51,16 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
         return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len())).spreading(spreads);
     }
     if !stay {
-        return Residency::none(graph, chip, allocations, groups(graph, options.convention)).spreading(spreads);
+        return Residency::none(
+            graph,
+            chip,
+            allocations,
+            groups(graph, options.convention, options.conventions().maxima_of_channels),
+        )
+        .spreading(spreads);
     }
     let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, spreads, chip)).collect();
-    let grouped = groups(graph, options.convention);
+    let grouped = groups(graph, options.convention, options.conventions().maxima_of_channels);
     let ways = Ways { conventions, spreads };
     Residency::of(graph, chip, (allocations, grouped), &staged, &schedule.partitions, &ways).spreading(spreads)
 }

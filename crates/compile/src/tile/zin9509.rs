@@ -32,7 +32,8 @@ pub(crate) fn input(layer: &Layer) -> [usize; 3] {
 pub(crate) fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if copies(layer) {
-        let few = (3..=COPY_ROWS).contains(&height);
+        // Two rows are side by side where they are turned (`env_mm_r2rb_m16_k2048_n2048_tx0_ty1`), else each has its columns.
+        let few = (if layer.transpose { 2 } else { 3 }..=COPY_ROWS).contains(&height);
         let columns =
             if few { (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST) } else { COPY_COLUMNS };
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
@@ -41,6 +42,16 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
         return Tile::of(channels, height, width, width, height);
     }
     Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
+}
+
+/// The tile of a source that a table or copy puts into tile memory: as many columns as a copy has (`binary_real_div_1x3x224x224`).
+pub(crate) fn staying_tile(layer: &Layer) -> Tile {
+    match layer.kind {
+        Kind::Neuron { .. } if !copies(layer) && !layer.transpose && input(layer)[2] > COPY_COLUMNS => {
+            Tile::within(COPY_BYTES, input(layer), COPY_COLUMNS, input(layer)[1])
+        }
+        _ => source_tile(layer),
+    }
 }
 
 /// The tile of a result that is stored to memory.
@@ -59,9 +70,15 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         _ if layer.interleave > 1 => units,
         // Transposed results have one row: no bank conflicts.
         _ if !layer.is_neural() && layer.transpose && height == 1 => units,
-        _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
+        // Fewer rows than are read together have more distances to choose from (`reduce_probe_sum_ax3_1x1x1x512`: four rows, 0x8).
+        _ if !layer.is_neural() => {
+            let (most, gap) = PLANAR_BANKS;
+            spread(units, 1, (if height > 1 { most.min(height as u64) } else { most }, gap))
+        }
         _ if height == 1 && !small_source(layer, chip) => units,
         _ if copies(layer) && height < COPY_ROWS => units,
+        // A tile of some of the columns has four rows in a unit (`encoder_slice_lastdim`: 0x85 for 0x80).
+        _ if tile.columns < input(layer)[2] && tile.columns == COPY_COLUMNS => spread(units, 1, FEW_NEURAL_BANKS),
         Kind::Conv { window, .. } if kept || small_source(layer, chip) => {
             spread(units, window.stride[0] as u64, NEURAL_BANKS)
         }
@@ -72,7 +89,7 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
 }
 
 /// Number of rows that fit a work unit of the neural engine, as a power of two.
-fn fitting_rows(layer: &Layer) -> u32 {
+pub(crate) fn fitting_rows(layer: &Layer) -> u32 {
     let [_, _, width] = computed(layer);
     NEURAL_UNIT.saturating_sub(width.next_power_of_two().ilog2())
 }
@@ -99,7 +116,7 @@ pub(crate) fn turns_few_channels(layer: &Layer) -> bool {
     let [channels, height, width] = input(layer);
     let few = channels <= COPY_ROWS || channels <= 2 * COPY_ROWS && channels <= width;
     // A table leaves the unit to the engine (`norm_softmax_a1_1x512x1x1`).
-    layer.transpose && few && layer.kind.is_copy() && (height > 1 || width >= COPY_COLUMNS)
+    layer.transpose && few && layer.kind.is_copy() && (height > 1 || width >= TURNED_COLUMNS)
 }
 
 /// Rows of the unit that a turned copy writes, as a power of two: eight, or sixteen where few channels have at most eight columns.

@@ -1,4 +1,4 @@
-//! Maximum and sum over channels, in fp32.
+//! Maximum, sum and product over channels, in fp32.
 
 use crate::fault::FaultKind;
 use anemone_kernels::cost;
@@ -15,6 +15,17 @@ pub(super) fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Resu
         for plane in x.chunks_exact(n).skip(1) {
             y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
         }
+    });
+    Ok(y)
+}
+
+/// Output channel `c` is the product of the input channels `2c` and `2c + 1`: of two fp16 numbers, it is exact in fp32.
+pub(super) fn product_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+    let mut y = Tensor::zeros(output)?;
+    let n = x.ext.plane().max(1);
+    chunks(&mut y.data, n, cost::one_by_one(x.data.len()), |i, y| {
+        let (a, b) = x.data[2 * i * n..][..2 * n].split_at(n);
+        y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = a * b);
     });
     Ok(y)
 }

@@ -165,7 +165,9 @@ impl Neural {
         let only = |name: &str| (name.to_string(), Vec::new());
         let convolution = match &self.operation {
             Operation::Convolution(convolution) => convolution,
-            Operation::SumOfChannels | Operation::MaxOverChannels(_) => return only("tensors"),
+            Operation::SumOfChannels | Operation::MaxOverChannels(_) | Operation::ProductOfChannels => {
+                return only("tensors");
+            }
             Operation::Copy => return only("copy with epilogue"),
         };
         match (&convolution.coefficients, self.selected(mac, transposed)) {

@@ -5,7 +5,7 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::*;
-use anemone_facts::code::{class, padding, pool, residency, second};
+use anemone_facts::code::{class, padding, planar, pool, residency, second};
 use anemone_kernels::num::wide::Exact;
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::registry::{Rejected, select, when};
@@ -96,6 +96,8 @@ fn is_by_rows(machine: &Machine) -> Result<(), &'static str> {
     when(keeps_extents(machine), "source and result have different extents")?;
     when(!machine.input_extents().array().contains(&0), "an operand has no elements")?;
     when(one || machine.get(SrcType) != residency::DMA_KEEP, "the first source is kept in tile memory")?;
+    let squares = machine.get(TaskClass) == class::PLANAR_REDUCE && machine.get(PeOp) != planar::ADD;
+    when(!squares, "it reduces the squares of one source")?;
     let reduces = machine.reduces();
     when(machine.transposes_columns_alone(reduces), "a source or the result of several columns is transposed")?;
     when(machine.takes_magnitude().is_ok(), "it has a condition")?;

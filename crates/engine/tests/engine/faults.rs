@@ -72,10 +72,10 @@ fn a_copy_copies() {
 #[test]
 fn a_set_field_that_is_not_obeyed_is_named() {
     let mut second = copy();
-    second.set(&H13, ElemMultMode, 1).expect("fits");
+    second.set(&H13, MatrixBiasEn, 1).expect("fits");
     let (task, kind) = fault(vec![copy(), second.clone()]);
     assert_eq!(task, Some(1));
-    assert!(matches!(kind, FaultKind::NotHonoured { field: ElemMultMode, value: 1, .. }), "{kind}");
+    assert!(matches!(kind, FaultKind::NotHonoured { field: MatrixBiasEn, value: 1, .. }), "{kind}");
     // Lenient runs pass over it, and say so.
     let outcome = run(&program(vec![copy(), second]), &mut memory(), Options { lenient: true, ..Options::default() })
         .expect("lenient");

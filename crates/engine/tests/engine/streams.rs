@@ -310,4 +310,7 @@ fn what_has_no_source_is_refused_by_name() {
     let task = with(planar(format::FP16, format::FP16), &[(PeCond, 2)]);
     let fault = execute(vec![task], vec![], &[(SOURCE, &source)], 128).expect_err("must be refused");
     assert!(matches!(fault, FaultKind::NotHonoured { field: PeCond, value: 2, .. }), "{fault}");
+    let task = with(planar(format::FP16, format::FP16), &[(PeOp, 1)]);
+    let fault = execute(vec![task], vec![], &[(SOURCE, &source)], 128).expect_err("must be refused");
+    assert!(matches!(fault, FaultKind::NotHonoured { field: PeOp, value: 1, .. }), "{fault}");
 }

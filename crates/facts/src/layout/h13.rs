@@ -61,7 +61,7 @@ layout! {
                 28..=29 Ox Claimed "regmap", 30..=31 Oy Claimed "regmap",
             }
             0x00020 [1] { 0..=4 Kd Claimed "by-analogy", 6..=7 Sz Claimed "by-analogy", 8..=11 Pz Claimed "by-analogy", 13..=14 Oz Claimed "by-analogy" }
-            0x00024 [1] { 0..=12 NumGroups Executed "h13-samples", 14..=14 UnicastEn Executed "h13-oracles", 15..=15 ElemMultMode Claimed "regmap", 16..=31 UnicastCin Executed "h13-oracles" }
+            0x00024 [1] { 0..=12 NumGroups Executed "h13-samples", 14..=14 UnicastEn Executed "h13-oracles", 15..=15 ElemMultMode Bytes "h13-oracles", 16..=31 UnicastCin Executed "h13-oracles" }
             0x00028 [1] { 0..=14 TileHeight Bytes "h13-samples" }
             0x0002c [1] { 0..=3 PatchWidth Bytes "h13-samples", 4..=7 PatchHeight Bytes "h13-samples" }
             0x00030 [1] {

@@ -103,8 +103,10 @@ fn resident(
     if !spreads {
         // Contiguous rows.
     } else if conventions.places_by_engine && copies(written) && !neural && view.height() > 1 && !folded {
-        // Only the copy itself has contiguous rows within a unit.
-        row = spread(row, 1, unit_banks(written));
+        // Only the copy itself has contiguous rows within a unit; rows wider than a unit are apart as their reader has them
+        // (`binary_mul_c512_constant_blob`: two rows of 64 units, 0x42 for 0x40).
+        let wide = (PLANAR_BANKS.0.min(view.height() as u64), PLANAR_BANKS.1);
+        row = spread(row, 1, Some(unit_banks(written)).filter(|&(rows, _)| rows > 1).unwrap_or(wide));
     } else if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same distance; two need none.

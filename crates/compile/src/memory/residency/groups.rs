@@ -4,9 +4,10 @@ use crate::ir::*;
 use crate::options::Convention;
 
 /// Groups as 9.509 forms them: a new group starts before constant coefficients, unless the layer before has some too, and where the
-/// neural engine starts to read memory after the planar one. A reader of a resident result continues the group. By the book's sample of
-/// three tasks, coefficients start no group if the planar engine has just computed their other operand.
-pub fn groups(graph: &Graph, convention: Convention) -> Vec<usize> {
+/// neural engine starts to read memory after the planar one; with `single_rows`, also before the reduction of a row that was turned.
+/// A reader of a resident result continues the group. By the book's sample of three tasks, coefficients start no group if the planar
+/// engine has just computed their other operand.
+pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<usize> {
     let computed =
         |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
     let mut group = 0;
@@ -22,6 +23,11 @@ pub fn groups(graph: &Graph, convention: Convention) -> Vec<usize> {
                     _ if convention == Convention::Book && layer.convolves() && made => false,
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => !(before.convolves() || before.is_neural() && computed(before)),
+                    // A single row that was turned, to be reduced (`reduce_probe_sum_ax1_1x8x1x64`).
+                    Kind::Reduce { .. } => {
+                        let row = before.result.height() == 1 && before.result.buffer == layer.sources[0].buffer;
+                        before.kind.is_copy() && before.transpose && row && layer.transpose && single_rows
+                    }
                     // A result of the planar engine that is read unchanged.
                     Kind::Neuron { .. } if before.result.buffer == layer.sources[0].buffer => {
                         !before.is_neural() && before.transpose

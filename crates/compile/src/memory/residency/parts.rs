@@ -17,6 +17,9 @@ pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
         return joined_columns(&parts, width);
     }
     let channel = first.axes[1].stride_bytes;
+    if let Some(view) = interleaved(&parts) {
+        return Some(view);
+    }
     let alike = |part: &View4| part.width == first.width && part.axes[1].stride_bytes == channel;
     if !parts.iter().all(alike) {
         return None;
@@ -36,6 +39,26 @@ pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
         .all(|pair| pair[1].offset_bytes - pair[0].offset_bytes == apart && pair[1].channels() == pair[0].channels());
     view.axes[2] = Axis { extent: parts.len(), stride_bytes: apart };
     (even && apart > 0).then_some(view)
+}
+
+/// Parts with every second, third or so channel of the whole.
+fn interleaved(parts: &[View4]) -> Option<View4> {
+    let first = *parts.first()?;
+    let Axis { extent, stride_bytes } = first.axes[1];
+    let apart = stride_bytes / parts.len() as u64;
+    let alike = |part: &View4| part.axes == first.axes && part.width == first.width;
+    let even = parts.windows(2).all(|pair| pair[1].offset_bytes - pair[0].offset_bytes == apart);
+    if extent == 1
+        || parts.len() == 1
+        || apart * parts.len() as u64 != stride_bytes
+        || !even
+        || !parts.iter().all(alike)
+    {
+        return None;
+    }
+    let mut view = first;
+    view.axes[1] = Axis { extent: extent * parts.len(), stride_bytes: apart };
+    Some(view)
 }
 
 /// Rows that are written in ranges of columns, the same for each row.
