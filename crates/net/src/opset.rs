@@ -80,7 +80,7 @@ pub fn row(name: &str) -> Option<&'static Row> {
 pub(crate) fn why_not(name: &str) -> String {
     match row(name).map(|row| row.treatment) {
         Some(Treatment::Refused(reason)) => reason.to_string(),
-        Some(_) => "no translation for this form of it".to_string(),
+        Some(_) => "this form has no translation".to_string(),
         None => match nearest(name) {
             Some(near) => format!("no opset up to iOS18 has it; did you mean `{near}`?"),
             None => "no opset up to iOS18 has it".to_string(),

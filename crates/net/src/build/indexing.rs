@@ -47,7 +47,7 @@ impl Builder {
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         let n = shape[axis];
         if n > CUMULATIVE_EXTENT {
-            let reason = format!("{n} elements along the axis, at most {CUMULATIVE_EXTENT} are summed");
+            let reason = format!("{n} elements along the axis; at most {CUMULATIVE_EXTENT} are summed");
             return Err(self.unsupported("cumsum", reason));
         }
         let adds = |from: usize, to: usize| {

@@ -221,9 +221,9 @@ fn other_kind(kind: &Kind) -> Error {
         Kind::NeuralNetworkClassifier(n) => (layers("neural network classifier", n), convert),
         Kind::NeuralNetworkRegressor(n) => (layers("neural network regressor", n), convert),
         Kind::Pipeline(_) | Kind::PipelineClassifier(_) | Kind::PipelineRegressor(_) => {
-            ("pipeline".to_string(), "take its ML Program out and read that alone")
+            ("pipeline".to_string(), "extract its ML Program and read that")
         }
-        Kind::SerializedModel(_) => ("serialized model".to_string(), "give the model it was made from"),
+        Kind::SerializedModel(_) => ("serialized model".to_string(), "read the model that it was made from"),
         Kind::MlProgram(_) | Kind::CustomModel(_) => ("custom model".to_string(), "its code is not in the file"),
     };
     Error::ModelKind { found, help }
@@ -304,7 +304,7 @@ fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &m
     if let Some(shape) = shape.filter(|shape| !same && !takes(array, shape)) {
         return Err(Error::InputShape { input: name.clone(), found: shape.to_vec(), takes: flexible });
     }
-    let which = if same { "its default" } else { "as asked for," };
+    let which = if same { "its default" } else { "as requested," };
     notes.push(format!("input `{name}` takes {flexible}; {which} {read} is read"));
     Ok(())
 }

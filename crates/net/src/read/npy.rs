@@ -57,7 +57,7 @@ impl<'a> Npy<'a> {
         let length = usize::try_from(elements * size).ok();
         let Some(bytes) = length.and_then(|n| data.get(..n)) else {
             let descr = &header.descr;
-            return Err(format!("cut short: {elements} elements of {descr} {extents:?} are more than the file has"));
+            return Err(format!("truncated: {elements} elements of {descr} {extents:?} are more than the file has"));
         };
         let shape = extents.iter().map(|&n| n as usize).collect();
         Ok(Npy { shape, descr: header.descr, kind, big_endian, by_columns, bytes })
@@ -175,12 +175,12 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
     let (start, length) = match at(6) {
         1 => (10, at(8) | at(9) << 8),
         2 | 3 => (12, at(8) | at(9) << 8 | at(10) << 16 | at(11) << 24),
-        other => return Err(format!("version {other} of the .npy format; read are 1 to 3")),
+        other => return Err(format!("version {other} of the .npy format; supported are 1 to 3")),
     };
     let end = start + length;
     match (bytes.get(start..end), bytes.get(end..)) {
         (Some(header), Some(data)) => Ok((header, data)),
-        _ => Err(format!("cut short: the header needs bytes {start}..{end}, the file has {}", bytes.len())),
+        _ => Err(format!("truncated: the header needs bytes {start}..{end}, the file has {}", bytes.len())),
     }
 }
 
@@ -207,7 +207,7 @@ fn element(descr: &str) -> Result<(Kind, bool, u64), String> {
         _ => {
             // A hostile header may have megabytes here.
             let shown: String = descr.chars().take(64).collect();
-            Err(format!("the array has element type {shown}; read are floats, integers and bool of up to 8 bytes"))
+            Err(format!("the array has element type {shown}; supported are floats, integers and bool of up to 8 bytes"))
         }
     }
 }
@@ -230,7 +230,7 @@ enum Literal {
 
 impl Header {
     fn parse(text: &[u8]) -> Result<Header, String> {
-        let text = str::from_utf8(text).map_err(|_| "not a .npy file: its header is no text".to_string())?;
+        let text = str::from_utf8(text).map_err(|_| "not a .npy file: its header is not text".to_string())?;
         let mut cursor = Cursor { rest: text.trim_end_matches(['\n', ' ', '\0']), depth: 0 };
         let (mut header, mut seen) = (Header::default(), 0);
         cursor.expect('{')?;
@@ -243,7 +243,7 @@ impl Header {
                 ("descr", _) => return Err("the array has a structured element type".into()),
                 ("fortran_order", Literal::Bool(order)) => header.fortran_order = order,
                 ("shape", Literal::List(extents)) => header.shape = numbers(extents)?,
-                _ => return Err(format!("not a .npy file: its header has `{key}` where it should not")),
+                _ => return Err(format!("not a .npy file: its header has the unexpected key `{key}`")),
             }
             seen += 1;
             if !cursor.take(',') {
@@ -261,7 +261,7 @@ impl Header {
 fn numbers(literals: Vec<Literal>) -> Result<Vec<u64>, String> {
     let number = |l| match l {
         Literal::Number(n) => Ok(n),
-        _ => Err("not a .npy file: an extent in its header is no number".to_string()),
+        _ => Err("not a .npy file: an extent in its header is not a number".to_string()),
     };
     literals.into_iter().map(number).collect()
 }
@@ -403,12 +403,12 @@ mod tests {
     fn what_is_refused_and_why() {
         let plain = |shape: &str| header("<f4", shape);
         let cases = [
-            (plain("(3,)"), "cut short: 3 elements of <f4 [3]"),
+            (plain("(3,)"), "truncated: 3 elements of <f4 [3]"),
             (plain("(4294967296, 4294967296)"), "more elements than any file has"),
             (plain("(99999999999999999999,)"), "expected a number"),
             (plain("(-1,)"), "expected a number"),
-            (plain("('a',)"), "an extent in its header is no number"),
-            (plain("7"), "has `shape` where it should not"),
+            (plain("('a',)"), "an extent in its header is not a number"),
+            (plain("7"), "has the unexpected key `shape`"),
             (header("<c8", "()"), "element type <c8"),
             (header("", "()"), "element type ;"),
             (header("|f4", "()"), "element type |f4"),

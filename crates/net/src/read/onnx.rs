@@ -210,7 +210,7 @@ impl Translator<'_> {
     fn graph(&mut self, graph: &proto::Graph) -> Result<(), Error> {
         if !graph.sparse_initializer.is_empty() {
             let (op, output) = ("sparse_initializer".to_string(), graph.name.clone());
-            return Err(Error::Unsupported { op, output, reason: "sparse tensors are not read".to_string() });
+            return Err(Error::Unsupported { op, output, reason: "sparse tensors are not supported".to_string() });
         }
         self.initializers(graph)?;
         for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {

@@ -24,14 +24,14 @@ pub fn is_packed(bytes: &[u8]) -> bool {
 pub fn unpack(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     let Some(rest) = bytes.strip_prefix(MAGIC) else { return Ok(None) };
     let syntax = |reason: &str| Error::Syntax { place: "compressed netplist".to_string(), reason: reason.to_string() };
-    let mut rest = rest.get(8..).ok_or_else(|| syntax("the size of a block is cut off"))?;
+    let mut rest = rest.get(8..).ok_or_else(|| syntax("the size of a block is truncated"))?;
     let mut whole = Vec::new();
     while !rest.is_empty() {
         let (Some(size), Some(stored)) = (number(rest, 0), number(rest, 8)) else {
-            return Err(syntax("the sizes of a block are cut off"));
+            return Err(syntax("the sizes of a block are truncated"));
         };
         let data = stored.checked_add(16).and_then(|end| rest.get(16..end));
-        let data = data.ok_or_else(|| syntax("a block is cut off"))?;
+        let data = data.ok_or_else(|| syntax("a block is truncated"))?;
         rest = &rest[16 + data.len()..];
         let capacity = LIMIT - whole.len();
         if size > capacity {
@@ -47,15 +47,17 @@ pub fn unpack(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
             reader.read_to_end(&mut whole).map_err(|e| syntax(&format!("a block does not decompress: {e}")))?;
         }
         if whole.len() - before != size {
-            return Err(syntax("a block decompresses to another size than it says"));
+            return Err(syntax("a block decompresses to another size than its header states"));
         }
     }
     match super::sniff(&whole) {
         Some(super::Format::Netplist) if !is_packed(&whole) => Ok(Some(whole)),
         _ => {
             let reason = match whole.iter().find(|b| !b.is_ascii_whitespace()) {
-                Some(b'{') => "it holds JSON, the network format of an older runtime; give the model it was made from",
-                _ => "what it holds is no property list",
+                Some(b'{') => {
+                    "it holds JSON, the network format of an older runtime; read the model that it was made from"
+                }
+                _ => "its content is not a property list",
             };
             let (op, output) = ("compressed netplist".to_string(), "content".to_string());
             Err(Error::Unsupported { op, output, reason: reason.to_string() })

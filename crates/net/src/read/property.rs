@@ -249,7 +249,7 @@ fn raw(value: &Value) -> Raw {
         Value::Array(list) => Raw::List(list.iter().map(raw).collect()),
         Value::Dictionary(map) => Raw::Table(entries(map)),
         Value::Data(data) => Raw::Other(format!("data of {} bytes", data.len())),
-        _ => Raw::Other("a value of another kind".into()),
+        _ => Raw::Other("a value of another type".into()),
     }
 }
 

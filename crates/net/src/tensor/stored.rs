@@ -120,7 +120,7 @@ impl Stored {
                 if (bytes.len() as u64) < needed {
                     return Err(fault(format!("{} bytes for {count} elements of {element:?}", bytes.len())));
                 }
-                element.dtype().ok_or_else(|| fault("texts are no elements".into()))?
+                element.dtype().ok_or_else(|| fault("strings are not elements".into()))?
             }
             Form::Scaled { data, scale, offset, mask } => {
                 let own = whole(data, mask)?;

@@ -398,7 +398,8 @@ impl Attributes<'_> {
         let mut params = Vec::with_capacity(schema.keys.len());
         for key in schema.keys {
             let text = self.need(key.name)?.plain();
-            let wrong = || TextFault::AttributeType { name: key.name.to_string(), expected: "what the layer takes" };
+            let wrong =
+                || TextFault::AttributeType { name: key.name.to_string(), expected: "a value that the layer accepts" };
             params.push(Param::parse(key, &text).ok_or_else(wrong)?);
         }
         Ok(OpKind::Native(Box::new(Native::of(schema, params))))

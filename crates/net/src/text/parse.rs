@@ -369,7 +369,7 @@ impl<'a> Parser<'a> {
     /// Parses the body of a loop, whose text begins at `place`.
     fn body(&self, place: Place, text: &str) -> Result<Net, Error> {
         if self.depth == BODY_DEPTH {
-            let (found, expected) = ("a body within a body".to_string(), "at most 8 bodies within each other");
+            let (found, expected) = ("a body within a body".to_string(), "at most 8 nested bodies");
             return Err(self.fault(place, TextFault::Unexpected { found, expected }));
         }
         let depth = self.depth + 1;

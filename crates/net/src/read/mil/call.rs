@@ -206,7 +206,7 @@ impl Call<'_, '_> {
             Some(Item::Text(text)) => Ok(Some(text)),
             Some(_) => {
                 let (key, found) = (name.to_string(), "a tensor or list".to_string());
-                Err(Error::WrongType { place: self.place(), key, found, expected: "a text" })
+                Err(Error::WrongType { place: self.place(), key, found, expected: "a string" })
             }
         }
     }

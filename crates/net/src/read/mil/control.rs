@@ -114,12 +114,16 @@ fn while_loop(call: &mut Call) -> Result<bool, Error> {
         let verdict = call.t.nested(condition, &items, op)?;
         let goes_on = verdict.first().and_then(|item| known(call, item));
         match goes_on {
-            None => return Err(call.unsupported("a loop whose end is computed at run time: the graph is static")),
+            None => {
+                return Err(
+                    call.unsupported("a loop whose number of iterations is computed at run time: the graph is static")
+                );
+            }
             Some(false) => return give(call, items),
             Some(true) => items = call.t.nested(body, &items, op)?,
         }
     }
-    Err(call.unsupported(&format!("a loop of more than {TURNS} turns")))
+    Err(call.unsupported(&format!("a loop of more than {TURNS} iterations")))
 }
 
 /// A loop that is not unrolled; `None` if it has no such form: a body that changes states or lists, or that uses a counter where

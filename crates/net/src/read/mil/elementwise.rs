@@ -157,7 +157,7 @@ fn channels(call: &mut Call, name: &str, x: ValueId) -> Result<ValueId, Error> {
     let tensor = call.tensor(name)?.ok_or_else(|| call.missing(name))?;
     let rank = call.shape(x).len();
     if rank < 2 {
-        return Err(call.unsupported("its operand has no channel axis"));
+        return Err(call.unsupported("the operand has no channel axis"));
     }
     let mut shape = vec![1; rank - 1];
     shape[0] = tensor.data.len();
@@ -188,7 +188,7 @@ fn l2_norm(call: &mut Call) -> Result<bool, Error> {
     let epsilon = call.float("epsilon", 1e-6)?;
     let rank = call.shape(x).len();
     if rank < 3 {
-        return Err(call.unsupported("its operand has less than three axes"));
+        return Err(call.unsupported("the operand has fewer than three axes"));
     }
     let axes = (rank - 3..rank).collect();
     let sum = OpKind::Reduce { kind: ReduceKind::SumSquare, axes, keep_dims: true };

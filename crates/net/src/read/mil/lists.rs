@@ -53,7 +53,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
                 parts.push(call.value_of(item, "ls")?);
             }
             if parts.is_empty() {
-                return Err(call.unsupported("no elements gathered"));
+                return Err(call.unsupported("no elements are gathered"));
             }
             let stacked = call.build().stack(&parts, 0)?;
             call.done(0, stacked)
@@ -73,7 +73,7 @@ fn list(call: &Call) -> Result<Vec<Item>, Error> {
 fn make(call: &mut Call) -> Result<bool, Error> {
     let length = call.size("init_length", call.integer("init_length", 1)?)?;
     if length > LENGTH {
-        return Err(call.unsupported(&format!("a list of {length} elements, at most {LENGTH} are known")));
+        return Err(call.unsupported(&format!("a list of {length} elements; the limit is {LENGTH}")));
     }
     let shape = match call.arguments.get("elem_shape").cloned() {
         Some(items) => {

@@ -61,7 +61,7 @@ fn graph_unit(
             let known = made.get(&id).copied();
             inputs.push(match (known, &net.value(id).data) {
                 (None, Some(data)) => call.add_constant("constant", data.as_ref().clone()),
-                (known, _) => known.ok_or_else(|| call.unsupported("an operand that nothing gives"))?,
+                (known, _) => known.ok_or_else(|| call.unsupported("an operand that is not defined"))?,
             });
         }
         let declared = inline::declared(&net, op);

@@ -297,7 +297,7 @@ fn bounds(call: &mut Call, shape: &[usize], counts: Option<Vec<usize>>) -> Resul
                 let span = if stride > 0 { last - first } else { first - last };
                 usize::try_from(span).unwrap_or(0).div_ceil(stride.unsigned_abs() as usize)
             }
-            _ => given.ok_or_else(|| call.unsupported("a length that is computed at run time: the graph is static"))?,
+            _ => given.ok_or_else(|| call.unsupported("a length computed at run time: the graph is static"))?,
         };
         made.begin.push(first);
         made.count.push(count);
@@ -431,7 +431,7 @@ fn tile(call: &mut Call) -> Result<bool, Error> {
     let mut value = x;
     for (axis, &copies) in reps.iter().enumerate().filter(|&(axis, &n)| n > 1 && shape[axis] > 1) {
         if copies > TILE_COPIES {
-            return Err(call.unsupported(&format!("{copies} copies, at most {TILE_COPIES} are translated")));
+            return Err(call.unsupported(&format!("{copies} copies; at most {TILE_COPIES} are translated")));
         }
         value = call.emit(&format!("axis{axis}"), OpKind::Concat { axis }, &vec![value; copies])?;
     }

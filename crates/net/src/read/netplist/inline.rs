@@ -107,7 +107,7 @@ impl Writer<'_> {
 
     fn operand(&mut self, named: &Named, name: &str, operand: &Operand, inputs: &mut Vec<Value>) -> Result<(), Error> {
         let &[n, c, h, w] = operand.ty.shape.as_slice() else {
-            let reason = format!("operand extents {:?}, expected are [N, C, H, W]", operand.ty.shape);
+            let reason = format!("operand extents {:?}; expected are [N, C, H, W]", operand.ty.shape);
             return Err(self.unsupported(named.tag, reason));
         };
         let ty = type_name(operand.ty.dtype)
@@ -145,7 +145,7 @@ impl Writer<'_> {
         let [_, Operand { ty, data: Some(kernel) }] = operands else { return Ok(false) };
         let mut shape = ty.shape.clone();
         if shape.is_empty() || shape.len() > 4 {
-            return Err(self.unsupported("Conv", format!("a kernel of extents {shape:?}, expected are [C, C, H, W]")));
+            return Err(self.unsupported("Conv", format!("a kernel of extents {shape:?}; expected are [C, C, H, W]")));
         }
         shape.resize(4, 1);
         let offset = self.stored(kernel, ty.dtype)?;

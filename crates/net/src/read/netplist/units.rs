@@ -255,7 +255,7 @@ impl<'a> Call<'_, 'a> {
                 return Err(self.invalid(
                     key,
                     match (expected, near) {
-                        (Some(expected), _) => format!("a value other than {expected} is not carried"),
+                        (Some(expected), _) => format!("values other than {expected} are not supported"),
                         (None, Some(near)) => format!("no parameter of this layer, the nearest is `{near}`"),
                         (None, None) => "no parameter of this layer, which has none".to_string(),
                     },

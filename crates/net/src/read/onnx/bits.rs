@@ -61,7 +61,7 @@ fn cast(n: &mut Node) -> Result<ValueId, Error> {
     let from = n.dtype(x);
     let dtype = to.and_then(|e| e.dtype()).ok_or_else(|| n.unsupported(format!("element type {number}")))?;
     if from.is_float() || dtype.is_float() {
-        return Err(n.unsupported("bits of floats are not part of the graph. Do this on the host"));
+        return Err(n.unsupported("bit patterns of floats are not part of the graph. Do this on the host"));
     }
     if n.t.wide_element(x).is_some() || to.is_some_and(|e| e != Element::of(dtype)) {
         return Err(n.unsupported("bits beyond 31 of integers that are held as int32. Cast to int32 before it"));
@@ -70,7 +70,7 @@ fn cast(n: &mut Node) -> Result<ValueId, Error> {
         return Err(n.unsupported(format!("elements of another width, {from} as {dtype}")));
     }
     if dtype == DType::Bool {
-        return Err(n.unsupported("bytes that are no truth values. Compare them with zero"));
+        return Err(n.unsupported("bytes that are not truth values. Compare them with zero"));
     }
     n.build().cast(x, dtype)
 }

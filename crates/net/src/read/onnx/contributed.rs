@@ -106,7 +106,7 @@ fn binary(n: &mut Node, f: Binary) -> Result<bool, Error> {
 
 fn channels_first(n: &Node) -> Result<(), Error> {
     match n.flag("channels_last", false) {
-        true => Err(n.unsupported("channels after rows and columns (`channels_last`)")),
+        true => Err(n.unsupported("channels as the last axis (`channels_last`)")),
         false => Ok(()),
     }
 }

@@ -238,7 +238,7 @@ fn cast(n: &mut Node) -> Result<bool, Error> {
         let number = n.int("to", 0);
         found = i32::try_from(number).ok().and_then(element).filter(|e| e.bits() >= 8);
         if found == Some(crate::stored::Element::BFloat16) {
-            return Err(n.unsupported("bfloat16 is held as float32: nothing would be rounded"));
+            return Err(n.unsupported("bfloat16 is held as float32, which would not round"));
         }
         let dtype = found.and_then(|e| e.dtype());
         dtype.ok_or_else(|| n.unsupported(format!("element type {number}")))?

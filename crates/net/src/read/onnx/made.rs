@@ -50,7 +50,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
                 Some(a) => i32::try_from(a.i).ok().and_then(super::element).and_then(|e| e.dtype()),
                 None => Some(n.dtype(x)),
             };
-            let dtype = dtype.ok_or_else(|| n.unsupported("its element type"))?;
+            let dtype = dtype.ok_or_else(|| n.unsupported("the requested element type"))?;
             let one = |i: usize| (i % columns) as i64 - (i / columns) as i64 == k;
             let values: Vec<i32> = (0..rows * columns).map(|i| one(i).into()).collect();
             let tensor = Tensor { shape, data: Data::from_i32(dtype, &values) };
@@ -83,7 +83,7 @@ fn constant(n: &mut Node) -> Result<bool, Error> {
         beyond = Beyond::of(a.ints.iter().map(|&v| v.into()));
         Tensor::i32([a.ints.len()], a.ints.iter().map(|&v| clamp(v)).collect())
     } else {
-        return Err(n.unsupported("a constant that is no tensor of numbers"));
+        return Err(n.unsupported("a constant that is not a tensor of numbers"));
     };
     let id = n.build().constant("value", tensor);
     n.build().note_beyond(id, beyond);
@@ -146,7 +146,7 @@ fn window(n: &mut Node, [a, b, c]: [f64; 3]) -> Result<bool, Error> {
         return Err(n.unsupported(format!("a window of {size} elements")));
     }
     let dtype = i32::try_from(n.int("output_datatype", 1)).ok().and_then(super::element).and_then(|e| e.dtype());
-    let dtype = dtype.ok_or_else(|| n.unsupported("its element type"))?;
+    let dtype = dtype.ok_or_else(|| n.unsupported("the requested element type"))?;
     let steps = if n.flag("periodic", true) { size } else { size.saturating_sub(1).max(1) };
     let turn = std::f64::consts::TAU / steps as f64;
     let value = |i: usize| (a - b * (i as f64 * turn).cos() + c * (2.0 * i as f64 * turn).cos()) as f32;

@@ -22,7 +22,7 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "LabelEncoder"],
-        "texts are not tensors of numbers. Begin the model after it, with its result as an input",
+        "strings are not tensors of numbers. Begin the model after it, with its result as an input",
     ),
     (
         &[
@@ -39,7 +39,7 @@ pub const REFUSED: &[(&[&str], &str)] = &[
         ],
         "sequences and optional values are not tensors. Export with one tensor for each element",
     ),
-    (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded picture an input of the model"),
+    (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded image an input of the model"),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
     (
         &["TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"],

@@ -21,8 +21,9 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let shape = n.shape(x);
             let rank = shape.len();
             if rank < 2 || shape[rank - 1] != shape[rank - 2] || !(1..=DETERMINANT_ROWS).contains(&shape[rank - 1]) {
-                let reason =
-                    format!("matrices of extents {shape:?}, at most {DETERMINANT_ROWS} rows. Do this on the host");
+                let reason = format!(
+                    "matrices of extents {shape:?}, at most {DETERMINANT_ROWS} rows are supported. Do this on the host"
+                );
                 return Err(n.unsupported(reason));
             }
             let id = determinant(n, x)?;
@@ -131,7 +132,7 @@ fn roi_align(n: &mut Node) -> Result<bool, Error> {
     let to = [("output_height", n.int("output_height", 1)), ("output_width", n.int("output_width", 1))];
     let [rows, columns] = [n.size(to[0].0, to[0].1)?, n.size(to[1].0, to[1].1)?];
     let (&[_, channels, height, width], &[count, 4]) = (n.shape(x).as_slice(), n.shape(rois).as_slice()) else {
-        return Err(n.unsupported("pictures not of rank 4, or regions not of four numbers"));
+        return Err(n.unsupported("images not of rank 4, or regions not of four numbers"));
     };
     let way = n.text("coordinate_transformation_mode");
     let half = way.map_or(n.opset() >= 16, |way| way == "half_pixel");
@@ -364,7 +365,7 @@ pub fn volume_sample(
     let shape = n.shape(x);
     let to = n.shape(grid);
     let (&[batch, channels, ..], &[_, a, b, c, 3]) = (shape.as_slice(), to.as_slice()) else {
-        return Err(n.unsupported("a grid of other than three numbers a place"));
+        return Err(n.unsupported("a grid without three coordinates per position"));
     };
     let count = a * b * c;
     // Outermost axis first.
@@ -443,10 +444,12 @@ pub fn pooled_places(
     let (extents, to) = (&shape[2..], &result[2..]);
     let (plane, places, taps) = (elements(extents), elements(to), elements(kernel));
     if places.saturating_mul(taps) > 1 << 22 {
-        return Err(n.unsupported(format!("positions of {places} windows of {taps} elements. Take them on the host")));
+        return Err(
+            n.unsupported(format!("positions in {places} windows of {taps} elements. Compute them on the host"))
+        );
     }
     if by_columns && extents.len() != 2 {
-        return Err(n.unsupported("positions in order of columns of other than two axes"));
+        return Err(n.unsupported("positions in column-major order along a number of axes other than two"));
     }
     // Position of each tap of each window; padding is one past the end.
     let (mut taken, mut named) = (Vec::new(), Vec::new());

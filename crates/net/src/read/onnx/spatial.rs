@@ -23,7 +23,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         }
         "LpPool" => {
             if n.int("p", 2) < 1 {
-                return Err(n.unsupported("a norm that is none"));
+                return Err(n.unsupported("an invalid order of the norm"));
             }
             pool(n, PoolKind::L2)
         }
@@ -240,7 +240,7 @@ fn dilated_pool(
     let shape = n.shape(x);
     let places: usize = kernel.iter().product();
     if places > 1024 {
-        return Err(n.unsupported(format!("a window of {places} places with gaps")));
+        return Err(n.unsupported(format!("a dilated window of {places} elements")));
     }
     let mut counts = Vec::new();
     let mut all = vec![(0, 0); 2];
@@ -308,7 +308,7 @@ fn dilated_pool(
             let sum = spread(n, power, 0.0, Binary::Add)?;
             n.build().with(Binary::Pow, sum, 1.0 / p)
         }
-        PoolKind::Max => Err(n.unsupported("integers in windows with gaps")),
+        PoolKind::Max => Err(n.unsupported("integers in dilated windows")),
     }
 }
 

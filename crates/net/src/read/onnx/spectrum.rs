@@ -145,7 +145,8 @@ fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> 
     };
     let size = [extent, parts, to, to_parts].iter().fold(1usize, |all, &n| all.saturating_mul(n));
     if size > MATRIX_ELEMENTS {
-        let reason = format!("a matrix of {size} elements, at most {MATRIX_ELEMENTS}. Transform fewer at once");
+        let reason =
+            format!("a matrix of {size} elements; the limit is {MATRIX_ELEMENTS}. Transform fewer elements at once");
         return Err(n.unsupported(reason));
     }
     let used = if way == Way::InverseHalf { length / 2 + 1 } else { length };

@@ -95,7 +95,7 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     let body = graph(n, "body")?;
     let run_time = |n: &Node| {
         n.unsupported(
-            "a loop whose end is computed at run time: the graph is static. Export its body, and loop on the host",
+            "a loop whose number of iterations is computed at run time: the graph is static. Export its body, and loop on the host",
         )
     };
     let most = match n.input(0) {
@@ -122,9 +122,9 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
             rolled = true;
         }
         if turn >= TURNS {
-            return Err(
-                n.unsupported(format!("a loop of more than {TURNS} turns. Export its body, and loop on the host"))
-            );
+            return Err(n.unsupported(format!(
+                "a loop of more than {TURNS} iterations. Export its body, and loop on the host"
+            )));
         }
         let counter = n.build().integers([], vec![turn as i32]);
         let condition = n.build().mask([], vec![true]);
@@ -139,7 +139,7 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     carried.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
     for (i, list) in collected.into_iter().enumerate() {
         if list.is_empty() {
-            return Err(n.unsupported("a loop of no turns that collects results"));
+            return Err(n.unsupported("a loop without iterations that collects results"));
         }
         let id = n.build().stack(&list, 0)?;
         n.output(kept + i, id);

@@ -31,8 +31,8 @@ fn older_kinds_are_named_with_the_way_out() {
             ["classifier of 4 layers (a, b, c, ...)", "coremltools"],
         ),
         (proto::Kind::NeuralNetworkRegressor(layers(&["a"])), ["regressor of 1 layers (a)", "coremltools"]),
-        (proto::Kind::Pipeline(proto::Other {}), ["pipeline", "take its ML Program out"]),
-        (proto::Kind::PipelineClassifier(proto::Other {}), ["pipeline", "take its ML Program out"]),
+        (proto::Kind::Pipeline(proto::Other {}), ["pipeline", "extract its ML Program"]),
+        (proto::Kind::PipelineClassifier(proto::Other {}), ["pipeline", "extract its ML Program"]),
         (proto::Kind::CustomModel(proto::Other {}), ["custom model", "its code is not in the file"]),
     ] {
         let error = read_kind(&model(kind, plain()), &Options::default()).unwrap_err();
@@ -76,7 +76,7 @@ fn enumerated_shapes_take_the_default() {
     assert_eq!(flexible(with(&[]), &[]).unwrap().0, [1, 3, 8, 8]);
     let (shape, notes) = flexible(with(&[1, 3, 16, 16]), &[("x.2", 8), ("x.3", 8)]).unwrap();
     assert_eq!(shape, [1, 3, 8, 8]);
-    assert!(notes.contains("as asked for, [1, 3, 8, 8]"), "{notes}");
+    assert!(notes.contains("as requested, [1, 3, 8, 8]"), "{notes}");
     let error = flexible(with(&[1, 3, 16, 16]), &[("x.2", 8)]).unwrap_err();
     assert!(error.to_string().contains("[1, 3, 8, 16] is not one that the model takes: one of 2 shapes"), "{error}");
 }

@@ -224,7 +224,7 @@ impl Call<'_, '_> {
         if self.builder.deep {
             shape.push(params.extent("ReshapedDepth", 1)?);
             if shape[2] > 1 || own::five(&ty.shape)[2] > 1 {
-                return Err(self.unsupported("depth of more than one: the order of its elements is not known"));
+                return Err(self.unsupported("a depth above one: the order of its elements is not known"));
             }
         }
         shape.extend([params.extent("ReshapedHeight", 1)?, params.extent("ReshapedWidth", 1)?]);
