@@ -82,7 +82,7 @@ impl std::fmt::Display for Cost {
         let (least, most) = self.band_ns();
         write!(
             f,
-            "{:.0} us a run on the {} ({:.0} to {:.0}): {:.0} to get there and back, {:.1} copies, {:.1} engine",
+            "{:.0} us a run on the {} ({:.0} to {:.0}): {:.0} dispatch overhead, {:.1} copies, {:.1} engine",
             us(self.total_ns()),
             self.rates.machine,
             us(least),

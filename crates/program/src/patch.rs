@@ -122,11 +122,11 @@ impl Kernel {
         let coefficients = real && get(Field::KernelFmt) != 0;
         if coefficients {
             if task.name(layout, Field::KernelFmt) != Some("fp16") {
-                return Err(refuse(Field::KernelFmt, "only fp16 coefficients are understood"));
+                return Err(refuse(Field::KernelFmt, "only fp16 coefficients are supported"));
             }
             for field in [Field::SparseFmt, Field::KernelDmaSparse] {
                 if get(field) != 0 {
-                    return Err(refuse(field, "coefficients without zeros change their places with their values"));
+                    return Err(refuse(field, "positions of zero-skipped coefficients depend on their values"));
                 }
             }
         }

@@ -23,7 +23,7 @@ pub(super) fn check(d: &Descriptor) -> Vec<Problem> {
     let root = &d.root;
     let version = root.number("format_version") as i64;
     if version != rows::FORMAT_VERSION as i64 {
-        note(root, format!("format version {version}, known is {}", rows::FORMAT_VERSION));
+        note(root, format!("format version {version}; the known one is {}", rows::FORMAT_VERSION));
     }
     let names: Vec<&str> = root
         .list("symbol_names")
@@ -39,9 +39,9 @@ pub(super) fn check(d: &Descriptor) -> Vec<Problem> {
             note(section, format!("section {name:?} is not among the symbol names"));
         }
         if by_code(rows::SECTION_KINDS, kind as u32).is_none() {
-            note(section, format!("section {name:?}: kind {kind} is not known"));
+            note(section, format!("section {name:?}: unknown kind {kind}"));
         } else if let Value::Bytes(data) = section.get("data") {
-            note(section, format!("section {name:?}: {:#x} bytes that are no table of its kind", data.len()));
+            note(section, format!("section {name:?}: {:#x} bytes that are not a table of its kind", data.len()));
         }
     }
     for frame in d.frames() {
@@ -70,7 +70,7 @@ fn operation(
     let name = op.text("name");
     let kind = op.number("op_type") as u32;
     match by_code(rows::OP_TYPES, kind) {
-        None => note(op, format!("operation {name:?}: kind {kind} is not known")),
+        None => note(op, format!("operation {name:?}: unknown kind {kind}")),
         Some(row) if !name.ends_with(row.name) => note(op, format!("operation {name:?} is of kind {}", row.name)),
         _ => {}
     }
@@ -95,7 +95,7 @@ fn operation(
     for (field, table) in [("arg_frame", "ArgFrame"), ("attrs_section", "OpAttrs")] {
         match sections.get(op.text(field)).map(|s| s.record("data")) {
             Some(Some(data)) if data.table.name == table => {}
-            _ => note(op, format!("operation {name:?}: {field} {:?} is no section with {table}", op.text(field))),
+            _ => note(op, format!("operation {name:?}: {field} {:?} is not a section with {table}", op.text(field))),
         }
     }
     let attributes = sections.get(op.text("attrs_section")).and_then(|s| s.record("data")?.record("attrs"));
@@ -114,7 +114,7 @@ fn operation(
 fn tensor(d: &Record, note: &mut dyn FnMut(&Record, String)) {
     let storage = d.number("storage_type") as u32;
     if by_code(ELEMENTS, storage).is_none() {
-        note(d, format!("storage type {storage} is not known"));
+        note(d, format!("unknown storage type {storage}"));
     }
     let forms = [
         ("dim", ["batch_number", "channels", "height", "width"]),

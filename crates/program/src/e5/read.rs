@@ -44,7 +44,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// Tables are shared so often that reading them would exceed the file's size by far.
-    #[error("{table}: with the table at {offset:#x} {claimed:#x} bytes are claimed of a buffer of {have:#x}")]
+    #[error("{table}: with the table at {offset:#x}, {claimed:#x} bytes are referenced in a buffer of {have:#x}")]
     Shared {
         /// Table.
         table: &'static str,
@@ -108,9 +108,9 @@ impl Buffer<'_> {
     fn follow(&self, p: Place, at: usize) -> Result<usize, Error> {
         let found = self.number::<4>(p, "offset", at)?;
         if found == 0 {
-            return Err(self.wrong(p, "offset", at, 0, "a step forward"));
+            return Err(self.wrong(p, "offset", at, 0, "a forward offset"));
         }
-        at.checked_add(found as usize).ok_or_else(|| self.wrong(p, "offset", at, found, "a place in the buffer"))
+        at.checked_add(found as usize).ok_or_else(|| self.wrong(p, "offset", at, found, "a position in the buffer"))
     }
 
     fn wrong(&self, p: Place, what: &'static str, at: usize, found: u64, expected: &'static str) -> Error {
@@ -136,7 +136,7 @@ impl Buffer<'_> {
         let step = self.number::<4>(p, "table", at)? as u32 as i32 as i64;
         let vtable = at as i64 - step;
         let vtable = usize::try_from(vtable)
-            .map_err(|_| self.wrong(p, "step to the vtable", at, step as u64, "a place in the buffer"))?;
+            .map_err(|_| self.wrong(p, "offset of the vtable", at, step as u64, "a position in the buffer"))?;
         let vtable_bytes = self.number::<2>(p, "vtable", vtable)? as usize;
         let table_bytes = self.number::<2>(p, "size of the table", vtable + 2)? as usize;
         if vtable_bytes < 4 || !vtable_bytes.is_multiple_of(2) {
@@ -156,7 +156,7 @@ impl Buffer<'_> {
                 return Ok(None);
             }
             if inside < 4 || inside + size > table_bytes {
-                return Err(this.wrong(p, "vtable entry", entry, inside as u64, "a place in the table"));
+                return Err(this.wrong(p, "vtable entry", entry, inside as u64, "a position in the table"));
             }
             Ok(Some(at + inside))
         };

@@ -162,18 +162,18 @@ impl Repeat {
     pub fn of(begin: &HostCall, end: &HostCall) -> Result<Repeat, String> {
         let mut lines = begin.code.lines();
         let turns = lines.next().and_then(|line| line.strip_prefix("begin ")?.parse().ok());
-        let turns = turns.filter(|turns| (1..=MOST_TURNS).contains(turns)).ok_or("no number of turns")?;
+        let turns = turns.filter(|turns| (1..=MOST_TURNS).contains(turns)).ok_or("no number of iterations")?;
         let mut repeat = Repeat { name: begin.name.clone(), turns, ..Repeat::default() };
         let (mut inputs, mut rest) = (begin.inputs.iter(), &begin.constants[..]);
         let mut nexts = end.inputs.iter().zip(&end.outputs);
         let mut outputs = begin.outputs.iter();
         for line in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let part = outputs.next().ok_or("fewer tensors than its code names")?;
+            let part = outputs.next().ok_or("fewer tensors than the code names")?;
             let mut source = |word: &str, bytes: Option<usize>| match word {
                 "tensor" => inputs.next().map(|t| Source::Tensor(t.name.clone())).ok_or("a source is missing"),
                 _ => {
-                    let (own, after) = bytes.and_then(|n| rest.split_at_checked(n)).ok_or("constants are cut off")?;
+                    let (own, after) = bytes.and_then(|n| rest.split_at_checked(n)).ok_or("constants are truncated")?;
                     rest = after;
                     Ok(Source::Constant(own.to_vec()))
                 }
@@ -192,14 +192,14 @@ impl Repeat {
                     scanned.whole = source(from, dense_bytes(&scanned.tensor("", turns)))?;
                     repeat.scanned.push(scanned);
                 }
-                _ => return Err(format!("a line {line:?} that is not known")),
+                _ => return Err(format!("unknown line {line:?}")),
             }
         }
         for line in end.code.lines().filter(|line| line.starts_with("collect")) {
             let [_, axis, way] = line.split_whitespace().collect::<Vec<_>>()[..] else {
-                return Err(format!("a line {line:?} that is not known"));
+                return Err(format!("unknown line {line:?}"));
             };
-            let (part, whole) = nexts.next().ok_or("fewer results than its code names")?;
+            let (part, whole) = nexts.next().ok_or("fewer results than the code names")?;
             let (axis, backwards) = scan(axis, way, part)?;
             let whole = Source::Tensor(whole.name.clone());
             repeat.collected.push(Scanned { whole, part: part.clone(), axis, backwards });
@@ -218,7 +218,7 @@ impl Repeat {
 fn scan(axis: &str, way: &str, part: &HostTensor) -> Result<(usize, bool), String> {
     let axis = axis.parse().ok().filter(|&axis: &usize| axis < part.shape.len());
     let backwards = ["forwards", "backwards"].iter().position(|w| *w == way);
-    axis.zip(backwards.map(|at| at == 1)).ok_or_else(|| format!("an axis or a way of {} that is not known", part.name))
+    axis.zip(backwards.map(|at| at == 1)).ok_or_else(|| format!("unknown axis or direction of {}", part.name))
 }
 
 #[cfg(test)]

@@ -136,9 +136,9 @@ impl<'a> Reading<'a> {
             }
             rows::CPU_INFERENCE => self.processor((op, frame), &inputs, &outputs),
             kind => {
-                let meaning = by_code(rows::OP_TYPES, kind).map_or("a kind that is not known", |c| c.meaning);
+                let meaning = by_code(rows::OP_TYPES, kind).map_or("unknown kind", |c| c.meaning);
                 let name = op.text("name");
-                let what = format!("{name}: {meaning}; engine programs and processor calls are run here");
+                let what = format!("{name}: {meaning}; only engine programs and processor calls are executed");
                 Err(Unfollowed { what, unsupported: true })
             }
         }
@@ -154,7 +154,7 @@ impl<'a> Reading<'a> {
         if to.strip_suffix(ENGINE_SUFFIX) == Some(from) {
             let known = self.on_host.contains(from) || self.out.inputs.iter().any(|n| n == from);
             if !known && self.named {
-                return Err(malformed(format!("{name}: nothing before it makes {from}")));
+                return Err(malformed(format!("{name}: no earlier operation writes {from}")));
             }
             if !known {
                 self.out.inputs.push(from.to_string());
@@ -169,7 +169,7 @@ impl<'a> Reading<'a> {
             }
             return Ok(());
         }
-        Err(malformed(format!("{name}: casts {from} to {to}, which is neither in nor out")))
+        Err(malformed(format!("{name}: casts {from} to {to}, which is neither an input nor an output")))
     }
 
     fn inference(
@@ -185,7 +185,7 @@ impl<'a> Reading<'a> {
             all.ok_or_else(|| malformed(format!("{name}: binds {tensors:?}, of which one is not on the engine's side")))
         };
         if let Some(missing) = inputs.iter().find(|t| !self.on_engine.contains(**t)) {
-            return Err(malformed(format!("{name}: nothing before it makes {missing}")));
+            return Err(malformed(format!("{name}: no earlier operation writes {missing}")));
         }
         let attributes = self.attributes.get(op.text("attrs_section")).copied();
         let attribute = |field| attributes.map_or("", |a| a.text(field)).to_string();
@@ -215,7 +215,7 @@ impl<'a> Reading<'a> {
         let name = op.text("name");
         let missing = inputs.iter().find(|t| !self.on_host.contains(**t) && !self.out.inputs.iter().any(|n| n == *t));
         if let Some(missing) = missing {
-            return Err(malformed(format!("{name}: nothing before it makes {missing}")));
+            return Err(malformed(format!("{name}: no earlier operation writes {missing}")));
         }
         let attributes = self.attributes.get(op.text("attrs_section")).copied();
         let Some(attributes) = attributes.filter(|a| a.table.name == "CpuInferenceAttrs") else {
@@ -278,10 +278,10 @@ impl<'a> Reading<'a> {
     fn finish(self) -> Result<Sequence, Unfollowed> {
         let given = |name: &String| self.on_host.contains(name) || self.out.inputs.contains(name);
         if let Some(missing) = self.out.outputs.iter().find(|name| !given(name)) {
-            return Err(malformed(format!("nothing makes the output {missing}")));
+            return Err(malformed(format!("no operation writes the output {missing}")));
         }
         if self.out.calls.is_empty() {
-            return Err(malformed("it names no program of the engine".into()));
+            return Err(malformed("it refers to no engine program".into()));
         }
         for State { input, output } in &self.out.states {
             if !self.out.inputs.contains(input) || !self.on_host.contains(output) {

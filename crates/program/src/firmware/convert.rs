@@ -161,7 +161,7 @@ impl Entry {
         let version = u32_at(generic, 0);
         let layout =
             CHIPS.iter().filter_map(|c| c.layout).find(|l| l.td_version == version).ok_or(LiftError::Value {
-                what: "version of task descriptors",
+                what: "version of the task descriptors",
                 found: version as u64,
                 expected: "a known one",
             })?;

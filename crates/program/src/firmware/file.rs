@@ -45,7 +45,7 @@ pub enum Error {
         have: u64,
     },
     /// Records or sections together exceed the file's size by far, so they overlap.
-    #[error("{what} at {offset:#x}: {claimed:#x} bytes are claimed so far, the file has {have:#x}")]
+    #[error("{what} at {offset:#x}: {claimed:#x} bytes are referenced so far, the file has {have:#x}")]
     Overlap {
         /// Structure.
         what: &'static str,
@@ -93,7 +93,7 @@ impl Package {
             return Err(Error::Size { stated, have });
         }
         let count = u32_at(head, 16) as u64;
-        let places = file.claim("places of programs", rows::PACKAGE_BYTES as u64, 8 * count)?;
+        let places = file.claim("positions of programs", rows::PACKAGE_BYTES as u64, 8 * count)?;
         let programs =
             places.chunks_exact(8).map(|p| program(&mut file, u64_at(p, 0))).collect::<Result<_, Error>>()?;
         let (version, checksum) = (u32_at(head, 4), u32_at(head, 20));

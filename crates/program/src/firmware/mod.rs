@@ -93,10 +93,10 @@ impl Package {
         let mut problems = Vec::new();
         let mut note = |place: String, offset: u64, what: String| problems.push(Problem { place, offset, what });
         if self.version != rows::VERSION {
-            note("package".into(), 4, format!("version {}, known is {}", self.version, rows::VERSION));
+            note("package".into(), 4, format!("version {}; the known one is {}", self.version, rows::VERSION));
         }
         if self.checksum != rows::CHECKSUM_VALID {
-            let what = format!("checksum {:#010x}; how it is computed is not known", self.checksum);
+            let what = format!("checksum {:#010x}; its computation is unknown", self.checksum);
             note("package".into(), 20, what);
         }
         let mut taken: Vec<(u64, u64, String)> = Vec::new();
@@ -108,7 +108,7 @@ impl Package {
                 let place = format!("program {i}, section {j}");
                 let at = p.record_offset(j);
                 if anemone_facts::formats::by_code(rows::SECTION_KINDS, s.kind).is_none() {
-                    note(place.clone(), at, format!("kind {} is not known", s.kind));
+                    note(place.clone(), at, format!("unknown kind {}", s.kind));
                 }
                 if !s.align.is_power_of_two() || !s.offset.is_multiple_of(s.align as u64) {
                     note(place.clone(), at, format!("offset {:#x} is not a multiple of {:#x}", s.offset, s.align));

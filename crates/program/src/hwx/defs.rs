@@ -58,7 +58,7 @@ pub enum Error {
         found: u64,
     },
     /// Structures together exceed the file's size by far, so they overlap.
-    #[error("{what} at {offset:#x}: structures so far claim {claimed:#x} bytes of a file of {have:#x}")]
+    #[error("{what} at {offset:#x}: structures so far refer to {claimed:#x} bytes in a file of {have:#x}")]
     Overlap {
         /// Structure.
         what: &'static str,

@@ -232,7 +232,7 @@ fn apertures(c: &Container) -> Vec<Aperture> {
                 mapped: end.saturating_sub(x.address),
                 protection: s.protection,
                 bars: bars(x.address),
-                role: row.map_or("not known", |r| r.meaning),
+                role: row.map_or("unknown", |r| r.meaning),
             });
         }
     }

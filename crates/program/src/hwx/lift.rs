@@ -62,7 +62,7 @@ pub enum LiftError {
         bars: usize,
     },
     /// A task uses a base register without a port or segment.
-    #[error("task {task} at stream offset {offset:#x}: {field:?} is base register {bar}, which nothing is bound to")]
+    #[error("task {task} at stream offset {offset:#x}: {field:?} is base register {bar}, which is not bound")]
     Unknown {
         /// Position in the chain.
         task: usize,
@@ -437,7 +437,7 @@ fn port(name: String, bar: u8, offset: u64, r: TensorRecord, bytes: Option<u64>)
         return Err(wrong(
             "kind",
             kind as u64,
-            "3: other kinds are read as tiled and compressed, which is not executed",
+            "3: other kinds are taken as tiled and compressed, which is not executed",
         ));
     }
     let number = r.0.word(t::TYPE);

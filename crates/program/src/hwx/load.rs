@@ -99,7 +99,7 @@ fn tensor_findings(offset: u64, thread: &Thread, record: &TensorRecord) -> Vec<L
     }
     let [n, c, h, w] = extents;
     let Some(element) = rows::type_name(thread.word(tensor::TYPE)) else {
-        says(format!("`{name}` has element type {}, which is not known", thread.word(tensor::TYPE)));
+        says(format!("`{name}` has the unknown element type {}", thread.word(tensor::TYPE)));
         return findings;
     };
     let strides =

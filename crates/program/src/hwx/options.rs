@@ -90,7 +90,7 @@ pub enum BuildError {
     #[error("task stream: {0}")]
     Stream(#[from] StreamError),
     /// The dialect has a reader only.
-    #[error("containers of {dialect} are read, not made; made are {known}")]
+    #[error("containers of {dialect} can be read, not written; writable are {known}")]
     Dialect {
         /// Name of the dialect.
         dialect: &'static str,

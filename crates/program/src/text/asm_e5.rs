@@ -16,7 +16,10 @@ pub fn list_descriptor(d: &Descriptor) -> String {
     if !d.is_canonical() {
         let (bytes, mut image) = (d.write(), d.canonical());
         image.resize(bytes.len(), 0);
-        out += &format!("image bytes={:#x} ; where the file differs from the tables written in order\n", bytes.len());
+        out += &format!(
+            "image bytes={:#x} ; bytes in which the file differs from the tables written in order\n",
+            bytes.len()
+        );
         print_differences(&mut out, &bytes, &image);
     }
     out + "end\n"

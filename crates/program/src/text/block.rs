@@ -128,7 +128,7 @@ pub(super) fn parse_over(
         if let Some(line) = lines.next_if("data") {
             data(block, &line)?;
         } else if let Some(line) = lines.next_if("task") {
-            let layout = layout.ok_or_else(|| line.at(0).error("data: the register layout is not known"))?;
+            let layout = layout.ok_or_else(|| line.at(0).error("data: the register layout is unknown"))?;
             let (at, task) = (offset(&line, 2)?, parse_task(lines, &line, layout)?);
             let words: Vec<u8> = task.words().into_iter().flat_map(u32::to_le_bytes).collect();
             put(block, at, &words).ok_or_else(|| line.at(2).error(format!("a task inside {size:#x} bytes")))?;
@@ -175,9 +175,8 @@ fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result
     // The preceding word announces the optional word; a header of another length would not read back.
     let optional = task.header.get(fixed as usize - 1).is_some_and(|w| w & 3 == 3);
     if optional != (count > fixed) && stated as u64 > count {
-        return Err(
-            words.error(format!("{} words, as the header's last word tells", if optional { fixed + 1 } else { fixed }))
-        );
+        return Err(words
+            .error(format!("{} words, as the header's last word states", if optional { fixed + 1 } else { fixed })));
     }
     while let Some(line) = lines.next_if("run") {
         let mut run = parse_run(&line, layout)?;
@@ -190,7 +189,7 @@ fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result
     }
     if task.word_count() != stated {
         let found = task.word_count();
-        return Err(line.at(3).error(format!("words={found}, as header and runs take")));
+        return Err(line.at(3).error(format!("words={found}, the size of header and runs")));
     }
     Ok(task)
 }
@@ -212,7 +211,7 @@ fn parse_run(line: &Line, layout: &'static Layout) -> Result<Run, TextError> {
             let mask = line.keyed(3, "mask")?.number(u16::MAX as u64)? as u16;
             let stated = 1 + mask.count_ones() as usize;
             if stated != count {
-                return Err(words.error(format!("{stated} words, as the mask tells")));
+                return Err(words.error(format!("{stated} words, as the mask states")));
             }
             Form::Masked(mask)
         }
@@ -257,7 +256,7 @@ pub(super) fn parse_words(
         } else {
             let (row, at) = value::resolve(layout, &line.at(1))?;
             if (row.space, at) != (space, addr) {
-                return Err(place.error(format!("{at:#x}, where {} stands", line.at(1).text)));
+                return Err(place.error(format!("{at:#x}, the address of {}", line.at(1).text)));
             }
             *word = (*word & !row.mask()) | (value::parse(layout, row, &line.at(3))? << row.lo);
         }

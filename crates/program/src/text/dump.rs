@@ -40,7 +40,7 @@ pub enum Part {
 
 /// Error for a word that names no part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("byte {at}: {found:?} is no part; parts: {known}")]
+#[error("byte {at}: {found:?} is not a part; parts: {known}")]
 pub struct UnknownPart {
     /// Byte offset in the list.
     pub at: usize,

@@ -192,7 +192,7 @@ fn segment(b: &mut Builder, at: u64, s: &Segment) {
         rows::section_meaning(&segment, &section).is_some() || x.is_kernel()
     };
     for x in s.sections.iter().filter(|x| !known(x)) {
-        let what = format!("section {},{} is not known", name16_text(&x.segment), name16_text(&x.name));
+        let what = format!("unknown section {},{}", name16_text(&x.segment), name16_text(&x.name));
         b.anomaly(Part::Segments, Some(at), name.clone(), what);
     }
 }
@@ -268,7 +268,7 @@ fn symbols(b: &mut Builder, c: &Container) {
             }
         }
         if kind.is_none() {
-            b.anomaly(Part::Symbols, Some(at), format!("symbol {i}"), format!("type {:#x} is not known", s.kind));
+            b.anomaly(Part::Symbols, Some(at), format!("symbol {i}"), format!("unknown type {:#x}", s.kind));
         }
         entries.push(Entry {
             meaning: kind.map_or("", |k| k.meaning),
@@ -356,7 +356,7 @@ fn run_states(b: &mut Builder, c: &Container) {
     for (at, t) in c.threads().filter(|(_, t)| t.flavor != rows::FLAVOR_TENSOR) {
         let flavor = by_code(rows::FLAVORS, t.flavor);
         if flavor.is_none() {
-            b.anomaly(Part::Td, Some(at), "thread", format!("flavor {} is not known", t.flavor));
+            b.anomaly(Part::Td, Some(at), "thread", format!("unknown flavor {}", t.flavor));
         }
         let entries = words(b, Part::Td, at, t);
         let mut title = format!("thread, flavor {} ({})", t.flavor, flavor.map_or("unknown", |f| f.name));

@@ -19,7 +19,7 @@ pub(super) fn descriptor(b: &mut Builder, d: &Descriptor) {
     let mut entry = number(root.offset, "format_version", root.number("format_version"));
     (entry.meaning, entry.evidence) = version.map_or(("", None), |f| (f.meaning, Some(f.evidence.letter())));
     head.entries = vec![
-        text(None, "vtable", super::block::hex(&e5::ROOT_VTABLE)).note("as every root table of this schema has it"),
+        text(None, "vtable", super::block::hex(&e5::ROOT_VTABLE)).note("as in every root table of this schema"),
         entry,
         text(None, "symbol_names", root.list("symbol_names").len().to_string()),
         text(None, "sections", root.list("sections").len().to_string()),

@@ -248,7 +248,7 @@ fn stored_kernels_of(s: &Source) -> Vec<StoredKernel> {
             Some("int8") => Err("int8 coefficients"),
             // The task does not set the format: two bytes per coefficient imply it.
             None if two_bytes(s, task, streams.iter().map(|(.., bytes)| bytes).sum()) => Ok("fp16"),
-            _ => Err("coefficients of a format that is not known"),
+            _ => Err("coefficients of an unknown format"),
         };
         (!streams.is_empty()).then_some(StoredKernel { task: index, format, streams })
     };
@@ -274,7 +274,7 @@ fn table_record<'a>(s: &'a Source, task: &Task) -> Result<Option<(u64, &'a [u8])
             // The table precedes the coefficients, if there are any, in every engine's stream.
             let record =
                 kernel_stream(s, task, 0, 0).and_then(|(base, _, data)| Some((base, data.get(..lut::STREAM_BYTES)?)));
-            record.map(Some).ok_or("the first kernel stream is off, or shorter than a table")
+            record.map(Some).ok_or("the first kernel stream is disabled, or shorter than a table")
         }
         // The table has a stream of its own.
         Codec::Packets if task.get(s.layout, Field::LutStreamEn) == Some(1) => {
@@ -300,8 +300,8 @@ fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
         entry
     };
     let mut entries = vec![
-        entry(place::X_LOW, "x-low".into(), "smallest argument the table serves"),
-        entry(place::X_HIGH, "x-high".into(), "largest argument the table serves"),
+        entry(place::X_LOW, "x-low".into(), "smallest argument of the table"),
+        entry(place::X_HIGH, "x-high".into(), "largest argument of the table"),
         entry(place::Y_LOW, "y-low".into(), "result at and below x-low"),
         entry(place::Y_HIGH, "y-high".into(), "result at and above x-high"),
     ];
@@ -320,12 +320,12 @@ fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     let shift_meaning = "argument is scaled by two to this power";
     entries.push(number(place::SHIFT, "shift", shift, (shift as i16).to_string(), shift_meaning));
     let named = lut::Mode::from_code(mode & 0x1f).map_or("unknown".to_string(), |m| format!("{m:?}"));
-    entries.push(number(place::MODE, "mode", mode & 0x1f, named.clone(), "how an argument becomes a coordinate"));
+    entries.push(number(place::MODE, "mode", mode & 0x1f, named.clone(), "map from argument to coordinate"));
     let symmetry = lut::Symmetry::from_code(mode >> 5 & 7).map_or("unknown".to_string(), |m| format!("{m:?}"));
-    let meaning = "how negative arguments are treated";
+    let meaning = "treatment of negative arguments";
     entries.push(number(place::MODE, "symmetry", mode >> 5 & 7, symmetry.clone(), meaning));
     if named == "unknown" || symmetry == "unknown" || mode >> 8 != 0 {
-        let what = format!("mode word {mode:#06x} is not known");
+        let what = format!("unknown mode word {mode:#06x}");
         b.anomaly(Part::Lut, Some(offset + 2 * place::MODE as u64), format!("task {index}"), what);
     }
     if record.get(lut::RECORD_BYTES..).is_some_and(|rest| rest.iter().any(|&x| x != 0)) {
@@ -362,7 +362,7 @@ fn weights(b: &mut Builder, s: &Source, index: usize, task: &Task) {
                 entries.push(text(Some(offset), &format!("bias[{i}]"), shown(0, 1)));
             }
             let first = text(Some(offset + 2 * bias as u64), &format!("coefficients[{i}]"), shown(bias, PREVIEW));
-            entries.push(first.note("the first of the stream, padding included"));
+            entries.push(first.note("the first ones of the stream, padding included"));
         }
     }
     if !entries.is_empty() {

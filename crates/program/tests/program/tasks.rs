@@ -94,15 +94,15 @@ fn listing_errors_name_what_is_wrong() {
     let program = read(&stream(vec![copy(5, 4, [3, 2, 8])]));
     let listing = text::list(&program);
     for (from, to, expected) in [
-        ("0x0 Win = 8", "0x4 Win = 8", "0x0, where Win stands"),
+        ("0x0 Win = 8", "0x4 Win = 8", "0x0, the address of Win"),
         ("0x0 Win = 8", "0x0 Wim = 8", "a field of h13, or `?`"),
         ("0x0 Win = 8", "0x0 Win = 0x8000", "a number of at most 0x7fff"),
         ("0x0 Win = 8", "0x0 ? = 8", "bits without a field (fields have 0x7fff7fff)"),
         ("0x1380c Src1RowStride = 0x40", "0x1380c Src1RowStride = 0x41", "a multiple of 0x40"),
         ("Src1MemFmt = fp16", "Src1MemFmt = fp17", "a number or one of uint8, int8, fp16"),
-        ("@0x0 words=157", "@0x0 words=158", "words=157, as header and runs take"),
+        ("@0x0 words=157", "@0x0 words=158", "words=157, the size of header and runs"),
         ("task 0 @0x0", "task 0 @0x4", "a task inside 0x274 bytes"),
-        ("header words=10", "header words=11", "10 words, as the header's last word tells"),
+        ("header words=10", "header words=11", "10 words, as the header's last word states"),
     ] {
         assert!(listing.contains(from), "{from}");
         let error = text::assemble(&listing.replacen(from, to, 1)).err().map(|e| e.expected);
