@@ -359,7 +359,7 @@ impl Cache {
         let split = file.len().checked_sub(32).ok_or(corrupt("too short"))?;
         let (body, digest) = file.split_at(split);
         if Sha256::digest(body).as_slice() != digest {
-            return Err(corrupt("the digest at the end does not fit"));
+            return Err(corrupt("the digest at the end does not match"));
         }
         let mut rest = body.strip_prefix(EXPORT_MAGIC).ok_or(corrupt("no exported entry"))?;
         let mut part = || {
@@ -450,11 +450,11 @@ fn read_entry(folder: &Path, key: &Key) -> Result<Bundle> {
     };
     let images = (0..count).map(image).collect::<Result<Vec<_>>>()?;
     if read(SEAL)? != seal_of(&images, &descriptor, &json) {
-        return Err(corrupt("the seal does not fit"));
+        return Err(corrupt("the seal does not match"));
     }
     if hashes != hashes_of(&images) {
-        return Err(corrupt("the hash of the program does not fit"));
+        return Err(corrupt("the hash of the program does not match"));
     }
-    let function = serde_json::from_slice(&json).map_err(|_| corrupt("function.json does not read"))?;
+    let function = serde_json::from_slice(&json).map_err(|_| corrupt("function.json cannot be parsed"))?;
     Ok(Bundle { images, descriptor, function })
 }

@@ -148,7 +148,7 @@ pub enum Error {
         code: Code,
     },
     /// The engine accessed an unmapped device address.
-    #[error("submit: translation fault: {} of device address {address:#x}, where nothing is mapped{}",
+    #[error("submit: translation fault: {} of device address {address:#x}, which is not mapped{}",
         if *write { "write" } else { "read" }, task.map_or(String::new(), |task| format!(", by task {task}")))]
     Translation {
         /// The address.

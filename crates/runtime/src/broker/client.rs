@@ -60,7 +60,7 @@ impl Default for Loading {
 
 fn gone() -> Error {
     let error = std::io::ErrorKind::ConnectionAborted.into();
-    Error::System { what: "the broker is gone", path: String::new(), error }
+    Error::System { what: "the connection to the broker is lost", path: String::new(), error }
 }
 
 fn exchange(socket: &Stream) -> Result<Message> {

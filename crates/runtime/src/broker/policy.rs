@@ -113,7 +113,7 @@ impl Policy {
             match keys::ENTITLEMENTS.iter().find(|e| e.key == key) {
                 None => return Err(Error::Policy(format!("no entitlement is called {key}"))),
                 Some(row) if row.key == keys::USER_ACCESS => {
-                    return Err(Error::Policy(format!("{key} is held by the broker and its sibling alone")));
+                    return Err(Error::Policy(format!("{key} is reserved for the broker and its sibling")));
                 }
                 Some(_) => {}
             }

@@ -94,7 +94,7 @@ impl Service {
             if began.elapsed() >= self.patience {
                 let seconds = self.patience.as_secs();
                 return Err(Error::Compile(format!(
-                    "the compile service gave no answer within {seconds} s; it was ended"
+                    "the compile service gave no answer within {seconds} s and was ended"
                 )));
             }
             // A service from an earlier request may have been ending already; retry once with a new one.

@@ -240,13 +240,14 @@ pub fn refuse(socket: &Stream, error: &Error) -> Result<()> {
 /// The request of a message.
 pub fn read_ask(message: &Message) -> Result<Ask> {
     let broken =
-        |_| Error::Protocol { what: "a request that does not read", found: message.body.len() as u64, limit: 0 };
+        |_| Error::Protocol { what: "a request that cannot be decoded", found: message.body.len() as u64, limit: 0 };
     serde_json::from_slice(&message.body).map_err(broken)
 }
 
 /// The answer of a message, and the bytes after it; a refusal becomes the error.
 pub fn read_answer(message: &Message) -> Result<(Answer, &[u8])> {
-    let broken = || Error::Protocol { what: "an answer that does not read", found: u64::from(message.kind), limit: 0 };
+    let broken =
+        || Error::Protocol { what: "an answer that cannot be decoded", found: u64::from(message.kind), limit: 0 };
     if message.kind == kind::REFUSAL {
         let refused: Refused = serde_json::from_slice(&message.body).map_err(|_| broken())?;
         tracing::debug!(text = refused.text, "refused");
@@ -276,7 +277,7 @@ pub fn tail(bundle: &Bundle) -> Vec<&[u8]> {
 /// The bundle of an answer.
 pub fn read_bundle(answer: Answer, tail: &[u8]) -> Result<Bundle> {
     let Answer::Compiled { function, image_bytes, descriptor_bytes, .. } = answer else {
-        return Err(Error::Protocol { what: "another answer than a bundle", found: 0, limit: 0 });
+        return Err(Error::Protocol { what: "an answer without a bundle", found: 0, limit: 0 });
     };
     let limit = image_bytes.iter().fold(descriptor_bytes, |all, &n| all.saturating_add(n));
     let broken = Error::Protocol { what: "bytes of a bundle", found: tail.len() as u64, limit };

@@ -251,7 +251,7 @@ impl Resident {
                 Err(Code::ERROR)
             }
             Err(fault) => {
-                tracing::warn!(%fault, "the engine stopped");
+                tracing::warn!(%fault, "a fault of the engine");
                 Err(Code::ERROR)
             }
         }

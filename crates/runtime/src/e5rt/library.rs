@@ -78,7 +78,7 @@ impl Plan {
                     Step::End
                 }
                 Dispatch::Host(call) if Mark::of(&call) == Some(Mark::End) => {
-                    let unmatched = || broken(&format!("{}: turns end that have not begun", call.name));
+                    let unmatched = || broken(&format!("{}: a loop ends that has not begun", call.name));
                     let (at, begin) = open.pop().ok_or_else(unmatched)?;
                     let repeat = Repeat::of(&begin, &call).map_err(|e| broken(&format!("{}: {e}", call.name)))?;
                     plan.steps[at] = Step::Begin(Arc::new(Turns::new(repeat, |name| plan.slot(name))?));
@@ -102,7 +102,7 @@ impl Plan {
         }
         match open.first() {
             None => Ok(plan),
-            Some((_, call)) => Err(broken(&format!("{}: turns begin that do not end", call.name))),
+            Some((_, call)) => Err(broken(&format!("{}: a loop begins that does not end", call.name))),
         }
     }
 

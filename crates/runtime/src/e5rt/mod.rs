@@ -227,7 +227,7 @@ impl Runtime {
                         if let Some(cache) = &self.cache {
                             tell(watcher, Step::Keep)?;
                             if let Err(error) = cache.store(&key, &bundle) {
-                                tracing::warn!(%error, "a compiled program is not kept");
+                                tracing::warn!(%error, "a compiled program is not stored in the cache");
                                 self.unkept.get_or_init(|| error.to_string());
                             }
                         }
