@@ -80,7 +80,7 @@ pub fn fp16(mut array: Array, saturate: bool) -> Result<Array> {
         if x.is_nan() || beyond && !saturate {
             let message = match x.is_nan() {
                 true => format!("value {at} is not a number"),
-                false => format!("value {at} is {x}, fp16 reaches {largest}"),
+                false => format!("value {at} is {x}; the largest in fp16 is {largest}"),
             };
             let refused = Diagnostic::new(Code::BadTensor, message);
             return Err(if x.is_nan() { refused } else { refused.help("--saturate writes the largest instead") });

@@ -15,7 +15,7 @@ pub fn render(dump: &Dump) -> String {
     }
     let mut out = short.render();
     if hidden > 0 {
-        out += &format!("{hidden} fields at 0 are left out; -v shows every field, and every element\n");
+        out += &format!("{hidden} fields at 0 are omitted; -v shows every field, and every element\n");
     }
     out
 }

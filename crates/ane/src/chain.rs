@@ -319,16 +319,16 @@ impl Chain {
     pub fn check_no_host(&self, form: &str) -> Result<()> {
         if let Some(repeat) = self.loops.first() {
             let Repeat { name, turns, .. } = repeat;
-            let message = format!("loop {name} of {turns} turns: {form} cannot carry what runs on the host");
+            let message = format!("loop {name} of {turns} iterations: {form} has no place for host operations");
             return Err(Diagnostic::new(Code::UnsupportedOp, message)
-                .help("--emit hwx,e5: a dispatch descriptor carries it; --engine-only unrolls it"));
+                .help("--emit hwx,e5: a dispatch descriptor has a place for it; --engine-only unrolls it"));
         }
         let Some((_, host)) = self.hosts.first() else { return Ok(()) };
         let kinds: Vec<&str> = host.ops.iter().map(|op| op.kind.name()).collect();
         let (name, kinds) = (&host.name, kinds.join(", "));
-        let message = format!("host segment {name} ({kinds}): {form} cannot carry what runs on the host");
+        let message = format!("host segment {name} ({kinds}): {form} has no place for host operations");
         Err(Diagnostic::new(Code::UnsupportedOp, message)
-            .help("--emit hwx,e5: a dispatch descriptor carries it as a processor call"))
+            .help("--emit hwx,e5: a dispatch descriptor stores it as a processor call"))
     }
 
     /// Host segments and both ends of loops as processor calls of a descriptor, in order.

@@ -49,8 +49,8 @@ impl Model {
             }
             Model::Program(program) => Ok(Compiled { program: *program, net: None }),
             Model::Descriptor(_) => {
-                Err(Diagnostic::new(Code::Usage, "a dispatch descriptor names programs and holds none")
-                    .help("give the container (.hwx) that it was written with"))
+                Err(Diagnostic::new(Code::Usage, "a dispatch descriptor refers to programs and contains none")
+                    .help("use the container (.hwx) that it was written with"))
             }
             Model::Package(package) => {
                 let [entry] = package.programs.as_slice() else {

@@ -195,12 +195,12 @@ impl Settings {
     pub fn runtime(&self) -> Result<(Arc<Runtime>, Device)> {
         let refuse = |message: &str, help: &str| Err(Diagnostic::new(Code::Usage, message).help(help));
         if self.via != Via::Inprocess && self.arithmetic == Arithmetic::Exact {
-            let message = "--numerics exact: the broker decides the arithmetic of what it runs";
+            let message = "--numerics exact: the broker determines the arithmetic";
             return refuse(message, "ane broker --numerics exact, or --via inprocess");
         }
         if self.via != Via::Inprocess && self.secure {
             return refuse(
-                "secure mode (--secure) is a property of the driver, which the broker has",
+                "secure mode (--secure) is a property of the driver, which belongs to the broker",
                 "--via inprocess",
             );
         }
@@ -209,7 +209,7 @@ impl Settings {
             Via::Direct => Some(Route::Direct),
             Via::Inprocess if self.class.is_some() => {
                 return refuse(
-                    "a class of service (--qos) is told to a broker; there is none in this process",
+                    "a class of service (--qos) is for a broker; there is none in this process",
                     "--via broker",
                 );
             }
@@ -242,7 +242,7 @@ pub fn adapter_pieces(library: &Library, arrays: Vec<(String, Array)>) -> Result
         (Some(program), None) => pieces_of(program, arrays).map(|(pieces, _)| pieces),
         _ => {
             let several = library.calls().0;
-            Err(Diagnostic::new(Code::Usage, format!("an adapter takes a model of one program; this has {several}")))
+            Err(Diagnostic::new(Code::Usage, format!("an adapter needs a model of one program; this has {several}")))
         }
     }
 }
@@ -368,7 +368,7 @@ impl Connection {
                 let (stream, of) = (at + 1, self.lanes.len());
                 diagnostic.message = format!("stream {stream} of {of}: {}", diagnostic.message);
                 match self.overlap {
-                    true => diagnostic.help("--quirk overlapped-streams has the second of overlapped streams never complete, as on an M1; without it, all do"),
+                    true => diagnostic.help("--quirk overlapped-streams makes the second of overlapped streams never complete, as on an M1; without it, all complete"),
                     false => diagnostic,
                 }
             })?;

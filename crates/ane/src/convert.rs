@@ -50,7 +50,7 @@ pub type Part = (PathBuf, Vec<u8>);
 pub fn encode(net: &Net, form: NetForm) -> Result<Vec<Part>> {
     let refused = |e: anemone_net::Error| match e {
         anemone_net::Error::Unsupported { .. } => Diagnostic::new(Code::UnsupportedOp, e.to_string())
-            .help("another form may hold it: mil and mlpackage hold the most"),
+            .help("use another form: mil and mlpackage support the most"),
         e => Diagnostic::new(Code::Defect, e.to_string()),
     };
     let own = PathBuf::new;

@@ -296,7 +296,7 @@ impl From<anemone_engine::Fault> for Diagnostic {
         let diagnostic = Diagnostic::new(Code::Fault, fault.to_string());
         match fault.kind {
             NotHonoured { .. } | Unexplained { .. } => {
-                diagnostic.help("--lenient skips fields the engine does not obey; results are then not to be trusted")
+                diagnostic.help("--lenient skips fields the engine does not obey; results are then not reliable")
             }
             _ => diagnostic,
         }

@@ -35,7 +35,7 @@ pub fn check_together(programs: &[Program]) -> Result<()> {
     }
     let whose =
         if programs.len() == 1 { "the program asks".to_string() } else { format!("{} programs ask", programs.len()) };
-    let message = format!("{whose} for {all} bytes of buffers, the software engine gives {MAX_BUFFER_BYTES}");
+    let message = format!("{whose} for {all} bytes of buffers; the software engine has {MAX_BUFFER_BYTES}");
     Err(Diagnostic::new(Code::Fault, message))
 }
 
@@ -44,7 +44,8 @@ pub fn check(program: &Program) -> Result<()> {
     check_together(std::slice::from_ref(program))?;
     for port in &program.ports {
         if port.element != Element::Float16 {
-            let message = format!("port {}: element type {:?}; only Float16 is bound here", port.name, port.element);
+            let message =
+                format!("port {}: element type {:?}; only Float16 is supported here", port.name, port.element);
             return Err(Diagnostic::new(Code::UnsupportedOp, message));
         }
         let s = port.shape;
@@ -56,7 +57,7 @@ pub fn check(program: &Program) -> Result<()> {
         if elements > MAX_PORT_ELEMENTS {
             let (name, limit) = (&port.name, MAX_PORT_ELEMENTS);
             let message =
-                format!("port {name} has shape {extents:?}: {elements} elements, the software engine holds {limit}");
+                format!("port {name} has shape {extents:?}: {elements} elements; the software engine supports {limit}");
             return Err(Diagnostic::new(Code::Fault, message));
         }
         if port.strides.tight_bytes(port.shape, port.element.bytes()) > port.bytes {
@@ -116,7 +117,7 @@ impl Execution {
     pub fn run_bound(&mut self) -> Result<Run> {
         let outcome = self.plan.run(&mut self.memory)?;
         if let Some(name) = outcome.incomplete.first() {
-            return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
+            return Err(Diagnostic::new(Code::Fault, format!("output {name} is not completely written")));
         }
         let skipped = outcome.skipped.iter().map(|f| f.to_string()).collect();
         let outputs = take(&self.ports, &self.memory)?;

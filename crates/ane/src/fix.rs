@@ -119,7 +119,7 @@ fn accepted<'a>(
 fn difference(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
     anemone_net::check::check(fixed).map_err(|faults| {
         let first = faults.first().map_or(String::new(), ToString::to_string);
-        Diagnostic::new(Code::Defect, format!("the changed network does not hold together: {first}"))
+        Diagnostic::new(Code::Defect, format!("the rewritten network is invalid: {first}"))
     })?;
     error(net, fixed, seed)
 }
@@ -197,7 +197,7 @@ fn by_source(source: &Outline, placed: &Placement, fixed: &Net, applied: &mut Ve
                     kinds.push(kind);
                 }
             }
-            let into = if kinds.is_empty() { "nothing: the rest does not need it".into() } else { kinds.join(", ") };
+            let into = if kinds.is_empty() { "nothing: its result is not needed".into() } else { kinds.join(", ") };
             applied.push(Applied { name: op.name.clone(), op: op.op.clone(), into });
         }
     }

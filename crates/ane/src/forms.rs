@@ -364,7 +364,7 @@ pub fn lost_in_stream(program: &Program) -> Option<String> {
         found.is_some_and(|found| places(found).eq(places(port)))
     };
     if read.ports.len() != program.ports.len() {
-        return Some(format!("{} ports would be read where the program has {}", read.ports.len(), program.ports.len()));
+        return Some(format!("{} ports would be read instead of {}", read.ports.len(), program.ports.len()));
     }
     // Without names, ports are identified by position.
     for direction in [Direction::Input, Direction::Output] {
@@ -373,7 +373,7 @@ pub fn lost_in_stream(program: &Program) -> Option<String> {
             let place = program.ports.iter().filter(|p| p.direction == direction).nth(at);
             let name = place.map_or("", |p| p.name.as_str());
             let what = if direction == Direction::Input { "input" } else { "output" };
-            return Some(format!("{what} {at} is {name}, and another tensor would be read in its place"));
+            return Some(format!("{what} {at} is {name}, but another tensor would be read instead"));
         }
     }
     program.ports.iter().find(|port| !same(port)).map(|port| {
@@ -425,7 +425,7 @@ pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Ve
         Form::Image | Form::Records => match task_images(program, around)?.as_slice() {
             [image] => Ok(image_bytes(image, form)),
             images => {
-                let message = format!("a register image holds one task; the program has {}", images.len());
+                let message = format!("a register image has one task; the program has {}", images.len());
                 let help = "`ane compile -o FOLDER --emit image` writes a file for each";
                 Err(Diagnostic::new(Code::BadPlacement, message).help(help))
             }

@@ -82,7 +82,7 @@ impl Graph {
     pub fn native(&mut self, name: &str, tag: &str, operands: &[Operand], params: &[(String, Raw)]) -> Result<Operand> {
         let named = native::named(tag).ok_or_else(|| {
             let near = native::nearest(tag).map_or(String::new(), |near| format!("the nearest is {near}; "));
-            Diagnostic::new(Code::Usage, format!("no native layer is authored by the name {tag}"))
+            Diagnostic::new(Code::Usage, format!("no native layer is called {tag}"))
                 .help(format!("{near}`ane ops --layers` lists them"))
         })?;
         let inputs: Vec<ValueId> = operands.iter().map(|o| self.id(o)).collect::<Result<_>>()?;
@@ -180,7 +180,7 @@ impl Graph {
     /// The network, checked.
     pub fn model(&self) -> Result<Model> {
         if self.net.outputs.is_empty() {
-            return Err(Diagnostic::new(Code::Usage, "the graph gives nothing out").help("call output() for a result"));
+            return Err(Diagnostic::new(Code::Usage, "the graph has no output").help("call output() for a result"));
         }
         check::check(&self.net).map_err(|all| {
             let text: Vec<String> = all.iter().map(|e| e.to_string()).collect();

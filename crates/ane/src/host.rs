@@ -58,19 +58,19 @@ pub fn call_of(net: &Net) -> HostCall {
 /// The network of a processor call, checked.
 pub fn net_of(call: &HostCall) -> Result<Net, String> {
     if call.language != CODE_LANGUAGE {
-        return Err(format!("code in {:?}; {CODE_LANGUAGE:?} is run here", call.language));
+        return Err(format!("code in {:?}; only {CODE_LANGUAGE:?} is supported", call.language));
     }
-    let blobs = tensors_of(&call.constants).ok_or("its constants are cut off, or no table of tensors")?;
+    let blobs = tensors_of(&call.constants).ok_or("its constants are truncated, or not a table of tensors")?;
     let net = text::parse(&call.code, &blobs).map_err(|e| e.to_string())?;
     if let Err(errors) = anemone_net::check::check(&net) {
-        return Err(errors.first().map_or("a network that is not sound".into(), |e| e.to_string()));
+        return Err(errors.first().map_or("an invalid network".into(), |e| e.to_string()));
     }
     let ends =
         |ids: &[anemone_net::ValueId]| -> Vec<String> { ids.iter().map(|&id| net.value(id).name.clone()).collect() };
     let named = |all: &[HostTensor]| -> Vec<String> { all.iter().map(|t| t.name.clone()).collect() };
     if ends(&net.inputs) != named(&call.inputs) || ends(&net.outputs) != named(&call.outputs) {
         let (found, expected) = (ends(&net.inputs), named(&call.inputs));
-        return Err(format!("its code takes {found:?}, the call gives {expected:?}, or their results differ"));
+        return Err(format!("its code reads {found:?}, the call passes {expected:?}, or their results differ"));
     }
     Ok(net)
 }
@@ -84,7 +84,7 @@ fn declared(value: &Value) -> HostTensor {
 /// A loop, the only operation of a network, in the form of a descriptor.
 pub fn repeat_of(whole: &Net) -> Result<Repeat, String> {
     let [op] = whole.ops.as_slice() else { return Err("a loop is one operation".into()) };
-    let OpKind::Loop(l) = &op.kind else { return Err(format!("{} is no loop", op.name)) };
+    let OpKind::Loop(l) = &op.kind else { return Err(format!("{} is not a loop", op.name)) };
     let source = |id: ValueId| match &whole.value(id).data {
         None => Source::Tensor(whole.value(id).name.clone()),
         Some(tensor) => {
@@ -210,7 +210,7 @@ mod tests {
         let mut call = call_of(&net);
         assert_eq!(text::print(&net_of(&call).expect("the code reads")), text::print(&net));
         call.constants.push(0);
-        assert!(net_of(&call).is_err(), "a byte too many");
+        assert!(net_of(&call).is_err(), "one byte too many");
         call.language = "another".into();
         assert!(net_of(&call).unwrap_err().contains("another"));
     }

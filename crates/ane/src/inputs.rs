@@ -58,12 +58,12 @@ fn places_fit(net: &Net, inputs: &[(&str, View)]) -> Result<()> {
     })
 }
 
-const HELP: &str = "give places within the axis; from its end they are negative";
+const HELP: &str = "give positions within the axis; negative ones count from its end";
 
 fn within(op: &Op, name: &str, places: &[i32], extent: i32) -> Result<()> {
     let Some(at) = places.iter().position(|place| !(-extent..extent).contains(place)) else { return Ok(()) };
     let message = format!(
-        "{}: place {} of {name}, element {at}, is outside an axis of extent {extent}: allowed are {} to {}",
+        "{}: position {} of {name}, element {at}, is outside an axis of extent {extent}: allowed are {} to {}",
         op.name,
         places[at],
         -extent,

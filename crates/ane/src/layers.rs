@@ -55,7 +55,7 @@ pub fn compare_layers(
         .filter(|(id, _)| net.value(*id).data.is_none() && net.value(*id).ty.dtype.is_float())
         .collect();
     if values.len() > MAX_LAYERS {
-        let message = format!("{} values to compare, at most {MAX_LAYERS}", values.len());
+        let message = format!("{} values to compare; the limit is {MAX_LAYERS}", values.len());
         return Err(Diagnostic::new(Code::Usage, message));
     }
     let all = Net { outputs: values.iter().map(|(id, _)| *id).collect(), states: Vec::new(), ..net.clone() };

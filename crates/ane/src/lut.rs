@@ -157,7 +157,7 @@ impl Record {
         text += &format!("right     {} * x + {}\n", n(place::RIGHT), n(place::RIGHT + 1));
         let knots = self.knots();
         if knots.is_empty() {
-            return text + "knots     none is reached: limits, tails or the mode act alone\n";
+            return text + "knots     none is reached: only limits, tails or the mode apply\n";
         }
         text += "knots     place, value, halfword\n";
         for (i, (x, y)) in knots.iter().enumerate() {
@@ -219,5 +219,5 @@ pub fn met(chain: &Chain, knots: &[(f64, f64)]) -> usize {
 /// Refusal to write a user-defined table into a program.
 pub fn refused(what: &str) -> Diagnostic {
     Diagnostic::new(Code::UnsupportedOp, format!("{what}: {} ({}, {})", CUSTOM.reason, CUSTOM.opcode, CUSTOM.source))
-        .help("--compose makes the function of layers: linear, relu, linear")
+        .help("--compose composes the function from layers: linear, relu, linear")
 }

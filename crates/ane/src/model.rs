@@ -164,9 +164,8 @@ impl Model {
             }
             Kind::Anec | Kind::Bin | Kind::E5 | Kind::Firmware if options.function.is_some() => {
                 let name = options.function.as_deref().unwrap_or_default();
-                let message =
-                    format!("no function is called `{name}`: this form has one, without a name to choose it by");
-                Err(Diagnostic::new(Code::Usage, message).at(path.display()).help("leave --function out"))
+                let message = format!("no function is called `{name}`: this form has a single, unnamed one");
+                Err(Diagnostic::new(Code::Usage, message).at(path.display()).help("omit --function"))
             }
             Kind::Anec => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Bin => Ok(Model::Program(Box::new(raw::read_bin(&bytes).map_err(|e| malformed(path, e))?))),
@@ -181,7 +180,7 @@ impl Model {
             }
             Kind::Image => Err(Diagnostic::new(
                 Code::UnsupportedOp,
-                "the register image of a descriptor of version 10: listed and patched here, not executed",
+                "the register image of a descriptor of version 10: it can be listed and patched, not executed",
             )
             .at(path.display())
             .help("ane dump FILE --image lists it")),
@@ -227,14 +226,14 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
             let message = unreachable.map_or_else(|| e.to_string(), |why| format!("`{output}`: {why}"));
             let refused = Diagnostic::new(Code::UnsupportedOp, message)
                 .at(path.display())
-                .help("keep this operation on the host, or rewrite it with operations that are read");
+                .help("keep this operation on the host, or rewrite it with supported operations");
             Diagnostic { details: Some(details), ..refused }
         }
         anemone_net::Error::NoExtent { ref name, .. } => {
             malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
         }
         anemone_net::Error::File { path: ref file, .. } => {
-            malformed(path, &e).help(format!("`{file}` is looked for beside the model: copy it there"))
+            malformed(path, &e).help(format!("`{file}` is expected beside the model: copy it there"))
         }
         e => match native::contract(&e) {
             Some(contract) => malformed(path, e).help(contract),

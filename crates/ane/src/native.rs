@@ -107,7 +107,7 @@ pub fn exact_indices(net: &Net) -> Result<()> {
     );
     let output = op.outputs.first().map_or(op.name.as_str(), |&id| net.value(id).name.as_str());
     let help = format!(
-        "divide the axis into parts of at most {LAST_WHOLE}, or take the operation of MIL, whose indices are whole"
+        "divide the axis into parts of at most {LAST_WHOLE}, or use the operation of MIL, whose indices are integers"
     );
     Err(Diagnostic::new(Code::ChipLimit, message).help(help).about(tag, output))
 }
@@ -123,7 +123,7 @@ pub fn elsewhere_json(row: &Elsewhere) -> serde_json::Value {
 /// Text for a name that no unit of a netplist has.
 pub fn elsewhere_text(row: &Elsewhere) -> String {
     let known = format!("{} ({})", row.basis.phrase(), row.source);
-    format!("{} ({}): no unit of a netplist: {}\n  evidence:  {known}\n", row.name, row.also, row.place)
+    format!("{} ({}): not a unit of a netplist: {}\n  evidence:  {known}\n", row.name, row.also, row.place)
 }
 
 /// The layer in one line: name, tag, keys, carrier.

@@ -60,7 +60,7 @@ pub fn of(model: &Model) -> Option<String> {
         }
     }
     if out.contains('?') {
-        out.push_str("? is what the file does not state\n");
+        out.push_str("?: not stated in the file\n");
     }
     out.push_str("-v shows every field, --td N one task, --part NAMES some parts\n");
     Some(out)

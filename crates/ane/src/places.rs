@@ -30,7 +30,7 @@ pub fn cache(given: Option<PathBuf>) -> Result<Cache> {
 
 /// Warning that a program was not cached, so that the next run compiles it again.
 pub fn not_kept(why: impl std::fmt::Display) -> String {
-    format!("warning: the compiled program is not kept: {why}; --cache FOLDER names another folder")
+    format!("warning: the compiled program is not cached: {why}; --cache FOLDER sets another folder")
 }
 
 /// Diagnostic for an error of the runtime.

@@ -155,7 +155,9 @@ fn unpack(
         CompressionMethod::STORE => Box::new(packed.data()),
         CompressionMethod::DEFLATE => Box::new(flate2::read::DeflateDecoder::new(packed.data())),
         other => {
-            return Err(format!("it is compressed by {other}; read are store and deflate, which numpy.savez writes"));
+            return Err(format!(
+                "it is compressed by {other}; supported are store and deflate, which numpy.savez writes"
+            ));
         }
     };
     let mut bytes = Vec::new();

@@ -64,7 +64,7 @@ pub fn validate(
     all.retain(|said| said.export == only || said.subject == only);
     if all.is_empty() {
         let message = match exports().any(|e| e == only) {
-            true => format!("{only} takes nothing in this file"),
+            true => format!("{only} applies to nothing in this file"),
             false => format!("no export, unit or operation is called {only}"),
         };
         return Err(Diagnostic::new(Code::Usage, message)
@@ -159,7 +159,7 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
         }
     };
     let unknown = || match exports().any(|e| e == export) {
-        true => format!("the text has nothing that {export} takes"),
+        true => format!("{export} applies to nothing in the text"),
         false => format!("no export is called {export}"),
     };
     found.ok_or_else(|| Diagnostic::new(Code::Usage, unknown()))
@@ -229,7 +229,7 @@ fn no_network(message: String, found: String) -> Refusal {
         message,
         quantity: "operand",
         found,
-        limit: "a value that is defined before".into(),
+        limit: "a value that is defined earlier".into(),
         apple: None,
         stage: "parser",
         basis: anemone_facts::Basis::Inferred,

@@ -52,7 +52,7 @@ impl Chain {
                     }
                     Some(Mark::End) => {
                         let (at, begin) =
-                            open.pop().ok_or_else(|| wrong("turns end that have not begun".into(), call))?;
+                            open.pop().ok_or_else(|| wrong("a loop ends that has not begun".into(), call))?;
                         chain.loops[at] = Repeat::of(begin, call).map_err(|e| wrong(e, call))?;
                         chain.order.push(Part::End(at));
                     }
@@ -60,7 +60,7 @@ impl Chain {
             }
         }
         if let Some((_, call)) = open.first() {
-            return Err(malformed(format!("{}: turns begin that do not end", call.name)));
+            return Err(malformed(format!("{}: a loop begins that does not end", call.name)));
         }
         chain.bind_hosts();
         Ok(chain)

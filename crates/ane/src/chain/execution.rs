@@ -52,7 +52,7 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
         self.steps(0..self.chain.order.len(), &mut known, &mut whole)?;
         for name in self.chain.outputs() {
             let at = known.iter().rposition(|(n, _)| n == name);
-            let at = at.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program leaves the output {name}")))?;
+            let at = at.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program writes the output {name}")))?;
             whole.outputs.push(known[at].clone());
         }
         Ok(whole)
@@ -143,11 +143,11 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
 /// The last array of that name.
 fn left<'a>(known: &'a [(String, Array)], name: &str) -> Result<&'a Array> {
     let found = known.iter().rev().find(|(own, _)| own == name).map(|(_, array)| array);
-    found.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program leaves {name}")))
+    found.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program writes {name}")))
 }
 
 fn unfit(name: &str) -> Diagnostic {
-    Diagnostic::new(Code::Malformed, format!("{name} has fewer elements than its loop takes of it"))
+    Diagnostic::new(Code::Malformed, format!("{name} has fewer elements than its loop reads"))
 }
 
 /// Initial value or whole tensor of a loop, with at least as many elements as `shape`.
@@ -169,6 +169,6 @@ fn source(from: &Source, storage: u32, shape: &[u64], known: &[(String, Array)])
 /// Runs a host segment on the arrays known so far.
 fn on_host(net: &Net, known: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
     let outputs = host::evaluate(net, &tensors(net, known, false)?)
-        .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the places it reads by"))?;
+        .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the indices that it reads"))?;
     Ok(named_outputs(net, outputs))
 }

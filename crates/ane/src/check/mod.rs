@@ -140,7 +140,7 @@ pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool
         let otherwise = if strict {
             "without --strict this compiler decides"
         } else {
-            "--force compiles it all the same where this compiler can"
+            "--force compiles it nevertheless, if this compiler can"
         };
         let mut diagnostic = Diagnostic::new(Code::ChipLimit, message)
             .at(path.display())
@@ -359,7 +359,7 @@ pub fn reason(placement: &Placement, at: usize) -> String {
     match (&placement.verdicts[at].refusal, &placement.choice) {
         (Some(refusal), _) => refusal.message.clone(),
         (None, Some(choice)) => {
-            let backend = choice.backends[at].map_or("no back end", |b| b.name());
+            let backend = choice.backends[at].map_or("no backend", |b| b.name());
             format!(
                 "supported by the engine; Core ML's cheapest path runs it on the CPU ({backend}, modelled by its segmenter)"
             )

@@ -12,7 +12,7 @@ pub fn document(reports: &[&Report]) -> Value {
     rules.push(json!({
         "id": "segmenter",
         "name": "segmenter-choice",
-        "shortDescription": text("The engine takes the operation, and the framework's segmenter does not choose it"),
+        "shortDescription": text("The engine supports the operation, but the framework's segmenter does not select it"),
         "fullDescription": text("Core ML gives each operation to the back end with the least estimated cost, starting the engine \
             included; the estimate is modelled from recorded decisions."),
         "help": text("Bring more work into one segment: remove the operations around it that fall back to the CPU."),

@@ -70,7 +70,8 @@ fn assemble(listing: &str, output: &Path) -> Result<Vec<u8>> {
             let records = output.extension().is_some_and(|e| e == "records");
             if records && !(descriptor.bars.is_empty() && descriptor.live_ins.is_empty()) {
                 let message = "records have no place for bars and live-ins";
-                return Err(Diagnostic::new(Code::UnsupportedOp, message).help("write the structure, which has"));
+                return Err(Diagnostic::new(Code::UnsupportedOp, message)
+                    .help("write the structure, which has a place for them"));
             }
             Ok(if records { write_records(&descriptor.image.records(0)) } else { descriptor.write() })
         }

@@ -165,18 +165,18 @@ const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
     (
         "requests",
         &[
-            ("pending", "wait or run now"),
+            ("pending", "waiting or running"),
             ("completed", "completed"),
             ("aborted", "aborted"),
-            ("preempted", "taken back for a more urgent one, and run again"),
-            ("chained", "chained: outputs stayed with the device as the next inputs"),
+            ("preempted", "preempted and restarted"),
+            ("chained", "chained: outputs stayed on the device as the next inputs"),
             ("secure_phases", "secure phases"),
             ("doorbells", "doorbells rung"),
             ("doorbells_by_index", "of them by index"),
             ("engine_requests_by_queue", "engine requests, one for each partition, by queue 0 to 7"),
             ("interrupts", "interrupts"),
             ("events", "events with a value"),
-            ("events_signalled", "events raised"),
+            ("events_signalled", "events signalled"),
             ("modelled_ns", "modelled time, ns"),
             ("modelled_counters", "modelled counters of all tasks"),
         ],
@@ -185,11 +185,11 @@ const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
         "memory",
         &[
             ("mappings", "mappings of the translation unit"),
-            ("mapping_ttl", "uses after which an idle mapping is old"),
+            ("mapping_ttl", "uses after which an idle mapping may be evicted"),
             ("mappings_evicted", "mappings evicted"),
             ("translated_bytes", "bytes translated"),
             ("translation_faults", "translation faults"),
-            ("last_fault", "the last one"),
+            ("last_fault", "last translation fault"),
             ("managed_buffers", "buffers of the managed region"),
             ("managed_bytes", "bytes of the managed region"),
         ],
@@ -202,7 +202,7 @@ const SUBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("power_management", "off between requests"),
             ("power_gating", "off when idle"),
             ("gating_hysteresis_ms", "idle time before that, ms"),
-            ("throttling_percent", "share of the engine's time taken away, percent"),
+            ("throttling_percent", "engine time removed by throttling, percent"),
         ],
     ),
     (
@@ -269,7 +269,7 @@ pub fn compile_service(voice: Voice) -> Result<u8> {
     match confine() {
         Ok(true) => {}
         Ok(false) => voice.note(
-            "the compile service is confined in part: the kernel does not enforce every restriction of files and TCP",
+            "the compile service is partly confined: the kernel does not enforce every restriction of files and TCP",
         ),
         Err(missing) => voice.note(format!("the compile service is not confined: {missing}")),
     }

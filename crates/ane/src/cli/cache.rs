@@ -81,7 +81,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         What::Verify => {
             let bad = cache.verify();
             bad.iter().for_each(|e| voice.note(e.to_string()));
-            print(&format!("{} entries, {} do not verify\n", cache.list().len(), bad.len()))?;
+            print(&format!("{} entries, {} invalid\n", cache.list().len(), bad.len()))?;
             Ok(u8::from(!bad.is_empty()))
         }
         What::Gc => {
@@ -104,7 +104,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             let entries = cache.list();
             let mut found = entries.iter().filter(|e| e.key.text().starts_with(&key));
             let (Some(entry), None) = (found.next(), found.next()) else {
-                let message = format!("{key} names no entry, or several");
+                let message = format!("{key} matches no entry, or several");
                 return Err(Diagnostic::new(Code::Usage, message).help("`ane cache ls` lists them"));
             };
             files::write(&output, &cache.export(&entry.key).map_err(refused)?)?;

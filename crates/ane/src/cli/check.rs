@@ -217,7 +217,7 @@ fn assumptions(words: &[String]) -> Result<Assumptions> {
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let wrong = || {
-            Diagnostic::new(Code::Usage, format!("--assume {word} is not understood"))
+            Diagnostic::new(Code::Usage, format!("--assume {word}: unknown assumption"))
                 .help("known: max-abs=N, compiles=N, queued=N, loaded=N, private, pixel-buffers")
         };
         let count = || value.parse::<u32>().map_err(|_| wrong());

@@ -200,8 +200,9 @@ fn options(flags: &Flags) -> Result<Options> {
         ..Options::default()
     };
     for pass in &flags.disable {
-        let refused =
-            |name| Diagnostic::new(Code::Usage, format!("{name} cannot be left out: `ane passes` says which can"));
+        let refused = |name| {
+            Diagnostic::new(Code::Usage, format!("{name} cannot be disabled: `ane passes` lists optional passes"))
+        };
         pass.disable(&mut options).map_err(refused)?;
     }
     Ok(options)

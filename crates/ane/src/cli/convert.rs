@@ -114,7 +114,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             let names: Vec<&str> = Target::all().map(|(name, _)| name).collect();
             let message = match &flags.output {
                 Some(output) => format!("{}: no form has this extension", output.display()),
-                None => "neither --to nor --output says which form to write".to_string(),
+                None => "the form to write is given neither by --to nor by --output".to_string(),
             };
             let extensions = NetForm::ALL.iter().map(|row| row.2).chain(Form::ALL.iter().map(|form| form.extension()));
             let extensions: Vec<&str> = extensions.collect();

@@ -64,9 +64,9 @@ fn looks() -> Vec<Look> {
     let apple = system == "macos" || system == "ios";
     let silicon = apple && arch == "aarch64";
     let hardware = if silicon {
-        "Apple silicon is here; this version does not drive its engine"
+        "Apple silicon; this version does not drive its engine"
     } else {
-        "no Apple neural engine is here; the software engine stands in"
+        "no Apple neural engine on this machine; the software engine is used"
     };
     let next = if silicon {
         "`ane check` tells what Core ML would do; `ane run` computes in software"
@@ -78,26 +78,21 @@ fn looks() -> Vec<Look> {
         let found =
             if device.exists() { format!("{} exists", device.display()) } else { "no accelerator device".into() };
         let next =
-            "on Apple silicon, a kernel with the open driver; `ane compile MODEL -o model.anec` writes what it takes";
+            "on Apple silicon, a kernel with the open driver; `ane compile MODEL -o model.anec` writes its input";
         look("open driver", device.exists(), found, next);
     }
     for feature in FEATURES {
         let support = feature.on(system);
-        let found = support.map_or("not known on this system; tell us", |s| s.text());
+        let found = support.map_or("unknown on this system; please report it", |s| s.text());
         look(feature.name, support.is_some_and(|s| s.works()), format!("{found} ({})", feature.purpose), "");
     }
     if let Err(why) = os::cache_folder() {
-        look("cache", false, why.to_string(), "--cache FOLDER names one");
+        look("cache", false, why.to_string(), "--cache FOLDER sets one");
     }
     let folder = std::env::temp_dir();
     let writes = tempfile::Builder::new().prefix(".ane-").tempfile_in(&folder).and_then(|mut f| f.write_all(b"x"));
     if writes.is_err() {
-        look(
-            "temporary files",
-            false,
-            format!("in {}", folder.display()),
-            "set TMPDIR to a folder that can be written",
-        );
+        look("temporary files", false, format!("in {}", folder.display()), "set TMPDIR to a writable folder");
     }
     if let Ok(cache) = anemone::places::cache(None) {
         let entries = cache.list();

@@ -97,7 +97,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let (Some(n), Some(count)) = (flags.td, tasks(&model))
         && n >= count
     {
-        let message = format!("--td {n}: there is no such task; tasks found: {count}, numbered from 0");
+        let message = format!("--td {n}: no such task; tasks found: {count}, numbered from 0");
         return Err(Diagnostic::new(Code::Usage, message).at(flags.file.display()));
     }
     let mut selection = Selection { task: flags.td, ..Selection::default() };
@@ -118,7 +118,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let dump = match signed.or(flags.loaded) {
         Some(base) => {
             let Model::Container(container) = &model else {
-                let message = "only containers are loaded";
+                let message = "only containers can be loaded";
                 return Err(Diagnostic::new(Code::Usage, message).at(flags.file.display()));
             };
             let image = Image::map(container, base).map_err(|e| Diagnostic::new(Code::BadPlacement, e.to_string()))?;

@@ -210,7 +210,7 @@ fn unknown(what: &str) -> Diagnostic {
         ),
         false => format!("near: {}", near.join(", ")),
     };
-    Diagnostic::new(Code::Usage, format!("nothing here is called {what}")).help(help)
+    Diagnostic::new(Code::Usage, format!("unknown name {what}")).help(help)
 }
 
 type Tasks = Vec<(&'static Layout, Task)>;

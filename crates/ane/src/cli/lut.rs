@@ -54,7 +54,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return compose(&flags, &name, is_file, voice);
     }
     if is_file {
-        return Err(lut::refused("a table of one's own").at(&name));
+        return Err(lut::refused("a custom table").at(&name));
     }
     let Some(function) = lut::function(&name) else {
         return Err(match lut::known(&name) {
@@ -94,7 +94,7 @@ fn list(voice: Voice) -> Result<u8> {
         text += &format!("{:12} {}\n", f.name, f.meaning);
     }
     let others: Vec<&str> = OTHERS.iter().map(|o| o.0).collect();
-    text += &format!("without a table, made of layers by --compose: {}\n", others.join(", "));
+    text += &format!("without a table, composed from layers by --compose: {}\n", others.join(", "));
     print(&text).map(|()| 0)
 }
 

@@ -407,8 +407,8 @@ fn target(name: &str, model: &Model) -> Result<&'static Chip> {
     match model {
         _ if name != FIRST => chip(name),
         Model::Net { net, .. } => anemone_compile::native::first_chip(net).ok_or_else(|| {
-            Diagnostic::new(Code::ChipLimit, "no chip takes every native layer of the model")
-                .help("`ane check` says for each chip what stands in the way")
+            Diagnostic::new(Code::ChipLimit, "no chip supports every native layer of the model")
+                .help("`ane check` lists the unsupported layers of each chip")
         }),
         _ => Ok(&chips::CHIPS[0]),
     }

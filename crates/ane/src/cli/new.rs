@@ -24,8 +24,8 @@ pub struct Flags {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(row) = elsewhere(&flags.native) {
-        let message = format!("{} is no unit of a netplist: {}", row.name, row.place);
-        return Err(Diagnostic::new(Code::UnsupportedOp, message).help("`ane ops` says what is known of it"));
+        let message = format!("{} is not a unit of a netplist: {}", row.name, row.place);
+        return Err(Diagnostic::new(Code::UnsupportedOp, message).help("see `ane ops` for what is known of it"));
     }
     let row = native::row(&flags.native).ok_or_else(|| {
         let near = reference::nearest(&flags.native, NATIVES.iter().map(|n| n.stem));
@@ -35,7 +35,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let Some((plist, weights)) = native::template(row) else {
         let message = native::unreachable(row.stem)
             .unwrap_or_else(|| format!("{} cannot be compiled here: {}", row.stem, row.note));
-        return Err(Diagnostic::new(Code::UnsupportedOp, message).help("`ane ops` says what is known of it"));
+        return Err(Diagnostic::new(Code::UnsupportedOp, message).help("see `ane ops` for what is known of it"));
     };
     let Some(path) = &flags.output else {
         if !weights.is_empty() {
@@ -52,7 +52,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if !weights.is_empty() {
         if std::fs::read(&beside).is_ok_and(|there| there != weights) {
             let message =
-                format!("{} is there already with other values, and the netplist needs its own", beside.display());
+                format!("{} exists already with other values, and the netplist needs its own", beside.display());
             return Err(Diagnostic::new(Code::Unwritable, message).help("choose another folder"));
         }
         written.push((&beside, &weights));

@@ -33,7 +33,7 @@ pub fn run(_: Flags, voice: Voice) -> Result<u8> {
     }
     let line = |p: &anemone_compile::pipeline::Pass| {
         let phase = if p.phase == 0 { "-".to_string() } else { p.phase.to_string() };
-        let kept = if p.optional { "may be left out" } else { "" };
+        let kept = if p.optional { "optional" } else { "" };
         format!("{:17} phase {phase}  {} [{}] {kept}", p.name, p.what, p.source).trim_end().to_string() + "\n"
     };
     print(&(ALL.iter().map(line).collect::<String>() + CUTS)).map(|()| 0)

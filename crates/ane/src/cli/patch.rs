@@ -69,7 +69,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             return stored::run(&flags, &container, &kernels, voice);
         }
         let generation = container.layout().map_or("", |layout| layout.generation);
-        let message = format!("no coefficients of a task lie in this program for {generation}: nothing can be changed");
+        let message = format!("no task of this program for {generation} has coefficients: nothing can be changed");
         return Err(Diagnostic::new(Code::Usage, message).at(flags.file.display()));
     }
     let target = target(&flags)?;

@@ -34,7 +34,7 @@ pub fn run(flags: Flags) -> Result<u8> {
     if !has.is_ok_and(|o| o.status.success()) {
         let message = format!("{} has no package anemone", python.display());
         return Err(Diagnostic::new(Code::Usage, message)
-            .help("pip install 'anemone-ane[sweep]'; ANE_PYTHON names another interpreter"));
+            .help("pip install 'anemone-ane[sweep]'; ANE_PYTHON selects another interpreter"));
     }
     let status = Command::new(&python).args(["-m", "anemone", "sweep"]).args(&flags.arguments).status();
     let status = status.map_err(|e| Diagnostic::new(Code::Usage, format!("{}: {e}", python.display())))?;

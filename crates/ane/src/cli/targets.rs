@@ -58,7 +58,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     if flags.chips.is_empty() {
         let groups: Vec<&str> = GROUPS.iter().map(|g| g.name).collect();
-        text += &format!("\ngroups: {}; `ane explain iphone12` says what is in a product\n", groups.join(", "));
+        text += &format!("\ngroups: {}; `ane explain iphone12` explains a product\n", groups.join(", "));
     } else {
         text += &table(&chips, flags.all || chips.len() == 1);
     }

@@ -107,7 +107,7 @@ impl fmt::Display for Risk {
         let Sums { sampled, lost, .. } = self.sums;
         write!(
             f,
-            "\nsums below the array's resolution of 2^-16: {lost} of {sampled} looked at, in {} tasks, ",
+            "\nsums below the array's resolution of 2^-16: {lost} of {sampled} sampled, in {} tasks, ",
             self.lossy.len()
         )?;
         write!(

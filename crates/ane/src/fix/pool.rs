@@ -90,7 +90,7 @@ fn chain(
             value = r.push(kind, &[value], shape);
         }
     }
-    (rest == [(0, 0); 2]).then(|| format!("{count} smaller poolings, one after the other"))
+    (rest == [(0, 0); 2]).then(|| format!("a sequence of {count} smaller poolings"))
 }
 
 struct Average {

@@ -314,7 +314,7 @@ fn array_cut_short() {
         ane!("run", relu, "-i", path, "-o", scratch.out("y.npy")).refused(2, "ANE2003", &["x.npy"]);
     }
     let path = scratch.file("x.npy", &whole[..whole.len() - 1]);
-    ane!("run", relu, "-i", path).refused(2, "ANE2003", &["cut short", "48 elements"]);
+    ane!("run", relu, "-i", path).refused(2, "ANE2003", &["truncated", "48 elements"]);
     scratch.nothing_written();
 }
 

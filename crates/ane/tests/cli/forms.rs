@@ -202,7 +202,7 @@ fn programs_become_register_images_and_records() {
     ane!("convert", compiled(&scratch), "-o", scratch.out("x.image")).refused(
         1,
         "ANE1005",
-        &["holds one task", "--emit image"],
+        &["has one task", "--emit image"],
     );
 }
 

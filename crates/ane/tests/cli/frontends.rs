@@ -173,9 +173,9 @@ fn text_comes_with_its_constants() {
     let copy = Path::new(&again).with_file_name("weights").join("weight.bin");
     assert_eq!(std::fs::read(&weights).expect("weights"), std::fs::read(copy).expect("a copy"));
     std::fs::remove_file(weights).expect("there");
-    ane!("run", out).refused(2, "ANE2002", &["weights/weight.bin", "looked for beside the model"]);
+    ane!("run", out).refused(2, "ANE2002", &["weights/weight.bin", "expected beside the model"]);
     let said = ane!("convert", out, "-o", scratch.out("none.mil")).fine().err;
-    assert!(said.contains("is not there"), "{said}");
+    assert!(said.contains("is missing"), "{said}");
 }
 
 /// A network of two products with 64 x 64 weights in its text, as a package.

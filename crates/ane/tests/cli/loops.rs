@@ -112,7 +112,7 @@ fn a_descriptor_carries_them_and_other_forms_refuse_them() {
     assert_eq!(again.loops(), chain().loops());
     assert_eq!(run(&again), run(&chain()));
     let error = forms::files(&chain(), &CHIPS[0], &[Form::Hwx], "layer", "layer.net").expect_err("refused");
-    assert!(error.message.contains("turns") && error.message.contains("hwx"), "{}", error.message);
+    assert!(error.message.contains("iterations") && error.message.contains("hwx"), "{}", error.message);
 }
 
 /// Outputs by the runtime, with the number of programs that the device ran.

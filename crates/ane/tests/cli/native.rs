@@ -239,7 +239,7 @@ fn hazards_of_layers_are_told_in_compile_and_run() {
 fn names_that_no_unit_has_are_told() {
     for (name, part) in [("LiveState", "`States`"), ("tensor_to_buffer", "as its input"), ("State", "`States`")] {
         assert!(ane!("ops", name).fine().out.contains(part), "{name}");
-        ane!("new", "--native", name).refused(1, "ANE1001", &["no unit of a netplist", part]);
+        ane!("new", "--native", name).refused(1, "ANE1001", &["not a unit of a netplist", part]);
     }
     let scratch = Scratch::new();
     let plist = netplist("Neuron", "<key>Type</key><string>ReLU</string>", 3, 16);

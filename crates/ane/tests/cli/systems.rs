@@ -62,12 +62,12 @@ fn a_cache_that_cannot_be_written_costs_time_and_no_result() {
     let (plain, other) = (scratch.out("a.bin"), scratch.out("b.bin"));
     ane!("compile", package, "-o", plain).fine();
     let compiled = ane!("compile", package, "-o", other, "--cache", format!("{file}/below")).fine();
-    assert!(compiled.err.contains("warning: the compiled program is not kept: "), "{compiled:?}");
+    assert!(compiled.err.contains("warning: the compiled program is not cached: "), "{compiled:?}");
     let bytes = |path: &String| std::fs::read(path).expect("written");
     assert_eq!(bytes(&plain), bytes(&other));
     let [_, image, _] = digits();
     let ran = ane!("run", package, "-i", image, "--via", "inprocess", "--cache", format!("{file}/below")).fine();
-    assert!(ran.err.contains("not kept: ") && ran.err.contains("--cache FOLDER"), "{ran:?}");
+    assert!(ran.err.contains("not cached: ") && ran.err.contains("--cache FOLDER"), "{ran:?}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_folder_that_is_read_only_is_named_and_nothing_is_left() {
     let (code, err) = run(&["broker", "--socket", &format!("{folder}/aned.sock")]);
     assert!(code == Some(2) && err.contains("Read-only file system") && err.contains("aned."), "{err}");
     let (code, err) = run(&["run", &package, "-i", &image, "--via", "inprocess", "--cache", &folder]);
-    assert!(code == Some(0) && err.contains("not kept: ") && err.contains("Read-only file system"), "{err}");
+    assert!(code == Some(0) && err.contains("not cached: ") && err.contains("Read-only file system"), "{err}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, voice:
     let at = |d: Diagnostic| d.or_at(flags.model.display());
     if forms != [Form::Hwx] {
         let message = format!("the netplist has {} procedures: {}", names.len(), names.join(", "));
-        let help = "a container (hwx) holds them all; --function NAME takes one of them for other forms";
+        let help = "a container (hwx) holds all of them; for other forms, --function NAME selects one";
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help(help));
     }
     let read = procedures::networks(&flags.model, &flags.choices.choices()?, names)?;

@@ -80,7 +80,7 @@ pub(super) fn tell(
     let turns: Vec<String> = chain.loops().iter().map(|repeat| repeat.turns.to_string()).collect();
     let whole = match turns.len() {
         0 => whole,
-        _ => format!("{whole}, in loops of {} turns", turns.join(", ")),
+        _ => format!("{whole}, in loops of {} iterations", turns.join(", ")),
     };
     for (at, Written { path, .. }) in written.iter().enumerate() {
         // A container has the tasks of one program; a descriptor calls all of them.
@@ -95,15 +95,15 @@ pub(super) fn tell(
         voice.note(format!("modelled: {time}"));
     }
     if forms.contains(&Form::E5) && !forms.contains(&Form::Hwx) {
-        voice.note("the containers that the descriptor names are not written: --emit hwx,e5");
+        voice.note("the containers of the descriptor are not written: --emit hwx,e5");
     }
     voice.detail(format!(
         "{count} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes"
     ));
     if let Ok(folder) = places::cache_folder(flags.cache.clone()) {
-        voice.detail(format!("programs are kept in {} (`ane cache`, --no-cache)", folder.display()));
+        voice.detail(format!("programs are cached in {} (`ane cache`, --no-cache)", folder.display()));
     }
     let Tasks { palettes, zero_skipping, .. } = tasks;
-    voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
+    voice.detail(format!("palettized weights in {palettes} tasks, zero-skipped ones in {zero_skipping}"));
     Ok(())
 }

@@ -24,7 +24,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
     {
         let name = form.name();
         voice.note(format!(
-            "{name} does not say which ports are states: {} = {} is an input and an output",
+            "{name} does not state which ports are states: {} = {} is an input and an output",
             state.input, state.output
         ));
     }
@@ -42,7 +42,8 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         Some(path) => {
             let container = encoded(Form::Hwx)?;
             if std::fs::read(path).is_ok_and(|there| there != container) {
-                let message = format!("{} is there already, and the descriptor's container goes there", path.display());
+                let message =
+                    format!("{} exists already, and the descriptor's container would replace it", path.display());
                 return Err(Diagnostic::new(Code::Unwritable, message).help("choose another name"));
             }
             files::write_all(&[(&output, &bytes), (path, &container)])?;
@@ -56,7 +57,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
     } else {
         voice.note(format!("{}: {}, {} bytes", output.display(), form.name(), bytes.len()));
         if let Some(path) = &beside {
-            voice.note(format!("{}: the container that it names", path.display()));
+            voice.note(format!("{}: the container that it refers to", path.display()));
         }
     }
     Ok(0)

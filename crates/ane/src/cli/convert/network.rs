@@ -32,7 +32,9 @@ pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
         } else {
             let (files, missing) = convert::constants(&flags.file, &names);
             parts.extend(files);
-            missing.iter().for_each(|name| voice.note(format!("`{name}`, with constants of the model, is not there")));
+            missing
+                .iter()
+                .for_each(|name| voice.note(format!("the file `{name}` with constants of the model is missing")));
         }
         return give(flags, voice, form, parts, None);
     }

@@ -17,7 +17,7 @@ pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice
         return list(container, kernels, voice).map(|()| 0);
     }
     if flags.transposed.is_some() {
-        return Err(Diagnostic::new(Code::Usage, "--transposed needs a generation whose order of storage is known"));
+        return Err(Diagnostic::new(Code::Usage, "--transposed needs a generation whose storage order is known"));
     }
     let Some(output) = &flags.output else {
         return Err(Diagnostic::new(Code::Usage, "--weights needs a file to write: -o FILE"));
@@ -36,7 +36,7 @@ pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice
         let (changed, rounded) = write(&mut bytes, kernel, Path::new(file), flags.saturate)?;
         let rounding = if rounded > 0 { format!(", {rounded} rounded to fp16") } else { String::new() };
         if !voice.json {
-            voice.note(format!("{name}: {changed} values changed{rounding}, in the order of storage"));
+            voice.note(format!("{name}: {changed} values changed{rounding}, in storage order"));
         }
         changes.push(json!({
             "name": name, "task": kernel.task, "part": "weights", "order": "stored", "values_changed": changed,
@@ -54,7 +54,7 @@ pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice
 /// Writes an array to the streams of a task; returns the numbers of changed and of rounded values.
 fn write(bytes: &mut [u8], kernel: &StoredKernel, file: &Path, saturate: bool) -> Result<(usize, usize)> {
     if let Err(why) = kernel.format {
-        let message = format!("task {}: it has {why}; fp16 alone is written", kernel.task);
+        let message = format!("task {}: it has {why}; only fp16 is written", kernel.task);
         return Err(Diagnostic::new(Code::UnsupportedOp, message));
     }
     let array = fp16(read_npy(file)?, saturate).map_err(|d| d.or_at(file.display()))?;
@@ -95,7 +95,7 @@ fn list(container: &Container, kernels: &[StoredKernel], voice: Voice) -> Result
     }
     let subtype = SUBTYPES.iter().find(|s| s.subtype == container.header.cpu_subtype);
     let mut text = format!(
-        "a program for {}: listed, not executed; values stand in the order of storage\n",
+        "a program for {}: listed, not executed; values are in storage order\n",
         subtype.map(Subtype::describe).unwrap_or_default()
     );
     for kernel in kernels {

@@ -68,7 +68,7 @@ impl Question<'_> {
         bar.finish_and_clear();
         let layers = layers?;
         for (name, _) in given.iter().filter(|(name, _)| layers.iter().all(|layer| layer.name != *name)) {
-            voice.note(format!("{name} of the file is no value of the network: it is not compared"));
+            voice.note(format!("{name} in the file is not a value of the network and is not compared"));
         }
         let first = layers.iter().find(|l| l.refused.is_none() && l.ratio() > NETWORK_FACTOR && l.cosine < COSINE);
         let missed: Vec<&Layer> = layers.iter().filter(|l| l.refused.is_some()).collect();

@@ -29,8 +29,8 @@ pub fn alone(chain: &Chain, asked: bool) -> Result<()> {
         return Ok(());
     }
     let message =
-        format!("{programs} programs, {hosts} host segments and loops: --trace and --profile take one program");
-    Err(Diagnostic::new(Code::Usage, message).help("run its containers alone"))
+        format!("{programs} programs, {hosts} host segments and loops: --trace and --profile need a single program");
+    Err(Diagnostic::new(Code::Usage, message).help("run its containers one by one"))
 }
 
 /// Prints each host segment: its position, operations, inputs and outputs.
@@ -46,7 +46,7 @@ pub fn hosts_told(chain: &Chain, voice: Voice) {
     for repeat in chain.loops() {
         let (carried, scanned) = (repeat.carried.len(), repeat.scanned.len());
         voice.detail(format!(
-            "loop on the host: {} turns of {} (carries {carried}, scans {scanned}, collects {})",
+            "loop on the host: {} iterations of {} (carries {carried}, scans {scanned}, collects {})",
             repeat.turns,
             repeat.name,
             repeat.collected.len()

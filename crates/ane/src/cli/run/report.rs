@@ -61,7 +61,7 @@ impl Bound {
             Bound::Relative(bound) => most("relative error", a.relative(), bound),
             Bound::Cosine(bound) => least("cosine", a.cosine, bound),
             Bound::Snr(bound) => least("signal-to-noise ratio", a.snr_db().into(), bound),
-            Bound::Top1 => (!a.top1).then(|| "the largest element is another".into()),
+            Bound::Top1 => (!a.top1).then(|| "the largest element differs".into()),
         }
     }
 }
@@ -122,7 +122,7 @@ fn compared(array: &Array, wanted: &Array, tolerance: &Tolerance) -> Compared {
     let mut violated: Vec<String> =
         tolerance.bounds.iter().filter_map(|bound| bound.violated(&difference, &agreement)).collect();
     if !tolerance.bounds.is_empty() && difference.max_abs.is_infinite() {
-        violated.push("elements that are no numbers differ".into());
+        violated.push("NaN elements differ".into());
     }
     let within = match tolerance.bounds.is_empty() {
         true => difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most),

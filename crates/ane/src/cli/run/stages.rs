@@ -136,7 +136,7 @@ pub fn compare_layers(
 ) -> Result<Option<u8>> {
     let Some(given) = &flags.by_layer else { return Ok(None) };
     if voice.json && !flags.expect.is_empty() {
-        let message = "--json gives one document: --by-layer, or --expect";
+        let message = "--json gives one document: either --by-layer or --expect";
         return Err(Diagnostic::new(Code::Usage, message));
     }
     let Some(net) = &prepared.net else {
@@ -169,7 +169,7 @@ pub fn execute(
     let bar = voice.progress("executing".into());
     if flags.repeat > 1 && net.is_none() && !described {
         voice.note(
-            "only a dispatch descriptor (.e5) says which ports are states: every run begins with the same inputs",
+            "only a dispatch descriptor (.e5) states which ports are states: every run begins with the same inputs",
         );
     }
     let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
