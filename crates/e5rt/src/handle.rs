@@ -85,7 +85,7 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
         }
     };
     let (code, text) = match refusal {
-        Refusal::Argument(what) => (status::E5RT_INVALID_ARGUMENT, format!("{what} is not usable")),
+        Refusal::Argument(what) => (status::E5RT_INVALID_ARGUMENT, format!("invalid argument: {what}")),
         Refusal::NotFound(what) => (status::E5RT_NOT_FOUND, what),
         Refusal::Tensor(what) => (status::E5RT_SIZE_MISMATCH, what),
         Refusal::Cancelled => (status::E5RT_CANCELLED, "the compile was cancelled".into()),

@@ -22,7 +22,7 @@ fn failed(message: String, code: Code) -> u32 {
 pub extern "C" fn AnemoneCreateProgram(path: *const c_char, to: *mut c_void, bytes: *mut usize) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
         let (Some(path), Some(capacity)) = (text(path), read(bytes.cast_const().cast(), size_of::<usize>())) else {
-            return failed("a path and the place of a size are expected".to_string(), Code::BAD_ARGUMENT);
+            return failed("a path and the address of a size are expected".to_string(), Code::BAD_ARGUMENT);
         };
         let capacity = capacity.iter().rev().fold(0, |all: usize, &b| all << 8 | usize::from(b));
         let options = CompileOptions { platform: "h13".into(), ..CompileOptions::default() };

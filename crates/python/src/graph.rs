@@ -128,7 +128,7 @@ fn raw(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Raw> {
         return Ok(Raw::Text(value.extract()?));
     }
     if depth > DEEPEST {
-        return Ok(Raw::Other("something in lists in lists".into()));
+        return Ok(Raw::Other("a value nested in lists of lists".into()));
     }
     if let Ok(dict) = value.cast::<PyDict>() {
         let entries = dict.iter().map(|(key, value)| Ok((key.extract()?, raw(&value, depth + 1)?)));
