@@ -120,6 +120,14 @@ impl Data {
         }
     }
 
+    /// [`Data::to_f32`] without a copy of elements that are `f32`.
+    pub fn as_f32(&self) -> Cow<'_, [f32]> {
+        match self {
+            Data::F32(v) => Cow::Borrowed(v),
+            _ => Cow::Owned(self.to_f32()),
+        }
+    }
+
     /// Passes the bytes that determine these elements to `sink`, in their stored form, without expanding them.
     pub fn stored(&self, sink: &mut dyn FnMut(&[u8])) {
         match self {

@@ -1,6 +1,6 @@
 //! Comparison of a run with fp32 evaluation of the network.
 
-use super::inaccurate::{Reciprocals, inaccurate};
+use super::inaccurate::{Reciprocals, inaccurate, largest};
 use super::overflow::{Limit, Overflow};
 use super::{LARGEST_WHOLE, Warning, warning, whole};
 use crate::tensor::{Array, View};
@@ -30,7 +30,7 @@ pub(super) fn against_reference(
     let mut see = |name: &str, tensor: &Tensor| {
         overflow.see(name, tensor);
         reciprocals.see(name, &tensor.data);
-        let data = tensor.data.to_f32();
+        let data = tensor.data.as_f32();
         if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) && !exact.contains(name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
         }
@@ -53,7 +53,7 @@ pub(super) fn against_reference(
             };
             tie = (count > 0).then(|| warning("tie", name, message()));
         }
-        let largest = data.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
+        let largest = largest(&data);
         if beyond.is_none() && f16::from_f32(largest).is_infinite() {
             beyond = Some((name.to_string(), largest));
         }

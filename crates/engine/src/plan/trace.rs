@@ -62,14 +62,21 @@ impl Values {
         self.subnormal += other.subnormal;
     }
 
-    fn see(&mut self, x: f32) {
-        let magnitude = x.abs();
-        if magnitude.is_finite() {
-            self.largest = self.largest.max(magnitude);
-            self.subnormal += u64::from(magnitude > 0.0 && magnitude < LEAST_NORMAL);
-        } else {
-            self.nan += u64::from(x.is_nan());
-            self.infinite += u64::from(!x.is_nan());
+    /// Adds a row of elements. Magnitudes are compared as integers, which vectorizes.
+    fn see(&mut self, row: &[f32]) {
+        const INFINITY: u32 = f32::INFINITY.to_bits();
+        // Counts of 32 bits vectorize with the elements.
+        for part in row.chunks(1 << 16) {
+            let (mut largest, mut infinite, mut nan, mut subnormal) = (0, 0, 0, 0);
+            for x in part {
+                let magnitude = x.abs().to_bits();
+                largest = largest.max(if magnitude < INFINITY { magnitude } else { 0 });
+                infinite += u32::from(magnitude == INFINITY);
+                nan += u32::from(magnitude > INFINITY);
+                subnormal += u32::from(magnitude != 0 && magnitude < LEAST_NORMAL.to_bits());
+            }
+            let (infinite, nan, subnormal) = (infinite.into(), nan.into(), subnormal.into());
+            self.join(&Values { largest: f32::from_bits(largest), infinite, nan, subnormal });
         }
     }
 
@@ -266,7 +273,12 @@ impl Machine<'_> {
         let groups = if self.get(GroupKernelReuse) == 1 { 1 } else { input.g };
         for g in 0..groups {
             let of_group = self.coefficients(g, output.c, taps)?.weights;
-            (0..of_group.len()).for_each(|i| weights.see(of_group.get(i).to_f32()));
+            let mut row = Vec::with_capacity(taps);
+            for first in (0..of_group.len()).step_by(taps.max(1)) {
+                row.clear();
+                row.extend((first..of_group.len().min(first + taps)).map(|i| of_group.get(i).to_f32()));
+                weights.see(&row);
+            }
         }
         if let (Some(mac), Some(source)) = (self.mac, trace.inputs.first()) {
             // The largest partner decides: an operand is lost if even that product is dropped.
@@ -356,7 +368,7 @@ fn turned(ext: Extents, exchanged: bool) -> Extents {
 
 fn in_chain(tensor: &Tensor) -> Operand {
     let mut values = Values::default();
-    tensor.data.iter().for_each(|&x| values.see(x));
+    values.see(&tensor.data);
     let (site, element_bytes) = (Site::Chain, Element::Float16.bytes());
     Operand { site, shape: tensor.ext.array(), strides: [0; 3], element_bytes, values }
 }
@@ -376,7 +388,7 @@ fn look(
         for c in 0..ext.c {
             for h in 0..ext.h {
                 region.read_row(field, address(base, strides, g, c, h), element, &mut row)?;
-                row.iter().for_each(|&x| values.see(x));
+                values.see(&row);
             }
         }
     }
