@@ -210,7 +210,7 @@ impl Machine<'_> {
     /// Reduction over rows and columns of one source, or of two combined.
     fn reduced<N: Wide>(&mut self, two: bool) -> Result<Tensor<N>, FaultKind> {
         let ext = self.input_extents();
-        let mut x = self.planar_source1(ext)?;
+        let mut x: Tensor<N> = self.planar_source1(ext)?;
         if two {
             let b = self.planar_source2(ext)?;
             x = self.combine(x, &b)?;
