@@ -33,13 +33,17 @@ impl Offset {
         }
     }
 
-    /// Returns true if all addends are zero or subnormal in fp16, where they lose digits, and not all are zero.
-    fn is_subnormal(&self) -> bool {
-        let all = match self {
+    /// The addends.
+    fn all(&self) -> &[f32] {
+        match self {
             Offset::Scalar(x) => std::slice::from_ref(x),
             Offset::Channels(all) => all,
-        };
-        let largest = all.iter().fold(0f32, |most, x| most.max(x.abs()));
+        }
+    }
+
+    /// Returns true if all addends are zero or subnormal in fp16, where they lose digits, and not all are zero.
+    fn is_subnormal(&self) -> bool {
+        let largest = self.all().iter().fold(0f32, |most, x| most.max(x.abs()));
         largest > 0.0 && largest < f16::MIN_POSITIVE.to_f32()
     }
 }
@@ -113,6 +117,13 @@ impl Epilogue {
     pub fn then(&self, next: &Epilogue) -> Option<Epilogue> {
         let Offset::Scalar(offset) = next.offset else { return None };
         if !self.offset.is_subnormal() && self.offset.map(|x| x * next.gain + offset).is_subnormal() {
+            return None;
+        }
+        // Whole numbers, such as positions, cancel against their addend without an error.
+        let whole = |x: f32| x.fract() == 0.0;
+        let inexact = |x: f32| f16::from_f32(x).to_f32() != x;
+        let loses = |&x: &f32| x != 0.0 && whole(x) && inexact(x * next.gain + offset);
+        if whole(self.gain) && whole(next.gain) && whole(offset) && self.offset.all().iter().any(loses) {
             return None;
         }
         let affine = |post: &Nonlinear| Epilogue {

@@ -488,6 +488,17 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, -0.0, 2.0, -1.0], &[-1.0]],
     ),
+    // The addend that makes a position, times a factor, is no fp16 number.
+    (
+        910_216_363,
+        "  input %x: f16[4, 2, 33, 31]
+  %p: i32[4, 2, 1, 31] = arg_min(%x) last=false axis=2 keep_dims=true
+  const %c: i32[1, 1, 1, 1] = [1000]
+  %y: i32[4, 2, 1, 31] = mul(%p, %c)
+  output %y
+",
+        &[&[3.0, 2.0, 1.5, 0.5, -1.0, 2.5, -2.0]],
+    ),
     // The sign of a base came from a table that reads minus zero as zero.
     (
         910_043_225,
