@@ -105,5 +105,6 @@ fn part(net: &Net, makers: &HashMap<ValueId, usize>, values: BTreeSet<ValueId>) 
         inputs: net.inputs.iter().copied().filter(|id| seen.contains(id)).collect(),
         outputs,
         states: Vec::new(),
+        unsigned: Vec::new(),
     }
 }

@@ -52,7 +52,7 @@ pub static NAMES: &[(&str, &str)] = &[
     ("indistinguishable", "numbers of one row of an input become a single fp16 number"),
     (
         "inexact-integer",
-        "a whole number beyond 2048 is not exact in fp16, or with --reference one from 2^24 on in fp32; or one is beyond int32 on the way",
+        "a whole number beyond 2048 is not exact in fp16, or with --reference one from 2^24 on in fp32; or one is beyond int32 on the way, or unsigned and below zero",
     ),
     ("rounded-twice", "an integer output is a quotient that rounds to fp16 before it rounds to a whole number"),
     (
@@ -132,13 +132,15 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
     let mut overflow = Overflow::new(net, Limit::Word, &HashSet::new());
     let mut integers = Integers::of_inputs(net, inputs);
     // A second evaluation, for networks with integers only or small ones.
-    if (all.is_empty() && !overflow.is_idle() || may_be_undefined(net)) && work(net) <= OF_EACH_RUN {
+    let checked = all.is_empty() && !overflow.is_idle() || may_be_undefined(net) || !net.unsigned.is_empty();
+    if checked && work(net) <= OF_EACH_RUN {
         let seen = eval::eval_traced(net, inputs, &mut |name, tensor| {
             overflow.see(name, tensor);
-            integers.see(name, tensor);
+            integers.see(net, name, tensor);
         });
         if seen.is_ok() {
             all.extend(overflow.found().filter(|_| all.is_empty()));
+            all.extend(integers.wrapped());
             all.extend(integers.undefined(net));
         }
     }
@@ -287,6 +289,32 @@ mod tests {
         assert_eq!(of(dense), 8 * 16 * 4);
         let net = text::parse(dense, &[]).expect("the net parses");
         assert!(is_compared(&net, 512) && !is_compared(&net, 511));
+    }
+
+    #[test]
+    fn unsigned_integers_below_zero_are_told() {
+        let net = "net \"n\" {\n  input %x: i32[2]\n  input %z: i32[2]\n  %y: i32[2] = sub(%x, %z)\n  output %y\n}\n";
+        let mut net = text::parse(net, &[]).expect("the net parses");
+        net.unsigned = vec!["x".into(), "z".into(), "y".into()];
+        let [x, z, less] = [[5.0, 3.0], [2.0, 4.0], [3.0, -1.0]].map(|data| array(&data));
+        let [tensor, less_tensor] = [[5, 3], [3, -1]].map(|data| Tensor::i32([2], data.to_vec()));
+        let told = |net: &Net| {
+            let inputs = [("x".to_string(), x.clone()), ("z".to_string(), z.clone())];
+            let outputs = [("y".to_string(), less.clone())];
+            let compiled = of_run(net, Model::Fast, &crate::tensor::views(&inputs), &outputs, OF_EACH_RUN);
+            let second = Tensor::i32([2], vec![2, 4]);
+            let evaluated = of_reference(net, &[tensor.clone(), second], std::slice::from_ref(&less_tensor));
+            [compiled, evaluated].map(|all| all.iter().map(|w| format!("{} {}", w.name, w.at)).collect::<Vec<_>>())
+        };
+        assert_eq!(told(&net), [["inexact-integer y"]; 2]);
+        net.unsigned.clear();
+        assert_eq!(told(&net), [[""; 0]; 2]);
+    }
+
+    #[test]
+    fn an_input_that_nothing_reads_is_not_missed() {
+        let net = "net \"n\" {\n  input %x: f16[2]\n  input %z: i32[2]\n  %y: f16[2] = relu(%x)\n  output %y\n}\n";
+        assert_eq!(names(net, Model::Fast, &[1.0, f32::NAN], &[1.0, 0.0]), ["undefined"]);
     }
 
     #[test]

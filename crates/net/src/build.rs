@@ -70,6 +70,8 @@ pub struct Builder {
     mark: usize,
     /// Values that the current operation has already named.
     titled: Vec<ValueId>,
+    /// Values that the file has as unsigned integers of 32 or 64 bits.
+    unsigned: Vec<ValueId>,
     /// Values with integers that differ from those of the file.
     beyond: HashMap<ValueId, beyond::Beyond>,
 }
@@ -85,8 +87,7 @@ impl Builder {
     /// A builder with the values, inputs, outputs and states of a network, and no operations yet.
     pub fn of(net: &Net) -> Builder {
         let names = net.values.iter().map(|value| value.name.clone()).collect();
-        let Net { name, values, inputs, outputs, states, .. } = net.clone();
-        Builder { net: Net { name, values, ops: Vec::new(), inputs, outputs, states }, names, ..Builder::default() }
+        Builder { net: Net { ops: Vec::new(), ..net.clone() }, names, ..Builder::default() }
     }
 
     /// Reserves a name for a later definition.
@@ -139,6 +140,11 @@ impl Builder {
         if let Some(op) = self.net.ops.iter_mut().rev().find(|op| op.outputs.contains(&id)) {
             op.name = op_stem;
         }
+    }
+
+    /// Marks a value as unsigned integers of 32 or 64 bits in the file.
+    pub fn note_unsigned(&mut self, id: ValueId) {
+        self.unsigned.push(id);
     }
 
     /// Adds a value; the caller ensures that the name is unused.
@@ -441,6 +447,8 @@ impl Builder {
         net.ops.iter_mut().flat_map(|op| op.inputs.iter_mut().chain(&mut op.outputs)).for_each(renumber);
         net.inputs.iter_mut().chain(&mut net.outputs).for_each(renumber);
         net.states.iter_mut().flat_map(|s| [&mut s.input, &mut s.output]).for_each(renumber);
+        let unsigned = self.unsigned.iter().filter(|id| needed[id.0 as usize]);
+        net.unsigned.extend(unsigned.map(|id| net.values[id.0 as usize].name.clone()));
         let mut flags = needed.into_iter();
         net.values.retain(|_| flags.next().unwrap_or(true));
         self.net

@@ -34,7 +34,7 @@ pub(super) fn against_reference(
         if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) && !exact.contains(name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
         }
-        integers.see(name, tensor);
+        integers.see(net, name, tensor);
         if dropped.is_none() && drops.contains(name) && data.iter().any(|x| x.is_nan()) {
             let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number, and which is no integer";
             dropped = Some(warning("undefined", name, message.into()));
@@ -79,7 +79,7 @@ pub(super) fn against_reference(
             None
         }
     };
-    let inexact = inexact.or_else(|| overflow.found());
+    let inexact = inexact.or_else(|| integers.wrapped()).or_else(|| overflow.found());
     let inexact = inexact.or_else(|| net.outputs.iter().zip(&wanted).find_map(unlike));
     let mut all: Vec<Warning> = inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect();
     if all.is_empty() && !told {
@@ -96,17 +96,19 @@ pub(super) struct Integers {
     zeros: HashSet<String>,
     /// Values with a negative number, which are invalid exponents.
     negatives: HashSet<String>,
+    /// The first value that the file has as unsigned, and a negative number of it.
+    wrapped: Option<(String, f32)>,
 }
 
 impl Integers {
     pub(super) fn of_inputs(net: &Net, inputs: &[Tensor]) -> Integers {
         let mut all = Integers::default();
-        net.inputs.iter().zip(inputs).for_each(|(&id, tensor)| all.see(&net.value(id).name, tensor));
+        net.inputs.iter().zip(inputs).for_each(|(&id, tensor)| all.see(net, &net.value(id).name, tensor));
         all
     }
 
     /// Records an input or a result.
-    pub(super) fn see(&mut self, name: &str, tensor: &Tensor) {
+    pub(super) fn see(&mut self, net: &Net, name: &str, tensor: &Tensor) {
         if !tensor.data.dtype().is_integer() {
             return;
         }
@@ -114,14 +116,25 @@ impl Integers {
         if data.contains(&0.0) {
             self.zeros.insert(name.to_string());
         }
-        if data.iter().any(|&x| x < 0.0) {
+        if let Some(&least) = data.iter().find(|x| **x < 0.0) {
             self.negatives.insert(name.to_string());
+            if self.wrapped.is_none() && net.unsigned.iter().any(|unsigned| unsigned == name) {
+                self.wrapped = Some((name.to_string(), least));
+            }
         }
     }
 
     /// The first undefined operation on integers.
     pub(super) fn undefined(&self, net: &Net) -> Option<Warning> {
         divided_by_zero(net, &self.zeros).or_else(|| raised_below_zero(net, &self.negatives))
+    }
+
+    /// An unsigned integer of 32 or 64 bits below zero: the model's wraps to a large number, and int32 has none of it.
+    pub(super) fn wrapped(&self) -> Option<Warning> {
+        let (name, x) = self.wrapped.as_ref()?;
+        let message =
+            format!("is unsigned in the model, where {x} is a large number, and is held as int32: {x} stands for it");
+        Some(warning("inexact-integer", name, message))
     }
 }
 
@@ -290,9 +303,14 @@ fn differences(
 pub(crate) fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
     let tensor = |&id: &ValueId| {
         let value = net.value(id);
-        let (_, view) = inputs.iter().find(|(name, _)| *name == value.name)?;
+        let read = || net.outputs.contains(&id) || net.ops.iter().any(|op| op.inputs.contains(&id));
+        let elements = match inputs.iter().find(|(name, _)| *name == value.name) {
+            Some((_, view)) => view.to_array().data,
+            // Programs have no port for what nothing reads.
+            None if !read() => vec![0.0; value.ty.elements()],
+            None => return None,
+        };
         let dtype = if value.ty.dtype.is_float() { DType::F32 } else { value.ty.dtype };
-        let elements = view.to_array().data;
         let data = match dtype {
             DType::F32 => Data::F32(elements),
             _ => Data::from_i32(dtype, &elements.iter().map(|&x| x as i32).collect::<Vec<_>>()),

@@ -261,6 +261,27 @@ fn a_network_too_large_to_be_compared_says_so() {
     assert_eq!(compared(&["--strict-numerics"]), (Some(true), false));
 }
 
+/// The host computes quotients of floats that are floored: no program has a port for the other input.
+#[test]
+fn an_input_that_nothing_reads_is_accepted() {
+    const CASE: Case = Case {
+        told: "",
+        inputs: &[("x", F, &[5.0, NAN]), ("z", F, &[1.0, 2.0])],
+        body: &[
+            "tensor<fp16, [2]> q = floor_div(x = x, y = fp16(2.0))[name = string(\"q\")]",
+            "tensor<fp16, [2]> y = relu(x = q)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    };
+    let scratch = Scratch::new();
+    let ran = run(&arguments(&scratch, &CASE)).fine();
+    let report = ran.json("anemone.run/1");
+    assert_eq!(report["host_segments"].as_u64(), Some(1), "{report}");
+    assert!(report["warnings"].to_string().contains("undefined"), "{report}");
+    assert_eq!(output(&scratch)[0], 2.0);
+}
+
 /// Types, extents and numbers at their ends: right, warned or refused.
 static ENDS: &[Case] = &[
     // Declared type and data.

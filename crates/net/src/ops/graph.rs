@@ -62,6 +62,8 @@ pub struct Net {
     pub outputs: Vec<ValueId>,
     /// Memory that the model keeps between runs.
     pub states: Vec<State>,
+    /// Names of values that the file has as unsigned integers of 32 or 64 bits: they are held as int32, and none is negative.
+    pub unsigned: Vec<String>,
 }
 
 /// Memory kept from run to run: an input with the value of the previous run, and the value after this run.

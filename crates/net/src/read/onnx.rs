@@ -273,6 +273,9 @@ impl Translator<'_> {
         if matches!(element, Element::Int(64) | Element::UInt(32 | 64)) {
             self.wide.insert(id, element);
         }
+        if matches!(element, Element::UInt(32 | 64)) && self.build.data(id).is_none() {
+            self.build.note_unsigned(id);
+        }
     }
 
     /// The integer type in the file of a value that is held as `i32`, if it is not int32.

@@ -74,7 +74,20 @@ fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
 
 /// Input arrays by port name: from files, or random; states are zeros.
 pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
-    let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
+    // Inputs of the model that no program and no host segment reads.
+    let unread = |name: &str| {
+        let own = net.is_some_and(|net| net.inputs.iter().any(|&id| net.value(id).name == name));
+        own && !chain.ports(Direction::Input).any(|port| port.name == name)
+    };
+    let read = |text: &&String| match text.split_once('=') {
+        Some((name, _)) if unread(name) => {
+            voice.note(format!("input {name} is not read"));
+            false
+        }
+        _ => true,
+    };
+    let given: Vec<String> = flags.input.iter().filter(read).cloned().collect();
+    let mut all = named(&given, chain, Direction::Input, "--input")?;
     if let Some(net) = net {
         anemone::inputs::all_fit(net, &views(&all))?;
     }

@@ -8,6 +8,7 @@ use super::{
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, Tensor, ValueId};
+use crate::stored::Element;
 use std::sync::Arc;
 
 /// Operators that a static graph cannot represent, or that are not arithmetic, each with its reason and a suggestion.
@@ -236,6 +237,21 @@ impl<'n, 'a> Node<'n, 'a> {
         let own = if self.t.depth == 0 { name.clone() } else { self.t.build.fresh(name) };
         self.t.build.entitle(id, &own);
         self.t.values.insert(name.clone(), id);
+        if let Some(element) = self.unsigned(id) {
+            self.t.note_element(id, element);
+        }
+    }
+
+    /// The unsigned integers of 32 or 64 bits that a result is of, as its first operand of integers is: results of another type
+    /// are no integers of 32 bits here, or are not negative.
+    fn unsigned(&self, id: ValueId) -> Option<Element> {
+        let own = matches!(self.op(), "Cast" | "CastLike" | "OneHot");
+        if own || self.t.build.dtype(id) != DType::I32 || self.inputs.contains(&Some(id)) {
+            return None;
+        }
+        let mut integers = self.inputs.iter().flatten().filter(|&&x| self.t.build.dtype(x) == DType::I32);
+        let element = self.t.wide_element(*integers.next()?)?;
+        matches!(element, Element::UInt(_)).then_some(element)
     }
 
     /// Requires all used outputs to be bound.

@@ -275,6 +275,16 @@ fn with_wide(op: &str, c: i64, bytes: Option<Vec<u8>>, output: i32) -> Result<Ve
 
 /// A node's result on an input `x` of 1 and -2 and a constant, both of the constant's type.
 fn with_constant(op: &str, constant: Tensor, output: i32) -> Result<Vec<f32>, Error> {
+    let x = match constant.data_type {
+        DOUBLE => crate::graph::Tensor::f32([2], vec![1.0, -2.0]),
+        _ => crate::graph::Tensor::i32([2], vec![1, -2]),
+    };
+    let net = net_with_constant(op, constant, output)?;
+    Ok(eval(&net, &[x]).expect("evaluates")[0].data.to_f32())
+}
+
+/// A network of a node on an input `x` of two elements and a constant, both of the constant's type.
+fn net_with_constant(op: &str, constant: Tensor, output: i32) -> Result<crate::graph::Net, Error> {
     let info = |name: &str, element: i32| {
         let mut info = float_info(name, vec![extent(2)]);
         info.ty = info.ty.map(|ty| Type { tensor: ty.tensor.map(|t| TensorType { element, ..t }) });
@@ -294,16 +304,24 @@ fn with_constant(op: &str, constant: Tensor, output: i32) -> Result<Vec<f32>, Er
     };
     let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
     let model = Model { ir_version: 8, graph: Some(graph), opset_import, functions: vec![] };
-    let (net, _) = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())?;
-    let x = match element {
-        DOUBLE => crate::graph::Tensor::f32([2], vec![1.0, -2.0]),
-        _ => crate::graph::Tensor::i32([2], vec![1, -2]),
-    };
-    Ok(eval(&net, &[x]).expect("evaluates")[0].data.to_f32())
+    read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default()).map(|(net, _)| net)
 }
 
 /// Floats of 64 bits, by their number in the format.
 const DOUBLE: i32 = 11;
+
+#[test]
+fn unsigned_integers_held_as_int32_are_noted() {
+    let noted = |op: &str, element: i32, output: i32| {
+        let constant = Tensor { data_type: element, uint64_data: vec![3], int64_data: vec![3], ..Tensor::default() };
+        net_with_constant(op, constant, output).expect("reads").unsigned
+    };
+    for element in [12, 13] {
+        assert_eq!(noted("Sub", element, element), ["x", "y"]);
+        assert_eq!(noted("Less", element, 9), ["x"]);
+    }
+    assert_eq!(noted("Sub", 7, 7), [""; 0]);
+}
 
 #[test]
 fn floats_beyond_32_bits_are_bounds_and_no_operands() {
