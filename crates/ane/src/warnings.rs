@@ -301,7 +301,8 @@ mod tests {
         let told = |net: &Net| {
             let inputs = [("x".to_string(), x.clone()), ("z".to_string(), z.clone())];
             let outputs = [("y".to_string(), less.clone())];
-            let compiled = of_run(net, Model::Fast, &crate::tensor::views(&inputs), &outputs, OF_EACH_RUN);
+            let compiled =
+                of_run(net, Model::Fast, &crate::tensor::views(&inputs), &outputs, &HashSet::new(), OF_EACH_RUN);
             let second = Tensor::i32([2], vec![2, 4]);
             let evaluated = of_reference(net, &[tensor.clone(), second], std::slice::from_ref(&less_tensor));
             [compiled, evaluated].map(|all| all.iter().map(|w| format!("{} {}", w.name, w.at)).collect::<Vec<_>>())
