@@ -4,16 +4,31 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::os;
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::cache_root;
+use anemone_runtime::os::NAME;
+use anemone_runtime::os::support::{FEATURES, Support};
 use std::path::PathBuf;
 
 /// Default size limit of the cache in bytes.
 pub const CACHE_BYTES: u64 = 4 << 30;
 
-/// The broker's socket: the given path, or in the user's runtime folder.
+/// The broker's socket: the given path, or in the user's runtime folder. An error on a system without the broker.
 pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
+    need_broker(NAME)?;
     let found = given.map_or_else(|| os::runtime_folder().map(|d| d.join("anemone").join("aned.sock")), Ok);
     let message = |why| format!("the broker's socket has no default path: {why}");
     found.map_err(|why| Diagnostic::new(Code::Usage, message(why)).help("--socket PATH"))
+}
+
+/// Refuses a system without the broker, with the reason from its row.
+fn need_broker(system: &str) -> Result<()> {
+    match FEATURES.iter().find(|f| f.name == "broker").and_then(|f| f.on(system)) {
+        Some(Support::Absent(why)) => {
+            let message = format!("there is no broker on {system}: {}", why.trim_start_matches("refused: "));
+            Err(Diagnostic::new(Code::Usage, message)
+                .help("`ane run --via inprocess` compiles, caches and runs in one process"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The cache's folder: the given path, or in the user's cache folder.
@@ -43,4 +58,19 @@ pub fn refused(error: anemone_runtime::Error) -> Diagnostic {
         _ => Code::Fault,
     };
     Diagnostic::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_without_the_broker_are_refused_with_the_reason() {
+        assert!(need_broker("linux").is_ok());
+        for system in ["macos", "windows"] {
+            let told = need_broker(system).expect_err("no broker").to_string();
+            assert!(told.contains(&format!("there is no broker on {system}: ")), "{told}");
+            assert!(!told.contains("refused: "), "{told}");
+        }
+    }
 }

@@ -363,7 +363,7 @@ fn say(line: &str) {
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+        Err(e) if !anemone::os::reader_left(&e) => {
             Err(Diagnostic::new(Code::Unwritable, format!("cannot write to standard output: {e}")))
         }
         _ => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-pub use super::whole::{unnamed, write_all};
+pub use super::whole::{reader_left, unnamed, write_all};
 pub use anemone_runtime::os::shared::FileBytes;
 
 /// The device of the open driver.

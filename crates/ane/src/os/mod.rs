@@ -24,7 +24,7 @@ mod none;
 #[cfg(not(all(feature = "system", any(unix, windows))))]
 use none as system;
 
-pub use system::{ACCELERATOR, FileBytes, cache_folder, open, runtime_folder, unnamed, write_all};
+pub use system::{ACCELERATOR, FileBytes, cache_folder, open, reader_left, runtime_folder, unnamed, write_all};
 
 /// A folder from an environment variable; relative paths are ignored.
 #[cfg(feature = "system")]

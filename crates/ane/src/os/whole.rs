@@ -69,10 +69,16 @@ pub fn unnamed(pieces: &[&[u8]]) -> std::io::Result<FileBytes> {
     }
 }
 
+/// Returns true if a write failed because nobody reads the pipe any more.
+pub fn reader_left(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+}
+
 fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
     // The message of a temporary file's error ends in a name that the user did not give.
     let text = error.to_string();
     let plain = text.split(" at path ").next().unwrap_or_default();
+    let plain = plain.split(" (os error").next().unwrap_or_default();
     let diagnostic = Diagnostic::new(Code::Unwritable, format!("cannot write: {plain}")).at(path.display());
     match error.kind() {
         std::io::ErrorKind::NotFound => diagnostic.help("make the folder first"),

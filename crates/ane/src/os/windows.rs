@@ -27,3 +27,10 @@ pub(super) fn mode<'b, 'a, 's>(builder: &'b mut tempfile::Builder<'a, 's>) -> &'
 pub fn open(path: &Path) -> std::io::Result<FileBytes> {
     FileBytes::open(path)
 }
+
+/// Returns true if a write failed because nobody reads the pipe any more.
+pub fn reader_left(error: &std::io::Error) -> bool {
+    // The standard library gives this code, which Wine returns, no kind.
+    const PIPE_NOT_CONNECTED: i32 = 233;
+    super::whole::reader_left(error) || error.raw_os_error() == Some(PIPE_NOT_CONNECTED)
+}

@@ -219,6 +219,19 @@ fn a_path_that_is_too_long_for_a_socket() {
     ane!("run", package, "-i", image, "--via", "broker", "--socket", long).refused(2, "ANE2001", wanted);
 }
 
+/// Runs under the emulator of such a system (`ANE_BINARY`).
+#[test]
+fn a_system_without_the_broker_says_so() {
+    if !absent_on(&["macos", "windows"]) {
+        ane!("doctor").fine().out.lines().find(|line| line.starts_with("yes broker")).expect("a broker");
+        return;
+    }
+    let [package, image, _] = digits();
+    ane!("broker").refused(2, "ANE2004", &["there is no broker on ", "--via inprocess"]);
+    ane!("stat", "--socket", "x.sock").refused(2, "ANE2004", &["there is no broker on ", "--via inprocess"]);
+    ane!("run", package, "-i", image, "--via", "broker").refused(2, "ANE2004", &["there is no broker on "]);
+}
+
 #[test]
 fn folders_of_the_user_that_are_not_known() {
     // Wine sets the folders itself.

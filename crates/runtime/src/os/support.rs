@@ -74,7 +74,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "compiled programs by content, in the user's cache folder",
         support: [Tested, Untested, Emulated],
     },
-    Feature { name: "C library", purpose: "the runtime's calls from C", support: [Tested, Untested, Untested] },
+    Feature { name: "C library", purpose: "the runtime's calls from C", support: [Tested, Untested, Emulated] },
     Feature { name: "Python package", purpose: "the library from Python", support: [Tested, Untested, Untested] },
     Feature {
         name: "driver library",
