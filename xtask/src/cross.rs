@@ -314,6 +314,8 @@ fn link(command: &mut Command, target: &Target) -> Result<(), String> {
         Linker::Lld => "rust-lld".into(),
         Linker::Apple => {
             command.env("SDKROOT", symbols::library(&folder())?);
+            // maturin sets it as well, and another value, or none, makes cargo rebuild everything.
+            command.env("MACOSX_DEPLOYMENT_TARGET", target.oldest_macos());
             script(&folder(), &format!("lld-{}", target.triple), DIRECT)?
         }
         Linker::None => return Err(format!("{}: checked, never linked", target.triple)),

@@ -49,6 +49,9 @@ pub fn run(arguments: &[String]) -> Outcome {
         }
         let mut cases = cases::all(&networks)?;
         cases.retain(|c| c.name.contains(&asked.only));
+        if cases.is_empty() {
+            return Err(format!("no case has `{}` in its name", asked.only));
+        }
         let records = records(&cases, &ane)?;
         if asked.compare { compare(&asked.folder, &records) } else { store(&asked.folder, &records) }
     };

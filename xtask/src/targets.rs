@@ -77,8 +77,8 @@ pub const TARGETS: &[Target] = &[
         shown: [
             "yes",
             "yes",
-            "the example, 14 packages, round trips of containers, under QEMU",
-            "14 packages, both number models",
+            "containers, command line, cache, programs in C, under QEMU 7",
+            "digests of the example, golden programs, 14 packages and 200 random networks, both number models",
         ],
     },
     Target {
@@ -119,7 +119,12 @@ pub const TARGETS: &[Target] = &[
         runner: &["wine"],
         in_ci: true,
         wheel: "win_amd64",
-        shown: ["yes", "yes", "the example and 14 packages, under Wine 8", "14 packages, both number models"],
+        shown: [
+            "yes",
+            "yes",
+            "containers, command line, cache, programs in C, under Wine 8",
+            "digests of the example, golden programs, 14 packages and 200 random networks, both number models",
+        ],
     },
     Target {
         triple: "wasm32-unknown-unknown",
@@ -162,6 +167,12 @@ impl Target {
     /// Returns true if its programs are for macOS: linked here, never run.
     pub fn is_macos(&self) -> bool {
         self.triple.contains("apple")
+    }
+
+    /// Oldest macOS of the wheel's tag, as `11.0`; empty for other systems.
+    pub fn oldest_macos(&self) -> String {
+        let tag = self.wheel.strip_prefix("macosx_").unwrap_or_default();
+        tag.splitn(3, '_').take(2).collect::<Vec<_>>().join(".")
     }
 
     /// Packages of a build: the command line and the C libraries, of which the driver's is for Linux.
@@ -230,6 +241,10 @@ mod tests {
         );
         assert!(find("x86_64-unknown-linux-musl").is_ok_and(|t| t.packed() == ["ane"] && t.headers().is_empty()));
         assert!(find("sparc").is_err_and(|e| e.contains("wasm32-unknown-unknown")));
+        let oldest = |triple| find(triple).map(Target::oldest_macos);
+        assert_eq!(oldest("aarch64-apple-darwin"), Ok("11.0".into()));
+        assert_eq!(oldest("x86_64-apple-darwin"), Ok("10.12".into()));
+        assert_eq!(oldest("x86_64-pc-windows-gnu"), Ok(String::new()));
         // Two foreign systems and the core.
         assert_eq!(TARGETS.iter().filter(|t| t.in_ci).count(), 3);
     }
