@@ -14,7 +14,6 @@ use anemone_compile::{Options, native};
 use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
-use anemone_net::read::Bytes;
 use anemone_net::{Data, Net, OpKind, Tensor, TensorType, Value, ValueId, eval};
 use anemone_program::e5::{Call, HostCall, Repeat, State, Step};
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides, cost};
@@ -244,7 +243,7 @@ impl Chain {
     /// Removes the kernel data of every program after it has been written elsewhere.
     #[cfg(feature = "system")]
     pub(crate) fn strip(&mut self) {
-        self.programs.iter_mut().for_each(|program| program.kernel = Bytes::new());
+        self.programs.iter_mut().for_each(|program| program.kernel = anemone_net::read::Bytes::new());
     }
 
     /// The programs.
