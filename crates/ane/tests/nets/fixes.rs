@@ -120,13 +120,13 @@ fn cases() -> Vec<(&'static str, &'static str, &'static str, Net)> {
     add(
         "wide pooling",
         "h16",
-        "3 smaller",
+        "a sequence of 3 smaller",
         Small::new(&[1, 3, 4, 68]).op(pool(max, [1, 17], [1, 17], [0, 0]), &[], None),
     );
     add(
         "padded pooling",
         "h16",
-        "2 smaller",
+        "a sequence of 2 smaller",
         Small::new(&[1, 3, 20, 20]).op(pool(max, [13, 13], [2, 1], [6, 6]), &[], None),
     );
     add(

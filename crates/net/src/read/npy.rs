@@ -243,6 +243,9 @@ impl Header {
                 ("descr", _) => return Err("the array has a structured element type".into()),
                 ("fortran_order", Literal::Bool(order)) => header.fortran_order = order,
                 ("shape", Literal::List(extents)) => header.shape = numbers(extents)?,
+                ("shape" | "fortran_order", _) => {
+                    return Err(format!("not a .npy file: `{key}` in its header has a value of another type"));
+                }
                 _ => return Err(format!("not a .npy file: its header has the unexpected key `{key}`")),
             }
             seen += 1;
@@ -408,13 +411,13 @@ mod tests {
             (plain("(99999999999999999999,)"), "expected a number"),
             (plain("(-1,)"), "expected a number"),
             (plain("('a',)"), "an extent in its header is not a number"),
-            (plain("7"), "has the unexpected key `shape`"),
+            (plain("7"), "`shape` in its header has a value of another type"),
             (header("<c8", "()"), "element type <c8"),
             (header("", "()"), "element type ;"),
             (header("|f4", "()"), "element type |f4"),
             (header("é4", "()"), "element type é4"),
             (plain("()").replace("'<f4'", "[('x', '<f4')]"), "structured"),
-            (plain("()").replace("shape", "shale"), "has `shale`"),
+            (plain("()").replace("shape", "shale"), "has the unexpected key `shale`"),
             (plain("()").replace("'shape': (),", ""), "once each"),
             (plain("()") + "x", "once each"),
             (plain(&"(".repeat(100)), "nested more than"),
