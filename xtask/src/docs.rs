@@ -135,6 +135,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         ("docs/networks.md", files.as_slice()),
         ("docs/evidence.md", &["staging", "cycles", "programs"]),
         ("docs/quantized.md", &["quantized"]),
+        ("docs/python.md", &["digits"]),
     ] {
         all.push((page.into(), with_files(repo::read(page)?, page, 0, files)?));
     }

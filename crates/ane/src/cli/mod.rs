@@ -77,7 +77,7 @@ pub struct Args {
 #[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Verb {
-    /// Report what runs on the Neural Engine of each chip, and reasons and fixes for the rest
+    /// Report what runs on the Neural Engine of each chip, with reasons and fixes
     Check(check::Flags),
     /// Compile a model to a register program of the engine
     Compile(compile::Flags),
