@@ -96,7 +96,8 @@ impl Lowerer<'_> {
             let absent = self.undefined(c, !kept)?;
             let [bounded, own] = ["bounded", "chosen"].map(|name| self.scratch(name, &to.shape()));
             self.planar_two(PlanarOp::Min, Affine::UNIT, side, &bound, &bounded)?;
-            self.planar_two(PlanarOp::Add, Affine::UNIT, &bounded, &absent, &own)?;
+            // A difference keeps the sign of a selected minus zero: -0 - 0 is -0, where -0 + 0 is 0.
+            self.planar_two(PlanarOp::Sub, Affine::UNIT, &bounded, &absent, &own)?;
             chosen.push(own);
         }
         self.planar_two(PlanarOp::Max, Affine::UNIT, &chosen[0], &chosen[1], &to)

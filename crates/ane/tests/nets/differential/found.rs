@@ -509,6 +509,19 @@ static FOUND: &[Found] = &[
 ",
         &[&[-0.0, 0.0, -INF, INF, -2.0, NAN, -5.960_464_5e-8, -65504.0], &[-1.0, -3.0, -2.0, 3.0, -0.5]],
     ),
+    // A selected minus zero keeps its sign, which its reciprocal shows.
+    (
+        920_290_037,
+        "  input %x: f16[8]
+  input %c: bool[8]
+  input %z: f16[8]
+  input %e: f16[8]
+  %y: f16[8] = select(%c, %z, %x)
+  %p: f16[8] = pow(%y, %e)
+  output %p
+",
+        &[&[1.0, -0.0, 2.0], &[1.0, 0.0], &[-0.0, 3.0, -0.0, 0.0], &[-1.0, -3.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
