@@ -60,6 +60,11 @@ pub struct Epilogue {
     pub post: Nonlinear,
 }
 
+/// Largest error of rounding a number of this magnitude to fp16, if it is normal there.
+fn half_step(magnitude: f32) -> f32 {
+    f32::from_bits(magnitude.to_bits() & f32::INFINITY.to_bits()) / 2048.0
+}
+
 impl Epilogue {
     /// The identity.
     pub const UNIT: Epilogue = Epilogue { gain: 1.0, offset: Offset::ZERO, post: Nonlinear::None };
@@ -113,7 +118,7 @@ impl Epilogue {
         self.post == Nonlinear::None
     }
 
-    /// This epilogue followed by another, as one; `None` if the slots cannot express it, or the first one's addends would lose digits.
+    /// This epilogue followed by another, as one; `None` if the slots cannot express it, or addends would lose digits.
     pub fn then(&self, next: &Epilogue) -> Option<Epilogue> {
         let Offset::Scalar(offset) = next.offset else { return None };
         if !self.offset.is_subnormal() && self.offset.map(|x| x * next.gain + offset).is_subnormal() {
@@ -124,6 +129,13 @@ impl Epilogue {
         let inexact = |x: f32| f16::from_f32(x).to_f32() != x;
         let loses = |&x: &f32| x != 0.0 && whole(x) && inexact(x * next.gain + offset);
         if whole(self.gain) && whole(next.gain) && whole(offset) && self.offset.all().iter().any(loses) {
+            return None;
+        }
+        // The sum of two addends of one sign can be beyond the next power of two, where fp16 rounds it more than either.
+        if let (Offset::Scalar(own), 1.0) = (&self.offset, next.gain)
+            && *own != 0.0
+            && (f16::from_f32(own + offset).to_f32() - (own + offset)).abs() > half_step(own.abs().max(offset.abs()))
+        {
             return None;
         }
         let affine = |post: &Nonlinear| Epilogue {

@@ -509,6 +509,19 @@ static FOUND: &[Found] = &[
 ",
         &[&[-0.0, 0.0, -INF, INF, -2.0, NAN, -5.960_464_5e-8, -65504.0], &[-1.0, -3.0, -2.0, 3.0, -0.5]],
     ),
+    // Two addends whose sum fp16 rounds more than either stay apart.
+    (
+        920_287_743,
+        "  input %x: f16[2]
+  %m: f16[] = reduce_max(%x) axes=[0] keep_dims=false
+  const %a: f16[] = [3.484375]
+  %y: f16[] = sub(%m, %a)
+  const %b: f16[] = [-3.9667969]
+  %z: f16[] = add(%y, %b)
+  output %z
+",
+        &[&[3.679_687_5, -4.0]],
+    ),
     // A selected minus zero keeps its sign, which its reciprocal shows.
     (
         920_290_037,
