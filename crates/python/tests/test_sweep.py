@@ -347,6 +347,8 @@ class Runs(unittest.TestCase):
     def test_an_interrupt_ends_a_run(self):
         code = (
             "import anemone, numpy as np, os, signal, sys, threading, time\n"
+            # A parent without job control, such as a script's background command, ignores the signal for its children.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "p = anemone.load(sys.argv[1]).compile('m1'); x = np.load(sys.argv[2])\n"
             "threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
             "try:\n"
