@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct Watcher {
     /// Receives each step.
     pub tell: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// Returns true if nobody wants the result any more: the compile then ends.
+    /// Returns true if the result is no longer needed: the compile then ends.
     pub stopped: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 

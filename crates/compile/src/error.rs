@@ -65,7 +65,7 @@ pub enum Error {
         /// Size of the operand's memory.
         operand_bytes: u64,
     },
-    /// The log said that nobody wants the result.
+    /// The log reports that the result is no longer needed.
     #[error("the compilation was stopped")]
     Stopped,
     /// The network is malformed.

@@ -26,7 +26,7 @@ pub trait Log {
     fn tasks(&mut self, _names: Vec<String>) {}
     /// Called during long work: after the weights of a layer were inspected or packed.
     fn progress(&mut self, _: Progress) {}
-    /// Returns true if nobody wants the result any more. Asked before every pass and after the weights of every layer; the
+    /// Returns true if the result is no longer needed. Asked before every pass and after the weights of every layer; the
     /// compilation then ends with [`Error::Stopped`](crate::Error::Stopped).
     fn stopped(&self) -> bool {
         false

@@ -46,7 +46,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher that is told of each step.
+    /// A watcher that receives each step.
     pub fn new(tell: impl Fn(Step) + Send + Sync + 'static) -> Watcher {
         Watcher { tell: Arc::new(tell), stopped: None }
     }
@@ -57,12 +57,12 @@ impl Watcher {
         Watcher { stopped: Some(Arc::new(stopped)), ..self }
     }
 
-    /// Tells of a step.
+    /// Reports a step.
     pub fn tell(&self, step: Step) {
         (self.tell)(step);
     }
 
-    /// Returns true if nobody wants the result any more.
+    /// Returns true if the result is no longer needed.
     pub fn stopped(&self) -> bool {
         self.stopped.as_ref().is_some_and(|stopped| stopped())
     }

@@ -253,7 +253,7 @@ impl Runtime {
     }
 }
 
-/// Tells a watcher of a step. Errors: the watcher stops the compile.
+/// Reports a step to a watcher. Errors: the watcher stops the compile.
 fn tell(watcher: Option<&Watcher>, step: Step) -> Result<()> {
     let Some(watcher) = watcher else { return Ok(()) };
     if watcher.stopped() {

@@ -76,7 +76,7 @@ fn refusals_name_the_operator() {
     let options = Options { extents: [("N".to_string(), 1)].into(), ..Options::default() };
     let error = read_onnx(&odd.encode_to_vec(), &files(), &options).unwrap_err().to_string();
     assert!(error.contains("`y`: NonZero") && error.contains("static"), "{error}");
-    // What is no operator of inference says what to do.
+    // Operators that are not for inference: the error says what to use instead.
     for (domain, op, advice) in [
         ("ai.onnx.preview.training", "Adam", "for inference"),
         ("ai.onnx.ml", "TreeEnsembleRegressor", "Run them on the host"),
