@@ -2,7 +2,7 @@
 //! gain of the gain-offset control (the book, table 22.3: `ScaledEWOrEWWithConstInToGOC`, `FoldScale`,
 //! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
 
-use super::{Builder, Names, stays_finite, stays_normal};
+use super::{Builder, Names, stays_finite, stays_normal, stays_precise};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -112,7 +112,8 @@ fn absorb(
         let data = weights.data.to_f32();
         let per_output = data.len() / channels;
         let product: Vec<f32> = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
-        if !stays_finite(&product, &[&data, &values]) || !stays_normal(&product) {
+        let precise = stays_precise(&product, per_output, &data, |i| values[i / per_output], &made);
+        if !stays_finite(&product, &[&data, &values]) || !stays_normal(&product) || !precise {
             return None;
         }
         scaled = Some(Tensor { shape: weights.shape.clone(), data: Data::F32(product) });
@@ -172,6 +173,23 @@ mod tests {
 }
 "#,
         );
+    }
+
+    #[test]
+    fn a_factor_that_fp16_would_lose_in_the_weights_stays() {
+        // The second column's weight is 2^-14, and 2^-28 behind the factor.
+        let net = r#"net "n" {
+  input %x: f16[3, 1]
+  const %w: f16[2, 1] = [1.5, 6.1035156e-5]
+  %p: f16[3, 2] = linear(%x, %w)
+  const %g: f16[1] = [6.1035156e-5]
+  const %z: f16[1] = [0.0]
+  %s: f16[3, 2] = mul(%p, %g)
+  %y: f16[3, 2] = add(%s, %z)
+  output %y
+}
+"#;
+        becomes(absorb_affines, net, net);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! normalization cost nothing. Ours; [`super::affines`] absorbs them into the convolution before them.
 
 use super::affines::{affine, per_channel};
-use super::{Builder, Names, stays_finite, stays_normal};
+use super::{Builder, Names, stays_finite, stays_normal, stays_precise};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -130,7 +130,8 @@ fn absorbed(net: &Net, reader: usize, f: Binary, values: &[f32]) -> Option<Part>
     if f == Binary::Mul {
         let before = data.clone();
         data.chunks_exact_mut(width).for_each(|row| row.iter_mut().zip(values).for_each(|(w, v)| *w *= v));
-        let fits = stays_finite(&data, &[&before, values]) && stays_normal(&data);
+        let precise = stays_precise(&data, width, &before, |i| values[i % width], &[]);
+        let fits = stays_finite(&data, &[&before, values]) && stays_normal(&data) && precise;
         return fits.then(|| Part::Weights(Tensor { shape: weights.shape.clone(), data: Data::F32(data) }));
     }
     let sign = if f == Binary::Sub { -1.0 } else { 1.0 };

@@ -2,7 +2,7 @@
 //! Ours: exporters write interpolation, adaptive pooling and repetition as gathers.
 
 use super::scatter::wrapped;
-use super::{Builder, MOST_PIECES};
+use super::{Builder, Limits, MOST_PIECES};
 use crate::error::{Error, Result};
 use anemone_facts::chips::Chip;
 use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
@@ -193,6 +193,8 @@ impl Builder<'_> {
             && shape[rank - 2] > 1
             && fits(shape[rank - 4] * shape[rank - 3], chip.hal.max_tensor_height)
             && fits(shape[rank - 2] * shape[rank - 1], chip.hal.max_tensor_width)
+            // Other means of windows are products with a matrix of shares, where zero times infinity is NaN.
+            && (kind == ReduceKind::Max || Limits::of(chip).pools(&[shape[rank - 3], shape[rank - 1]], &[shape[rank - 3], shape[rank - 1]]))
     }
 
     /// Reduction of blocks as pooling with adjacent windows.

@@ -31,6 +31,7 @@ use crate::accuracy::OVERFLOW;
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
+use half::f16;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -135,6 +136,34 @@ fn stays_normal(made: &[f32]) -> bool {
     let most = made.iter().fold(0f32, |most, x| most.max(x.abs()));
     most == 0.0 || most >= LEAST_NORMAL
 }
+
+/// Returns true if fp16 represents the weights of each result that a pass made, in rows of `width`, about as well as `given` and the
+/// factors of which it made them. What is lost beside a larger addend in `bias` does not count.
+fn stays_precise(made: &[f32], width: usize, given: &[f32], factor: impl Fn(usize) -> f32, bias: &[f32]) -> bool {
+    let lost = |x: f32| (f16::from_f32(x).to_f32() - x).abs();
+    let share = |x: f32| if x == 0.0 { 0.0 } else { lost(x) / x.abs() };
+    let width = width.max(1);
+    made.chunks(width).enumerate().all(|(row, weights)| {
+        let most = weights.iter().fold(0f32, |most, x| most.max(x.abs()));
+        if most == 0.0 || most >= LEAST_NORMAL {
+            return true;
+        }
+        let worst = weights.iter().fold(0f32, |most, &x| most.max(lost(x)));
+        let addend = bias.get(row).map_or(0.0, |b| b.abs());
+        if worst <= PRECISE * most || worst * USUAL <= PRECISE * addend {
+            return true;
+        }
+        let first = row * width;
+        let before = (first..first + weights.len()).map(|at| share(given[at]) + share(factor(at)));
+        worst <= 2.0 * before.fold(0f32, f32::max) * most
+    })
+}
+
+/// Largest error of a weight beside the largest one of its row: twice that of rounding it.
+const PRECISE: f32 = 1.0 / 1024.0;
+
+/// Magnitude that operands of a layer with an addend usually stay below.
+const USUAL: f32 = 1024.0;
 
 /// Smallest positive normal fp16 number.
 const LEAST_NORMAL: f32 = 1.0 / 16384.0;

@@ -26,6 +26,11 @@ fn elements(ext: Extents) -> usize {
 fn into_readers(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Vec<(usize, Map)>> {
     let Kind::Map(before) = &ops[i].kind else { return None };
     let written = ops[i].writes.first().filter(|_| own(before.to.home))?;
+    // A result that overlaps a source elsewhere than in place has no slices that are independent of each other.
+    let apart = |(source, in_place): (&MapOperand, bool)| in_place || !source.of(before.ext).overlaps(written);
+    if !before.sources.iter().zip(before.in_place()).all(apart) {
+        return None;
+    }
     let mut left = elements(before.ext);
     let mut fused = Vec::new();
     for j in readers(ops, i) {
@@ -35,9 +40,10 @@ fn into_readers(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Vec
             return None;
         }
         let mut map = reader.as_ref().clone();
-        for source in &reader.sources {
+        for (at, source) in reader.sources.iter().enumerate() {
             let read = source.of(reader.ext);
-            if !read.overlaps(written) {
+            // A slice that is read twice is fused once: computed in place, its own source looks like it afterwards.
+            if !read.overlaps(written) || reader.sources[..at].contains(source) {
                 continue;
             }
             if ops[..j].iter().rposition(|op| op.may_write(&read)) != Some(i) {
@@ -124,6 +130,22 @@ mod tests {
             .collect();
         let found: Vec<_> = maps.iter().map(|map| (map.sources[0].base, map.stages.len(), map.tasks)).collect();
         assert_eq!(found, [(0, 2, 1), (8 * 64, 2, 2)]);
+        // A slice that is read twice, of a chain that replaces its source, is computed once.
+        let square = |to, from| {
+            let Kind::Map(map) = chain(to, from, 64).kind else { panic!("no chain") };
+            Map { sources: vec![map.sources[0].clone(), map.sources[0].clone()], ..*map }.op(2..3)
+        };
+        let (one, other) = (square(6000, 4000), square(7000, 4000 + 8 * 64));
+        let ends = [last(&one), last(&other)];
+        let mut ops = [vec![chain(4000, 4000, 128), one.clone(), other.clone()], ends.to_vec()].concat();
+        run(&mut ops, |_| true);
+        let stages = ops.iter().filter_map(|op| match &op.kind {
+            Kind::Map(map) => Some((map.sources.len(), map.stages.len())),
+            _ => None,
+        });
+        assert_eq!(stages.collect::<Vec<_>>(), [(1, 2); 2]);
+        let (one, other) = (chain(6000, 4000, 64), chain(7000, 4000 + 8 * 64, 64));
+        let ends = [last(&one), last(&other)];
         // Overlapping slices are not computed twice, nor is a result that another operation reads.
         let twice = [vec![chain(4000, 0, 128), one.clone(), chain(7000, 4000, 128)], ends.to_vec()].concat();
         let read = [vec![chain(4000, 0, 128), one, other, last(&chain(4000, 0, 128))], ends.to_vec()].concat();

@@ -2,12 +2,12 @@
 //! operands propagated through it. Where no bound holds (the operands are uncertain and the operation jumps, or it overflows on
 //! the way, or an exact model meets a NaN that reads as a number there) the bound is infinite.
 
-use super::known::{CEILING, KNOWN, When};
+use super::known::{CEILING, KNOWN, When, loses_sign_of_zero};
 use super::parts::parts;
 use anemone_compile::accuracy::{self, LEAST, OVERFLOW, ROUNDING};
 use anemone_facts::numerics::Model;
 use anemone_net::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Units of the exact models' sums.
 const UNIT: f32 = 1.0 / 65536.0;
@@ -43,6 +43,7 @@ fn walk(
         let value = net.value(id);
         floats(value.data.as_deref().unwrap_or_else(|| &values[&value.name]))
     };
+    let mut signs_lost: HashSet<ValueId> = HashSet::new();
     let mut bounds: HashMap<ValueId, Tensor> = net.inputs.iter().copied().zip(off.iter().cloned()).collect();
     for op in &net.ops {
         let operands: Vec<Tensor> = op.inputs.iter().map(|&id| of(id)).collect();
@@ -55,8 +56,21 @@ fn walk(
         let dtype = net.value(op.outputs[0]).ty.dtype;
         let (out, whole, truth) = (of(op.outputs[0]), !dtype.is_float(), dtype == DType::Bool);
         let live: Vec<bool> = op.inputs.iter().map(|&id| net.value(id).data.is_none()).collect();
-        let step =
-            Step { kind: &op.kind, operands: &operands, errors: &errors, out: &out, live: &live, exact, whole, truth };
+        let signs = signs_lost.contains(&op.inputs[0]);
+        let step = Step {
+            kind: &op.kind,
+            operands: &operands,
+            errors: &errors,
+            out: &out,
+            live: &live,
+            exact,
+            whole,
+            truth,
+            signs_lost: signs,
+        };
+        if loses_sign_of_zero(&op.kind) || op.inputs.iter().any(|id| signs_lost.contains(id)) {
+            signs_lost.extend(&op.outputs);
+        }
         let mut error = step.error()?;
         if whole && !truth {
             step.unwrapped(dtype, &mut error);
@@ -101,6 +115,8 @@ struct Step<'a> {
     whole: bool,
     /// True for truth values.
     truth: bool,
+    /// True if zeros of the first operand may have lost their sign.
+    signs_lost: bool,
 }
 
 impl Step<'_> {
@@ -231,8 +247,8 @@ impl Step<'_> {
             let all = (0..self.operands.len()).map(operands).collect::<Result<Vec<_>, _>>()?;
             for (at, e) in error.iter_mut().enumerate() {
                 let affected = match each {
-                    true => known.affects(&all.iter().map(|o| o[at]).collect::<Vec<_>>()),
-                    false => known.affects(&all.concat()),
+                    true => known.affects(&all.iter().map(|o| o[at]).collect::<Vec<_>>(), self.signs_lost),
+                    false => known.affects(&all.concat(), self.signs_lost),
                 };
                 if affected && e.is_finite() {
                     (*e, noted[row]) = (f32::INFINITY, true);

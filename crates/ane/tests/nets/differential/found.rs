@@ -535,6 +535,63 @@ static FOUND: &[Found] = &[
 ",
         &[&[1.0, -0.0, 2.0], &[1.0, 0.0], &[-0.0, 3.0, -0.0, 0.0], &[-1.0, -3.0]],
     ),
+    // A slice that a product reads twice, of a sum that replaces its source in place, was computed twice by the fused plan.
+    (
+        930_235_959,
+        "  input %x: f16[1, 2, 6]
+  input %u: f16[1, 4, 6]
+  const %i: i32[1, 4, 6] = [1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1, 1, 0]
+  %y: f16[1, 2, 6] = scatter_along(%x, %i, %u) axis=1 mode=add
+  %s: f16[1, 1, 1] = slice(%y) begin=[0, 1, 0] end=[1, 2, 1] stride=[1, 1, 1]
+  %q: f16[1, 1, 1] = reduce_sum_square(%s) axes=[2] keep_dims=true
+  output %q
+",
+        &[&[-2.0, 3.0, 5.0, 1.0, -7.0, 2.0, 1.0], &[1.0, 2.0, -3.0, 7.0, 5.0, -1.0, 3.0, 4.0, -2.0, 6.0, 8.0]],
+    ),
+    // A mean over two axes went through a product with zeros, which spread NaN and infinities to other rows.
+    (
+        930_511_901,
+        "  input %x: f16[1, 5, 1, 2, 4]
+  %y: f16[1, 5, 1, 2, 1] = reduce_mean(%x) axes=[2, 4] keep_dims=true
+  output %y
+",
+        &[&[NAN, 0.0, 0.0, 0.0, 1.0, INF, 0.0, 0.0, INF, 0.0, 2.0, 0.0, 0.5]],
+    ),
+    // A norm's factor made weights of one column zero in fp16.
+    (
+        930_513_758,
+        "  input %x: f16[3, 1, 4, 1]
+  const %w: f16[4, 1] = [0.0, 0.0, 1.5, 6.097555e-5]
+  %p: f16[3, 1, 4, 4] = linear(%x, %w)
+  const %m: f16[1] = [0.0]
+  const %v: f16[1] = [0.25]
+  const %g: f16[1] = [6.097555e-5]
+  %y: f16[3, 1, 4, 4] = batch_norm(%p, %m, %v, %g) epsilon=1e-5
+  output %y
+",
+        &[&[0.0, 1.0, 2.0, -32768.0]],
+    ),
+    // Minus zero behind a padding by products and behind tables: a run tells the other infinity.
+    (
+        930_868_319,
+        "  input %x: f16[5, 2, 3]
+  input %e: f16[8, 4, 7]
+  %p: f16[8, 4, 7] = pad_edge(%x) pads=[[2, 1], [1, 1], [2, 2]] mode=reflect
+  %y: f16[8, 4, 7] = pow(%p, %e)
+  output %y
+",
+        &[&[-0.0, 0.0, 1.0], &[-1.0, -3.0]],
+    ),
+    (
+        930_905_898,
+        "  input %x: f32[40]
+  input %e: f32[40]
+  %p: f32[40] = floor(%x)
+  %y: f32[40] = pow(%p, %e)
+  output %y
+",
+        &[&[-0.0, 0.5, 0.0, -0.5, 1.0], &[-1.0, -3.0, 2.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.

@@ -21,6 +21,8 @@ pub enum When {
     Tie,
     /// An exact model; the first operand is minus zero, and the second is negative or not certain to be positive.
     MinusZero,
+    /// The same in every model, and an operation on the way to the first operand makes plus zero of minus zero.
+    SignOfZero,
 }
 
 impl When {
@@ -88,7 +90,21 @@ pub static KNOWN: &[Known] = &[
         when: When::MinusZero,
         reason: "the reciprocal of minus zero is plus infinity on the device",
     },
+    Known {
+        operations: &["pow"],
+        floats: true,
+        when: When::SignOfZero,
+        reason: "a sum of products, and a table, is plus zero where its operand is minus zero",
+    },
 ];
+
+/// Returns true for an operation that may give plus zero where minus zero is right: it is a product with a matrix, or tables.
+pub fn loses_sign_of_zero(kind: &OpKind) -> bool {
+    use Unary::{Ceil, Floor, Round};
+    let moves = matches!(kind, OpKind::Gather { .. } | OpKind::GatherAlong { .. } | OpKind::ScatterAlong { .. });
+    let pads = matches!(kind, OpKind::Pad { .. } | OpKind::PadEdge { .. } | OpKind::Resize { .. });
+    moves || pads || matches!(kind, OpKind::Unary(Ceil | Floor | Round))
+}
 
 /// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
 pub const CEILING: f32 = 32_000.0;
@@ -106,7 +122,7 @@ impl Known {
     }
 
     /// Returns true if an element is affected, from its operands and their bounds.
-    pub fn affects(&self, operands: &[(f32, f32)]) -> bool {
+    pub fn affects(&self, operands: &[(f32, f32)], signs_lost: bool) -> bool {
         match self.when {
             When::NotFinite => operands.iter().any(|(x, bound)| !x.is_finite() || bound.is_infinite()),
             When::Nan => operands.iter().any(|(x, _)| x.is_nan()),
@@ -116,7 +132,8 @@ impl Known {
                 sizes.reduce(f).is_some_and(|size| size >= CEILING)
             }),
             When::Tie => operands.iter().any(|(x, _)| x.abs().fract() == 0.5),
-            When::MinusZero => match operands {
+            When::SignOfZero if !signs_lost => false,
+            When::MinusZero | When::SignOfZero => match operands {
                 [(x, _), (y, bound), ..] => *x == 0.0 && x.is_sign_negative() && y - bound < 0.0,
                 _ => false,
             },
