@@ -48,13 +48,13 @@ pub fn unreachable(name: &str) -> Option<String> {
 /// number of operands; `None` for errors without a unit, and units without a validator.
 pub fn contract(error: &Error) -> Option<String> {
     let Error::InOp { op, source } = error else { return None };
-    let (kind, operands) = match **source {
-        Error::Arity { kind, .. } => (kind, true),
+    let (kind, operands) = match source.as_ref() {
+        Error::Arity { kind, .. } => (kind.as_str(), true),
         Error::Rank { kind, .. }
         | Error::Extent { kind, .. }
         | Error::ElementType { kind, .. }
         | Error::Attribute { kind, .. }
-        | Error::Broadcast { kind, .. } => (kind, false),
+        | Error::Broadcast { kind, .. } => (*kind, false),
         _ => return None,
     };
     // MIL text has native layers by their tags: "SDPA `y`".

@@ -2,6 +2,8 @@
 //!
 //! Each calls [`anemone_compile::check::exports::call`], the function behind the verdicts of the dry run and the compiler.
 
+mod reader;
+
 use crate::check::{Subject as Loaded, load};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -81,33 +83,50 @@ fn weights(model: &Model) -> Vec<(String, u64)> {
     constants.map(|(name, tensor)| (name, (tensor.data.len() * tensor.data.dtype().bytes()) as u64)).collect()
 }
 
-/// A module of the intermediate language, by the verdict of each operation.
+/// A module of the intermediate language, by the verdict of each operation. What the reader refuses is refused for the reader's reason.
 fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Said>> {
-    let Loaded::Program(outline, _) = load(path, choices)? else {
-        return Err(Diagnostic::new(Code::Usage, "a compiled file has no module").at(path.display()));
+    let read = reader::error(path, choices);
+    let stopped = read.as_ref().and_then(reader::refused);
+    let outline = match load(path, choices) {
+        Ok(Loaded::Program(outline, _)) => Some(outline),
+        Ok(_) => return Err(Diagnostic::new(Code::Usage, "a compiled file has no module").at(path.display())),
+        Err(refused) if stopped.is_none() => return Err(refused),
+        Err(_) => None,
     };
+    let strange = outline.as_deref().and_then(strange_argument);
+    // Other formats have other names of arguments: only what the reader refuses counts.
+    let strange = strange.filter(|(_, reason)| read.as_ref().is_some_and(|e| e.to_string().contains(reason)));
+    let malformed =
+        || Model::load_with(path, choices).err().filter(|e| e.code == Code::Malformed && e.details.is_none());
+    let whole = stopped.is_none().then(malformed).flatten();
     let mut all = Vec::new();
     for export in ["_ANECValidateMPSModule", "_ANECValidateMPSModuleCreate"] {
-        let found = call(export, Subject::Module(&outline), chip).unwrap_or_default();
-        let mut said = Said { export: export.into(), subject: "module".into(), refusals: Vec::new() };
-        for (at, refusal) in found {
-            let name = at.and_then(|at| outline.ops.get(at)).map_or("module", |op| op.name.as_str());
-            said.refusals.push(Refusal { cause: format!("{name}: {}", refusal.cause), ..refusal });
+        let mut refusals = outline.as_deref().map_or_else(Vec::new, |outline| of_module(export, outline, chip));
+        if let Some((name, refusal)) = &stopped {
+            reader::merge(&mut refusals, name, refusal);
         }
-        all.push(said);
-    }
-    // A file that is not a network is not a module either, for the reason given by its reader.
-    let no_net = |refused: &Diagnostic| refused.code == Code::Malformed && refused.details.is_none();
-    if let Some(refused) = Model::load_with(path, choices).err().filter(no_net) {
-        let refusal = no_network(refused.message.clone(), "none".into());
-        all.iter_mut().for_each(|said| said.refusals.push(refusal.clone()));
-    }
-    // Other formats have other names of arguments: only what the reader refuses counts.
-    let read = |reason: &String| Model::load_with(path, choices).is_err_and(|refused| refused.message.contains(reason));
-    if let Some((refusal, _)) = strange_argument(&outline).filter(|(_, reason)| read(reason)) {
-        all.iter_mut().for_each(|said| said.refusals.push(refusal.clone()));
+        let mut refusals: Vec<Refusal> = refusals.into_iter().map(named).collect();
+        // A file that is not a network is not a module either.
+        refusals.extend(whole.iter().map(|refused| reader::no_network(refused.message.clone(), "none".into())));
+        refusals.extend(strange.iter().map(|(refusal, _)| refusal.clone()));
+        all.push(Said { export: export.into(), subject: "module".into(), refusals });
     }
     Ok(all)
+}
+
+/// Refusals of an export for modules, each with the name of its operation.
+fn of_module(export: &str, outline: &Outline, chip: &'static Chip) -> Vec<(String, Refusal)> {
+    let found = call(export, Subject::Module(outline), chip).unwrap_or_default();
+    let name = |at: Option<usize>| at.and_then(|at| outline.ops.get(at)).map_or("module", |op| op.name.as_str());
+    found.into_iter().map(|(at, refusal)| (name(at).to_string(), refusal)).collect()
+}
+
+/// A refusal whose text begins with the name of what it concerns.
+fn named((name, refusal): (String, Refusal)) -> Refusal {
+    match name.is_empty() {
+        true => refusal,
+        false => Refusal { cause: format!("{name}: {}", refusal.cause), ..refusal },
+    }
 }
 
 /// The refusal of the first operation with an argument that it does not have, and the reader's reason.
@@ -117,7 +136,10 @@ fn strange_argument(module: &Outline) -> Option<(Refusal, String)> {
         let message = format!("`{}`: {} is not supported: {reason}", op.name, op.op);
         let limit = "the arguments of the operation".to_string();
         let fix = "leave the argument out".to_string();
-        Some((Refusal { code: "ANE1001", limit, fix, ..no_network(message, op.arguments.len().to_string()) }, reason))
+        Some((
+            Refusal { code: "ANE1001", limit, fix, ..reader::no_network(message, op.arguments.len().to_string()) },
+            reason,
+        ))
     })
 }
 
@@ -131,8 +153,12 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
     let found: Option<Vec<Refusal>> = match export {
         "_ANECValidateMPSModule" | "_ANECValidateMPSModuleCreate" => {
             let outline = read::outline_mil(text.as_bytes(), &read::Options::default()).map_err(malformed)?;
-            let said: Option<Vec<Refusal>> = of(Subject::Module(&outline));
-            said.map(|said| said.into_iter().chain(strange_argument(&outline).map(|(refusal, _)| refusal)).collect())
+            let strange = strange_argument(&outline).map(|(refusal, _)| refusal);
+            let mut refusals = of_module(export, &outline, chip);
+            if let Some((name, refusal)) = reader::text_error(text).as_ref().and_then(reader::refused) {
+                reader::merge(&mut refusals, &name, &refusal);
+            }
+            Some(refusals.into_iter().map(|(_, refusal)| refusal).chain(strange).collect())
         }
         "_ANECValidateMutableProcedureInfo" => {
             let list = |word: &str| -> Vec<(String, u64)> {
@@ -145,15 +171,12 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
             let (files, options) = (read::MemoryFiles::default(), read::Options::default());
             let (network, unreadable) = network(text.as_bytes(), &files, &options).map_err(malformed)?;
             if export == "_ANECValidateNetworkCreate" {
-                let said: Option<Vec<Refusal>> = of(Subject::Network(&network));
-                said.map(|said| said.into_iter().chain(unreadable.map(|(_, refusal)| refusal)).collect())
+                Some(of_network(&network, &unreadable, chip).into_iter().map(|(_, refusal)| refusal).collect())
             } else {
                 let kind =
                     |layer: &&Layer| export == "_ANECValidate" || export == format!("_ANECValidate{}Layer", layer.kind);
                 let layers: Vec<&Layer> = network.layers.iter().filter(kind).collect();
-                let stopped = unreadable.filter(|(unit, _)| layers.iter().any(|layer| layer.name == *unit));
-                let all = layers.iter().filter_map(|layer| of(Subject::Layer(layer)));
-                let all = all.flatten().chain(stopped.map(|(_, refusal)| refusal));
+                let all = layers.iter().flat_map(|layer| of_layer(export, layer, &unreadable, chip));
                 (!layers.is_empty()).then(|| all.collect())
             }
         }
@@ -178,7 +201,7 @@ fn network(
     let stated = read::outline_netplist(bytes)?;
     let (read, unreadable) = match read::read_netplist(bytes, files, options) {
         Ok((net, _)) => (Some(Outline::of(&net)), None),
-        Err(error) => (None, beyond_range(&error).or_else(|| undefined(&error))),
+        Err(error) => (None, reader::refused(&error)),
     };
     let mut network = Network { schema: stated.schema, bonded: stated.bonded, ..Network::default() };
     for unit in &stated.units {
@@ -189,55 +212,6 @@ fn network(
     Ok((network, unreadable))
 }
 
-/// The refusal of a unit with a parameter out of range.
-fn beyond_range(error: &anemone_net::Error) -> Unreadable {
-    let anemone_net::Error::OutOfRange { place, key, found, least, most } = error else { return None };
-    let unit = place.strip_prefix("unit `")?.strip_suffix('`')?;
-    let limit = if least == most { least.to_string() } else { format!("{least} to {most}") };
-    let message = format!("`{key}` is {found}, allowed is {limit}");
-    let refusal = Refusal {
-        code: "ANE2002",
-        cause: message.clone(),
-        message,
-        quantity: "parameter",
-        found: found.to_string(),
-        limit,
-        apple: None,
-        stage: "parser",
-        basis: anemone_facts::Basis::Inferred,
-        source: "book-legality",
-        fix: format!("set {key} to {least}"),
-    };
-    Some((unit.to_string(), refusal))
-}
-
-/// The refusal of a unit with an undefined operand.
-fn undefined(error: &anemone_net::Error) -> Unreadable {
-    use anemone_net::Error::{NotDefined, UnknownName};
-    let (NotDefined { op: place, value: name } | UnknownName { place, name }) = error else { return None };
-    let message = error.to_string();
-    let cause = message.strip_prefix(place.as_str()).map_or(message.as_str(), |rest| rest.trim_start_matches(": "));
-    let refusal = no_network(cause.to_string(), name.clone());
-    Some((place.strip_prefix("unit `")?.strip_suffix('`')?.to_string(), refusal))
-}
-
-/// The refusal of a file that is not a network.
-fn no_network(message: String, found: String) -> Refusal {
-    Refusal {
-        code: "ANE2002",
-        cause: message.clone(),
-        message,
-        quantity: "operand",
-        found,
-        limit: "a value that is defined earlier".into(),
-        apple: None,
-        stage: "parser",
-        basis: anemone_facts::Basis::Inferred,
-        source: "book-legality",
-        fix: "define each operand before its use".into(),
-    }
-}
-
 /// A netplist: each unit by its own validator, then all by the umbrella.
 fn netplist(path: &Path, bytes: &[u8], choices: &Choices, chip: &'static Chip) -> Result<Vec<Said>> {
     let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
@@ -246,26 +220,34 @@ fn netplist(path: &Path, bytes: &[u8], choices: &Choices, chip: &'static Chip) -
     let (network, unreadable) = network(bytes, &folder, &choices.options).map_err(malformed)?;
     let mut all = Vec::new();
     for layer in &network.layers {
-        let said = call("_ANECValidate", Subject::Layer(layer), chip);
         let export = format!("_ANECValidate{}Layer", layer.kind);
-        let stopped = unreadable.iter().filter(|(unit, _)| *unit == layer.name).map(|(_, refusal)| refusal.clone());
-        let refusals = said.unwrap_or_default().into_iter().map(|(_, r)| r).chain(stopped).collect();
+        let refusals = of_layer("_ANECValidate", layer, &unreadable, chip);
         all.push(Said { export, subject: layer.name.clone(), refusals });
     }
-    let export = "_ANECValidateNetworkCreate";
-    let found = call(export, Subject::Network(&network), chip).unwrap_or_default();
-    let named = |(at, refusal): (Option<usize>, Refusal)| match at.and_then(|at| network.layers.get(at)) {
-        Some(layer) => Refusal { cause: format!("{}: {}", layer.name, refusal.cause), ..refusal },
-        None => refusal,
-    };
-    let by_name =
-        |(unit, refusal): (String, Refusal)| Refusal { cause: format!("{unit}: {}", refusal.cause), ..refusal };
-    all.push(Said {
-        export: export.into(),
-        subject: "network".into(),
-        refusals: found.into_iter().map(named).chain(unreadable.map(by_name)).collect(),
-    });
+    let refusals = of_network(&network, &unreadable, chip).into_iter().map(named).collect();
+    all.push(Said { export: "_ANECValidateNetworkCreate".into(), subject: "network".into(), refusals });
     Ok(all)
+}
+
+/// Refusals of a layer by an export, with those of the reader.
+fn of_layer(export: &str, layer: &Layer, unreadable: &Unreadable, chip: &'static Chip) -> Vec<Refusal> {
+    let said = call(export, Subject::Layer(layer), chip).unwrap_or_default();
+    let mut refusals = said.into_iter().map(|(_, refusal)| (layer.name.clone(), refusal)).collect();
+    if let Some((_, refusal)) = unreadable.as_ref().filter(|(unit, _)| *unit == layer.name) {
+        reader::merge(&mut refusals, &layer.name, refusal);
+    }
+    refusals.into_iter().map(|(_, refusal)| refusal).collect()
+}
+
+/// Refusals of a network by the umbrella, each with the name of its unit, with those of the reader.
+fn of_network(network: &Network, unreadable: &Unreadable, chip: &'static Chip) -> Vec<(String, Refusal)> {
+    let found = call("_ANECValidateNetworkCreate", Subject::Network(network), chip).unwrap_or_default();
+    let name = |at: Option<usize>| at.and_then(|at| network.layers.get(at)).map_or("", |layer| layer.name.as_str());
+    let mut refusals = found.into_iter().map(|(at, refusal)| (name(at).to_string(), refusal)).collect();
+    if let Some((unit, refusal)) = unreadable {
+        reader::merge(&mut refusals, unit, refusal);
+    }
+    refusals
 }
 
 /// A unit in the form of a validator, from the file's statements alone.

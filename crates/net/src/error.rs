@@ -8,8 +8,8 @@ use crate::types::{DType, TensorType};
 #[allow(missing_docs)]
 pub enum Error {
     // Types of one operation; `InOp` says which one.
-    #[error("{kind} has {found} operands, takes {least} to {most}")]
-    Arity { kind: &'static str, found: usize, least: usize, most: usize },
+    #[error("{kind} has {}", operands(*.found, *.least, *.most))]
+    Arity { kind: String, found: usize, least: usize, most: usize },
     #[error("{kind} has {found} results, gives {expected}")]
     Results { kind: &'static str, found: usize, expected: usize },
     #[error("{kind}: operand {operand} has rank {found}, takes {least} to {most}")]
@@ -125,6 +125,17 @@ pub enum TextFault {
     BlobType { index: usize, found: TensorType, expected: TensorType },
     #[error("{found} elements, the type has {expected}")]
     ElementCount { found: usize, expected: usize },
+}
+
+/// A number of operands and those that are allowed, in words.
+pub fn operands(found: usize, least: usize, most: usize) -> String {
+    let ending = if found == 1 { "" } else { "s" };
+    let takes = match most {
+        _ if least == most => most.to_string(),
+        usize::MAX => format!("at least {least}"),
+        _ => format!("{least} to {most}"),
+    };
+    format!("{found} operand{ending}, takes {takes}")
 }
 
 impl Error {

@@ -20,7 +20,7 @@ pub fn infer(kind: &OpKind, inputs: &[&TensorType], declared: Option<&TensorType
     let name = kind.name();
     let (least, most) = arity(kind);
     if inputs.len() < least || inputs.len() > most {
-        return Err(Error::Arity { kind: name, found: inputs.len(), least, most });
+        return Err(Error::Arity { kind: name.to_string(), found: inputs.len(), least, most });
     }
     for (operand, input) in inputs.iter().enumerate() {
         sized(input, || format!("{name}: operand {operand}"))?;

@@ -47,7 +47,7 @@ mod tensor;
 pub mod text;
 mod types;
 
-pub use error::{Error, TextFault};
+pub use error::{Error, TextFault, operands};
 pub use graph::{Net, Op, State, Surface, Value, ValueId};
 pub use ops::graph;
 pub use ops::{

@@ -8,6 +8,38 @@ pub use rows::ROWS;
 /// Deepest nesting of blocks.
 pub const MAX_NESTING: usize = 32;
 
+/// Names of the arguments that are operands; all others are attributes.
+pub(crate) const OPERANDS: &[&str] = &[
+    "a",
+    "attn_mask",
+    "b",
+    "beta",
+    "bias",
+    "box_indices",
+    "boxes",
+    "cond",
+    "coordinates",
+    "data",
+    "gamma",
+    "indices",
+    "initial_c",
+    "initial_h",
+    "key",
+    "mean",
+    "peephole",
+    "query",
+    "roi",
+    "transform_matrix",
+    "updates",
+    "value",
+    "variance",
+    "weight",
+    "weight_hh",
+    "weight_ih",
+    "x",
+    "y",
+];
+
 /// Treatment of an operation by the readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
@@ -63,6 +95,13 @@ impl Row {
     pub fn lacks<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Option<String> {
         let unknown = names.find(|name| self.inputs().all(|a| a.name != *name))?;
         Some(format!("it has no argument `{unknown}`: {}", self.signature()))
+    }
+
+    /// Least and greatest number of operands; `None` for operations on lists, states and compressed weights.
+    pub fn operands(&self) -> Option<(usize, usize)> {
+        self.inputs().next().filter(|first| OPERANDS.contains(&first.name))?;
+        let least = self.inputs().filter(|a| OPERANDS.contains(&a.name) && !a.optional).count();
+        Some((least, self.inputs().filter(|a| OPERANDS.contains(&a.name)).count()))
     }
 
     /// Signature in one line, for messages.

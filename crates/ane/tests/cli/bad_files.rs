@@ -388,9 +388,10 @@ fn an_operand_that_nothing_defines_is_refused_by_check_as_by_compile() {
 fn an_argument_that_an_operation_does_not_have_is_refused_by_check_validate_and_compile() {
     let scratch = Scratch::new();
     let text = "program(1.3)\n{\n  func main<ios18>(tensor<fp16, [1, 8, 4, 4]> x) {\n    \
-                tensor<fp16, [1, 8, 4, 4]> z = relu(x = x, y = x)[name = string(\"z\")];\n  } -> (z);\n}\n";
+                int32 a = const()[name = string(\"a\"), val = int32(1)];\n    \
+                tensor<fp16, [1, 8, 4, 4]> z = relu(x = x, axis = a)[name = string(\"z\")];\n  } -> (z);\n}\n";
     let model = scratch.file("two.mil", text);
-    let reason = "`z`: relu is not supported: it has no argument `y`";
+    let reason = "`z`: relu is not supported: it has no argument `axis`";
     ane!("compile", model, "-o", scratch.out("x.hwx")).refused(1, "ANE1001", &[reason]);
     for command in ["check", "validate"] {
         let ran = ane!(command, model);

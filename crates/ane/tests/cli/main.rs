@@ -31,6 +31,7 @@ mod page;
 mod plan;
 mod procedures;
 mod readme;
+mod reasons;
 mod states;
 mod systems;
 mod training;

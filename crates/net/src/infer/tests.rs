@@ -80,7 +80,7 @@ fn elementwise() {
     let error = shape_of(add.clone(), &[&f16(&[3]), &TensorType::new(DType::F32, [3])]).unwrap_err();
     assert!(matches!(error, Error::ElementType { operand: 1, .. }), "{error}");
     let error = shape_of(add, &[&f16(&[3])]).unwrap_err();
-    assert_eq!(error, Error::Arity { kind: "add", found: 1, least: 2, most: 2 });
+    assert_eq!(error, Error::Arity { kind: "add".to_string(), found: 1, least: 2, most: 2 });
     let less = infer(&OpKind::Binary(Binary::Less), &[&f16(&[3]), &f16(&[1])], None).unwrap();
     assert_eq!(less, [TensorType::new(DType::Bool, [3])]);
     assert!(shape_of(OpKind::Select, &[&less[0], &f16(&[2, 1]), &f16(&[1])]).is_ok());

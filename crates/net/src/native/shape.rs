@@ -162,7 +162,7 @@ impl Shapes<'_> {
                 let operands = if self.native.flag("BiasOnly") { 2 } else { 3 };
                 if self.shapes.len() != operands {
                     let found = self.shapes.len();
-                    return Err(Error::Arity { kind: self.name, found, least: operands, most: operands });
+                    return Err(Error::Arity { kind: self.name.to_string(), found, least: operands, most: operands });
                 }
                 for operand in 1..operands {
                     self.repeats(operand, 1, c)?;

@@ -54,7 +54,7 @@ impl Loop {
         let least = self.carried + self.scanned.len();
         if inputs.len() != body.inputs.len() || inputs.len() < least {
             return Err(Error::Arity {
-                kind,
+                kind: kind.to_string(),
                 found: inputs.len(),
                 least: body.inputs.len().max(least),
                 most: body.inputs.len(),

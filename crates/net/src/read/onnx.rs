@@ -8,6 +8,7 @@ mod attention;
 mod bits;
 mod classical;
 mod contributed;
+mod counts;
 mod elementwise;
 mod index;
 mod linear_attention;

@@ -49,8 +49,20 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Requires every given argument to be in the operation's row. Missing arguments are reported where they are needed.
+    /// Requires the row's number of operands, and every given argument to be in the row. Missing attributes are reported where they
+    /// are needed.
     fn holds_to(&self, row: &opset::Row) -> Result<(), Error> {
+        let tensor = |items: &[Item]| items.iter().any(|item| matches!(item, Item::Value(_) | Item::State(_)));
+        let operand = |(name, items): &(&String, &Vec<Item>)| match row.inputs().any(|a| a.name == **name) {
+            true => opset::OPERANDS.contains(&name.as_str()),
+            false => tensor(items),
+        };
+        let found = self.arguments.iter().filter(operand).count();
+        if let Some((least, most)) = row.operands()
+            && !(least..=most).contains(&found)
+        {
+            return Err(Error::Arity { kind: row.name.to_string(), found, least, most }.in_op(&self.place()));
+        }
         row.lacks(self.op.inputs.keys().map(String::as_str)).map_or(Ok(()), |reason| Err(self.unsupported(&reason)))
     }
 

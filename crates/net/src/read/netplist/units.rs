@@ -274,7 +274,8 @@ impl<'a> Call<'_, 'a> {
         match self.inputs.as_slice() {
             &[x] => Ok(x),
             others => {
-                Err(Error::Arity { kind: "unit", found: others.len(), least: 1, most: 1 }.in_op(&self.unit.dict.place))
+                let (kind, found) = (self.unit.kind.to_string(), others.len());
+                Err(Error::Arity { kind, found, least: 1, most: 1 }.in_op(&self.unit.dict.place))
             }
         }
     }

@@ -10,15 +10,11 @@ use crate::ops::{Binary, GeluMode, OpKind, Unary};
 /// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if let Some(unary) = unary(n) {
-        n.takes(1)?;
         let x = n.need(0)?;
         let id = n.build().unary(unary, x)?;
         return n.done(id);
     }
     if let Some(binary) = binary(n.op()) {
-        if !matches!(n.op(), "Max" | "Min" | "Sum") {
-            n.takes(2)?;
-        }
         return fold(n, binary);
     }
     match n.op() {

@@ -2,8 +2,8 @@
 
 use super::proto::{self, Attribute};
 use super::{
-    Translator, attention, bits, classical, contributed, elementwise, index, linear_attention, loss, made, normalize,
-    quantized, recurrent, regions, shape, spatial, spectrum, subgraph,
+    Translator, attention, bits, classical, contributed, counts, elementwise, index, linear_attention, loss, made,
+    normalize, quantized, recurrent, regions, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
@@ -70,6 +70,9 @@ impl<'n, 'a> Node<'n, 'a> {
 
     pub fn translate(mut self) -> Result<(), Error> {
         let known = matches!(self.node.domain.as_str(), "" | "ai.onnx");
+        if known {
+            counts::check(&self)?;
+        }
         let done = known
             && (elementwise::translate(&mut self)?
                 || made::translate(&mut self)?
@@ -124,17 +127,13 @@ impl<'n, 'a> Node<'n, 'a> {
         Error::Unsupported { op: self.node.op_type.clone(), output, reason: reason.into() }
     }
 
-    pub fn missing(&self, key: &str) -> Error {
-        let output = self.node.output.first().map_or("", String::as_str);
-        Error::Missing { place: format!("{} `{output}`", self.node.op_type), key: key.to_string() }
+    /// The node in messages: its operator, and the name of its first output.
+    pub fn place(&self) -> String {
+        format!("{} `{}`", self.node.op_type, self.node.output.first().map_or("", String::as_str))
     }
 
-    /// Refuses a node with another number of operands.
-    pub fn takes(&self, count: usize) -> Result<(), Error> {
-        let found = self.inputs.iter().rposition(Option::is_some).map_or(0, |at| at + 1);
-        (found == count)
-            .then_some(())
-            .ok_or_else(|| self.unsupported(format!("it has {found} operands, takes {count}")))
+    pub fn missing(&self, key: &str) -> Error {
+        Error::Missing { place: self.place(), key: key.to_string() }
     }
 
     /// An optional operand.
