@@ -232,6 +232,7 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
         anemone_net::Error::NoExtent { ref name, .. } => {
             malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
         }
+        anemone_net::Error::ExtentsDiffer { .. } => Diagnostic::new(Code::BadTensor, e.to_string()).at(path.display()),
         anemone_net::Error::File { path: ref file, .. } => {
             malformed(path, &e).help(format!("`{file}` is expected beside the model: copy it there"))
         }

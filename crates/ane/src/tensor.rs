@@ -115,6 +115,12 @@ pub fn read_npy(path: &Path) -> Result<Array> {
     parse_npy(&bytes).map_err(|message| bad(path, message))
 }
 
+/// Shape of the array in a `.npy` file; `None` if it is no such file.
+pub fn npy_shape(path: &Path) -> Option<Vec<usize>> {
+    let bytes = path.is_file().then(|| files::mapped(path).ok()).flatten()?;
+    Npy::read(&bytes).ok().map(|array| array.shape)
+}
+
 /// Reads every array of a `.npz` file, by name.
 pub fn read_npz(path: &Path) -> Result<Vec<(String, Array)>> {
     let bytes = files::read(path)?;

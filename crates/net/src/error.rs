@@ -90,6 +90,8 @@ pub enum Error {
     InputShape { input: String, found: Vec<usize>, takes: String },
     #[error("input `{input}`: axis {axis} has no extent; give one for `{name}`")]
     NoExtent { input: String, axis: usize, name: String },
+    #[error("the dimension `{name}` is {first} in the array of one input and {second} in that of input `{input}`")]
+    ExtentsDiffer { name: String, first: usize, input: String, second: usize },
     #[error("{place}: nested {found} deep, limit {limit}")]
     TooDeep { place: String, found: usize, limit: usize },
     #[error("the model is a {found}, not an ML Program; {help}")]

@@ -170,7 +170,7 @@ impl ModelFlags {
             extents.iter().enumerate().map(|(axis, &n)| (format!("{name}.{axis}"), n)).collect::<Vec<_>>()
         };
         let extents = self.shape.iter().flat_map(axes).chain(self.dim.iter().cloned()).collect();
-        let options = anemone_net::read::Options { function: self.function.clone(), extents };
+        let options = anemone_net::read::Options { function: self.function.clone(), extents, ..Default::default() };
         Ok(anemone::Choices { options, model_root: self.model_root.clone() })
     }
 }

@@ -5,8 +5,8 @@ use super::mil::Translator;
 use super::{Bytes, Files, Options, Reading};
 use crate::error::Error;
 use crate::mil::proto::{
-    ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange,
-    TypeKind,
+    ArrayFeatureType, Extent, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program,
+    SizeRange, TypeKind,
 };
 use crate::outline::{Origin, Outline};
 use prost::Message;
@@ -126,7 +126,12 @@ fn translate(
         let mut shape = feature.and_then(default_shape);
         let ty = function.inputs.iter().find(|i| i.name == input)?.ty.as_ref()?;
         if let Some(TypeKind::Tensor(tensor)) = &ty.kind {
-            let asked = (0..tensor.dimensions.len()).map(|a| options.extents.get(&format!("{input}.{a}")));
+            let given =
+                options.shape_of(input, function.inputs.len() == 1).filter(|s| s.len() == tensor.dimensions.len());
+            let open = |a: usize| !matches!(tensor.dimensions[a].extent, Some(Extent::Constant(_)));
+            let of_array = |a: usize| given.filter(|_| open(a)).map(|shape| &shape[a]);
+            let asked = (0..tensor.dimensions.len())
+                .map(|a| options.extents.get(&format!("{input}.{a}")).or_else(|| of_array(a)));
             let asked: Vec<Option<i64>> = asked.map(|n| n.and_then(|&n| i64::try_from(n).ok())).collect();
             if asked.iter().any(Option::is_some) {
                 // If no extents are known, zeros are refused later with the input's name.

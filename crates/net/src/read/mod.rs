@@ -54,6 +54,16 @@ pub struct Options {
     pub function: Option<String>,
     /// Extents by name: of a symbolic dimension, or of `input.axis` for an unnamed one.
     pub extents: HashMap<String, usize>,
+    /// Shapes of arrays by input, which give the extents that model and `extents` leave open. An empty name stands for the only input.
+    pub shapes: HashMap<String, Vec<usize>>,
+}
+
+impl Options {
+    /// Shape of the array for an input; `only` is true if the model has no other.
+    fn shape_of(&self, input: &str, only: bool) -> Option<&[usize]> {
+        let shape = self.shapes.get(input).or_else(|| self.shapes.get("").filter(|_| only));
+        shape.map(Vec::as_slice).filter(|shape| !shape.contains(&0))
+    }
 }
 
 /// Result of a reader: the network, not yet checked, and notes, one sentence each, on decisions that the model

@@ -16,6 +16,7 @@ mod loss;
 mod made;
 mod node;
 mod normalize;
+mod open;
 mod proto;
 mod quantized;
 mod recurrent;
@@ -133,6 +134,7 @@ fn translate(
     if !(7..=OPSET).contains(&opset) {
         notes.push(format!("ONNX opset {opset}: operators are read as those of 7 to {OPSET}"));
     }
+    let options = &open::with_extents(graph, options)?;
     let mut translator = Translator {
         build: Builder::new(&graph.name),
         files,

@@ -7,6 +7,7 @@ use anemone::tensor::{self, Array, views};
 use anemone::{Chain, Code, Diagnostic, Result, files};
 use anemone_net::{DType, Net};
 use anemone_program::Direction;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Expected outputs of a run, and output files.
@@ -52,6 +53,25 @@ fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>
         wanted.shape
     );
     Err(Diagnostic::new(Code::BadTensor, message))
+}
+
+/// Shapes of the input arrays by name, for a model that leaves extents open; a file without a name has the empty one. Unreadable files
+/// are left for [`inputs`] to report.
+pub fn shapes(inputs: &[String]) -> HashMap<String, Vec<usize>> {
+    let mut all = HashMap::new();
+    for text in inputs {
+        let (name, path) = match text.split_once('=').filter(|_| !Path::new(text).exists()) {
+            Some((name, path)) => (name, Path::new(path)),
+            None => ("", Path::new(text)),
+        };
+        if text.ends_with(".npz") {
+            let arrays = tensor::read_npz(path).unwrap_or_default();
+            all.extend(arrays.into_iter().map(|(name, array)| (name, array.shape)));
+        } else if let Some(shape) = tensor::npy_shape(path) {
+            all.insert(name.to_string(), shape);
+        }
+    }
+    all
 }
 
 /// Refuses duplicate names.

@@ -1,5 +1,6 @@
 //! Stages of a run: reading, compiling, comparing by layer, executing.
 
+use super::arrays::shapes;
 use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced};
 use super::report::summary;
 use super::{Flags, Numerics, by_layer};
@@ -19,7 +20,8 @@ pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
     if flags.target != FIRST {
         chip(&flags.target)?;
     }
-    let choices = flags.choices.choices()?;
+    let mut choices = flags.choices.choices()?;
+    choices.options.shapes = shapes(&flags.input);
     let model = Model::load_with(&flags.model, &choices)?;
     let chip = target(&flags.target, &model)?;
     if let Model::Net { net, notes } = &model {

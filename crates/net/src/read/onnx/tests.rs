@@ -70,6 +70,36 @@ fn a_model_with_external_weights_and_a_symbolic_batch() {
 }
 
 #[test]
+fn arrays_give_open_extents() {
+    let mut two = model();
+    let graph = two.graph.as_mut().unwrap();
+    let mut other = graph.input.iter().find(|i| i.name == "x").unwrap().clone();
+    other.name = "z".to_string();
+    graph.input.push(other);
+    let (one, two) = (model().encode_to_vec(), two.encode_to_vec());
+    let read = |bytes: &[u8], shapes: &[(&str, &[usize])], extents: &[(&str, usize)]| {
+        let shapes = shapes.iter().map(|(name, shape)| (name.to_string(), shape.to_vec())).collect();
+        let extents = extents.iter().map(|(name, n)| (name.to_string(), *n)).collect();
+        let options = Options { shapes, extents, ..Options::default() };
+        let inputs = |(net, _): (crate::Net, Vec<String>)| {
+            net.inputs.iter().map(|&id| net.value(id).ty.shape[0]).collect::<Vec<_>>()
+        };
+        read_onnx(bytes, &files(), &options).map(inputs).map_err(|e| e.to_string())
+    };
+    assert_eq!(read(&one, &[("x", &[3, 2])], &[]), Ok(vec![3]));
+    assert_eq!(read(&one, &[("", &[3, 2])], &[]), Ok(vec![3]));
+    // An extent that is asked for comes first; the array does not fit then, which is told when it is bound.
+    assert_eq!(read(&one, &[("x", &[3, 2])], &[("N", 4)]), Ok(vec![4]));
+    let open = Err("input `x`: axis 0 has no extent; give one for `N`".to_string());
+    assert_eq!(read(&one, &[("x", &[3])], &[]), open);
+    assert_eq!(read(&one, &[("x", &[0, 2])], &[]), open);
+    assert_eq!(read(&two, &[("", &[3, 2])], &[]), open);
+    assert_eq!(read(&two, &[("z", &[3, 2])], &[]), Ok(vec![3, 3]));
+    let differ = "the dimension `N` is 3 in the array of one input and 5 in that of input `z`";
+    assert_eq!(read(&two, &[("x", &[3, 2]), ("z", &[5, 2])], &[]), Err(differ.to_string()));
+}
+
+#[test]
 fn refusals_name_the_operator() {
     let mut odd = model();
     odd.graph.as_mut().unwrap().node[1] = node("NonZero", &["/mm/out"], "y");
