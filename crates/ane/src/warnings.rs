@@ -61,7 +61,7 @@ pub static NAMES: &[(&str, &str)] = &[
     ),
     (
         "inaccurate",
-        "a result is off by more than a sixteenth of the largest, or an integer or truth value is another, for no other reason",
+        "a result is off by more than a sixteenth of the largest (a 64th behind a reciprocal of a table), or an integer or truth value is another, for no other reason",
     ),
     ("nan-as-infinity", "an input has NaN, and the arithmetic of the device reads plus infinity"),
     ("nan-weights", "a constant that an operation computes with has NaN"),
@@ -349,6 +349,10 @@ mod tests {
         // A constant NaN runs on the host, which keeps it.
         let kept = "net \"n\" {\n  input %x: f16[2]\n  const %c: f16[2] = [nan, 1.0]\n  %y: f16[2] = max(%x, %c)\n  output %y\n}\n";
         assert_eq!(names(kept, Model::Fast, &[1.0, 2.0], &[f32::NAN, 2.0]), ["nan-weights"]);
+        // A reciprocal multiplies the error of a table.
+        let inverse = "net \"n\" {\n  input %x: f16[2]\n  %g: f16[2] = gelu(%x) mode=exact\n  %y: f16[2] = inverse(%g) epsilon=0.0\n  output %y\n}\n";
+        assert_eq!(names(inverse, Model::Fast, &[1.0, -2.5], &[1.188, -64.5]), [""; 0]);
+        assert_eq!(names(inverse, Model::Fast, &[1.0, -2.5], &[1.188, -65.5]), ["inaccurate"]);
         let whole = "net \"n\" {\n  input %x: i32[2]\n  %y: i32[2] = abs(%x)\n  output %y\n}\n";
         assert_eq!(names(whole, Model::Fast, &[1.0, -2047.0], &[1.0, 2047.0]), [""; 0]);
         assert_eq!(names(whole, Model::Fast, &[1.0, -2049.0], &[1.0, 2050.0]), ["inexact-integer"; 2]);

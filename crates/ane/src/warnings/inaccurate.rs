@@ -2,13 +2,16 @@
 
 use super::{Warning, warning};
 use crate::tensor::Array;
-use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId, eval};
+use anemone_net::{Binary, Net, Op, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
 use std::collections::HashMap;
 
 /// Fraction of a tensor's largest magnitude above which an error is large: rounding and activation tables cost a
 /// hundredth at most.
 const FAR: f32 = 1.0 / 16.0;
+
+/// As [`FAR`], behind a reciprocal of a result from a table, whose absolute error it multiplies.
+const FAR_INVERTED: f32 = 1.0 / 64.0;
 
 /// Magnitude above the absolute errors of activation tables.
 const WORTH_TELLING: f32 = 1.0 / 32.0;
@@ -53,12 +56,43 @@ fn far<'a>(net: &'a Net, id: ValueId, outputs: &[(String, Array)], wanted: &Tens
     let value = net.value(id);
     let (_, got) = outputs.iter().find(|(name, _)| *name == value.name)?;
     let wanted = wanted.data.as_f32();
-    let most = if value.ty.dtype.is_float() { FAR * largest(&wanted) } else { 0.0 };
+    let share = if inverts_a_table(net) { FAR_INVERTED } else { FAR };
+    let most = if value.ty.dtype.is_float() { share * largest(&wanted) } else { 0.0 };
     let admitted = |wanted: f32| if each { most.min(WORTH_TELLING.max(FAR * wanted.abs())) } else { most };
     let off = |&(got, wanted): &(&f32, &f32)| is_far(*got, *wanted, admitted(*wanted));
     let mut all = got.data.iter().zip(wanted.iter()).filter(off);
     let (&first, &expected) = all.next()?;
     Some(Far { output: &value.name, count: 1 + all.count(), elements: wanted.len(), first: [first, expected] })
+}
+
+/// Returns true for a network with a reciprocal, a quotient or a power of a result from an activation table, at once or behind
+/// operations on single elements.
+fn inverts_a_table(net: &Net) -> bool {
+    use Unary::{Atan, Cos, Elu, Erf, Gelu, Inverse, Log, Log2, Rsqrt, ScaledTanh, Sigmoid, Silu, Sin, Softplus, Tanh};
+    // Functions of which results near zero have an absolute error.
+    let tabled = |f: &Unary| {
+        let bent = matches!(f, Elu { .. } | Erf | Gelu(_) | ScaledTanh { .. } | Sigmoid | Silu | Softplus | Tanh);
+        bent || matches!(f, Atan | Cos | Log { .. } | Log2 | Sin)
+    };
+    let made: HashMap<ValueId, &Op> =
+        net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+    let inverted = |op: &Op| match &op.kind {
+        OpKind::Unary(Inverse { .. } | Rsqrt { .. }) | OpKind::Binary(Binary::Pow) => op.inputs.first().copied(),
+        OpKind::Binary(Binary::Div) => op.inputs.get(1).copied(),
+        _ => None,
+    };
+    net.ops.iter().filter_map(inverted).any(|mut id| {
+        while let Some(op) = made.get(&id) {
+            match &op.kind {
+                OpKind::Unary(f) if tabled(f) => return true,
+                OpKind::Unary(_) | OpKind::Reshape | OpKind::Transpose { .. } | OpKind::Slice { .. } | OpKind::Cast => {
+                }
+                _ => return false,
+            }
+            id = op.inputs[0];
+        }
+        false
+    })
 }
 
 /// Returns true for a large error; infinities and NaN have other warnings.

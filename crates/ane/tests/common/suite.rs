@@ -208,7 +208,7 @@ pub fn written_and_read(program: &Program) -> Result<Program, String> {
     Container::read(&bytes).map_err(|e| e.to_string())?.program().map_err(|e| e.to_string())
 }
 
-fn port_rows(port: &anemone_program::Port) -> Vec<usize> {
+pub fn port_rows(port: &anemone_program::Port) -> Vec<usize> {
     let (s, d) = (port.strides, port.shape);
     let mut rows = vec![];
     for n in 0..d.n as u64 {

@@ -10,6 +10,7 @@ mod bound;
 pub mod draw;
 mod found;
 mod known;
+mod levels;
 mod pairs;
 mod parts;
 pub mod source;

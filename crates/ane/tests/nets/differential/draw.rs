@@ -92,6 +92,15 @@ struct Drawing<'a> {
 /// A case; `None` where the choices do not fit together.
 pub fn draw(source: &mut Source) -> Option<Case> {
     let length = 1 + source.pick(&[0, 0, 1, 2]);
+    drawn(source, length, false)
+}
+
+/// A case of up to `length` operations; those that do not fit are left out.
+pub fn draw_chain(source: &mut Source, length: usize) -> Option<Case> {
+    drawn(source, length, true)
+}
+
+fn drawn(source: &mut Source, length: usize, skips: bool) -> Option<Case> {
     let dtype = source.pick(&[
         DType::F16,
         DType::F16,
@@ -113,7 +122,11 @@ pub fn draw(source: &mut Source) -> Option<Case> {
     let shape: Vec<usize> = (0..rank).map(|_| drawing.extent()).collect();
     let mut value = drawing.live(dtype, &shape);
     for _ in 0..length {
-        value = drawing.step(value)?;
+        match drawing.step(value) {
+            Some(next) => value = next,
+            None if skips => {}
+            None => return None,
+        }
     }
     let Drawing { mut net, inputs, .. } = drawing;
     net.outputs.push(value);
