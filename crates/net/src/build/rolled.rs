@@ -1,5 +1,7 @@
 //! Loops that stay loops: one iteration is built like any other operations, then moved into the body.
 
+mod gated;
+
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::eval;

@@ -180,3 +180,126 @@ fn a_long_loop_stays_a_loop() {
     assert_eq!(outputs[1].data.to_i32(), [900]);
     assert_eq!(eval(&crate::loops::unrolled(&net).unwrap(), &inputs).unwrap(), outputs);
 }
+
+/// Both blocks of a condition computed at run time are computed, and their results and states selected.
+#[test]
+fn a_condition_at_run_time_selects() {
+    let text = r#"program(1.0) { func main<ios18>(tensor<fp32, [2]> x, tensor<fp32, [1]> t, state<tensor<fp16, [2]>> s) {
+        tensor<bool, [1]> yes = greater(x = t, y = fp32(0));
+        tensor<fp16, [2]> low = cast(x = x, dtype = string("fp16"));
+        tensor<fp32, [2]> out = cond(pred = yes) {
+            tensor<fp16, [2]> before = read_state(input = s);
+            tensor<fp16, [2]> sum = add(x = before, y = low);
+            write_state(input = s, data = sum);
+            tensor<fp32, [2]> a = cast(x = sum, dtype = string("fp32")); } -> (a), {
+            tensor<fp32, [2]> a = sqrt(x = x); } -> (a);
+    } -> (out); }"#;
+    let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
+    let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+    check(&net).unwrap();
+    let state = Tensor { shape: vec![2], data: Data::from_f32(crate::DType::F16, &[1.0, 2.0]) };
+    let run = |x: [f32; 2], t: f32| {
+        let inputs = [Tensor::f32([2], x.to_vec()), Tensor::f32([1], vec![t]), state.clone()];
+        eval(&net, &inputs).unwrap().iter().map(|o| o.data.to_f32()).collect::<Vec<_>>()
+    };
+    assert_eq!(run([-4.0, 9.0], 1.0), [[-3.0, 11.0], [-3.0, 11.0]]);
+    assert_eq!(run([4.0, 9.0], -1.0), [[2.0, 3.0], [1.0, 2.0]]);
+    let other = text
+        .replace("a = sqrt(x = x)", "a = reduce_sum(x = x, axes = tensor<int32, [1]>([0]), keep_dims = bool(true))");
+    let other = other.replace("tensor<fp32, [2]> a = reduce", "tensor<fp32, [1]> a = reduce");
+    let program = parse(&other).unwrap_or_else(|f| panic!("{f:?}"));
+    let error = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("between f32[2] and f32[1]: the graph is static"), "{error}");
+}
+
+/// A loop over a list of states, as coremltools writes PyTorch's GRU; `one` minus the update gate weighs the candidate.
+fn gru_text(one: &str) -> String {
+    let linear = |name: &str, x: &str, columns: usize, seed: usize| {
+        let values = |count: usize| {
+            (0..count)
+                .map(|i| format!("{:?}", ((i * 7 + seed * 5) % 9) as f32 / 8.0 - 0.5))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        format!(
+            "tensor<fp32, [2, 2]> {name} = linear(x = {x}, weight = tensor<fp32, [2, {columns}]>([{}]), bias = tensor<fp32, [2]>([{}]));",
+            values(2 * columns),
+            values(2)
+        )
+    };
+    let products: Vec<String> = ["r", "z", "n"]
+        .iter()
+        .enumerate()
+        .flat_map(|(i, g)| [linear(&format!("x{g}"), "row", 3, i), linear(&format!("h{g}"), "h", 2, i + 3)])
+        .collect();
+    format!(
+        r#"program(1.0) {{ func main<ios18>(tensor<fp32, [5, 2, 3]> x, tensor<fp32, [1, 2, 2]> start) {{
+        tensor<int32, [1]> zero = const()[val = tensor<int32, [1]>([0])];
+        tensor<fp32, [5, 2, 2]> later = const()[val = tensor<fp32, [5, 2, 2]>([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])];
+        tensor<fp32, [6, 2, 2]> list = concat(values = (start, later), axis = int32(0), interleave = bool(false));
+        tensor<int32, [1]> last, tensor<fp32, [6, 2, 2]> y = while_loop(loop_vars = (zero, list)) (tensor<int32, [1]> i, tensor<fp32, [6, 2, 2]> a) {{
+            tensor<bool, [1]> go = less(x = i, y = int32(5));
+        }} -> (go), (tensor<int32, [1]> i, tensor<fp32, [6, 2, 2]> a) {{
+            tensor<fp32, [1, 2, 3]> part = gather(x = x, indices = i, axis = int32(0));
+            tensor<fp32, [1, 2, 2]> before = gather(x = a, indices = i, axis = int32(0));
+            tensor<fp32, [2, 3]> row = squeeze(x = part, axes = tensor<int32, [1]>([0]));
+            tensor<fp32, [2, 2]> h = squeeze(x = before, axes = tensor<int32, [1]>([0]));
+            {}
+            tensor<fp32, [2, 2]> rs = add(x = xr, y = hr);
+            tensor<fp32, [2, 2]> r = sigmoid(x = rs);
+            tensor<fp32, [2, 2]> zs = add(x = xz, y = hz);
+            tensor<fp32, [2, 2]> z = sigmoid(x = zs);
+            tensor<fp32, [2, 2]> seen = mul(x = r, y = hn);
+            tensor<fp32, [2, 2]> ns = add(x = xn, y = seen);
+            tensor<fp32, [2, 2]> n = tanh(x = ns);
+            tensor<fp32, [2, 2]> rest = sub(x = fp32({one}), y = z);
+            tensor<fp32, [2, 2]> fresh = mul(x = rest, y = n);
+            tensor<fp32, [2, 2]> kept = mul(x = z, y = h);
+            tensor<fp32, [2, 2]> new = add(x = fresh, y = kept);
+            tensor<int32, [1]> next = add(x = i, y = int32(1));
+            tensor<fp32, [1, 2, 2]> update = expand_dims(x = new, axes = tensor<int32, [1]>([0]));
+            tensor<fp32, [6, 2, 2]> b = scatter(data = a, indices = next, updates = update, axis = int32(0), mode = string("add"), validate_indices = bool(false));
+        }} -> (next, b);
+    }} -> (y, last); }}"#,
+        products.join("\n")
+    )
+}
+
+/// The loop of a GRU becomes a recurrent layer: one product for the inputs of all steps, one for each state, and no list. Another cell stays
+/// the loop that it is. Both have the values of the cell.
+#[test]
+fn the_loop_of_a_gru_is_a_recurrent_layer() {
+    for (one, products) in [("0x1p+0", 6), ("0x1p+1", 30)] {
+        let program = parse(&gru_text(one)).unwrap_or_else(|f| panic!("{f:?}"));
+        let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+        check(&net).unwrap();
+        let count = |names: &[&str]| net.ops.iter().filter(|op| names.contains(&op.kind.name())).count();
+        assert_eq!((count(&["linear", "conv"]), count(&["scatter_nd"])), (products, if products == 6 { 0 } else { 5 }));
+        let x: Vec<f32> = (0..30).map(|i| (i * 5 % 13) as f32 / 6.0 - 1.0).collect();
+        let start = [0.5, -0.25, 1.0, -1.0f32];
+        let outputs = eval(&net, &[Tensor::f32([5, 2, 3], x.clone()), Tensor::f32([1, 2, 2], start.to_vec())]).unwrap();
+        let weight = |i: usize, seed: usize| ((i * 7 + seed * 5) % 9) as f32 / 8.0 - 0.5;
+        let linear = |v: &[f32], row: usize, seed: usize| -> f32 {
+            v.iter().enumerate().map(|(i, v)| v * weight(row * if seed < 3 { 3 } else { 2 } + i, seed)).sum::<f32>()
+                + weight(row, seed)
+        };
+        let one = if products == 6 { 1.0 } else { 2.0 };
+        let (mut h, mut expected) = (start.to_vec(), start.to_vec());
+        for step in x.chunks(6) {
+            let mut new = Vec::new();
+            for (row, before) in step.chunks(3).zip(h.chunks(2)) {
+                for unit in 0..2 {
+                    let sums = |gate: usize| (linear(row, unit, gate), linear(before, unit, gate + 3));
+                    let sigmoid = |(a, b): (f32, f32)| 1.0 / (1.0 + (-a - b).exp());
+                    let (r, z, (a, b)) = (sigmoid(sums(0)), sigmoid(sums(1)), sums(2));
+                    new.push((one - z) * (a + r * b).tanh() + z * before[unit]);
+                }
+            }
+            expected.extend(&new);
+            h = new;
+        }
+        let found = outputs[0].data.to_f32();
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?} {expected:?}");
+        assert_eq!(outputs[1].data.to_i32(), [5]);
+    }
+}

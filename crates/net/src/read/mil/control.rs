@@ -1,9 +1,9 @@
-//! MIL control flow and states: blocks selected by constant conditions, loops of known length unrolled, states passed
-//! along as values.
+//! MIL control flow and states: blocks selected by constant conditions, both blocks and a selection for others, loops of known
+//! length unrolled, states passed along as values.
 
 use super::Item;
 use super::call::Call;
-use crate::build::rolled::{GoesOn, Turn};
+use crate::build::rolled::{Course, GoesOn, Turn};
 use crate::error::Error;
 use crate::graph::ValueId;
 use crate::mil::proto::Block;
@@ -81,12 +81,48 @@ fn give(call: &mut Call, items: Vec<Item>) -> Result<bool, Error> {
 
 fn cond(call: &mut Call) -> Result<bool, Error> {
     let pred = call.item("pred")?.ok_or_else(|| call.missing("pred"))?;
-    let taken =
-        known(call, &pred).ok_or_else(|| call.unsupported("a condition computed at run time: the graph is static"))?;
     let op = call.op;
-    let block = op.blocks.get(usize::from(!taken)).ok_or_else(|| call.missing("two blocks"))?;
-    let items = call.t.nested(block, &[], op)?;
+    let [yes, no] = op.blocks.as_slice() else { return Err(call.missing("two blocks")) };
+    let Some(taken) = known(call, &pred) else { return both(call, &pred, yes, no) };
+    let items = call.t.nested(if taken { yes } else { no }, &[], op)?;
     give(call, items)
+}
+
+/// Both blocks, and a selection between their results and between the states they leave, for a condition computed at run time.
+fn both(call: &mut Call, pred: &Item, yes: &Block, no: &Block) -> Result<bool, Error> {
+    let pred = call.value_of(pred.clone(), "pred")?;
+    let pred = call.build().reshape(pred, [])?;
+    let before: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();
+    let (yes, after_yes) = branch(call, yes)?;
+    call.t.states.iter_mut().zip(before).for_each(|(s, now)| s.now = now);
+    let (no, after_no) = branch(call, no)?;
+    if yes.len() != no.len() {
+        return Err(Error::Results { kind: "block", found: no.len(), expected: yes.len() });
+    }
+    let mut chosen = Vec::with_capacity(yes.len());
+    for (x, y) in yes.into_iter().chain(after_yes).zip(no.into_iter().chain(after_no)) {
+        if call.ty(x) != call.ty(y) {
+            return Err(call.unsupported(&format!(
+                "a condition computed at run time between {} and {}: the graph is static. Give both blocks results of one type",
+                call.ty(x),
+                call.ty(y)
+            )));
+        }
+        chosen.push(if x == y { x } else { call.build().select(pred, x, y)? });
+    }
+    let states = chosen.split_off(chosen.len() - call.t.states.len());
+    call.t.states.iter_mut().zip(states).for_each(|(s, now)| s.now = now);
+    give(call, chosen.into_iter().map(Item::Value).collect())
+}
+
+/// Results of a block, and the values of all states after it.
+fn branch(call: &mut Call, block: &Block) -> Result<(Vec<ValueId>, Vec<ValueId>), Error> {
+    let op = call.op;
+    let items = call.t.nested(block, &[], op)?;
+    let first = op.outputs.first().map_or("", |o| &o.name);
+    call.build().begin(first, first);
+    let results = items.into_iter().map(|item| call.value_of(item, "block outputs")).collect::<Result<_, _>>()?;
+    Ok((results, call.t.states.iter().map(|s| s.now).collect()))
 }
 
 fn while_loop(call: &mut Call) -> Result<bool, Error> {
@@ -96,6 +132,9 @@ fn while_loop(call: &mut Call) -> Result<bool, Error> {
     }
     let op = call.op;
     let [condition, body] = op.blocks.as_slice() else { return Err(call.missing("two blocks")) };
+    if let Some(done) = recurrent(call, &items, condition, body)? {
+        return give(call, done);
+    }
     let (first, first_op) = (items.clone(), call.t.build.net.ops.len());
     let states: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();
     let mut rolled = false;
@@ -126,9 +165,16 @@ fn while_loop(call: &mut Call) -> Result<bool, Error> {
     Err(call.unsupported(&format!("a loop of more than {TURNS} iterations")))
 }
 
-/// A loop that is not unrolled; `None` if it has no such form: a body that changes states or lists, or that uses a counter where
-/// a constant is required.
-fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Result<Option<Vec<Item>>, Error> {
+/// An iteration of a loop of tensors whose iterations are known: it is built, and closed or abandoned by the caller.
+struct Counted {
+    turn: Turn,
+    starts: Vec<ValueId>,
+    next: Vec<ValueId>,
+    course: Course,
+}
+
+/// Builds an iteration; `None` if the body changes states or lists, or uses a counter where a constant is required.
+fn counted(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Result<Option<Counted>, Error> {
     let mut starts = Vec::with_capacity(items.len());
     for item in items {
         match item {
@@ -138,7 +184,7 @@ fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Res
     }
     let states: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();
     let types = starts.iter().map(|&id| call.ty(id).clone()).collect();
-    let mut turn = call.build().turn(types);
+    let turn = call.build().turn(types);
     let made = one_turn(call, &turn, condition, body);
     let changed = call.t.states.iter().zip(&states).any(|(s, now)| s.now != *now);
     call.t.states.iter_mut().zip(states).for_each(|(s, now)| s.now = now);
@@ -150,14 +196,40 @@ fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Res
         call.build().abandon(&turn);
         return Ok(None);
     };
-    let course = call.build().course(&turn, &starts, &next, GoesOn::Before(goes_on))?;
-    let course = course.filter(|course| course.turns > 0 && !call.build().has_known_places(&mut turn, course));
-    let Some(course) = course else {
+    let Some(course) = call.build().course(&turn, &starts, &next, GoesOn::Before(goes_on))? else {
         call.build().abandon(&turn);
         return Ok(None);
     };
+    Ok(Some(Counted { turn, starts, next, course }))
+}
+
+/// A loop that is not unrolled; `None` if it has no such form.
+fn roll(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Result<Option<Vec<Item>>, Error> {
+    let Some(Counted { mut turn, starts, next, course }) = counted(call, items, condition, body)? else {
+        return Ok(None);
+    };
+    if course.turns == 0 || call.build().has_known_places(&mut turn, &course) {
+        call.build().abandon(&turn);
+        return Ok(None);
+    }
     let results = call.build().rolled(turn, &starts, &next, &[], &course)?;
     Ok(Some(results.into_iter().map(Item::Value).collect()))
+}
+
+/// A loop that is a recurrent layer; `None` if it is none.
+fn recurrent(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> Result<Option<Vec<Item>>, Error> {
+    let count = |kind: &str| body.operations.iter().filter(|op| op.ty == kind).count();
+    if count("linear") != 6 || count("scatter") + count("scatter_nd") != 1 {
+        return Ok(None);
+    }
+    let Some(Counted { turn, starts, next, course }) = counted(call, items, condition, body)? else {
+        return Ok(None);
+    };
+    let results = call.build().gated_loop(&turn, &starts, &next, &course)?;
+    if results.is_none() {
+        call.build().abandon(&turn);
+    }
+    Ok(results.map(|results| results.into_iter().map(Item::Value).collect()))
 }
 
 /// Condition and next values of an iteration.
