@@ -3,13 +3,16 @@
 //! size stay unchanged. A requested NaN becomes plus infinity.
 
 use super::Lowerer;
+use super::elementwise::aligned;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{DType, ValueId};
+use anemone_net::{DType, ReduceKind, ValueId};
 
-/// Largest number of positions along the axis; each takes four tasks.
+/// Largest number of positions along the axis.
 const MOST_POSITIONS: usize = 128;
+/// Most elements of all positions together; beyond, each position takes four tasks of its own.
+const MOST_TOGETHER: usize = 1 << 20;
 const INF: f32 = f32::INFINITY;
 
 impl Lowerer<'_> {
@@ -78,17 +81,20 @@ impl Lowerer<'_> {
         slot: impl Fn(View) -> View,
     ) -> Result<()> {
         let last = axis == source.lead.len();
-        let source = if last { self.behind(source.clone())? } else { source.clone() };
-        let count = source.lead[axis].extent;
+        let mut first = if last { self.behind(source.clone())? } else { source.clone() };
+        let positions = std::mem::replace(&mut first.lead[axis], Axis { extent: 1, stride_bytes: 0 });
+        if last {
+            first.lead.pop();
+        }
+        let first = slot(first);
+        let count = positions.extent;
+        if count > 1 && count * to.elements() <= MOST_TOGETHER && first.lead.len() <= to.lead.len() {
+            return self.pick_together(positions, first, places, to);
+        }
         let mut best: Option<View> = None;
         for position in 0..count {
-            let mut element = source.clone();
-            element.offset_bytes += position as u64 * element.lead[axis].stride_bytes;
-            element.lead[axis] = Axis { extent: 1, stride_bytes: 0 };
-            if last {
-                element.lead.pop();
-            }
-            let element = slot(element);
+            let mut element = first.clone();
+            element.offset_bytes += position as u64 * positions.stride_bytes;
             let here = self.tabled("here", Table::at_zero(), -(position as f32), 1.0, places)?;
             let bound = self.tabled("bound", Table::choice(INF, -INF), 0.0, 1.0, &here)?;
             let final_one = position + 1 == count;
@@ -105,5 +111,28 @@ impl Lowerer<'_> {
             });
         }
         Ok(())
+    }
+
+    /// All positions at once, as the outermost axis of every step; `first` is the element at the first position.
+    fn pick_together(&mut self, positions: Axis, first: View, places: &View, to: &View) -> Result<()> {
+        let with = |view: &View, axis: Axis| {
+            let mut view = aligned(view, to.lead.len());
+            view.lead.insert(0, axis);
+            view
+        };
+        let one = Axis { extent: 1, stride_bytes: 0 };
+        let (all, at, target) = (with(&first, positions), with(places, one), with(to, one));
+        let of = |view: &View| [&[positions.extent], &view.shape()[1..]].concat();
+        let counted: Vec<f32> = (0..positions.extent).map(|i| i as f32).collect();
+        let mut shape = vec![1; target.lead.len() + 1];
+        shape[0] = positions.extent;
+        let numbers = self.constant_view("positions", &shape, &counted);
+        let distance = self.scratch("distance", &of(&at));
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, &at, &numbers, &distance)?;
+        let here = self.tabled("here", Table::at_zero(), 0.0, 1.0, &distance)?;
+        let bound = self.tabled("bound", Table::choice(INF, -INF), 0.0, 1.0, &here)?;
+        let bounded = self.scratch("bounded", &of(&target));
+        self.planar_two(PlanarOp::Min, Affine::UNIT, &all, &bound, &bounded)?;
+        self.reduce_into(ReduceKind::Max, &[0], &bounded, &target)
     }
 }

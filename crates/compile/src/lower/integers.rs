@@ -7,7 +7,7 @@ use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{Binary, DType, ValueId};
+use anemone_net::{Binary, DType, Unary, ValueId};
 
 /// Scale that keeps an estimate below the quotient.
 const BELOW: Affine = Affine { final_scale: 0.9921875, ..Affine::UNIT };
@@ -17,6 +17,9 @@ impl Lowerer<'_> {
     pub(super) fn integer_division(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, dividend, divisor) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
+        if let Some(divisor) = self.uniform(y).filter(|d| is_short_power(*d) && dividend.shape() == to.shape()) {
+            return self.division_by_power(f, &dividend, divisor, &to);
+        }
         let signed = !matches!(self.net.value(out).ty.dtype, DType::U8 | DType::U16);
         if !signed {
             let [quotient, remainder] = self.magnitudes(&dividend, &divisor, &to)?;
@@ -50,6 +53,22 @@ impl Lowerer<'_> {
         self.copy(&rest, &to)
     }
 
+    /// As [`Lowerer::integer_division`] by a power of two: the quotient with its fraction is exact in fp16.
+    fn division_by_power(&mut self, f: Binary, dividend: &View, divisor: f32, to: &View) -> Result<()> {
+        let scaled = |factor: f32| Affine { final_scale: factor, ..Affine::UNIT };
+        let exact = self.affined("exact", scaled(1.0 / divisor), false, dividend)?;
+        match f {
+            Binary::Div => self.table(Table::truncate(), 0.0, 1.0, &exact, to),
+            Binary::FloorDiv => self.unary_into(Unary::Floor, &exact, to),
+            _ => {
+                let whole = self.scratch("whole", &to.shape());
+                self.unary_into(Unary::Floor, &exact, &whole)?;
+                let multiple = self.affined("multiple", scaled(divisor), false, &whole)?;
+                self.planar_two(PlanarOp::Sub, Affine::UNIT, dividend, &multiple, to)
+            }
+        }
+    }
+
     /// Quotient and remainder of non-negative numbers.
     fn magnitudes(&mut self, dividend: &View, divisor: &View, to: &View) -> Result<[View; 2]> {
         let plain = Affine::UNIT;
@@ -75,4 +94,9 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Add, plain, &sum, &more, &quotient)?;
         Ok([quotient, left])
     }
+}
+
+/// Returns true for a power of two from 1 to 2048, by which the quotient of every whole number up to 2048 is exact in fp16.
+fn is_short_power(divisor: f32) -> bool {
+    (1.0..=2048.0).contains(&divisor) && divisor.log2().fract() == 0.0
 }

@@ -195,7 +195,16 @@ impl Lowerer<'_> {
         if self.chip.hal.max_transpose_width.is_some_and(|most| rows as u64 > most) {
             return Ok(None);
         }
-        let Some(flat) = self.reshaped(&from, &[rows, from.width])? else { return Ok(None) };
+        let flat = match self.reshaped(&from, &[rows, from.width])? {
+            Some(flat) => flat,
+            None => {
+                // Rows without a single stride are copied together once, for all products of the value.
+                let dense = self.scratch("rows", &from.shape());
+                self.copy(&from, &dense)?;
+                let Some(flat) = self.reshaped(&dense, &[rows, from.width])? else { return Ok(None) };
+                flat
+            }
+        };
         let turned = self.stage(&flat, outputs)?;
         self.turned.insert(x, turned.clone());
         Ok(Some(turned))

@@ -14,11 +14,17 @@ struct Piece {
     step: usize,
     count: usize,
     repeat: usize,
+    /// True if the slice is read from its end to its beginning.
+    backwards: bool,
 }
 
 /// Fewest positions for which a slice has a stride above one; two are as well two slices.
 const STRIDED_PLACES: usize = 3;
+/// Fewest positions in descending order that are a reversed slice; fewer are slices of one element.
+const REVERSED_PLACES: usize = 5;
 
+/// Largest prime extent that is reversed by a copy of each element; one element is split off of others.
+const LARGEST_FACTOR: usize = 7;
 /// Fewest runs of elements for which a product with a selection matrix of zeros and ones takes fewer tasks than copies.
 const WORTH_STRETCHES: usize = 48;
 /// Most coefficients of a selection matrix, which has one per element of a row and position.
@@ -30,6 +36,13 @@ fn pieces(places: &[usize]) -> Vec<Piece> {
     let mut all = Vec::new();
     let mut rest = runs.as_slice();
     while let [(first, repeat), ..] = *rest {
+        let falls = |(i, run): &(usize, &(usize, usize))| first.checked_sub(*i).is_some_and(|at| **run == (at, repeat));
+        let count = rest.iter().enumerate().take_while(falls).count();
+        if count >= REVERSED_PLACES {
+            all.push(Piece { first: first + 1 - count, step: 1, count, repeat, backwards: true });
+            rest = &rest[count..];
+            continue;
+        }
         let step = rest.get(1).filter(|next| next.1 == repeat).and_then(|next| next.0.checked_sub(first));
         let follows = |(i, run): &(usize, &(usize, usize))| step.is_some_and(|s| **run == (first + i * s, repeat));
         let count = rest.iter().enumerate().take_while(follows).count().max(1);
@@ -37,7 +50,7 @@ fn pieces(places: &[usize]) -> Vec<Piece> {
             Some(step) if step == 1 || count >= STRIDED_PLACES => (step, count),
             _ => (1, 1),
         };
-        all.push(Piece { first, step, count, repeat });
+        all.push(Piece { first, step, count, repeat, backwards: false });
         rest = &rest[count..];
     }
     all
@@ -91,6 +104,9 @@ impl Builder<'_> {
             shape[axis] = piece.count;
             part = self.op("part", OpKind::Slice { begin, end, stride }, &[x], shape.clone());
         }
+        if piece.backwards {
+            part = self.reversed(part, axis);
+        }
         if piece.repeat > 1 {
             let (mut apart, mut whole) = (shape.clone(), shape.clone());
             apart.insert(axis + 1, 1);
@@ -102,6 +118,43 @@ impl Builder<'_> {
             part = self.reshaped("side_by_side", wide, whole);
         }
         part
+    }
+
+    /// The elements in reverse order along an axis: by factors of its extent, each of which is reversed by copies of slices. The columns of
+    /// a row are reversed as rows.
+    fn reversed(&mut self, x: ValueId, axis: usize) -> ValueId {
+        let shape = self.shape(x);
+        let (rank, extent) = (shape.len(), shape[axis]);
+        if axis + 1 == rank && extent > 1 {
+            let tall = if rank == 1 { self.reshaped("tall", x, vec![extent, 1]) } else { x };
+            let (mut perm, rank): (Vec<usize>, usize) = ((0..rank).collect(), rank.max(2));
+            if perm.len() > 1 {
+                perm.swap(rank - 2, rank - 1);
+            }
+            let turn = |builder: &mut Self, x: ValueId| {
+                let from = builder.shape(x);
+                let to = perm.iter().map(|&axis| from[axis]).collect();
+                builder.op("turned", OpKind::Transpose { perm: perm.clone() }, &[x], to)
+            };
+            let turned = if perm.len() > 1 { turn(self, tall) } else { tall };
+            let reversed = self.reversed(turned, rank - 2);
+            return if perm.len() > 1 { turn(self, reversed) } else { self.reshaped("wide", reversed, shape) };
+        }
+        let factor = (2..extent).find(|factor| extent % factor == 0).unwrap_or(extent);
+        if factor == extent && extent > LARGEST_FACTOR {
+            let part = |first, count| Piece { first, step: 1, count, repeat: 1, backwards: count > 1 };
+            let parts = [part(1, extent - 1), part(0, 1)].map(|piece| self.piece(x, axis, piece));
+            return self.op("reversed", OpKind::Concat { axis }, &parts, shape);
+        }
+        let mut split = shape.clone();
+        split[axis] = factor;
+        split.insert(axis + 1, extent / factor);
+        let apart = self.reshaped("apart", x, split.clone());
+        let part = |first| Piece { first, step: 1, count: 1, repeat: 1, backwards: false };
+        let parts: Vec<ValueId> = (0..factor).rev().map(|at| self.piece(apart, axis, part(at))).collect();
+        let outer = self.op("reversed", OpKind::Concat { axis }, &parts, split);
+        let inner = if factor == extent { outer } else { self.reversed(outer, axis + 1) };
+        self.reshaped("whole", inner, shape)
     }
 
     /// A gather along the last axis at constant positions that differ by row: each row times a selection matrix of zeros and ones,
@@ -259,12 +312,13 @@ mod tests {
 
     #[test]
     fn places_are_few_pieces() {
-        let piece = |first, step, count, repeat| Piece { first, step, count, repeat };
+        let piece = |first, step, count, repeat| Piece { first, step, count, repeat, backwards: false };
         assert_eq!(pieces(&[0, 1, 2, 5, 6]), [piece(0, 1, 3, 1), piece(5, 1, 2, 1)]);
         assert_eq!(pieces(&[0, 0, 1, 1, 2, 2]), [piece(0, 1, 3, 2)]);
         assert_eq!(pieces(&[1, 3, 5, 7]), [piece(1, 2, 4, 1)]);
         assert_eq!(pieces(&[0, 4, 3]), [piece(0, 1, 1, 1), piece(4, 1, 1, 1), piece(3, 1, 1, 1)]);
         assert_eq!(pieces(&[2, 2, 2]), [piece(2, 1, 1, 3)]);
+        assert_eq!(pieces(&[6, 5, 4, 3, 2, 7]), [Piece { backwards: true, ..piece(2, 1, 5, 1) }, piece(7, 1, 1, 1)]);
         assert_eq!(
             pieces(&[0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3]),
             [piece(0, 1, 1, 2), piece(1, 1, 2, 4), piece(3, 1, 1, 2)]

@@ -17,12 +17,12 @@ const TABLE_ROWS: std::ops::RangeInclusive<usize> = 9..=128;
 const MOST_VECTORS: usize = 64;
 
 impl Builder<'_> {
-    /// Returns true if a gather reads a finite constant matrix of [`TABLE_ROWS`] rows at computed indices.
+    /// Returns true if a gather along the first axis reads a finite constant of [`TABLE_ROWS`] rows at computed indices.
     pub(super) fn is_small_table(&self, op: &Op) -> bool {
         let (table, places) = (self.net.value(op.inputs[0]), self.net.value(op.inputs[1]));
         let finite = |data: &Data| data.to_f32().iter().all(|x| x.is_finite());
-        table.ty.shape.len() == 2
-            && TABLE_ROWS.contains(&table.ty.shape[0])
+        table.ty.shape.first().is_some_and(|rows| TABLE_ROWS.contains(rows))
+            && (table.ty.shape.len() == 2 || table.ty.dtype.is_float())
             && places.data.is_none()
             && table.data.as_ref().is_some_and(|tensor| finite(&tensor.data))
     }
@@ -31,7 +31,7 @@ impl Builder<'_> {
     pub(super) fn rows_of_table(&mut self, op: &Op) {
         let (table, places, out) = (op.inputs[0], op.inputs[1], op.outputs[0]);
         let Some(tensor) = self.net.value(table).data.clone() else { return };
-        let (rows, columns) = (tensor.shape[0], tensor.shape[1]);
+        let (rows, columns) = (tensor.shape[0], tensor.shape[1..].iter().product::<usize>());
         let mut shape = self.shape(places);
         shape.push(1);
         let at = self.op("at", OpKind::Reshape, &[places], shape.clone());
@@ -52,7 +52,13 @@ impl Builder<'_> {
         let data = tensor.data.to_f32();
         let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
         let matrix = self.constant("table", vec![columns, rows], turned);
-        self.push(OpKind::Linear, &[one, matrix], out);
+        if tensor.shape.len() == 2 {
+            return self.push(OpKind::Linear, &[one, matrix], out);
+        }
+        let mut flat = self.shape(places);
+        flat.push(columns);
+        let flat = self.op("flat", OpKind::Linear, &[one, matrix], flat);
+        self.push(OpKind::Reshape, &[flat], out);
     }
 
     /// Returns true for a batched matrix-vector product with a batch beyond [`MOST_VECTORS`]: sums of products are fewer tasks.
