@@ -95,9 +95,14 @@ fn split_products(graph: &mut Graph, reasons: &mut Remarks) {
     }
 }
 
+/// Most bytes of coefficients that the engines stream for one task: a share each (`env_mm_r2rb_m1_k2048_n8192_tx0_ty1`: 32 MiB in one task).
+fn streamed_bytes(chip: &Chip) -> Option<u64> {
+    chip.hal.kmem_cap_streamed.map(|each| each * ENGINES as u64)
+}
+
 /// Splits the output channels of layers over several tasks if their coefficients exceed kernel memory.
 fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Remarks) {
-    let Some(cap) = chip.hal.kmem_cap_streamed else { return };
+    let Some(cap) = streamed_bytes(chip) else { return };
     let layers = std::mem::take(&mut graph.layers);
     for layer in layers {
         let name = layer.name.clone();
@@ -144,12 +149,15 @@ fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
 /// even number in a single one; the last piece comes first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, `k3_c512_n512`,
 /// `k1_c1024_n1024`). A small result is not split (`k3_c256_n256_s8`, valid).
 fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
-    let Kind::Conv { connect: Connect::Dense, bias, .. } = &layer.kind else { return vec![] };
+    let Kind::Conv { window, connect: Connect::Dense, bias, .. } = &layer.kind else { return vec![] };
     let packing = Packing::of(layer);
     let outputs = outputs(layer);
     let whole = outputs.is_multiple_of(ENGINES) && layer.sources[0].groups() == 1 && !layer.transpose;
     let small = layer.result.height().max(layer.result.width) <= SMALL_SIDE;
-    if !whole || small || packing.skips_zeros() || packing.palette_bits().is_some() {
+    // Coefficients of few columns are streamed (`env_chain_mlp_m128_k2048_h4096`: one task for each matrix).
+    let source = &layer.sources[0];
+    let streamed = *window == Window::UNIT && source.height() == 1 && source.width <= STREAMED_COLUMNS;
+    if !whole || small || streamed || packing.skips_zeros() || packing.palette_bits().is_some() {
         return vec![];
     }
     let each = packing.plane_bytes() / packing.lanes as u64 + if bias.is_some() { ELEMENT_BYTES } else { 0 };
@@ -256,7 +264,7 @@ fn fits(layer: &Layer, chip: &'static Chip) -> Result<()> {
     }
     if let Kind::Conv { .. } = &layer.kind {
         let packing = Packing::of(layer);
-        limit("kernel bytes", packing.total_bytes() as usize, chip.hal.kmem_cap_streamed)?;
+        limit("kernel bytes", packing.total_bytes() as usize, streamed_bytes(chip))?;
     }
     Ok(())
 }

@@ -125,6 +125,7 @@ conventions! {
     columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, stacked as rows.";
     sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is transposed back by a separate copy.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
+    products_of_equal_rows: false true false, "Rows of a product that fill engines with fewer lanes are staged at once, and its parts have as many rows each.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
@@ -152,6 +153,7 @@ conventions! {
     planar_streams_declared: true true false, "Planar tasks declare idle coefficient streams too.";
     extra_streams_sized: true true false, "Idle extra streams have a size.";
     tables_per_engine: true true false, "A table is stored once per engine, although one copy is enough.";
+    pieces_stored_apart: false true false, "Equal pieces of one constant are stored each; equal constants once.";
     planar_sources_flagged: true true false, "Planar sources set the bit that neural ones set.";
     planar_results_padded: true true false, "The padding of planar results is written as zeros.";
     copies_bypass_buffer: true true false, "All results except plain copies from memory use a single simple buffer; else only those without coefficients.";
@@ -165,6 +167,6 @@ conventions! {
     functions_fitted: true false false, "Functions are lowered to steps, to which tables are fitted afterwards; else tables are those of Apple's compilers.";
     all_ready_compared: true false false, "The scheduler compares all ready layers; else those near the last one.";
     inverse_transposes_cancel: true true false, "Two transposing copies that undo each other are removed.";
-    places_by_engine: false true false, "Results of the neural engine are placed before planar ones; a result reuses the place of a source that it alone reads.";
+    places_by_use: false true false, "First sources are placed before second ones; a result reuses the place of a source that it alone reads.";
     results_stay_in_tile_memory: true true false, "Results that fit stay in tile memory; else every result goes to memory.";
 }

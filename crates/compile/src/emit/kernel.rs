@@ -9,6 +9,7 @@ use anemone_facts::kernel::ENGINES;
 use anemone_facts::{Field::*, lut};
 use anemone_program::{FieldError, Run};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Upper bound of the kernel section in bytes, without tables of layers without coefficients.
 fn kernel_bytes(placed: &Placed) -> usize {
@@ -22,8 +23,22 @@ fn kernel_bytes(placed: &Placed) -> usize {
 /// The kernel section under construction; equal blocks are stored once.
 pub(super) struct Kernel {
     bytes: Vec<u8>,
-    /// Offsets of blocks, by a cheap key: their length and the bytes in the middle.
-    blocks: HashMap<(usize, Vec<u8>), Vec<usize>>,
+    /// Offsets and owners of blocks, by a cheap key: their length and the bytes in the middle.
+    blocks: HashMap<(usize, Vec<u8>), Vec<(usize, Option<Owner>)>>,
+}
+
+/// The operation and the coefficients of a block: pieces of one constant are stored apart (`rrmm_r2rb_m176_k2048_n2048_tx0_ty1`).
+#[derive(Debug)]
+pub(super) struct Owner {
+    operation: String,
+    coefficients: *const Weights,
+}
+
+impl Owner {
+    /// Returns true if blocks of the two owners may be one.
+    fn shares(&self, other: &Owner) -> bool {
+        self.operation != other.operation || self.coefficients == other.coefficients
+    }
 }
 
 impl Kernel {
@@ -43,7 +58,7 @@ impl Kernel {
     }
 
     /// Places the block of streams that `put` appends. Returns its offset and size, and the result of `put`.
-    pub(super) fn place<T>(&mut self, put: impl FnOnce(&mut Vec<u8>) -> T) -> (u64, u64, T) {
+    pub(super) fn place<T>(&mut self, owner: Option<Owner>, put: impl FnOnce(&mut Vec<u8>) -> T) -> (u64, u64, T) {
         const TELLING_BYTES: usize = 64;
         let before = self.bytes.len();
         self.bytes.resize(before.next_multiple_of(ROW_ALIGN as usize), 0);
@@ -53,11 +68,12 @@ impl Kernel {
         let middle = block.len() / 2;
         let key = (block.len(), block[middle..block.len().min(middle + TELLING_BYTES)].to_vec());
         let (bytes, alike) = (block.len() as u64, self.blocks.entry(key).or_default());
-        if let Some(&at) = alike.iter().find(|&&at| known[at..].starts_with(block)) {
+        let shared = |of: &Option<Owner>| of.as_ref().zip(owner.as_ref()).is_none_or(|(of, owner)| of.shares(owner));
+        if let Some(&(at, _)) = alike.iter().find(|(at, of)| shared(of) && known[*at..].starts_with(block)) {
             self.bytes.truncate(before);
             return (at as u64, bytes, told);
         }
-        alike.push(start);
+        alike.push((start, owner));
         (start as u64, bytes, told)
     }
 }
@@ -85,8 +101,10 @@ impl Emitter<'_> {
         let (mut offset, bytes, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, nonlinear, .. } => {
                 let bias = bias.as_ref().map(|b| b.as_slice());
+                let owner = Owner { operation: self.layer.name.clone(), coefficients: Arc::as_ptr(weights) };
+                let owner = Some(owner).filter(|_| self.conventions().pieces_stored_apart);
                 let (offset, bytes, sizes) =
-                    kernel.place(|to| packing.put_streams(weights, bias, nonlinear.table(), to));
+                    kernel.place(owner, |to| packing.put_streams(weights, bias, nonlinear.table(), to));
                 (offset, bytes, sizes, true)
             }
             // All engines read the same table.
@@ -98,7 +116,7 @@ impl Emitter<'_> {
                     // Space for one table per engine, although one would do.
                     block.resize(block.len() * streams, 0);
                 }
-                let (offset, ..) = kernel.place(|to| to.extend(block));
+                let (offset, ..) = kernel.place(None, |to| to.extend(block));
                 // One table is loaded for all engines.
                 (offset, lut::STREAM_BYTES as u64, vec![lut::STREAM_BYTES as u64; streams], false)
             }

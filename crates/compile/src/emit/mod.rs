@@ -220,7 +220,8 @@ impl Emitter<'_> {
         self.destination(hints, index)?;
         self.staging(index)?;
         if self.is_neural() {
-            self.neural(&packing)?
+            self.neural(&packing)?;
+            self.category_of_products()?
         } else {
             self.planar()?
         }

@@ -6,6 +6,12 @@ use crate::stream::pack::Packing;
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
 
+/// Least estimated time of a task with [`BUSY_CATEGORY`]: `rrmm_r2rr_m64_k64_n1024_tx0_ty1` has 4 and category 0,
+/// `rrmm_r2rr_m64_k64_n2048_tx0_ty1` 7 and this category. The limit between them is inferred.
+const BUSY_CYCLES: u32 = 5;
+/// Category of such products (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`).
+const BUSY_CATEGORY: u32 = 7;
+
 impl Emitter<'_> {
     pub(super) fn neural(&mut self, packing: &Packing) -> Set {
         let palette = packing.palette_bits();
@@ -77,6 +83,20 @@ impl Emitter<'_> {
             Nonlinear::Table(_) => nonlinear::LUT,
         };
         self.set(NonlinearMode, mode)
+    }
+
+    /// Category of a product of two computed matrices with several lanes, and of the copy that turns its matrix, from an estimated time
+    /// of [`BUSY_CYCLES`] on.
+    pub(super) fn category_of_products(&mut self) -> Set {
+        let busy = self.task.get(self.layout, ExeCycles).is_some_and(|cycles| cycles >= BUSY_CYCLES);
+        let several = |layer: &Layer| matches!(layer.kind, Kind::Product { lanes, .. } if lanes > 1);
+        let turned = self.layer.transpose && self.layer.kind.is_copy();
+        let feeds = |layer: &Layer| several(layer) && turned && layer.sources[0].buffer == self.layer.result.buffer;
+        let product = several(self.layer) || self.placed.graph.layers.iter().skip(self.index).any(feeds);
+        if self.conventions().products_of_equal_rows && busy && product {
+            self.set(DpeCategory, BUSY_CATEGORY)?;
+        }
+        Ok(())
     }
 
     pub(super) fn planar(&mut self) -> Set {

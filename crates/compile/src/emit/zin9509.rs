@@ -11,6 +11,7 @@ use crate::tile::{
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
 use anemone_program::FieldError;
+use std::ops::Range;
 
 /// Strides of one operand in tile memory, in register order.
 type Strides = [u64; 4];
@@ -179,18 +180,52 @@ impl Emitter<'_> {
         let planar = [first, second].contains(&Some(false));
         // A staged source may reuse the place of the other engine's.
         let other = places[0].is_none() && before_neural != self.layer.is_neural();
+        let [source, result] = match alone && other && !before_neural {
+            true => self.reuses_planar(),
+            false => [[false; 2]; 2],
+        };
         self.set_all(&[
             (SrcAliasConvRslt, u32::from(neural)),
-            (SrcAliasPlanarRslt, u32::from(planar)),
+            (SrcAliasPlanarRslt, u32::from(planar || source[1])),
             (
                 SrcAliasConvSrc,
                 u32::from(alone || other && before_neural || brought == Some(true) && !self.layer.convolves()),
             ),
-            (SrcAliasPlanarSrc, u32::from(alone && other && !before_neural)),
+            (SrcAliasPlanarSrc, u32::from(source[0])),
             (ResAliasConvSrc, u32::from(alone)),
             (ResAliasConvRslt, u32::from(alone)),
-            (ResAliasPlanarRslt, u32::from(alone && other && !before_neural)),
+            (ResAliasPlanarSrc, u32::from(result[0])),
+            (ResAliasPlanarRslt, u32::from(result[1])),
         ])
+    }
+
+    /// Places in tile memory, in bytes, of a task's staged source and of its result.
+    fn extent(&self, index: usize) -> [Range<u64>; 2] {
+        let layer = &self.placed.graph.layers[index];
+        let tile = source_tile(layer);
+        let row = row_bytes(layer, &tile, layer.sources[0].height(), false, self.chip);
+        let start = self.placed.residency.top(index);
+        let end = start + row * tile.rows as u64;
+        let result = match self.placed.residency.resident(&layer.result) {
+            Some(place) => place.base_bytes..place.base_bytes + place.strides[0] * layer.result.channels() as u64,
+            // The planar engine's result has the tile of its source.
+            None if !layer.is_neural() => end..end + (end - start),
+            None => {
+                let tile = result_tile(layer);
+                end..end + tile.row_bytes * tile.rows as u64
+            }
+        };
+        [start..end, result]
+    }
+
+    /// By source and result of this task, two flags: true if it reuses the place of the source of the planar task before it, and true if of
+    /// its result, which counts alone (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `rrmm_r2rr_m64_k64_n2048_tx0_ty1`).
+    fn reuses_planar(&self) -> [[bool; 2]; 2] {
+        let [own, before] = [self.index, self.index - 1].map(|index| self.extent(index));
+        own.map(|own| {
+            let [source, result] = [0, 1].map(|i| own.start < before[i].end && before[i].start < own.end);
+            [source && !result, result]
+        })
     }
 
     /// Returns true if the next task rewrites a result in tile memory row by row on the neural engine.
@@ -215,9 +250,10 @@ impl Emitter<'_> {
         self.brings(self.index) && rows > COPY_ROWS && staying_tile(self.layer).columns < columns
     }
 
-    /// Returns true if the first source and the result of a task are only in tile memory.
+    /// Returns true if the first source of a task is in tile memory or kept there, and its result only there.
     fn resides(&self) -> bool {
-        self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
+        let source = self.source_place(0).map_or_else(|| self.placed.residency.keeps(self.index), |p| !p.crosses);
+        source && self.result_place().is_some_and(|p| !p.crosses)
     }
 
     /// The engine (1 neural, 2 planar) whose result a task consumes element by element while it is written: that of the
@@ -284,6 +320,8 @@ impl Emitter<'_> {
             Kind::Neuron { .. } if self.cut_in_columns() => (0, 0, 2),
             // Copies to tile memory are processed in work units.
             _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
+            // A table has units of the rows that fit (`env_act_gelu_1x256x32x32_exact`).
+            Kind::Neuron { .. } if !copies(layer) => (0, 0, unit_rows(layer).min(4)),
             _ => (0, 0, rows.min(4)),
         };
         self.set_all(&[(ShPref, preferred), (ShMin, least), (ShMax, most)])

@@ -59,7 +59,7 @@ impl Lowerer<'_> {
         let mut right = (!transpose_y).then(|| y.clone());
         for index in indices(&batch).into_iter().rev() {
             let (x, to) = (matrix(x, &index), matrix(to, &index));
-            for (start, count, lanes) in pieces(to.lead[0].extent) {
+            for (start, count, lanes) in self.pieces(to.lead[0].extent) {
                 let coefficients = match &all {
                     Some((planes, row)) => {
                         let at = index.iter().zip(&batch).fold(0, |at, (i, n)| at * n + i) as u64;
@@ -116,7 +116,7 @@ impl Lowerer<'_> {
         };
         let (left, [outer, inner]) = x;
         let rows = left.lead[left.lead.len() - 1];
-        for (start, count, lanes) in pieces(rows.extent) {
+        for (start, count, lanes) in self.pieces(rows.extent) {
             let staged = self.scratch("coefficients", &[count / lanes, matrices, left.width * lanes]);
             let &[set, matrix] = staged.lead.as_slice() else { return Ok(false) };
             let source = View4 {
@@ -147,6 +147,16 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
+    /// Rows that are staged together: start, number and lanes; all rows with as many lanes where these fill engines
+    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes).
+    fn pieces(&self, rows: usize) -> Vec<(usize, usize, usize)> {
+        let even = |lanes: &usize| rows.is_multiple_of(ENGINES * lanes);
+        let lanes = PRODUCT_LANES.into_iter().find(even).filter(|_| self.options.conventions().products_of_equal_rows);
+        let Some(lanes) = lanes else { return mixed(rows) };
+        let most = 128 * ENGINES * lanes;
+        (0..rows).step_by(most).map(|start| (start, most.min(rows - start), lanes)).collect()
+    }
+
     /// Largest number of columns of a tensor.
     fn widest(&self) -> usize {
         self.chip.hal.max_tensor_width.map_or(usize::MAX, |n| n as usize)
@@ -159,7 +169,7 @@ impl Lowerer<'_> {
         let count: usize = batch.iter().product();
         let own: usize = x.lead[..x.lead.len() - 1].iter().map(|a| a.extent).product();
         let (Some(source), Some(&rows)) = (planes(x, true), x.lead.last()) else { return Ok(None) };
-        let &[(_, _, lanes)] = pieces(rows.extent).as_slice() else { return Ok(None) };
+        let &[(_, _, lanes)] = self.pieces(rows.extent).as_slice() else { return Ok(None) };
         let fits = count <= self.axis_limits()[2] && rows.extent <= self.axis_limits()[1];
         if !computed || !fits || own != count || lanes == 1 || !rows.extent.is_multiple_of(lanes) {
             return Ok(None);
@@ -181,7 +191,9 @@ impl Lowerer<'_> {
     /// Interleaves rows in sets. Rows beyond what the planar engine stages for one product are copied by the neural engine.
     fn interleaved(&mut self, source: View4, result: View4, lanes: usize) {
         let (op, window, affine) = (PoolOp::Sum, Window::UNIT, Affine::UNIT);
-        let neural = self.options.conventions().wide_rows_copied_neural && source.channels() > ENGINES * MOST_LANES;
+        let conventions = self.options.conventions();
+        let staged = ENGINES * if conventions.products_of_equal_rows { lanes } else { MOST_LANES };
+        let neural = conventions.wide_rows_copied_neural && source.channels() > staged;
         let kind = if neural { copy_kind() } else { Kind::Pool { op, window, abs: false, affine, relu: false } };
         self.push(kind, vec![source], vec![[false; 3]], result, false);
         if let Some(layer) = self.graph.layers.last_mut() {
@@ -289,7 +301,7 @@ fn part(matrix: &View, start: usize, count: usize) -> View {
 }
 
 /// Rows of a matrix whose coefficients are staged together: start, number and lanes. Legalization splits them into products.
-fn pieces(rows: usize) -> Vec<(usize, usize, usize)> {
+fn mixed(rows: usize) -> Vec<(usize, usize, usize)> {
     let full = ENGINES * MOST_LANES;
     let whole = rows / full * full;
     let staged = |start| (start, MOST_STAGED.min(whole - start), MOST_LANES);

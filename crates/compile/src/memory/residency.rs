@@ -20,7 +20,7 @@ use crate::tile::Staging;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
 use candidates::candidates;
-use order::{by_last_reader, places, takes};
+use order::{by_last_reader, places, rank, takes};
 use std::collections::HashSet;
 
 /// Longest live range of a resident result, in layers; a longer one would take the space of too many others.
@@ -57,8 +57,6 @@ struct Resident {
     alone: bool,
     /// True if one layer alone reads it.
     read_once: bool,
-    /// True if the neural engine writes it first.
-    neural: bool,
     /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
     last: usize,
@@ -130,6 +128,10 @@ impl Resident {
             true => channel * self.view.channels() as u64,
             false => channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64,
         };
+        // Rows that are channels here: a single channel has all of them.
+        let single = view.channels() == 1 && view.height() > 1 && strides[2] == channel && self.view.channels() > 1;
+        let (channels, depth) =
+            if single { (channel * view.height() as u64, channel * view.height() as u64) } else { (channels, depth) };
         let rows = match strides[2] {
             0 if one_row => row,
             0 => depth,
@@ -297,7 +299,7 @@ impl Residency {
 
     /// Assigns addresses from the last layer back, its sources in order, each first-fit over its live range. Results that are
     /// only copied come after equally large ones. An elementwise result reuses the place of its source if it is the
-    /// last reader. By engine, those of the neural one come first (`softmax_1x64x8x8`, `norm_softmax_an1_1x8x64x64`).
+    /// last reader. As 9.509 has it, those of [`rank`] 0 come first.
     fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph, conventions: &Conventions) {
         let layers = graph.layers.len();
         self.top = vec![0; layers];
@@ -311,8 +313,8 @@ impl Residency {
                 order.swap(at - 1, at);
             }
         }
-        if conventions.places_by_engine {
-            order.sort_by_key(|&i| !candidates[i].1.neural);
+        if conventions.places_by_use {
+            order.sort_by_key(|&i| rank(graph, candidates, &first, i));
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];

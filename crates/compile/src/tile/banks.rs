@@ -8,6 +8,12 @@ pub(crate) fn spread(units: u64, step: u64, (rows, gap): (u64, u64)) -> u64 {
     (units..units + BANKS).find(|&s| bank_gap(s * step, rows) >= gap).unwrap_or(units)
 }
 
+/// [`spread`] for rows that are accessed together in several ways.
+pub(crate) fn spread_all(units: u64, ways: &[(u64, u64)]) -> u64 {
+    let apart = |&s: &u64| ways.iter().all(|&(rows, gap)| bank_gap(s, rows) >= gap);
+    (units..units + BANKS).find(apart).unwrap_or(units)
+}
+
 /// Smallest distance between the banks of `rows` rows that are `stride` units apart.
 fn bank_gap(stride: u64, rows: u64) -> u64 {
     let mut banks: Vec<u64> = (0..rows).map(|i| i * stride % BANKS).collect();

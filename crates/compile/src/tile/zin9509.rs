@@ -83,6 +83,9 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
             spread(units, window.stride[0] as u64, NEURAL_BANKS)
         }
         Kind::Conv { window, .. } => apart_in_unit(layer, units, window.stride[0] as u64),
+        // A table's source that is kept is laid out as its result (`env_chain_residual_gelu_1x64x8x8`: 0x420 for 0x400).
+        Kind::Neuron { .. } if kept && !copies(layer) && unit_banks(layer).0 > 1 => spread(units, 1, unit_banks(layer)),
+        Kind::Neuron { .. } if !copies(layer) => apart_in_unit(layer, units, 1),
         _ => spread(units, 1, NEURAL_BANKS),
     };
     spread * UNIT_BYTES

@@ -3,7 +3,7 @@
 use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
-use crate::tile::{copies, spread, unit_banks};
+use crate::tile::{copies, spread, spread_all, unit_banks};
 use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
 
 /// Buffers that could stay, in the order of their writers, without addresses.
@@ -92,9 +92,19 @@ fn resident(
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
-    if spreads && convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
+    // What a convolution stores for another one is contiguous (`chain_pair_mm_mm_d256_s64`).
+    let stored = conventions.places_by_use && graph.layers[writer].convolves() && !graph.layers[writer].transpose;
+    if spreads && convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 && !stored {
         // An odd distance starts neighbouring channels in banks of their own.
         channel |= 1;
+    }
+    let as_rows = |&(i, s): &(usize, usize)| {
+        let (layer, source) = (&graph.layers[i], &graph.layers[i].sources[s]);
+        !layer.is_neural() && source.channels() == 1 && source.height() > 1 && source.axes[2] == view.axes[1]
+    };
+    if spreads && conventions.places_by_use && view.height() == 1 && readers.iter().any(as_rows) {
+        // Channels that the planar engine reads as rows are apart as those (`chain_serial_d256_s64`: 0x21 for 0x20).
+        channel = spread(channel, 1, (PLANAR_BANKS.0.min(view.channels() as u64), PLANAR_BANKS.1));
     }
     let mut row = channel * view.channels() as u64;
     let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
@@ -102,11 +112,18 @@ fn resident(
     let written = &graph.layers[writer];
     if !spreads {
         // Contiguous rows.
-    } else if conventions.places_by_engine && copies(written) && !neural && view.height() > 1 && !folded {
+    } else if conventions.places_by_use && copies(written) && !neural && view.height() > 1 && !folded {
         // Only the copy itself has contiguous rows within a unit; rows wider than a unit are apart as their reader has them
         // (`binary_mul_c512_constant_blob`: two rows of 64 units, 0x42 for 0x40).
         let wide = (PLANAR_BANKS.0.min(view.height() as u64), PLANAR_BANKS.1);
-        row = spread(row, 1, Some(unit_banks(written)).filter(|&(rows, _)| rows > 1).unwrap_or(wide));
+        row = match unit_banks(written) {
+            (..=1, _) => spread(row, 1, wide),
+            // Rows of whole channels are also read by eight (`norm_softmax_an1_1x12x64x64`: 0x61 for 0x60).
+            unit if !written.transpose => {
+                spread_all(row, &[unit, (NEURAL_BANKS.0.min(view.height() as u64), PLANAR_BANKS.1)])
+            }
+            unit => spread(row, 1, unit),
+        };
     } else if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same distance; two need none.
@@ -121,7 +138,7 @@ fn resident(
     }
     let group = row * view.height() as u64;
     // Groups of one row take the space of separate rows.
-    let taken = if view.groups() > 1 && view.height() == 1 && !conventions.places_by_engine {
+    let taken = if view.groups() > 1 && view.height() == 1 && !conventions.places_by_use {
         spread(group, 1, (PLANAR_BANKS.0.min(view.groups() as u64), PLANAR_BANKS.1))
     } else {
         group
@@ -139,7 +156,6 @@ fn resident(
         copied,
         alone: writers.len() == 1,
         read_once: readers.len() == 1,
-        neural: written.is_neural(),
         writer,
         last,
         view,

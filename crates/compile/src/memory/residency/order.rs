@@ -14,6 +14,17 @@ pub(super) fn by_last_reader(graph: &Graph, candidates: &[(usize, Resident)], fi
     sources.filter_map(|view| of.get(&(view.buffer.0 as usize)).copied()).filter(|&i| seen.insert(i)).collect()
 }
 
+/// Rank of a place as 9.509 assigns them: first sources, then places that several results have in turn
+/// (`norm_softmax_an1_1x12x64x64`: the copy, then differences and exponentials), then second sources (`chain_serial_d256_s64`,
+/// `norm_layer_norm_ax3_1x64x8x8`).
+pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], at: usize) -> usize {
+    let same = |view: &View4| candidates.iter().zip(first).any(|((b, _), &f)| f == at && *b == view.buffer.0 as usize);
+    if first.iter().filter(|&&f| f == at).count() > 1 {
+        return 1;
+    }
+    if graph.layers.iter().filter_map(|layer| layer.sources.first()).any(same) { 0 } else { 2 }
+}
+
 /// By candidate, in the order of their writers: the first candidate whose place it reuses, or itself.
 pub(super) fn places(candidates: &[(usize, Resident)], allocations: &Allocations) -> Vec<usize> {
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
@@ -40,7 +51,7 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
             let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
             let before = &candidates[at].1;
-            let once = before.read_once || !conventions.places_by_engine;
+            let once = before.read_once || !conventions.places_by_use;
             let same = once && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
