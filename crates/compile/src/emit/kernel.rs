@@ -24,8 +24,11 @@ fn kernel_bytes(placed: &Placed) -> usize {
 pub(super) struct Kernel {
     bytes: Vec<u8>,
     /// Offsets and owners of blocks, by a cheap key: their length and the bytes in the middle.
-    blocks: HashMap<(usize, Vec<u8>), Vec<(usize, Option<Owner>)>>,
+    blocks: HashMap<(usize, Vec<u8>), Vec<Block>>,
 }
+
+/// Offset and owner of a block.
+type Block = (usize, Option<Owner>);
 
 /// The operation and the coefficients of a block: pieces of one constant are stored apart (`rrmm_r2rb_m176_k2048_n2048_tx0_ty1`).
 #[derive(Debug)]

@@ -40,7 +40,7 @@ impl Emitter<'_> {
         } else {
             let log2 = |n: usize| n.next_power_of_two().ilog2();
             let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
-            let columns = log2(win).clamp(4, if alone { PATCH_OF_REDUCED } else { 9 });
+            let columns = log2(win.min(tile.columns)).clamp(4, 9);
             let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
             let patch = match layer.kind {
                 // A result that the neural engine rewrites in place has its work units.

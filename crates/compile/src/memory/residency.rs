@@ -99,8 +99,9 @@ impl Resident {
         let along = view.axes.iter().any(|a| a.extent > 1 && a.stride_bytes == rows.stride_bytes);
         let one_row = rows.extent > 1 && !along;
         let mut strides = [0; 3];
-        for (stride, axis) in strides.iter_mut().zip(&view.axes) {
-            if axis.extent == 1 {
+        for (at, (stride, axis)) in strides.iter_mut().zip(&view.axes).enumerate() {
+            // Every group reads the same (`env_bcast_mul_8x64x8x8_runtime_1x64x1x1`).
+            if axis.extent == 1 || at == 0 && axis.stride_bytes == 0 {
                 continue;
             }
             let reach = axis.extent as u64 - 1;

@@ -41,6 +41,11 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     if layer.is_neural() {
         return Tile::of(channels, height, width, width, height);
     }
+    // Several rows are reduced by 64 columns at a time (`reduce_probe_sum_ax3_1x1x1x512`).
+    let reduces = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
+    if reduces && height > 1 && width > 1 << PATCH_OF_REDUCED {
+        return Tile::of(channels, height, width, 1 << PATCH_OF_REDUCED, height);
+    }
     Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
 }
 
