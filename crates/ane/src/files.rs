@@ -1,7 +1,7 @@
 //! File access: reading with a place in the error, and atomic writing.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::os::FileBytes;
+use crate::os::{FileBytes, reason};
 use anemone_compile::{Log, Progress, Stage};
 use anemone_net::read::Bytes;
 use anemone_program::hwx::Container;
@@ -16,9 +16,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Error for a path that cannot be read: the name, the reason, and advice on existing files.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    let reason = error.to_string();
-    let reason = reason.split(" (os error").next().unwrap_or(&reason);
-    let refusal = Diagnostic::new(Code::Unreadable, format!("cannot read `{}`: {reason}", path.display()));
+    let refusal = format!("cannot read `{}`: {}", path.display(), reason(error));
+    let refusal = Diagnostic::new(Code::Unreadable, refusal);
     let absent = error.kind() == std::io::ErrorKind::NotFound;
     let help = elsewhere(path).map(String::from).or_else(|| absent.then(|| present(path)));
     let refusal = match std::path::absolute(path) {
@@ -234,7 +233,7 @@ impl anemone_net::read::Files for Folder {
         if !inside {
             return Err("the path leaves the model's folder".into());
         }
-        let whole = crate::os::open(&self.root.join(relative)).map_err(|e| e.to_string())?;
+        let whole = crate::os::open(&self.root.join(relative)).map_err(|e| reason(&e))?;
         Ok(held(Arc::new(whole)))
     }
 }

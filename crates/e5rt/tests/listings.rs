@@ -187,6 +187,20 @@ fn j01_j02_frames() {
 }
 
 #[test]
+fn a_program_on_linux_needs_the_library_by_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = program(folder.path(), "program");
+    let library = Form::Shared.file().expect("the library beside the test");
+    if !library.ends_with("libanemone_e5rt.so") || build(Path::new("tests/c/state.c"), &binary, Form::Shared).is_none()
+    {
+        return;
+    }
+    let bytes = std::fs::read(&binary).expect("the program");
+    let holds = |name: &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
+    assert!(holds("\0libanemone_e5rt.so\0") && !holds(&format!("{}\0", library.display())));
+}
+
+#[test]
 fn h01_h08_state() {
     let net = ADD_ONE.replace("%x", "%state_in").replace("%y", "%state_out");
     if let Some(text) = run("state.c", &net, false, Form::Shared) {

@@ -63,6 +63,8 @@ fn a_c_program_opens_the_device() {
     build.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root.join("include"));
     build.arg(root.join("tests/c/identity.c")).arg("-o").arg(&binary).arg(&library);
     output(build.arg(format!("-Wl,-rpath,{}", library.parent().expect("a folder").display())));
+    let (bytes, name) = (std::fs::read(&binary).expect("the program"), b"\0libanemone_iokit.so\0");
+    assert!(bytes.windows(name.len()).any(|part| part == name), "the library is needed by its name, not its path");
     let told = output(Command::new(&binary).arg(&model).arg(CHANNEL_BYTES));
     assert_eq!(told, "architecture h13g\nengines 1\nat once: 0 of 64 wrong\nwake port: 0 of 64 wrong\n");
     if has("valgrind") {

@@ -76,7 +76,7 @@ pub enum Error {
         expected: String,
     },
     /// An operating system call failed.
-    #[error("{what} {path}: {error}")]
+    #[error("{}", call(what, path, error))]
     System {
         /// Operation that failed.
         what: &'static str,
@@ -199,6 +199,13 @@ pub enum Error {
     /// A policy file that cannot be used.
     #[error("policy: {0}")]
     Policy(String),
+}
+
+/// A failed call of the system in words, without the number of its error.
+fn call(what: &str, path: &str, error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let reason = text.split(" (os error").next().unwrap_or_default();
+    if path.is_empty() { format!("{what}: {reason}") } else { format!("{what} {path}: {reason}") }
 }
 
 impl Error {

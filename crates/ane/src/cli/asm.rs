@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::forms::{Form, Surroundings, encode};
-use anemone::{Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, Result, files, os};
 use anemone_program::task::image::write_records;
 use anemone_program::text::{self, TextError};
 use clap::Args;
@@ -49,7 +49,7 @@ fn standard_input() -> Result<Vec<u8>> {
     std::io::stdin()
         .lock()
         .read_to_end(&mut bytes)
-        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot read standard input: {e}")))?;
+        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot read standard input: {}", os::reason(&e))))?;
     Ok(bytes)
 }
 

@@ -3,7 +3,7 @@
 use super::{Voice, print};
 use anemone::places::{self, cache, refused};
 use anemone::runtime::ModelCompiler;
-use anemone::{Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, Result, files, os};
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::broker::policy::Policy;
 use anemone_runtime::broker::service::{self, Service};
@@ -81,7 +81,8 @@ fn own_command() -> Result<(PathBuf, Vec<OsString>)> {
         return Ok((program.into(), [arguments, &[SERVICE.into()]].concat()));
     }
     let own = std::env::current_exe();
-    let own = own.map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
+    let own =
+        own.map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {}", os::reason(&e))))?;
     Ok((own, vec![SERVICE.into()]))
 }
 

@@ -6,7 +6,7 @@ use anemone::check::json::Baseline;
 use anemone::check::summary::{self, Outcome};
 use anemone::check::table::Style;
 use anemone::check::{self, Report, Subject, verdict};
-use anemone::{Code, Diagnostic, Result, files, reference};
+use anemone::{Code, Diagnostic, Result, files, os, reference};
 use anemone_compile::check::Route;
 use anemone_compile::check::lint::Assumptions;
 use anemone_facts::chips::Chip;
@@ -86,7 +86,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     });
     let baseline = baseline.transpose()?;
     let models = summary::models(&flags.models)
-        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot list a folder: {e}")))?;
+        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot list a folder: {}", os::reason(&e))))?;
     let question = Question { flags: &flags, route, chips: &chips, assumed: &assumed };
     match models.as_slice() {
         [] => {

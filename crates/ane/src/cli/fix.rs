@@ -4,7 +4,7 @@ use super::{ModelFlags, Voice, chip, print};
 use anemone::check::{self, Subject};
 use anemone::convert::{self, NetForm};
 use anemone::fix::{self, Applied, Left};
-use anemone::{Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, Result, files, os};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,8 @@ fn write(target: &Path, parts: &[convert::Part]) -> Result<()> {
         };
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent).map_err(|e| {
-                Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(parent.display())
+                Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {}", os::reason(&e)))
+                    .at(parent.display())
             })?;
         }
         all.push((path, bytes.as_slice()));

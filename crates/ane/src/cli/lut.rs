@@ -3,7 +3,7 @@
 use super::{Voice, print};
 use anemone::convert::{NetForm, encode};
 use anemone::lut::{self, Curve, Record, finite, plot};
-use anemone::{Code, Diagnostic, Result, files, reference, tensor};
+use anemone::{Code, Diagnostic, Result, files, os, reference, tensor};
 use anemone_compile::functions::{self, Chain, FUNCTIONS, OTHERS};
 use clap::Args;
 use serde_json::{Value, json};
@@ -147,7 +147,8 @@ fn write(target: &Path, chain: &Chain, name: &str, count: usize) -> Result<()> {
     let paths: Vec<PathBuf> = parts.iter().map(|(relative, _)| target.join(relative)).collect();
     for folder in paths.iter().filter_map(|p| p.parent()) {
         std::fs::create_dir_all(folder).map_err(|e| {
-            Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display())
+            Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {}", os::reason(&e)))
+                .at(folder.display())
         })?;
     }
     let files: Vec<_> = paths.iter().zip(&parts).map(|(p, (_, bytes))| (p.as_path(), bytes.as_slice())).collect();

@@ -363,9 +363,10 @@ fn say(line: &str) {
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if !anemone::os::reader_left(&e) => {
-            Err(Diagnostic::new(Code::Unwritable, format!("cannot write to standard output: {e}")))
-        }
+        Err(e) if !anemone::os::reader_left(&e) => Err(Diagnostic::new(
+            Code::Unwritable,
+            format!("cannot write to standard output: {}", anemone::os::reason(&e)),
+        )),
         _ => Ok(()),
     }
 }

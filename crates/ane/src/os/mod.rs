@@ -26,6 +26,13 @@ use none as system;
 
 pub use system::{ACCELERATOR, FileBytes, cache_folder, open, reader_left, runtime_folder, unnamed, write_all};
 
+/// The system's error in words, without its number.
+pub fn reason(error: &std::io::Error) -> String {
+    let mut text = error.to_string();
+    text.truncate(text.find(" (os error").unwrap_or(text.len()));
+    text
+}
+
 /// A folder from an environment variable; relative paths are ignored.
 #[cfg(feature = "system")]
 fn named(variable: &str) -> Option<std::path::PathBuf> {

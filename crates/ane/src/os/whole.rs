@@ -76,9 +76,8 @@ pub fn reader_left(error: &std::io::Error) -> bool {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
     // The message of a temporary file's error ends in a name that the user did not give.
-    let text = error.to_string();
+    let text = super::reason(error);
     let plain = text.split(" at path ").next().unwrap_or_default();
-    let plain = plain.split(" (os error").next().unwrap_or_default();
     let diagnostic = Diagnostic::new(Code::Unwritable, format!("cannot write: {plain}")).at(path.display());
     match error.kind() {
         std::io::ErrorKind::NotFound => diagnostic.help("make the folder first"),
