@@ -326,6 +326,7 @@ fn formats() -> String {
         ("generic section", firmware::GENERIC_ROWS),
         ("operation section, each entry", firmware::OPERATION_ROWS),
         ("procedure section", firmware::PROCEDURE_ROWS),
+        ("procedure section, each partition", firmware::PARTITION_ROWS),
         ("procedure section, each port", firmware::PORT_ROWS),
     ] {
         let _ = write!(out, "\n### {name}\n\n| word | name | meaning | evidence |\n|---|---|---|---|\n");

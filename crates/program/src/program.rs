@@ -1,8 +1,9 @@
 //! A compiled program and its ports.
 
 use crate::task::{StreamError, Task, decode_stream};
-use anemone_facts::Layout;
+use anemone_facts::{Field, Layout};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// Number of base address registers of the machine.
 pub const BAR_COUNT: usize = 32;
@@ -171,8 +172,28 @@ impl Program {
         decode_stream(self.layout, &self.stream, self.first_task_words)
     }
 
+    /// Partitions of the tasks, in order: positions of consecutive tasks that one request to the engine executes. Each ends at a task
+    /// whose header lets the engine switch to another program, and the last at the end of the program.
+    ///
+    /// Errors: a stream that is no chain of descriptors.
+    pub fn partitions(&self) -> Result<Vec<Range<usize>>, StreamError> {
+        Ok(partitions(self.layout, &self.tasks()?))
+    }
+
     /// Ports of one direction, in order.
     pub fn ports_of(&self, direction: Direction) -> impl Iterator<Item = &Port> {
         self.ports.iter().filter(move |p| p.direction == direction)
     }
+}
+
+/// Partitions of tasks; see [`Program::partitions`].
+pub(crate) fn partitions(layout: &Layout, tasks: &[Task]) -> Vec<Range<usize>> {
+    let ends = |&at: &usize| at + 1 == tasks.len() || tasks[at].get(layout, Field::Tsr) == Some(1);
+    let mut begin = 0;
+    let partition = |at: usize| {
+        let range = begin..at + 1;
+        begin = at + 1;
+        range
+    };
+    (0..tasks.len()).filter(ends).map(partition).collect()
 }

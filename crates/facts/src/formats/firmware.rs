@@ -90,8 +90,25 @@ pub static OPERATION_ROWS: &[Word] = &[
 pub static PROCEDURE_ROWS: &[Word] = &[
     word(0, 1, "first-operation", Claimed, "position of its first operation"),
     word(1, 1, "operations", Claimed, "number of operations"),
-    word(2, 1, "ports", Claimed, "number of port entries that follow; names follow those, each ended by a zero byte"),
-    word(3, 1, "reserved", Claimed, "0"),
+    word(
+        2,
+        1,
+        "ports",
+        Claimed,
+        "number of port entries that follow; names follow the partition entries, each ended by a zero byte",
+    ),
+    word(
+        3,
+        1,
+        "partitions",
+        Claimed,
+        "number of partition entries, which follow the port entries; 0 if they are not stated",
+    ),
+];
+/// Words of a partition entry of a procedure section.
+pub static PARTITION_ROWS: &[Word] = &[
+    word(0, 1, "first-operation", Claimed, "position of its first operation"),
+    word(1, 1, "operations", Claimed, "number of operations, which one request to the engine executes"),
 ];
 /// Words of a port entry of a procedure section.
 pub static PORT_ROWS: &[Word] = &[

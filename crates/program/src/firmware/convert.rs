@@ -5,6 +5,7 @@ use anemone_facts::formats::firmware as rows;
 use anemone_facts::formats::hwx::tensor;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use std::ops::Range;
 
 use super::{Entry, Package, Section};
 use crate::bytes::{put, put64, slice, u32_at, u64_at};
@@ -61,6 +62,16 @@ pub enum LiftError {
         /// Size in the chain.
         found_words: u32,
     },
+    /// A partition differs from that of the headers.
+    #[error("partition {index} is operations {}, the headers have {}", shown(.stated), shown(.found))]
+    Partition {
+        /// Position.
+        index: usize,
+        /// Operations that the procedure states.
+        stated: Option<Range<usize>>,
+        /// Operations by the headers.
+        found: Option<Range<usize>>,
+    },
     /// The number of operations differs from that of descriptors.
     #[error("{stated} operations, the chain has {found} descriptors")]
     Count {
@@ -69,6 +80,10 @@ pub enum LiftError {
         /// Descriptors.
         found: usize,
     },
+}
+
+fn shown(operations: &Option<Range<usize>>) -> String {
+    operations.as_ref().map_or("none".to_string(), |range| format!("{range:?}"))
 }
 
 /// A package of programs; identities count from 0.
@@ -118,7 +133,8 @@ fn entry(id: u32, program: &Program, hash: [u8; rows::HASH_BYTES]) -> Result<Ent
         put(&mut operations, &[task.offset, task.word_count()]);
     }
     let mut procedure = Vec::new();
-    put(&mut procedure, &[0, tasks.len() as u32, program.ports.len() as u32, 0]);
+    let partitions = program.partitions()?;
+    put(&mut procedure, &[0, tasks.len() as u32, program.ports.len() as u32, partitions.len() as u32]);
     for p in &program.ports {
         let direction = if p.direction == Direction::Input { tensor::INPUT } else { tensor::OUTPUT };
         put(
@@ -126,6 +142,9 @@ fn entry(id: u32, program: &Program, hash: [u8; rows::HASH_BYTES]) -> Result<Ent
             &[p.bar as u32, direction, type_of(p.element), 0, p.shape.n, p.shape.c, p.shape.h, p.shape.w],
         );
         put64(&mut procedure, &[p.strides.batch_bytes, p.strides.plane_bytes, p.strides.row_bytes, p.bytes]);
+    }
+    for partition in &partitions {
+        put(&mut procedure, &[partition.start as u32, partition.len() as u32]);
     }
     for name in std::iter::once(&program.name).chain(program.ports.iter().map(|p| &p.name)) {
         procedure.extend_from_slice(name.as_bytes());
@@ -171,7 +190,7 @@ impl Entry {
         let size = 4 * rows::words(rows::PORT_ROWS);
         let first = head.len() as u64;
         let all = record("procedure", procedure, first, (count as usize).saturating_mul(size))?;
-        let mut name_at = head.len() + all.len();
+        let mut name_at = head.len() + all.len() + 4 * rows::words(rows::PARTITION_ROWS) * u32_at(head, 12) as usize;
         let mut name = || {
             let name = text_at(procedure, name_at);
             name_at += name.len() + 1;
@@ -187,7 +206,31 @@ impl Entry {
             ports: all.chunks_exact(size).map(|p| port(p, name())).collect::<Result<_, _>>()?,
         };
         self.operations(&program)?;
+        let (stated, found) = (self.partitions()?, program.partitions()?);
+        if !stated.is_empty() && stated != found {
+            let at = stated.iter().zip(&found).position(|(a, b)| a != b).unwrap_or(stated.len().min(found.len()));
+            return Err(LiftError::Partition {
+                index: at,
+                stated: stated.get(at).cloned(),
+                found: found.get(at).cloned(),
+            });
+        }
         Ok(program)
+    }
+
+    /// Partitions that the procedure states, as positions of operations; empty if it states none.
+    pub fn partitions(&self) -> Result<Vec<Range<usize>>, LiftError> {
+        let procedure = self.data(rows::PROCEDURE, "procedure")?;
+        let head = record("procedure", procedure, 0, 4 * rows::words(rows::PROCEDURE_ROWS))?;
+        let (ports, count) = (u32_at(head, 8) as usize, u32_at(head, 12) as usize);
+        let size = 4 * rows::words(rows::PARTITION_ROWS);
+        let first = (4 * rows::words(rows::PORT_ROWS)).saturating_mul(ports).saturating_add(head.len());
+        let all = record("procedure", procedure, first as u64, count.saturating_mul(size))?;
+        let range = |p: &[u8]| {
+            let first = u32_at(p, 0) as usize;
+            first..first.saturating_add(u32_at(p, 4) as usize)
+        };
+        Ok(all.chunks_exact(size).map(range).collect())
     }
 
     /// Checks the positions of operations against the chain.

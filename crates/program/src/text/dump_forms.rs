@@ -173,7 +173,16 @@ pub(super) fn package(b: &mut Builder, p: &Package) {
                         content(&format!("operation {n}"), n * size, firmware::OPERATION_ROWS);
                     }
                 }
-                firmware::PROCEDURE => content("content", 0, firmware::PROCEDURE_ROWS),
+                firmware::PROCEDURE => {
+                    content("content", 0, firmware::PROCEDURE_ROWS);
+                    let ports = s.data.get(8..12).map_or(0, |n| u32_at(n, 0)) as usize;
+                    let first =
+                        4 * (firmware::words(firmware::PROCEDURE_ROWS) + ports * firmware::words(firmware::PORT_ROWS));
+                    let size = 4 * firmware::words(firmware::PARTITION_ROWS);
+                    for n in 0..e.partitions().map_or(0, |all| all.len()) {
+                        content(&format!("partition {n}"), first + n * size, firmware::PARTITION_ROWS);
+                    }
+                }
                 _ => {}
             }
             let mut entries = words(record, at(record), firmware::SECTION);

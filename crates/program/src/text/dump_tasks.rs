@@ -41,11 +41,34 @@ pub(super) fn explain(b: &mut Builder, s: &Source) {
             weights(b, s, i, task);
         }
     }
+    if shown.is_none() && error.is_none() {
+        partitions(b, s, &tasks);
+    }
     if let Some(n) = shown.filter(|&n| n >= tasks.len()) {
         b.anomaly(Part::Td, None, format!("task {n}"), format!("the stream has {} tasks", tasks.len()));
     }
     if error.is_none() {
         gaps(b, s, &tasks);
+    }
+}
+
+/// Partitions: the tasks of each request to the engine.
+fn partitions(b: &mut Builder, s: &Source, tasks: &[Task]) {
+    let tasks_of = |(i, range): (usize, std::ops::Range<usize>)| {
+        let place = s.stream_offset + u64::from(tasks[range.start].offset);
+        let span = match range.len() {
+            1 => format!("task {}", range.start),
+            _ => format!("tasks {} to {}", range.start, range.end - 1),
+        };
+        let mut entry = text(Some(place), &format!("partition {i}"), span);
+        entry.meaning = "tasks that one request to the engine executes";
+        entry
+    };
+    let entries: Vec<Entry> =
+        crate::program::partitions(s.layout, tasks).into_iter().enumerate().map(tasks_of).collect();
+    if entries.len() > 1 {
+        let offset = Some(s.stream_offset);
+        b.add(Part::Td, Node { title: "partitions".into(), offset, entries, nodes: Vec::new() });
     }
 }
 

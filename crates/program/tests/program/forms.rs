@@ -2,8 +2,8 @@
 //!
 //! Programs come from the golden data where it is there, and are made up here otherwise.
 
-use anemone_facts::formats::{e5 as rows, hwx as hwx_rows};
-use anemone_facts::layout;
+use anemone_facts::formats::{e5 as rows, firmware as package_rows, hwx as hwx_rows};
+use anemone_facts::{Field, layout};
 use anemone_program::e5::{Call, Descriptor, Info, State, Value, from_calls};
 use anemone_program::firmware::{self, Package};
 use anemone_program::hwx::{Container, Image, Options, from_program};
@@ -234,6 +234,47 @@ fn packages_hold_programs_and_give_them_back() {
     let again = text::assemble_package(&listing).unwrap_or_else(|e| panic!("{e}\n{listing}"));
     assert!(again == read);
     assert_eq!(Dump::of_package(&read, &Selection::default()).anomalies, []);
+}
+
+#[test]
+fn packages_state_partitions_as_the_headers_do() {
+    let layout = &layout::H13;
+    let mut tasks: Vec<Task> = (0..6).map(|_| Task::full(layout)).collect();
+    for last in [0, 2, 4] {
+        tasks[last].set(layout, Field::Tsr, 1).expect("one bit");
+    }
+    let stream = encode_stream(layout, &mut tasks).expect("a chain");
+    let program = Program { stream, first_task_words: tasks[0].word_count(), ..program(1, &["x"], &["y"]) };
+    let expected = [0..1, 1..3, 3..5, 5..6];
+    assert_eq!(program.partitions().expect("a chain"), expected);
+    let mut package = firmware::from_programs(&[&program]).expect("a chain");
+    assert_eq!(package.programs[0].partitions().expect("stated"), expected);
+    assert_eq!(package.programs[0].program().expect("a program").ports, program.ports);
+    let dump = Dump::of_package(&package, &Selection::default());
+    assert_eq!(dump.anomalies, []);
+    assert!(format!("{dump:?}").contains("partition 3"), "{dump:?}");
+
+    // The second of the four entries, in front of the names.
+    let section =
+        package.programs[0].sections.iter_mut().find(|s| s.kind == package_rows::PROCEDURE).expect("a procedure");
+    let mut data = section.data.to_vec();
+    let at = 4
+        * (package_rows::words(package_rows::PROCEDURE_ROWS)
+            + 2 * package_rows::words(package_rows::PORT_ROWS)
+            + package_rows::words(package_rows::PARTITION_ROWS));
+    assert_eq!(data[at..at + 8], [1, 0, 0, 0, 2, 0, 0, 0]);
+    data[at + 4] = 3;
+    section.data = data.into();
+    let error = package.programs[0].program().expect_err("another partition").to_string();
+    assert!(error.contains("partition 1 is operations 1..4, the headers have 1..3"), "{error}");
+
+    // A number of entries beyond the section is refused, not read.
+    let section =
+        package.programs[0].sections.iter_mut().find(|s| s.kind == package_rows::PROCEDURE).expect("a procedure");
+    let mut data = section.data.to_vec();
+    data[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    section.data = data.into();
+    assert!(package.programs[0].partitions().is_err() && package.programs[0].program().is_err());
 }
 
 #[test]

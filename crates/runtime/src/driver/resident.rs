@@ -85,8 +85,6 @@ pub struct Resident {
     counted: OnceLock<Vec<Counts>>,
     /// Modelled stages of a dispatch.
     stages: OnceLock<Option<Stages>>,
-    /// Groups of tasks.
-    partitions: OnceLock<u64>,
     /// Number of completed runs.
     runs: AtomicU64,
 }
@@ -121,7 +119,6 @@ impl Resident {
             expansions: AtomicU64::new(0),
             counted: OnceLock::new(),
             stages: OnceLock::new(),
-            partitions: OnceLock::new(),
             runs: AtomicU64::new(0),
         })
     }
@@ -149,16 +146,6 @@ impl Resident {
 
     fn of_one_run(&self) -> &[Counts] {
         self.counted.get_or_init(|| counters::of_program(&self.program))
-    }
-
-    /// Number of partitions of the tasks: groups after which the engine may switch. Each is one request to the engine.
-    pub(crate) fn partitions(&self) -> u64 {
-        let count = || {
-            let layout = self.program.layout;
-            let ends = |task: &Task| task.get(layout, Field::Tsr) == Some(1);
-            self.program.tasks().map_or(1, |tasks| tasks.iter().filter(|task| ends(task)).count() as u64).max(1)
-        };
-        *self.partitions.get_or_init(count)
     }
 
     /// Modelled stages of a dispatch, if rates of its generation are known.

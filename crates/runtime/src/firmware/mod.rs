@@ -109,6 +109,14 @@ impl Default for Ring {
     }
 }
 
+/// A loaded package.
+#[derive(Debug)]
+struct Held {
+    bytes: u64,
+    /// By procedure: number of partitions that the package states; 1 if it states none.
+    partitions: Vec<u64>,
+}
+
 /// The firmware.
 #[derive(Debug)]
 pub struct Firmware {
@@ -117,7 +125,7 @@ pub struct Firmware {
     secure: bool,
     entering: bool,
     rings: BTreeMap<Channel, Ring>,
-    programs: BTreeMap<u32, u64>,
+    programs: BTreeMap<u32, Held>,
     processes: BTreeMap<u32, Process>,
     recent: VecDeque<u32>,
     /// Chaining handles.
@@ -377,8 +385,16 @@ impl Firmware {
             (0..rows::PROGRAM_SLOTS as u32).find(|id| !self.programs.contains_key(id)).ok_or(Code::NO_RESOURCES)?;
         self.note(wire::REQUEST_PROGRAM_ID);
         self.note(wire::LOAD_PROGRAM);
-        self.programs.insert(id, package.file_bytes);
+        let stated = package.programs.iter().map(|entry| entry.partitions().map(|all| all.len().max(1) as u64));
+        let partitions = stated.collect::<Result<_, _>>().map_err(|_| Code::BAD_ARGUMENT)?;
+        self.programs.insert(id, Held { bytes: package.file_bytes, partitions });
         Ok(id)
+    }
+
+    /// Number of requests to the engine that a call of a procedure takes: one for each partition.
+    pub fn partitions(&self, program: u32, procedure: u32) -> u64 {
+        let all = self.programs.get(&program).map(|held| held.partitions.as_slice()).unwrap_or_default();
+        all.get(procedure as usize).copied().unwrap_or(1)
     }
 
     /// Unloads a program whose processes are gone.
@@ -421,7 +437,7 @@ impl Firmware {
             return Err(Code::NOT_READY);
         }
         self.power.off();
-        self.wiped += self.programs.values().sum::<u64>();
+        self.wiped += self.programs.values().map(|held| held.bytes).sum::<u64>();
         self.programs.clear();
         self.processes.clear();
         self.chain.disable_all();

@@ -4,6 +4,7 @@ use crate::nets::*;
 use anemone_facts::driver::Direction;
 use anemone_facts::driver::commands::{self, COMMANDS, FIRST, START, wire};
 use anemone_facts::driver::limits::CHANNELS;
+use anemone_facts::formats::firmware as rows;
 use anemone_program::firmware;
 use anemone_runtime::Code;
 use anemone_runtime::driver::{Config, Driver};
@@ -195,6 +196,48 @@ fn f10_second_wake_withheld() {
     assert!(Driver::trace_boot(&once).steps.contains(&Step::PowerCycle));
     let never = boot(Behaviour { withheld_wakes: 99, ..Behaviour::default() });
     assert_eq!((never.ready, never.failures), (false, 3));
+}
+
+/// Four results in memory.
+const FOUR: &str = r#"net "main" {
+  input %x: f16[1, 4, 1, 8]
+  const %one: f16[1, 1, 1, 1] = [1.0]
+  const %two: f16[1, 1, 1, 1] = [2.0]
+  %a: f16[1, 4, 1, 8] = add(%x, %one)
+  %b: f16[1, 4, 1, 8] = sigmoid(%x)
+  %c: f16[1, 4, 1, 8] = mul(%x, %two)
+  %d: f16[1, 4, 1, 8] = tanh(%x)
+  output %a
+  output %b
+  output %c
+  output %d
+}
+"#;
+
+#[test]
+fn partitions_of_a_package_are_the_engine_requests_of_a_call() {
+    let program = compile(FOUR);
+    let stated = program.partitions().expect("a chain").len() as u64;
+    assert!(stated > 1, "{stated}");
+    let mut package = firmware::from_programs(&[&program]).expect("a package");
+    let mut firmware = Firmware::default();
+    assert!(firmware.start(Behaviour::default()).ready);
+    let id = firmware.load(&package).expect("load");
+    assert_eq!((firmware.partitions(id, 0), firmware.partitions(id, 1)), (stated, 1));
+
+    let (driver, signer) = start();
+    let l = load(&driver, &signer, &task(1), FOUR);
+    let pushed = || driver.counters().engine_requests.iter().sum::<u64>();
+    let before = pushed();
+    l.client.submit(&l.submit()).expect("runs");
+    assert_eq!(pushed() - before, stated);
+
+    // Other partitions than those of the headers are refused at load.
+    let section = package.programs[0].sections.iter_mut().find(|s| s.kind == rows::PROCEDURE).expect("a procedure");
+    let mut data = section.data.to_vec();
+    data[12] = 1;
+    section.data = data.into();
+    assert_eq!(firmware.load(&package), Err(Code::BAD_ARGUMENT));
 }
 
 #[test]

@@ -190,8 +190,10 @@ impl Gate {
         if code == Code::SUCCESS {
             request.resident.ran(&mut self.firmware.counters);
             let queue = request.call.queue as usize;
+            let image = self.instances.get(&request.token).and_then(|instance| self.images.get(&instance.image));
+            let partitions = image.map_or(1, |image| self.firmware.partitions(image.program, request.procedure));
             if let Some(pushed) = self.counters.engine_requests.get_mut(queue) {
-                *pushed += request.resident.partitions();
+                *pushed += partitions;
             }
             self.counters.chained += u64::from(request.call.handler != 0);
         }
