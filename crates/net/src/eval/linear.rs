@@ -3,7 +3,9 @@
 use super::{View, broadcast_strides, rows};
 use crate::graph::elements;
 use ndarray::linalg::general_mat_mul;
-use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// Most elements of the unfolded input (im2col) held at once.
 const UNFOLDED_ELEMENTS: usize = 1 << 22;
@@ -17,6 +19,46 @@ fn matrix(data: &[f32], rows: usize, columns: usize, stride: usize) -> ArrayView
 
 fn matrix_mut(data: &mut [f32], rows: usize, columns: usize, stride: usize) -> ArrayViewMut2<'_, f32> {
     ArrayViewMut2::from_shape((rows, columns).strides((stride, 1)), data).expect(FITS)
+}
+
+/// Multiplications that are worth a thread.
+const SHARE: usize = 1 << 24;
+/// Rows or columns of a share are a multiple of this: edges of the product's register tiles, which round differently, stay where they are.
+const TILES: usize = 64;
+
+/// `c = a * b + beta * c`, on several threads if it is large. The bits do not depend on their number.
+fn product(a: ArrayView2<f32>, b: ArrayView2<f32>, beta: f32, c: ArrayViewMut2<f32>) {
+    let work = a.nrows().saturating_mul(a.ncols()).saturating_mul(b.ncols());
+    let most = work / SHARE;
+    let threads = if most < 2 { 1 } else { thread::available_parallelism().map_or(1, |n| n.get().min(most)) };
+    product_on(threads, a, b, beta, c);
+}
+
+fn product_on(threads: usize, a: ArrayView2<f32>, b: ArrayView2<f32>, beta: f32, mut c: ArrayViewMut2<f32>) {
+    let (rows, columns) = c.dim();
+    let axis = Axis(usize::from(rows < columns));
+    let at = (c.len_of(axis) * (threads / 2) / threads.max(1)).next_multiple_of(TILES);
+    if threads < 2 || at >= c.len_of(axis) {
+        return general_mat_mul(1.0, &a, &b, beta, &mut c);
+    }
+    let (one, other) = c.split_at(axis, at);
+    let ([a, a_other], [b, b_other]) = match axis {
+        Axis(0) => (<[_; 2]>::from(a.split_at(axis, at)), [b; 2]),
+        _ => ([a; 2], <[_; 2]>::from(b.split_at(axis, at))),
+    };
+    let other = Mutex::new(Some(other));
+    // Whoever comes first: a system may refuse a thread.
+    let rest = || {
+        let other = other.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(other) = other {
+            product_on(threads - threads / 2, a_other, b_other, beta, other);
+        }
+    };
+    thread::scope(|scope| {
+        let _ = thread::Builder::new().spawn_scoped(scope, rest);
+        product_on(threads / 2, a, b, beta, one);
+        rest();
+    });
 }
 
 pub(super) fn matmul(inputs: &[View], to: &[usize], transpose_x: bool, transpose_y: bool) -> Vec<f32> {
@@ -36,7 +78,7 @@ pub(super) fn matmul(inputs: &[View], to: &[usize], transpose_x: bool, transpose
         let b = matrix(&y[by * size_y..(by + 1) * size_y], sy[ry - 2], sy[ry - 1], sy[ry - 1]);
         let a = if transpose_x { a.reversed_axes() } else { a };
         let b = if transpose_y { b.reversed_axes() } else { b };
-        general_mat_mul(1.0, &a, &b, 0.0, &mut matrix_mut(block, m, n, n));
+        product(a, b, 0.0, matrix_mut(block, m, n, n));
     });
     out
 }
@@ -50,7 +92,7 @@ pub(super) fn linear(inputs: &[View]) -> Vec<f32> {
         None => vec![0.0; m * n],
     };
     let weights = matrix(&w, n, k, k).reversed_axes();
-    general_mat_mul(1.0, &matrix(&x, m, k, k), &weights, 1.0, &mut matrix_mut(&mut out, m, n, n));
+    product(matrix(&x, m, k, k), weights, 1.0, matrix_mut(&mut out, m, n, n));
     out
 }
 
@@ -164,8 +206,8 @@ pub(super) fn conv(
             conv_one_channel(&geometry, x, w, out);
         } else if geometry.is_pointwise() {
             let input = matrix(x, depth, planes_in, planes_in);
-            let mut out = matrix_mut(out, gout, planes_out, planes_out);
-            general_mat_mul(1.0, &matrix(w, gout, depth, depth), &input, 1.0, &mut out);
+            let out = matrix_mut(out, gout, planes_out, planes_out);
+            product(matrix(w, gout, depth, depth), input, 1.0, out);
         } else {
             conv_unfolded(&geometry, x, w, out, gin);
         }
@@ -248,8 +290,7 @@ fn conv_unfolded(geometry: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], cha
         }
         let weights = matrix(w, gout, depth, depth);
         let input = matrix(&unfolded, depth, count, step * ow);
-        let mut out = matrix_mut(&mut out[first * ow..], gout, count, total);
-        general_mat_mul(1.0, &weights, &input, 1.0, &mut out);
+        product(weights, input, 1.0, matrix_mut(&mut out[first * ow..], gout, count, total));
     }
 }
 
@@ -277,7 +318,7 @@ pub(super) fn conv_transpose(
         let w = &w[g * gin * gout * taps..][..gin * gout * taps];
         let weights = matrix(w, gin, gout * taps, gout * taps).reversed_axes();
         let input = matrix(x, gin, planes_in, planes_in);
-        general_mat_mul(1.0, &weights, &input, 0.0, &mut matrix_mut(&mut spread, gout * taps, planes_in, planes_in));
+        product(weights, input, 0.0, matrix_mut(&mut spread, gout * taps, planes_in, planes_in));
         fold_back(&geometry, &spread, out, gout);
     }
     out
@@ -302,6 +343,27 @@ fn fold_back(geometry: &Geometry, spread: &[f32], out: &mut [f32], channels: usi
                     let out = &mut out[(z * oh + y) * ow..][from..ow];
                     out.iter_mut().step_by(geometry.strides[2]).zip(&line[begin..end]).for_each(|(o, v)| *o += v);
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_of_a_product_do_not_depend_on_its_threads() {
+        let number = |i: usize| (i * 7919 % 1013) as f32 / 97.0 - 5.0;
+        for (m, k, n) in [(130, 300, 70), (37, 40, 259), (64, 9, 64), (200, 270, 1)] {
+            let [a, b, c] = [m * k, k * n, m * n].map(|len| (0..len).map(number).collect::<Vec<f32>>());
+            let sums = |threads: usize, beta: f32| {
+                let mut c = c.clone();
+                product_on(threads, matrix(&a, m, k, k), matrix(&b, k, n, n), beta, matrix_mut(&mut c, m, n, n));
+                c.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+            };
+            for (beta, threads) in [0.0, 1.0].into_iter().flat_map(|beta| [2, 3, 5, 8].map(|threads| (beta, threads))) {
+                assert_eq!(sums(threads, beta), sums(1, beta), "{m} by {k} by {n}, {threads} threads");
             }
         }
     }
