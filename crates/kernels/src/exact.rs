@@ -116,10 +116,7 @@ impl Weights {
         let share = if rows * taps < PARALLEL_THRESHOLD / 8 { blocks } else { 1 };
         let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
         parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
-            isa::arch().dispatch(
-                #[inline(always)]
-                || bound_block(reading, packed, block, dropping, norms),
-            );
+            isa::arch().dispatch(Bounding { reading, packed, block, dropping, norms });
         });
         new
     }
@@ -202,20 +199,39 @@ fn read_rows<'a>(
     to
 }
 
-#[inline(always)]
-fn bound_block(reading: Reading, packed: &PackedFilter, block: usize, dropping: &mut [u32], norms: &mut [f32]) {
-    let height = height(packed.channels(), block);
-    let taps = packed.taps();
-    let mut wide = [0.0f32; HEIGHT * SEGMENT];
-    for (i, (dropping, norm)) in dropping.chunks_mut(SEGMENT).zip(norms).enumerate() {
-        let some = i * SEGMENT..taps.min((i + 1) * SEGMENT);
-        let lines = read_rows(packed, reading, block, some, &mut wide);
-        let mut squares = [0.0f32; HEIGHT];
-        for (to, line) in dropping.iter_mut().zip(lines.chunks_exact(height)) {
-            *to = line.iter().fold(0, |set, &w| set | reading.dropping(w));
-            squares.iter_mut().zip(line).for_each(|(square, w)| *square += w * w);
+/// Bounds of a block of weights; a type of its own, because a closure would not be compiled for the instruction set.
+struct Bounding<'a> {
+    reading: Reading,
+    packed: &'a PackedFilter,
+    block: usize,
+    dropping: &'a mut [u32],
+    norms: &'a mut [f32],
+}
+
+impl WithSimd for Bounding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Bounding { reading, packed, block, dropping, norms } = self;
+        let height = height(packed.channels(), block);
+        let taps = packed.taps();
+        let mut wide = [0.0f32; HEIGHT * SEGMENT];
+        let mut sets = [0; HEIGHT * SEGMENT];
+        for (i, (dropping, norm)) in dropping.chunks_mut(SEGMENT).zip(norms).enumerate() {
+            let some = i * SEGMENT..taps.min((i + 1) * SEGMENT);
+            let lines = read_rows(packed, reading, block, some, &mut wide);
+            for (set, &w) in sets.iter_mut().zip(&*lines) {
+                *set = reading.dropping(w);
+            }
+            let mut squares = [0.0f32; HEIGHT];
+            for ((to, line), sets) in dropping.iter_mut().zip(lines.chunks_exact(height)).zip(sets.chunks_exact(height))
+            {
+                *to = sets.iter().fold(0, |all, set| all | set);
+                squares.iter_mut().zip(line).for_each(|(square, w)| *square += w * w);
+            }
+            *norm = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
         }
-        *norm = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
     }
 }
 
