@@ -30,6 +30,11 @@ impl When {
     pub fn is_exact(self) -> bool {
         matches!(self, When::Cropped | When::Ceiling | When::Tie | When::MinusZero)
     }
+
+    /// Returns true for a condition that random networks seldom meet: `found.rs` has a case of each.
+    pub fn is_seldom(self) -> bool {
+        self.is_exact() || self == When::SignOfZero
+    }
 }
 
 /// Something that is known to differ.
@@ -55,7 +60,7 @@ pub static KNOWN: &[Known] = &[
         reason: "elements are chosen by maxima and minima, which drop NaN",
     },
     Known {
-        operations: &["pad", "pad_edge", "resize", "conv", "conv_transpose"],
+        operations: &["pad", "pad_edge", "resize", "conv", "conv_transpose", "gather_along"],
         floats: false,
         when: When::NotFinite,
         reason: "zeros stand for taps that a window does not have, and zero times infinity is NaN",
