@@ -4,7 +4,7 @@
 use crate::common;
 
 use anemone::native::{first_chip, network, template};
-use anemone_compile::{Error, Options, compile};
+use anemone_compile::{Error, Options, compile, pipeline};
 use anemone_facts::chips::CHIPS;
 use anemone_facts::native::{Carrier, NATIVES, ParamType};
 use anemone_facts::numerics::Model;
@@ -697,4 +697,25 @@ fn misspelt_keys_are_told_with_the_nearest() {
     }
     let error = Native::named("Sort", &[("SortDimension", "Width")]).unwrap_err().to_string();
     assert!(error.contains("`Direction`: missing"), "{error}");
+}
+
+#[test]
+fn layers_around_an_own_task_keep_results_in_tile_memory() {
+    let source = "net \"n\" {\n  input %state: f16[1, 4, 8, 32]\n  input %x: f16[1, 4, 8, 16]\n  input %z: f16[1, 4, 8, 16]\n  \
+                  %a: f16[1, 4, 8, 16] = max(%x, %z)\n  %b: f16[1, 4, 8, 16] = min(%a, %x)\n  \
+                  %ring: f16[1, 4, 8, 32] = RingBufferWriter(%state, %b) Dimension=Width Offset=25 Circular=true\n  \
+                  %back: f16[1, 4, 8, 16] = RingBufferReader(%ring) Dimension=Width Offset=20 Size=16 Circular=true\n  \
+                  %c: f16[1, 4, 8, 16] = max(%back, %a)\n  %y: f16[1, 4, 8, 16] = min(%c, %z)\n  output %y\n}\n";
+    let net = text::parse(source, &[]).unwrap();
+    let chip = silicon::by_name("m2").unwrap();
+    let kept = compile(&net, chip, &Options::default(), &mut ()).unwrap();
+    let mut without = Options::default();
+    pipeline::by_name("reside").unwrap().disable(&mut without).unwrap();
+    let moved = compile(&net, chip, &without, &mut ()).unwrap();
+    assert!(kept.scratch_bytes < moved.scratch_bytes, "{} of {}", kept.scratch_bytes, moved.scratch_bytes);
+    let inputs = operands(&net, 1, (-2.0, 2.0));
+    let wanted = wanted(&net, &inputs).unwrap();
+    for program in [kept, moved] {
+        assert_eq!(executed(&program, &net, &inputs).unwrap(), wanted);
+    }
 }

@@ -364,6 +364,11 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// Returns true for a native layer that reads or writes a ring buffer, its first operand.
+    pub fn holds_ring_buffer(&self) -> bool {
+        matches!(&self.kind, Kind::Own(own) if own.tag.starts_with("RingBuffer"))
+    }
+
     /// Returns true for a task of the neural engine, false for one of the planar engine.
     pub fn is_neural(&self) -> bool {
         !matches!(

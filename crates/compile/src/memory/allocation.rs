@@ -1,7 +1,8 @@
 //! Allocation types of buffers (book, table 22.2), decided before any address, and neighbouring layers that the two engines could
 //! execute concurrently.
 //!
-//! Types 6 and 7 (ring buffers) are not given: H13 has no circular layers.
+//! Types 6 and 7 are those of buffers that native ring-buffer layers hold, which only later families have. These layers read and write
+//! memory alone, so that a ring buffer is in memory, and depends on tile memory through the layer that computes what is written to it.
 
 use crate::ir::*;
 use crate::tile::{result_tile, source_tile};
@@ -27,6 +28,10 @@ pub enum Allocation {
     InPlace = 4,
     /// On chip, rewritten in place by a layer that reads a chained result.
     InPlaceDependent = 5,
+    /// In memory, held by ring-buffer layers.
+    RingBuffer = 6,
+    /// In memory, held by ring-buffer layers, written with what a layer computes from a result in tile memory.
+    RingBufferDependent = 7,
     /// In memory, rewritten in place.
     InPlaceMemory = 8,
 }
@@ -94,6 +99,10 @@ impl Allocations {
             .iter()
             .map(|u| (!u.readers.is_empty()).then_some((Allocation::Streamed, "the caller's, or a constant")))
             .collect();
+        let rings = rings(graph);
+        for &(buffer, _) in &rings {
+            types[buffer] = Some((Allocation::RingBuffer, "a ring-buffer layer holds it"));
+        }
         for buffer in order {
             let own = &uses[buffer];
             let writer = &graph.layers[own.writers[0]];
@@ -104,6 +113,17 @@ impl Allocations {
             let resident = on_chip.buffers.contains(&buffer);
             let chained = |view: &View4| matches!(types[view.buffer.0 as usize], Some((Allocation::Chained, _)));
             let dependent = writer.sources.iter().any(chained);
+            if let Some((_, writer)) = rings.iter().find(|(ring, writer)| *ring == buffer && writer.is_some()) {
+                let from_tile_memory = |value: usize| {
+                    let writers = uses[value].writers.iter().map(|&w| &graph.layers[w]);
+                    writers.flat_map(|layer| &layer.sources).any(|s| on_chip.buffers.contains(&(s.buffer.0 as usize)))
+                };
+                if writer.is_some_and(from_tile_memory) {
+                    let why = "written with what a layer computes from tile memory";
+                    types[buffer] = Some((Allocation::RingBufferDependent, why));
+                }
+                continue;
+            }
             types[buffer] = Some(match (resident, in_place, dependent) {
                 (false, true, _) => (Allocation::InPlaceMemory, "written where it is read"),
                 (false, false, _) if graph.buffers[buffer].role == Role::Output => (Allocation::Streamed, "an output"),
@@ -129,10 +149,11 @@ impl Allocations {
         self.takes.get(buffer).copied().flatten()
     }
 
-    /// Returns true if a buffer is allocated in memory: types 1 and 8.
+    /// Returns true if a buffer is allocated in memory: types 1 and 6 to 8.
     pub fn in_memory(&self, buffer: usize) -> bool {
+        use Allocation::{InPlaceMemory, RingBuffer, RingBufferDependent, Streamed};
         let found = self.types.get(buffer).copied().flatten();
-        found.is_none_or(|(kind, _)| matches!(kind, Allocation::Streamed | Allocation::InPlaceMemory))
+        found.is_none_or(|(kind, _)| matches!(kind, Streamed | RingBuffer | RingBufferDependent | InPlaceMemory))
     }
 
     /// Returns true if a layer's result is chained into the next layer of its engine, so that the two overlap.
@@ -185,6 +206,20 @@ impl Allocations {
             None
         }
     }
+}
+
+/// Buffers that ring-buffer layers hold, each with the buffer whose elements a layer writes to it, if one does.
+fn rings(graph: &Graph) -> Vec<(usize, Option<usize>)> {
+    let mut all = Vec::new();
+    for layer in graph.layers.iter().filter(|layer| layer.holds_ring_buffer()) {
+        let at = |source: usize| layer.sources.get(source).map(|s| s.buffer.0 as usize);
+        all.extend(at(0).map(|ring| (ring, None)));
+        // A writer gives the ring with the written elements; a reader gives elements of it.
+        if let Some(value) = at(1) {
+            all.push((layer.result.buffer.0 as usize, Some(value)));
+        }
+    }
+    all
 }
 
 /// By layer: true if its result stays in the group and is chained into the next layer, both planar, as Apple's programs mark it, even if

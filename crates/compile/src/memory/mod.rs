@@ -46,8 +46,7 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
     let graph = &schedule.graph;
     let spreads = !options.disabled.leaves(Later::Banks);
     let (conventions, allocations) = (options.conventions(), &Allocations::undecided(schedule.shares));
-    // Own tasks access only memory.
-    if !conventions.results_stay_in_tile_memory || graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
+    if !conventions.results_stay_in_tile_memory {
         return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len())).spreading(spreads);
     }
     if !stay {

@@ -222,7 +222,7 @@ impl Scheduler<'_> {
 
     /// Ring-buffer membership: 1 for a native ring-buffer layer, else 0.
     fn ring_buffer(&self, layer: usize) -> u64 {
-        u64::from(matches!(&self.graph.layers[layer].kind, Kind::Own(own) if own.tag.starts_with("RingBuffer")))
+        u64::from(self.graph.layers[layer].holds_ring_buffer())
     }
 
     /// Branch-sibling score: 1 if the first source is that of the last layer, and it is a network input (loaded once for both) or both

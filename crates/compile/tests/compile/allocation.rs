@@ -69,6 +69,36 @@ fn every_disqualification_is_told() {
     assert!(text.contains("could run at once"), "{text}");
 }
 
+/// Ring buffers of the families that have such layers: held ones, and those written with what depends on a result in tile memory.
+#[test]
+fn ring_buffers_have_types_of_their_own() {
+    let chip = CHIPS.iter().find(|chip| chip.target == "h14").expect("a chip with ring buffers");
+    let head = "net \"n\" {\n  input %state: f16[1, 2, 8, 16]\n  input %x: f16[1, 2, 8, 8]\n  input %z: f16[1, 2, 8, 8]\n  \
+                const %w: f16[2, 2, 1, 1] = [0.5, 1.0, 0.25, 0.5]\n";
+    let write = |from: &str| {
+        format!(
+            "  %ring: f16[1, 2, 8, 16] = RingBufferWriter(%state, %{from}) Dimension=Width Offset=13 Circular=true\n"
+        )
+    };
+    let read = "  %y: f16[1, 2, 8, 6] = RingBufferReader(%state) Dimension=Width Offset=13 Size=6 Circular=true\n";
+    let kind = |text: &str, code: u32, name: &str| {
+        let line = text.lines().find(|line| line.contains(" type ") && line.ends_with(&format!("; {name}")));
+        assert!(line.is_some_and(|line| line.contains(&format!("type {code},"))), "{name} {code}\n{text}");
+    };
+    let direct = placed_on(chip, &(head.to_string() + &write("x") + &outputs(&["ring"])));
+    kind(&direct, 6, "state");
+    kind(&direct, 6, "ring");
+    let read = placed_on(chip, &(head.to_string() + read + &outputs(&["y"])));
+    kind(&read, 6, "state");
+    kind(&read, 1, "y");
+    let one = placed_on(chip, &(head.to_string() + &add("x", "z", "a") + &write("a") + &outputs(&["ring"])));
+    kind(&one, 6, "ring");
+    let two = add("x", "z", "a") + &conv("a", "b") + &write("b") + &outputs(&["ring"]);
+    let two = placed_on(chip, &(head.to_string() + &two));
+    kind(&two, 6, "state");
+    kind(&two, 7, "ring");
+}
+
 /// Each term of the conjunction alone keeps a result from being chained; where all hold, it is.
 #[test]
 fn every_term_of_chaining_is_told() {

@@ -33,7 +33,7 @@ pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(u
             let resident = resident(graph, groups, ways, last, &uses.writers, &uses.readers)?;
             let written = uses.writers.iter().all(|&i| {
                 let layer = &graph.layers[i];
-                layer.interleave == 1 && resident.strides(&layer.result).is_some()
+                accesses_tile_memory(layer) && layer.interleave == 1 && resident.strides(&layer.result).is_some()
             });
             if !written {
                 return None;
@@ -41,13 +41,21 @@ pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(u
             let reads = uses.readers.iter().all(|&(i, s)| {
                 let layer = &graph.layers[i];
                 let tensor = s == 0 || !layer.is_neural();
-                tensor && layer.source_interleave == 1 && resident.strides(&layer.sources[s]).is_some()
+                tensor
+                    && accesses_tile_memory(layer)
+                    && layer.source_interleave == 1
+                    && resident.strides(&layer.sources[s]).is_some()
             });
             reads.then_some((buffer, resident))
         })
         .collect();
     found.sort_by_key(|(_, r)| r.writer);
     found
+}
+
+/// Returns false for own tasks, which access memory alone.
+fn accesses_tile_memory(layer: &Layer) -> bool {
+    !matches!(layer.kind, Kind::Own(_))
 }
 
 /// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows are then contiguous.
