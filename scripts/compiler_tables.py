@@ -2,7 +2,11 @@
 """Tables of docs/compiler.md: the effect of each pass over a folder of models, functions, buffers, traffic and weights.
 
     scripts/compiler_tables.py --ane target/release/ane --write MODELS [MODELS ...]
+    scripts/compiler_tables.py --ane target/release/ane --before OTHER/ane --aims NAME=MODELS [NAME=MODELS ...] --write
     cargo xtask docs
+
+The second form compares two builds over sets of models: programs with more and with fewer tasks, tasks, megabytes between
+memory and the units in one run, and seconds of compilation.
 
 Every model is compiled once as it is and once with each pass left out that may be. Sums over the models: tasks, bytes of kernel
 data and of the intermediate region, modelled time of the engine. A pass without a difference has a row too.
@@ -15,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 SUFFIXES = (".mlpackage", ".mil", ".onnx", ".plist", ".mlmodel")
 
@@ -68,6 +73,7 @@ def pass_rows(ane, found, folder):
         yield [name, changed, refused, *(total[i] + sums[i] - without[i] for i in range(4))]
 
 
+REPEATS = 3
 KINDS = {0: "on chip", 1: "in memory", 2: "chained", 3: "behind a chained one", 4: "in place", 5: "in place behind a chained one", 8: "in place in memory"}
 
 
@@ -143,12 +149,60 @@ def weight_rows(ane, found, folder):
             yield [name_of(model), expanded["kernel_bytes"], program["kernel_bytes"], *tasks]
 
 
+def seconds(ane, model, folder, repeats=REPEATS):
+    """Shortest time of a compilation, and its document."""
+    best, document = float("inf"), None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        document = compiled(ane, model, folder)
+        best = min(best, time.perf_counter() - start)
+    return best, document
+
+
+def aim_rows(ane, before, sets, folder):
+    """A head, then for every set: models that both builds compile, more and fewer tasks, and sums before and after."""
+    yield ["set", "models", "more tasks", "fewer tasks", *(f"{what}, {when}" for what in ("tasks", "MB between memory and units", "seconds of compilation") for when in ("before", "after"))]
+    for name, found in sets:
+        rows = []
+        for model in found:
+            (old_time, old), (new_time, new) = seconds(before, model, folder), seconds(ane, model, folder)
+            if old and new:
+                moved = []
+                for build in (before, ane):
+                    compiled(build, model, folder)
+                    moved.append(moved_bytes(build, folder))
+                rows.append((old["tasks"], new["tasks"], *moved, old_time, new_time))
+        more, fewer = sum(r[1] > r[0] for r in rows), sum(r[1] < r[0] for r in rows)
+        sums = [sum(column) for column in zip(*rows)] or [0] * 6
+        yield [name, len(rows), more, fewer, *sums[:2], *(f"{n / 1e6:.2f}" for n in sums[2:4]), *(f"{s:.1f}" for s in sums[4:])]
+
+
+def table(name, about, rows, write):
+    """Prints rows, and records them in docs/data."""
+    lines = [f"# {about}"]
+    for row in rows:
+        lines.append("\t".join(map(str, row)))
+        print(lines[-1], flush=True)
+    if write:
+        data = pathlib.Path(__file__).parent.parent / "docs" / "data"
+        (data / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ane", default="target/release/ane")
     parser.add_argument("--write", action="store_true", help="record in docs/data, for `cargo xtask docs`")
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("--before", help="binary of another build, for --aims")
+    parser.add_argument("--aims", nargs="+", metavar="NAME=MODELS", help="sets of models over which two builds are compared")
+    parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
+    if arguments.aims:
+        if not arguments.before:
+            sys.exit("--aims compares with --before")
+        sets = [(name, models([path])) for name, _, path in (item.partition("=") for item in arguments.aims)]
+        with tempfile.TemporaryDirectory() as folder:
+            table("aims", "two builds by set of models", aim_rows(arguments.ane, arguments.before, sets, pathlib.Path(folder)), arguments.write)
+        return
     found = models(arguments.models)
     if not found:
         sys.exit("no models there")
@@ -162,13 +216,7 @@ def main():
             "weights": (weight_rows, "kernel bytes of compressed weights"),
         }
         for name, (rows, about) in tables.items():
-            lines = [f"# {about}"]
-            for row in rows(arguments.ane, found, folder):
-                lines.append("\t".join(map(str, row)))
-                print(lines[-1], flush=True)
-            if arguments.write:
-                data = pathlib.Path(__file__).parent.parent / "docs" / "data"
-                (data / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+            table(name, about, rows(arguments.ane, found, folder), arguments.write)
 
 
 if __name__ == "__main__":

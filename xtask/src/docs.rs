@@ -128,7 +128,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         .ok_or(format!("docs/compiler.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push((
         "docs/compiler.md".into(),
-        with_files(compiler, "docs/compiler.md", 1, &["functions", "allocations", "traffic", "weights"])?,
+        with_files(compiler, "docs/compiler.md", 1, &["functions", "allocations", "traffic", "aims", "weights"])?,
     ));
     let files = ["networks", "networks-popular", "networks-further", "networks-rarer", "networks-newer"];
     for (page, files) in [

@@ -219,13 +219,24 @@ impl Emitter<'_> {
     }
 
     /// By source and result of this task, two flags: true if it reuses the place of the source of the planar task before it, and true if of
-    /// its result, which counts alone (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `rrmm_r2rr_m64_k64_n2048_tx0_ty1`).
+    /// its result. The lower operand takes all places that it overlaps, and declares the result alone
+    /// (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m64_k64_n64_tx0_ty1_b1`).
     fn reuses_planar(&self) -> [[bool; 2]; 2] {
+        let before = &self.placed.graph.layers[self.index - 1].sources[0];
+        if self.placed.residency.source(self.index - 1, 0, before).is_some() {
+            // What follows a task on resident operands takes both (`env_chain_attention_s64_d64`).
+            return [[true, false], [false, true]];
+        }
         let [own, before] = [self.index, self.index - 1].map(|index| self.extent(index));
-        own.map(|own| {
-            let [source, result] = [0, 1].map(|i| own.start < before[i].end && before[i].start < own.end);
-            [source && !result, result]
-        })
+        let mut order = [0, 1];
+        order.sort_by_key(|&at| own[at].start);
+        let (mut free, mut reused) = ([true; 2], [[false; 2]; 2]);
+        for at in order {
+            let taken = [0, 1].map(|i| free[i] && own[at].start < before[i].end && before[i].start < own[at].end);
+            free = [free[0] && !taken[0], free[1] && !taken[1]];
+            reused[at] = [taken[0] && !taken[1], taken[1]];
+        }
+        reused
     }
 
     /// Returns true if the next task rewrites a result in tile memory row by row on the neural engine.
