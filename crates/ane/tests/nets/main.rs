@@ -10,6 +10,7 @@ mod decode;
 mod dialects;
 mod differential;
 mod extended;
+mod few_tasks;
 mod fingerprint;
 mod fixes;
 mod forms;

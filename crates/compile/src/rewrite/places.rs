@@ -13,16 +13,23 @@ const MOST_FACTORS: usize = 512;
 /// Row counts of a constant table for which a look-up is a product with a one-hot matrix. With fewer rows, comparisons select the row;
 /// with more, the host does the look-up.
 const TABLE_ROWS: std::ops::RangeInclusive<usize> = 9..=128;
+/// Most elements of a table, once for each index, that comparisons select from, without rounding. A product with more has fewer operations.
+const MOST_COMPARED: usize = 1 << 14;
+/// Logarithm of the largest scale of a table, and of its largest element after scaling.
+const LARGEST_POWER: f32 = 12.0;
 /// Largest number of matrix-vector products in a batch that stay products of the engine, each with tasks of its own.
 const MOST_VECTORS: usize = 64;
 
 impl Builder<'_> {
-    /// Returns true if a gather along the first axis reads a finite constant of [`TABLE_ROWS`] rows at computed indices.
+    /// Returns true if a gather along the first axis reads a finite constant of [`TABLE_ROWS`] rows at many computed indices. Comparisons
+    /// select the rows of fewer elements.
     pub(super) fn is_small_table(&self, op: &Op) -> bool {
         let (table, places) = (self.net.value(op.inputs[0]), self.net.value(op.inputs[1]));
         let finite = |data: &Data| data.to_f32().iter().all(|x| x.is_finite());
+        let compared = table.ty.elements().saturating_mul(places.ty.elements());
         table.ty.shape.first().is_some_and(|rows| TABLE_ROWS.contains(rows))
             && (table.ty.shape.len() == 2 || table.ty.dtype.is_float())
+            && compared > MOST_COMPARED
             && places.data.is_none()
             && table.data.as_ref().is_some_and(|tensor| finite(&tensor.data))
     }
@@ -50,15 +57,20 @@ impl Builder<'_> {
             both => self.op("one", OpKind::Binary(Binary::Add), both, shape),
         };
         let data = tensor.data.to_f32();
-        let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
+        // The array's sums have a fixed resolution, which loses small elements: those of the table are scaled, and the result back.
+        let peak = data.iter().fold(0.0f32, |peak, x| peak.max(x.abs()));
+        let power = if peak > 0.0 { (LARGEST_POWER - peak.log2().floor()).clamp(0.0, LARGEST_POWER) } else { 0.0 };
+        let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
+        let turned = turned.map(|i| data[i] * power.exp2()).collect();
         let matrix = self.constant("table", vec![columns, rows], turned);
-        if tensor.shape.len() == 2 {
-            return self.push(OpKind::Linear, &[one, matrix], out);
-        }
         let mut flat = self.shape(places);
         flat.push(columns);
-        let flat = self.op("flat", OpKind::Linear, &[one, matrix], flat);
-        self.push(OpKind::Reshape, &[flat], out);
+        let mut found = self.op("found", OpKind::Linear, &[one, matrix], flat.clone());
+        if power > 0.0 {
+            let scale = self.constant("scale", Vec::new(), vec![(-power).exp2()]);
+            found = self.op("scaled", OpKind::Binary(Binary::Mul), &[found, scale], flat);
+        }
+        self.push(OpKind::Reshape, &[found], out);
     }
 
     /// Returns true for a batched matrix-vector product with a batch beyond [`MOST_VECTORS`]: sums of products are fewer tasks.

@@ -1,0 +1,74 @@
+//! Rewrites that save tasks: exact results within a number of tasks that one task for each position, row or element would exceed.
+
+use anemone::Array;
+use anemone::execute::execute;
+use anemone_compile::{Options, compile};
+use anemone_facts::chips;
+use anemone_net::{Tensor, check, eval, text};
+
+/// Input types and operations of a network, the name of its result, and the largest number of tasks.
+const CASES: [(&str, &[&str], &str, usize); 8] = [
+    ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
+    ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
+    (
+        "positions of each row",
+        &["f16[2, 24, 4]", "i32[2, 7, 4]"],
+        "%y: f16[2, 7, 4] = gather_along(%x0, %x1) axis=1",
+        10,
+    ),
+    (
+        "columns in reverse order",
+        &["f16[3, 22]"],
+        "const %i: i32[22] = [21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]\n  %y: f16[3, 22] = gather(%x0, %i) axis=1",
+        20,
+    ),
+    (
+        "rows in reverse order, from the middle",
+        &["f16[20, 3]"],
+        "const %i: i32[12] = [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4]\n  %y: f16[12, 3] = gather(%x0, %i) axis=0",
+        8,
+    ),
+    ("remainders of a power of two", &["i32[40]"], "const %d: i32[] = [8]\n  %y: i32[40] = mod(%x0, %d)", 7),
+    ("quotients by a power of two", &["i32[40]"], "const %d: i32[] = [8]\n  %y: i32[40] = floor_div(%x0, %d)", 6),
+    (
+        "products of transposed rows",
+        &["f16[2, 15, 3]"],
+        "const %w: f16[2, 3] = [1.0, -2.0, 3.0, 0.5, 0.25, -1.0]\n  %t: f16[15, 2, 3] = transpose(%x0) perm=[1, 0, 2]\n  %y: f16[15, 2, 2] = linear(%t, %w)",
+        4,
+    ),
+];
+
+#[test]
+fn rewrites_are_exact_in_few_tasks() {
+    for (name, types, ops, most) in CASES {
+        let declared: Vec<String> = types.iter().enumerate().map(|(i, ty)| format!("  input %x{i}: {ty}\n")).collect();
+        let source = format!("net \"n\" {{\n{}  {ops}\n  output %y\n}}\n", declared.concat());
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        check::check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let tensors: Vec<Tensor> = net
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(i, &id)| {
+                let ty = &net.value(id).ty;
+                // Positions are within the axis; the first inputs take both signs.
+                let value = |at: usize| match i {
+                    0 => (at * 37 % 101) as f32 - 50.0,
+                    _ => (at * 7 % 24) as f32,
+                };
+                Tensor::f32(ty.shape.clone(), (0..ty.elements()).map(value).collect()).cast(ty.dtype)
+            })
+            .collect();
+        let expected = eval::eval_typed(&net, &tensors).expect("evaluates")[0].data.to_f32();
+        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        let arrays: Vec<(String, Array)> = tensors
+            .iter()
+            .enumerate()
+            .map(|(i, t)| (format!("x{i}"), Array { shape: t.shape.clone(), data: t.data.to_f32() }))
+            .collect();
+        let run = execute(&program, &arrays, Default::default()).expect("runs");
+        assert_eq!(run.outputs[0].1.data, expected, "{name}");
+        let tasks = program.tasks().expect("tasks").len();
+        assert!(tasks <= most, "{name}: {tasks} tasks, at most {most}");
+    }
+}
