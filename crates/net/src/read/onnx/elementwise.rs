@@ -45,6 +45,10 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "Clip" => clip(n),
         "PRelu" => {
             let (x, slope) = (n.need(0)?, n.need(1)?);
+            if let Some(alpha) = n.t.build.data(slope).and_then(|data| one_value(&data.data.to_f32())) {
+                let id = n.build().unary(Unary::LeakyRelu { alpha }, x)?;
+                return n.done(id);
+            }
             let zero = n.build().scalar(0.0, x);
             let scaled = n.build().binary(Binary::Mul, x, slope)?;
             let below = n.build().binary(Binary::Less, x, zero)?;
@@ -195,6 +199,12 @@ fn modulo(n: &mut Node) -> Result<bool, Error> {
     let sign = n.build().unary(Unary::Sign, x)?;
     let id = n.build().binary(Binary::Mul, rest, sign)?;
     n.done(id)
+}
+
+/// The finite number that all elements are; `None` if they differ.
+fn one_value(all: &[f32]) -> Option<f32> {
+    let (&first, rest) = all.split_first()?;
+    (first.is_finite() && rest.iter().all(|&a| a == first)).then_some(first)
 }
 
 fn clip(n: &mut Node) -> Result<bool, Error> {

@@ -414,3 +414,35 @@ fn one_mixed() -> Result<(), Error> {
     graph.node = vec![node("Add", &["x", "w"], "y")];
     read_onnx(&other.encode_to_vec(), &MemoryFiles::default(), &Options::default()).map(drop)
 }
+
+#[test]
+fn a_prelu_with_one_slope_is_a_leaky_relu() {
+    let read = |slopes: [f32; 2]| {
+        let slope = Tensor {
+            dims: vec![2, 1, 1],
+            data_type: 1,
+            name: "s".into(),
+            raw_data: slopes.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<u8>>().into(),
+            ..Tensor::default()
+        };
+        let graph = Graph {
+            node: vec![node("PRelu", &["x", "s"], "y")],
+            initializer: vec![slope],
+            input: vec![float_info("x", [1, 2, 1, 2].map(extent).to_vec())],
+            output: vec![float_info("y", [1, 2, 1, 2].map(extent).to_vec())],
+            ..Graph::default()
+        };
+        let opset_import = vec![OpsetId { domain: String::new(), version: 18 }];
+        let model = Model { graph: Some(graph), opset_import, ..Model::default() };
+        read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default()).expect("a PReLU").0
+    };
+    for (slopes, names, wanted) in [
+        ([0.25, 0.25], vec!["leaky_relu"], [-0.5, 3.0, -1.0, 0.0]),
+        ([0.25, 0.5], vec!["mul", "less", "select"], [-0.5, 3.0, -2.0, 0.0]),
+    ] {
+        let net = read(slopes);
+        assert_eq!(net.ops.iter().map(|op| op.kind.name()).collect::<Vec<_>>(), names);
+        let x = crate::Tensor::f32([1, 2, 1, 2], vec![-2.0, 3.0, -4.0, 0.0]);
+        assert_eq!(eval(&net, &[x]).expect("it runs")[0].data.to_f32(), wanted);
+    }
+}
