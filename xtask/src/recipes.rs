@@ -87,7 +87,7 @@ const RECIPES: &[Recipe] = &[
                 },
             },
             Edit {
-                file: "crates/engine/src/honours.rs",
+                file: "crates/engine/src/field_support.rs",
                 change: Change::Add { behind: "    match field {", line: "        RecipeField => NoEffect," },
             },
         ],

@@ -132,11 +132,11 @@ impl Pending {
 /// The bytes of a whole file, mapped if it is large: [`release`] frees their memory.
 pub fn mapped(path: &Path) -> Result<Bytes> {
     let file = Arc::new(crate::os::open(path).map_err(|e| unreadable(path, &e))?);
-    Ok(held(file))
+    Ok(register(file))
 }
 
 /// The bytes of a file, registered for [`release`].
-fn held(file: Arc<FileBytes>) -> Bytes {
+fn register(file: Arc<FileBytes>) -> Bytes {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&file));
     Bytes::from_owner(Opened(file))
 }
@@ -151,7 +151,7 @@ pub fn set_aside(bytes: &Bytes) -> Bytes {
         return bytes.clone();
     }
     let Ok(file) = crate::os::unnamed(&[bytes]) else { return bytes.clone() };
-    held(Arc::new(file))
+    register(Arc::new(file))
 }
 
 /// Concatenates pieces: if they are large, in a file as by [`set_aside`].
@@ -160,7 +160,7 @@ pub(crate) fn joined(pieces: &[Bytes]) -> Bytes {
     let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
     match (bytes >= ASIDE_BYTES).then(|| crate::os::unnamed(&pieces)) {
-        Some(Ok(file)) => held(Arc::new(file)),
+        Some(Ok(file)) => register(Arc::new(file)),
         _ => pieces.concat().into(),
     }
 }
@@ -234,6 +234,6 @@ impl anemone_net::read::Files for Folder {
             return Err("the path leaves the model's folder".into());
         }
         let whole = crate::os::open(&self.root.join(relative)).map_err(|e| reason(&e))?;
-        Ok(held(Arc::new(whole)))
+        Ok(register(Arc::new(whole)))
     }
 }

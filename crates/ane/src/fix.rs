@@ -80,7 +80,8 @@ pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) 
         (fixed, applied, after) = (again.0.net, again.1, again.2);
         error = difference(net, &fixed, seed)?;
     }
-    let mut left: Vec<Left> = fixed.ops.iter().zip(&after.verdicts).filter_map(|(op, v)| left(&fixed, op, v)).collect();
+    let mut left: Vec<Left> =
+        fixed.ops.iter().zip(&after.verdicts).filter_map(|(op, v)| unfixed(&fixed, op, v)).collect();
     let first = match source {
         None => count(&before),
         Some(source) => {
@@ -207,7 +208,7 @@ fn name(net: &Net, op: &Op) -> String {
     op.outputs.first().map_or_else(|| op.name.clone(), |&id| net.value(id).name.clone())
 }
 
-fn left(net: &Net, op: &Op, verdict: &Verdict) -> Option<Left> {
+fn unfixed(net: &Net, op: &Op, verdict: &Verdict) -> Option<Left> {
     let refusal = verdict.refusal.as_ref()?;
     let (reason, fix) = (refusal.message.clone(), refusal.fix.clone());
     Some(Left { name: name(net, op), op: op.kind.name().into(), reason, fix })

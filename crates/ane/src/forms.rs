@@ -69,7 +69,7 @@ impl Form {
 
 /// Data of file forms in addition to the program.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct WriteOptions {
     /// Layout and banner of the container.
     pub container: hwx::Options,
     /// Tensors kept between calls, for the dispatch descriptor.
@@ -172,7 +172,7 @@ pub fn files_as(
             ..hwx::Options::default()
         };
         let engine_names = described && book;
-        Surroundings { container, states: chain.states().to_vec(), engine_names, ..Surroundings::default() }
+        WriteOptions { container, states: chain.states().to_vec(), engine_names, ..WriteOptions::default() }
     };
     for form in forms.iter().filter(|form| **form != Form::E5 && !(described && **form == Form::Hwx)) {
         chain.check_no_host(form.name())?;
@@ -249,7 +249,7 @@ fn in_order(program: &Program, dialect: &Dialect) -> Result<Program> {
 }
 
 /// Register images of a program's tasks; if the first page of a load is given, with the device addresses of that load.
-fn task_images(program: &Program, around: &Surroundings) -> Result<Vec<image::Descriptor>> {
+fn task_images(program: &Program, around: &WriteOptions) -> Result<Vec<image::Descriptor>> {
     let Some(base) = around.base else { return images::of_program(program).map_err(refused) };
     let read = hwx::Container::read(&container(program, around)?).map_err(refused)?;
     let loaded = hwx::Image::map(&read, base).map_err(refused)?;
@@ -271,12 +271,12 @@ fn refused(error: impl std::fmt::Display) -> Diagnostic {
 }
 
 /// A container's bytes.
-fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
+fn container(program: &Program, around: &WriteOptions) -> Result<Vec<u8>> {
     Ok(container_file(program, around)?.concat())
 }
 
 /// A container's file.
-fn container_file(program: &Program, around: &Surroundings) -> Result<Vec<Bytes>> {
+fn container_file(program: &Program, around: &WriteOptions) -> Result<Vec<Bytes>> {
     let ordered = in_order(program, around.container.dialect)?;
     let named = around.engine_names.then(|| e5::with_engine_names(&ordered));
     hwx::to_file(named.as_ref().unwrap_or(&ordered), &around.container).map_err(refused)
@@ -299,7 +299,7 @@ fn check_names(chain: &Chain) -> Result<()> {
 }
 
 /// A dispatch descriptor's bytes.
-fn descriptor(steps: &[Step], around: &Surroundings, function: &str, [inputs, outputs]: [&[String]; 2]) -> Vec<u8> {
+fn descriptor(steps: &[Step], around: &WriteOptions, function: &str, [inputs, outputs]: [&[String]; 2]) -> Vec<u8> {
     let entry = |key: &str, value: &str| (key.to_string(), value.to_string());
     let target = match around.container.target.as_str() {
         "" => steps
@@ -396,7 +396,7 @@ fn places(port: &Port) -> impl Iterator<Item = u64> {
 }
 
 /// The bytes of a program in a form.
-pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Vec<u8>> {
+pub fn encode(program: &Program, form: Form, around: &WriteOptions) -> Result<Vec<u8>> {
     match form {
         Form::Hwx => container(program, around),
         Form::Bin => match lost_in_stream(program) {

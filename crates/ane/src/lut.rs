@@ -212,7 +212,7 @@ pub fn line(knots: &[(f64, f64)], x: f64) -> f64 {
 }
 
 /// Number of knots whose value the chain reproduces exactly in fp16.
-pub fn met(chain: &Chain, knots: &[(f64, f64)]) -> usize {
+pub fn exact_knots(chain: &Chain, knots: &[(f64, f64)]) -> usize {
     knots.iter().filter(|&&(x, y)| chain.value(f16::from_f64(x)) == f16::from_f64(y)).count()
 }
 

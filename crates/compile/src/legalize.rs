@@ -380,6 +380,8 @@ mod tests {
             panic!("a refusal")
         };
         assert_eq!((refusal.code, refusal.quantity), ("E08", "kernel width"));
-        assert!(check::own::turned([1, 14], chip) && !check::own::turned([14, 14], chip));
+        assert!(
+            check::own::needs_exchanged_kernel([1, 14], chip) && !check::own::needs_exchanged_kernel([14, 14], chip)
+        );
     }
 }

@@ -26,7 +26,7 @@ static TABLES: Kept<Vec<u8>, Activation> = LazyLock::new(Default::default);
 static STAGES: Kept<(&'static str, Stages), ExactEpilogue> = LazyLock::new(Default::default);
 
 /// Looks a key up in a process-wide cache, or makes and stores its value. A cache of [`MOST_KEPT`] entries is cleared first.
-fn kept<K: Eq + Hash, V: Clone>(
+fn cached<K: Eq + Hash, V: Clone>(
     all: &Kept<K, V>,
     key: K,
     make: impl FnOnce() -> Result<V, FaultKind>,
@@ -140,7 +140,7 @@ impl Constants<'_> {
 
     /// Activation of a table record, expanded over all fp16 numbers; cached across plans.
     pub(crate) fn table(&mut self, record: &[u8]) -> Result<Activation, FaultKind> {
-        kept(&TABLES, record.to_vec(), || Ok(Table::read(record)?.activation()))
+        cached(&TABLES, record.to_vec(), || Ok(Table::read(record)?.activation()))
     }
 
     /// Epilogue of an exact model, cached across plans by its stages: their fields and the table record.
@@ -150,7 +150,7 @@ impl Constants<'_> {
         key: Stages,
         make: impl FnOnce() -> Result<ExactEpilogue, FaultKind>,
     ) -> Result<ExactEpilogue, FaultKind> {
-        kept(&STAGES, (model.name(), key), make)
+        cached(&STAGES, (model.name(), key), make)
     }
 
     /// Remarks on avoidable cost: tasks that unpack their coefficients in every run.

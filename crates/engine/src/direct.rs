@@ -10,7 +10,7 @@ use anemone_facts::code::{format, residency};
 use anemone_kernels::num;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView, nested, reach};
-use anemone_kernels::workers::Aside;
+use anemone_kernels::workers::BounceBuffers;
 use half::f16;
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ pub(crate) fn views<'m, const N: usize>(
     tile: &'m mut Region,
     from: [&Span; N],
     to: &Span,
-    aside: &'m mut Aside,
+    aside: &'m mut BounceBuffers,
 ) -> Result<([&'m [f16]; N], &'m mut [f16]), FaultKind> {
     let bytes = |span: &Span| match span.home {
         Home::Bar(bar) => memory.region(bar).map_or(0, Region::len),

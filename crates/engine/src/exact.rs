@@ -29,7 +29,7 @@ impl Machine<'_> {
     /// Reads a source as an operation without coefficients does.
     pub(crate) fn admitted(&self, mut x: Tensor) -> Tensor {
         if self.model.rounding().is_some() {
-            each(&mut x, elementwise::admit);
+            each(&mut x, elementwise::canonicalize);
         }
         x
     }
@@ -95,10 +95,10 @@ impl Machine<'_> {
         let idle = self.added() == 0.0 && self.factor() == 1.0 && self.get(NonlinearMode) == nonlinear::NONE;
         if idle && self.get(NeOpMode) == neural::BYPASS {
             // A copy keeps the sign of a zero, which an addition does not.
-            each(&mut y, elementwise::admit);
+            each(&mut y, elementwise::canonicalize);
             return Ok(y);
         }
-        self.finish_exact_from(rules, y, |_, v| Number::admit(v))
+        self.finish_exact_from(rules, y, |_, v| Number::canonicalize(v))
     }
 
     /// [`Machine::finish_exact`] after a map over the elements and their positions.
@@ -108,19 +108,20 @@ impl Machine<'_> {
         mut y: Tensor,
         first: impl Fn(usize, f32) -> Number + Sync,
     ) -> Result<Tensor, FaultKind> {
-        let (bias, scale) = (Number::admit(self.added()), Number::admit(self.factor()));
+        let (bias, scale) = (Number::canonicalize(self.added()), Number::canonicalize(self.factor()));
         let affine = move |i: usize, v: f32| first(i, v).add(bias).mul(scale);
         match self.get(NonlinearMode) {
-            nonlinear::NONE => each_at(&mut y, |i, v| affine(i, v).settle(rules)),
-            nonlinear::RELU => each_at(&mut y, |i, v| affine(i, v).relu().settle(rules)),
+            nonlinear::NONE => each_at(&mut y, |i, v| affine(i, v).round_result(rules)),
+            nonlinear::RELU => each_at(&mut y, |i, v| affine(i, v).relu().round_result(rules)),
             _ => {
                 let table = Table::read(self.table_record(RECORD_BYTES as u64)?)?;
-                let value = |x: f32| if table.is_defined(x) { Number::wide(table.value(x)).settle(rules) } else { 0.0 };
+                let value =
+                    |x: f32| if table.is_defined(x) { Number::wide(table.value(x)).round_result(rules) } else { 0.0 };
                 if y.data.len() >= EXPAND_FROM {
                     let values: Vec<f32> = num::every_f16().map(value).collect();
-                    each_at(&mut y, |i, v| values[num::bits(affine(i, v).settle(rules))]);
+                    each_at(&mut y, |i, v| values[num::bits(affine(i, v).round_result(rules))]);
                 } else {
-                    each_at(&mut y, |i, v| value(affine(i, v).settle(rules)));
+                    each_at(&mut y, |i, v| value(affine(i, v).round_result(rules)));
                 }
             }
         }

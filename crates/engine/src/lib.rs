@@ -67,8 +67,8 @@ mod direct;
 mod dma;
 mod exact;
 mod fault;
+mod field_support;
 mod fields;
-mod honours;
 mod lines;
 mod lut;
 mod machine;
@@ -86,7 +86,7 @@ mod volume;
 
 pub use anemone_kernels as kernels;
 pub use fault::{Fault, FaultKind};
-pub use honours::{Treatment, executes, treatment};
+pub use field_support::{Treatment, executes, treatment};
 pub use lut::Table;
 pub use memory::{Memory, Region};
 pub use plan::{

@@ -29,7 +29,7 @@ impl Machine<'_> {
         let flags = [FIRST, SECOND].map(|of| [of[0], of[1], of[2]].map(|f| self.get(f) == 1));
         let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
         let pre = self.half(PePreScale);
-        let pre = (pre != 1.0 || abs).then(|| (N::admit(pre), abs));
+        let pre = (pre != 1.0 || abs).then(|| (N::canonicalize(pre), abs));
         let transposed = [Src1Transpose, Src2Transpose].map(|f| self.get(f) == 1);
         let (rules, workers) = (self.model.rounding(), self.workers);
         let bound = self.bind(operands)?;

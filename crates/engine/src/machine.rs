@@ -1,8 +1,8 @@
 //! Execution context of one task: the memory it accesses and the fields it reads.
 
 use crate::fault::FaultKind;
+use crate::field_support::POSITIVE_SHIFTS;
 use crate::fields::Fields;
-use crate::honours::POSITIVE_SHIFTS;
 use crate::memory::{Memory, Region};
 use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
 use anemone_facts::Layout;

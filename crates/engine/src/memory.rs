@@ -4,7 +4,7 @@ use crate::fault::FaultKind;
 use crate::numerics::element_type;
 use anemone_facts::Field;
 use anemone_kernels::num;
-use anemone_kernels::workers::Aside;
+use anemone_kernels::workers::BounceBuffers;
 use anemone_program::{BAR_COUNT, Element};
 use bytes::Bytes;
 use half::f16;
@@ -121,7 +121,7 @@ impl Region {
     }
 
     /// Suspends or resumes the tracking and checking of written halfwords.
-    pub(crate) fn trust(&mut self, trusted: bool) {
+    pub(crate) fn set_trusted(&mut self, trusted: bool) {
         self.trusted = trusted;
     }
 
@@ -370,8 +370,8 @@ impl Memory {
     }
 
     /// Suspends or resumes checks and tracking of written halfwords.
-    pub(crate) fn trust(&mut self, trusted: bool) {
-        self.regions.iter_mut().flatten().for_each(|r| r.trust(trusted));
+    pub(crate) fn set_trusted(&mut self, trusted: bool) {
+        self.regions.iter_mut().flatten().for_each(|r| r.set_trusted(trusted));
     }
 
     /// Marks everything as written that a snapshot has as written.
@@ -411,7 +411,7 @@ pub(crate) fn views<'m, const N: usize>(
     tile: &'m mut Region,
     from: [(Home, Range<usize>); N],
     (home, to): (Home, Range<usize>),
-    aside: &'m mut Aside,
+    aside: &'m mut BounceBuffers,
 ) -> Option<([&'m [f16]; N], &'m mut [f16])> {
     let overlaps = |(at, range): &(Home, Range<usize>)| *at == home && range.start < to.end && to.start < range.end;
     for (aside, (_, range)) in aside.iter_mut().zip(&from).filter(|(_, from)| overlaps(from)) {

@@ -1,8 +1,8 @@
 //! The neural engine: convolution, copy, maximum and sum over channels, followed by bias, scale and activation.
 
+mod channel_scale;
 mod channels;
 mod flat;
-mod gains;
 mod select;
 
 use channels::{max_over_channels, product_of_channels, sum_of_channels};

@@ -98,7 +98,7 @@ impl Machine<'_> {
         }
         self.check_windows(&window, x.ext, out)?;
         let fold = self.fold()?;
-        let mut y = Tensor { ext: out, data: vec![N::admit(0.0); out.elements()?] };
+        let mut y = Tensor { ext: out, data: vec![N::canonicalize(0.0); out.elements()?] };
         let nanos = cost::one_by_one(x.data.len().saturating_mul(window.k[0] * window.k[1]));
         chunks(&mut y.data, out.plane(), nanos, |i, plane| {
             let source = &x.data[i * x.ext.plane()..][..x.ext.plane()];
@@ -123,7 +123,7 @@ impl Machine<'_> {
         let ext = self.input_extents();
         let mut x = self.planar_source1::<N>(ext)?;
         let pairs = self.planar_source2::<N>(Extents { h: 2, w: 1, ..ext })?;
-        let (one, sign) = (N::admit(1.0), self.second_sign()?);
+        let (one, sign) = (N::canonicalize(1.0), self.second_sign()?);
         if self.get(PeOp) != planar::ADD {
             return Err(self.inconsistent(PeOp, "an addend and a factor are applied by an addition (0)"));
         }
@@ -167,27 +167,27 @@ impl Machine<'_> {
     fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
         let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
         let b = self.source2(self.stored(SECOND, ext))?;
-        Ok(admit(expand(if turned { b.transposed() } else { b }, ext, flags)?))
+        Ok(canonicalize(expand(if turned { b.transposed() } else { b }, ext, flags)?))
     }
 
     fn second_sign<N: Wide>(&self) -> Result<N, FaultKind> {
         match self.get(PeSecond) {
-            second::SOURCE => Ok(N::admit(1.0)),
-            second::NEGATED => Ok(N::admit(-1.0)),
+            second::SOURCE => Ok(N::canonicalize(1.0)),
+            second::NEGATED => Ok(N::canonicalize(-1.0)),
             _ => Err(self.inconsistent(PeSecond, "2 (source 2) or 3 (negated source 2) expected")),
         }
     }
 
     /// The task's elementwise operation; the identity if `alone`.
     pub(crate) fn operation<N: Wide>(&self, alone: bool) -> Result<Operation<N>, FaultKind> {
-        let one = N::admit(1.0);
+        let one = N::canonicalize(1.0);
         if alone {
             return Ok(Operation { op: BinaryOp::Add, first: one, sign: one });
         }
         let sign = self.second_sign()?;
         let first = match self.get(PeFirst) {
             first::SOURCE => one,
-            first::NEGATED => N::admit(-1.0),
+            first::NEGATED => N::canonicalize(-1.0),
             value => {
                 return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" });
             }
@@ -228,7 +228,7 @@ impl Machine<'_> {
         }
         let fold = self.fold()?;
         let plane = x.ext.plane();
-        let mut data = vec![N::admit(0.0); x.data.len() / plane];
+        let mut data = vec![N::canonicalize(0.0); x.data.len() / plane];
         chunks(&mut data, PER_THREAD.div_ceil(plane), cost::one_by_one(x.data.len()), |i, results| {
             let planes = x.data[i * PER_THREAD.div_ceil(plane) * plane..].chunks_exact(plane);
             results.iter_mut().zip(planes).for_each(|(y, plane)| *y = fold.of(plane.iter().copied()));
@@ -252,11 +252,11 @@ impl Machine<'_> {
     fn planar_source1<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
         let (flags, turned) = (self.flags(FIRST), self.get(Src1Transpose) == 1);
         let x = self.source1(self.stored(FIRST, ext))?;
-        let mut x = admit::<N>(expand(if turned { x.transposed() } else { x }, ext, flags)?);
+        let mut x = canonicalize::<N>(expand(if turned { x.transposed() } else { x }, ext, flags)?);
         let pre = self.half(PePreScale);
         let abs = self.takes_magnitude()?;
         if pre != 1.0 || abs {
-            let pre = N::admit(pre);
+            let pre = N::canonicalize(pre);
             let nanos = cost::one_by_one(x.data.len());
             chunks(&mut x.data, PER_THREAD, nanos, |_, row| prepare(row, pre, abs));
         }
@@ -311,7 +311,7 @@ impl Machine<'_> {
         let (last, relu) = (f32::from_bits(self.get(PeFinalScale)), self.get(PeReluEn) == 1);
         let (scale, bias) = (self.half(PeScale), self.half(PeBias));
         let plain = !N::EXACT && last == 1.0 && scale == 1.0 && bias == 0.0;
-        let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::admit);
+        let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::canonicalize);
         Ok(ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu })
     }
 
@@ -334,7 +334,7 @@ impl Machine<'_> {
 }
 
 /// Operands as the model reads them.
-fn admit<N: Wide>(x: Tensor) -> Tensor<N> {
+fn canonicalize<N: Wide>(x: Tensor) -> Tensor<N> {
     Tensor { ext: x.ext, data: N::admit_all(x.data) }
 }
 
@@ -365,8 +365,8 @@ impl Window {
 
     fn pool<N: Line>(&self, from: &[N], from_ext: Extents, to: &mut [N], to_ext: Extents, fold: &Fold) {
         match fold {
-            Fold::Sum(None) => self.each_tap(from, from_ext, to, to_ext, N::start(), N::go_on, N::end),
-            Fold::Max => self.each_tap(from, from_ext, to, to_ext, N::admit(f32::NEG_INFINITY), N::max, |x| x),
+            Fold::Sum(None) => self.each_tap(from, from_ext, to, to_ext, N::start(), N::accumulate, N::end),
+            Fold::Max => self.each_tap(from, from_ext, to, to_ext, N::canonicalize(f32::NEG_INFINITY), N::max, |x| x),
             Fold::Sum(Some(_)) => {
                 for (i, to) in to.iter_mut().enumerate() {
                     let rows = self.span(0, i / to_ext.w, from_ext.h);

@@ -4,7 +4,6 @@ mod access;
 mod blocks;
 mod common;
 mod commute;
-mod fan;
 mod foresee;
 mod gemv;
 mod lift;
@@ -20,6 +19,7 @@ mod resolution;
 mod schedule;
 mod slices;
 mod step;
+mod task_batch;
 mod text;
 mod trace;
 
@@ -32,8 +32,8 @@ pub use trace::{Moved, Operand, Site, TaskTrace, Values};
 
 use crate::constants::Constants;
 use crate::fault::{Fault, FaultKind};
+use crate::field_support::executes;
 use crate::fields::Fields;
-use crate::honours::executes;
 use crate::machine::{Chain, Machine};
 use crate::memory::{Memory, Region, Snapshot, Stamps};
 use crate::numerics::Parameters;
@@ -46,13 +46,13 @@ use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
 use bytes::Bytes;
 use common::Common;
-use fan::Fan;
 use lift::Group;
 use ops::{Kind, Op};
 use pair::{Fused, repack_fused};
 use profile::Clock;
 use schedule::Schedule;
 use std::time::Instant;
+use task_batch::TaskBatch;
 
 /// Options of a plan: strictness, number model, tracing, optimization level.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,8 +106,8 @@ pub struct Plan {
     l2: Region,
     /// Fused group that starts at each task, for runs with known accesses. Empty if there is none.
     together: Vec<Option<Fused>>,
-    /// Fan that starts at each task, for such runs.
-    fans: Vec<Option<Fan>>,
+    /// TaskBatch that starts at each task, for such runs.
+    fans: Vec<Option<TaskBatch>>,
     /// Memory accesses of each task, in task order; `None` if unknown. Empty if tasks are executed one by one.
     accesses: Vec<Option<Accesses>>,
     /// Operations for runs with known accesses. Empty if tasks are executed one by one.
@@ -206,7 +206,7 @@ impl Plan {
         };
         let together = steps.first().filter(|_| whole).map(|first| {
             let mut machine = common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields);
-            machine.together(&steps, &accesses)
+            machine.fusion_groups(&steps, &accesses)
         });
         let together = together.unwrap_or_default();
         let remarks = constants.remarks();
@@ -214,7 +214,7 @@ impl Plan {
         drop(constants);
         repack_fused(&mut steps, &together, options.model.accumulator());
         let fans = steps.first().filter(|_| whole).map(|first| {
-            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
+            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).task_batches(&steps)
         });
         let fans = fans.unwrap_or_default();
         for step in &mut steps {
@@ -262,7 +262,7 @@ impl Plan {
         let lifted = self.each_task(|machine, step| machine.lifted(step));
         lift::lift(&self.steps, lifted, &self.accesses, |i| match (self.together.get(i), self.fans.get(i)) {
             (Some(Some(of)), _) => Group::Fused(Box::new(of.clone())),
-            (_, Some(Some(of))) => Group::Fan(Box::new(of.clone())),
+            (_, Some(Some(of))) => Group::TaskBatch(Box::new(of.clone())),
             _ => Group::Single,
         })
     }
@@ -346,8 +346,8 @@ impl Plan {
             // A trusted run does not test what is written.
             self.l2.forget();
         }
-        self.l2.trust(known);
-        memory.trust(known);
+        self.l2.set_trusted(known);
+        memory.set_trusted(known);
         // Scratch memory is the program's own only if nothing was written to it before the run.
         let own = known && self.seen.as_ref().is_some_and(|seen| seen.before.is_blank(Program::SCRATCH_BAR));
         let optimized = own && !self.ops.is_empty();
@@ -357,7 +357,7 @@ impl Plan {
             false => self.execute(memory, go_on),
         };
         let done = if awake { on_all_threads(work) } else { work() };
-        memory.trust(false);
+        memory.set_trusted(false);
         let (tasks, trace) = done?;
         if tasks < self.steps.len() {
             return Ok(Outcome { tasks, skipped: Vec::new(), incomplete: Vec::new(), trace });

@@ -57,12 +57,12 @@ impl BinaryRows<'_> {
         simd: S,
         to: &mut [f16],
         operation: impl VectorOp<S>,
-        admit: impl LaneMap<S>,
-        settle: impl LaneMap<S>,
+        canonicalize: impl LaneMap<S>,
+        round_result: impl LaneMap<S>,
     ) {
         let BinaryRows { one: (one, one_stride), other, is_second, rows: Rows { count, columns, to_stride, .. } } =
             self;
-        let by = By { simd, operation, admit, settle, is_second };
+        let by = By { simd, operation, canonicalize, round_result, is_second };
         let last = columns % LONGEST;
         let mut own = [0; LONGEST];
         own[..last].fill(u16::MAX);
@@ -140,8 +140,8 @@ impl<S: Simd> LaneMap<S> for Rectify {
 struct By<S, O, A, E> {
     simd: S,
     operation: O,
-    admit: A,
-    settle: E,
+    canonicalize: A,
+    round_result: E,
     is_second: bool,
 }
 
@@ -163,9 +163,9 @@ impl<S: Simd, O: VectorOp<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
     #[inline(always)]
     fn of(&self, x: [f16; LONGEST], y: [f16; LONGEST]) -> Option<[f16; LONGEST]> {
         let (x, y) = (simd::widened(self.simd, x)?, simd::widened(self.simd, y)?);
-        let (x, y) = (self.admit.of(self.simd, x), self.admit.of(self.simd, y));
+        let (x, y) = (self.canonicalize.of(self.simd, x), self.canonicalize.of(self.simd, y));
         let (x, y) = if self.is_second { (y, x) } else { (x, y) };
-        f16::of(self.simd, self.settle, self.operation.of(self.simd, x, y))
+        f16::of(self.simd, self.round_result, self.operation.of(self.simd, x, y))
     }
 }
 

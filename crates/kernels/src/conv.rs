@@ -41,7 +41,7 @@ const TAPS: usize = 288;
 /// M block: channels whose sums are kept between K blocks.
 const CHANNELS: usize = 8 * PANEL;
 /// Elements of depthwise input staged per batch: small enough for L1, large enough to avoid store-forwarding stalls.
-pub const NEAR: usize = 1 << 12;
+pub const L1_BATCH: usize = 1 << 12;
 /// Most channels of such a batch.
 pub const MOST_AT_ONCE: usize = CHANNELS;
 /// f32 lanes of the longest vectors.

@@ -25,7 +25,7 @@ pub trait Line: Wide {
     /// The empty sum.
     fn start() -> Self::Sum;
     /// Adds a term.
-    fn go_on(sum: Self::Sum, term: Self) -> Self::Sum;
+    fn accumulate(sum: Self::Sum, term: Self) -> Self::Sum;
     /// Rounds the running sum to an element.
     fn end(sum: Self::Sum) -> Self;
 }
@@ -67,7 +67,7 @@ impl Line for f32 {
     }
 
     #[inline(always)]
-    fn go_on(sum: f32, term: f32) -> f32 {
+    fn accumulate(sum: f32, term: f32) -> f32 {
         sum + term
     }
 
@@ -89,7 +89,7 @@ impl Line for Exact {
             admit_row(wide);
             relu_row(wide);
         }
-        to.iter_mut().zip(wide).for_each(|(to, x)| *to = Exact::admit(*x));
+        to.iter_mut().zip(wide).for_each(|(to, x)| *to = Exact::canonicalize(*x));
     }
 
     #[inline(always)]
@@ -103,7 +103,7 @@ impl Line for Exact {
     }
 
     #[inline(always)]
-    fn go_on(sum: f64, term: Exact) -> f64 {
+    fn accumulate(sum: f64, term: Exact) -> f64 {
         sum + term.get()
     }
 
@@ -120,7 +120,7 @@ const BELOW_FP32: u64 = (1 << 29) - 1;
 /// Magnitude to which numbers are clamped before conversion to fp32: infinite in fp16, finite in fp32.
 const BEYOND: f64 = 1e30;
 
-/// [`settle`](num::elementwise::settle) for a row. Numbers are converted by way of fp32, whose last bit is a sticky bit for the bits that
+/// [`round_result`](num::elementwise::round_result) for a row. Numbers are converted by way of fp32, whose last bit is a sticky bit for the bits that
 /// are cut off, so that they are rounded only once.
 #[inline(always)]
 fn settle_wide(planar: &Rounding, row: &[Exact], to: &mut [f16]) {
@@ -161,7 +161,7 @@ fn settle_with(row: &[Exact], to: &mut [f16], sticky: impl Fn(u64) -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::num::elementwise::settle;
+    use crate::num::elementwise::round_result;
 
     /// Smallest normal and largest finite number of fp16.
     const LEAST: f64 = 1.0 / (1 << 14) as f64;
@@ -186,7 +186,7 @@ mod tests {
                 let mut found = vec![f16::ZERO; row.len()];
                 settle_wide(&planar, &row, &mut found);
                 for (&x, y) in points.iter().zip(found) {
-                    assert_eq!(y.to_bits(), settle(&planar, x).to_bits(), "{x:e}");
+                    assert_eq!(y.to_bits(), round_result(&planar, x).to_bits(), "{x:e}");
                 }
             }
         }

@@ -28,15 +28,15 @@ pub fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         return work();
     }
     rayon::scope(|_| {
-        rayon::spawn_broadcast(|_| look());
+        rayon::spawn_broadcast(|_| spin_for_work());
         let result = Working::while_others_look(work);
-        rayon::spawn_broadcast(|_| look());
+        rayon::spawn_broadcast(|_| spin_for_work());
         result
     })
 }
 
 /// Spins for work until there has been none for [`IDLE`].
-fn look() {
+fn spin_for_work() {
     if LOOKS.replace(true) {
         return;
     }
@@ -89,7 +89,7 @@ impl Drop for Remaining<'_> {
 
 /// Does the work of every item on all threads, and spins until all is done: a thread that waits in the scheduler goes to sleep after a
 /// moment, and would have to be woken for the next task.
-pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
+pub fn busy_join<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     let left = AtomicUsize::new(items.len());
     let one = |item: &mut T| {
         let _left = Remaining(&left);
@@ -136,7 +136,7 @@ mod tests {
         let sum = |n: usize| {
             on_all_threads(|| {
                 let mut items: Vec<usize> = (0..n).collect();
-                awake(&mut items, |item| *item += 1);
+                busy_join(&mut items, |item| *item += 1);
                 items.iter().sum::<usize>()
             })
         };
@@ -157,14 +157,14 @@ mod tests {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
             for count in [0, 1, 2, 50] {
                 let mut items = vec![0; count];
-                pool.install(|| awake(&mut items, |item| *item += 1));
+                pool.install(|| busy_join(&mut items, |item| *item += 1));
                 assert_eq!(items, vec![1; count]);
             }
             // A panic in the item that this thread takes, and in one that another thread takes.
             for bad in [0, 7] {
                 let mut items: Vec<usize> = (0..20).collect();
                 let ended = catch_unwind(AssertUnwindSafe(|| {
-                    pool.install(|| awake(&mut items, |item| assert!(std::mem::replace(item, 99) != bad)));
+                    pool.install(|| busy_join(&mut items, |item| assert!(std::mem::replace(item, 99) != bad)));
                 }));
                 assert!(ended.is_err());
                 assert!(items.iter().skip(1).all(|item| *item == 99));

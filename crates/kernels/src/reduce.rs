@@ -60,7 +60,7 @@ impl Fold {
     pub fn of<N: Wide>(&self, elements: impl Iterator<Item = N>) -> N {
         match self {
             Fold::Sum(rules) => N::sum(elements, *rules),
-            Fold::Max => elements.fold(N::admit(f32::NEG_INFINITY), N::max),
+            Fold::Max => elements.fold(N::canonicalize(f32::NEG_INFINITY), N::max),
         }
     }
 }
@@ -81,7 +81,7 @@ impl Fold {
     pub fn start<N: Line, const P: usize>(&self) -> Folding<N, P> {
         match self {
             Fold::Sum(_) => Folding::Sums([N::start(); P]),
-            Fold::Max => Folding::Largest([N::admit(f32::NEG_INFINITY); P]),
+            Fold::Max => Folding::Largest([N::canonicalize(f32::NEG_INFINITY); P]),
         }
     }
 }
@@ -89,9 +89,9 @@ impl Fold {
 impl<N: Line, const P: usize> Folding<N, P> {
     /// Accumulates the next elements of each reduction.
     #[inline(always)]
-    pub fn go_on(&mut self, rows: [&[N]; P]) {
+    pub fn accumulate(&mut self, rows: [&[N]; P]) {
         match self {
-            Folding::Sums(sums) => *sums = fold_rows(rows, *sums, N::go_on),
+            Folding::Sums(sums) => *sums = fold_rows(rows, *sums, N::accumulate),
             Folding::Largest(largest) => *largest = fold_rows(rows, *largest, N::max),
         }
     }
@@ -149,7 +149,7 @@ impl<N: Wide> ElementwiseEpilogue<N> {
     /// Epilogue without any stage.
     #[cfg(test)]
     pub fn nothing() -> ElementwiseEpilogue<N> {
-        let [zero, one] = [0.0, 1.0].map(N::admit);
+        let [zero, one] = [0.0, 1.0].map(N::canonicalize);
         ElementwiseEpilogue {
             plain: true,
             last: one,

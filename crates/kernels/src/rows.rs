@@ -16,7 +16,7 @@ use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-mod turned;
+mod transposed;
 
 /// Elements that a thread reduces at a time.
 const FOLDED_AT_ONCE: usize = 1 << 15;
@@ -65,7 +65,7 @@ impl Operand<'_> {
             // From the last row back: the broadcast rows overwrite the gathered elements.
             for row in (0..block.count).rev() {
                 let first = to[row];
-                spread(first, &mut to[row * block.columns..][..block.columns]);
+                fill(first, &mut to[row * block.columns..][..block.columns]);
             }
         }
     }
@@ -74,8 +74,8 @@ impl Operand<'_> {
 impl Operand<'_> {
     /// Addend and factor of every channel of every group.
     fn pairs<N: Line>(&self, ext: Extents) -> Vec<[N; 2]> {
-        let mut pairs = vec![[N::admit(0.0); 2]; ext.g * ext.c];
-        let (mut wide, mut row) = (vec![0.0; ext.c], vec![N::admit(0.0); ext.c]);
+        let mut pairs = vec![[N::canonicalize(0.0); 2]; ext.g * ext.c];
+        let (mut wide, mut row) = (vec![0.0; ext.c], vec![N::canonicalize(0.0); ext.c]);
         for (group, pairs) in pairs.chunks_exact_mut(ext.c.max(1)).enumerate() {
             for which in 0..2 {
                 let from = self.source.from(group, 0, which);
@@ -96,7 +96,7 @@ impl Operand<'_> {
 
 /// Fills a short row without a call.
 #[inline(always)]
-fn spread<N: Copy>(x: N, to: &mut [N]) {
+fn fill<N: Copy>(x: N, to: &mut [N]) {
     match to.len() {
         8.. => spread_by::<N, 8>(x, to),
         4.. => spread_by::<N, 4>(x, to),
@@ -192,7 +192,7 @@ row_number!(Exact, reduce);
 
 /// Reduces with transposed planes, where the operands allow it.
 fn reduce_in_fp32(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Extents) -> Vec<f16> {
-    turned::reduce(workers, lines, fold, ext).unwrap_or_else(|| reduce(workers, lines, fold, ext))
+    transposed::reduce(workers, lines, fold, ext).unwrap_or_else(|| reduce(workers, lines, fold, ext))
 }
 
 fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
@@ -359,7 +359,7 @@ impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
                     let block = Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w);
                     lines.rows(simd, block, pairs, at);
                 }
-                sums.go_on(at.each_ref().map(|at| &at.a[..elements]));
+                sums.accumulate(at.each_ref().map(|at| &at.a[..elements]));
             }
             let mut ends = sums.end();
             let ends = &mut ends[..results.len()];

@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arena::Arena;
 pub use crate::arena::{LINE_BYTES, scratch_slice};
-pub use crate::par::{PER_THREAD, are_several, awake, chunks, on_all_threads};
+pub use crate::par::{PER_THREAD, are_several, busy_join, chunks, on_all_threads};
 pub use crate::simd::{arches, outline};
 
 /// Copies of operands that overlap the result of the task.
-pub type Aside = [Vec<f16>; 8];
+pub type BounceBuffers = [Vec<f16>; 8];
 
 /// Instruction set of the host, and scratch memory for each thread.
 pub struct Workers {
     pub arch: Arch,
     scratch: Vec<Mutex<Scratch>>,
-    aside: Mutex<Aside>,
+    aside: Mutex<BounceBuffers>,
     blocks: Mutex<Vec<f16>>,
     /// True if threads spin throughout a run, see [`on_all_threads`].
     pub awake: bool,
@@ -91,7 +91,7 @@ impl Workers {
     }
 
     /// Locks the copies of overlapping operands, for one task at a time.
-    pub fn aside(&self) -> MutexGuard<'_, Aside> {
+    pub fn aside(&self) -> MutexGuard<'_, BounceBuffers> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +116,7 @@ impl Workers {
         };
         if shared && items.len() > 1 && are_several() {
             match self.awake {
-                true => awake(&mut items, one),
+                true => busy_join(&mut items, one),
                 false => items.par_iter_mut().with_max_len(1).for_each(one),
             }
         } else {

@@ -141,7 +141,7 @@ pub fn is_compressed(data: &Data) -> bool {
 
 /// Compresses a constant made from compressed ones again if its elements permit: as a palette if it has few values and a source had a
 /// palette, else as sparse data if a source was sparse; else returns it unchanged.
-pub fn again<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) -> Tensor {
+pub fn recompressed<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) -> Tensor {
     if made.data.len() < LEAST_ELEMENTS || !made.data.dtype().is_float() {
         return made;
     }
@@ -305,15 +305,15 @@ mod tests {
             shape: t.shape.clone(),
             data: Data::F32(t.data.to_f32().iter().map(|v| 2.0 * v).collect()),
         };
-        let made = again(twice(&few), [&plain, &few]);
+        let made = recompressed(twice(&few), [&plain, &few]);
         assert_eq!(of(&made), Compression { palette: true, ..Compression::default() });
         assert_eq!(made.data.to_f32(), twice(&few).data.to_f32());
-        let made = again(twice(&sparse), [&sparse]);
+        let made = recompressed(twice(&sparse), [&sparse]);
         assert_eq!(of(&made), Compression { sparse: true, ..Compression::default() });
         assert_eq!(made.data.to_f32(), twice(&sparse).data.to_f32());
         // More values than a byte counts; and nothing that was compressed.
-        assert_eq!(again(dense(&plain), [&few]), dense(&plain));
-        assert_eq!(again(dense(&few), [&plain]), dense(&few));
+        assert_eq!(recompressed(dense(&plain), [&few]), dense(&plain));
+        assert_eq!(recompressed(dense(&few), [&plain]), dense(&few));
         let scales = |t: &Tensor| of(t).scaled;
         assert_eq!(scales(&int8(&weights()).unwrap()), Some(Scales::Channel));
     }

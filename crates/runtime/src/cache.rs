@@ -169,7 +169,7 @@ pub struct Claim(#[allow(dead_code)] File);
 
 impl Cache {
     /// Another handle of the same folder with its own counters.
-    pub(crate) fn again(&self) -> Cache {
+    pub(crate) fn reopened(&self) -> Cache {
         let (folder, limit_bytes) = (self.folder.clone(), self.limit_bytes);
         Cache { folder, limit_bytes, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }

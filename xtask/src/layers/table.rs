@@ -106,7 +106,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "engine",
         layers: &[
-            &["fault", "fields", "honours", "numerics"],
+            &["fault", "fields", "field_support", "numerics"],
             &["lut", "packed"],
             &["constants", "memory"],
             &["operand"],

@@ -117,14 +117,14 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
             }
             self.steps(steps.clone(), known, whole)?;
             for (scan, made) in collected.iter().zip(&mut made) {
-                let part = left(known, &scan.part.name)?;
+                let part = last_array(known, &scan.part.name)?;
                 for (there, here, length) in scan.runs(turn, turns) {
                     let run = part.data.get(here..here + length).ok_or_else(|| unfit(&scan.part.name))?;
                     made[there..there + length].copy_from_slice(run);
                 }
             }
             for value in &carried {
-                now.push(left(known, &value.next)?.clone());
+                now.push(last_array(known, &value.next)?.clone());
             }
             known.truncate(before);
         }
@@ -141,7 +141,7 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
 }
 
 /// The last array of that name.
-fn left<'a>(known: &'a [(String, Array)], name: &str) -> Result<&'a Array> {
+fn last_array<'a>(known: &'a [(String, Array)], name: &str) -> Result<&'a Array> {
     let found = known.iter().rev().find(|(own, _)| own == name).map(|(_, array)| array);
     found.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program writes {name}")))
 }
@@ -153,7 +153,7 @@ fn unfit(name: &str) -> Diagnostic {
 /// Initial value or whole tensor of a loop, with at least as many elements as `shape`.
 fn source(from: &Source, storage: u32, shape: &[u64], known: &[(String, Array)]) -> Result<Array> {
     let array = match from {
-        Source::Tensor(name) => left(known, name)?.clone(),
+        Source::Tensor(name) => last_array(known, name)?.clone(),
         Source::Constant(bytes) => {
             let data = host::numbers(storage, bytes).ok_or_else(|| unfit("a constant"))?;
             Array { shape: vec![data.len()], data }

@@ -50,17 +50,17 @@ impl<'a> Cause<'a> {
 
     /// Advice of the refusals, with chips if it differs between them.
     pub fn fixes(&self) -> Vec<String> {
-        self.told(|verdict| verdict.refusal.as_ref().map(|r| r.fix.clone()))
+        self.texts(|verdict| verdict.refusal.as_ref().map(|r| r.fix.clone()))
     }
 
     /// Messages of Apple's compiler, as [`Cause::fixes`].
     pub fn apple(&self) -> Vec<String> {
-        self.told(|verdict| verdict.refusal.as_ref().and_then(|r| r.apple.clone()))
+        self.texts(|verdict| verdict.refusal.as_ref().and_then(|r| r.apple.clone()))
     }
 
     /// Conflicting statements of sources, as [`Cause::fixes`].
     pub fn differ(&self) -> Vec<String> {
-        self.told(|verdict| (!verdict.differ.is_empty()).then(|| verdict.differ.join("; ")))
+        self.texts(|verdict| (!verdict.differ.is_empty()).then(|| verdict.differ.join("; ")))
     }
 
     /// Rewritten forms of this compiler, with their chips if the cause applies to others too.
@@ -69,7 +69,7 @@ impl<'a> Cause<'a> {
         self.with_chips(own.filter_map(|on| Some((self.on_chip(on).own?.to_string(), on.answer.chip.as_str()))))
     }
 
-    fn told(&self, text: impl Fn(&Verdict) -> Option<String>) -> Vec<String> {
+    fn texts(&self, text: impl Fn(&Verdict) -> Option<String>) -> Vec<String> {
         let all = self.chips.iter().filter_map(|on| Some((text(self.on_chip(on))?, on.answer.chip.as_str())));
         self.with_chips(all.filter(|(text, _)| !text.is_empty()))
     }

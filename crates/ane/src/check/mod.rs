@@ -298,7 +298,7 @@ impl Report {
                 Some(Here::Refused(_)) => on_host(&net, chip),
             };
             if let Some(host) = host.filter(|_| !self.strict) {
-                self.answers[at].direct.settle(&self.outline, &host);
+                self.answers[at].direct.use_own_verdicts(&self.outline, &host);
             }
         }
         Ok(())

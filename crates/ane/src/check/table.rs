@@ -321,11 +321,11 @@ fn warnings(report: &Report, verbose: bool, out: &mut String) {
             }
             match finding.lint().map(|l| l.severity()) {
                 Some(Severity::Slow | Severity::Build) if !verbose => slow += 1,
-                _ => tell(&mut told, finding, &answer.chip),
+                _ => add_warning(&mut told, finding, &answer.chip),
             }
         }
     }
-    report.across.iter().for_each(|finding| tell(&mut told, finding, "between chips"));
+    report.across.iter().for_each(|finding| add_warning(&mut told, finding, "between chips"));
     told.sort_by_key(|warning| warning.first.code);
     if !told.is_empty() {
         out.push_str("warnings:\n");
@@ -361,7 +361,7 @@ fn warnings(report: &Report, verbose: bool, out: &mut String) {
     }
 }
 
-fn tell<'a>(told: &mut Vec<Warning<'a>>, finding: &'a Finding, chip: &'a str) {
+fn add_warning<'a>(told: &mut Vec<Warning<'a>>, finding: &'a Finding, chip: &'a str) {
     let same =
         |w: &Warning| w.first.code == finding.code && w.first.fix == finding.fix && w.first.basis == finding.basis;
     let at = told.iter().position(same).unwrap_or_else(|| {

@@ -1,7 +1,7 @@
 //! `ane asm`: assembles a listing to its file.
 
-use super::{Voice, print};
-use anemone::forms::{Form, Surroundings, encode};
+use super::{Verbosity, print};
+use anemone::forms::{Form, WriteOptions, encode};
 use anemone::{Code, Diagnostic, Result, files, os};
 use anemone_program::task::image::write_records;
 use anemone_program::text::{self, TextError};
@@ -28,18 +28,18 @@ pub struct Flags {
     output: PathBuf,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let bytes = if flags.listing == Path::new("-") { standard_input()? } else { files::read(&flags.listing)? };
     let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(flags.listing.display());
     let listing = String::from_utf8(bytes)
         .map_err(|e| malformed(format!("not text: byte {} is not UTF-8", e.utf8_error().valid_up_to())))?;
     let bytes = assemble(&listing, &flags.output).map_err(|d| d.or_at(flags.listing.display()))?;
     files::write(&flags.output, &bytes)?;
-    if voice.json {
+    if verbosity.json {
         let file = json!({ "path": flags.output.display().to_string(), "bytes": bytes.len() });
         print(&format!("{}\n", json!({ "schema": "anemone.asm/1", "files": [file] })))?;
     } else {
-        voice.note(format!("{}: {} bytes", flags.output.display(), bytes.len()));
+        verbosity.note(format!("{}: {} bytes", flags.output.display(), bytes.len()));
     }
     Ok(0)
 }
@@ -61,7 +61,7 @@ fn assemble(listing: &str, output: &Path) -> Result<Vec<u8>> {
             let program = text::assemble(listing).map_err(malformed)?;
             let extension = output.extension().and_then(|e| e.to_str()).unwrap_or_default();
             let form = Form::of_extension(extension).unwrap_or(Form::Bin);
-            encode(&program, form, &Surroundings::default())
+            encode(&program, form, &WriteOptions::default())
         }
         Some("e5") => Ok(text::assemble_descriptor(listing).map_err(malformed)?.write()),
         Some("firmware") => Ok(text::assemble_package(listing).map_err(malformed)?.write()),

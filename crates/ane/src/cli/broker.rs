@@ -1,6 +1,6 @@
 //! `ane broker`: the daemon. `ane stat`: its counters. The compile service is this program too, under a hidden verb.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::places::{self, cache, refused};
 use anemone::runtime::ModelCompiler;
 use anemone::{Code, Diagnostic, Result, files, os};
@@ -86,10 +86,10 @@ fn own_command() -> Result<(PathBuf, Vec<OsString>)> {
     Ok((own, vec![SERVICE.into()]))
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     if let Some(broker) = &flags.through {
         let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
-        voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));
+        verbosity.note(format!("listening on {}", places::socket(flags.socket)?.display()));
         return listening.serve_through(broker, &AtomicBool::new(false)).map_err(refused).map(|()| 0);
     }
     let policy = match &flags.policy {
@@ -110,15 +110,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if OWN.get().is_some() {
         broker.refuse_siblings();
     }
-    voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));
+    verbosity.note(format!("listening on {}", places::socket(flags.socket)?.display()));
     listening.serve(&broker, &AtomicBool::new(false)).map_err(refused)?;
     Ok(0)
 }
 
-pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
+pub fn stat(flags: StatFlags, verbosity: Verbosity) -> Result<u8> {
     let remote = Remote::connect(&places::socket(flags.socket)?, Route::Broker).map_err(refused)?;
     let stat = remote.stat().map_err(refused)?;
-    if voice.json {
+    if verbosity.json {
         print(&format!("{stat}\n"))?;
         return Ok(0);
     }
@@ -265,14 +265,14 @@ fn described(stat: &Value) -> String {
 }
 
 /// Answers compile requests on standard input's socket until the broker disconnects.
-pub fn compile_service(voice: Voice) -> Result<u8> {
+pub fn compile_service(verbosity: Verbosity) -> Result<u8> {
     let line = socket::standard_input().map_err(refused)?;
     match confine() {
         Ok(true) => {}
-        Ok(false) => voice.note(
+        Ok(false) => verbosity.note(
             "the compile service is partly confined: the kernel does not enforce every restriction of files and TCP",
         ),
-        Err(missing) => voice.note(format!("the compile service is not confined: {missing}")),
+        Err(missing) => verbosity.note(format!("the compile service is not confined: {missing}")),
     }
     service::serve(&line, &ModelCompiler).map_err(refused)?;
     Ok(0)

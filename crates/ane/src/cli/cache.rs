@@ -1,6 +1,6 @@
 //! `ane cache`: the cache of compiled programs, with export and import.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::places::{cache, cache_folder, refused};
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_runtime::broker::client::{Remote, Route};
@@ -57,21 +57,26 @@ enum What {
     },
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let folder = cache_folder(flags.cache.clone())?;
     let cache = cache(flags.cache)?;
     match flags.what {
         What::Ls => {
             let entries = cache.list();
-            if voice.json {
+            if verbosity.json {
                 let all: Vec<_> = entries.iter().map(|e| json!({ "key": e.key.text(), "bytes": e.bytes })).collect();
                 print(&format!("{}\n", json!({ "schema": "anemone.cache/1", "entries": all })))?;
             } else {
                 let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
                 let limit = anemone::places::CACHE_BYTES >> 20;
-                voice.note(format!("{}: {} programs, {} of {limit} MiB", folder.display(), entries.len(), bytes >> 20));
+                verbosity.note(format!(
+                    "{}: {} programs, {} of {limit} MiB",
+                    folder.display(),
+                    entries.len(),
+                    bytes >> 20
+                ));
                 for (build, programs) in cache.of_others() {
-                    voice.note(format!("not read: {programs} programs of another version, {}", build.display()));
+                    verbosity.note(format!("not read: {programs} programs of another version, {}", build.display()));
                 }
                 let lines: String = entries.iter().map(|e| format!("{} {}\n", e.key.text(), e.bytes)).collect();
                 print(&lines)?;
@@ -80,7 +85,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         What::Verify => {
             let bad = cache.verify();
-            bad.iter().for_each(|e| voice.note(e.to_string()));
+            bad.iter().for_each(|e| verbosity.note(e.to_string()));
             print(&format!("{} entries, {} invalid\n", cache.list().len(), bad.len()))?;
             Ok(u8::from(!bad.is_empty()))
         }
@@ -108,7 +113,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 return Err(Diagnostic::new(Code::Usage, message).help("`ane cache ls` lists them"));
             };
             files::write(&output, &cache.export(&entry.key).map_err(refused)?)?;
-            voice.note(format!("{}: {}", output.display(), entry.key.text()));
+            verbosity.note(format!("{}: {}", output.display(), entry.key.text()));
             Ok(0)
         }
         What::Import { file } => {

@@ -1,7 +1,7 @@
 //! `ane check`: operations on and off the engine of each chip, with reasons and fixes.
 
 use super::conventions::ConventionName;
-use super::{ModelFlags, Voice, print};
+use super::{ModelFlags, Verbosity, print};
 use anemone::check::json::Baseline;
 use anemone::check::summary::{self, Outcome};
 use anemone::check::table::Style;
@@ -76,7 +76,7 @@ pub struct Flags {
     assume: Vec<String>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let route = check::route(&flags.route)?;
     let chips = reference::chip_list(&flags.target)?;
     let assumed = assumptions(&flags.assume)?;
@@ -96,11 +96,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 .help("models: .mlpackage, .mlmodelc, .mlmodel, .onnx"))
         }
         [model] => match check::load(model, &flags.choices.choices()?)? {
-            Subject::Container(container) => loads(&flags, model, &container, voice),
+            Subject::Container(container) => loads(&flags, model, &container, verbosity),
             Subject::Program(outline, notes) => {
-                voice.reader_notes(&notes);
+                verbosity.reader_notes(&notes);
                 let report = question.report(model, *outline)?;
-                one(&flags, report, baseline.as_ref(), voice)
+                one(&flags, report, baseline.as_ref(), verbosity)
             }
         },
         several => {
@@ -109,7 +109,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 Err(diagnostic) => Outcome::None(model.clone(), Box::new(diagnostic)),
             };
             let outcomes: Vec<Outcome> = several.iter().map(outcome).collect();
-            all(&flags, &outcomes, route, baseline.as_ref(), voice)
+            all(&flags, &outcomes, route, baseline.as_ref(), verbosity)
         }
     }
 }
@@ -147,9 +147,9 @@ impl Question<'_> {
 }
 
 /// Prints the answer on one model.
-fn one(flags: &Flags, report: Report, baseline: Option<&Baseline>, voice: Voice) -> Result<u8> {
+fn one(flags: &Flags, report: Report, baseline: Option<&Baseline>, verbosity: Verbosity) -> Result<u8> {
     if let Some(other) = baseline.and_then(|b| b.of_another(&report.path)) {
-        voice.note(format!("warning: the baseline is a report on {other}"));
+        verbosity.note(format!("warning: the baseline is a report on {other}"));
     }
     let outcome = [Outcome::Report(Box::new(report))];
     let [Outcome::Report(report)] = &outcome else { return Ok(0) };
@@ -157,35 +157,41 @@ fn one(flags: &Flags, report: Report, baseline: Option<&Baseline>, voice: Voice)
     let page = || check::html::page(report);
     write_files(flags, &outcome, page)?;
     let failing = report.failing(known);
-    if voice.json {
+    if verbosity.json {
         print(&format!("{}\n", check::json::document(report)))?;
     } else if flags.github {
         print(&check::annotations::lines(report))?;
-    } else if voice.quiet {
+    } else if verbosity.quiet {
         print(&format!("{}\n", verdict::last_line(report, &failing, baseline.is_some())))?;
     } else {
         let colour = std::io::stdout().is_terminal();
-        let style = Style { verbose: voice.verbose, colour, baseline: baseline.map(|_| known) };
+        let style = Style { verbose: verbosity.verbose, colour, baseline: baseline.map(|_| known) };
         print(&check::table::render(report, style))?;
     }
     Ok(u8::from(!failing.is_empty()))
 }
 
 /// Prints the answers on several models.
-fn all(flags: &Flags, outcomes: &[Outcome], route: Route, baseline: Option<&Baseline>, voice: Voice) -> Result<u8> {
+fn all(
+    flags: &Flags,
+    outcomes: &[Outcome],
+    route: Route,
+    baseline: Option<&Baseline>,
+    verbosity: Verbosity,
+) -> Result<u8> {
     let page = || check::html::several(outcomes, route, baseline);
     write_files(flags, outcomes, page)?;
-    if voice.json {
+    if verbosity.json {
         print(&format!("{}\n", summary::document(outcomes)))?;
     } else {
         for report in outcomes.iter().filter_map(Outcome::report) {
             if flags.github {
                 print(&check::annotations::lines(report))?;
-            } else if voice.verbose {
+            } else if verbosity.verbose {
                 print(&format!("{}\n", check::table::render(report, Style::default())))?;
             }
         }
-        if voice.quiet {
+        if verbosity.quiet {
             print(&format!("{}\n", summary::last_line(outcomes, route, baseline)))?;
         } else if !flags.github {
             print(&summary::render(outcomes, route, baseline))?;
@@ -238,7 +244,7 @@ fn assumptions(words: &[String]) -> Result<Assumptions> {
 }
 
 /// Checks a container's records as the driver would when loading it.
-fn loads(flags: &Flags, model: &Path, container: &anemone_program::hwx::Container, voice: Voice) -> Result<u8> {
+fn loads(flags: &Flags, model: &Path, container: &anemone_program::hwx::Container, verbosity: Verbosity) -> Result<u8> {
     let needs_program = flags.sarif.is_some() || flags.junit.is_some() || flags.html.is_some() || flags.github;
     if needs_program || flags.route == check::route_name(Route::Framework) {
         return Err(Diagnostic::new(Code::Usage, "a compiled container has no operations to place")
@@ -246,7 +252,7 @@ fn loads(flags: &Flags, model: &Path, container: &anemone_program::hwx::Containe
             .help("without --sarif, --junit, --html, --github and --route, its records are checked as a load would"));
     }
     let findings = container.load_findings();
-    if voice.json {
+    if verbosity.json {
         let list: Vec<_> = findings
             .iter()
             .map(|f| json!({ "function": f.function, "offset": f.offset, "message": f.message, "apple": f.apple }))

@@ -6,7 +6,7 @@ mod report;
 mod stages;
 
 use super::conventions::{ActivationsName, CompatName, ConventionName};
-use super::{FIRST, ModelFlags, Voice, chip, target};
+use super::{FIRST, ModelFlags, Verbosity, chip, target};
 use anemone::chain::{Chain, Cut};
 use anemone::compile::compile_until;
 use anemone::forms::Form;
@@ -118,16 +118,16 @@ struct Request {
     refused: Option<Diagnostic>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let Request { model, procedures, chip, output, forms, refused } = read(&flags, voice)?;
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
+    let Request { model, procedures, chip, output, forms, refused } = read(&flags, verbosity)?;
     let options = options(&flags)?;
     if !procedures.is_empty() && flags.stop_after.is_none() {
         let Some(output) = &output else { return Ok(0) };
         let all = Procedures { names: &procedures, chip, forms: &forms, output };
-        return procedures::compile(&flags, &all, &options, voice);
+        return procedures::compile(&flags, &all, &options, verbosity);
     }
     let text = format!("compiling for {}", chip.target);
-    let bar = voice.progress(text.clone());
+    let bar = verbosity.progress(text.clone());
     let kept = flags.dump_ir.is_some().then(Vec::new);
     let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
@@ -139,7 +139,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     if let (Some(stopped), Some(pass)) = (stopped, flags.stop_after) {
         stopped.map_err(|d| d.or_at(flags.model.display()))?;
-        voice.note(format!("stopped after {}: no program is written", pass.name));
+        verbosity.note(format!("stopped after {}: no program is written", pass.name));
         return Ok(0);
     }
     let (Some(compiled), Some(output)) = (compiled, output) else { return Ok(0) };
@@ -147,15 +147,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(refused) = refused.filter(|_| chain.hosts().is_empty()) {
         return Err(refused);
     }
-    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
-    stages.unkept.iter().for_each(|why| voice.note(anemone::places::not_kept(why)));
+    reasons.iter().for_each(|reason| verbosity.note(format!("on the host: {reason}")));
+    stages.unkept.iter().for_each(|why| verbosity.note(anemone::places::not_kept(why)));
     let written = emit::write(&flags, &chain, chip, &forms, &output, &options)?;
-    report::tell(&flags, &chain, chip, &forms, &written, voice)?;
+    report::print_report(&flags, &chain, chip, &forms, &written, verbosity)?;
     Ok(0)
 }
 
 /// Reads the model, and refuses what Apple's compiler or the book refuses if requested.
-fn read(flags: &Flags, voice: Voice) -> Result<Request> {
+fn read(flags: &Flags, verbosity: Verbosity) -> Result<Request> {
     // An unknown name is reported before the model is read.
     if flags.target != FIRST {
         chip(&flags.target)?;
@@ -164,7 +164,7 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
     let procedures = anemone::procedures::several(&flags.model, &choices)?;
     let model = Model::load_with(&flags.model, &choices)?;
     let chip = target(&flags.target, &model)?;
-    let beside = flags.stop_after.is_none().then(|| emit::beside(flags));
+    let beside = flags.stop_after.is_none().then(|| emit::default_output(flags));
     let output = flags.output.clone().or(beside);
     let forms = output.as_ref().map(|output| emit::forms(flags, output)).unwrap_or_default();
     let may_host = !flags.engine_only && forms.contains(&Form::E5);
@@ -172,7 +172,7 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
         true => anemone::check::AppleRefusals::default(),
         false => anemone::check::refused(&flags.model, &choices, chip, flags.strict)?,
     };
-    refused.forms.iter().for_each(|form| voice.note(format!("warning: Apple's compiler refuses {form}")));
+    refused.forms.iter().for_each(|form| verbosity.note(format!("warning: Apple's compiler refuses {form}")));
     let refused = refused.first;
     // Host segments may take the refused operations, if they are allowed.
     if let Some(refused) = &refused
@@ -181,8 +181,8 @@ fn read(flags: &Flags, voice: Voice) -> Result<Request> {
         return Err(refused.clone());
     }
     if let Model::Net { net, notes } = &model {
-        voice.reader_notes(notes);
-        super::by_the_book(flags.convention, &flags.model, net, chip, voice)?;
+        verbosity.reader_notes(notes);
+        super::by_the_book(flags.convention, &flags.model, net, chip, verbosity)?;
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
@@ -236,7 +236,13 @@ fn chain(
             stages.below = PathBuf::from(format!("segment-{segments}"));
             segments += 1;
         }
-        kept(flags, Model::Net { net: Box::new(segment.clone()), notes: Vec::new() }, chip, options, stages)
+        cached_or_compiled(
+            flags,
+            Model::Net { net: Box::new(segment.clone()), notes: Vec::new() },
+            chip,
+            options,
+            stages,
+        )
     });
     match compiled {
         Err(refused) if !flags.engine_only && forms.contains(&Form::E5) => {
@@ -250,7 +256,13 @@ fn chain(
 const MOST_KEPT_BYTES: usize = 64 << 20;
 
 /// Program from the cache, or compiled and then stored. Flags that inspect the passes, and `--no-cache`, bypass the cache.
-fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
+fn cached_or_compiled(
+    flags: &Flags,
+    model: Model,
+    chip: &'static Chip,
+    options: &Options,
+    stages: &mut Stages,
+) -> Result<Program> {
     let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
     let store = if looking { None } else { anemone::places::cache(flags.cache.clone()).ok() };
     let Some((store, key)) = store.and_then(|store| Some((store, runtime::key(&model, chip, options)?))) else {

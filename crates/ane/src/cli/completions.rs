@@ -1,6 +1,6 @@
 //! `ane completions` and `ane man`: shell completions and manual pages.
 
-use super::{Args as Ane, Voice, print};
+use super::{Args as Ane, Verbosity, print};
 use anemone::{Code, Diagnostic, Result};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -16,7 +16,7 @@ pub struct Flags {
     shell: Shell,
 }
 
-pub fn run(flags: Flags, _: Voice) -> Result<u8> {
+pub fn run(flags: Flags, _: Verbosity) -> Result<u8> {
     let mut out = Vec::new();
     clap_complete::generate(flags.shell, &mut Ane::command(), "ane", &mut out);
     print(&String::from_utf8_lossy(&out))?;
@@ -33,7 +33,7 @@ pub struct ManFlags {
     verb: Option<String>,
 }
 
-pub fn man(flags: ManFlags, _: Voice) -> Result<u8> {
+pub fn man(flags: ManFlags, _: Verbosity) -> Result<u8> {
     let ane = Ane::command();
     let title = flags.verb.as_ref().map_or("ane".to_string(), |verb| format!("ane-{verb}"));
     let page = match &flags.verb {

@@ -3,7 +3,7 @@
 mod compiled;
 mod network;
 
-use super::{ModelFlags, Voice};
+use super::{ModelFlags, Verbosity};
 use anemone::convert::NetForm;
 use anemone::forms::Form;
 use anemone::{Code, Diagnostic, Result};
@@ -105,11 +105,11 @@ fn state(text: &str) -> std::result::Result<State, String> {
     Ok(State { input: input.to_string(), output: output.to_string() })
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let extension = flags.output.as_deref().and_then(Path::extension).and_then(|e| e.to_str()).unwrap_or_default();
     match flags.to.or_else(|| Target::of_extension(extension)) {
-        Some(Target::Network(form)) => network::run(&flags, form, voice),
-        Some(Target::Program(form)) => compiled::run(flags, form, voice),
+        Some(Target::Network(form)) => network::run(&flags, form, verbosity),
+        Some(Target::Program(form)) => compiled::run(flags, form, verbosity),
         None => {
             let names: Vec<&str> = Target::all().map(|(name, _)| name).collect();
             let message = match &flags.output {

@@ -1,6 +1,6 @@
 //! `ane diff`: differences between two compiled files, field by field.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::explain::explain;
 use anemone::{Code, Diagnostic, Model, Result, overview};
 use anemone_program::text::{Change, Part, Selection, differences};
@@ -26,7 +26,7 @@ pub struct Flags {
     part: Option<String>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let mut selection = Selection::default();
     if let Some(parts) = &flags.part {
         selection.parts = Part::list(parts).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
@@ -34,7 +34,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let (a, b) = (Model::load(&flags.a)?, Model::load(&flags.b)?);
     let mut changes = differences(&explain(&a, &flags.a, &selection)?, &explain(&b, &flags.b, &selection)?);
     changes.sort_by_key(|change| rank(change.part));
-    if voice.json {
+    if verbosity.json {
         let document = json!({ "schema": "anemone.diff/1", "changes": changes });
         print(&format!("{document}\n"))?;
     } else {

@@ -1,6 +1,6 @@
 //! `ane doctor`: features that work on this machine.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::{Result, os};
 use anemone_engine::kernels::isa;
 use anemone_facts::chips::CHIPS;
@@ -26,9 +26,9 @@ struct Look {
     next: &'static str,
 }
 
-pub fn run(_: Flags, voice: Voice) -> Result<u8> {
+pub fn run(_: Flags, verbosity: Verbosity) -> Result<u8> {
     let looks = looks();
-    if voice.json {
+    if verbosity.json {
         let list: Vec<_> = looks
             .iter()
             .map(|l| json!({ "what": l.what, "works": l.works, "found": l.found, "next": l.next }))

@@ -1,6 +1,6 @@
 //! `ane driver`: the driver's interface: lists it, and calls a selector with its structures explained.
 
-use super::{Voice, chip, print};
+use super::{Verbosity, chip, print};
 use anemone::places::refused;
 use anemone::reference::nearest;
 use anemone::runtime::ModelCompiler;
@@ -130,11 +130,11 @@ fn number(text: &str) -> std::result::Result<u64, String> {
     value.ok_or("a number, decimal or 0x hexadecimal".into())
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     match flags.what {
-        What::List => list(voice),
-        What::Call(flags) => call(&flags, voice),
-        What::Method(flags) => method(&flags, voice),
+        What::List => list(verbosity),
+        What::Call(flags) => call(&flags, verbosity),
+        What::Method(flags) => method(&flags, verbosity),
     }
 }
 
@@ -151,7 +151,7 @@ fn task(without: &[String]) -> Task {
     Task::new(std::process::id(), Identity::default(), keys)
 }
 
-fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
+fn method(flags: &MethodFlags, verbosity: Verbosity) -> Result<u8> {
     known_keys(&flags.without)?;
     let Some((row, hints)) = methods::named(&flags.name) else {
         let message = format!("no method is called {}", flags.name);
@@ -189,7 +189,7 @@ fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
         .into_iter()
         .filter(|(name, value)| old.get(name) != Some(value) && !counted.contains(&name.as_str()))
         .collect();
-    if voice.json {
+    if verbosity.json {
         let answer = match &done {
             Answer::Number(n) => json!(n),
             Answer::Lines(lines) => json!(lines),
@@ -218,7 +218,7 @@ fn numbers_fit(method: &Method, given: &[u64]) -> Result<()> {
     Err(Diagnostic::new(Code::Usage, message).help(format!("{}: {}", method.name, method.effect)))
 }
 
-fn list(voice: Voice) -> Result<u8> {
+fn list(verbosity: Verbosity) -> Result<u8> {
     let selector = |c: &str, s: &Selector| {
         json!({
             "client": c, "selector": s.index, "name": s.name, "scalars_in": s.scalars_in, "bytes_in": s.struct_in_bytes,
@@ -232,7 +232,7 @@ fn list(voice: Voice) -> Result<u8> {
         Property::Text(text) => (name, json!(text)),
     };
     let live: Vec<(&str, Value)> = Driver::properties().into_iter().map(property).collect();
-    if voice.json {
+    if verbosity.json {
         let entitlements: Vec<Value> =
             ENTITLEMENTS.iter().map(|e| json!({ "key": e.key, "opens": e.opens, "kernel": e.kernel })).collect();
         let live: serde_json::Map<String, Value> = live.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
@@ -305,7 +305,7 @@ fn named(code: anemone_runtime::Code) -> String {
     row.map_or_else(|| format!("{:#x}", code.0), |row| format!("{:#x} {}: {}", code.0, row.name, row.meaning))
 }
 
-fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
+fn call(flags: &CallFlags, verbosity: Verbosity) -> Result<u8> {
     let known = selectors::of(flags.client.kind());
     let Some(row) = known.iter().find(|s| s.index == flags.selector) else {
         let message = format!("the client has {} selectors, numbered from 0", known.len());
@@ -345,7 +345,7 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
     drop(loader);
     let [_, places] = structures(flags.client, row.index);
     let fields: Vec<(String, u64)> = places.iter().map(|p| (p.name.to_string(), value(&output, p))).collect();
-    if voice.json {
+    if verbosity.json {
         let object = |all: &[(String, u64)]| -> serde_json::Map<String, Value> {
             all.iter().map(|(name, n)| (name.clone(), json!(n))).collect()
         };

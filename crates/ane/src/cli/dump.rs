@@ -1,7 +1,7 @@
 //! `ane dump`: explains a compiled file, or lists it as text that assembles back.
 
 use super::conventions::ConventionName;
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::explain::{explain, not_compiled};
 use anemone::{Code, Diagnostic, Model, Result, book, brief, files, overview};
 use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
@@ -68,14 +68,14 @@ pub fn address(text: &str) -> std::result::Result<u64, String> {
     value.ok_or("a number, decimal or 0x hexadecimal".to_string())
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     if let Some(aperture) = flags.image {
-        return listed(&image(&flags.file, aperture, &flags.live_in)?, voice);
+        return listed(&image(&flags.file, aperture, &flags.live_in)?, verbosity);
     }
     if flags.summary
         && let Some(container) = files::outline(&flags.file)?
     {
-        return summary(&Model::Container(Box::new(container)), &flags.file, voice).map(|()| 0);
+        return summary(&Model::Container(Box::new(container)), &flags.file, verbosity).map(|()| 0);
     }
     let model = Model::load(&flags.file)?;
     if flags.asm {
@@ -86,13 +86,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Model::Package(package) => text::list_package(package),
             Model::Net { .. } => return Err(not_compiled(&flags.file)),
         };
-        return listed(&listing, voice);
+        return listed(&listing, verbosity);
     }
     if flags.summary {
-        return summary(&model, &flags.file, voice).map(|()| 0);
+        return summary(&model, &flags.file, verbosity).map(|()| 0);
     }
     if flags.coverage {
-        return coverage(&model, &flags.file, voice).map(|()| 0);
+        return coverage(&model, &flags.file, verbosity).map(|()| 0);
     }
     if let (Some(n), Some(count)) = (flags.td, tasks(&model))
         && n >= count
@@ -106,8 +106,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else if flags.td.is_some() {
         selection.parts = vec![Part::Td, Part::Regs];
     } else if flags.convention == ConventionName::Samples
-        && !voice.json
-        && !voice.verbose
+        && !verbosity.json
+        && !verbosity.verbose
         && flags.loaded.is_none()
         && let Some(overview) = overview::of(&model)
     {
@@ -127,11 +127,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         None if flags.convention == ConventionName::Book => book::dump(&model, &flags.file, &selection)?,
         None => explain(&model, &flags.file, &selection)?,
     };
-    if voice.json {
+    if verbosity.json {
         let document = serde_json::to_string(&dump).map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
         print(&format!("{document}\n"))?;
     } else {
-        print(&if voice.verbose { dump.render() } else { brief::render(&dump) })?;
+        print(&if verbosity.verbose { dump.render() } else { brief::render(&dump) })?;
     }
     Ok(0)
 }
@@ -147,9 +147,9 @@ fn loaded(file: &Path) -> Result<Option<u64>> {
     image.map(|image| Some(image.base)).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()))
 }
 
-fn listed(listing: &str, voice: Voice) -> Result<u8> {
+fn listed(listing: &str, verbosity: Verbosity) -> Result<u8> {
     let document = || format!("{}\n", json!({ "schema": "anemone.listing/1", "listing": listing }));
-    print(&if voice.json { document() } else { listing.to_string() }).map(|()| 0)
+    print(&if verbosity.json { document() } else { listing.to_string() }).map(|()| 0)
 }
 
 /// The listing of a register image, recognized by its size, which is not a multiple of a record's.
@@ -202,7 +202,7 @@ fn tasks(model: &Model) -> Option<usize> {
 }
 
 /// Prints form, sizes and counts of the file in a few lines, without decoding tasks.
-fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
+fn summary(model: &Model, file: &Path, verbosity: Verbosity) -> Result<()> {
     let base = if file.is_file() { loaded(file)? } else { None };
     let lines: Vec<(&str, String)> = match model {
         Model::Container(c) => {
@@ -250,7 +250,7 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
         ],
         Model::Net { .. } => return Err(not_compiled(file)),
     };
-    if voice.json {
+    if verbosity.json {
         let mut document = json!({ "schema": "anemone.summary/1" });
         for (name, value) in lines {
             document[name] = value.into();
@@ -261,7 +261,7 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
 }
 
 /// Prints the share of the task streams that register rows explain.
-fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
+fn coverage(model: &Model, file: &Path, verbosity: Verbosity) -> Result<()> {
     let all: Vec<Coverage> = match model {
         Model::Net { .. } => return Err(not_compiled(file)),
         Model::Container(container) => Coverage::of_container(container).into_iter().collect(),
@@ -273,7 +273,7 @@ fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
         let message = "no task stream of a known descriptor version";
         return Err(Diagnostic::new(Code::Malformed, message).at(file.display()));
     }
-    if voice.json {
+    if verbosity.json {
         return print(&format!("{}\n", json!({ "schema": "anemone.coverage/1", "programs": all })));
     }
     print(&all.iter().map(Coverage::render).collect::<String>())

@@ -1,7 +1,7 @@
 //! `ane explain`: meaning and evidence of a register, field, code, operation, layer or number of a chip.
 
 use super::conventions::ConventionName;
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
 use anemone::{aliases, book, machine};
@@ -51,13 +51,13 @@ fn number(text: &str) -> Option<u32> {
     text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let Some(what) = flags.what.as_deref() else { return catalogue(voice) };
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
+    let Some(what) = flags.what.as_deref() else { return catalogue(verbosity) };
     if flags.convention == ConventionName::Book
         && let readings = book::find(what)
         && !readings.is_empty()
     {
-        return the_book(&readings, voice);
+        return the_book(&readings, verbosity);
     }
     let same = |name: &str| name.eq_ignore_ascii_case(what);
     if let Some(e) = ENUMERATIONS.iter().find(|e| same(e.name) || same(e.vendor)) {
@@ -73,10 +73,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             format!("  {:>3} {:18} {}", r.code, r.name, r.meaning).trim_end().to_string() + "\n"
         };
         text.extend(e.rows.iter().map(line));
-        return print(&if voice.json { format!("{document}\n") } else { text }).map(|()| 0);
+        return print(&if verbosity.json { format!("{document}\n") } else { text }).map(|()| 0);
     }
     if same("epilogue") || same("ZinNEBypassLayer") || SLOTS.iter().any(|slot| same(slot.class)) {
-        return epilogue(voice);
+        return epilogue(verbosity);
     }
     let address = match what.strip_prefix('+') {
         Some(offset) => number(offset).map(|a| (Space::Header, a)),
@@ -95,7 +95,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
     }
     if found.is_empty() {
-        return topics(what, voice);
+        return topics(what, verbosity);
     }
     let tasks = tasks(&flags.seen)?;
     let mut documents = Vec::new();
@@ -113,7 +113,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     // An address may also be that of another form, or a number of the driver.
     let facts = machine::find(what);
     facts.iter().for_each(|fact| text += &fact.text());
-    if voice.json {
+    if verbosity.json {
         let topics: Vec<Value> = facts.iter().map(|fact| fact.json()).collect();
         text = match topics.is_empty() {
             true => format!("{}\n", json!({ "schema": "anemone.explain/1", "fields": documents })),
@@ -125,9 +125,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
 }
 
 /// The book's readings of a word.
-fn the_book(readings: &[machine::Fact], voice: Voice) -> Result<u8> {
+fn the_book(readings: &[machine::Fact], verbosity: Verbosity) -> Result<u8> {
     let topics = || readings.iter().map(|fact| fact.json()).collect::<Vec<_>>();
-    let text = match voice.json {
+    let text = match verbosity.json {
         true => format!("{}\n", json!({ "schema": "anemone.explain/1", "convention": "book", "topics": topics() })),
         false => readings.iter().map(|fact| fact.text()).collect(),
     };
@@ -135,9 +135,9 @@ fn the_book(readings: &[machine::Fact], voice: Voice) -> Result<u8> {
 }
 
 /// The slots of a layer's epilogue, and their support by each unit of the M1.
-fn epilogue(voice: Voice) -> Result<u8> {
+fn epilogue(verbosity: Verbosity) -> Result<u8> {
     let held = |slot: &Slot| [slot.convolution, slot.neural, slot.planar].map(|h| format!("{h:?}").to_lowercase());
-    if voice.json {
+    if verbosity.json {
         let row = |slot: &Slot| {
             let [convolution, neural, planar] = held(slot);
             json!({
@@ -160,8 +160,8 @@ fn epilogue(voice: Voice) -> Result<u8> {
 }
 
 /// The rules of `ane check`, one line each.
-fn catalogue(voice: Voice) -> Result<u8> {
-    if voice.json {
+fn catalogue(verbosity: Verbosity) -> Result<u8> {
+    if verbosity.json {
         return documents(LINTS.iter().map(Topic::Lint).collect());
     }
     let line = |l: &anemone_facts::lint::Lint| {
@@ -171,16 +171,16 @@ fn catalogue(voice: Voice) -> Result<u8> {
 }
 
 /// Topics of that name other than fields and enumerations.
-fn topics(what: &str, voice: Voice) -> Result<u8> {
+fn topics(what: &str, verbosity: Verbosity) -> Result<u8> {
     let topics = reference::look_up(what);
     if topics.is_empty() {
         // Some words are only in the book.
         return match book::find(what) {
             readings if readings.is_empty() => Err(unknown(what)),
-            readings => the_book(&readings, voice),
+            readings => the_book(&readings, verbosity),
         };
     }
-    if voice.json {
+    if verbosity.json {
         return documents(topics);
     }
     print(&topics.into_iter().map(Topic::text).collect::<Vec<_>>().join("\n")).map(|()| 0)

@@ -1,6 +1,6 @@
 //! `ane fix`: rewrites refused operations to forms that the chip supports.
 
-use super::{ModelFlags, Voice, chip, print};
+use super::{ModelFlags, Verbosity, chip, print};
 use anemone::check::{self, Subject};
 use anemone::convert::{self, NetForm};
 use anemone::fix::{self, Applied, Left};
@@ -38,7 +38,7 @@ pub struct Flags {
     seed: u64,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let chip = chip(&flags.target)?;
     let form = flags.output.as_deref().map(form).transpose()?;
     let choices = flags.choices.choices()?;
@@ -52,22 +52,22 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         (Err(refused), Some(source)) => {
             let (left, count) = fix::listed(source, chip);
             let answer = Answer { applied: &[], left: &left, counts: [count, count], error: 0.0 };
-            answer.tell(&flags, chip.target, voice)?;
-            voice.note(format!("nothing is rewritten: {}", refused.message));
+            answer.print_report(&flags, chip.target, verbosity)?;
+            verbosity.note(format!("nothing is rewritten: {}", refused.message));
             return Ok(1);
         }
         (Err(refused), None) => return Err(refused),
     };
-    voice.reader_notes(&notes);
+    verbosity.reader_notes(&notes);
     let fixed = fix::fix(&net, source.as_deref(), chip, flags.seed).map_err(|d| d.or_at(flags.model.display()))?;
     if let (Some(output), Some(form)) = (&flags.output, form) {
         write(output, &convert::encode(&fixed.net, form).map_err(|d| d.or_at(flags.model.display()))?)?;
     }
     let answer = Answer { applied: &fixed.applied, left: &fixed.left, counts: fixed.counts, error: fixed.error };
-    answer.tell(&flags, chip.target, voice)?;
+    answer.print_report(&flags, chip.target, verbosity)?;
     match &flags.output {
-        Some(output) => voice.note(format!("{}: written", output.display())),
-        None if !fixed.applied.is_empty() => voice.note("nothing is written: give -o FIXED.mlpackage"),
+        Some(output) => verbosity.note(format!("{}: written", output.display())),
+        None if !fixed.applied.is_empty() => verbosity.note("nothing is written: give -o FIXED.mlpackage"),
         None => {}
     }
     Ok(u8::from(!fixed.left.is_empty()))
@@ -83,9 +83,9 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn tell(&self, flags: &Flags, target: &str, voice: Voice) -> Result<()> {
+    fn print_report(&self, flags: &Flags, target: &str, verbosity: Verbosity) -> Result<()> {
         let [before, after] = self.counts;
-        if voice.json {
+        if verbosity.json {
             let applied = self.applied.iter().map(|a| json!({ "name": a.name, "op": a.op, "into": a.into }));
             let left =
                 self.left.iter().map(|l| json!({ "name": l.name, "op": l.op, "reason": l.reason, "fix": l.fix }));

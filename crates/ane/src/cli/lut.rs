@@ -1,6 +1,6 @@
 //! `ane lut`: activation tables compared with their functions, and functions composed from layers.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::convert::{NetForm, encode};
 use anemone::lut::{self, Curve, Record, finite, plot};
 use anemone::{Code, Diagnostic, Result, files, os, reference, tensor};
@@ -47,11 +47,11 @@ pub struct Flags {
     png: Option<PathBuf>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let Some(name) = flags.function.clone() else { return list(voice) };
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
+    let Some(name) = flags.function.clone() else { return list(verbosity) };
     let is_file = Path::new(&name).extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
     if flags.compose {
-        return compose(&flags, &name, is_file, voice);
+        return compose(&flags, &name, is_file, verbosity);
     }
     if is_file {
         return Err(lut::refused("a custom table").at(&name));
@@ -65,7 +65,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let record = Record::of(function);
     let curve = Curve::of_table(function)?;
     draw(&flags, &curve)?;
-    if voice.json {
+    if verbosity.json {
         let mut document = json!({
             "schema": "anemone.lut/1", "name": function.name, "meaning": function.meaning, "table": record.json(),
         });
@@ -81,8 +81,8 @@ fn unknown(name: &str) -> Diagnostic {
     Diagnostic::new(Code::Usage, format!("no function is known as {name}")).help(help)
 }
 
-fn list(voice: Voice) -> Result<u8> {
-    if voice.json {
+fn list(verbosity: Verbosity) -> Result<u8> {
+    if verbosity.json {
         let tables: Vec<_> =
             FUNCTIONS.iter().map(|f| json!({ "name": f.name, "meaning": f.meaning, "domain": f.domain })).collect();
         let others: Vec<_> = OTHERS.iter().map(|(name, _, domain)| json!({ "name": name, "domain": domain })).collect();
@@ -99,7 +99,7 @@ fn list(voice: Voice) -> Result<u8> {
 }
 
 /// The piecewise linear function through knots of a function, or of a file.
-fn compose(flags: &Flags, name: &str, is_file: bool, voice: Voice) -> Result<u8> {
+fn compose(flags: &Flags, name: &str, is_file: bool, verbosity: Verbosity) -> Result<u8> {
     let (knots, exact, name): (Vec<_>, Box<dyn Fn(f64) -> f64>, &str) = if is_file {
         let array = tensor::read_npy(Path::new(name))?;
         let (low, high) = (flags.from.unwrap_or(-4.0), flags.to.unwrap_or(4.0));
@@ -121,8 +121,8 @@ fn compose(flags: &Flags, name: &str, is_file: bool, voice: Voice) -> Result<u8>
     if let Some(target) = &flags.output {
         write(target, &chain, name, flags.count.into())?;
     }
-    let met = lut::met(&chain, &knots);
-    if voice.json {
+    let met = lut::exact_knots(&chain, &knots);
+    if verbosity.json {
         let document = json!({
             "schema": "anemone.chain/1", "name": name, "units": chain.units(), "domain": domain,
             "knots": knots.iter().map(|&(x, y)| json!([finite(x), finite(y)])).collect::<Vec<_>>(),

@@ -180,13 +180,13 @@ const FIRST: &str = "first";
 
 /// Verbosity and format of messages.
 #[derive(Clone, Copy)]
-pub struct Voice {
+pub struct Verbosity {
     json: bool,
     quiet: bool,
     verbose: bool,
 }
 
-impl Voice {
+impl Verbosity {
     /// Prints a progress line, not a result, to standard error, unless quiet.
     fn note(self, text: impl AsRef<str>) {
         if !self.quiet {
@@ -199,7 +199,7 @@ impl Voice {
         say(text.as_ref());
     }
 
-    /// As [`Voice::note`], if verbose.
+    /// As [`Verbosity::note`], if verbose.
     fn detail(self, text: impl AsRef<str>) {
         if self.verbose {
             say(text.as_ref());
@@ -254,34 +254,34 @@ fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Ok(args) => args,
         Err(e) => return usage(e, json),
     };
-    let voice = Voice { json: args.json, quiet: args.quiet, verbose: args.verbose };
+    let verbosity = Verbosity { json: args.json, quiet: args.quiet, verbose: args.verbose };
     force_instruction_set()?;
     match args.verb {
-        Verb::Check(flags) => check::run(flags, voice),
-        Verb::Compile(flags) => compile::run(flags, voice),
-        Verb::Run(flags) => run::run(flags, voice),
-        Verb::Dump(flags) => dump::run(flags, voice),
-        Verb::Diff(flags) => diff::run(flags, voice),
-        Verb::Asm(flags) => asm::run(flags, voice),
-        Verb::Convert(flags) => convert::run(flags, voice),
-        Verb::Fix(flags) => fix::run(flags, voice),
+        Verb::Check(flags) => check::run(flags, verbosity),
+        Verb::Compile(flags) => compile::run(flags, verbosity),
+        Verb::Run(flags) => run::run(flags, verbosity),
+        Verb::Dump(flags) => dump::run(flags, verbosity),
+        Verb::Diff(flags) => diff::run(flags, verbosity),
+        Verb::Asm(flags) => asm::run(flags, verbosity),
+        Verb::Convert(flags) => convert::run(flags, verbosity),
+        Verb::Fix(flags) => fix::run(flags, verbosity),
         Verb::Sweep(flags) => sweep::run(flags),
-        Verb::Patch(flags) => patch::run(flags, voice),
-        Verb::Targets(flags) => targets::run(flags, voice),
-        Verb::Broker(flags) => broker::run(flags, voice),
-        Verb::Stat(flags) => broker::stat(flags, voice),
-        Verb::Driver(flags) => driver::run(flags, voice),
-        Verb::Cache(flags) => cache::run(flags, voice),
-        Verb::CompileService => broker::compile_service(voice),
-        Verb::New(flags) => new::run(flags, voice),
-        Verb::Ops(flags) => ops::run(flags, voice),
-        Verb::Validate(flags) => validate::run(flags, voice),
-        Verb::Explain(flags) => explain::run(flags, voice),
-        Verb::Lut(flags) => lut::run(flags, voice),
-        Verb::Passes(flags) => passes::run(flags, voice),
-        Verb::Doctor(flags) => doctor::run(flags, voice),
-        Verb::Completions(flags) => completions::run(flags, voice),
-        Verb::Man(flags) => completions::man(flags, voice),
+        Verb::Patch(flags) => patch::run(flags, verbosity),
+        Verb::Targets(flags) => targets::run(flags, verbosity),
+        Verb::Broker(flags) => broker::run(flags, verbosity),
+        Verb::Stat(flags) => broker::stat(flags, verbosity),
+        Verb::Driver(flags) => driver::run(flags, verbosity),
+        Verb::Cache(flags) => cache::run(flags, verbosity),
+        Verb::CompileService => broker::compile_service(verbosity),
+        Verb::New(flags) => new::run(flags, verbosity),
+        Verb::Ops(flags) => ops::run(flags, verbosity),
+        Verb::Validate(flags) => validate::run(flags, verbosity),
+        Verb::Explain(flags) => explain::run(flags, verbosity),
+        Verb::Lut(flags) => lut::run(flags, verbosity),
+        Verb::Passes(flags) => passes::run(flags, verbosity),
+        Verb::Doctor(flags) => doctor::run(flags, verbosity),
+        Verb::Completions(flags) => completions::run(flags, verbosity),
+        Verb::Man(flags) => completions::man(flags, verbosity),
     }
 }
 
@@ -377,15 +377,15 @@ fn by_the_book(
     model: &Path,
     net: &anemone_net::Net,
     chip: &'static Chip,
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> Result<()> {
     let asked = asked == ConventionName::Book;
-    if !asked && !voice.verbose {
+    if !asked && !verbosity.verbose {
         return Ok(());
     }
     match anemone::check::refused_by_the_book(&anemone::check::outline(model, net), chip) {
         Some(refused) if asked => return Err(refused.or_at(model.display())),
-        Some(refused) => voice.detail(format!("own lowering, refused with --convention book: {}", refused.message)),
+        Some(refused) => verbosity.detail(format!("own lowering, refused with --convention book: {}", refused.message)),
         None => {}
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `ane new`: template files.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::{Code, Diagnostic, Result, files, native, reference};
 use anemone_facts::native::{NATIVES, elsewhere};
 use anemone_net::netplist::WEIGHTS;
@@ -22,7 +22,7 @@ pub struct Flags {
     output: Option<PathBuf>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     if let Some(row) = elsewhere(&flags.native) {
         let message = format!("{} is not a unit of a netplist: {}", row.name, row.place);
         return Err(Diagnostic::new(Code::UnsupportedOp, message).help("see `ane ops` for what is known of it"));
@@ -39,7 +39,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let Some(path) = &flags.output else {
         if !weights.is_empty() {
-            voice.note("it has weights: with -o they are written beside it");
+            verbosity.note("it has weights: with -o they are written beside it");
         }
         return print(&String::from_utf8_lossy(&plist)).map(|()| 0);
     };
@@ -59,7 +59,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     files::write_all(&written)?;
     let first = native::first_chip(row).map(|c| c.target);
-    if voice.json {
+    if verbosity.json {
         let paths: Vec<String> = written.iter().map(|(p, _)| p.display().to_string()).collect();
         print(&format!(
             "{}\n",
@@ -67,7 +67,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         ))?;
     } else {
         let first = first.map_or("no chip compiles it".to_string(), |chip| format!("compiles from {chip} on"));
-        voice.note(format!("{}: {} as a netplist; {first}", path.display(), row.stem));
+        verbosity.note(format!("{}: {} as a netplist; {first}", path.display(), row.stem));
     }
     Ok(0)
 }

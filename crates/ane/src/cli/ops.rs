@@ -1,6 +1,6 @@
 //! `ane ops`: operations, native layers and their validators.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use crate::native::row;
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Result, native};
@@ -27,7 +27,7 @@ pub struct Flags {
     layers: bool,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let mut topics = Vec::new();
     for name in &flags.names {
         let found: Vec<Topic> =
@@ -43,7 +43,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         topics.extend(found);
     }
-    if voice.json {
+    if verbosity.json {
         let list: Vec<_> = match (flags.names.is_empty(), flags.layers) {
             (false, _) => {
                 let rows = flags.names.iter().filter_map(|name| row(name));

@@ -1,6 +1,6 @@
 //! `ane passes`: the passes of the compiler.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::Result;
 use anemone_compile::pipeline::ALL;
 use clap::Args;
@@ -17,8 +17,8 @@ Examples:
   ane passes --json")]
 pub struct Flags {}
 
-pub fn run(_: Flags, voice: Voice) -> Result<u8> {
-    if voice.json {
+pub fn run(_: Flags, verbosity: Verbosity) -> Result<u8> {
+    if verbosity.json {
         let list: Vec<_> = ALL
             .iter()
             .map(|p| {

@@ -2,7 +2,7 @@
 
 mod stored;
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::adapter::{Found, edits, find, fp16};
 use anemone::tensor::read_npy;
 use anemone::{Code, Diagnostic, Model, Result, files};
@@ -60,13 +60,13 @@ struct Target {
     symbols: Vec<(u64, String)>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     if let Model::Container(container) = Model::load(&flags.file)?
         && container.layout().is_some_and(|layout| layout.generation != H13.generation)
     {
         let kernels = text::stored_kernels(&container);
         if !kernels.is_empty() {
-            return stored::run(&flags, &container, &kernels, voice);
+            return stored::run(&flags, &container, &kernels, verbosity);
         }
         let generation = container.layout().map_or("", |layout| layout.generation);
         let message = format!("no task of this program for {generation} has coefficients: nothing can be changed");
@@ -75,7 +75,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let target = target(&flags)?;
     let found = kernels(&target.program).map_err(|e| malformed(&flags.file, e))?;
     if flags.weights.is_empty() {
-        return list(&target, &found, voice).map(|()| 0);
+        return list(&target, &found, verbosity).map(|()| 0);
     }
     let Some(output) = &flags.output else {
         return Err(Diagnostic::new(Code::Usage, "--weights needs a file to write: -o FILE"));
@@ -105,13 +105,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         changed.push(Changed { name: name.to_string(), task: kernel.task, part, edits: edits.len(), rounded, others });
     }
     files::write(output, &bytes)?;
-    if voice.json {
+    if verbosity.json {
         let all: Vec<Value> = changed.iter().map(Changed::document).collect();
         let document = json!({ "schema": "anemone.patch/1", "path": output.display().to_string(), "changes": all });
         return print(&format!("{document}\n")).map(|()| 0);
     }
     for c in &changed {
-        voice.note(c.line());
+        verbosity.note(c.line());
     }
     Ok(0)
 }
@@ -201,7 +201,7 @@ fn symbols(container: &Container, address: u64) -> Vec<(u64, String)> {
     kernels.map(|s| (s.value - address, table.name(s))).filter(|(_, name)| name.starts_with('K')).collect()
 }
 
-fn list(target: &Target, found: &Found, voice: Voice) -> Result<()> {
+fn list(target: &Target, found: &Found, verbosity: Verbosity) -> Result<()> {
     let symbol = |k: &Kernel| {
         let first = k.streams.iter().flatten().next().map(|s| s.0);
         target.symbols.iter().find(|(at, _)| Some(*at) == first).map(|(_, name)| name.clone())
@@ -217,7 +217,7 @@ fn list(target: &Target, found: &Found, voice: Voice) -> Result<()> {
             "stride_bytes": k.stride(),
         })
     };
-    if voice.json {
+    if verbosity.json {
         let all: Vec<Value> = found
             .iter()
             .map(|f| match f {

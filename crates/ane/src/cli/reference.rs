@@ -1,6 +1,6 @@
 //! `ane run --reference`: the network itself, evaluated in fp32, without compiling it.
 
-use super::Voice;
+use super::Verbosity;
 use anemone::convert::random_inputs;
 use anemone::tensor::{self, Array};
 use anemone::warnings::{self, Warning};
@@ -44,7 +44,7 @@ pub fn pairs(flags: &[String], names: &[String], needed: &[usize], flag: &str) -
 type Evaluated = (Vec<(String, Array)>, Vec<Warning>);
 
 /// Evaluates on inputs from files; missing inputs are random, states zeros.
-pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<Evaluated> {
+pub fn evaluate(net: &Net, flags: &[String], seed: u64, verbosity: Verbosity) -> Result<Evaluated> {
     let names_in = names(net, &net.inputs);
     let states = |at: usize| net.states.iter().any(|s| s.input == net.inputs[at]);
     let needed: Vec<usize> = (0..names_in.len()).filter(|&i| !states(i)).collect();
@@ -59,7 +59,7 @@ pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<
                 return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", names_in[at]))
                     .help(format!("--input {}=FILE.npy", names_in[at])));
             }
-            voice.note(format!("input {}: random, seed {seed}", names_in[at]));
+            verbosity.note(format!("input {}: random, seed {seed}", names_in[at]));
             continue;
         };
         let (array, ty) = (tensor::read_npy(path)?, &net.value(net.inputs[at]).ty);

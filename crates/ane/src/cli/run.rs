@@ -11,7 +11,7 @@ mod tables;
 mod tolerance;
 
 use super::conventions::{ActivationsName, CompatName, ConventionName};
-use super::{ModelFlags, Voice, print, reference};
+use super::{ModelFlags, Verbosity, print, reference};
 use anemone::tensor::{self, Array};
 use anemone::{Code, Diagnostic, Model, Result, files, warnings::Warning};
 use anemone_runtime::driver::Arithmetic;
@@ -139,34 +139,34 @@ impl Numerics {
     }
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     if let Some(file) = flags.output.iter().find(|file| file.to_lowercase().ends_with(".npz")) {
         let message = format!("--output {file}: each output is a file of one array, .npy");
         return Err(Diagnostic::new(Code::Usage, message).help("--output NAME=FILE.npy for each output"));
     }
-    let (model, chip) = stages::read(&flags, voice)?;
+    let (model, chip) = stages::read(&flags, verbosity)?;
     if flags.reference {
-        return by_reference(&flags, model, voice);
+        return by_reference(&flags, model, verbosity);
     }
-    let prepared = stages::prepare(&flags, model, chip, voice)?;
-    let mut inputs = arrays::inputs(&flags, &prepared.chain, prepared.net.as_deref(), voice)?;
-    let layers = stages::compare_layers(&flags, &prepared, &inputs, voice)?;
+    let prepared = stages::prepare(&flags, model, chip, verbosity)?;
+    let mut inputs = arrays::inputs(&flags, &prepared.chain, prepared.net.as_deref(), verbosity)?;
+    let layers = stages::compare_layers(&flags, &prepared, &inputs, verbosity)?;
     if let (Some(code), true) = (layers, flags.expect.is_empty()) {
         return Ok(code);
     }
     let wanted = arrays::Wanted::of(&flags, &prepared.chain, prepared.net.as_deref())?;
     let options = flags.plan.options(prepared.execution(&flags)?);
-    let looked = flags.plan.look(&prepared.chain, options, &inputs, voice);
+    let looked = flags.plan.show(&prepared.chain, options, &inputs, verbosity);
     if let Some(code) = looked.map_err(|d| d.or_at(flags.model.display()))? {
         return Ok(code);
     }
-    let run = stages::execute(&flags, &prepared, options, &mut inputs, voice)?;
-    let failed = outcome::conclude(&flags, &prepared, &wanted, options, &inputs, run, voice)?;
+    let run = stages::execute(&flags, &prepared, options, &mut inputs, verbosity)?;
+    let failed = outcome::conclude(&flags, &prepared, &wanted, options, &inputs, run, verbosity)?;
     Ok(u8::from(failed).max(layers.unwrap_or(0)))
 }
 
 /// Evaluates the network itself, and compares its outputs.
-fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
+fn by_reference(flags: &Flags, model: Model, verbosity: Verbosity) -> Result<u8> {
     let Model::Net { net, .. } = model else {
         let message = "--reference evaluates a network; this file is a compiled program";
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
@@ -182,8 +182,8 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let targets: Vec<(String, PathBuf)> = targets.into_iter().map(|(at, path)| (names[at].clone(), path)).collect();
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
     let (outputs, warnings) =
-        reference::evaluate(&net, &flags.input, flags.seed, voice).map_err(|d| d.or_at(flags.model.display()))?;
-    warnings.iter().for_each(|w| voice.warn(format!("warning: {w}")));
+        reference::evaluate(&net, &flags.input, flags.seed, verbosity).map_err(|d| d.or_at(flags.model.display()))?;
+    warnings.iter().for_each(|w| verbosity.warn(format!("warning: {w}")));
     for (name, wanted) in &expected {
         if let Some((_, array)) = outputs.iter().find(|(n, a)| n == name && a.data.len() != wanted.data.len()) {
             let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
@@ -201,11 +201,11 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let labels = labels.as_deref().zip(flags.labels.as_deref());
     let written: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance, written: &written };
-    let (reports, failed) = report(&outputs, &expected, voice)?;
+    let (reports, failed) = report(&outputs, &expected, verbosity)?;
     if !failed {
         write(&targets, &outputs, Some(&net))?;
     }
-    if voice.json {
+    if verbosity.json {
         let warnings: Vec<_> = warnings.iter().map(Warning::json).collect();
         let told = json!({ "schema": "anemone.run/1", "reference": true, "outputs": reports, "warnings": warnings });
         print(&format!("{told}\n"))?;

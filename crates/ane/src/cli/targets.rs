@@ -1,6 +1,6 @@
 //! `ane targets`: chips and their limits.
 
-use super::{Voice, print};
+use super::{Verbosity, print};
 use anemone::{Code, Diagnostic, Result, reference};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::silicon::{GROUPS, PRODUCTS};
@@ -26,7 +26,7 @@ pub struct Flags {
     field: Option<String>,
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let chips: Vec<&'static Chip> = if flags.chips.is_empty() {
         CHIPS.iter().collect()
     } else {
@@ -39,9 +39,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         named
     };
     if let Some(name) = &flags.field {
-        return field(name, &chips, voice);
+        return field(name, &chips, verbosity);
     }
-    if voice.json {
+    if verbosity.json {
         let rows: Vec<_> = chips.iter().map(|c| document(c)).collect();
         print(&format!("{}\n", json!({ "schema": "anemone.targets/1", "targets": rows })))?;
         return Ok(0);
@@ -52,7 +52,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let names: Vec<&str> = c.silicon().map(|s| s.name).collect();
         let names = if names.is_empty() { c.role.to_string() } else { names.join(", ") };
         text += &format!("{:5} {names:42} {can}\n", c.target);
-        if !c.note.is_empty() && (voice.verbose || !flags.chips.is_empty()) {
+        if !c.note.is_empty() && (verbosity.verbose || !flags.chips.is_empty()) {
             text += &format!("      note: {}\n", c.note);
         }
     }
@@ -67,14 +67,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
 }
 
 /// One number over all chips.
-fn field(name: &str, chips: &[&'static Chip], voice: Voice) -> Result<u8> {
+fn field(name: &str, chips: &[&'static Chip], verbosity: Verbosity) -> Result<u8> {
     let row = HAL_ROWS.iter().find(|r| r.name == name || r.offset.is_some_and(|o| format!("{o:#x}") == name));
     let row = row.ok_or_else(|| {
         let known = HAL_ROWS.iter().map(|r| r.name);
         Diagnostic::new(Code::Usage, format!("no number is called {name}"))
             .help(format!("{}`ane targets m1` lists them", reference::nearest(name, known)))
     })?;
-    if voice.json {
+    if verbosity.json {
         let values: serde_json::Map<_, _> =
             chips.iter().map(|c| (c.target.to_string(), json!((row.get)(&c.hal)))).collect();
         let document = json!({

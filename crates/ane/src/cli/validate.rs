@@ -1,6 +1,6 @@
 //! `ane validate`: Apple's exported validators applied to a file.
 
-use super::{ModelFlags, Voice, print, target};
+use super::{ModelFlags, Verbosity, print, target};
 use anemone::validate::{Said, validate};
 use anemone::{Model, Result};
 use clap::Args;
@@ -38,7 +38,7 @@ fn size(text: &str) -> std::result::Result<(String, u64), String> {
     Ok((name.to_string(), bytes.parse().map_err(|e| format!("{bytes}: {e}"))?))
 }
 
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     let choices = flags.choices.choices()?;
     let chip = match flags.target.as_str() {
         super::FIRST => target(super::FIRST, &Model::load_with(&flags.model, &choices)?)?,
@@ -46,7 +46,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let all = validate(&flags.model, &choices, chip, flags.only.as_deref(), &flags.exchange)?;
     let refused = all.iter().any(|said| !said.refusals.is_empty());
-    if voice.json {
+    if verbosity.json {
         let list: Vec<_> = all
             .iter()
             .map(|said| {

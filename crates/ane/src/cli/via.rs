@@ -1,6 +1,6 @@
 //! `ane run --via`: runs through the runtime, in this process or through a broker.
 
-use super::Voice;
+use super::Verbosity;
 use anemone::connection::{Connection, Device, Request, Settings, Via};
 use anemone::places::not_kept;
 use anemone::{Array, Result, Run, files};
@@ -91,18 +91,18 @@ impl Flags {
     }
 
     /// Compiles and loads, once for all runs, and reports the origin of the program.
-    pub fn open(&self, request: &Request, arithmetic: Arithmetic, voice: Voice) -> Result<Session> {
+    pub fn open(&self, request: &Request, arithmetic: Arithmetic, verbosity: Verbosity) -> Result<Session> {
         let connection = self.settings(arithmetic).open(request)?;
         let kept = connection.was_kept();
         let runtime = connection.runtime();
         if let Device::There(_) = connection.device() {
-            voice.detail(format!("the broker's cache {}", if kept { "hit" } else { "miss: it compiled" }));
+            verbosity.detail(format!("the broker's cache {}", if kept { "hit" } else { "miss: it compiled" }));
         }
         if let Some(why) = runtime.unkept() {
-            voice.note(not_kept(why));
+            verbosity.note(not_kept(why));
         } else if let Some(cache) = runtime.cache() {
             let outcome = if kept { "hit: nothing is compiled" } else { "miss: compiled and kept" };
-            voice.detail(format!("cache {outcome} ({})", cache.folder().display()));
+            verbosity.detail(format!("cache {outcome} ({})", cache.folder().display()));
         }
         Ok(Session { connection, perfetto: self.perfetto.clone() })
     }
@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Prints the driver's counters, if the driver is in this process.
-    pub fn told(&self, voice: Voice) {
+    pub fn print_counters(&self, verbosity: Verbosity) {
         let counts = self.connection.runtime().counts();
         let sent = counts.state_bytes.load(Ordering::Relaxed);
         let in_place = counts.in_place_bytes.load(Ordering::Relaxed);
@@ -139,8 +139,8 @@ impl Session {
         let calls = counters.calls.iter().map(|((control, selector), n)| {
             format!("{} {selector} x {n}", if *control { "control" } else { "direct" })
         });
-        voice.detail(format!("selectors: {}", calls.collect::<Vec<_>>().join(", ")));
-        voice.detail(format!(
+        verbosity.detail(format!("selectors: {}", calls.collect::<Vec<_>>().join(", ")));
+        verbosity.detail(format!(
             "{} requests, {} of them chained, {} engine requests, {} interrupts, {} secure phases, {sent} bytes of state sent, \
              {in_place} bytes of buffers used in place, {:.1} us modelled",
             counters.completed,

@@ -23,7 +23,7 @@ pub(super) fn against_reference(
     let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
     let quotients = if model == Model::Fast { Vec::new() } else { rounded_quotients(net) };
     let mut integers = Integers::of_inputs(net, &tensors);
-    let (drops, spreads) = (dropped_nan(net), spread(net));
+    let (drops, spreads) = (dropped_nan(net), multiplied_by_zeros(net));
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut overflow = Overflow::new(net, Limit::Half, exact);
     let mut reciprocals = Reciprocals::new(net);
@@ -204,7 +204,7 @@ fn raised_below_zero(net: &Net, negatives: &HashSet<String>) -> Option<Warning> 
 }
 
 /// Names of values computed from or read by windows or pads, whose elements are multiplied by zeros.
-fn spread(net: &Net) -> HashSet<&str> {
+fn multiplied_by_zeros(net: &Net) -> HashSet<&str> {
     let spreads = |op: &&anemone_net::Op| match op.kind {
         OpKind::Conv { .. }
         | OpKind::ConvTranspose { .. }

@@ -54,14 +54,14 @@ impl<'a> Overflow<'a> {
             return;
         }
         if let Some((&own, &op)) = self.watched.get_key_value(name) {
-            self.look(own, op);
+            self.visit(own, op);
         }
         if let Some((&own, _)) = self.reads.get_key_value(name) {
             self.values.insert(own, tensor.clone());
         }
     }
 
-    fn look(&mut self, own: &'a str, op: &'a Op) {
+    fn visit(&mut self, own: &'a str, op: &'a Op) {
         let value = |id: &ValueId| self.net.value(*id);
         let operands = op.inputs.iter().map(|id| match &value(id).data {
             Some(constant) => Some(constant.as_ref()),

@@ -4,7 +4,7 @@
 use crate::common;
 
 use anemone::Model as Source;
-use anemone::forms::{Form, Surroundings, encode, lost_in_stream};
+use anemone::forms::{Form, WriteOptions, encode, lost_in_stream};
 use anemone_compile::{Options as CompileOptions, compile};
 use anemone_facts::chips;
 use anemone_facts::formats::dialects::{ZIN_421, ZIN_9509};
@@ -40,14 +40,14 @@ const WAYS: [Way; 6] = [Way::Old, Way::New, Way::Bin, Way::Anec, Way::Firmware, 
 /// The program after a form. `None` where the form says that it loses something.
 fn through(program: &Program, way: Way) -> Result<Option<Program>, String> {
     let as_container =
-        |dialect| Surroundings { container: Options { dialect, ..Options::default() }, ..Surroundings::default() };
+        |dialect| WriteOptions { container: Options { dialect, ..Options::default() }, ..WriteOptions::default() };
     let (form, around) = match way {
         Way::Old => (Form::Hwx, as_container(&ZIN_421)),
         Way::New => (Form::Hwx, as_container(&ZIN_9509)),
-        Way::Bin => (Form::Bin, Surroundings::default()),
-        Way::Anec => (Form::Anec, Surroundings::default()),
-        Way::Firmware => (Form::Firmware, Surroundings::default()),
-        Way::Loaded => (Form::Loaded, Surroundings { base: Some(0x5000_0000), ..Surroundings::default() }),
+        Way::Bin => (Form::Bin, WriteOptions::default()),
+        Way::Anec => (Form::Anec, WriteOptions::default()),
+        Way::Firmware => (Form::Firmware, WriteOptions::default()),
+        Way::Loaded => (Form::Loaded, WriteOptions { base: Some(0x5000_0000), ..WriteOptions::default() }),
     };
     if let (Form::Bin, Some(why)) = (form, lost_in_stream(program)) {
         println!("{why}");
@@ -159,7 +159,7 @@ proptest! {
 /// The container that a network compiles to.
 fn container(net: &Net) -> Result<Vec<u8>, String> {
     let program = compile(net, &chips::CHIPS[0], &CompileOptions::default(), &mut ()).map_err(|e| e.to_string())?;
-    encode(&program, Form::Hwx, &Surroundings::default()).map_err(|e| e.message)
+    encode(&program, Form::Hwx, &WriteOptions::default()).map_err(|e| e.message)
 }
 
 /// The network after it was a netplist, and its units and how many of them are no units of the schema.

@@ -37,7 +37,7 @@ fn read() -> BTreeMap<String, String> {
 }
 
 /// Compares the results of a part of the cases, or writes them.
-fn settle(found: BTreeMap<String, String>) {
+fn use_own_verdicts(found: BTreeMap<String, String>) {
     let _guard = FILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut known = read();
     if known.is_empty() && std::env::var_os("ANE_FINGERPRINT").is_none() {
@@ -112,7 +112,7 @@ fn example() -> (Program, Vec<(String, Array)>) {
 fn the_example() {
     let (program, inputs) = example();
     let found = MODELS.map(|m| (format!("example {}", m.name()), run(&program, &inputs, m).expect("runs")));
-    settle(found.into());
+    use_own_verdicts(found.into());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn packages() {
             found.insert(format!("package {name} {}", model.name()), digest);
         }
     }
-    settle(found);
+    use_own_verdicts(found);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn golden_programs() {
             found.insert(format!("program {name} {}", model.name()), digest);
         }
     }
-    settle(found);
+    use_own_verdicts(found);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn random_networks() {
         }
         (format!("{NETWORKS} networks {}", model.name()), digits(all))
     });
-    settle(found.into());
+    use_own_verdicts(found.into());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use anemone::forms::{Form, Surroundings, encode};
+use anemone::forms::{Form, WriteOptions, encode};
 use anemone::{Array, Model, execute};
 use anemone_engine::Options;
 use anemone_facts::chips::CHIPS;
@@ -97,19 +97,19 @@ fn every_form_computes_the_same() {
         };
         for dialect in DIALECTS.iter().copied().filter(|d| d.written) {
             let container = hwx::Options { dialect, ..hwx::Options::default() };
-            let around = Surroundings { container, ..Surroundings::default() };
+            let around = WriteOptions { container, ..WriteOptions::default() };
             let made = encode(&original, Form::Hwx, &around).expect("it fits");
             assert_eq!(by_order(&program(&made)), expected, "{name} as {}", dialect.name);
         }
-        let around = Surroundings::default();
+        let around = WriteOptions::default();
         let package = Package::read(&encode(&original, Form::Firmware, &around).expect("it fits")).expect("it reads");
         assert_eq!(by_order(&package.programs[0].program().expect("a program")), expected, "{name} as firmware");
         for offset in [0x800, 0x1000] {
             // From inputs first to outputs first: base registers are given anew.
             let container = hwx::Options { dialect: &ZIN_9509, ..hwx::Options::default() };
             let later =
-                program(&encode(&original, Form::Hwx, &Surroundings { container, ..around.clone() }).expect("it fits"));
-            let around = Surroundings { anec_data: Some(offset), ..around.clone() };
+                program(&encode(&original, Form::Hwx, &WriteOptions { container, ..around.clone() }).expect("it fits"));
+            let around = WriteOptions { anec_data: Some(offset), ..around.clone() };
             let made = encode(&later, Form::Anec, &around).expect("it fits");
             loads(&made, offset);
             let back = raw::read_anec(&made).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -156,7 +156,7 @@ fn everything_compiled_survives_every_form() {
         let mut sizes = Vec::new();
         for dialect in DIALECTS.iter().copied().filter(|d| d.written) {
             let container = hwx::Options { dialect, ..hwx::Options::default() };
-            let around = Surroundings { container, ..Surroundings::default() };
+            let around = WriteOptions { container, ..WriteOptions::default() };
             let bytes = encode(&program, Form::Hwx, &around).unwrap_or_else(|e| panic!("{name}: {e}"));
             let read = Container::read(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert!(read.write() == bytes && read.residue.is_empty(), "{name} as {}", dialect.name);
@@ -169,7 +169,7 @@ fn everything_compiled_survives_every_form() {
             assert_eq!(Coverage::of_container(&read).map(|c| c.unexplained_bits), Some(0), "{name}");
             sizes.push(bytes.len());
         }
-        let around = Surroundings::default();
+        let around = WriteOptions::default();
         let form = |form| encode(&program, form, &around).unwrap_or_else(|e| panic!("{name} as {form:?}: {e}"));
         let bytes = form(Form::Firmware);
         let read = Package::read(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -182,7 +182,7 @@ fn everything_compiled_survives_every_form() {
         let listed = text::assemble_descriptor(&text::list_descriptor(&read)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(listed.write() == bytes, "{name}");
         for data in [0x800, 0x1000] {
-            let around = Surroundings { anec_data: Some(data), ..Surroundings::default() };
+            let around = WriteOptions { anec_data: Some(data), ..WriteOptions::default() };
             let bytes = encode(&program, Form::Anec, &around).unwrap_or_else(|e| panic!("{name}: {e}"));
             let read = raw::read_anec(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(raw::write_anec_at(&read, data).as_ref(), Ok(&bytes), "{name} at {data:#x}");

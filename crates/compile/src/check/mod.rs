@@ -73,7 +73,7 @@ impl Placement {
 
     /// Replaces the verdicts of Apple's compiler by those of this one: every operation is on the engine but those in `host`, keyed by
     /// result name with the reason. An operation that Apple's compiler refuses becomes [`Place::Decomposed`] and keeps its refusal.
-    pub fn settle(&mut self, outline: &Outline, host: &BTreeMap<String, String>) {
+    pub fn use_own_verdicts(&mut self, outline: &Outline, host: &BTreeMap<String, String>) {
         for (op, verdict) in outline.ops.iter().zip(&mut self.verdicts) {
             if place::idle(op) {
                 continue;

@@ -28,7 +28,7 @@ pub static REWRITES: &[Rewrite] = &[
         into: "the convolution with rows and columns exchanged",
         applies: |op, _, chip| {
             let kernel = |layer: &Layer| Some([layer.get(Q::KernelHeight)?, layer.get(Q::KernelWidth)?]);
-            describe::layers(op).iter().find_map(kernel).is_some_and(|kernel| turned(kernel, chip))
+            describe::layers(op).iter().find_map(kernel).is_some_and(|kernel| needs_exchanged_kernel(kernel, chip))
         },
     },
     Rewrite {
@@ -84,6 +84,6 @@ pub fn pool_refused([rows, columns]: [i64; 2], max: bool, chip: &Chip) -> Option
 }
 
 /// Returns true if a kernel is supported only with rows and columns exchanged; the limit for rows is the larger one.
-pub fn turned([rows, columns]: [i64; 2], chip: &Chip) -> bool {
+pub fn needs_exchanged_kernel([rows, columns]: [i64; 2], chip: &Chip) -> bool {
     kernel_refused([rows, columns], chip).is_some() && kernel_refused([columns, rows], chip).is_none()
 }

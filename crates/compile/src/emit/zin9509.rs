@@ -24,7 +24,7 @@ impl Emitter<'_> {
         let layer = self.layer;
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
-        let tile = if self.brings(index) { staying_tile(layer) } else { source_tile(layer) };
+        let tile = if self.loads_resident(index) { staying_tile(layer) } else { source_tile(layer) };
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
         let hout = if alone || matches!(layer.kind, Kind::Deviation { .. }) { hin } else { hout };
         let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
@@ -250,7 +250,7 @@ impl Emitter<'_> {
     }
 
     /// Returns true if a task reads memory for a result that stays, and no later task reads the same from tile memory.
-    fn brings(&self, index: usize) -> bool {
+    fn loads_resident(&self, index: usize) -> bool {
         let streamed = self.source_place(0).is_none() && !self.placed.residency.keeps(index);
         streamed && self.result_place().is_some()
     }
@@ -258,7 +258,7 @@ impl Emitter<'_> {
     /// Returns true if a task brings its source into tile memory by some of the columns at a time.
     fn cut_in_columns(&self) -> bool {
         let [_, rows, columns] = input(self.layer);
-        self.brings(self.index) && rows > COPY_ROWS && staying_tile(self.layer).columns < columns
+        self.loads_resident(self.index) && rows > COPY_ROWS && staying_tile(self.layer).columns < columns
     }
 
     /// Returns true if the first source of a task is in tile memory or kept there, and its result only there.

@@ -34,7 +34,7 @@ impl Lowerer<'_> {
                 self.opposite(&less, undefined.as_ref(), to)
             }
             _ => {
-                let apart = self.apart(&a, &b, [x, y], to)?;
+                let apart = self.not_equal(&a, &b, [x, y], to)?;
                 match (f, undefined) {
                     (Binary::Equal, undefined) => self.opposite(&apart, undefined.as_ref(), to),
                     (_, Some(undefined)) => self.or_not_a_number(&apart, &undefined, to),
@@ -84,7 +84,7 @@ impl Lowerer<'_> {
     }
 
     /// 1 if two operands differ, else 0; unspecified if one is NaN.
-    fn apart(&mut self, a: &View, b: &View, ids: [ValueId; 2], to: &View) -> Result<View> {
+    fn not_equal(&mut self, a: &View, b: &View, ids: [ValueId; 2], to: &View) -> Result<View> {
         let apart = self.scratch("apart", &to.shape());
         if ids.iter().any(|&id| self.never_infinite(id)) {
             let difference = self.scratch("difference", &to.shape());

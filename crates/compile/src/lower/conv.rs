@@ -126,7 +126,7 @@ impl Lowerer<'_> {
 
     /// A convolution between views of four axes.
     pub(super) fn convolve(&mut self, conv: Convolution, from: &View, to: &View) -> Result<()> {
-        if own::turned(conv.window.kernel.map(|k| k as i64), self.chip) {
+        if own::needs_exchanged_kernel(conv.window.kernel.map(|k| k as i64), self.chip) {
             let rows = from.lead.len() - 1;
             let turned = self.exchanged(from, rows, "turned")?;
             let mut shape = to.shape();

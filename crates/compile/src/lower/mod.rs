@@ -24,7 +24,7 @@ mod resample;
 mod runtime_product;
 mod select;
 mod strided;
-mod turned;
+mod transposed;
 mod unary;
 
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         products: product::products(net, resident),
         knots: Knots::On,
         operands_alone: product::operands_alone(net, resident),
-        stay_turned: product::stay(net, resident),
+        stay_turned: product::kept_transposed(net, resident),
         by_rows: product::by_rows(net, resident),
         turned: HashMap::new(),
         inverses: HashMap::new(),
@@ -132,7 +132,7 @@ pub(crate) struct Lowerer<'a> {
     /// Values whose rows are channels: products of two computed matrices, perhaps through functions of one number.
     by_rows: HashSet<ValueId>,
     /// Views of values as a matrix with its columns as channels.
-    turned: HashMap<ValueId, product::Turned>,
+    turned: HashMap<ValueId, product::TransposedMatrix>,
     /// Reciprocals of divisors, for reuse.
     inverses: HashMap<ValueId, View>,
     /// Masks made from the conditions of choices, for reuse.
@@ -313,7 +313,7 @@ impl Lowerer<'_> {
         }
         if let Some(pending) = self.pending.remove(&id) {
             let to = self.result(id);
-            self.settle(&pending, &to)?;
+            self.materialize(&pending, &to)?;
             return Ok(to);
         }
         let value = self.net.value(id);

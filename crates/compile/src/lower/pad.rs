@@ -17,7 +17,7 @@ impl Lowerer<'_> {
         if value == 0.0 && self.pad_by_window(pads, &from, &to) {
             return Ok(());
         }
-        self.surround(pads, value, &from, &to)
+        self.copy_with_border(pads, value, &from, &to)
     }
 
     /// Zero padding of the last two axes as one layer; `false` if a window cannot express it.
@@ -54,7 +54,7 @@ impl Lowerer<'_> {
     }
 
     /// Copies an operand to its position and constants around it.
-    fn surround(&mut self, pads: &[(usize, usize)], value: f32, from: &View, to: &View) -> Result<()> {
+    fn copy_with_border(&mut self, pads: &[(usize, usize)], value: f32, from: &View, to: &View) -> Result<()> {
         let Some((&columns, leading)) = pads.split_last() else { return self.copy(from, to) };
         let mut inner = to.clone();
         for (axis, &(before, after)) in leading.iter().enumerate() {

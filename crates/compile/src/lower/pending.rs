@@ -3,7 +3,7 @@
 
 use super::Lowerer;
 use super::joined::{alike, part_of};
-use super::product::Turned;
+use super::product::TransposedMatrix;
 use super::rearrange::{Loop, Move};
 use super::strided::Strided;
 use crate::error::Result;
@@ -29,28 +29,28 @@ impl Lowerer<'_> {
     }
 
     /// Records a tensor with any strides as the result of an operation.
-    fn laid(&mut self, out: ValueId, made: Strided, single: Option<(OpKind, ValueId)>) -> Result<()> {
+    fn record_strided(&mut self, out: ValueId, made: Strided, single: Option<(OpKind, ValueId)>) -> Result<()> {
         if let Some(view) = made.view() {
             return self.alias(out, view);
         }
         let pending = Pending { made, op: self.op.clone(), single };
         if self.outputs.contains(&out) {
             let to = self.result(out);
-            return self.settle(&pending, &to);
+            return self.materialize(&pending, &to);
         }
         self.pending.insert(out, pending);
         Ok(())
     }
 
     /// Executes a pending move. A single operation uses its own lowering, which is as good in most cases.
-    pub(super) fn settle(&mut self, pending: &Pending, to: &View) -> Result<()> {
+    pub(super) fn materialize(&mut self, pending: &Pending, to: &View) -> Result<()> {
         let op = std::mem::replace(&mut self.op, pending.op.clone());
-        let made = self.settled(pending, to);
+        let made = self.materialized(pending, to);
         self.op = op;
         made
     }
 
-    fn settled(&mut self, pending: &Pending, to: &View) -> Result<()> {
+    fn materialized(&mut self, pending: &Pending, to: &View) -> Result<()> {
         let Some((kind, x)) = &pending.single else { return self.rearrange(&pending.made, to) };
         let from = self.view(*x)?;
         let own = |lowerer: &mut Self| match kind {
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
     }
 
     /// Lowers the operation alone, if its operand is not pending.
-    fn alone(&self, kind: OpKind, x: ValueId) -> Option<(OpKind, ValueId)> {
+    fn unless_pending(&self, kind: OpKind, x: ValueId) -> Option<(OpKind, ValueId)> {
         (!self.pending.contains_key(&x)).then_some((kind, x))
     }
 
@@ -77,26 +77,27 @@ impl Lowerer<'_> {
             let from = self.view(x)?;
             return self.alias(out, from);
         }
-        let single = self.alone(OpKind::Transpose { perm: perm.to_vec() }, x);
+        let single = self.unless_pending(OpKind::Transpose { perm: perm.to_vec() }, x);
         let made = self.strided(x)?.permuted(perm);
-        self.laid(out, made, single)
+        self.record_strided(out, made, single)
     }
 
     pub(super) fn reshape(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let shape = self.shape(out);
-        let single = self.alone(OpKind::Reshape, x);
+        let single = self.unless_pending(OpKind::Reshape, x);
         if single.is_some() {
             let from = self.view(x)?;
             // A port is read in the order of its rows and channels.
             let made_here = self.graph.buffer(from.buffer).role == Role::Scratch;
-            let kept = Turned::already(&from, &shape).filter(|_| made_here && self.operands_alone.contains(&out));
+            let kept =
+                TransposedMatrix::already(&from, &shape).filter(|_| made_here && self.operands_alone.contains(&out));
             if let Some(turned) = kept {
                 self.turned.insert(out, turned);
                 return Ok(());
             }
         }
         if let Some(made) = self.strided(x)?.reshaped(&shape) {
-            return self.laid(out, made, single);
+            return self.record_strided(out, made, single);
         }
         let (from, to) = (self.view(x)?, self.result(out));
         self.reshape_into(&from, &to)
@@ -116,14 +117,14 @@ impl Lowerer<'_> {
             return self.alias(out, from);
         }
         let kind = OpKind::Slice { begin: begin.to_vec(), end: end.to_vec(), stride: stride.to_vec() };
-        let single = self.alone(kind, x);
+        let single = self.unless_pending(kind, x);
         if let Some(made) = self.strided(x)?.sliced(begin, end, stride) {
-            return self.laid(out, made, single);
+            return self.record_strided(out, made, single);
         }
         let from = self.view(x)?;
         let made = Strided::from(&from).sliced(begin, end, stride);
         let made = made.ok_or_else(|| self.unsupported("a slice of no view", "report this as a defect"))?;
-        self.laid(out, made, None)
+        self.record_strided(out, made, None)
     }
 
     /// Concatenates parts along an axis if each starts on a boundary. Parts with the same distances in one buffer as in the result

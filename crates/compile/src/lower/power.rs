@@ -89,7 +89,7 @@ impl Lowerer<'_> {
             }
             _ => self.power_broken(x, exponent, &from, &target)?,
         }
-        if same { Ok(()) } else { self.spread(&target, &to) }
+        if same { Ok(()) } else { self.expand(&target, &to) }
     }
 
     /// `from` to the power of `n`, at least 1, by repeated squaring.
@@ -167,7 +167,7 @@ impl Lowerer<'_> {
             return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
         }
         let power = self.tabled("power", Table::exp2(), 0.0, 1.0, &product)?;
-        self.spread(&power, &to)
+        self.expand(&power, &to)
     }
 
     /// A power with constant integer exponents per element: the product of those `x^(2^i)` whose binary digit `i` is set in the exponent.

@@ -17,26 +17,26 @@ use std::sync::Arc;
 
 /// A matrix with its columns as channels.
 #[derive(Clone, Debug)]
-pub(super) struct Turned {
+pub(super) struct TransposedMatrix {
     /// Channels and rows; if folded, the rows in groups of eight.
     view: View,
     /// Rows of the matrix.
     rows: usize,
 }
 
-impl Turned {
+impl TransposedMatrix {
     /// Number of elements.
     pub(super) fn view(&self) -> &View {
         &self.view
     }
 
     /// A matrix of one row whose columns are channels already, such as the reshaped result of a network's last pooling.
-    pub(super) fn already(view: &View, shape: &[usize]) -> Option<Turned> {
+    pub(super) fn already(view: &View, shape: &[usize]) -> Option<TransposedMatrix> {
         let (columns, rows) = shape.split_last()?;
         let mut channels = view.lead.iter().filter(|axis| axis.extent > 1);
         let (axis, None) = (*channels.next()?, channels.next()) else { return None };
         let alike = view.width == 1 && axis.extent == *columns && rows.iter().all(|&n| n == 1);
-        alike.then(|| Turned { view: View { lead: vec![axis], ..view.clone() }, rows: 1 })
+        alike.then(|| TransposedMatrix { view: View { lead: vec![axis], ..view.clone() }, rows: 1 })
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn operands_alone(net: &Net, most: u64) -> HashSet<ValueId> {
 
 /// Values that stay transposed: results of such products, perhaps through unary functions, that only such products read, perhaps through
 /// unary functions.
-pub(super) fn stay(net: &Net, most: u64) -> HashSet<ValueId> {
+pub(super) fn kept_transposed(net: &Net, most: u64) -> HashSet<ValueId> {
     let function = |op: &Op| match op.kind {
         OpKind::Unary(_) => op.inputs.first().copied(),
         _ => None,
@@ -169,7 +169,7 @@ impl Lowerer<'_> {
             let view = self.scratch("", &shape);
             let (from, to) = (self.channels(&source.view)?, self.channels(&view)?);
             self.push(dense(weights, bias), vec![from], vec![[false; 3]], to, false);
-            self.turned.insert(out, Turned { view, ..source });
+            self.turned.insert(out, TransposedMatrix { view, ..source });
             return Ok(());
         }
         let to = self.result(out);
@@ -186,11 +186,11 @@ impl Lowerer<'_> {
 
     /// A value with its columns as channels, transposed on first use; `None` if one task cannot transpose
     /// it.
-    fn turned_of(&mut self, x: ValueId, outputs: usize) -> Result<Option<Turned>> {
+    fn turned_of(&mut self, x: ValueId, outputs: usize) -> Result<Option<TransposedMatrix>> {
         if let Some(turned) = self.turned.get(&x) {
             return Ok(Some(turned.clone()));
         }
-        let from = self.brought(x)?;
+        let from = self.shared_operand(x)?;
         let rows: usize = from.lead.iter().map(|a| a.extent).product();
         if self.chip.hal.max_transpose_width.is_some_and(|most| rows as u64 > most) {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Lowerer<'_> {
 
     /// View of a product's operand. A small network input that an elementwise operation reads too is copied to tile memory once
     /// for both.
-    fn brought(&mut self, x: ValueId) -> Result<View> {
+    fn shared_operand(&mut self, x: ValueId) -> Result<View> {
         let from = self.view(x)?;
         let combined = |op: &Op| matches!(op.kind, OpKind::Binary(_)) && op.inputs.contains(&x);
         let small = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES;
@@ -230,7 +230,7 @@ impl Lowerer<'_> {
     pub(super) fn turned_pair(&mut self, x: ValueId, out: ValueId) -> Option<(View, View)> {
         let from = self.turned.get(&x).filter(|_| self.stay_turned.contains(&out))?.clone();
         let to = self.scratch("", &from.view.shape());
-        self.turned.insert(out, Turned { view: to.clone(), ..from });
+        self.turned.insert(out, TransposedMatrix { view: to.clone(), ..from });
         Some((from.view, to))
     }
 
@@ -290,15 +290,15 @@ impl Lowerer<'_> {
 
     /// The columns of a matrix as channels, for a product with a number of outputs. Rows are folded, eight side by side, if that takes
     /// fewer passes.
-    fn stage(&mut self, from: &View, outputs: usize) -> Result<Turned> {
+    fn stage(&mut self, from: &View, outputs: usize) -> Result<TransposedMatrix> {
         let rows = from.lead[0].extent;
         if !self.options.conventions().rows_folded || !folds(rows, from.width, outputs, self.chip) {
-            return Ok(Turned { view: self.exchanged(from, 0, "turned")?, rows });
+            return Ok(TransposedMatrix { view: self.exchanged(from, 0, "turned")?, rows });
         }
         let view = self.scratch("turned", &[from.width, rows / FOLD, FOLD]);
         let middle = self.channels(&view)?;
         self.push(copy_kind(), vec![square(from)], vec![[false; 3]], middle, true);
-        Ok(Turned { view, rows })
+        Ok(TransposedMatrix { view, rows })
     }
 
     /// View of a transposed matrix for a task.
@@ -310,7 +310,7 @@ impl Lowerer<'_> {
     /// Product with a transposed matrix, whose result is rows again.
     fn turn_back(
         &mut self,
-        source: &Turned,
+        source: &TransposedMatrix,
         to: &View,
         weights: Arc<Weights>,
         bias: Option<Arc<Vec<f32>>>,

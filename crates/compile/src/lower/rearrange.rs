@@ -117,7 +117,7 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn move_elements(&mut self, copy: &Move) -> Result<()> {
-        if let Some(way) = self.way(copy) {
+        if let Some(way) = self.single_task(copy) {
             return self.one_way(copy, way);
         }
         // Tries every axis that may take the columns of the scratch tensor; the cheapest is executed again at the end.
@@ -173,7 +173,7 @@ impl Lowerer<'_> {
     }
 
     /// Form of the copy as a single task, if there is one.
-    fn way(&self, copy: &Move) -> Option<Way> {
+    fn single_task(&self, copy: &Move) -> Option<Way> {
         if !aligned(copy.from.1) || !aligned(copy.to.1) {
             return None;
         }
@@ -385,11 +385,11 @@ impl Lowerer<'_> {
         second.extend(columns.map(|l| Loop { from: ELEMENT_BYTES, ..l }));
         let second = Move { from: (between, start), to: copy.to, loops: second }.joined();
 
-        let way = self.way(&first);
+        let way = self.single_task(&first);
         let way =
             way.ok_or_else(|| self.unsupported("a copy that no scratch tensor helps", "report this as a defect"))?;
         self.one_way(&first, way)?;
-        if let Some(way) = self.way(&second) {
+        if let Some(way) = self.single_task(&second) {
             return self.one_way(&second, way);
         }
         self.in_order(&second)
@@ -426,7 +426,7 @@ impl Lowerer<'_> {
             Move { from: (ordered, 0), to: copy.to, loops: second },
         ] {
             let step = step.joined();
-            let way = self.way(&step);
+            let way = self.single_task(&step);
             let way = way.ok_or_else(|| self.unsupported("a copy that no order helps", "report this as a defect"))?;
             self.one_way(&step, way)?;
         }

@@ -4,7 +4,7 @@
 //! coefficients (sums) or in its maximum mode. Leading axes can be channels or rows, by their strides.
 
 use super::Lowerer;
-use super::turned::folded;
+use super::transposed::folded;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;

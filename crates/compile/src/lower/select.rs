@@ -46,7 +46,7 @@ impl Lowerer<'_> {
             (Some(x), Some(y)) => {
                 let mask = self.mask(c, [x, y])?;
                 let to = self.result(out);
-                self.spread(&mask, &to)
+                self.expand(&mask, &to)
             }
             (None, Some(y)) => self.replace(c, true, x, y, out),
             (Some(x), None) => self.replace(c, false, y, x, out),
@@ -64,7 +64,7 @@ impl Lowerer<'_> {
     }
 
     /// Broadcasts a view to the extents of another.
-    pub(super) fn spread(&mut self, from: &View, to: &View) -> Result<()> {
+    pub(super) fn expand(&mut self, from: &View, to: &View) -> Result<()> {
         if from.shape() == to.shape() {
             return self.copy(from, to);
         }

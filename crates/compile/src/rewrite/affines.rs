@@ -121,7 +121,7 @@ fn absorb(
     let name = net.ops[at].name.clone();
     let mut builder = Builder { net, names, ops: Vec::new(), name };
     if let Some(scaled) = scaled {
-        let id = builder.constant_of("weight", compress::again(scaled, [weights.as_ref()]));
+        let id = builder.constant_of("weight", compress::recompressed(scaled, [weights.as_ref()]));
         builder.net.ops[at].inputs[1] = id;
     }
     let bias = made;

@@ -25,7 +25,7 @@ pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) 
         let Some(&output) = op.outputs.first() else { continue };
         let folded = anemone_net::eval::fold(&op.kind, &operands, Some(&net.value(output).ty))
             .map_err(|e| Error::Net(format!("{}: {e}", op.name)))?;
-        let folded = compress::again(folded, operands);
+        let folded = compress::recompressed(folded, operands);
         reasons.say(|| format!("{}: all operands are constants", op.name));
         net.values[output.0 as usize].data = Some(Arc::new(folded));
     }

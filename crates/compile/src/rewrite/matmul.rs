@@ -48,7 +48,7 @@ pub(crate) fn replace_matmul(
                     Data::F32(places.map(|i| data[i]).collect())
                 }
             };
-            compress::again(Tensor { shape: vec![columns, rows], data }, [tensor.as_ref()])
+            compress::recompressed(Tensor { shape: vec![columns, rows], data }, [tensor.as_ref()])
         };
         let name = format!("{}.weight", net.ops[at].name);
         let ty = weight.ty();

@@ -1,13 +1,13 @@
 //! Lifting of tasks to host operations.
 
 use super::access::Accesses;
-use super::fan::Fan;
 use super::gemv::Gemv;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::pair::Fused;
 use super::product::Product;
 use super::reduction::Reduction;
+use super::task_batch::TaskBatch;
 use super::{Step, Work};
 use crate::machine::Machine;
 use crate::memory::Home;
@@ -32,7 +32,7 @@ pub(super) enum Lifted {
 pub(super) enum Group {
     Single,
     Fused(Box<Fused>),
-    Fan(Box<Fan>),
+    TaskBatch(Box<TaskBatch>),
 }
 
 /// Lifts tasks to operations, one for each task or for each group of `together`, which is indexed by the group's first task.
@@ -50,7 +50,7 @@ pub(super) fn lift(
         let count = match &group {
             Group::Single => 1,
             Group::Fused(of) => of.tasks,
-            Group::Fan(of) => of.tasks,
+            Group::TaskBatch(of) => of.tasks,
         };
         let tasks = i..(i + count).min(steps.len());
         let of = lifted.by_ref().take(tasks.len()).fold(None, |_, of| of).filter(|_| tasks.len() == 1);
@@ -74,7 +74,7 @@ pub(super) fn lift(
             let kind = match group {
                 Group::Single => Kind::Task(steps[i].name()),
                 Group::Fused(of) => Kind::Fused(of),
-                Group::Fan(of) => Kind::Fan(of),
+                Group::TaskBatch(of) => Kind::TaskBatch(of),
             };
             ops.push(Op { tasks: tasks.clone(), kind, reads, writes, known });
         }

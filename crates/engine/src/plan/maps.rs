@@ -435,7 +435,7 @@ impl Machine<'_> {
     pub(super) fn combination<N: Wide>(&self, inputs: usize, abs: bool) -> Option<Combination<N>> {
         let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
         let pre = self.half(PePreScale);
-        let pre = (pre != 1.0 || abs).then(|| (N::admit(pre), abs));
+        let pre = (pre != 1.0 || abs).then(|| (N::canonicalize(pre), abs));
         Some(Combination { pre, operation, ending })
     }
 

@@ -1,12 +1,12 @@
 //! Host operations: the intermediate representation of a plan. Operands are resolved; operations are in execution order, and overlapping
 //! operands are the dependences.
 
-use super::fan::Fan;
 use super::gemv::Gemv;
 use super::maps::Map;
 use super::pair::Fused;
 use super::product::Product;
 use super::reduction::Reduction;
+use super::task_batch::TaskBatch;
 use crate::memory::Home;
 use crate::operand::MemRef;
 use anemone_kernels::copy::{CopyAxis, NanRule, normalized};
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     /// A convolution fused with the depthwise convolution that reads its result, and possibly with what follows.
     Fused(Box<Fused>),
     /// Pointwise convolutions of one source.
-    Fan(Box<Fan>),
+    TaskBatch(Box<TaskBatch>),
     /// Sums or maxima over the rows and columns of each channel.
     Reduction(Box<Reduction>),
     /// A matrix-vector product with constant coefficients.
@@ -147,7 +147,7 @@ impl Op {
             Kind::Map(map) => map.tasks,
             Kind::Product(product) => product.tasks,
             Kind::Reduction(of) => of.tasks,
-            Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => self.tasks.len(),
+            Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Task(_) => self.tasks.len(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Op {
             Kind::Reduction(_) => "reduction",
             Kind::Gemv(_) => "matrix by vector",
             Kind::Fused(_) => "fused convolutions",
-            Kind::Fan(_) => "pointwise convolutions of one source",
+            Kind::TaskBatch(_) => "pointwise convolutions of one source",
             Kind::Task(name) => name,
         }
     }

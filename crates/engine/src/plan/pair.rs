@@ -86,7 +86,7 @@ pub(crate) fn repack_fused(steps: &mut [Step], together: &[Option<Fused>], mac: 
 
 impl Machine<'_> {
     /// Fused group that starts at each task; empty if there is none. `accesses` are those of all tasks.
-    pub(crate) fn together(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<Option<Fused>> {
+    pub(crate) fn fusion_groups(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<Option<Fused>> {
         let mac = self.mac;
         let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
         let may = |i: usize| match (convolution(i), convolution(i + 1)) {

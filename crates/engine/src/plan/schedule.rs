@@ -20,7 +20,7 @@ use anemone_kernels::num::elementwise::admit_half;
 use anemone_kernels::reduce::Operation;
 use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::view::{TensorView, TensorViewMut};
-use anemone_kernels::workers::{Aside, chunks};
+use anemone_kernels::workers::{BounceBuffers, chunks};
 use half::f16;
 
 /// Plan state that operations are executed with.
@@ -38,7 +38,7 @@ impl Schedule<'_> {
             Kind::Product(of) => self.product(of, memory, l2),
             Kind::Reduction(of) => self.reduction(of, memory, l2),
             Kind::Gemv(of) => self.gemv(of, memory, l2),
-            Kind::Fused(_) | Kind::Fan(_) | Kind::Task(_) => return self.tasks(op, memory, l2, chain),
+            Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Task(_) => return self.tasks(op, memory, l2, chain),
         };
         done.ok_or_else(|| self.outside(op, memory, l2))
     }
@@ -65,7 +65,7 @@ impl Schedule<'_> {
                 ranges[i] = (source.home, range);
             }
         }
-        let mut unused = Aside::default();
+        let mut unused = BounceBuffers::default();
         let (data, to) = memory::views(memory, l2, ranges, target, &mut unused)?;
         let mut operands = [None; MOST_OPERANDS];
         for (i, (source, _)) in of.sources.iter().zip(of.in_place()).enumerate().filter(|(_, (_, in_place))| !in_place)
@@ -185,7 +185,7 @@ impl Schedule<'_> {
         let mut machine = self.common.machine(memory, l2, chain, &step.task, &step.fields);
         let done = match &op.kind {
             Kind::Fused(of) => machine.run_fused(steps, of),
-            Kind::Fan(of) => machine.fan(steps, of),
+            Kind::TaskBatch(of) => machine.run_batch(steps, of),
             _ => machine.execute(&step.work),
         };
         done.map_err(|kind| Fault { task: Some(op.tasks.start), offset: step.task.offset, kind })

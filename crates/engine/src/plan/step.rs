@@ -1,8 +1,8 @@
 //! Decoded tasks: fields by name, and the work of their units.
 
 use crate::fault::FaultKind;
+use crate::field_support::{Treatment, treatment};
 use crate::fields::Fields;
-use crate::honours::{Treatment, treatment};
 use crate::machine::Machine;
 use crate::native::Own;
 use crate::ne::Neural;

@@ -58,7 +58,7 @@ pub(super) fn selection(
             (Kind::Reduction(_), _) => ("rows with prologue and epilogue".to_string(), by_fields),
             (Kind::Gemv(_), _) => ("gemv".to_string(), Vec::new()),
             (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
-            (Kind::Fan(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
+            (Kind::TaskBatch(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
             (Kind::Task(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
                 let (kernel, mut rejected) = neural.selection(mac, fields.get(Field::NeTranspose) == 1);
                 rejected.splice(0..0, by_fields);

@@ -296,12 +296,12 @@ impl Machine<'_> {
     /// Inspects results after the task has run.
     fn look_after(&self, trace: &mut TaskTrace) -> Result<(), FaultKind> {
         let ext = match self.get(TaskClass) {
-            class::NEURAL => turned(self.stated_extents().1, self.get(NeTranspose) == 1),
+            class::NEURAL => transposed_if(self.stated_extents().1, self.get(NeTranspose) == 1),
             class => {
                 let ext = self.stated_extents().1;
                 let reduced = matches!(class, class::PLANAR_REDUCE | class::PLANAR_REDUCE_TWO);
                 let ext = if reduced { Extents { h: 1, w: 1, ..ext } } else { ext };
-                turned(ext, self.get(ResultTranspose) == 1)
+                transposed_if(ext, self.get(ResultTranspose) == 1)
             }
         };
         let place = self.get(ResType);
@@ -348,7 +348,7 @@ impl Machine<'_> {
         let (address, strides) = self.place(place);
         let stored = interleaved(ext, self.size(by).max(1));
         let element = self.element(place.format)?;
-        let values = look(region, place.base, element, address, strides, stored)?;
+        let values = read_values(region, place.base, element, address, strides, stored)?;
         let (site, element_bytes) = (Site::Memory { bar: register, address }, element.bytes());
         Ok(Operand { site, shape: stored.array(), strides, element_bytes, values })
     }
@@ -356,13 +356,13 @@ impl Machine<'_> {
     fn in_tile(&self, place: &Place, ext: Extents) -> Result<Operand, FaultKind> {
         let (address, strides) = self.place(place);
         let element = self.element(place.format)?;
-        let values = look(self.l2, place.base, element, address, strides, ext)?;
+        let values = read_values(self.l2, place.base, element, address, strides, ext)?;
         let (site, element_bytes) = (Site::Tile { address }, element.bytes());
         Ok(Operand { site, shape: ext.array(), strides, element_bytes, values })
     }
 }
 
-fn turned(ext: Extents, exchanged: bool) -> Extents {
+fn transposed_if(ext: Extents, exchanged: bool) -> Extents {
     if exchanged { ext.transposed() } else { ext }
 }
 
@@ -373,7 +373,7 @@ fn in_chain(tensor: &Tensor) -> Operand {
     Operand { site, shape: tensor.ext.array(), strides: [0; 3], element_bytes, values }
 }
 
-fn look(
+fn read_values(
     region: &Region,
     field: Field,
     element: Element,

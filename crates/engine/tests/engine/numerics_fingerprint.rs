@@ -7,7 +7,7 @@
 use anemone_engine::numerics::accumulator;
 use anemone_facts::numerics as facts;
 use anemone_kernels::exact::{Columns, Weights, product};
-use anemone_kernels::num::elementwise::settle;
+use anemone_kernels::num::elementwise::round_result;
 use anemone_kernels::params::{AccumulatorSpec, Rounding, Ties};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -90,7 +90,7 @@ fn convolution(mac: &AccumulatorSpec, channels: usize, x: &[f32], w: &[f64]) -> 
         }
     }
     // Converted once: by way of fp32 a few weights would round twice.
-    let narrow: Vec<f32> = w.iter().map(|&w| settle(&Rounding::EVEN, w).to_f32()).collect();
+    let narrow: Vec<f32> = w.iter().map(|&w| round_result(&Rounding::EVEN, w).to_f32()).collect();
     let mut found = vec![0.0; channels * SIDE * SIDE];
     let packed =
         (Weights::pack(mac, channels, taps, &narrow), Columns::pack(mac, taps, SIDE * SIDE, &rounded(&columns)));

@@ -150,12 +150,12 @@ fn elementwise(case: &Json) -> Option<f16> {
 
 /// An operand.
 fn exact(x: f16) -> Exact {
-    Exact::admit(x.to_f32())
+    Exact::canonicalize(x.to_f32())
 }
 
 /// A result: of fp16 already, so nothing is rounded here.
 fn settled(x: Exact) -> f16 {
-    f16::from_f32(x.settle(&rounding(&facts::PLANAR)))
+    f16::from_f32(x.round_result(&rounding(&facts::PLANAR)))
 }
 
 fn h(x: f64) -> f16 {

@@ -5,7 +5,7 @@
 //!
 //! Sums are taken in the order of the taps, as in [`crate::conv`].
 
-use crate::conv::{MOST_AT_ONCE, NEAR, stage_pairs};
+use crate::conv::{L1_BATCH, MOST_AT_ONCE, stage_pairs};
 use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::host::Rows;
@@ -70,7 +70,7 @@ impl WithSimd for Job<'_, '_> {
         let across = columns.next_multiple_of(S::F32_LANES);
         let [area, outputs] = [stride * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
-        let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
+        let at_once = (L1_BATCH / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
         // The last vectors of a row extend into the next one.
         let slack = plane.lead + plane.p + S::F32_LANES;

@@ -275,7 +275,13 @@ impl WithSimd for Job<'_, '_> {
                 } else if c == 0 || of.unicast {
                     let read = if of.unicast { channel * of.channels } else { 0 };
                     let place = [group, read];
-                    packed.fill(simd, taps, outputs, false, &Lying { window: of.window, from, place, part: &part });
+                    packed.fill(
+                        simd,
+                        taps,
+                        outputs,
+                        false,
+                        &UnstagedOperands { window: of.window, from, place, part: &part },
+                    );
                 }
                 let (set, row) = if of.unicast { (channel, 0) } else { (0, channel) };
                 let Some(weights) = sets.get(set) else { return };
@@ -297,7 +303,7 @@ impl WithSimd for Job<'_, '_> {
 }
 
 /// Operands read from an unstaged source.
-struct Lying<'a> {
+struct UnstagedOperands<'a> {
     window: &'a Window,
     from: TensorView<'a>,
     /// Group and first channel.
@@ -305,10 +311,10 @@ struct Lying<'a> {
     part: &'a Part,
 }
 
-impl Operands for Lying<'_> {
+impl Operands for UnstagedOperands<'_> {
     #[inline(always)]
     fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]) {
-        let &Lying { window, from, place: [group, channel], part } = self;
+        let &UnstagedOperands { window, from, place: [group, channel], part } = self;
         if window.is_pointwise() && part.rows.len() == 1 {
             let column = part.columns.start + first;
             from.fetch_after(group, channel + tap, part.rows.start, column..column + to.len());

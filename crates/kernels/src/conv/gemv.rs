@@ -54,7 +54,7 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
         sums.fill(0.0);
         for (c, sums) in (0..channels).step_by(PANEL).zip(sums.chunks_exact_mut(PANEL)) {
             let (first, height) = (share.first_channel + c, PANEL.min(channels - c));
-            let (mut begin, mut own) = ([0.0; PANEL], Own { sums, squares: [0.0; PANEL] });
+            let (mut begin, mut own) = ([0.0; PANEL], PanelAccumulators { sums, squares: [0.0; PANEL] });
             if const { !A::EXACT && simd::converts::<S>() }
                 && let Some(panel) = kernel.packed.halves_of(first)
             {
@@ -101,12 +101,12 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
 }
 
 /// Accumulators of a panel, and the sums of squares of its coefficients.
-struct Own<'a> {
+struct PanelAccumulators<'a> {
     sums: &'a mut [f32],
     squares: [f32; PANEL],
 }
 
-impl Own<'_> {
+impl PanelAccumulators<'_> {
     /// Sums all taps of a panel, widening coefficients in registers, on instruction sets that do so.
     #[inline(always)]
     fn add_halves<S: Simd>(&mut self, simd: S, panel: &[[f16; PANEL]], source: &[f32]) {

@@ -1,7 +1,7 @@
 //! Im2col plan: partition of a convolution into tiles, and staging of a tile's source.
 
 use super::kernels::{Coefficients, SPARSE};
-use super::{MOST_AT_ONCE, NEAR, OUTPUTS, STAGED_ELEMENTS, UNFOLDED, UNFOLDING, VECTOR, depthwise};
+use super::{L1_BATCH, MOST_AT_ONCE, OUTPUTS, STAGED_ELEMENTS, UNFOLDED, UNFOLDING, VECTOR, depthwise};
 use crate::gemm::microkernel::{PANEL, SLACK};
 use crate::host::Rows;
 use crate::simd;
@@ -156,7 +156,7 @@ impl Im2col {
     /// Depthwise output channels per batch, for `outputs` outputs. The element behind the largest batch that was staged must hold the padding
     /// value.
     pub fn at_once(&self, outputs: usize) -> usize {
-        (NEAR / self.staged_elements().max(1)).min(MOST_AT_ONCE).min(outputs).max(1)
+        (L1_BATCH / self.staged_elements().max(1)).min(MOST_AT_ONCE).min(outputs).max(1)
     }
 
     /// Elements that may be read past the staged ones.

@@ -253,7 +253,7 @@ impl Panels<'_> {
                 #[inline(always)]
                 || {
                     for panel in panels {
-                        known.raise(simd, mac, panel);
+                        known.bump_ulp(simd, mac, panel);
                     }
                 },
             );

@@ -15,7 +15,7 @@ pub struct FusedDepthwise<'a, A> {
 }
 
 /// Capacity of the packed source of the first convolution, in elements: taps times outputs.
-pub(super) const MADE_OF: usize = 1 << 16;
+pub(super) const PACKED_CAPACITY: usize = 1 << 16;
 
 /// Returns true if both windows have kernels, and the channels of both results fill their blocks well enough.
 pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -> bool {
@@ -23,7 +23,7 @@ pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -
     first.may_be_blocks()
         && second.is_depthwise()
         && channels.into_iter().all(nchwc::suits)
-        && taps * second.window.from[1] <= MADE_OF / second.window.k[0]
+        && taps * second.window.from[1] <= PACKED_CAPACITY / second.window.k[0]
 }
 
 impl<A: Accumulator> FusedDepthwise<'_, A> {
@@ -37,7 +37,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         let threads = if shared { rayon::current_num_threads() } else { 1 };
         // Elements of the first result that `rows` rows of the second read.
         let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
-        let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= MADE_OF).last().unwrap_or(1);
+        let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= PACKED_CAPACITY).last().unwrap_or(1);
         let bands = ext.h.div_ceil(most);
         let [rows, band] = [bands.next_multiple_of(threads), bands].map(|bands| ext.h.div_ceil(bands));
         let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);

@@ -21,7 +21,7 @@ const CHANNELS: usize = 16 * PANEL;
 /// Rows of fewer columns are rounded for many channels at a time.
 const LEAST_ROW: usize = 16;
 /// Sums that stay in L1.
-const NEAR: usize = 1 << 12;
+const L1_SUMS: usize = 1 << 12;
 /// Capacity of the packed source, in elements; bounds the outputs of a part, which must be enough to amortize the widening of coefficients.
 const PACKED: usize = 1 << 20;
 const OUTPUTS: [usize; 2] = [256, 1024];
@@ -314,7 +314,7 @@ impl Product<'_> {
 /// tail outputs.
 fn channels_at_once<S: Simd>(outputs: usize, stride: usize) -> usize {
     let alone = columns_of::<S>(outputs % run_outputs::<S>()) > 0;
-    let near = (NEAR / (PANEL * stride)).max(1);
+    let near = (L1_SUMS / (PANEL * stride)).max(1);
     PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
 }
 

@@ -1,6 +1,6 @@
 //! Convolution kernels compared with plain loops.
 
-use super::pair::MADE_OF;
+use super::pair::PACKED_CAPACITY;
 use super::*;
 use crate::epilogue::Activation;
 use crate::filter::Values;
@@ -202,7 +202,7 @@ fn pairs_have_the_bits_of_two_tasks() {
             let first =
                 Im2col::new(before, cin, false, ext([h, w]), rayon::current_num_threads()).expect("it is small");
             let second = Im2col::new(window, 1, true, ext(to), rayon::current_num_threads()).expect("it is small");
-            cuts += usize::from(h * w * cin * k1 * k1 > 2 * MADE_OF);
+            cuts += usize::from(h * w * cin * k1 * k1 > 2 * PACKED_CAPACITY);
             let kernels = |staging: &Im2col, taps: usize, biases: bool| {
                 let weights = Values::Halves((0..c * taps).map(|n| draw(n + i)).collect());
                 let biases = biases.then(|| (0..c).map(|n| draw(n).to_f32()).collect());

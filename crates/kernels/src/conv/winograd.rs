@@ -41,7 +41,7 @@ const CHANNELS: usize = 128;
 /// Largest size, in elements, of transformed kernels that are kept for all tiles.
 const KEPT: usize = 3 << 17;
 /// Elements of the transformed source that stay in the cache of a core.
-const NEAR: usize = 1 << 18;
+const L2_ELEMENTS: usize = 1 << 18;
 /// Elements staged before they are read: loads that overlap recent stores of another width stall (store forwarding).
 const ELSEWHERE: usize = 1 << 12;
 /// Lanes of the longest vectors.
@@ -59,8 +59,8 @@ pub fn is_profitable(window: &Window, channels: usize, to: Extents) -> bool {
     if window.k != [3; 2] || window.s != [1; 2] || to.array().contains(&0) {
         return false;
     }
-    let [down, across] = squares(to.h, to.w);
-    if channels * PLACES * stride(1, across) > 2 * NEAR {
+    let [down, across] = tile_counts(to.h, to.w);
+    if channels * PLACES * stride(1, across) > 2 * L2_ELEMENTS {
         return false;
     }
     let taps = KERNEL * channels * to.c * (to.plane() / LONGEST).max(1);
@@ -84,7 +84,7 @@ fn cost(channels: usize, to_channels: usize, down: usize, across: usize) -> usiz
 
 /// Rows and channels of the tiles into which a result is best partitioned for a number of threads.
 pub fn cut_of(channels: usize, to: Extents, threads: usize) -> [usize; 2] {
-    let [down, across] = squares(to.h, to.w);
+    let [down, across] = tile_counts(to.h, to.w);
     let rows = down.div_ceil(threads);
     let some = to.c.div_ceil(threads).next_multiple_of(HEIGHT);
     if cost(channels, to.c, rows, across) <= cost(channels, some, down, across) {
@@ -94,7 +94,7 @@ pub fn cut_of(channels: usize, to: Extents, threads: usize) -> [usize; 2] {
     }
 }
 
-fn squares(rows: usize, columns: usize) -> [usize; 2] {
+fn tile_counts(rows: usize, columns: usize) -> [usize; 2] {
     [rows.div_ceil(OUTPUT_TILE), columns.div_ceil(OUTPUT_TILE)]
 }
 
@@ -107,13 +107,13 @@ fn stride(down: usize, across: usize) -> usize {
 /// Rows of tiles that are processed together.
 fn rows_at_once(channels: usize, down: usize, across: usize) -> usize {
     let elements = |rows: usize| channels * PLACES * (rows * across).next_multiple_of(LONGEST);
-    let most = (1..=down).take_while(|&rows| elements(rows) <= NEAR).last().unwrap_or(1);
+    let most = (1..=down).take_while(|&rows| elements(rows) <= L2_ELEMENTS).last().unwrap_or(1);
     down.div_ceil(down.div_ceil(most))
 }
 
 /// Number of tail tiles that are computed with vectors over output channels instead of tiles; `None` if a vector over tiles is cheaper.
-fn tail_width(squares: usize, lanes: usize) -> Option<usize> {
-    [2, 4, 8].into_iter().find(|&tail_width| squares <= tail_width && tail_width <= lanes / 2)
+fn tail_width(tiles: usize, lanes: usize) -> Option<usize> {
+    [2, 4, 8].into_iter().find(|&tail_width| tiles <= tail_width && tail_width <= lanes / 2)
 }
 
 /// Returns true if all elements are finite.
@@ -160,7 +160,7 @@ impl WithSimd for Job<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { kernel, finish, window, channels, from, columns, share, scratch } = self;
-        let [down, across] = squares(share.rows, columns);
+        let [down, across] = tile_counts(share.rows, columns);
         let at_once = rows_at_once(channels, down, across);
         // Staged like 4x4 windows of stride 2.
         let windows = Window { k: [INPUT_TILE; 2], s: [OUTPUT_TILE; 2], ..window.clone() };
@@ -198,7 +198,7 @@ impl WithSimd for Job<'_, '_> {
                             source: &transformed[i * source.plane + c * source.stride..],
                             stride: source.stride,
                             sums: &mut products[i * sums.plane..],
-                            squares: count * across,
+                            tiles: count * across,
                             resume: c > 0,
                         };
                         match left {
@@ -248,7 +248,7 @@ fn transform_source<S: Simd>(
         }
         for c in 0..count {
             let (staged, to) = (&staged[c * area..], &mut to[(first + c) * planes.stride..]);
-            outline(simd, Squares { staged, phase, width, down, across, to, plane: planes.plane });
+            outline(simd, InputTiles { staged, phase, width, down, across, to, plane: planes.plane });
         }
     }
 }
@@ -301,19 +301,19 @@ struct PlaceSums<'a> {
     /// Elements between channels, of the source and of the sums.
     stride: usize,
     sums: &'a mut [f32],
-    squares: usize,
+    tiles: usize,
     resume: bool,
 }
 
 impl PlaceSums<'_> {
     #[inline(always)]
     fn all<S: Simd, const M: usize>(self, simd: S) {
-        let PlaceSums { weights, source, stride, sums, squares, resume } = self;
+        let PlaceSums { weights, source, stride, sums, tiles, resume } = self;
         let mut at = 0;
-        while at < squares {
-            let (source, sums, squares) = (&source[at..], &mut sums[at..], squares - at);
-            at += match tail_width(squares, S::F32_LANES) {
-                None if const { S::REGISTER_COUNT >= 32 } && squares > S::F32_LANES + S::F32_LANES / 2 => {
+        while at < tiles {
+            let (source, sums, tiles) = (&source[at..], &mut sums[at..], tiles - at);
+            at += match tail_width(tiles, S::F32_LANES) {
+                None if const { S::REGISTER_COUNT >= 32 } && tiles > S::F32_LANES + S::F32_LANES / 2 => {
                     outline(simd, Shape::<M, 2> { weights, source, stride, sums, resume });
                     2 * S::F32_LANES
                 }
@@ -324,13 +324,13 @@ impl PlaceSums<'_> {
                 Some(tail_width) => {
                     match tail_width {
                         2 if const { S::F32_LANES >= 4 } => {
-                            outline(simd, TailKernel::<2> { weights, source, stride, sums, squares, resume })
+                            outline(simd, TailKernel::<2> { weights, source, stride, sums, tiles, resume })
                         }
                         4 if const { S::F32_LANES >= 8 } => {
-                            outline(simd, TailKernel::<4> { weights, source, stride, sums, squares, resume })
+                            outline(simd, TailKernel::<4> { weights, source, stride, sums, tiles, resume })
                         }
                         8 if const { S::F32_LANES >= 16 } => {
-                            outline(simd, TailKernel::<8> { weights, source, stride, sums, squares, resume })
+                            outline(simd, TailKernel::<8> { weights, source, stride, sums, tiles, resume })
                         }
                         // `tail_width` returns at most half a vector.
                         _ => return,
@@ -386,7 +386,7 @@ struct TailKernel<'a, const R: usize> {
     stride: usize,
     sums: &'a mut [f32],
     /// Number of tiles, at most `R`.
-    squares: usize,
+    tiles: usize,
     resume: bool,
 }
 
@@ -396,11 +396,11 @@ impl<const R: usize> WithSimd for TailKernel<'_, R> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         const MOST: usize = 4;
-        let TailKernel { weights, source, stride, sums: to, squares, resume } = self;
+        let TailKernel { weights, source, stride, sums: to, tiles, resume } = self;
         let vectors = const { if LINE / S::F32_LANES < MOST { LINE / S::F32_LANES } else { MOST } };
         let mut sums = [[simd.splat_f32s(0.0); MOST]; R];
         if resume {
-            for (r, sums) in sums.iter_mut().enumerate().take(squares) {
+            for (r, sums) in sums.iter_mut().enumerate().take(tiles) {
                 let mut line = [0.0; LINE];
                 (0..HEIGHT).for_each(|m| line[place_of(m)] = to[m * stride + r]);
                 sums[..vectors].copy_from_slice(&S::as_simd_f32s(&line).0[..vectors]);
@@ -416,7 +416,7 @@ impl<const R: usize> WithSimd for TailKernel<'_, R> {
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate().take(squares) {
+        for (r, sums) in sums.iter().enumerate().take(tiles) {
             let mut line = [0.0; LINE];
             S::as_mut_simd_f32s(&mut line).0[..vectors].copy_from_slice(&sums[..vectors]);
             (0..HEIGHT).for_each(|m| to[m * stride + r] = line[place_of(m)]);

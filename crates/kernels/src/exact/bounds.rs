@@ -127,7 +127,7 @@ impl OperandStats {
     /// Decodes a block of coefficients, `[tap][channel]` with 16 channels, moves each one fp32 step away from zero, records their bounds, and
     /// turns the biases behind them into initial sums.
     #[inline(always)]
-    pub fn raise<S: Simd>(&mut self, simd: S, mac: &AccumulatorSpec, block: &mut [f32]) {
+    pub fn bump_ulp<S: Simd>(&mut self, simd: S, mac: &AccumulatorSpec, block: &mut [f32]) {
         let reading = Reading::new(mac);
         let (taps, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(self.reach.len());
         // Products of smaller coefficients round to zero with any operand.

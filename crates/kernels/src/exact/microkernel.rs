@@ -263,7 +263,7 @@ impl<'a> Pair<'a> {
             match (last, self.weights.mac.ties) {
                 (false, _) => pairs.for_each(|(to, &sum)| *to = f32::from_bits(sum)),
                 (true, Ties::Away) => pairs.for_each(|(to, &sum)| *to = settle_away(sum as i32)),
-                (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.settle(sum as i32)),
+                (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.round_result(sum as i32)),
             }
         }
     }
@@ -316,10 +316,10 @@ impl<'a> Pair<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn settle(&self, sum: i32) -> f32 {
+    pub(super) fn round_result(&self, sum: i32) -> f32 {
         match self.weights.mac.ties {
             Ties::Away => settle_away(sum),
-            Ties::Even => reference::settle(&self.weights.mac, i64::from(sum)).to_f32(),
+            Ties::Even => reference::round_result(&self.weights.mac, i64::from(sum)).to_f32(),
         }
     }
 

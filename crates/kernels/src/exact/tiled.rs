@@ -3,7 +3,7 @@
 use super::WIDTH;
 use super::columns::Line;
 use super::decode::lower;
-use crate::num::reference::settle;
+use crate::num::reference::round_result;
 use crate::params::{AccumulatorSpec, Specials};
 use half::f16;
 
@@ -71,7 +71,7 @@ pub(super) fn general(
             () if infinite != 0.0 => f16::from_f64(infinite),
             () if overflow > 0 => f16::INFINITY,
             () if overflow < 0 => f16::NEG_INFINITY,
-            () => settle(mac, lanes.sum[i]),
+            () => round_result(mac, lanes.sum[i]),
         };
         *to = result.to_f32();
     }

@@ -42,7 +42,7 @@ impl Pair<'_> {
         for (sums, out) in sums.iter().zip(out) {
             for (to, &sum) in out[part.clone()].iter_mut().zip(sums) {
                 let infinite = if sum > 0.0 { f32::INFINITY } else { f32::NEG_INFINITY };
-                let finite = self.settle(((sum - WIDE_START) * UNIT) as i32);
+                let finite = self.round_result(((sum - WIDE_START) * UNIT) as i32);
                 *to = if sum.is_finite() { finite } else { infinite };
             }
         }

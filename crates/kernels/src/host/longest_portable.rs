@@ -59,7 +59,7 @@ impl Longest {
         match self.0 {}
     }
 
-    pub(crate) fn admit(self, _: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn canonicalize(self, _: [f32; 16]) -> [f32; 16] {
         match self.0 {}
     }
 

@@ -91,7 +91,7 @@ impl Longest {
 
     /// Operand of the exact models: NaN becomes plus infinity, and zero loses its sign.
     #[inline(always)]
-    pub(crate) fn admit(self, x: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn canonicalize(self, x: [f32; 16]) -> [f32; 16] {
         let avx = self.0.avx512f;
         let nan = avx._mm512_cmp_ps_mask::<_CMP_UNORD_Q>(cast(x), cast(x));
         cast(avx._mm512_mask_mov_ps(avx._mm512_add_ps(cast(x), splat(0.0)), nan, splat(f32::INFINITY)))

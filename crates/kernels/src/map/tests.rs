@@ -66,7 +66,7 @@ fn exact_stages_round_by_their_rules() {
     let numbers: Vec<f16> = (0..555u32).map(|i| f16::from_bits((i * 2477 % 65536) as u16)).collect();
     let shifts: Vec<f16> = [0.5, f32::NAN, -1e-7].map(f16::from_f32).to_vec();
     let combination = |op, inputs: &[MapInput], relu, narrow: bool| {
-        let one = Exact::admit(1.0);
+        let one = Exact::canonicalize(1.0);
         let operation = Operation { op, first: one, sign: one };
         let ending = ElementwiseEpilogue { relu, ..ElementwiseEpilogue::nothing() };
         let of = Combination { pre: None, operation, ending };
@@ -75,10 +75,10 @@ fn exact_stages_round_by_their_rules() {
         let kind = MapKind::CombineExactly(Box::new(ExactCombination { rules: &Rounding::AWAY, of, narrow }));
         MapStage { inputs: inputs.to_vec(), relus: [false; 2], kind }
     };
-    let settled = |x: f64| elementwise::settle(&Rounding::AWAY, if x.is_nan() { 0.0 } else { x });
-    let admit = |x: f16| f64::from(elementwise::admit(x.to_f32()));
+    let settled = |x: f64| elementwise::round_result(&Rounding::AWAY, if x.is_nan() { 0.0 } else { x });
+    let canonicalize = |x: f16| f64::from(elementwise::canonicalize(x.to_f32()));
     let at = |i: usize, narrow: bool| {
-        let (x, sum) = (admit(numbers[i]), admit(numbers[i]) + admit(shifts[i / 185]));
+        let (x, sum) = (canonicalize(numbers[i]), canonicalize(numbers[i]) + canonicalize(shifts[i / 185]));
         let sum = settled(if sum > 0.0 { sum } else { 0.0 }).to_f64();
         // A zero computed in fp32 has no sign.
         settled(if narrow { sum * x + 0.0 } else { sum * x }).to_bits()

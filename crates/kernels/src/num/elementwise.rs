@@ -8,18 +8,18 @@ use half::f16;
 
 /// Reads an operand as the planar unit does: NaN becomes plus infinity.
 #[inline(always)]
-pub fn admit(x: f32) -> f32 {
+pub fn canonicalize(x: f32) -> f32 {
     if x.is_nan() { f32::INFINITY } else { x }
 }
 
-/// [`admit`] for an fp16 operand.
+/// [`canonicalize`] for an fp16 operand.
 #[inline(always)]
 pub fn admit_half(x: f16) -> f16 {
     if x.to_bits() & 0x7fff > 0x7c00 { f16::INFINITY } else { x }
 }
 
 /// Rounds a result once, as the planar unit stores it; an indeterminate form becomes plus zero.
-pub fn settle(planar: &Rounding, x: f64) -> f16 {
+pub fn round_result(planar: &Rounding, x: f64) -> f16 {
     if x.is_nan() {
         return f16::ZERO;
     }
@@ -40,13 +40,13 @@ pub fn settle(planar: &Rounding, x: f64) -> f16 {
     f16::from_f64(((whole + f64::from(u8::from(up))) * digit).copysign(x))
 }
 
-/// [`admit`] for a row of operands of a sum, product, maximum or minimum, in place.
+/// [`canonicalize`] for a row of operands of a sum, product, maximum or minimum, in place.
 #[inline(always)]
 pub fn admit_row(row: &mut [f32]) {
     row.iter_mut().for_each(|x| *x = if x.is_nan() { f32::INFINITY } else { *x });
 }
 
-/// [`settle`] for sums and products of two fp16 numbers computed in fp32. The 24 significant bits of fp32 are two more than twice those of
+/// [`round_result`] for sums and products of two fp16 numbers computed in fp32. The 24 significant bits of fp32 are two more than twice those of
 /// fp16, so that the double rounding is innocuous. A zero has no sign.
 #[inline(always)]
 pub fn settle_row(planar: &Rounding, row: &mut [f32], to: &mut [f16]) {
@@ -80,7 +80,7 @@ pub fn away_from_ties(x: f32) -> f32 {
 
 /// Applies a gain of `2^gain_log2` and undoes it: the value itself, or infinity if the gain overflows fp16.
 pub fn crop(gain_log2: u32, x: f32) -> f32 {
-    let x = admit(x);
+    let x = canonicalize(x);
     let raised = super::round(x * f64::from(gain_log2).exp2() as f32);
     if raised.is_infinite() { raised.to_f32() } else { x }
 }
@@ -99,7 +99,7 @@ mod tests {
             for &a in &numbers {
                 let others: Vec<f16> = numbers.iter().flat_map(|&b| [b, -b]).chain([f16::NAN]).collect();
                 for product in [false, true] {
-                    let wide = |x: f16| admit(x.to_f32());
+                    let wide = |x: f16| canonicalize(x.to_f32());
                     let formed = |b: f16| if product { wide(a) * wide(b) } else { wide(a) + wide(b) };
                     let exact = |b: f16| {
                         let (a, b) = (f64::from(wide(a)), f64::from(wide(b)));
@@ -109,7 +109,7 @@ mod tests {
                     let mut found = vec![f16::ZERO; row.len()];
                     settle_row(planar, &mut row, &mut found);
                     for (&b, y) in others.iter().zip(found) {
-                        let wanted = settle(planar, exact(b) + 0.0);
+                        let wanted = round_result(planar, exact(b) + 0.0);
                         assert_eq!(y.to_bits(), wanted.to_bits(), "{a} and {b}");
                     }
                 }
@@ -124,12 +124,12 @@ mod tests {
             let (a, b) = (f16::from_bits(bits), f16::from_bits(bits + 1));
             let above = if b.is_infinite() { 65536.0 } else { b.to_f64() };
             let half = (a.to_f64() + above) / 2.0;
-            assert_eq!(settle(&Rounding::AWAY, a.to_f64()), a);
-            assert_eq!(settle(&Rounding::AWAY, half), b, "{half}");
-            assert_eq!(settle(&Rounding::AWAY, -half), -b, "{half}");
-            assert_eq!(settle(&Rounding::AWAY, half.next_down()), a, "{half}");
-            assert_eq!(settle(&Rounding::AWAY, half.next_up()), b, "{half}");
-            assert_eq!(settle(&even, half), if bits % 2 == 0 { a } else { b });
+            assert_eq!(round_result(&Rounding::AWAY, a.to_f64()), a);
+            assert_eq!(round_result(&Rounding::AWAY, half), b, "{half}");
+            assert_eq!(round_result(&Rounding::AWAY, -half), -b, "{half}");
+            assert_eq!(round_result(&Rounding::AWAY, half.next_down()), a, "{half}");
+            assert_eq!(round_result(&Rounding::AWAY, half.next_up()), b, "{half}");
+            assert_eq!(round_result(&even, half), if bits % 2 == 0 { a } else { b });
         }
     }
 }

@@ -76,7 +76,7 @@ impl RunningSum {
             ([false, true], _) => f16::NEG_INFINITY,
             (_, Some(false)) => f16::INFINITY,
             (_, Some(true)) => f16::NEG_INFINITY,
-            (_, None) => settle(&self.mac, self.sum),
+            (_, None) => round_result(&self.mac, self.sum),
         }
     }
 
@@ -159,7 +159,7 @@ fn round(x: i64, quantum_log2: u32, ties: Ties) -> i64 {
 
 /// Rounds a sum in units of `2^-fraction_bits` to fp16. Sums are multiples of fp16's smallest number, so that only their leading bits
 /// have to be rounded.
-pub(crate) fn settle(mac: &AccumulatorSpec, sum: i64) -> f16 {
+pub(crate) fn round_result(mac: &AccumulatorSpec, sum: i64) -> f16 {
     debug_assert!(mac.fraction_bits <= 24);
     let rounded = round(sum, quantum_log2(sum.unsigned_abs(), SIGNIFICANT), mac.ties);
     // Exact; or at least 2^16, which is infinite.
@@ -176,12 +176,12 @@ mod tests {
         let even = AccumulatorSpec { ties: Ties::Even, ..FIXED };
         for (sum, away, to_even) in [(2049.0, 2050.0, 2048.0), (2051.0, 2052.0, 2052.0), (-2049.0, -2050.0, -2048.0)] {
             let sum = (sum * 65536.0) as i64;
-            assert_eq!(settle(&FIXED, sum), f16::from_f64(away));
-            assert_eq!(settle(&even, sum), f16::from_f64(to_even));
+            assert_eq!(round_result(&FIXED, sum), f16::from_f64(away));
+            assert_eq!(round_result(&even, sum), f16::from_f64(to_even));
         }
         // The largest sum below the ceiling rounds up to it, as measured on hardware: 16384 + 16376 gives 32768.
-        assert_eq!(settle(&FIXED, (1 << 31) - 1), f16::from_f64(32768.0));
-        assert_eq!(settle(&FIXED, 1), f16::from_bits(0x0100));
+        assert_eq!(round_result(&FIXED, (1 << 31) - 1), f16::from_f64(32768.0));
+        assert_eq!(round_result(&FIXED, 1), f16::from_bits(0x0100));
     }
 
     #[test]

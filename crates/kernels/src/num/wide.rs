@@ -1,7 +1,7 @@
 //! Working precision of elementwise arithmetic, between reading operands and rounding the result.
 //!
 //! Operations are generic over [`Wide`]. In `f32` they compute the model `fast`; in [`Exact`] they follow the device's rules: NaN is read
-//! as plus infinity, every step is exact as far as 64 bits allow, an indeterminate form is plus zero, and only [`Wide::settle`]
+//! as plus infinity, every step is exact as far as 64 bits allow, an indeterminate form is plus zero, and only [`Wide::round_result`]
 //! rounds.
 
 use super::elementwise;
@@ -17,11 +17,11 @@ pub trait Wide: Copy + Send + Sync + 'static {
     const EXACT: bool;
 
     /// Reads an operand as the unit does.
-    fn admit(x: f32) -> Self;
+    fn canonicalize(x: f32) -> Self;
     /// Converts a value that is not an operand, such as one of a table.
     fn wide(x: f64) -> Self;
     /// Rounds to a result, by the rules of the model if it has any.
-    fn settle(self, rules: &Rounding) -> f32;
+    fn round_result(self, rules: &Rounding) -> f32;
     /// `self + other`.
     fn add(self, other: Self) -> Self;
     /// `self * other`.
@@ -38,9 +38,9 @@ pub trait Wide: Copy + Send + Sync + 'static {
     fn rsqrt(self) -> Self;
     /// Sum of a reduction, by the rules of its adders if the model has any.
     fn sum(terms: impl Iterator<Item = Self>, rules: Option<&AccumulatorSpec>) -> Self;
-    /// [`Wide::admit`] for a row.
+    /// [`Wide::canonicalize`] for a row.
     fn admit_all(row: Vec<f32>) -> Vec<Self>;
-    /// [`Wide::settle`] for a row.
+    /// [`Wide::round_result`] for a row.
     fn settle_all(row: Vec<Self>, rules: &Rounding) -> Vec<f32>;
 
     /// Plus zero unless the number is greater than it.
@@ -51,7 +51,7 @@ impl Wide for f32 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn admit(x: f32) -> f32 {
+    fn canonicalize(x: f32) -> f32 {
         x
     }
 
@@ -61,7 +61,7 @@ impl Wide for f32 {
     }
 
     #[inline(always)]
-    fn settle(self, _: &Rounding) -> f32 {
+    fn round_result(self, _: &Rounding) -> f32 {
         self
     }
 
@@ -147,8 +147,8 @@ impl Wide for Exact {
     const EXACT: bool = true;
 
     #[inline(always)]
-    fn admit(x: f32) -> Exact {
-        Exact(f64::from(elementwise::admit(x)))
+    fn canonicalize(x: f32) -> Exact {
+        Exact(f64::from(elementwise::canonicalize(x)))
     }
 
     #[inline(always)]
@@ -157,8 +157,8 @@ impl Wide for Exact {
     }
 
     #[inline(always)]
-    fn settle(self, rules: &Rounding) -> f32 {
-        elementwise::settle(rules, self.0).to_f32()
+    fn round_result(self, rules: &Rounding) -> f32 {
+        elementwise::round_result(rules, self.0).to_f32()
     }
 
     #[inline(always)]
@@ -205,22 +205,22 @@ impl Wide for Exact {
     fn sum(terms: impl Iterator<Item = Exact>, rules: Option<&AccumulatorSpec>) -> Exact {
         let Some(rules) = rules else { return defined(terms.map(|t| t.0).sum()) };
         let mut sum = RunningSum::new(rules, 0.0);
-        terms.for_each(|t| sum.add(f16::ONE, elementwise::settle(&Rounding::AWAY, t.0)));
+        terms.for_each(|t| sum.add(f16::ONE, elementwise::round_result(&Rounding::AWAY, t.0)));
         Exact(sum.result().to_f64())
     }
 
     fn admit_all(row: Vec<f32>) -> Vec<Exact> {
         if row.len() < PER_THREAD {
-            return row.into_iter().map(Exact::admit).collect();
+            return row.into_iter().map(Exact::canonicalize).collect();
         }
-        row.into_par_iter().with_min_len(PER_THREAD).map(Exact::admit).collect()
+        row.into_par_iter().with_min_len(PER_THREAD).map(Exact::canonicalize).collect()
     }
 
     fn settle_all(row: Vec<Exact>, rules: &Rounding) -> Vec<f32> {
         if row.len() < PER_THREAD {
-            return row.into_iter().map(|x| x.settle(rules)).collect();
+            return row.into_iter().map(|x| x.round_result(rules)).collect();
         }
-        row.into_par_iter().with_min_len(PER_THREAD).map(|x| x.settle(rules)).collect()
+        row.into_par_iter().with_min_len(PER_THREAD).map(|x| x.round_result(rules)).collect()
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
     use crate::params::samples::TILED_SUM;
 
     fn exact(x: f32) -> Exact {
-        Exact::admit(x)
+        Exact::canonicalize(x)
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
             Exact::sum([inf, minus].into_iter(), None),
             exact(-0.0).add(exact(0.0)),
         ];
-        assert!(found.iter().all(|x| x.settle(&Rounding::AWAY).to_bits() == 0), "{found:?}");
+        assert!(found.iter().all(|x| x.round_result(&Rounding::AWAY).to_bits() == 0), "{found:?}");
     }
 
     #[test]
@@ -258,8 +258,9 @@ mod tests {
     fn a_sum_beyond_24_bits_is_rounded_once() {
         // 2048 + 1 + 2^-24 is above a tie; rounded to fp32 it would be the tie itself.
         let x = exact(2048.0).add(exact(1.0)).add(exact(2f32.powi(-24)));
-        assert_eq!(x.settle(&Rounding::EVEN), 2050.0);
-        let sum = |x: f32, n: usize, rules| Exact::sum(std::iter::repeat_n(exact(x), n), rules).settle(&Rounding::EVEN);
+        assert_eq!(x.round_result(&Rounding::EVEN), 2050.0);
+        let sum =
+            |x: f32, n: usize, rules| Exact::sum(std::iter::repeat_n(exact(x), n), rules).round_result(&Rounding::EVEN);
         assert_eq!(sum(1.0, 16000, None), 16000.0);
         assert_eq!(sum(1.0, 16000, Some(&TILED_SUM)), 16000.0);
         assert_eq!(sum(60000.0, 1, Some(&TILED_SUM)), 60000.0);

@@ -107,7 +107,7 @@ fn value<const AWAY: bool>(host: Longest, vectors: &CurveVectors, x: [f16; LONGE
     let x = host.widen(x);
     if AWAY {
         // Rounding toward zero with a sticky last bit, so that the final rounding is the only one.
-        return host.round(host.away_from_ties(vectors.values::<AWAY>(host.admit(x))));
+        return host.round(host.away_from_ties(vectors.values::<AWAY>(host.canonicalize(x))));
     }
     host.round(vectors.values::<AWAY>(x))
 }

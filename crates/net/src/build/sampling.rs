@@ -88,14 +88,14 @@ impl Builder {
             b.reshape(side, [count, 1])
         };
         let [top, left, bottom, right] = [side(self, 0)?, side(self, 1)?, side(self, 2)?, side(self, 3)?];
-        let columns = self.spread(left, right, to[1], spread)?;
-        let rows = self.spread(top, bottom, to[0], spread)?;
+        let columns = self.interpolated(left, right, to[1], spread)?;
+        let rows = self.interpolated(top, bottom, to[0], spread)?;
         let grid = self.grid(columns, rows)?;
         self.sample(x, grid, ResizeMode::Linear, outside)
     }
 
     /// `count` positions `[B, count]` between two `[B, 1]`.
-    fn spread(&mut self, first: ValueId, last: ValueId, count: usize, spread: Spread) -> Built {
+    fn interpolated(&mut self, first: ValueId, last: ValueId, count: usize, spread: Spread) -> Built {
         let weights: Vec<(f32, f32, f32)> = (0..count).map(|i| spread.weight(i, count)).collect();
         let t: Vec<f32> = weights.iter().map(|w| w.0).collect();
         let fixed: Vec<f32> = weights.iter().map(|w| w.1 + w.2).collect();

@@ -100,12 +100,12 @@ fn pick<T: Copy>(data: &[T], positions: &[usize], extent: usize, inner: usize) -
 
 pub(super) fn pad(x: View, pads: &[(usize, usize)], value: f32) -> Buffer {
     match x.buffer {
-        Buffer::Float(data) => Buffer::Float(surround(data, x.shape(), pads, value)),
-        Buffer::Integer(data) => Buffer::Integer(surround(data, x.shape(), pads, value as i32)),
+        Buffer::Float(data) => Buffer::Float(padded_data(data, x.shape(), pads, value)),
+        Buffer::Integer(data) => Buffer::Integer(padded_data(data, x.shape(), pads, value as i32)),
     }
 }
 
-fn surround<T: Copy>(data: &[T], shape: &[usize], pads: &[(usize, usize)], value: T) -> Vec<T> {
+fn padded_data<T: Copy>(data: &[T], shape: &[usize], pads: &[(usize, usize)], value: T) -> Vec<T> {
     let padded: Vec<usize> = shape.iter().zip(pads).map(|(d, p)| d + p.0 + p.1).collect();
     let (from, to) = (strides(shape), strides(&padded));
     let base: usize = pads.iter().zip(&to).map(|(p, s)| p.0 * s).sum();

@@ -6,7 +6,7 @@
 //! client passes by descriptor. A sibling of the broker may act for the programs of its user.
 
 pub mod client;
-mod door;
+mod listener;
 pub mod policy;
 pub mod service;
 mod session;
@@ -55,7 +55,7 @@ pub struct Broker {
     runtime: Arc<Runtime>,
     /// Compile service for compiles declared as long, with a queue of its own and the same cache.
     patient: Option<Arc<Runtime>>,
-    patient_door: door::Door,
+    patient_door: listener::Door,
     policy: RwLock<Policy>,
     known: Mutex<Known>,
     /// Tokens of instances by the digest of their image; a client of the same identity attaches to a resident one.
@@ -64,7 +64,7 @@ pub struct Broker {
     loading: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     attached: AtomicU64,
     /// Queue of compiles: the compile service does one at a time.
-    door: door::Door,
+    door: listener::Door,
     clients: AtomicUsize,
     served: AtomicU64,
     refused: AtomicU64,
@@ -104,21 +104,22 @@ impl Broker {
     ) -> Result<Arc<Broker>> {
         let (driver, signer) = Driver::start(config)?;
         let device = Arc::new(InProcess::with(Arc::clone(&driver), signer.clone()));
-        let patient = long
-            .map(|long| Arc::new(Runtime::new(device.clone(), long, cache.as_ref().map(crate::cache::Cache::again))));
+        let patient = long.map(|long| {
+            Arc::new(Runtime::new(device.clone(), long, cache.as_ref().map(crate::cache::Cache::reopened)))
+        });
         let runtime = Arc::new(Runtime::new(device, compiler, cache));
         Ok(Arc::new(Broker {
             driver,
             signer,
             runtime,
             patient,
-            patient_door: door::Door::default(),
+            patient_door: listener::Door::default(),
             policy: RwLock::new(policy),
             known: Mutex::default(),
             attachable: Mutex::default(),
             loading: Mutex::default(),
             attached: AtomicU64::new(0),
-            door: door::Door::default(),
+            door: listener::Door::default(),
             clients: AtomicUsize::new(0),
             served: AtomicU64::new(0),
             refused: AtomicU64::new(0),

@@ -215,7 +215,7 @@ impl Session<'_> {
             Ask::Share { token, qos } => {
                 self.need("share", keys::MODEL_SHARE)?;
                 let created = self.client.create_instance(*token, &[]).map_err(refused("instance"))?;
-                send(&self.settle(created, 1, 0, *qos)?)
+                send(&self.configure(created, 1, 0, *qos)?)
             }
             Ask::Adapt { base, pieces, qos } => {
                 self.need("adapter weights", keys::ADAPTER_WEIGHT)?;
@@ -227,7 +227,7 @@ impl Session<'_> {
                     adapter.extend_from_slice(&bytes);
                 }
                 let created = self.client.create_instance(*base, &adapter).map_err(refused("instance"))?;
-                send(&self.settle(created, 1, 0, *qos)?)
+                send(&self.configure(created, 1, 0, *qos)?)
             }
             Ask::Direct { token, qos } => {
                 let grant = *self.loaded.get(token).ok_or(Error::Driver { what: "direct", code: Code::NOT_FOUND })?;
@@ -307,7 +307,7 @@ impl Session<'_> {
                 self.client.create(create).map_err(|code| self.client.why_not_created(code))?
             }
         };
-        let (answer, token) = (self.settle(created, depth, stats_mask, qos)?, created.token);
+        let (answer, token) = (self.configure(created, depth, stats_mask, qos)?, created.token);
         if stats_mask == 0 {
             self.broker.offer(image, token);
         }
@@ -319,7 +319,7 @@ impl Session<'_> {
     }
 
     /// Prepares an instance, and sets its limit of simultaneous requests and its class. Destroys the instance if that fails.
-    fn settle(&mut self, created: Created, depth: u32, stats_mask: u32, qos: u32) -> Result<Answer> {
+    fn configure(&mut self, created: Created, depth: u32, stats_mask: u32, qos: u32) -> Result<Answer> {
         let Created { token, intermediate, program, .. } = created;
         let share = rows::PROGRAM_OUTSTANDING as usize / self.broker.clients().max(1);
         let depth = depth.min(share as u32).max(1);

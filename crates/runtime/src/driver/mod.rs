@@ -93,7 +93,7 @@ impl Default for Config {
 
 /// Fault injected into one execution, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum InjectedFault {
     /// The queue does not become idle; its abort succeeds.
     QueueStuck,
     /// The queue does not become idle, and its abort fails.
@@ -165,7 +165,7 @@ pub(crate) struct Gate {
     pub counters: Counters,
     pub timeline: Timeline,
     pub lanes: BTreeMap<u64, crate::clock::Lane>,
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<InjectedFault>,
     /// Shared events of a process, by number.
     pub events: BTreeMap<(u32, u32), u64>,
     /// Hints of processes and teams.
@@ -366,7 +366,7 @@ impl Driver {
     }
 
     /// Injects a fault into the next execution.
-    pub fn trouble(&self, trouble: Trouble) {
+    pub fn trouble(&self, trouble: InjectedFault) {
         lock(&self.gate).trouble = Some(trouble);
     }
 

@@ -257,7 +257,7 @@ impl Operation {
                 }
                 Call::End => {
                     let Some((first, turns, turn)) = open.last_mut() else { continue };
-                    self.fetch(&turns.made(), &mut work);
+                    self.fetch(&turns.written(), &mut work);
                     turns.end(*turn, work.tensors);
                     *turn += 1;
                     if turns.goes_on(*turn) {

@@ -81,7 +81,7 @@ struct State {
 
 impl State {
     /// Waits until no submission is in flight.
-    fn settle<'a>(&self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+    fn wait_idle<'a>(&self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         while inner.in_flight {
             inner.waiting += 1;
             inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
@@ -183,14 +183,14 @@ impl Stream {
         if inner.in_flight && !self.config.concurrent_execution {
             return Err(Error::State { what, state: "in flight" });
         }
-        let mut inner = self.state.settle(inner);
+        let mut inner = self.state.wait_idle(inner);
         inner.in_flight = !inner.encoded.is_empty();
         Ok(inner.in_flight.then(|| inner.encoded.clone()))
     }
 
     /// Removes the encoded operations; bindings and buffers stay. Waits for submissions in flight.
     pub fn reset(&self) {
-        self.state.settle(lock(&self.state.inner)).encoded.clear();
+        self.state.wait_idle(lock(&self.state.inner)).encoded.clear();
     }
 }
 

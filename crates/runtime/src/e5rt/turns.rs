@@ -44,7 +44,7 @@ impl Turns {
     }
 
     /// Tensors that an iteration writes.
-    pub fn made(&self) -> Vec<usize> {
+    pub fn written(&self) -> Vec<usize> {
         self.carried.iter().map(|(_, places)| places[1]).chain(self.collected.iter().map(|(part, _)| *part)).collect()
     }
 

@@ -6,7 +6,7 @@ use anemone_runtime::Code;
 use anemone_runtime::clock::{Lane, Timeline};
 use anemone_runtime::driver::client::Submit;
 use anemone_runtime::driver::task::Task;
-use anemone_runtime::driver::{Trouble, WakePort, priority_of};
+use anemone_runtime::driver::{InjectedFault, WakePort, priority_of};
 use anemone_runtime::firmware::call::queue_base;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -125,11 +125,11 @@ fn e07_a_queue_that_never_idles() {
     let (driver, signer) = start();
     let l = load(&driver, &signer, &task(1), ADD_ONE);
     let before = driver.now_ns();
-    driver.trouble(Trouble::QueueStuck);
+    driver.trouble(InjectedFault::QueueStuck);
     assert_eq!(l.client.submit(&l.submit()), Err(Code::ABORTED));
     assert!(driver.now_ns() - before >= 2_000_000_000);
     assert_eq!(driver.with_firmware(|f| f.restarts), 0);
-    driver.trouble(Trouble::AbortStuck);
+    driver.trouble(InjectedFault::AbortStuck);
     assert_eq!(l.client.submit(&l.submit()), Err(Code::ABORTED));
     assert!(driver.now_ns() - before >= 6_000_000_000);
     assert_eq!(driver.with_firmware(|f| f.restarts), 1);
@@ -140,7 +140,7 @@ fn e07_a_queue_that_never_idles() {
 fn e08_outstanding() {
     let (driver, signer) = start();
     let l = load(&driver, &signer, &task(1), ADD_ONE);
-    driver.trouble(Trouble::Withheld);
+    driver.trouble(InjectedFault::Withheld);
     let (port, messages) = WakePort::new();
     for i in 0..127 {
         l.client.submit_async(&l.submit(), port.clone()).unwrap_or_else(|e| panic!("{i}: {e}"));

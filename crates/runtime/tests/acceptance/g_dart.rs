@@ -4,7 +4,7 @@ use crate::nets::*;
 use anemone_facts::driver::limits::{APERTURE_BYTES, PAGE_BYTES};
 use anemone_runtime::Code;
 use anemone_runtime::dart::{Dart, Rebase, State, table_base};
-use anemone_runtime::driver::Trouble;
+use anemone_runtime::driver::InjectedFault;
 use anemone_runtime::driver::client::{Arguments, Client};
 use anemone_runtime::os::shared::Shared;
 use std::sync::Arc;
@@ -98,11 +98,11 @@ fn g08_fault() {
     let (driver, signer) = start();
     let l = load(&driver, &signer, &task(1), ADD_ONE);
     for word in [0x20, 0xa0] {
-        driver.trouble(Trouble::StrayAddress(word));
+        driver.trouble(InjectedFault::StrayAddress(word));
         l.client.submit(&l.submit()).expect("benign");
     }
     let before = driver.now_ns();
-    driver.trouble(Trouble::StrayAddress(0));
+    driver.trouble(InjectedFault::StrayAddress(0));
     assert_eq!(l.client.submit(&l.submit()), Err(Code::ABORTED));
     assert!(driver.now_ns() - before >= 250_000_000);
     assert_eq!(driver.with_firmware(|f| f.restarts), 1);

@@ -4,7 +4,7 @@ use crate::nets::*;
 use anemone_facts::driver::IO_TYPES;
 use anemone_program::e5::Descriptor;
 use anemone_runtime::cache::{Cache, Key};
-use anemone_runtime::driver::Trouble;
+use anemone_runtime::driver::InjectedFault;
 use anemone_runtime::e5rt::device::InProcess;
 use anemone_runtime::e5rt::{Buffer, CompileOptions, Operation, Quirks, Runtime, Stream};
 use anemone_runtime::{Code, Error};
@@ -289,7 +289,7 @@ fn j04_time_out() {
     fill(&x, &[1.0; 32]);
     let stream = Stream::new(&b.runtime);
     stream.encode(&op).unwrap();
-    b.device.driver().trouble(Trouble::Withheld);
+    b.device.driver().trouble(InjectedFault::Withheld);
     let begin = Instant::now();
     let (_, done) = stream.submit(Some(Duration::from_millis(60))).expect("submitted");
     let error = done.wait(Duration::from_secs(10)).expect_err("it cannot complete");

@@ -4,7 +4,7 @@ use crate::nets::*;
 use anemone_program::e5::{self, Call};
 use anemone_program::hwx;
 use anemone_runtime::cache::{Bundle, Function, PortInfo};
-use anemone_runtime::driver::Trouble;
+use anemone_runtime::driver::InjectedFault;
 use anemone_runtime::e5rt::device::InProcess;
 use anemone_runtime::e5rt::{Buffer, CompileOptions, Compiler, Operation, Runtime, Stream};
 use half::f16;
@@ -190,7 +190,7 @@ fn n05_a_request_that_ends_early() {
     b.bind("y", true, &y);
     let stream = Stream::new(&b.runtime);
     stream.encode(&b.operation).expect("encodes");
-    b.device.driver().trouble(Trouble::Withheld);
+    b.device.driver().trouble(InjectedFault::Withheld);
     let (_, done) = stream.submit(Some(Duration::from_millis(50))).expect("submitted");
     done.wait(Duration::from_secs(10)).expect_err("it cannot complete");
     assert_eq!(value(&y), 7.0);

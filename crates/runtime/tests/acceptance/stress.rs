@@ -3,7 +3,7 @@
 use crate::nets::*;
 use anemone_facts::driver::selectors::{CONTROL, DIRECT, METHODS};
 use anemone_runtime::driver::client::{Arguments, Submit};
-use anemone_runtime::driver::{Trouble, WakePort};
+use anemone_runtime::driver::{InjectedFault, WakePort};
 use anemone_runtime::firmware::{Channel, Fault, Firmware};
 use anemone_runtime::os::shared::Shared;
 use std::sync::Arc;
@@ -170,8 +170,8 @@ fn faults_among_requests() {
                         driver.fault(Fault::Uncorrectable);
                         driver.recover();
                     }
-                    1 => driver.trouble(Trouble::QueueStuck),
-                    _ => driver.trouble(Trouble::StrayAddress(0)),
+                    1 => driver.trouble(InjectedFault::QueueStuck),
+                    _ => driver.trouble(InjectedFault::StrayAddress(0)),
                 }
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }

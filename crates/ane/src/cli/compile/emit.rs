@@ -72,7 +72,7 @@ fn layout(program: &Program) -> serde_json::Value {
 }
 
 /// Default output path: beside the model, with its name; for several forms, the model's folder.
-pub(super) fn beside(flags: &Flags) -> PathBuf {
+pub(super) fn default_output(flags: &Flags) -> PathBuf {
     let whole = std::fs::canonicalize(&flags.model).unwrap_or_else(|_| flags.model.clone());
     match flags.emit.as_slice() {
         [] => whole.with_extension(Form::Hwx.extension()),

@@ -1,6 +1,6 @@
 //! Netplists of several procedures: one container with an entry point for each.
 
-use super::super::{Voice, print};
+use super::super::{Verbosity, print};
 use super::emit::{destinations, name_of};
 use super::{CompatName, Flags, Stages};
 use anemone::forms::{self, Form};
@@ -21,7 +21,7 @@ pub(super) struct Procedures<'a> {
 }
 
 /// Compiles every procedure, and writes one container with an entry point for each.
-pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, voice: Voice) -> Result<u8> {
+pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, verbosity: Verbosity) -> Result<u8> {
     let Procedures { names, chip, forms, output } = *all;
     let at = |d: Diagnostic| d.or_at(flags.model.display());
     if forms != [Form::Hwx] {
@@ -31,12 +31,12 @@ pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, voice:
     }
     let read = procedures::networks(&flags.model, &flags.choices.choices()?, names)?;
     for (net, notes) in &read {
-        voice.reader_notes(notes);
-        super::super::by_the_book(flags.convention, &flags.model, net, chip, voice)?;
+        verbosity.reader_notes(notes);
+        super::super::by_the_book(flags.convention, &flags.model, net, chip, verbosity)?;
     }
     let nets: Vec<Net> = read.into_iter().map(|(net, _)| net).collect();
     let text = format!("compiling for {}", chip.target);
-    let bar = voice.progress(text.clone());
+    let bar = verbosity.progress(text.clone());
     let kept = flags.dump_ir.is_some().then(Vec::new);
     let mut stages = Stages { kept, below: PathBuf::new(), unkept: None, bar: (bar.clone(), text) };
     let programs = procedures::programs(&nets, chip, options, &mut stages);
@@ -53,7 +53,7 @@ pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, voice:
     files::write_all(&files)?;
     let tasks = |p: &Program| p.tasks().map_or(0, |tasks| tasks.len());
     let listed: Vec<_> = programs.iter().map(|p| json!({ "name": p.name, "tasks": tasks(p) })).collect();
-    if voice.json {
+    if verbosity.json {
         let written: Vec<_> =
             files.iter().map(|(p, b)| json!({ "path": p.display().to_string(), "bytes": b.len() })).collect();
         let document = json!({
@@ -65,7 +65,7 @@ pub(super) fn compile(flags: &Flags, all: &Procedures, options: &Options, voice:
     }
     for path in &paths {
         let each: Vec<String> = programs.iter().map(|p| format!("{} ({} tasks)", p.name, tasks(p))).collect();
-        voice.note(format!("{}: procedures {} for {}", path.display(), each.join(", "), chip.target));
+        verbosity.note(format!("{}: procedures {} for {}", path.display(), each.join(", "), chip.target));
     }
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use super::Flags;
 use super::emit::Written;
-use crate::cli::{Voice, print, trace};
+use crate::cli::{Verbosity, print, trace};
 use anemone::forms::Form;
 use anemone::places;
 use anemone::{Chain, Code, Diagnostic, Result, overview};
@@ -36,13 +36,13 @@ impl Tasks {
 }
 
 /// Prints the report, as text or JSON.
-pub(super) fn tell(
+pub(super) fn print_report(
     flags: &Flags,
     chain: &Chain,
     chip: &'static Chip,
     forms: &[Form],
     written: &[Written],
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> Result<()> {
     let programs = chain.programs();
     let tasks = Tasks::of(programs).map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
@@ -51,7 +51,7 @@ pub(super) fn tell(
     let kernel_bytes = total(|p| p.kernel.len() as u64);
     let scratch_bytes = total(|p| p.scratch_bytes);
     let time = chain.modelled(chip);
-    if voice.json {
+    if verbosity.json {
         let file = |w: &Written| json!({ "path": w.path.display().to_string(), "bytes": w.bytes });
         let document = json!({
             "schema": "anemone.compile/1",
@@ -89,21 +89,21 @@ pub(super) fn tell(
         let own = programs.get(place..=place).filter(|_| written.iter().filter(of_form).count() == programs.len());
         let own = own.filter(|_| path.extension().is_none_or(|form| form != "e5"));
         let counted = own.and_then(|own| Tasks::of(own).ok()).map(|own| overview::counted(own.all, "task"));
-        voice.note(format!("{}: {} for {}", path.display(), counted.as_ref().unwrap_or(&whole), chip.target));
+        verbosity.note(format!("{}: {} for {}", path.display(), counted.as_ref().unwrap_or(&whole), chip.target));
     }
     if let Some(time) = &time {
-        voice.note(format!("modelled: {time}"));
+        verbosity.note(format!("modelled: {time}"));
     }
     if forms.contains(&Form::E5) && !forms.contains(&Form::Hwx) {
-        voice.note("the containers of the descriptor are not written: --emit hwx,e5");
+        verbosity.note("the containers of the descriptor are not written: --emit hwx,e5");
     }
-    voice.detail(format!(
+    verbosity.detail(format!(
         "{count} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes"
     ));
     if let Ok(folder) = places::cache_folder(flags.cache.clone()) {
-        voice.detail(format!("programs are cached in {} (`ane cache`, --no-cache)", folder.display()));
+        verbosity.detail(format!("programs are cached in {} (`ane cache`, --no-cache)", folder.display()));
     }
     let Tasks { palettes, zero_skipping, .. } = tasks;
-    voice.detail(format!("palettized weights in {palettes} tasks, zero-skipped ones in {zero_skipping}"));
+    verbosity.detail(format!("palettized weights in {palettes} tasks, zero-skipped ones in {zero_skipping}"));
     Ok(())
 }

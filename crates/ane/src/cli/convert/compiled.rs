@@ -1,14 +1,14 @@
 //! Conversion of a compiled file.
 
 use super::Flags;
-use crate::cli::{Voice, print};
-use anemone::forms::{Form, Surroundings, encode};
+use crate::cli::{Verbosity, print};
+use anemone::forms::{Form, WriteOptions, encode};
 use anemone::{Chain, Code, Diagnostic, Model, Result, files};
 use anemone_program::e5::State;
 use anemone_program::{Program, hwx};
 use serde_json::json;
 
-pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
+pub fn run(flags: Flags, form: Form, verbosity: Verbosity) -> Result<u8> {
     if flags.palettize.is_some() || flags.int8 || flags.prune.is_some() {
         let help = "give them when the network is converted or compiled";
         return Err(Diagnostic::new(Code::Usage, "weights of a program cannot be compressed").help(help));
@@ -23,7 +23,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         && let Some(state) = held.first()
     {
         let name = form.name();
-        voice.note(format!(
+        verbosity.note(format!(
             "{name} does not state which ports are states: {} = {} is an input and an output",
             state.input, state.output
         ));
@@ -33,7 +33,7 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
     }
     let states = if flags.state.is_empty() { held } else { flags.state };
     let around =
-        Surroundings { container, states, anec_data: flags.anec_data, base: flags.base, ..Surroundings::default() };
+        WriteOptions { container, states, anec_data: flags.anec_data, base: flags.base, ..WriteOptions::default() };
     let encoded = |form| encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()));
     let bytes = encoded(form)?;
     // A descriptor refers to its container: if it is made from another form, the container is written beside it.
@@ -50,14 +50,14 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         }
         None => files::write(&output, &bytes)?,
     }
-    if voice.json {
+    if verbosity.json {
         let mut written = vec![json!({ "path": output.display().to_string(), "bytes": bytes.len() })];
         written.extend(beside.iter().map(|path| json!({ "path": path.display().to_string() })));
         print(&format!("{}\n", json!({ "schema": "anemone.convert/1", "form": form.name(), "files": written })))?;
     } else {
-        voice.note(format!("{}: {}, {} bytes", output.display(), form.name(), bytes.len()));
+        verbosity.note(format!("{}: {}, {} bytes", output.display(), form.name(), bytes.len()));
         if let Some(path) = &beside {
-            voice.note(format!("{}: the container that it refers to", path.display()));
+            verbosity.note(format!("{}: the container that it refers to", path.display()));
         }
     }
     Ok(0)

@@ -1,7 +1,7 @@
 //! Conversion of a network, with compression of its weights if requested.
 
 use super::Flags;
-use crate::cli::{Voice, print};
+use crate::cli::{Verbosity, print};
 use anemone::convert::{self, NetForm};
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_net::compress::Method;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const UNWRITTEN: &str = "the weights are not written: give --output FILE";
 
-pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
+pub fn run(flags: &Flags, form: NetForm, verbosity: Verbosity) -> Result<u8> {
     if flags.compat.is_some() || flags.anec_data.is_some() || !flags.state.is_empty() {
         let message = format!("--compat, --anec-data and --state are for programs, not for {}", form.name());
         return Err(Diagnostic::new(Code::Usage, message));
@@ -28,34 +28,34 @@ pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
         let (text, names) = mil::printed(&program);
         let mut parts = vec![(PathBuf::new(), text.into_bytes())];
         if flags.output.is_none() && !names.is_empty() {
-            voice.note(UNWRITTEN);
+            verbosity.note(UNWRITTEN);
         } else {
             let (files, missing) = convert::constants(&flags.file, &names);
             parts.extend(files);
             missing
                 .iter()
-                .for_each(|name| voice.note(format!("the file `{name}` with constants of the model is missing")));
+                .for_each(|name| verbosity.note(format!("the file `{name}` with constants of the model is missing")));
         }
-        return give(flags, voice, form, parts, None);
+        return give(flags, verbosity, form, parts, None);
     }
     let (mut net, notes) = convert::network(&flags.file, &choices)?;
-    voice.reader_notes(&notes);
+    verbosity.reader_notes(&notes);
     let cost = method.map(|method| convert::shrink(&mut net, method, flags.seed)).transpose()?;
     let parts = convert::encode(&net, form).map_err(|d| d.or_at(flags.file.display()))?;
-    give(flags, voice, form, parts, cost)
+    give(flags, verbosity, form, parts, cost)
 }
 
 /// Writes the parts, or prints the only one if it is text.
 fn give(
     flags: &Flags,
-    voice: Voice,
+    verbosity: Verbosity,
     form: NetForm,
     parts: Vec<convert::Part>,
     cost: Option<convert::Cost>,
 ) -> Result<u8> {
     if let Some(cost) = &cost {
         let s = cost.summary;
-        voice.note(format!(
+        verbosity.note(format!(
             "{} weights compressed, constants {} to {} bytes; outputs change by {:.2e} of their size, at most {:.2e} of \
              the largest (random inputs, seed {})",
             s.tensors, s.bytes_before, s.bytes_after, cost.relative_error, cost.largest_error, flags.seed
@@ -66,7 +66,7 @@ fn give(
         return match (form, parts.first()) {
             (NetForm::Mil | NetForm::Dot | NetForm::Json, Some((_, text))) => {
                 if !whole {
-                    voice.note(UNWRITTEN);
+                    verbosity.note(UNWRITTEN);
                 }
                 print(&String::from_utf8_lossy(text))?;
                 Ok(0)
@@ -92,7 +92,7 @@ fn give(
     let written: Vec<(&Path, &[u8])> = files.iter().map(|(path, bytes)| (path.as_path(), *bytes)).collect();
     files::write_all(&written)?;
     let bytes: usize = files.iter().map(|(_, b)| b.len()).sum();
-    if voice.json {
+    if verbosity.json {
         let list: Vec<_> =
             files.iter().map(|(p, b)| json!({ "path": p.display().to_string(), "bytes": b.len() })).collect();
         let mut document = json!({ "schema": "anemone.convert/1", "form": form.name(), "files": list });
@@ -108,7 +108,7 @@ fn give(
         }
         print(&format!("{document}\n"))?;
     } else {
-        voice.note(format!("{}: {}, {bytes} bytes", target.display(), form.name()));
+        verbosity.note(format!("{}: {}, {bytes} bytes", target.display(), form.name()));
     }
     Ok(0)
 }

@@ -1,6 +1,6 @@
 //! Weights of generations whose programs are listed but not executed: values in storage order.
 
-use super::super::{Voice, print};
+use super::super::{Verbosity, print};
 use super::{Flags, fp16};
 use anemone::tensor::read_npy;
 use anemone::{Code, Diagnostic, Result, files};
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Lists the streams, or writes new values to them.
-pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice: Voice) -> Result<u8> {
+pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], verbosity: Verbosity) -> Result<u8> {
     if flags.weights.is_empty() {
-        return list(container, kernels, voice).map(|()| 0);
+        return list(container, kernels, verbosity).map(|()| 0);
     }
     if flags.transposed.is_some() {
         return Err(Diagnostic::new(Code::Usage, "--transposed needs a generation whose storage order is known"));
@@ -35,8 +35,8 @@ pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice
         })?;
         let (changed, rounded) = write(&mut bytes, kernel, Path::new(file), flags.saturate)?;
         let rounding = if rounded > 0 { format!(", {rounded} rounded to fp16") } else { String::new() };
-        if !voice.json {
-            voice.note(format!("{name}: {changed} values changed{rounding}, in storage order"));
+        if !verbosity.json {
+            verbosity.note(format!("{name}: {changed} values changed{rounding}, in storage order"));
         }
         changes.push(json!({
             "name": name, "task": kernel.task, "part": "weights", "order": "stored", "values_changed": changed,
@@ -44,7 +44,7 @@ pub fn run(flags: &Flags, container: &Container, kernels: &[StoredKernel], voice
         }));
     }
     files::write(output, &bytes)?;
-    if voice.json {
+    if verbosity.json {
         let path = output.display().to_string();
         print(&format!("{}\n", json!({ "schema": "anemone.patch/1", "path": path, "changes": changes })))?;
     }
@@ -81,9 +81,9 @@ fn write(bytes: &mut [u8], kernel: &StoredKernel, file: &Path, saturate: bool) -
     Ok((changed, rounded))
 }
 
-fn list(container: &Container, kernels: &[StoredKernel], voice: Voice) -> Result<()> {
+fn list(container: &Container, kernels: &[StoredKernel], verbosity: Verbosity) -> Result<()> {
     let values = |k: &StoredKernel| k.streams.iter().map(|(.., bytes)| bytes / 2).sum::<u64>();
-    if voice.json {
+    if verbosity.json {
         let all: Vec<Value> = kernels
             .iter()
             .map(|k| {

@@ -1,7 +1,7 @@
 //! Arrays of a run: inputs, expected outputs, output files.
 
 use super::Flags;
-use crate::cli::Voice;
+use crate::cli::Verbosity;
 use anemone::execute::state_at_start;
 use anemone::tensor::{self, Array, views};
 use anemone::{Chain, Code, Diagnostic, Result, files};
@@ -93,7 +93,7 @@ fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
 }
 
 /// Input arrays by port name: from files, or random; states are zeros.
-pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
+pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, verbosity: Verbosity) -> Result<Vec<(String, Array)>> {
     // Inputs of the model that no program and no host segment reads.
     let unread = |name: &str| {
         let own = net.is_some_and(|net| net.inputs.iter().any(|&id| net.value(id).name == name));
@@ -101,7 +101,7 @@ pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> 
     };
     let read = |text: &&String| match text.split_once('=') {
         Some((name, _)) if unread(name) => {
-            voice.note(format!("input {name} is not read"));
+            verbosity.note(format!("input {name} is not read"));
             false
         }
         _ => true,
@@ -129,7 +129,7 @@ pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> 
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
                 .help(format!("--input {}=FILE.npy", port.name)));
         }
-        voice.note(format!("input {}: random, seed {}", port.name, flags.seed));
+        verbosity.note(format!("input {}: random, seed {}", port.name, flags.seed));
         let value = net.and_then(|net| net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == port.name));
         let dtype = value.map_or(DType::F16, |value| value.ty.dtype);
         let data = tensor::random_as(dtype, flags.seed.wrapping_add(i as u64), s.elements() as usize);

@@ -1,6 +1,6 @@
 //! `ane run --by-layer`: every value of a network compared with fp32 evaluation.
 
-use super::super::{Voice, print};
+use super::super::{Verbosity, print};
 use super::tables;
 use anemone::layers::{Layer, compare_layers};
 use anemone::overview::counted;
@@ -61,26 +61,26 @@ impl Question<'_> {
     }
 
     /// Compares and prints; exit code 1 if a value differs by more than the tolerance of whole networks, or none could be compared.
-    pub fn answer(&self, voice: Voice) -> Result<u8> {
+    pub fn answer(&self, verbosity: Verbosity) -> Result<u8> {
         let given = self.given.map_or(Ok(Vec::new()), tensor::read_npz)?;
-        let bar = voice.progress("comparing layers".into());
+        let bar = verbosity.progress("comparing layers".into());
         let layers = compare_layers(self.net, self.inputs, &given, &|part, inputs| self.run(part, inputs));
         bar.finish_and_clear();
         let layers = layers?;
         for (name, _) in given.iter().filter(|(name, _)| layers.iter().all(|layer| layer.name != *name)) {
-            voice.note(format!("{name} in the file is not a value of the network and is not compared"));
+            verbosity.note(format!("{name} in the file is not a value of the network and is not compared"));
         }
         let first = layers.iter().find(|l| l.refused.is_none() && l.ratio() > NETWORK_FACTOR && l.cosine < COSINE);
         let missed: Vec<&Layer> = layers.iter().filter(|l| l.refused.is_some()).collect();
         let nothing = missed.len() == layers.len() && !layers.is_empty();
-        if voice.json {
+        if verbosity.json {
             let document = json!({
                 "schema": "anemone.layers/1", "first": first.map(|l| &l.name), "not_compared": missed.len(),
                 "layers": layers.iter().map(row).collect::<Vec<_>>(),
             });
             print(&format!("{document}\n"))?;
         } else {
-            if !voice.quiet {
+            if !verbosity.quiet {
                 print(&table(&layers))?;
             }
             let above = layers.iter().find(|l| l.refused.is_none() && l.ratio() > NETWORK_FACTOR);

@@ -6,7 +6,7 @@ use super::report::{Expectations, RoundingSource, report};
 use super::stages::Prepared;
 use super::{Flags, tables, tolerance};
 use crate::cli::trace::{self, Risk};
-use crate::cli::{Voice, print};
+use crate::cli::{Verbosity, print};
 use anemone::execute::{cost_between, own_extents, rounding_cost};
 use anemone::tensor::{Array, views};
 use anemone::warnings::{self, Warning};
@@ -33,10 +33,10 @@ pub fn conclude(
     options: anemone_engine::Options,
     inputs: &[(String, Array)],
     mut run: Run,
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> Result<bool> {
     let (chain, net) = (&prepared.chain, prepared.net.as_deref());
-    run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
+    run.skipped.iter().for_each(|f| verbosity.note(format!("skipped: {f}")));
     if let Some(net) = net {
         own_extents(net, &mut run.outputs);
     }
@@ -54,7 +54,7 @@ pub fn conclude(
     let labels = wanted.labels.as_deref().zip(flags.labels.as_deref());
     let written: Vec<&str> = wanted.targets.iter().map(|(name, _)| name.as_str()).collect();
     let expected = Expectations { outputs: &wanted.expected, labels, tolerance: &tolerance, written: &written };
-    let (outputs, missed) = report(&run.outputs, &expected, voice)?;
+    let (outputs, missed) = report(&run.outputs, &expected, verbosity)?;
     // After the results, because an evaluation in fp32 can take longer than the run.
     // A network of any size, where an exit code depends on it.
     let most = if flags.strict_numerics { u64::MAX } else { warnings::OF_ONE_RUN };
@@ -62,22 +62,22 @@ pub fn conclude(
     let found = |net| warnings::of_run(net, options.model, &views(inputs), &run.outputs, &exact, most);
     let warnings = net.map_or_else(Vec::new, found);
     if let Some(net) = net.filter(|net| !warnings::is_compared(net, most)) {
-        voice.note(format!(
+        verbosity.note(format!(
             "not compared with fp32: about {:.0e} multiplications and elements, at most {most:.0e} are compared without --strict-numerics",
             warnings::work(net) as f64, most = most as f64
         ));
     }
-    warnings.iter().for_each(|w| voice.warn(format!("warning: {w}")));
+    warnings.iter().for_each(|w| verbosity.warn(format!("warning: {w}")));
     let strict = flags.strict_numerics && !warnings.is_empty();
     if missed {
-        tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, voice);
+        tables::name_cause(net, prepared.chip, &prepared.compiler, inputs, &expected, options, verbosity);
     }
     let failed = missed || strict;
     // Runtime and plan do not count values, so that a risk of zeros would be wrong. A recorded run counts them.
     let traced = options.trace && (!flags.via.wanted() || !run.trace.is_empty());
     let risk = traced.then(|| named(prepared, Risk::of(&run.trace)));
     let time = chain.modelled(prepared.chip);
-    if !voice.json && !voice.quiet {
+    if !verbosity.json && !verbosity.quiet {
         risk.as_ref().map_or(Ok(()), |risk| print(&format!("{risk}\n")))?;
         time.as_ref().map_or(Ok(()), |time| print(&format!("modelled: {time}\n")))?;
     }
@@ -90,17 +90,17 @@ pub fn conclude(
         write(&wanted.targets, &run.outputs, net)?;
     } else if !wanted.targets.is_empty() {
         let why = if strict { "a warning about the numbers is given" } else { "an expectation is not met" };
-        voice.warn(format!("no output is written: {why}"));
+        verbosity.warn(format!("no output is written: {why}"));
     }
-    if voice.json {
+    if verbosity.json {
         let (risk, time) = (risk.as_ref().map(Risk::json), time.as_ref().map(trace::time));
         print(&format!("{}\n", document(flags, prepared, options, &run, [risk, time], outputs, &warnings)))?;
     }
     if flags.via.wanted() {
         let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
-        voice.detail(format!("{programs} programs and {hosts} host segments dispatched"));
+        verbosity.detail(format!("{programs} programs and {hosts} host segments dispatched"));
     } else {
-        voice.detail(format!("{} tasks executed", run.tasks));
+        verbosity.detail(format!("{} tasks executed", run.tasks));
     }
     Ok(failed)
 }

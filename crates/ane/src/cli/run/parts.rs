@@ -1,6 +1,6 @@
 //! Parts of a chain: host segments, adapter weights, records of tasks, written outputs.
 
-use crate::cli::Voice;
+use crate::cli::Verbosity;
 use anemone::adapter::pieces_of;
 use anemone::chain::Cut;
 use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, files, tensor};
@@ -23,7 +23,7 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
 }
 
 /// Refuses flags that need a single program for several programs or host segments.
-pub fn alone(chain: &Chain, asked: bool) -> Result<()> {
+pub fn require_single_program(chain: &Chain, asked: bool) -> Result<()> {
     let (programs, hosts) = (chain.programs().len(), chain.hosts().len() + chain.loops().len());
     if !asked || chain.is_single() {
         return Ok(());
@@ -34,18 +34,18 @@ pub fn alone(chain: &Chain, asked: bool) -> Result<()> {
 }
 
 /// Prints each host segment: its position, operations, inputs and outputs.
-pub fn hosts_told(chain: &Chain, voice: Voice) {
+pub fn hosts_told(chain: &Chain, verbosity: Verbosity) {
     for (before, part) in chain.hosts() {
         let kinds: Vec<&str> = part.ops.iter().map(|op| op.kind.name()).collect();
         let names = |ids: &[anemone_net::ValueId]| -> String {
             ids.iter().map(|&id| part.value(id).name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let (taken, given) = (names(&part.inputs), names(&part.outputs));
-        voice.detail(format!("host segment after {before} programs: {} ({taken} -> {given})", kinds.join(", ")));
+        verbosity.detail(format!("host segment after {before} programs: {} ({taken} -> {given})", kinds.join(", ")));
     }
     for repeat in chain.loops() {
         let (carried, scanned) = (repeat.carried.len(), repeat.scanned.len());
-        voice.detail(format!(
+        verbosity.detail(format!(
             "loop on the host: {} iterations of {} (carries {carried}, scans {scanned}, collects {})",
             repeat.turns,
             repeat.name,
@@ -59,14 +59,14 @@ pub fn segmented(
     model: Model,
     chip: &'static Chip,
     options: &Options,
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> Result<(Chain, Option<Box<Net>>)> {
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "a compiled program has no host segments"));
     };
     let (chain, reasons) = Chain::whole(&net, chip, options)?;
-    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
-    hosts_told(&chain, voice);
+    reasons.iter().for_each(|reason| verbosity.note(format!("on the host: {reason}")));
+    hosts_told(&chain, verbosity);
     Ok((chain, Some(net)))
 }
 

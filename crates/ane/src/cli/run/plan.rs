@@ -1,6 +1,6 @@
 //! `ane run --plan`, `--dump-plan` and `--profile`: execution of a program by the software engine, and its times.
 
-use super::super::{Voice, print};
+use super::super::{Verbosity, print};
 use anemone::execute::Execution;
 use anemone::tensor::Array;
 use anemone::{Chain, Code, Diagnostic, Result, files};
@@ -46,24 +46,24 @@ impl Flags {
     }
 
     /// Writes and prints what the flags request; returns an exit code if nothing else is requested.
-    pub fn look(
+    pub fn show(
         &self,
         chain: &Chain,
         options: Options,
         inputs: &[(String, Array)],
-        voice: Voice,
+        verbosity: Verbosity,
     ) -> Result<Option<u8>> {
         if let Some(folder) = &self.dump_plan {
             dump(chain, options, folder)?;
         }
         if logs_selection() {
-            voice.note(selection(chain, options)?.trim_end());
-        } else if voice.verbose {
-            voice.detail(selection(chain, options)?.trim_end());
+            verbosity.note(selection(chain, options)?.trim_end());
+        } else if verbosity.verbose {
+            verbosity.detail(selection(chain, options)?.trim_end());
         }
         match (self.profile, chain.programs()) {
             (Some(runs), [program, ..]) => {
-                profile(program, options, inputs, runs as usize, voice)?;
+                profile(program, options, inputs, runs as usize, verbosity)?;
                 Ok(Some(0))
             }
             _ => Ok(None),
@@ -101,10 +101,16 @@ fn selection(chain: &Chain, options: Options) -> Result<String> {
 }
 
 /// Measures the steps of a program's plan.
-fn profile(program: &Program, options: Options, inputs: &[(String, Array)], runs: usize, voice: Voice) -> Result<()> {
+fn profile(
+    program: &Program,
+    options: Options,
+    inputs: &[(String, Array)],
+    runs: usize,
+    verbosity: Verbosity,
+) -> Result<()> {
     let mut execution = Execution::new(program, Options { trace: false, ..options })?;
     let profile = execution.profile(inputs, runs)?;
-    if voice.json {
+    if verbosity.json {
         return print(&format!("{}\n", document(&profile)));
     }
     print(&table(&profile))

@@ -1,6 +1,6 @@
 //! Report of a run's outputs: compared with expected ones, classified, summarized.
 
-use super::super::{Voice, print};
+use super::super::{Verbosity, print};
 use anemone::execute::RoundingCost;
 use anemone::tensor::{self, Agreement, Array, Difference};
 use anemone::{Code, Diagnostic, Result};
@@ -141,17 +141,21 @@ pub fn all_within(outputs: &[(String, Array)], expected: &Expectations) -> bool 
 }
 
 /// Reports each output as JSON, and returns true if one differs from the expected one. Prints lines unless the output is JSON.
-pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice) -> Result<(Vec<Value>, bool)> {
+pub fn report(
+    outputs: &[(String, Array)],
+    expected: &Expectations,
+    verbosity: Verbosity,
+) -> Result<(Vec<Value>, bool)> {
     let (mut reports, mut failed) = (Vec::new(), false);
     for (name, array) in outputs {
         let mut report = json!({ "name": name, "shape": array.shape });
-        let mut silent = voice.quiet && expected.written.contains(&name.as_str());
+        let mut silent = verbosity.quiet && expected.written.contains(&name.as_str());
         let mut line = format!("{name} {:?}", array.shape);
         if let Some((_, wanted)) = expected.outputs.iter().find(|(n, _)| n == name) {
             let tolerance = (expected.tolerance)(name, wanted);
             let Compared { difference, agreement, violated, within } = compared(array, wanted, &tolerance);
             failed |= !within;
-            silent = voice.quiet && within;
+            silent = verbosity.quiet && within;
             line += &match tolerance.bounds.is_empty() {
                 true => verdict(&difference, &agreement, &tolerance, array, wanted),
                 false => bounded(&difference, &agreement, &violated, array),
@@ -183,7 +187,7 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
         if array.data.len() <= LISTED_ELEMENTS {
             report["values"] = json!(array.data);
         }
-        if !voice.json && !silent {
+        if !verbosity.json && !silent {
             print(&format!("{line}\n"))?;
         }
         reports.push(report);

@@ -1,11 +1,11 @@
 //! Stages of a run: reading, compiling, comparing by layer, executing.
 
 use super::arrays::shapes;
-use super::parts::{adapt, alone, around_attention, hosts_told, segmented, traced};
+use super::parts::{adapt, around_attention, hosts_told, require_single_program, segmented, traced};
 use super::report::summary;
 use super::{Flags, Numerics, by_layer};
 use crate::cli::conventions::CompatName;
-use crate::cli::{FIRST, Voice, by_the_book, chip, print, target, via};
+use crate::cli::{FIRST, Verbosity, by_the_book, chip, print, target, via};
 use anemone::connection::{Adapter, Request};
 use anemone::tensor::Array;
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run};
@@ -15,7 +15,7 @@ use anemone_facts::numerics;
 use anemone_net::Net;
 
 /// Reads the model, and refuses what Apple's compiler or the book refuses if requested.
-pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
+pub fn read(flags: &Flags, verbosity: Verbosity) -> Result<(Model, &'static Chip)> {
     // An unknown name is reported before the model is read.
     if flags.target != FIRST {
         chip(&flags.target)?;
@@ -25,8 +25,8 @@ pub fn read(flags: &Flags, voice: Voice) -> Result<(Model, &'static Chip)> {
     let model = Model::load_with(&flags.model, &choices)?;
     let chip = target(&flags.target, &model)?;
     if let Model::Net { net, notes } = &model {
-        voice.reader_notes(notes);
-        by_the_book(flags.convention, &flags.model, net, chip, voice)?;
+        verbosity.reader_notes(notes);
+        by_the_book(flags.convention, &flags.model, net, chip, verbosity)?;
         if flags.strict
             && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip, true)?.first
         {
@@ -53,32 +53,32 @@ pub struct Prepared {
 }
 
 /// Compiles the model if needed, and checks its programs.
-pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, voice: Voice) -> Result<Prepared> {
+pub fn prepare(flags: &Flags, model: Model, chip: &'static Chip, verbosity: Verbosity) -> Result<Prepared> {
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let activations = flags.activations.activations();
     let compiler = Options { compat, convention: flags.convention.convention(), activations, ..Options::default() };
-    let bar = voice.progress(format!("compiling for {}", chip.target));
+    let bar = verbosity.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let described = matches!(model, Model::Descriptor(_));
     refuse_extents(flags).map_err(in_file)?;
     let mut session = None;
     let compiled = match &model {
-        Model::Net { net, .. } if by_runtime(flags) => driven(flags, chip, compiler, voice).map(|(chain, open)| {
+        Model::Net { net, .. } if by_runtime(flags) => driven(flags, chip, compiler, verbosity).map(|(chain, open)| {
             session = Some(open);
             (chain, Some(net.clone()))
         }),
         Model::Net { net, .. } if flags.cut_attention => {
             around_attention(net, chip, &compiler).map(|chain| (chain, Some(net.clone())))
         }
-        Model::Net { .. } if !flags.engine_only => segmented(model, chip, &compiler, voice),
+        Model::Net { .. } if !flags.engine_only => segmented(model, chip, &compiler, verbosity),
         _ => model.chain(&flags.model, chip, &compiler),
     };
     bar.finish_and_clear();
     let (mut chain, net) = compiled.map_err(in_file)?;
     let adapter = flags.adapter.as_deref().map(|path| adapt(&mut chain, path)).transpose()?.unwrap_or_default();
-    alone(&chain, flags.trace.is_some() || flags.plan.profile.is_some()).map_err(in_file)?;
+    require_single_program(&chain, flags.trace.is_some() || flags.plan.profile.is_some()).map_err(in_file)?;
     if described {
-        hosts_told(&chain, voice);
+        hosts_told(&chain, verbosity);
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
     Ok(Prepared { chain, net, chip, compiler, described, adapter, session })
@@ -105,16 +105,21 @@ fn by_runtime(flags: &Flags) -> bool {
 }
 
 /// The model loaded by the runtime, and the chain of its compiled program, so that it is compiled only once.
-fn driven(flags: &Flags, chip: &'static Chip, compiler: Options, voice: Voice) -> Result<(Chain, via::Session)> {
+fn driven(
+    flags: &Flags,
+    chip: &'static Chip,
+    compiler: Options,
+    verbosity: Verbosity,
+) -> Result<(Chain, via::Session)> {
     let request = Request { engine_only: flags.engine_only, compiler, ..Request::new(&flags.model, chip.target) };
-    let session = flags.via.open(&request, flags.numerics.arithmetic(), voice)?;
+    let session = flags.via.open(&request, flags.numerics.arithmetic(), verbosity)?;
     let chain = anemone::runtime::chain(&flags.model, session.bundle())?;
     for (_, part) in chain.hosts() {
         let ops: Vec<String> =
             part.ops.iter().map(|op| format!("{} ({})", part.value(op.outputs[0]).name, op.kind.name())).collect();
-        voice.note(format!("on the host: {}", ops.join(", ")));
+        verbosity.note(format!("on the host: {}", ops.join(", ")));
     }
-    hosts_told(&chain, voice);
+    hosts_told(&chain, verbosity);
     Ok((chain, session))
 }
 
@@ -134,10 +139,10 @@ pub fn compare_layers(
     flags: &Flags,
     prepared: &Prepared,
     inputs: &[(String, Array)],
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> Result<Option<u8>> {
     let Some(given) = &flags.by_layer else { return Ok(None) };
-    if voice.json && !flags.expect.is_empty() {
+    if verbosity.json && !flags.expect.is_empty() {
         let message = "--json gives one document: either --by-layer or --expect";
         return Err(Diagnostic::new(Code::Usage, message));
     }
@@ -155,7 +160,7 @@ pub fn compare_layers(
         given: given.as_deref(),
         engine_only: flags.engine_only,
     };
-    question.answer(voice).map(Some)
+    question.answer(verbosity).map(Some)
 }
 
 /// Executes the model the requested number of times, by the engine or through a driver. Each run starts with the states of the one before.
@@ -164,13 +169,13 @@ pub fn execute(
     prepared: &Prepared,
     options: anemone_engine::Options,
     inputs: &mut [(String, Array)],
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> Result<Run> {
     let Prepared { chain, net, chip, described, adapter, .. } = prepared;
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
-    let bar = voice.progress("executing".into());
+    let bar = verbosity.progress("executing".into());
     if flags.repeat > 1 && net.is_none() && !described {
-        voice.note(
+        verbosity.note(
             "only a dispatch descriptor (.e5) states which ports are states: every run begins with the same inputs",
         );
     }
@@ -182,7 +187,7 @@ pub fn execute(
         adapter: (!adapter.is_empty()).then(|| Adapter::Pieces(adapter.clone())),
         ..Request::new(&flags.model, chip.target)
     };
-    let open = || flags.via.open(&request, flags.numerics.arithmetic(), voice);
+    let open = || flags.via.open(&request, flags.numerics.arithmetic(), verbosity);
     let opened = (flags.via.wanted() && prepared.session.is_none()).then(open).transpose().map_err(in_file)?;
     let session = prepared.session.as_ref().or(opened.as_ref());
     let mut steps = Vec::new();
@@ -200,10 +205,10 @@ pub fn execute(
     };
     bar.finish_and_clear();
     if let Some(session) = session {
-        session.told(voice);
+        session.print_counters(verbosity);
     }
     // The last run is reported with its expectations.
-    if !voice.json && !voice.quiet {
+    if !verbosity.json && !verbosity.quiet {
         for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
             for (name, text) in step {
                 print(&format!("run {}: {name}{text}\n", i + 1))?;

@@ -1,6 +1,6 @@
 //! Activation tables as the cause of an error: functions lowered to one table each, and the result of a run without them.
 
-use super::super::Voice;
+use super::super::Verbosity;
 use super::report::{Expectations, all_within};
 use anemone::{Array, Chain};
 use anemone_compile::{Activations, Log, Options, Stage};
@@ -49,11 +49,11 @@ pub fn name_cause(
     inputs: &[(String, Array)],
     expected: &Expectations,
     execution: anemone_engine::Options,
-    voice: Voice,
+    verbosity: Verbosity,
 ) {
     let execution = anemone_engine::Options { trace: false, ..execution };
     let cause = net.and_then(|net| explained(net, chip, options, inputs, expected, execution));
-    cause.into_iter().for_each(|cause| voice.note(cause));
+    cause.into_iter().for_each(|cause| verbosity.note(cause));
 }
 
 fn explained(

@@ -127,7 +127,7 @@ impl Step<'_> {
     }
 
     /// Bounds of an operand, as the result's elements meet them.
-    fn met(&self, operand: usize) -> Result<Vec<f32>, String> {
+    fn exact_knots(&self, operand: usize) -> Result<Vec<f32>, String> {
         if self.errors[operand].data.len() == self.out.data.len() {
             return Ok(self.errors[operand].data.to_f32());
         }
@@ -144,7 +144,7 @@ impl Step<'_> {
     fn largest(&self) -> Result<Vec<f32>, String> {
         let mut all = vec![0f32; self.out.data.len()];
         for operand in 0..self.operands.len() {
-            all.iter_mut().zip(self.met(operand)?).for_each(|(a, b)| *a = a.max(b));
+            all.iter_mut().zip(self.exact_knots(operand)?).for_each(|(a, b)| *a = a.max(b));
         }
         Ok(all)
     }
@@ -237,7 +237,7 @@ impl Step<'_> {
             let each = matches!(self.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Select | OpKind::Cast);
             let operands = |operand: usize| -> Result<Vec<(f32, f32)>, String> {
                 Ok(match each {
-                    true => self.met_value(operand)?.into_iter().zip(self.met(operand)?).collect(),
+                    true => self.met_value(operand)?.into_iter().zip(self.exact_knots(operand)?).collect(),
                     false => {
                         let (x, e) = (self.operands[operand].data.to_f32(), self.errors[operand].data.to_f32());
                         x.into_iter().zip(e).collect()
@@ -271,7 +271,11 @@ impl Step<'_> {
             OpKind::Select => {
                 let chosen = self.fold(&OpKind::Select, &[&mapped_bool(&self.operands[0]), errors[1], errors[2]])?;
                 self.copied(
-                    self.met(0)?.iter().zip(chosen).map(|(&c, e)| if c > 0.0 { f32::INFINITY } else { e }).collect(),
+                    self.exact_knots(0)?
+                        .iter()
+                        .zip(chosen)
+                        .map(|(&c, e)| if c > 0.0 { f32::INFINITY } else { e })
+                        .collect(),
                 )
             }
             OpKind::Cast if self.whole => {
@@ -475,7 +479,7 @@ impl Step<'_> {
             error.iter_mut().zip(y).for_each(|(e, y)| *e = if undefined(y) { f32::INFINITY } else { *e });
             return Ok(error);
         }
-        let (a, b) = (self.met(0)?, self.met(1)?);
+        let (a, b) = (self.exact_knots(0)?, self.exact_knots(1)?);
         let (x, y) = (self.met_value(0)?, self.met_value(1)?);
         Ok(match f {
             Binary::Max | Binary::Min => self.largest()?,

@@ -67,7 +67,7 @@ impl Windows<'_, '_> {
         for (i, &stride) in strides.iter().enumerate() {
             let taps = self.builder.shape(kernel)[i + 2];
             let size = self.builder.shape(x)[i + 2];
-            x = self.spread(x, i + 2, stride);
+            x = self.insert_zeros(x, i + 2, stride);
             kernel = self.reversed(kernel, i + 2);
             let reach = (taps - 1) * dilations[i] + 1;
             let cut = pads[i].0.saturating_sub(reach - 1);
@@ -93,7 +93,7 @@ impl Windows<'_, '_> {
     }
 
     /// Inserts `step - 1` zeros between the elements of an axis.
-    fn spread(&mut self, x: ValueId, axis: usize, step: usize) -> ValueId {
+    fn insert_zeros(&mut self, x: ValueId, axis: usize, step: usize) -> ValueId {
         if step == 1 {
             return x;
         }

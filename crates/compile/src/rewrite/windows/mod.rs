@@ -246,6 +246,6 @@ impl Windows<'_, '_> {
 
     /// A kernel made from elements of another, stored as compactly.
     fn kernel(&self, shape: Vec<usize>, data: Vec<f32>, of: &Tensor) -> Arc<Tensor> {
-        Arc::new(compress::again(Tensor { shape, data: Data::F32(data) }, [of]))
+        Arc::new(compress::recompressed(Tensor { shape, data: Data::F32(data) }, [of]))
     }
 }

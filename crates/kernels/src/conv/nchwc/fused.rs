@@ -107,7 +107,8 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                         windows.sum(simd, [k, s]);
                     }
                     None => {
-                        let own = Own { kernel: second, source, width: ground.width, k, s, columns, outputs };
+                        let own =
+                            UnboundedChannels { kernel: second, source, width: ground.width, k, s, columns, outputs };
                         let first = at_first + block * BLOCK;
                         own.sum(simd, after, first, known, to.reborrow());
                     }
@@ -358,7 +359,7 @@ fn largest(bounds: [f32; 2], of: &[f32]) -> f32 {
 }
 
 /// Depthwise channels of a block whose sums have no limited range.
-struct Own<'a> {
+struct UnboundedChannels<'a> {
     kernel: &'a Filter,
     source: &'a [f32],
     width: usize,
@@ -368,7 +369,7 @@ struct Own<'a> {
     outputs: usize,
 }
 
-impl Own<'_> {
+impl UnboundedChannels<'_> {
     #[inline(never)]
     fn sum<S: Simd, A: Accumulator>(
         &self,
@@ -378,7 +379,7 @@ impl Own<'_> {
         known: &mut OperandStats,
         mut to: StoreSink,
     ) {
-        let &Own { kernel, source, width, k, s, columns, outputs } = self;
+        let &UnboundedChannels { kernel, source, width, k, s, columns, outputs } = self;
         let Some(mac) = finish.mac() else { return };
         for channel in first..(first + BLOCK).min(kernel.packed.channels()) {
             let lane = channel - first;

@@ -70,7 +70,7 @@ fn places(ext: Extents) -> impl Iterator<Item = [usize; 3]> {
 /// The same bits on every instruction set and for any partition, in buffers that held NaN; close to the true sums within fp32
 /// resolution.
 #[test]
-fn squares_have_the_sums_of_their_taps() {
+fn tiles_have_the_sums_of_their_taps() {
     let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
     let shapes = [[3, 5, 8, 8], [40, 30, 7, 9], [130, 24, 6, 33], [20, 13, 11, 70], [9, 12, 5, 4], [300, 17, 3, 3]];
     let cases = shapes.into_iter().flat_map(|shape| [[1, 1], [0, 1], [2, 0], [5, 4]].map(|p| Case::of(shape, p)));
@@ -140,8 +140,8 @@ fn sums_are_as_good_as_those_of_taps() {
             let wrong = places(ext).zip(&data).filter(|(place, x)| f16::from_f64(case.sum(*place)[0]) != **x);
             wrong.count()
         };
-        let squares = run(|w, s, k, f, from, to, ext| convolve_winograd(w, s, k, f, from, to, ext, false));
+        let tiles = run(|w, s, k, f, from, to, ext| convolve_winograd(w, s, k, f, from, to, ext, false));
         let taps = run(|w, s, k, f, from, to, ext| convolve_direct(w, s, k, f, from, to, ext, false, false));
-        assert!(squares <= 3 * taps && 100 * squares < ext.c * ext.plane(), "{shape:?}: {squares}, {taps}");
+        assert!(tiles <= 3 * taps && 100 * tiles < ext.c * ext.plane(), "{shape:?}: {tiles}, {taps}");
     }
 }

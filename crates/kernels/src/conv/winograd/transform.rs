@@ -30,7 +30,7 @@ pub(super) fn store<S: Simd>(x: S::f32s, to: &mut [f32], at: usize) {
 }
 
 /// Transforms the input tiles of one channel.
-pub(super) struct Squares<'a> {
+pub(super) struct InputTiles<'a> {
     /// Even columns, and odd ones a phase further; rows are `width` apart.
     pub(super) staged: &'a [f32],
     pub(super) phase: usize,
@@ -41,12 +41,12 @@ pub(super) struct Squares<'a> {
     pub(super) plane: usize,
 }
 
-impl WithSimd for Squares<'_> {
+impl WithSimd for InputTiles<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Squares { staged, phase, width, down, across, to, plane } = self;
+        let InputTiles { staged, phase, width, down, across, to, plane } = self;
         let mut places = <[&mut [f32]; PLACES]>::default();
         let reached = (down - 1) * across + across.next_multiple_of(S::F32_LANES);
         for (place, to) in places.iter_mut().zip(to.chunks_mut(plane)) {
@@ -107,11 +107,11 @@ impl WithSimd for Lines<'_> {
                 let mut columns = [[half; INPUT_TILE]; 3];
                 for (i, column) in columns.iter_mut().enumerate() {
                     let (x, y) = (both(simd, halves, 3 * i, part), both(simd, halves, 3 * i + 1, part));
-                    *column = spread(simd, half, [x, y, both(simd, halves, 3 * i + 2, part)]);
+                    *column = transform_kernel_row(simd, half, [x, y, both(simd, halves, 3 * i + 2, part)]);
                 }
                 let [first, second, third] = &columns;
                 for (j, ((&x, &y), &z)) in first.iter().zip(second).zip(third).enumerate() {
-                    for (i, done) in spread(simd, half, [x, y, z]).into_iter().enumerate() {
+                    for (i, done) in transform_kernel_row(simd, half, [x, y, z]).into_iter().enumerate() {
                         store::<S>(done, to, (i * INPUT_TILE + j) * LINE + part);
                     }
                 }
@@ -141,7 +141,7 @@ pub(super) fn both<S: Simd>(
 
 /// Kernel transform of one dimension. Multiplications by one half are exact.
 #[inline(always)]
-pub(super) fn spread<S: Simd>(simd: S, half: S::f32s, [a, b, c]: [S::f32s; 3]) -> [S::f32s; INPUT_TILE] {
+pub(super) fn transform_kernel_row<S: Simd>(simd: S, half: S::f32s, [a, b, c]: [S::f32s; 3]) -> [S::f32s; INPUT_TILE] {
     let (outer, inner) = (simd.mul_f32s(simd.add_f32s(a, c), half), simd.mul_f32s(b, half));
     [a, simd.add_f32s(outer, inner), simd.sub_f32s(outer, inner), c]
 }

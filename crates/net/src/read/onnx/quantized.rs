@@ -89,7 +89,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 }
 
 /// A scale or zero point, reshaped to broadcast along the axis or repeated by blocks of it.
-fn laid(n: &mut Node, factor: ValueId, x: ValueId) -> Result<ValueId, Error> {
+fn broadcast_factor(n: &mut Node, factor: ValueId, x: ValueId) -> Result<ValueId, Error> {
     let (own, shape) = (n.shape(factor), n.shape(x));
     let block = n.size("block_size", n.int("block_size", 0))?;
     if elements(&own) == 1 {
@@ -122,12 +122,12 @@ pub fn quantize(
     let (min, max) = (min as f32, max as f32);
     let x = n.build().cast(x, DType::F32)?;
     let scale = n.build().cast(scale, DType::F32)?;
-    let scale = laid(n, scale, x)?;
+    let scale = broadcast_factor(n, scale, x)?;
     let scaled = n.build().binary(Binary::Div, x, scale)?;
     let mut steps = n.build().unary(Unary::Round, scaled)?;
     if let Some(zero) = zero {
         let zero = n.build().cast(zero, DType::F32)?;
-        let zero = laid(n, zero, x)?;
+        let zero = broadcast_factor(n, zero, x)?;
         steps = n.build().binary(Binary::Add, steps, zero)?;
     }
     let held = n.build().unary(Unary::Clip { min, max }, steps)?;
@@ -140,10 +140,10 @@ pub fn dequantize(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId
     let mut steps = n.build().cast(x, float)?;
     if let Some(zero) = zero {
         let zero = n.build().cast(zero, float)?;
-        let zero = laid(n, zero, x)?;
+        let zero = broadcast_factor(n, zero, x)?;
         steps = n.build().binary(Binary::Sub, steps, zero)?;
     }
-    let scale = laid(n, scale, x)?;
+    let scale = broadcast_factor(n, scale, x)?;
     n.build().binary(Binary::Mul, steps, scale)
 }
 

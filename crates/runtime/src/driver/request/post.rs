@@ -2,7 +2,7 @@
 
 use super::{Event, Message, Posted, Request, answer};
 use crate::clock::penalty_ns;
-use crate::driver::{Driver, Gate, Trouble};
+use crate::driver::{Driver, Gate, InjectedFault};
 use crate::error::Code;
 use crate::firmware::call::Call;
 use crate::firmware::header::{Form, Header};
@@ -144,25 +144,25 @@ impl Gate {
         }
     }
 
-    fn suffer(&mut self, trouble: Trouble, request: Request) -> Option<Request> {
+    fn suffer(&mut self, trouble: InjectedFault, request: Request) -> Option<Request> {
         match trouble {
-            Trouble::QueueStuck => {
+            InjectedFault::QueueStuck => {
                 self.now_ns += rows::IDLE_WAIT_NS;
                 self.complete(request, Code::ABORTED);
             }
-            Trouble::AbortStuck => {
+            InjectedFault::AbortStuck => {
                 self.now_ns += 2 * rows::IDLE_WAIT_NS;
                 self.complete(request, Code::ABORTED);
                 self.stop(Fault::AbortStuck);
                 self.recover();
             }
-            Trouble::Withheld => {
+            InjectedFault::Withheld => {
                 let id = request.id;
                 if let Some(slot) = self.queue.slot(id) {
                     slot.withheld = Some(request);
                 }
             }
-            Trouble::StrayAddress(word) => {
+            InjectedFault::StrayAddress(word) => {
                 let beyond = rows::APERTURE_BYTES;
                 self.dart.translate(request.client, 0, beyond, false, word);
                 if self.dart.fault().is_none() {

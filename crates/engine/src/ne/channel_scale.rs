@@ -61,10 +61,10 @@ impl Machine<'_> {
             return self.finished(neural, y);
         };
         let sums = self.exact_sums(&scaled.sets, convolution, source, [neural.input, output])?;
-        let gains: Vec<[Number; 2]> = (0..output.g * output.c).map(|i| gain(i).map(Number::admit)).collect();
+        let gains: Vec<[Number; 2]> = (0..output.g * output.c).map(|i| gain(i).map(Number::canonicalize)).collect();
         self.finish_exact_from(rules, sums, move |i, v| {
             let [scale, bias] = gains[i / size];
-            Number::admit(v).mul(scale).add(bias)
+            Number::canonicalize(v).mul(scale).add(bias)
         })
     }
 }

@@ -23,20 +23,20 @@ const COLUMNS: usize = 64;
 const VECTORS: usize = PLANES / LONGEST;
 
 /// Transposed block of an operand: `[element][plane]`.
-type Square = [[f16; PLANES]; COLUMNS];
+type TransposedBlock = [[f16; PLANES]; COLUMNS];
 
 /// Operand of consecutive planes.
 #[derive(Clone, Copy)]
-enum Turned<'a> {
+enum TransposedOperand<'a> {
     /// Contiguous elements of each plane, and the plane stride.
     Rows(&'a [f16], usize),
     /// One element broadcast over each plane.
     One([f16; PLANES]),
 }
 
-impl<'a> Turned<'a> {
+impl<'a> TransposedOperand<'a> {
     /// The operand from plane `c` of group `g` on; `None` if the elements of a plane are not contiguous.
-    fn of(operand: &Operand<'a>, ext: Extents, [g, c]: [usize; 2], planes: usize) -> Option<Turned<'a>> {
+    fn of(operand: &Operand<'a>, ext: Extents, [g, c]: [usize; 2], planes: usize) -> Option<TransposedOperand<'a>> {
         let Operand { source, one_column, relu, .. } = *operand;
         let (from, [_, channel, row]) = (source.from(g, c, 0), source.strides);
         if relu {
@@ -45,18 +45,18 @@ impl<'a> Turned<'a> {
         if one_column {
             let mut of_planes = [f16::ZERO; PLANES];
             gather_elements(from, channel, &mut of_planes[..planes]);
-            return (ext.h == 1 || row == 0).then_some(Turned::One(of_planes));
+            return (ext.h == 1 || row == 0).then_some(TransposedOperand::One(of_planes));
         }
-        (ext.h == 1 || row == ext.w).then_some(Turned::Rows(from, channel))
+        (ext.h == 1 || row == ext.w).then_some(TransposedOperand::Rows(from, channel))
     }
 
     /// Transposes a block of elements of every plane. A broadcast operand fills `square` in the first call, and later calls reuse it.
     #[inline(always)]
-    fn turn(&self, first: usize, [columns, planes]: [usize; 2], square: &mut Square) {
+    fn turn(&self, first: usize, [columns, planes]: [usize; 2], square: &mut TransposedBlock) {
         match self {
-            Turned::One(of_planes) if first == 0 => square.fill(*of_planes),
-            Turned::One(_) => {}
-            Turned::Rows(from, stride) => transpose(
+            TransposedOperand::One(of_planes) if first == 0 => square.fill(*of_planes),
+            TransposedOperand::One(_) => {}
+            TransposedOperand::Rows(from, stride) => transpose(
                 &from[first..],
                 *stride,
                 [columns, planes],
@@ -80,7 +80,7 @@ pub(super) fn reduce(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext
         _ => return None,
     };
     let operands = if form == ALONE { &lines.operands[..1] } else { &lines.operands };
-    let turns = operands.iter().all(|operand| Turned::of(operand, ext, [0; 2], 0).is_some());
+    let turns = operands.iter().all(|operand| TransposedOperand::of(operand, ext, [0; 2], 0).is_some());
     let plain = lines.pre.is_none_or(|(_, abs)| !abs) && fold.goes_on();
     if !workers.converts() || !turns || !plain || ext.c < LEAST_PLANES {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn reduce(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext
     let shares = results.chunks_mut(at_once).enumerate().collect();
     let nanos = cost::elementwise(operands.len() * ext.g * ext.c * ext.plane());
     workers.each(shares, workers.shares(nanos), |(i, results), scratch| {
-        let mut squares: Box<Squares> = scratch.arena.take();
+        let mut squares: Box<TransposedBlocks> = scratch.arena.take();
         let (first, squares_of) = (*i * at_once, &mut squares.0);
         workers.arch.dispatch(Job { lines, fold, form, ext, first, results, squares: squares_of });
         scratch.arena.put(squares);
@@ -107,7 +107,7 @@ struct Job<'a, 'b> {
     /// Index of the first plane, over all groups.
     first: usize,
     results: &'b mut [f16],
-    squares: &'a mut [Square; 2],
+    squares: &'a mut [TransposedBlock; 2],
 }
 
 impl WithSimd for Job<'_, '_> {
@@ -136,7 +136,7 @@ impl Job<'_, '_> {
     #[inline(always)]
     fn fold<S: Simd>(&mut self, simd: S, place: [usize; 2], planes: usize, to: &mut [f32; PLANES]) {
         let Job { lines, fold, form, ext, ref mut squares, .. } = *self;
-        let of = |i: usize| Turned::of(&lines.operands[i], ext, place, planes);
+        let of = |i: usize| TransposedOperand::of(&lines.operands[i], ext, place, planes);
         let (first, second) = (of(0), if form == ALONE { None } else { of(1) });
         let (total, largest) = (ext.plane(), matches!(fold, Fold::Max));
         let start = if largest { f32::NEG_INFINITY } else { f32::start() };
@@ -154,14 +154,14 @@ impl Job<'_, '_> {
             }
             let (one, other) = (&one[..columns], &other[..columns]);
             match (form, largest) {
-                (ALONE, false) => by.go_on::<ALONE, false>(one, other, &mut now),
-                (ALONE, true) => by.go_on::<ALONE, true>(one, other, &mut now),
-                (SUM, false) => by.go_on::<SUM, false>(one, other, &mut now),
-                (SUM, true) => by.go_on::<SUM, true>(one, other, &mut now),
-                (PRODUCT, false) => by.go_on::<PRODUCT, false>(one, other, &mut now),
-                (PRODUCT, true) => by.go_on::<PRODUCT, true>(one, other, &mut now),
-                (_, false) => by.go_on::<SQUARE_OF_SUM, false>(one, other, &mut now),
-                (_, true) => by.go_on::<SQUARE_OF_SUM, true>(one, other, &mut now),
+                (ALONE, false) => by.accumulate::<ALONE, false>(one, other, &mut now),
+                (ALONE, true) => by.accumulate::<ALONE, true>(one, other, &mut now),
+                (SUM, false) => by.accumulate::<SUM, false>(one, other, &mut now),
+                (SUM, true) => by.accumulate::<SUM, true>(one, other, &mut now),
+                (PRODUCT, false) => by.accumulate::<PRODUCT, false>(one, other, &mut now),
+                (PRODUCT, true) => by.accumulate::<PRODUCT, true>(one, other, &mut now),
+                (_, false) => by.accumulate::<SQUARE_OF_SUM, false>(one, other, &mut now),
+                (_, true) => by.accumulate::<SQUARE_OF_SUM, true>(one, other, &mut now),
             }
         }
         for (now, to) in now.iter().zip(to.chunks_exact_mut(S::F32_LANES)) {
@@ -187,7 +187,7 @@ struct By<S> {
 impl<S: Simd> By<S> {
     /// Accumulates the next elements of every plane.
     #[inline(always)]
-    fn go_on<const FORM: u8, const LARGEST: bool>(
+    fn accumulate<const FORM: u8, const LARGEST: bool>(
         self,
         one: &[[f16; PLANES]],
         other: &[[f16; PLANES]],
@@ -226,11 +226,11 @@ impl<S: Simd> By<S> {
 }
 
 /// Transposed blocks of two operands.
-struct Squares([Square; 2]);
+struct TransposedBlocks([TransposedBlock; 2]);
 
-impl Default for Squares {
-    fn default() -> Squares {
-        Squares([[[f16::ZERO; PLANES]; COLUMNS]; 2])
+impl Default for TransposedBlocks {
+    fn default() -> TransposedBlocks {
+        TransposedBlocks([[[f16::ZERO; PLANES]; COLUMNS]; 2])
     }
 }
 

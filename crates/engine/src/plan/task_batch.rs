@@ -15,7 +15,7 @@ use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut, nested, reach};
 
-/// A possible member of a fan, with its coefficients and epilogue.
+/// A possible member of a batch, with its coefficients and epilogue.
 struct Candidate<'a> {
     neural: &'a Neural,
     /// Taps per output.
@@ -31,9 +31,9 @@ impl Candidate<'_> {
     }
 }
 
-/// A fan: pointwise convolutions of one source that produce consecutive channels of one result.
+/// A batch: pointwise convolutions of one source that produce consecutive channels of one result.
 #[derive(Clone)]
-pub(crate) struct Fan {
+pub(crate) struct TaskBatch {
     from: Span,
     to: Span,
     /// Extents of the result before it is transposed.
@@ -43,8 +43,8 @@ pub(crate) struct Fan {
 }
 
 impl Machine<'_> {
-    /// Fan that starts at each task, if any.
-    pub(crate) fn fans(&mut self, steps: &[Step]) -> Vec<Option<Fan>> {
+    /// TaskBatch that starts at each task, if any.
+    pub(crate) fn task_batches(&mut self, steps: &[Step]) -> Vec<Option<TaskBatch>> {
         let mut counts = vec![1; steps.len()];
         for (i, [one, next]) in steps.array_windows().enumerate().rev() {
             let both = self.at(one).candidate(one).zip(self.at(next).candidate(next));
@@ -52,7 +52,7 @@ impl Machine<'_> {
                 counts[i] = counts[i + 1] + 1;
             }
         }
-        (0..steps.len()).map(|i| Fan::of(&steps[i..][..counts[i]])).collect()
+        (0..steps.len()).map(|i| TaskBatch::of(&steps[i..][..counts[i]])).collect()
     }
 
     /// The current task as a candidate; `None` if it has any other form.
@@ -72,8 +72,8 @@ impl Machine<'_> {
         Some(Candidate { neural, taps: convolution.taps(), member: BatchMember { kernels, finish } })
     }
 
-    /// Executes a fan; `steps` are its tasks.
-    pub(crate) fn fan(&mut self, steps: &[Step], of: &Fan) -> Result<(), FaultKind> {
+    /// Executes a batch; `steps` are its tasks.
+    pub(crate) fn run_batch(&mut self, steps: &[Step], of: &TaskBatch) -> Result<(), FaultKind> {
         let mut members = Vec::with_capacity(steps.len());
         for step in steps {
             let unsuited = self.inconsistent(KernelMode, "coefficients are not in panels");
@@ -88,18 +88,18 @@ impl Machine<'_> {
     }
 }
 
-impl Fan {
+impl TaskBatch {
     /// The longest prefix of tasks that reads one source and produces consecutive channels of one result; `None` if shorter than two.
-    fn of(steps: &[Step]) -> Option<Fan> {
-        let mut fan: Option<Fan> = None;
+    fn of(steps: &[Step]) -> Option<TaskBatch> {
+        let mut batch: Option<TaskBatch> = None;
         for step in steps {
             let Work::Neural(neural) = &step.work else { break };
             let (Ok(operands), ext) = (&neural.operands, neural.output) else { break };
             if !operands.goes_once() {
                 break;
             }
-            let Some(whole) = &mut fan else {
-                fan = Some(Fan { from: operands.from.clone(), to: operands.to.clone(), ext, tasks: 1 });
+            let Some(whole) = &mut batch else {
+                batch = Some(TaskBatch { from: operands.from.clone(), to: operands.to.clone(), ext, tasks: 1 });
                 continue;
             };
             // The channels are columns of the transposed result.
@@ -115,6 +115,6 @@ impl Fan {
             }
             (whole.to, whole.ext, whole.tasks) = (to, longer, whole.tasks + 1);
         }
-        fan.filter(|fan| fan.tasks > 1)
+        batch.filter(|batch| batch.tasks > 1)
     }
 }
