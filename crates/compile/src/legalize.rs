@@ -102,7 +102,9 @@ fn streamed_bytes(chip: &Chip) -> Option<u64> {
 
 /// Splits the output channels of layers over several tasks if their coefficients exceed kernel memory.
 fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Remarks) {
-    let Some(cap) = streamed_bytes(chip) else { return };
+    let whole =
+        if options.conventions().engines_stream_apart { streamed_bytes(chip) } else { chip.hal.kmem_cap_streamed };
+    let Some(cap) = whole else { return };
     let layers = std::mem::take(&mut graph.layers);
     for layer in layers {
         let name = layer.name.clone();

@@ -153,6 +153,7 @@ conventions! {
     planar_streams_declared: true true false, "Planar tasks declare idle coefficient streams too.";
     extra_streams_sized: true true false, "Idle extra streams have a size.";
     tables_per_engine: true true false, "A table is stored once per engine, although one copy is enough.";
+    engines_stream_apart: false true false, "Each engine streams up to 16 MiB for one task; else all engines together, so that no task's packed weights exceed that.";
     pieces_stored_apart: false true false, "Equal pieces of one constant are stored each; equal constants once.";
     planar_sources_flagged: true true false, "Planar sources set the bit that neural ones set.";
     planar_results_padded: true true false, "The padding of planar results is written as zeros.";
