@@ -220,6 +220,14 @@ impl Epilogue {
                 let neuron = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
                 Epilogue { gain: self.gain * pre, ..self }.in_registers(&neuron, outputs)
             }
+            // The planar engine adds after its factor, the neural one before it.
+            Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: false, affine, .. }
+                if affine.pre_scale == 1.0 && self.adds_before_factor() =>
+            {
+                let neuron = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+                self.in_registers(&neuron, outputs)
+            }
+            Kind::Planar { .. } | Kind::Pool { .. } | Kind::Reduce { .. } if self.adds_before_factor() => None,
             Kind::Planar { op, affine, .. } => {
                 Some(Kind::Planar { op, affine: self.affine(affine, scalar?), relu: self.post == Nonlinear::Relu })
             }
@@ -232,6 +240,17 @@ impl Epilogue {
             }
             _ => None,
         }
+    }
+
+    /// Returns true if fp16 rounds the offset, but neither the factor nor the offset before it: `(x - 1.001) * 1000`. Where `x` is near the
+    /// addend, the rounding would be most of the result.
+    fn adds_before_factor(&self) -> bool {
+        let rounding = |x: f32| (f16::from_f32(x).to_f32() - x).abs();
+        let Offset::Scalar(offset) = self.offset else { return false };
+        let first = offset / self.gain;
+        // The quotient has fp32's rounding of the product and of itself.
+        let exact = rounding(first) <= 2.0 * f32::EPSILON * first.abs() && first.abs() <= f16::MAX.to_f32();
+        self.gain != 1.0 && rounding(offset) > 2.0 * f32::EPSILON * offset.abs() && rounding(self.gain) == 0.0 && exact
     }
 
     /// Factors and addend of the planar engine.

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
 use crate::proof;
-use anemone_net::{DType, OpKind, Unary, ValueId};
+use anemone_net::{DType, OpKind, Tensor, Unary, ValueId};
 use std::sync::Arc;
 
 /// Largest integer exponent computed by multiplication: each squaring doubles the relative error.
@@ -39,6 +39,13 @@ impl Lowerer<'_> {
         }
         if exponents.is_none() {
             self.refuse_truncated(out)?;
+        }
+        let minus_zero = |t: &Tensor| t.data.to_f32().iter().any(|x| x.to_bits() == (-0.0f32).to_bits());
+        if self.constant(x).is_some_and(|t| minus_zero(t)) {
+            return Err(self.unsupported(
+                "a computed power of a constant minus zero, whose sign the tables lose",
+                "use zero as the base",
+            ));
         }
         match self.uniform(x).filter(|&base| base > 0.0 && base.is_finite()) {
             Some(base) => self.power_of_constant(base, y, out),

@@ -605,10 +605,42 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, 1.0, 65504.0, 2.0, -1.0, 3.0, 0.5]],
     ),
+    // The tables of a sign give minus zero its sign.
+    (
+        950_442_228,
+        "  input %x: f16[40]
+  input %e: f16[40]
+  %p: f16[40] = sign(%x)
+  %y: f16[40] = pow(%p, %e)
+  output %y
+",
+        &[&[-0.0, 0.0, 1.0, -1.0], &[-1.0, -3.0]],
+    ),
+    // An addend behind its factor was rounded by 2, and is 14.6 from the result.
+    (
+        950_360_782,
+        "  input %x: f16[16, 1]
+  const %c: f16[1, 1] = [1.0009766]
+  %a: f16[16, 1] = sub(%x, %c)
+  const %d: f16[1] = [-10000.0]
+  %y: f16[16, 1] = mul(%a, %d)
+  output %y
+",
+        &[&[0.9995117, 1.0, 2.5]],
+    ),
+    (
+        950_246_592,
+        "  const %c: f16[1, 1, 1] = [-0.0]
+  input %x: f16[2, 1, 2]
+  %y: f16[2, 1, 2] = pow(%c, %x)
+  output %y
+",
+        &[&[0.0, -1.0, -3.0, 3.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
-const REFUSED: &[u64] = &[6_036_853, 1, 400_040_715];
+const REFUSED: &[u64] = &[6_036_853, 1, 400_040_715, 950_246_592];
 
 #[test]
 fn what_random_networks_found_stays_mended() {

@@ -21,7 +21,7 @@ pub enum When {
     Tie,
     /// An exact model; the first operand is minus zero, and the second is negative or not certain to be positive.
     MinusZero,
-    /// The same in every model, and an operation on the way to the first operand makes plus zero of minus zero.
+    /// In every model, the first operand is zero, and an operation on the way to it changes the sign of zeros.
     SignOfZero,
 }
 
@@ -99,16 +99,16 @@ pub static KNOWN: &[Known] = &[
         operations: &["pow"],
         floats: true,
         when: When::SignOfZero,
-        reason: "a sum of products, and a table, is plus zero where its operand is minus zero",
+        reason: "a sum of products, and a table, has a zero of its own sign where its operand is zero",
     },
 ];
 
-/// Returns true for an operation that may give plus zero where minus zero is right: it is a product with a matrix, or tables.
+/// Returns true for an operation that may give a zero of the other sign: it is a product with a matrix, or tables.
 pub fn loses_sign_of_zero(kind: &OpKind) -> bool {
-    use Unary::{Ceil, Floor, Round};
+    use Unary::{Ceil, Floor, Round, Sign};
     let moves = matches!(kind, OpKind::Gather { .. } | OpKind::GatherAlong { .. } | OpKind::ScatterAlong { .. });
     let pads = matches!(kind, OpKind::Pad { .. } | OpKind::PadEdge { .. } | OpKind::Resize { .. });
-    moves || pads || matches!(kind, OpKind::Unary(Ceil | Floor | Round))
+    moves || pads || matches!(kind, OpKind::Unary(Ceil | Floor | Round | Sign))
 }
 
 /// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
@@ -139,7 +139,9 @@ impl Known {
             When::Tie => operands.iter().any(|(x, _)| x.abs().fract() == 0.5),
             When::SignOfZero if !signs_lost => false,
             When::MinusZero | When::SignOfZero => match operands {
-                [(x, _), (y, bound), ..] => *x == 0.0 && x.is_sign_negative() && y - bound < 0.0,
+                [(x, _), (y, bound), ..] => {
+                    *x == 0.0 && (x.is_sign_negative() || self.when == When::SignOfZero) && y - bound < 0.0
+                }
                 _ => false,
             },
             When::SmallDivisor => operands.get(1).is_some_and(|(y, bound)| y.abs() - bound <= SMALL),
