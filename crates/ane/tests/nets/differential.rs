@@ -131,7 +131,7 @@ fn difference(expected: &bound::Expected, got: &[f32], model: Model) -> Result<(
     for (at, ((&wanted, &bound), &got)) in expected.values.iter().zip(&expected.bounds).zip(got).enumerate() {
         let same = wanted == got || wanted.is_nan() && (got.is_nan() || model != Model::Fast);
         let near = (wanted - got).abs() <= bound;
-        let beyond = got.is_infinite() && wanted.signum() == got.signum() && wanted.abs() + bound >= 65520.0;
+        let beyond = got.is_infinite() && wanted * got.signum() + bound >= 65520.0;
         let end = got.abs() == 65504.0
             && wanted.signum() == got.signum()
             && wanted.abs() - bound < 65520.0

@@ -555,7 +555,14 @@ impl Step<'_> {
         let all: Vec<&Tensor> = sizes.iter().collect();
         let size = self.fold(kind, &all)?;
         let ones: Vec<Tensor> = sizes.iter().map(|t| filled(t, 1.0)).collect();
-        let terms = self.fold(kind, &ones.iter().collect::<Vec<_>>())?;
+        // Every term of a mean is rounded, as those of a sum are.
+        let counted = match kind {
+            OpKind::Reduce { kind: ReduceKind::Mean, axes, keep_dims } => {
+                OpKind::Reduce { kind: ReduceKind::Sum, axes: axes.clone(), keep_dims: *keep_dims }
+            }
+            _ => kind.clone(),
+        };
+        let terms = self.fold(&counted, &ones.iter().collect::<Vec<_>>())?;
         let (mut carried, mut unknown) = (vec![0f32; size.len()], vec![false; size.len()]);
         for operand in 0..sizes.len() {
             // A copy on its way to an exact array is infinite from the array's ceiling on.
@@ -599,11 +606,13 @@ impl Step<'_> {
             e + 2.0 * ROUNDING * size + unit
         };
         let mut bounds: Vec<f32> = rounded.into_iter().zip(size.iter().copied()).zip(terms).map(each).collect();
-        // Parts of a sum may overflow where the whole does not.
+        // Parts of a sum may overflow where the whole does not, or to the other infinity than the whole.
         let out = self.out.data.to_f32();
-        for ((bound, size), y) in bounds.iter_mut().zip(size).zip(out) {
-            let finite = y.is_finite() && size.is_finite() && size < OVERFLOW;
-            *bound = if finite || !y.is_finite() { *bound } else { f32::INFINITY };
+        let finite: Vec<Tensor> = sizes.iter().map(|t| mapped(t, |x| if x.is_finite() { x } else { 0.0 })).collect();
+        let finite = self.fold(kind, &finite.iter().collect::<Vec<_>>())?;
+        for (((bound, size), finite), y) in bounds.iter_mut().zip(size).zip(finite).zip(out) {
+            let below = size.is_finite() && size < OVERFLOW || y.is_infinite() && finite < OVERFLOW;
+            *bound = if below || y.is_nan() { *bound } else { f32::INFINITY };
             *bound = if bound.is_nan() && !y.is_finite() { 0.0 } else { *bound };
         }
         bounds.iter_mut().zip(unknown).filter(|(_, u)| *u).for_each(|(bound, _)| *bound = f32::INFINITY);

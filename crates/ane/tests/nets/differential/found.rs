@@ -637,6 +637,42 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, -1.0, -3.0, 3.0]],
     ),
+    // Bounds: a mean in an exact model rounds every term; a sum whose bound reaches beyond fp16 may be infinite; a part of a sum may be
+    // the other infinity.
+    (
+        960_274_939,
+        "  input %x: f16[1, 6, 4]
+  %y: f16[1, 1, 4] = reduce_mean(%x) axes=[1] keep_dims=true
+  output %y
+",
+        &[&[6.1035156e-5, 6.1035156e-5, -6.1035156e-5, 0.0]],
+    ),
+    (
+        960_532_292,
+        "  input %x: f16[1, 4, 2]
+  input %u: f16[1, 1, 3]
+  const %m: f16[4] = [0.0, 0.0, 0.0, -100.0]
+  const %v: f16[4] = [0.25, 0.25, 0.25, 32768.0]
+  const %g: f16[4] = [0.0, 0.0, 0.0, -100.0]
+  %n: f16[1, 4, 2] = batch_norm(%x, %m, %v, %g) epsilon=1e-5
+  const %w: f16[1, 2] = [0.0, 2048.0]
+  %l: f16[1, 4, 1] = linear(%n, %w)
+  %y: f16[1, 4, 3] = matmul(%l, %u) transpose_x=false transpose_y=false
+  output %y
+",
+        &[&[-100.0, -100.0], &[-65504.0, 65504.0, 1.0]],
+    ),
+    (
+        960_879_520,
+        "  input %x: f32[1, 1, 4, 5, 5]
+  input %u: f32[1, 1, 4, 5, 1]
+  %c: i32[1, 1, 4, 5, 5] = cast(%x)
+  %f: f32[1, 1, 4, 5, 5] = cast(%c)
+  %y: f32[1, 1, 4, 5, 1] = matmul(%f, %u) transpose_x=false transpose_y=false
+  output %y
+",
+        &[&[1.0, 2.0, 3.0, 2047.0, 1.0], &[-INF, -2.0, 1.0, 60000.0, -1.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
