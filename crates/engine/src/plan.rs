@@ -106,7 +106,7 @@ pub struct Plan {
     l2: Region,
     /// Fused group that starts at each task, for runs with known accesses. Empty if there is none.
     together: Vec<Option<Fused>>,
-    /// TaskBatch that starts at each task, for such runs.
+    /// Batch that starts at each task, for such runs.
     fans: Vec<Option<TaskBatch>>,
     /// Memory accesses of each task, in task order; `None` if unknown. Empty if tasks are executed one by one.
     accesses: Vec<Option<Accesses>>,

@@ -242,7 +242,7 @@ impl Epilogue {
         }
     }
 
-    /// Returns true if fp16 rounds the offset, but neither the factor nor the offset before it: `(x - 1.001) * 1000`. Where `x` is near the
+    /// Returns true if fp16 rounds the offset, but neither the factor nor the addend before it: `(x - 1.001) * 1000`. Where `x` is near the
     /// addend, the rounding would be most of the result.
     fn adds_before_factor(&self) -> bool {
         let rounding = |x: f32| (f16::from_f32(x).to_f32() - x).abs();

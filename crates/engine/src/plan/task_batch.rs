@@ -43,7 +43,7 @@ pub(crate) struct TaskBatch {
 }
 
 impl Machine<'_> {
-    /// TaskBatch that starts at each task, if any.
+    /// Batch that starts at each task, if any.
     pub(crate) fn task_batches(&mut self, steps: &[Step]) -> Vec<Option<TaskBatch>> {
         let mut counts = vec![1; steps.len()];
         for (i, [one, next]) in steps.array_windows().enumerate().rev() {
