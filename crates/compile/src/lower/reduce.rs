@@ -244,7 +244,7 @@ impl Lowerer<'_> {
         from: &View,
         to: &View,
     ) -> Result<()> {
-        if self.options.conventions().sums_transposed && self.reduce_turned(op, affine, abs, axis, from, to)? {
+        if self.options.conventions().sums_transposed && self.reduce_transposed(op, affine, abs, axis, from, to)? {
             return Ok(());
         }
         let mut from = from.clone();

@@ -15,7 +15,7 @@ impl Lowerer<'_> {
     /// Reduces one leading axis on the planar engine: a copy puts it into the columns, a sum turns back on the way out,
     /// or by a copy of its own as 9.509 does it for rows (`reduce_probe_sum_ax2_1x128x16x16`, `reduce_probe_max_ax2_1x64x8x8`).
     /// `false` where the copy is too large to stay in tile memory, and for a maximum over channels, which the neural engine takes.
-    pub(super) fn reduce_turned(
+    pub(super) fn reduce_transposed(
         &mut self,
         op: PoolOp,
         affine: Affine,

@@ -47,7 +47,7 @@ fn product_on(threads: usize, a: ArrayView2<f32>, b: ArrayView2<f32>, beta: f32,
         _ => ([a; 2], <[_; 2]>::from(b.split_at(axis, at))),
     };
     let other = Mutex::new(Some(other));
-    // Threads take the next share each, because the system may refuse to start one.
+    // Computed by this thread if the other one has not taken it: the system may refuse to start a thread.
     let rest = || {
         let other = other.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(other) = other {
