@@ -1,6 +1,7 @@
 //! Construction of nets operation by operation: types are inferred, constants folded, names kept unique. Frontends translate to
 //! this; the submodules decompose constructs that several formats share into elementary operations.
 
+mod activation;
 pub mod attention;
 pub mod beyond;
 pub mod einsum;

@@ -7,7 +7,7 @@ use anemone_facts::chips;
 use anemone_net::{Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 8] = [
+const CASES: [(&str, &[&str], &str, usize); 11] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -30,6 +30,24 @@ const CASES: [(&str, &[&str], &str, usize); 8] = [
     ),
     ("remainders of a power of two", &["i32[40]"], "const %d: i32[] = [8]\n  %y: i32[40] = mod(%x0, %d)", 7),
     ("quotients by a power of two", &["i32[40]"], "const %d: i32[] = [8]\n  %y: i32[40] = floor_div(%x0, %d)", 6),
+    (
+        "maxima with a stride of two factors",
+        &["f16[1, 3, 24, 18]"],
+        "%y: f16[1, 3, 4, 3] = max_pool(%x0) kernel=[6, 6] strides=[6, 6] pads=[[0, 0], [0, 0]] ceil_mode=false",
+        2,
+    ),
+    (
+        "overlapping maxima behind padding",
+        &["f16[1, 3, 22, 24]"],
+        "%y: f16[1, 3, 5, 4] = max_pool(%x0) kernel=[7, 6] strides=[4, 6] pads=[[1, 0], [0, 0]] ceil_mode=false",
+        2,
+    ),
+    (
+        "a maximum of whole planes",
+        &["f16[1, 3, 14, 14]"],
+        "%y: f16[1, 3, 1, 1] = max_pool(%x0) kernel=[14, 14] strides=[14, 14] pads=[[0, 0], [0, 0]] ceil_mode=false",
+        1,
+    ),
     (
         "products of transposed rows",
         &["f16[2, 15, 3]"],

@@ -1,9 +1,52 @@
-//! Poolings beyond the window limits: maxima in stages, means over whole axes as reductions. Other wide means stay: they are
-//! lowered to products with an averaging matrix for each axis.
+//! Poolings beyond the window limits: windows of windows where the stride has small factors, other maxima in stages along each axis, means
+//! over whole axes as reductions. Other wide means stay: they are lowered to products with an averaging matrix for each axis.
 
-use super::Windows;
 use super::axis::Axis;
+use super::{Limits, Windows};
 use anemone_net::{Binary, Op, OpKind, PoolKind, ReduceKind, Unary, ValueId};
+
+impl Limits {
+    /// Divides a window into windows within the limits, each over the results of the one before. Only the first may overlap.
+    fn levels(&self, kind: PoolKind, axis: &Axis, most: usize) -> Option<Vec<Axis>> {
+        // A single window has no next one.
+        let mut stride = if axis.out == 1 { 1 } else { axis.stride };
+        let divided = stride > self.stride;
+        let mean = kind != PoolKind::Max;
+        let padded = axis.before > 0 || axis.after > 0;
+        if divided && (axis.taps < stride || mean && (padded || axis.taps != stride)) {
+            return None;
+        }
+        let (mut levels, mut size, mut taps, mut before) = (Vec::new(), axis.size, axis.taps, axis.before);
+        loop {
+            let step = if stride <= self.stride { stride } else { self.step_of(stride)? };
+            stride /= step;
+            let level = Axis {
+                size,
+                out: axis.out * stride,
+                taps: taps - (stride - 1) * step,
+                stride: step,
+                dilation: 1,
+                before,
+                after: 0,
+            };
+            let level = Axis { after: level.trailing(), ..level };
+            // No window may cover padding alone.
+            if level.taps > most || level.taps <= before || (level.out - 1) * step >= size + before {
+                return None;
+            }
+            levels.push(level);
+            if stride == 1 {
+                return Some(levels);
+            }
+            (size, taps, before) = (level.out, stride, 0);
+        }
+    }
+
+    /// Largest factor of a stride within the limit.
+    fn step_of(&self, stride: usize) -> Option<usize> {
+        (2..=self.stride).rev().find(|&step| stride.is_multiple_of(step))
+    }
+}
 
 impl Windows<'_, '_> {
     pub(super) fn pool(
@@ -33,10 +76,46 @@ impl Windows<'_, '_> {
             return None;
         }
         match kind {
-            PoolKind::Max => Some(self.max_pool(&axes, op.inputs[0])),
-            PoolKind::Average { .. } => self.mean_of_all(&axes, op),
+            PoolKind::Max => self.nested(kind, &axes, op).or_else(|| Some(self.max_pool(&axes, op.inputs[0]))),
+            PoolKind::Average { .. } => self.mean_of_all(&axes, op).or_else(|| self.nested(kind, &axes, op)),
             PoolKind::L2 => Some(self.root_of_squares(&axes, op)),
         }
+    }
+
+    /// Poolings of poolings over all axes; `None` if an axis cannot be divided, or means would be rounded more than twice.
+    fn nested(&mut self, kind: PoolKind, axes: &[Axis], op: &Op) -> Option<ValueId> {
+        let missing = 2usize.checked_sub(axes.len())?;
+        let limits = self.limits;
+        let levels = axes.iter().enumerate().map(|(i, axis)| limits.levels(kind, axis, limits.pool[i + missing]));
+        let levels: Vec<Vec<Axis>> = levels.collect::<Option<_>>()?;
+        let count = levels.iter().map(Vec::len).max()?;
+        if kind != PoolKind::Max && count > 2 {
+            return None;
+        }
+        self.notes.push(format!("the window is {count} windows, one after another"));
+        let mut x = op.inputs[0];
+        for level in 0..count {
+            let mut shape = self.builder.shape(x);
+            let axes: Vec<Axis> = levels
+                .iter()
+                .enumerate()
+                .map(|(i, levels)| levels.get(level).copied().unwrap_or_else(|| Axis::unit(shape[i + 2])))
+                .collect();
+            for (i, axis) in axes.iter().enumerate() {
+                // Elements that no window covers are dropped from the operand.
+                x = self.slice_axis(x, i + 2, 0, axis.padded().saturating_sub(axis.before).min(axis.size));
+                shape[i + 2] = axis.out;
+            }
+            let kind = OpKind::Pool {
+                kind,
+                kernel: axes.iter().map(|a| a.taps).collect(),
+                strides: axes.iter().map(|a| a.stride).collect(),
+                pads: axes.iter().map(|a| (a.before, a.after)).collect(),
+                ceil_mode: false,
+            };
+            x = self.builder.op("level", kind, &[x], shape);
+        }
+        Some(x)
     }
 
     /// A mean over whole axes as a reduction.

@@ -165,7 +165,7 @@ fn channels(call: &mut Call, name: &str, x: ValueId) -> Result<ValueId, Error> {
     Ok(call.add_constant(name, Tensor { shape, data }))
 }
 
-/// `max(x, 0) + alpha * min(x, 0)`, or leaky ReLU if all channels share one alpha.
+/// [`crate::build::Builder::prelu`], or leaky ReLU if all channels share one alpha.
 fn prelu(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("x")?;
     let alphas = call.tensor("alpha")?.ok_or_else(|| call.missing("alpha"))?.data.to_f32();
@@ -175,11 +175,8 @@ fn prelu(call: &mut Call) -> Result<bool, Error> {
         return call.give(OpKind::Unary(Unary::LeakyRelu { alpha }), &[x]);
     }
     let alpha = channels(call, "alpha", x)?;
-    let zero = call.scalar("zero", 0.0, x);
-    let above = call.emit("above", OpKind::Binary(Binary::Max), &[x, zero])?;
-    let below = call.emit("below", OpKind::Binary(Binary::Min), &[x, zero])?;
-    let scaled = call.emit("scaled", OpKind::Binary(Binary::Mul), &[below, alpha])?;
-    call.give(OpKind::Binary(Binary::Add), &[above, scaled])
+    let result = call.build().prelu(x, alpha)?;
+    call.done(0, result)
 }
 
 /// `x / sqrt(sum(x²) + epsilon)` over the last three axes.

@@ -49,10 +49,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
                 let id = n.build().unary(Unary::LeakyRelu { alpha }, x)?;
                 return n.done(id);
             }
-            let zero = n.build().scalar(0.0, x);
-            let scaled = n.build().binary(Binary::Mul, x, slope)?;
-            let below = n.build().binary(Binary::Less, x, zero)?;
-            let id = n.build().select(below, scaled, x)?;
+            let id = n.build().prelu(x, slope)?;
             n.done(id)
         }
         "Cast" | "CastLike" => cast(n),

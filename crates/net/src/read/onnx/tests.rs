@@ -438,7 +438,9 @@ fn a_prelu_with_one_slope_is_a_leaky_relu() {
     };
     for (slopes, names, wanted) in [
         ([0.25, 0.25], vec!["leaky_relu"], [-0.5, 3.0, -1.0, 0.0]),
-        ([0.25, 0.5], vec!["mul", "less", "select"], [-0.5, 3.0, -2.0, 0.0]),
+        ([0.25, 0.5], vec!["mul", "max"], [-0.5, 3.0, -2.0, 0.0]),
+        ([0.25, 2.0], vec!["max", "min", "mul", "add"], [-0.5, 3.0, -8.0, 0.0]),
+        ([0.0, -0.5], vec!["max", "min", "mul", "add"], [0.0, 3.0, 2.0, 0.0]),
     ] {
         let net = read(slopes);
         assert_eq!(net.ops.iter().map(|op| op.kind.name()).collect::<Vec<_>>(), names);
