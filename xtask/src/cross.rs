@@ -1,35 +1,60 @@
-//! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test] [TARGET...]`.
+//! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test [--only PART]] [TARGET...]`.
 //!
 //! Required in addition to rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for Linux with shared libraries and for macOS `cargo-zigbuild` and
 //! `ziglang` of PyPI on the path. `--check` needs neither; without targets it checks two foreign
 //! systems and the core, and that unsupported processors are refused. `--test` runs tests under an emulator, or reports that
-//! there is none.
+//! there is none; `--only` selects one part of them.
 
+mod parts;
 mod symbols;
 
 use crate::targets::{self, Linker, TARGETS, Target};
-use crate::{Outcome, conclude, replay, repo};
+use crate::{Outcome, conclude, repo};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The system that builds.
 const HERE: &str = "x86_64-unknown-linux-gnu";
 
-/// Checks or builds.
-pub fn run(arguments: &[String]) -> Outcome {
-    let given = |flag: &str| arguments.iter().any(|a| a == flag);
-    let (check, test) = (given("--check"), given("--test"));
-    let named: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
-    if check && test || arguments.len() > named.len() + 1 || arguments.len() > named.len() && !check && !test {
-        return Err(vec!["known are --check and --test, one of them".into()]);
+const USAGE: &str = "usage: cargo xtask cross [--check | --test [--only PART]] [TARGET...]";
+
+/// Arguments of the command line.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    /// `--check`, `--test`, or empty for a build.
+    mode: String,
+    /// Part of the tests; empty for all.
+    only: String,
+    targets: Vec<String>,
+}
+
+fn parse(arguments: &[String]) -> Result<Asked, String> {
+    let mut asked = Asked::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--check" | "--test" if asked.mode.is_empty() => asked.mode.clone_from(word),
+            "--check" | "--test" => return Err("--check and --test exclude each other".into()),
+            "--only" => asked.only.clone_from(words.next().ok_or("--only: a part is missing")?),
+            _ if word.starts_with('-') => return Err(format!("{word}: unknown option")),
+            _ => asked.targets.push(word.clone()),
+        }
     }
-    let chosen: Vec<&Target> = if named.is_empty() {
+    if asked.only.is_empty() || asked.mode == "--test" { Ok(asked) } else { Err("--only needs --test".into()) }
+}
+
+/// Checks, builds or tests.
+pub fn run(arguments: &[String]) -> Outcome {
+    let asked = parse(arguments).map_err(|e| vec![e, USAGE.into()])?;
+    let (check, test) = (asked.mode == "--check", asked.mode == "--test");
+    let parts = if test { parts::named(&asked.only).map_err(|e| vec![e])? } else { Vec::new() };
+    let chosen: Vec<&Target> = if asked.targets.is_empty() {
         TARGETS
             .iter()
             .filter(|t| if check { t.in_ci } else { !t.is_core() && (!test || !t.runner.is_empty()) })
             .collect()
     } else {
-        named.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
+        asked.targets.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
     };
     if check {
         return check_all(&chosen);
@@ -37,7 +62,7 @@ pub fn run(arguments: &[String]) -> Outcome {
     let mut findings = Vec::new();
     for target in &chosen {
         let done = match test {
-            true => test_one(target),
+            true => parts::test(target, &parts),
             false => {
                 build(target).and_then(|built| Ok(format!("{}{}", sizes(target, &built), offers(target, &built)?)))
             }
@@ -113,151 +138,6 @@ fn refusal(triple: &str, message: &str) -> Result<(), String> {
     }
 }
 
-/// Tests of a target's own build that run under its emulator: containers, results against recorded digests, and a cache whose entries are
-/// open, damaged, shared or below a long path.
-const TESTS: [(&str, &str); 3] = [("program", ""), ("nets", "fingerprint"), ("acceptance", "cache")];
-/// Test of the C library; it runs on this system and starts the emulator for each program.
-const LISTINGS: &str = "listings";
-/// Number of damaged copies of each file in the tests of the command line: an emulated command takes a second.
-const FLIPS: &str = "6";
-
-/// Tests a target's binary under its emulator: the tests of containers, digests and the command line, and a replay of packages,
-/// golden programs and random networks compared with the binary of this system, bit for bit.
-fn test_one(target: &Target) -> Result<String, String> {
-    let Some(runner) = target.runner.first() else {
-        return Ok("skipped: nothing runs its programs here".into());
-    };
-    let linker = match target.linker {
-        Linker::Gcc(gcc) => gcc,
-        Linker::Zig(_) => "cargo-zigbuild",
-        Linker::Lld | Linker::Apple | Linker::None => "rustc",
-    };
-    for tool in [runner, linker] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
-        }
-    }
-    let mut tests = emulated(target, &["--no-run"])?;
-    let names = TESTS.iter().map(|(test, _)| *test).chain([LISTINGS]);
-    status(tests.args(names.flat_map(|test| ["--test", test])), target.triple)?;
-    let built = built_by_chores(target)?;
-    random_numbers(target, &built)?;
-    // After a failure, the other parts run as well.
-    let own_tests = TESTS
-        .map(|(test, filter)| status(emulated(target, &["--test", test, filter])?.args(["--", "--nocapture"]), test));
-    let foreign = wrapper(target, &built)?;
-    let library = listings(target, &built);
-    let mut cli = Command::new(cargo());
-    cli.args(["test", "--profile", &profile()?, "--workspace", "--test", "cli"]);
-    let cli = status(cli.env("ANE_BINARY", &foreign).env("ANE_CLI_FLIPS", FLIPS), "cli");
-    let replayed = replay_both(&foreign);
-    let failed = own_tests.into_iter().chain([cli]).filter_map(Result::err);
-    let failed: Vec<String> =
-        failed.chain(library.as_ref().err().cloned()).chain(replayed.as_ref().err().cloned()).collect();
-    match (library, replayed, failed.is_empty()) {
-        (Ok(library), Ok(closing), true) => Ok(format!(
-            "tests of containers, of the cache and of the command line pass; {library}; digests equal; {closing}"
-        )),
-        _ => Err(format!("{}: {}", target.triple, failed.join("\n"))),
-    }
-}
-
-/// Replays cases with this system's command, then with a foreign one; results must be equal bit for bit.
-fn replay_both(foreign: &Path) -> Result<String, String> {
-    let own = own()?;
-    let recording = folder().join("replay-cross").display().to_string();
-    let replay = |mode: &str, binary: &Path| {
-        let done = replay::run(&[mode.into(), recording.clone(), "--ane".into(), binary.display().to_string()]);
-        done.map_err(|findings| format!("replay: {}", findings.join("\n")))
-    };
-    replay("--record", &own)?;
-    replay("--compare", foreign)
-}
-
-/// Builds programs in C with the target's library and runs them under its emulator; returns the result as text.
-fn listings(target: &Target, built: &Path) -> Result<String, String> {
-    let (compiler, name) = match target.linker {
-        Linker::Gcc(gcc) => (PathBuf::from(gcc), "anemone_e5rt.dll"),
-        Linker::Zig(system) => {
-            let line = format!("exec cargo-zigbuild zig cc -- -target {system} \"$@\"");
-            (script(built, "cc-here", &line)?, "libanemone_e5rt.so")
-        }
-        Linker::Lld | Linker::Apple | Linker::None => return Ok("no shared C library".into()),
-    };
-    let run = script(built, "run-here", &format!("exec env {}{} \"$@\"", settings(target), target.runner.join(" ")))?;
-    let mut test = Command::new(cargo());
-    test.args(["test", "--profile", &profile()?, "--workspace", "--test", LISTINGS, "--", "--nocapture"]);
-    test.env("ANE_C_COMPILER", compiler).env("ANE_C_LIBRARY", built.join("deps").join(name)).env("ANE_C_RUNNER", run);
-    status(&mut test, LISTINGS)?;
-    Ok("programs in C run against the C library".into())
-}
-
-/// `cargo test` for the target, run by its emulator, with the profile of the chores.
-fn emulated(target: &Target, arguments: &[&str]) -> Result<Command, String> {
-    let mut command = Command::new(cargo());
-    command.args(["test", "--profile", &profile()?, "--workspace", "--target", target.triple]);
-    command.args(arguments.iter().filter(|a| !a.is_empty()));
-    link(&mut command, target)?;
-    command.env(variable(target, "RUNNER"), target.runner.join(" "));
-    command.envs(wine(target)).env("CARGO_INCREMENTAL", "0");
-    Ok(command)
-}
-
-/// Folder of a target's programs of the profile of the chores.
-fn built_by_chores(target: &Target) -> Result<PathBuf, String> {
-    let profile = profile()?;
-    Ok(folder().join(target.triple).join(if profile == "dev" { "debug" } else { &profile }))
-}
-
-/// Environment of Wine: warnings off, with its files below the build's folder.
-fn wine(target: &Target) -> Vec<(&'static str, String)> {
-    if !target.is_windows() {
-        return Vec::new();
-    }
-    // Programs in C find the C library, and the library that Wine lacks, through this path.
-    let libraries = built_by_chores(target).map(|built| built.join("deps").display().to_string().replace('/', "\\"));
-    let path = libraries.map(|folder| ("WINEPATH", format!("Z:{folder}")));
-    let prefix = folder().join("wine").display().to_string();
-    [("WINEDEBUG", "-all".into()), ("WINEPREFIX", prefix)].into_iter().chain(path.ok()).collect()
-}
-
-/// Cargo's environment variable for a setting of a target.
-fn variable(target: &Target, setting: &str) -> String {
-    format!("CARGO_TARGET_{}_{setting}", target.triple.replace('-', "_").to_uppercase())
-}
-
-/// Source of the library that provides random numbers to Rust's standard library on Windows, implemented with a call that Wine has.
-const RANDOM: &str = "#include <windows.h>
-BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
-__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T bytes) { return SystemFunction036(data, (ULONG)bytes); }
-";
-
-/// Puts `bcryptprimitives.dll` beside the programs for Wine, since version 8 lacks it.
-fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
-    let (Linker::Gcc(gcc), true) = (target.linker, target.is_windows()) else { return Ok(()) };
-    let source = folder.join("random.c");
-    std::fs::write(&source, RANDOM).map_err(|e| format!("{}: {e}", source.display()))?;
-    let library = folder.join("bcryptprimitives.dll");
-    let mut command = Command::new(gcc);
-    command.args(["-shared", "-o"]).arg(&library).arg(&source).arg("-ladvapi32");
-    status(&mut command, target.triple)?;
-    // Programs of tests are in a separate folder.
-    let beside = folder.join("deps").join("bcryptprimitives.dll");
-    std::fs::copy(&library, &beside).map(|_| ()).map_err(|e| format!("{}: {e}", beside.display()))
-}
-
-/// A script that runs the target's binary.
-fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
-    let binary = folder.join(target.artifacts()[0]);
-    let (settings, runner) = (settings(target), target.runner.join(" "));
-    script(folder, "ane-here", &format!("exec env {settings}{runner} {} \"$@\"", binary.display()))
-}
-
-/// Environment of Wine, as arguments of `env`.
-fn settings(target: &Target) -> String {
-    wine(target).iter().map(|(name, value)| format!("'{name}={value}' ")).collect()
-}
-
 /// Lines of a script that calls the linker directly with arguments for a C compiler, as maturin passes them.
 const DIRECT: &str = "for a; do
   shift
@@ -327,6 +207,11 @@ fn link(command: &mut Command, target: &Target) -> Result<(), String> {
     Ok(())
 }
 
+/// Cargo's environment variable for a setting of a target.
+fn variable(target: &Target, setting: &str) -> String {
+    format!("CARGO_TARGET_{}_{setting}", target.triple.replace('-', "_").to_uppercase())
+}
+
 /// For macOS, the number of symbols that the programs import from the system, and their minimum system version.
 pub fn offers(target: &Target, folder: &Path) -> Result<String, String> {
     if !target.is_macos() {
@@ -389,4 +274,19 @@ fn profile() -> Result<String, String> {
 /// Cargo's target folder.
 pub fn folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo::at("target"), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_wrong_ones_refused() {
+        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+        let wanted = Asked { mode: "--test".into(), only: "cache".into(), targets: vec!["t".into(), "u".into()] };
+        assert_eq!(parse(&words("t --test --only cache u")), Ok(wanted));
+        for wrong in ["--check --test", "--test --only", "--only cache", "--check --only cache", "--chek"] {
+            assert!(parse(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
 }

@@ -50,12 +50,12 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "replay",
         run: replay::run,
-        help: "record what a binary makes of a fixed set of inputs, or compare: --record DIR, --compare DIR [--ane BINARY]",
+        help: "record what a binary makes of a fixed set of inputs, or compare: --record DIR, --compare DIR [--ane BINARY] [--only NAME] [--every N]",
     },
     Chore {
         name: "cross",
         run: cross::run,
-        help: "build for other targets; --check only checks, --test runs under emulators",
+        help: "build for other targets; --check only checks, --test [--only PART] runs under emulators",
     },
     Chore { name: "recipes", run: recipes::run, help: "recipes of CONTRIBUTING.md, followed on a copy" },
     Chore { name: "release", run: release::run, help: "archives and wheels of every target: --dry-run" },

@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const USAGE: &str = "usage: cargo xtask replay (--record DIR | --compare DIR) [--ane BINARY] [--only SUBSTRING]";
+const USAGE: &str =
+    "usage: cargo xtask replay (--record DIR | --compare DIR) [--ane BINARY] [--only SUBSTRING] [--every N]";
 
 /// Arguments of the command line.
 #[derive(Debug, Default, PartialEq)]
@@ -33,6 +34,8 @@ struct Asked {
     ane: Option<PathBuf>,
     /// Substring of the names of cases to run.
     only: String,
+    /// Runs one in so many of these cases.
+    every: usize,
 }
 
 /// Records or compares.
@@ -49,6 +52,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         }
         let mut cases = cases::all(&networks)?;
         cases.retain(|c| c.name.contains(&asked.only));
+        let cases: Vec<Case> = cases.into_iter().step_by(asked.every).collect();
         if cases.is_empty() {
             return Err(format!("no case has `{}` in its name", asked.only));
         }
@@ -59,7 +63,7 @@ pub fn run(arguments: &[String]) -> Outcome {
 }
 
 fn parse(arguments: &[String]) -> Result<Asked, String> {
-    let (mut asked, mut given) = (Asked::default(), 0);
+    let (mut asked, mut given) = (Asked { every: 1, ..Asked::default() }, 0);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word}: a value is missing"))?;
@@ -70,6 +74,10 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
             }
             "--ane" => asked.ane = Some(value.into()),
             "--only" => asked.only.clone_from(value),
+            "--every" => match value.parse() {
+                Ok(every) if every > 0 => asked.every = every,
+                _ => return Err(format!("--every {value}: a number from 1 on is wanted")),
+            },
             _ => return Err(format!("{word}: unknown option")),
         }
     }
@@ -132,10 +140,11 @@ mod tests {
     #[test]
     fn options_are_read_and_wrong_ones_refused() {
         let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
-        let asked = parse(&words("--compare d --ane old/ane --only relu")).expect("fine");
-        let wanted = Asked { folder: "d".into(), compare: true, ane: Some("old/ane".into()), only: "relu".into() };
+        let asked = parse(&words("--compare d --ane old/ane --only relu --every 5")).expect("fine");
+        let wanted =
+            Asked { folder: "d".into(), compare: true, ane: Some("old/ane".into()), only: "relu".into(), every: 5 };
         assert_eq!(asked, wanted);
-        for wrong in ["--record", "--record a --compare b", "--ane x", "--what x"] {
+        for wrong in ["--record", "--record a --compare b", "--ane x", "--what x", "--record a --every 0"] {
             assert!(parse(&words(wrong)).is_err(), "{wrong}");
         }
     }
