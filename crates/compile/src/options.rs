@@ -139,6 +139,7 @@ conventions! {
     maxima_of_channels: false true false, "A maximum over channels of one element is the neural engine's; a reduction of a turned row starts a group.";
     rows_are_no_scalars: true true false, "A constant row of equal elements stays a row, not a scalar.";
     shared_inputs_staged: true true false, "A small input that is also combined elementwise is copied before a product.";
+    left_matrices_turned: false true false, "A transposed left matrix whose rows are folded is transposed first.";
     rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
     zero_biases_streamed: false false true, "Biases are streamed even where all are zero.";
     softmax_fused: true true false, "A softmax over channels or columns has a lowering of its own.";

@@ -114,3 +114,59 @@ fn norms_of_columns_sum_squares_by_group() {
         assert!(apart < 4e-3, "{shape:?}: {apart}");
     }
 }
+
+#[test]
+fn norms_of_channels_are_those_of_a_row() {
+    for shape in [[1, 64, 1, 1], [1, 7, 1, 1], [1, 2048, 1, 1]] {
+        let extents = shape.map(|n| n.to_string()).join(", ");
+        let channels = shape[1];
+        let gamma = (0..channels).map(|c| format!("{}.5", c % 3)).collect::<Vec<_>>().join(", ");
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[{extents}]\n  const %g: f16[{channels}] = [{gamma}]\n  \
+             %n: f16[{extents}] = layer_norm(%x) axes=[1] epsilon=1e-3\n  \
+             %y: f16[{extents}] = layer_norm(%n, %g) axes=[1] epsilon=1e-3\n  output %y\n}}\n"
+        );
+        let x = |i: usize| small(i * i + i / 7);
+        let [own, apples] = both(&source, &[], &[array("x", &shape, x)]);
+        assert!(own.0 <= 7, "{shape:?}: {} tasks for two norms and a factor", own.0);
+        let norm = |values: &[f32]| {
+            let mean = values.iter().sum::<f32>() / channels as f32;
+            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / channels as f32;
+            values.iter().map(|v| (v - mean) / (variance + 1e-3).sqrt()).collect::<Vec<_>>()
+        };
+        let twice = norm(&norm(&(0..channels).map(x).collect::<Vec<_>>()));
+        for (c, n) in twice.iter().enumerate() {
+            let right = n * ((c % 3) as f32 + 0.5);
+            for y in [own.1[c], apples.1[c]] {
+                assert!((y - right).abs() < 2e-2, "{shape:?}[{c}]: {y} for {right}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_transposed_left_matrix_is_turned_first_where_its_rows_are_folded() {
+    let (rows, depth, outputs) = (16, 24, 512);
+    let weights = (0..outputs * depth).map(|i| format!("{:?}", small(i * 3 + 1))).collect::<Vec<_>>().join(", ");
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[{depth}, {rows}]\n  const %w: f16[{outputs}, {depth}] = [{weights}]\n  \
+         %y: f16[{rows}, {outputs}] = matmul(%x, %w) transpose_x=true transpose_y=true\n  output %y\n}}\n"
+    );
+    let [own, apples] = both(&source, &[], &[array("x", &[depth, rows], small)]);
+    assert_eq!(apples.0, own.0 + 2, "the two copies, and the product that both have");
+    assert_eq!(own.1, apples.1);
+}
+
+#[test]
+fn a_reduction_of_one_element_is_a_copy() {
+    for kind in ["sum", "mean", "max", "min"] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 1, 4, 40]\n  \
+             %y: f16[1, 1, 4, 40] = reduce_{kind}(%x) axes=[1] keep_dims=true\n  output %y\n}}\n"
+        );
+        let [own, apples] = both(&source, &[], &[array("x", &[1, 1, 4, 40], small)]);
+        assert_eq!([own.0, apples.0], [1, 1], "{kind}");
+        assert_eq!(apples.1, (0..160).map(small).collect::<Vec<_>>(), "{kind}");
+        assert_eq!(own.1, apples.1, "{kind}");
+    }
+}

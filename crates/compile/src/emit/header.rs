@@ -5,6 +5,7 @@ use crate::ir::*;
 use crate::lut::Table;
 use crate::options::Convention;
 use crate::stream::pack::engines_for;
+use crate::tile::copies;
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
 use anemone_facts::{lut, staging};
@@ -110,6 +111,16 @@ impl Emitter<'_> {
                 elements(ESTIMATE_COLUMNS_LEAST, columns) * rows / side.clamp(1, rows) / planar
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
+            // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), and a single channel, which
+            // one engine computes, slower (`env_chain_softmax_h1_s128`: 16384 have 1).
+            Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose => {
+                elements(1, u64::MAX) / (4 * ESTIMATE_NEURAL)
+            }
+            Kind::Neuron { .. }
+                if !copies(self.layer) && self.layer.result.channels() == 1 && self.layer.result.height() > 1 =>
+            {
+                2 * elements(1, u64::MAX) / ESTIMATE_NEURAL
+            }
             Kind::Neuron { .. } | Kind::MulChannels { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
             Kind::Conv { .. } => {
                 let r = &self.layer.result;

@@ -259,7 +259,10 @@ impl Emitter<'_> {
             }
             _ => {
                 let s = &self.layer.sources[0];
-                (s.channels(), s.height(), s.width)
+                match self.layer.turned[0] {
+                    true => (s.width, s.height(), s.channels()),
+                    false => (s.channels(), s.height(), s.width),
+                }
             }
         }
     }

@@ -67,7 +67,7 @@ impl Emitter<'_> {
         }
         // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
         // plain copies from memory.
-        let copied = copies(self.layer) && self.source_place(0).is_none();
+        let copied = copies(self.layer) && self.source_place(0).is_none() && !self.copies_whole();
         let simple = if self.conventions().copies_bypass_buffer { !copied } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
         if let Some((distance, kernel)) = hints.hazard(index) {
@@ -75,6 +75,16 @@ impl Emitter<'_> {
             self.set_all(&[(by, 1), (HazardDistance, distance)])?;
         }
         self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
+    }
+
+    /// Returns true for a copy of a whole input to a whole output (`reduce_probe_mean_ax1_1x1x1x512`).
+    pub(super) fn copies_whole(&self) -> bool {
+        let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
+        let whole = |v: &View4| {
+            let port = self.placed.graph.buffer(v.buffer).port.as_ref();
+            port.is_some_and(|port| port.elements() == elements(v))
+        };
+        copies(self.layer) && !self.layer.transpose && whole(&self.layer.sources[0]) && whole(&self.layer.result)
     }
 
     /// Base and strides of one DMA engine; axes of a single element get the stride that a dense tensor would have.

@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, result_tile, row_bytes, small_source,
+    Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, kept_tile, result_tile, row_bytes, small_source,
     source_tile, spread, staying_tile, turned_rows, turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::{self, *};
@@ -24,7 +24,11 @@ impl Emitter<'_> {
         let layer = self.layer;
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
-        let tile = if self.loads_resident(index) { staying_tile(layer) } else { source_tile(layer) };
+        let tile = match self.placed.residency.keeps(index) {
+            true => kept_tile(layer),
+            false if self.loads_resident(index) => staying_tile(layer),
+            false => source_tile(layer),
+        };
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
         let hout = if alone || matches!(layer.kind, Kind::Deviation { .. }) { hin } else { hout };
         let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
@@ -116,7 +120,7 @@ impl Emitter<'_> {
                 let groups = layer.result.groups() as u64;
                 let idle = if groups == 1 { channel } else { 0 };
                 self.set_each(RESULT, [channel, channel * groups, channel, idle])?;
-            } else if copies(layer) && streamed {
+            } else if copies(layer) && streamed && !self.copies_whole() {
                 let out = result_tile(layer);
                 let height = layer.result.height();
                 let row = match height > 1 && self.placed.residency.spreads() {
@@ -274,7 +278,9 @@ impl Emitter<'_> {
         let place = self.source_place(0).filter(|p| p.written && p.from + 1 == index)?;
         let alike = before.result.elements() == layer.sources[0].elements();
         let (opens, _) = self.placed.residency.opens_and_closes(index);
-        if opens || !alike || !place.alone {
+        // A row that the planar engine turned to or from channels is read whole (`norm_layer_norm_ax1_1x2048x1x1`).
+        let turns = !layer.is_neural() && (layer.turned[0] || !before.is_neural() && before.transpose);
+        if opens || !alike || !place.alone || turns {
             return None;
         }
         match (before.is_neural(), layer.is_neural()) {
@@ -322,7 +328,10 @@ impl Emitter<'_> {
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
                 (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
             }
-            Kind::Neuron { .. } if turns_few_channels(layer) => {
+            // Wide rows in tile memory are turned as they are (`env_chain_ln_matmul_m1_k2048_n2048`).
+            Kind::Neuron { .. }
+                if turns_few_channels(layer) && (self.source_place(0).is_none() || turned_rows(layer) > 3) =>
+            {
                 let unit = turned_rows(layer);
                 // Rows that a unit has, though there is one (`reduce_probe_sum_ax1_1x8x1x64`).
                 (unit, rows.max(fitting_rows(layer)).min(unit), unit)

@@ -273,13 +273,37 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
+    /// [`Lowerer::layer_norm`] over the channels alone of a tensor with one row and column, as 9.509 computes it
+    /// (`norm_layer_norm_ax1_1x2048x1x1`): the planar engine transposes them to a row and back. Returns `false` for other tensors.
+    fn norm_of_channels(&mut self, axes: &[usize], epsilon: f32, from: &View, to: &View) -> Result<bool> {
+        let (Some(x), Some(y), &[axis]) = (from.nchw(), to.nchw(), axes) else { return Ok(false) };
+        let (channels, all) = (x.channels(), from.elements());
+        let wide = self.chip.hal.max_tensor_width.is_some_and(|most| channels as u64 > most);
+        if axis == from.lead.len() || channels == 1 || all != channels || from.shape()[axis] != channels || wide {
+            return Ok(false);
+        }
+        let [row, normed] = ["row", "normed"].map(|suffix| self.scratch(suffix, &[1, channels]));
+        let (Some(turned), Some(back)) = (row.nchw(), normed.nchw()) else { return Ok(false) };
+        let copy =
+            || Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine: Affine::UNIT, relu: false };
+        self.push(copy(), vec![x], vec![[false; 3]], turned, true);
+        self.norm_of_planes(1, epsilon, &row, &normed)?;
+        self.push(copy(), vec![back], vec![[false; 3]], y, false);
+        self.source_turned(0);
+        Ok(true)
+    }
+
     /// `(x - mean) / sqrt(variance + epsilon)` over the last axes, as three tasks: the mean, the reciprocal deviation, and the application
     /// of both.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
         let (mut from, to) = (self.view(x)?, self.result(out));
         let epsilon = held_epsilon(epsilon);
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
-        if first == rank && self.options.conventions().norms_by_group && self.norm_of_columns(epsilon, &from, &to)? {
+        let stepwise = self.options.conventions().norms_by_group;
+        if stepwise && self.norm_of_channels(axes, epsilon, &from, &to)? {
+            return Ok(());
+        }
+        if first == rank && stepwise && self.norm_of_columns(epsilon, &from, &to)? {
             return Ok(());
         }
         if first == rank && self.norm_of_rows(epsilon, &from, &to) {

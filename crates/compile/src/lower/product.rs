@@ -141,6 +141,14 @@ impl Lowerer<'_> {
             return self.product(x, op.outputs[0], weights, None);
         }
         let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
+        let conventions = self.options.conventions();
+        let &[.., depth, rows] = self.shape(x).as_slice() else {
+            return Err(self.unsupported("a product with a vector", "reshape the vector to a matrix"));
+        };
+        if conventions.left_matrices_turned && folds(rows, depth, to.width, self.chip) {
+            let turned = self.exchanged(&from, from.lead.len() - 1, "left")?;
+            return self.product_views(&turned, &to, weights, None);
+        }
         // The rows of `x` are the channels, without a transpose.
         let weights = Arc::new(weights);
         let rank = to.lead.len();

@@ -64,6 +64,10 @@ impl Lowerer<'_> {
     /// Reduces `axes` of `from`; `to` has extent 1 there.
     pub(super) fn reduce_into(&mut self, kind: ReduceKind, axes: &[usize], from: &View, to: &View) -> Result<()> {
         let count: usize = axes.iter().map(|&a| from.shape()[a]).product();
+        // The reduction of one element is the element (`reduce_probe_mean_ax1_1x1x1x512`).
+        if count == 1 && matches!(kind, ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min) {
+            return self.copy(from, to);
+        }
         let negated = Affine { pre_scale: -1.0, scale: -1.0, ..Affine::UNIT };
         let mean = Affine { final_scale: 1.0 / count as f32, ..Affine::UNIT };
         match kind {

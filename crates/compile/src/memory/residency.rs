@@ -51,6 +51,8 @@ struct Resident {
     crosses: bool,
     /// The first reader in each other group.
     entries: Vec<usize>,
+    /// True if a layer reads pieces of its columns as rows.
+    pieces: bool,
     /// True if all its readers are copies.
     copied: bool,
     /// True if one layer writes all of it.
@@ -133,6 +135,9 @@ impl Resident {
         let single = view.channels() == 1 && view.height() > 1 && strides[2] == channel && self.view.channels() > 1;
         let (channels, depth) =
             if single { (channel * view.height() as u64, channel * view.height() as u64) } else { (channels, depth) };
+        // The single plane of rows in pieces is their depth (`env_chain_softmax_h1_s128`).
+        let depth =
+            if self.pieces && view.channels() == 1 { depth.max(strides[2] * view.height() as u64) } else { depth };
         let rows = match strides[2] {
             0 if one_row => row,
             0 => depth,
@@ -321,7 +326,16 @@ impl Residency {
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
         for i in order {
             let r = &mut candidates[i].1;
-            let mut others: Vec<(u64, u64)> = placed[r.writer..=last[i]].iter().flatten().copied().collect();
+            // What the other engine's task, or the last one of a group, has just read is still in place
+            // (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
+            let apart = |task: usize| {
+                let neural = [task, task + 1].map(|i| graph.layers.get(i).map(Layer::is_neural));
+                let groups = [task, task + 1].map(|i| self.groups.get(i));
+                conventions.places_by_use && (neural == [Some(false), Some(true)] || groups[0] != groups[1])
+            };
+            let start = if r.writer > 0 && apart(r.writer - 1) { r.writer - 1 } else { r.writer };
+            let end = if last[i] + 1 < layers && apart(last[i]) { last[i] + 1 } else { last[i] };
+            let mut others: Vec<(u64, u64)> = placed[start..=end].iter().flatten().copied().collect();
             others.sort_unstable();
             let mut base = 0;
             for (start, end) in others {

@@ -18,6 +18,11 @@ pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: 
             {
                 builder.affine_after(op, axes, *epsilon);
             }
+            OpKind::LayerNorm { axes, epsilon }
+                if options.conventions().layer_norm_on_device && builder.is_before_units(axes, op.inputs[0]) =>
+            {
+                builder.norm_before_units(op, axes, *epsilon);
+            }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
             OpKind::InstanceNorm { epsilon } => {
                 let rank = builder.net.value(op.inputs[0]).ty.shape.len();
@@ -65,6 +70,24 @@ impl Builder<'_> {
     fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
         let rank = self.shape(x).len();
         axes.iter().enumerate().all(|(i, &axis)| axis + axes.len() == rank + i)
+    }
+
+    /// Returns true if all axes of `x` after the given ones, which are in order, have one element, so that they are normalized with them.
+    fn is_before_units(&self, axes: &[usize], x: ValueId) -> bool {
+        let (shape, first) = (self.shape(x), axes.first().copied().unwrap_or_default());
+        let ordered = axes.iter().enumerate().all(|(i, &axis)| axis == first + i);
+        let trailing: Vec<usize> = (first..shape.len()).collect();
+        ordered && shape.iter().skip(first + axes.len()).all(|&n| n == 1) && norms::fits(&shape, &trailing)
+    }
+
+    /// A norm over axes before those of one element, with factors and addends of its axes.
+    fn norm_before_units(&mut self, op: &Op, axes: &[usize], epsilon: f32) {
+        let shape = self.shape(op.inputs[0]);
+        let wide: Vec<usize> = (0..shape.len()).map(|i| if axes.contains(&i) { shape[i] } else { 1 }).collect();
+        let affine = ["gamma", "beta"].into_iter().zip(op.inputs[1..].to_vec());
+        let inputs: Vec<ValueId> = affine.map(|(name, id)| self.reshaped(name, id, wide.clone())).collect();
+        let own = Op { inputs: [&op.inputs[..1], &inputs].concat(), ..op.clone() };
+        self.affine_after(&own, axes, epsilon);
     }
 
     /// An instance norm: a norm of each channel, with factors and addends per channel.

@@ -23,7 +23,10 @@ pub(crate) fn input(layer: &Layer) -> [usize; 3] {
         }
         _ => {
             let s = &layer.sources[0];
-            [s.channels(), s.height(), s.width]
+            match layer.turned[0] {
+                true => [s.width, s.height(), s.channels()],
+                false => [s.channels(), s.height(), s.width],
+            }
         }
     }
 }
@@ -39,7 +42,12 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
     }
     if layer.is_neural() {
-        return Tile::of(channels, height, width, width, height);
+        let tile = Tile::of(channels, height, width, width, height);
+        // A row that is cut keeps the columns of a copy (`env_mm_r2rr_m16_k4096_n4096_tx0_ty0`: 128 of 4096 channels).
+        if tile.columns < width.min(COPY_COLUMNS) {
+            return Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS, tile.rows);
+        }
+        return tile;
     }
     // Several rows are reduced by 64 columns at a time (`reduce_probe_sum_ax3_1x1x1x512`).
     let reduces = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
@@ -59,6 +67,16 @@ pub(crate) fn staying_tile(layer: &Layer) -> Tile {
     }
 }
 
+/// The tile of a source that is kept for a later task: a single row of the planar engine is kept whole
+/// (`env_chain_ln_matmul_m1_k2048_n2048`).
+pub(crate) fn kept_tile(layer: &Layer) -> Tile {
+    let [channels, height, width] = input(layer);
+    match height {
+        1 if !layer.is_neural() => Tile::of(channels, height, width, width, height),
+        _ => source_tile(layer),
+    }
+}
+
 /// The tile of a result that is stored to memory.
 pub(crate) fn result_tile(layer: &Layer) -> Tile {
     let r = &layer.result;
@@ -67,14 +85,24 @@ pub(crate) fn result_tile(layer: &Layer) -> Tile {
     Tile::within(most, [r.channels(), r.height(), r.width], columns, r.height())
 }
 
+/// Elements of a patch of the planar engine, as a power of two.
+fn patch(layer: &Layer) -> u32 {
+    match layer.sources.len() {
+        _ if layer.interleave > 1 => PATCH_OF_REDUCED,
+        1 => PATCH_OF_ONE,
+        _ => PATCH_OF_TWO,
+    }
+}
+
 /// Row stride of a tile that puts rows read together into different banks: those of this layer, or of any that reads a source that is
 /// kept (`conv_probe_k3_c256_n256_s32_st1_g1_bias0_same` has 0x4030, kept; `conv_probe_k3_c64_n64_s32_st1_g1_bias0_same` 0x1050).
 pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, chip: &Chip) -> u64 {
     let units = tile.row_bytes / UNIT_BYTES;
     let spread = match &layer.kind {
-        _ if layer.interleave > 1 => units,
-        // Transposed results have one row: no bank conflicts.
-        _ if !layer.is_neural() && layer.transpose && height == 1 => units,
+        _ if layer.interleave > 1 && layer.is_neural() => units,
+        // Rows as wide as a patch are read one by one (`chain_base_bias_d256_s64`: 256 columns of two sources;
+        // `rrmm_r2rr_m32_k64_n64_tx0_ty0`: 64 of an interleaved result).
+        _ if !layer.is_neural() && tile.columns >= 1 << patch(layer) => units,
         // Fewer rows than are read together have more distances to choose from (`reduce_probe_sum_ax3_1x1x1x512`: four rows, 0x8).
         _ if !layer.is_neural() => {
             let (most, gap) = PLANAR_BANKS;
@@ -173,6 +201,9 @@ pub(crate) fn staging(layer: &Layer, spreads: bool, chip: &Chip) -> Staging {
     let staged = source + SECOND_BYTES;
     let second = if layer.is_neural() { 0 } else { staged * (layer.sources.len() as u64 - 1) };
     let result = (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64;
+    let kept_tile = kept_tile(layer);
+    let row = if kept_tile.columns > tile.columns { [kept_tile.row_bytes; 2] } else { [row, kept] };
+    let ([_, kept], tile) = (row, kept_tile);
     let [_, height, width] = input(layer);
     let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
     Staging {

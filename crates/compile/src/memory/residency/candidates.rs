@@ -110,7 +110,8 @@ fn resident(
         let (layer, source) = (&graph.layers[i], &graph.layers[i].sources[s]);
         !layer.is_neural() && source.channels() == 1 && source.height() > 1 && source.axes[2] == view.axes[1]
     };
-    if spreads && conventions.places_by_use && view.height() == 1 && readers.iter().any(as_rows) {
+    // Numbers that are repeated along rows lie side by side (`env_chain_softmax_h1_s128`).
+    if spreads && conventions.places_by_use && view.height() == 1 && view.width > 1 && readers.iter().any(as_rows) {
         // Channels that the planar engine reads as rows are apart as those (`chain_serial_d256_s64`: 0x21 for 0x20).
         channel = spread(channel, 1, (PLANAR_BANKS.0.min(view.channels() as u64), PLANAR_BANKS.1));
     }
@@ -139,7 +140,8 @@ fn resident(
             // The planar engine reads sixteen rows together, and so does the neural one without sliding windows.
             _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
-            _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
+            // Eight rows of the planar engine's distance (`env_chain_softmax_h1_s128`: 0x11 for 0x10).
+            _ if !convolved => spread(row, 1, rows((NEURAL_BANKS.0, PLANAR_BANKS.1))),
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };
@@ -161,6 +163,7 @@ fn resident(
             entries.dedup_by_key(|i| groups[*i]);
             entries
         },
+        pieces: folded && conventions.places_by_use,
         copied,
         alone: writers.len() == 1,
         read_once: readers.len() == 1,

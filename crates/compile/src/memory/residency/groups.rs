@@ -18,11 +18,18 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
         .map(|(i, layer)| {
             let cut = i.checked_sub(1).is_some_and(|before| {
                 let before = &graph.layers[before];
+                // A copy of a copied input (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
+                let brought = |layer: &Layer| {
+                    let writer = graph.layers[..i].iter().rfind(|l| l.result.buffer == layer.sources[0].buffer);
+                    layer.kind.is_copy() && writer.is_some_and(|l| l.kind.is_copy())
+                };
                 let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
                 match &layer.kind {
                     _ if convention == Convention::Book && layer.convolves() && made => false,
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
-                    _ if layer.convolves() => !(before.convolves() || before.is_neural() && computed(before)),
+                    _ if layer.convolves() => {
+                        !(before.convolves() || before.is_neural() && computed(before) && !brought(before))
+                    }
                     // A single row that was turned, to be reduced (`reduce_probe_sum_ax1_1x8x1x64`).
                     Kind::Reduce { .. } => {
                         let row = before.result.height() == 1 && before.result.buffer == layer.sources[0].buffer;

@@ -14,15 +14,28 @@ pub(super) fn by_last_reader(graph: &Graph, candidates: &[(usize, Resident)], fi
     sources.filter_map(|view| of.get(&(view.buffer.0 as usize)).copied()).filter(|&i| seen.insert(i)).collect()
 }
 
-/// Rank of a place as 9.509 assigns them: first sources, then places that several results have in turn
-/// (`norm_softmax_an1_1x12x64x64`: the copy, then differences and exponentials), then second sources (`chain_serial_d256_s64`,
-/// `norm_layer_norm_ax3_1x64x8x8`).
+/// Rank of a place as 9.509 assigns them: what is written in parts (`env_chain_ln_matmul_m1_k2048_n2048`) or copied from copy to copy
+/// (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`), then first sources, then places that several results have in turn
+/// (`norm_softmax_an1_1x12x64x64`: the copy, then differences and exponentials) or would have if they were laid out alike
+/// (`env_chain_softmax_h1_s128`), then second sources (`chain_serial_d256_s64`, `norm_layer_norm_ax3_1x64x8x8`).
 pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], at: usize) -> usize {
-    let same = |view: &View4| candidates.iter().zip(first).any(|((b, _), &f)| f == at && *b == view.buffer.0 as usize);
-    if first.iter().filter(|&&f| f == at).count() > 1 {
-        return 1;
+    let of = |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize);
+    let same = |view: &View4| of(view).is_some_and(|i| first[i] == at);
+    let result = &candidates[at].1;
+    if !result.alone || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
+        return 0;
     }
-    if graph.layers.iter().filter_map(|layer| layer.sources.first()).any(same) { 0 } else { 2 }
+    // A function of a result, and its operand.
+    let function = |layer: &Layer| {
+        let applies = matches!(layer.kind, Kind::Neuron { .. }) && !layer.kind.is_copy() && !layer.transpose;
+        applies && layer.result.height() > 1 && of(&layer.sources[0]).is_some() && of(&layer.result).is_some()
+    };
+    let mut functions = graph.layers.iter().filter(|layer| function(layer));
+    let turns = first.iter().filter(|&&f| f == at).count() > 1;
+    if turns || functions.any(|layer| same(&layer.sources[0]) || same(&layer.result)) {
+        return 2;
+    }
+    if graph.layers.iter().filter_map(|layer| layer.sources.first()).any(same) { 1 } else { 3 }
 }
 
 /// By candidate, in the order of their writers: the first candidate whose place it reuses, or itself.
@@ -43,7 +56,8 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
     let taken = |(buffer, result): &(usize, Resident)| {
         let layer = &graph.layers[result.writer];
-        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose;
+        let applies = matches!(layer.kind, Kind::ChannelAffine { .. }) && conventions.places_by_use;
+        let each = (applies || matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. })) && !layer.transpose;
         let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
         let place = whole.filter(|(offset, _)| *offset == 0)?;
         let source = (0..layer.sources.len()).find_map(|s| {
@@ -51,7 +65,8 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
             let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
             let before = &candidates[at].1;
-            let once = before.read_once || !conventions.places_by_use;
+            // A norm's last step takes the place of the row that its sums have read (`norm_layer_norm_ax1_1x2048x1x1`).
+            let once = before.read_once || applies || !conventions.places_by_use;
             let same = once && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
