@@ -49,6 +49,8 @@ impl Emitter<'_> {
             let patch = match layer.kind {
                 // A result that the neural engine rewrites in place has its work units.
                 Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
+                // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns).
+                Kind::ChannelAffine { .. } if layer.turned[1] => (columns, log2(tile.rows).min(most)),
                 // Results that stay on chip have patches closer to squares.
                 Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
                     let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
@@ -285,7 +287,8 @@ impl Emitter<'_> {
         }
         match (before.is_neural(), layer.is_neural()) {
             (false, _) => Some(2),
-            (true, false) if layer.broadcast[0] == [false; 3] => Some(1),
+            // Elements that were turned are not read in the order in which they are written (`norm_softmax_an1_1x256x1x1`).
+            (true, false) if layer.broadcast[0] == [false; 3] && !before.transpose => Some(1),
             (true, _) => None,
         }
     }

@@ -52,6 +52,7 @@ impl Lowerer<'_> {
         let (from, to) = (self.view(x)?, self.result(out));
         if self.options.conventions().softmax_fused
             && (self.softmax_of_channels(axis, &from, &to)
+                || self.softmax_of_elements(axis, &from, &to)
                 || axis == from.lead.len() && self.softmax_of_columns(x, &from, &to)?)
         {
             return Ok(());
@@ -120,6 +121,37 @@ impl Lowerer<'_> {
         self.push(sum, vec![exp], vec![plain], inverse, false);
         let product = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
         self.push(product, vec![inverse, exp], vec![repeated, plain], y, false);
+        true
+    }
+
+    /// Softmax over the single column of channels as 9.509 computes it (`norm_softmax_an1_1x256x1x1`): as any other softmax, with the
+    /// exponential of a row, as over channels. Returns false for other tensors.
+    fn softmax_of_elements(&mut self, axis: usize, from: &View, to: &View) -> bool {
+        let (Some(x), Some(y)) = (from.nchw(), to.nchw()) else { return false };
+        let n = x.channels();
+        let alone = axis == from.lead.len() && x.groups() == 1 && x.height() == 1 && x.width == 1 && n > 1;
+        let wide = self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
+        if !alone || wide || !self.options.conventions().norms_by_group {
+            return false;
+        }
+        let scratch = |lowerer: &mut Self, suffix: &str, shape: [usize; 3]| lowerer.scratch(suffix, &shape).nchw();
+        let made = (
+            scratch(self, "max", [n, 1, 1]),
+            scratch(self, "difference", [1, 1, n]),
+            scratch(self, "exp", [n, 1, 1]),
+            scratch(self, "inverse", [n, 1, 1]),
+        );
+        let (Some(max), Some(row), Some(exp), Some(inverse)) = made else { return false };
+        let (plain, each) = ([false; 3], [false, false, true]);
+        let reduce = |op, reciprocal| Kind::Reduce { op, abs: false, affine: Affine::UNIT, reciprocal };
+        self.push(reduce(PoolOp::Max, false), vec![x], vec![plain], max, false);
+        let difference = Kind::Planar { op: PlanarOp::Sub, affine: BASE2, relu: false };
+        self.push(difference, vec![x, max], vec![plain, each], row, true);
+        let exponential = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: table(Table::exp2()) };
+        self.push(exponential, vec![row], vec![plain], exp, true);
+        self.push(reduce(PoolOp::Sum, true), vec![exp], vec![plain], inverse, false);
+        let product = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
+        self.push(product, vec![inverse, exp], vec![each, plain], y, false);
         true
     }
 

@@ -16,7 +16,7 @@ pub use groups::{groups, groups_in_pairs};
 use super::allocation::{Allocations, OnChip};
 use crate::ir::*;
 use crate::options::Conventions;
-use crate::tile::Staging;
+use crate::tile::{self, Staging};
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
 use candidates::candidates;
@@ -41,6 +41,13 @@ pub struct Place {
     pub written: bool,
     /// True if the layer `from` is its only writer.
     pub alone: bool,
+}
+
+/// Returns true if a result is the reduction of another one with the same layout.
+fn reduces_alike(graph: &Graph, result: &Resident, source: &Resident) -> bool {
+    let layer = &graph.layers[result.writer];
+    let same = layer.sources[0].buffer == source.view.buffer && result.strides == source.strides;
+    matches!(layer.kind, Kind::Reduce { .. }) && same && result.bytes == source.bytes
 }
 
 /// A result that stays in tile memory.
@@ -315,7 +322,9 @@ impl Residency {
         (0..candidates.len()).for_each(|i| last[first[i]] = last[first[i]].max(last[i]));
         for at in 1..order.len() {
             let [later, before] = [order[at - 1], order[at]].map(|i| (&candidates[i].1, last[i]));
-            if later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
+            // What is reduced to as many elements comes before its result (`norm_softmax_an1_1x256x1x1`).
+            let reduced = conventions.places_by_use && reduces_alike(graph, later.0, before.0);
+            if reduced || later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
                 order.swap(at - 1, at);
             }
         }
@@ -325,13 +334,18 @@ impl Residency {
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
         for i in order {
+            // A reduction reads and writes elements in different banks.
+            let beside = candidates.iter().find(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
+            let beside = beside.map(|(_, before)| before.base_bytes).filter(|_| conventions.places_by_use);
             let r = &mut candidates[i].1;
             // What the other engine's task, or the last one of a group, has just read is still in place
             // (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
             let apart = |task: usize| {
                 let neural = [task, task + 1].map(|i| graph.layers.get(i).map(Layer::is_neural));
                 let groups = [task, task + 1].map(|i| self.groups.get(i));
-                conventions.places_by_use && (neural == [Some(false), Some(true)] || groups[0] != groups[1])
+                let same = groups[0] == groups[1];
+                let kept = if same { neural == [Some(false), Some(true)] } else { neural == [Some(true); 2] };
+                conventions.places_by_use && kept
             };
             let start = if r.writer > 0 && apart(r.writer - 1) { r.writer - 1 } else { r.writer };
             let end = if last[i] + 1 < layers && apart(last[i]) { last[i] + 1 } else { last[i] };
@@ -343,6 +357,9 @@ impl Residency {
                     break;
                 }
                 base = base.max(end);
+            }
+            if let Some(first) = beside.filter(|first| *first < base) {
+                base = tile::apart(first, base);
             }
             r.base_bytes = base;
             let end = base + r.bytes;

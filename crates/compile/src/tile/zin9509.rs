@@ -103,6 +103,8 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         // Rows as wide as a patch are read one by one (`chain_base_bias_d256_s64`: 256 columns of two sources;
         // `rrmm_r2rr_m32_k64_n64_tx0_ty0`: 64 of an interleaved result).
         _ if !layer.is_neural() && tile.columns >= 1 << patch(layer) => units,
+        // A single row of one channel meets no other (`reduce_probe_max_ax3_1x1x1x64`).
+        _ if !layer.is_neural() && height == 1 && input(layer)[0] == 1 => units,
         // Fewer rows than are read together have more distances to choose from (`reduce_probe_sum_ax3_1x1x1x512`: four rows, 0x8).
         _ if !layer.is_neural() => {
             let (most, gap) = PLANAR_BANKS;
