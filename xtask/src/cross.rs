@@ -148,10 +148,10 @@ const DIRECT: &str = "for a; do
 done
 exec \"$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld\" \"$@\"";
 
-/// Lines of a script that links with `zig cc`, then again with identical functions folded: zig rejects that option, but prints the arguments
-/// of its linker.
+/// Lines of a script that links with `zig cc`, then again with identical functions and constants folded: zig rejects these options, but prints the
+/// arguments of its linker.
 const FOLDED: &str = "told=$(cargo-zigbuild zig cc -- -v -g -fno-sanitize=all -target SYSTEM \"$@\" 2>&1) || { echo \"$told\" >&2; exit 1; }
-exec python3 -m ziglang ld.lld --icf=all $(printf '%s\n' \"$told\" | sed -n 's/^ld.lld //p')";
+exec python3 -m ziglang ld.lld --icf=all --ignore-data-address-equality $(printf '%s\n' \"$told\" | sed -n 's/^ld.lld //p')";
 
 /// Writes a script with these lines.
 fn script(folder: &Path, name: &str, lines: &str) -> Result<PathBuf, String> {

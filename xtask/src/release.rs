@@ -65,8 +65,9 @@ fn make(target: &Target, own: &mut Option<PathBuf>, out: &Path) -> Result<([u64;
     let size = |path: &Path| path.metadata().map(|m| m.len()).map_err(|e| format!("{}: {e}", path.display()));
     let archive = archive(target, own, &built, out)?;
     let wheel = if target.wheel.is_empty() { 0 } else { size(&wheel(target, out)?)? };
-    let [command, library] = [0, 1].map(|i| built.join(target.artifacts()[i]));
-    Ok(([size(&command)?, size(&library)?, size(&archive)?, wheel], sources(own)?))
+    // Static libraries are not in archives.
+    let packed = |i: usize| target.packed().get(i).map_or(Ok(0), |name| size(&built.join(name)));
+    Ok(([packed(0)?, packed(1)?, size(&archive)?, wheel], sources(own)?))
 }
 
 /// Digest of the sources of a command, from its doctor.
@@ -189,7 +190,7 @@ pub const RECORD: &str = "docs/data/release.tsv";
 pub struct Row {
     /// Target.
     pub triple: String,
-    /// Sizes in bytes of the command line, the C library, the archive and the wheel; 0 if there is none.
+    /// Sizes in bytes of the command line, the shared C library, the archive and the wheel; 0 if there is none.
     pub bytes: [u64; 4],
     /// Seconds of the build; 0 if it was not measured separately.
     pub seconds: u64,
@@ -228,8 +229,7 @@ impl Row {
         let place = |row: &Row| TARGETS.iter().position(|t| t.triple == row.triple);
         rows.sort_by_key(place);
         let lines: String = rows.iter().map(Row::line).collect();
-        let head =
-            "# Bytes of the command line, the C library, the archive and the wheel; seconds of the build; sources.\n";
+        let head = "# Bytes of the command line, the shared C library, the archive and the wheel; seconds of the build; sources.\n";
         fs::write(repo::at(RECORD), format!("{head}{lines}")).map_err(|e| format!("{RECORD}: {e}"))
     }
 }
