@@ -13,6 +13,7 @@ impl Lowerer<'_> {
         let net = self.net;
         let makers: HashMap<ValueId, &Op> =
             net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+        self.reserve_around(&makers);
         for op in net.ops.iter().rev() {
             let (OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };
             let free = |id: &ValueId| self.is_free(*id, &makers);
@@ -21,13 +22,27 @@ impl Lowerer<'_> {
             }
             self.op = op.name.clone();
             let to = self.place(out);
-            let mut start = 0;
-            for &input in &op.inputs {
-                let size = self.shape(input)[*axis];
-                let part = part_of(&to, *axis, start, size);
-                start += size;
-                let Some(part) = part else { break };
-                self.reserve(input, part, &makers);
+            self.reserve_parts_of(op, *axis, &to, None, &makers);
+        }
+    }
+
+    /// Reserves the positions of the parts of one concatenation, except for a part that lies there already.
+    pub(super) fn reserve_parts_of(
+        &mut self,
+        op: &Op,
+        axis: usize,
+        to: &View,
+        there: Option<ValueId>,
+        makers: &HashMap<ValueId, &Op>,
+    ) {
+        let mut start = 0;
+        for &input in &op.inputs {
+            let size = self.shape(input)[axis];
+            let part = part_of(to, axis, start, size);
+            start += size;
+            let Some(part) = part else { break };
+            if there != Some(input) {
+                self.reserve(input, part, makers);
             }
         }
     }
@@ -49,7 +64,7 @@ impl Lowerer<'_> {
     }
 
     /// Returns true for a non-constant result of an operation without a view, reserved or not.
-    fn is_free(&self, id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
+    pub(super) fn is_free(&self, id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
         let taken = self.views.contains_key(&id) || self.reserved.contains_key(&id);
         makers.contains_key(&id) && self.net.value(id).data.is_none() && !taken
     }

@@ -4,6 +4,7 @@
 //! that needs another arrangement of its data (a reduced axis in columns, an operand in channels) requests a view of that
 //! form, and a transposing copy is made only if strides cannot express it.
 
+mod around;
 mod compare;
 mod conv;
 mod elementwise;
@@ -49,6 +50,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         views: HashMap::new(),
         pending: HashMap::new(),
         reserved: HashMap::new(),
+        placed_around: HashSet::new(),
         uses: net.read_counts(),
         outputs: net.outputs.iter().copied().collect(),
         products: product::products(net, resident),
@@ -118,6 +120,8 @@ pub(crate) struct Lowerer<'a> {
     pending: HashMap<ValueId, pending::Pending>,
     /// Destination views of concatenations and their parts, reserved before anything computes them.
     reserved: HashMap<ValueId, View>,
+    /// Values with memory around them for concatenations with their slices: computed or copied there, never views of others.
+    placed_around: HashSet<ValueId>,
     /// Read count of each value, by value id.
     uses: Vec<usize>,
     outputs: HashSet<ValueId>,
@@ -374,7 +378,7 @@ impl Lowerer<'_> {
 
     /// Makes `view` the result of an operation: for free, unless the result is a network output and must be copied.
     fn alias(&mut self, id: ValueId, view: View) -> Result<()> {
-        if self.outputs.contains(&id) {
+        if self.outputs.contains(&id) || self.placed_around.contains(&id) {
             let out = self.result(id);
             return self.copy(&view, &out);
         }

@@ -34,7 +34,7 @@ impl Lowerer<'_> {
             return self.alias(out, view);
         }
         let pending = Pending { made, op: self.op.clone(), single };
-        if self.outputs.contains(&out) {
+        if self.outputs.contains(&out) || self.placed_around.contains(&out) {
             let to = self.result(out);
             return self.materialize(&pending, &to);
         }

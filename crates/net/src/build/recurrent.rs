@@ -3,6 +3,8 @@
 //! All intermediate values have features as channels, steps as rows and the batch as columns, so that a step, a gate and the states of
 //! all steps are slices and concatenations of leading axes, and products are 1x1 convolutions.
 
+mod joined;
+
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::ValueId;
@@ -75,11 +77,15 @@ impl Builder {
         let [steps, n, features] = shape[..] else {
             return Err(self.unsupported("recurrent", "operand not of rank 3"));
         };
-        // One product computes the input's part of all steps.
         let x = self.transpose(x, &[2, 0, 1])?;
         let x = self.reshape(x, [1, features, steps, n])?;
-        let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
         let mut hidden = self.as_channels(start.0)?;
+        let size = self.shape(hidden)[1];
+        if steps <= STEPS && features <= 2 * size && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
+            return self.joined(kind, x, weights, (hidden, start.1), backwards);
+        }
+        // One product computes the input's part of all steps.
+        let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
         let mut cell = start.1.map(|cell| self.as_channels(cell)).transpose()?;
         if steps > STEPS {
             let scan = Scan { axis: 2, backwards };
