@@ -22,6 +22,7 @@ mod quantized;
 mod recurrent;
 mod regions;
 mod resize;
+mod sequence;
 mod shape;
 mod spatial;
 mod spectrum;
@@ -142,6 +143,7 @@ fn translate(
         opset,
         functions: &model.functions,
         values: HashMap::new(),
+        sequences: HashMap::new(),
         external: HashMap::new(),
         wide: HashMap::new(),
         depth: 0,
@@ -200,6 +202,8 @@ pub struct Translator<'a> {
     functions: &'a [proto::Function],
     /// Values by name; names of outer graphs are visible in inner ones.
     values: HashMap<String, ValueId>,
+    /// Elements of sequences by name.
+    sequences: HashMap<String, Vec<ValueId>>,
     external: HashMap<String, Bytes>,
     /// Integers of the file that are held as `i32` without being int32: 64-bit and unsigned 32-bit ones.
     wide: HashMap<ValueId, Element>,
@@ -315,6 +319,11 @@ impl Translator<'_> {
     }
 
     fn value(&self, name: &str, place: &str) -> Result<ValueId, Error> {
+        if self.sequences.contains_key(name) {
+            let reason =
+                "a sequence of tensors where one tensor is read. Export with one tensor for each element".to_string();
+            return Err(Error::Unsupported { op: place.to_string(), output: name.to_string(), reason });
+        }
         self.values.get(name).copied().ok_or_else(|| self.build.undefined(place, name))
     }
 

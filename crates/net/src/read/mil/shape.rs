@@ -373,16 +373,21 @@ fn slice_update(call: &mut Call) -> Result<bool, Error> {
     for axis in (0..shape.len()).filter(|&a| plain(a)) {
         target = call.build().slice(target, axis, begin[axis], begin[axis] + bounds.count[axis])?;
     }
+    // Along several other axes, each part is updated in the part of the axis before.
     let late: Vec<usize> = (0..shape.len()).filter(|&a| !plain(a)).collect();
-    if late.len() > 1 {
-        return Err(call.unsupported("more than one axis with a begin computed at run time, or with a stride"));
-    }
-    for &axis in &late {
+    let mut parts = Vec::with_capacity(late.len());
+    for (i, &axis) in late.iter().enumerate() {
         let stride = usize::try_from(bounds.stride[axis]).map_err(|_| call.unsupported("a negative stride"))?;
         let start = match bounds.begin[axis] {
             Some(first) => call.build().integers([1], vec![first as i32]),
             None => run_time(call, "begin", axis)?,
         };
+        parts.push((target, start, stride));
+        if i + 1 < late.len() {
+            target = call.build().slice_at(target, axis, start, bounds.count[axis], stride as i32)?;
+        }
+    }
+    for (&axis, (target, start, stride)) in late.iter().zip(parts).rev() {
         update = call.build().update_at(target, update, axis, start, stride)?;
     }
     let whole = call.build().update_slice(x, update, &begin)?;

@@ -47,7 +47,10 @@ pub fn check(node: &Node) -> Result<(), Error> {
     if !(least..=most).contains(&found) {
         return Err(Error::Arity { kind: op.to_string(), found, least, most }.in_op(&node.place()));
     }
-    match node.inputs.iter().take(least).position(Option::is_none).filter(|_| !OPEN.contains(&op)) {
+    // A sequence has a name and no value.
+    let mut operands = node.inputs.iter().zip(&node.node.input).take(least);
+    let missing = operands.position(|(id, name)| id.is_none() && name.is_empty());
+    match missing.filter(|_| !OPEN.contains(&op)) {
         Some(at) => Err(node.missing(&format!("input {at}"))),
         None => Ok(()),
     }

@@ -3,7 +3,7 @@
 use super::proto::{self, Attribute};
 use super::{
     Translator, attention, bits, classical, contributed, counts, elementwise, index, linear_attention, loss, made,
-    normalize, quantized, recurrent, regions, shape, spatial, spectrum, subgraph,
+    normalize, quantized, recurrent, regions, sequence, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
@@ -26,18 +26,7 @@ pub const REFUSED: &[(&[&str], &str)] = &[
         "strings are not tensors of numbers. Begin the model after it, with its result as an input",
     ),
     (
-        &[
-            "SequenceAt",
-            "SequenceConstruct",
-            "SequenceEmpty",
-            "SequenceErase",
-            "SequenceInsert",
-            "SequenceLength",
-            "SequenceMap",
-            "SplitToSequence",
-            "ConcatFromSequence",
-            "Optional",
-        ],
+        &["SequenceMap", "Optional"],
         "sequences and optional values are not tensors. Export with one tensor for each element",
     ),
     (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded image an input of the model"),
@@ -61,7 +50,11 @@ impl<'n, 'a> Node<'n, 'a> {
     pub fn new(t: &'n mut Translator<'a>, node: &'n proto::Node) -> Result<Self, Error> {
         let first = node.output.iter().find(|o| !o.is_empty()).cloned().unwrap_or_default();
         let place = || format!("{} `{first}`", node.op_type);
-        let operand = |name: &String| if name.is_empty() { Ok(None) } else { t.value(name, &place()).map(Some) };
+        let reads_sequences = sequence::OPERATORS.contains(&node.op_type.as_str());
+        let operand = |name: &String| match name.is_empty() || reads_sequences && t.sequences.contains_key(name) {
+            true => Ok(None),
+            false => t.value(name, &place()).map(Some),
+        };
         let inputs = node.input.iter().map(operand).collect::<Result<Vec<_>, Error>>()?;
         let name = if node.name.is_empty() { first.clone() } else { node.name.clone() };
         t.build.begin(&first, &name);
@@ -77,6 +70,7 @@ impl<'n, 'a> Node<'n, 'a> {
             && (elementwise::translate(&mut self)?
                 || made::translate(&mut self)?
                 || shape::translate(&mut self)?
+                || sequence::translate(&mut self)?
                 || index::translate(&mut self)?
                 || spatial::translate(&mut self)?
                 || regions::translate(&mut self)?
@@ -235,6 +229,7 @@ impl<'n, 'a> Node<'n, 'a> {
         // Names in inner graphs may repeat.
         let own = if self.t.depth == 0 { name.clone() } else { self.t.build.fresh(name) };
         self.t.build.entitle(id, &own);
+        self.t.sequences.remove(name);
         self.t.values.insert(name.clone(), id);
         if let Some(element) = self.unsigned(id) {
             self.t.note_element(id, element);

@@ -354,6 +354,14 @@ fn indexing_and_ordering() {
         ("stride", ints(&[1, 2])),
     ];
     assert_eq!(result("slice_update", x.clone(), &[2, 3], &strided), [7.0, 1.0, 8.0, 9.0, 6.0, 10.0]);
+    let strided = [
+        ("update", f32s(&[2, 2], &[10.0, 11.0, 12.0, 13.0])),
+        ("begin", ints(&[0, 0])),
+        ("end", ints(&[3, 3])),
+        ("stride", ints(&[2, 2])),
+    ];
+    let updated = [10.0, 1.0, 11.0, 3.0, 4.0, 5.0, 12.0, 7.0, 13.0];
+    assert_eq!(result("slice_update", count(&[3, 3]), &[3, 3], &strided), updated);
     let gather = [("indices", value(I32, &[2, 1], proto::Elements::Ints(proto::Ints { values: vec![2, 0] }))), axis];
     assert_eq!(result("gather_along_axis", x, &[2, 1], &gather), [2.0, 5.0]);
 }
