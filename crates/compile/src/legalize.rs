@@ -159,10 +159,14 @@ fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
     // Coefficients of few columns are streamed (`env_chain_mlp_m128_k2048_h4096`: one task for each matrix).
     let source = &layer.sources[0];
     let streamed = *window == Window::UNIT && source.height() == 1 && source.width <= STREAMED_COLUMNS;
-    if !whole || small || streamed || packing.skips_zeros() || packing.palette_bits().is_some() {
+    if !whole || small || streamed || packing.palette_bits().is_some() {
         return vec![];
     }
-    let each = packing.plane_bytes() / packing.lanes as u64 + if bias.is_some() { ELEMENT_BYTES } else { 0 };
+    // Masks are kept too where zeros are skipped (`conv_probe_k3_c256_n256_s32_st2_g1_bias1_valid`: 64 and 192 outputs).
+    let each = match packing.skips_zeros() {
+        true => packing.stream_bytes() / (outputs / ENGINES).max(1) as u64,
+        false => packing.plane_bytes() / packing.lanes as u64 + if bias.is_some() { ELEMENT_BYTES } else { 0 },
+    };
     let kept = (cap / each.max(1)) as usize;
     let lanes = if kept >= LANES { kept / LANES * LANES } else { kept / 2 * 2 };
     if lanes == 0 || kept >= outputs / ENGINES {

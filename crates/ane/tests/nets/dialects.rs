@@ -44,6 +44,13 @@ fn convolutions_whose_passes_exceed_kernel_memory_are_cut_into_single_passes() {
     let [own, apples] = both(source, &[weights], &[array("x", &[1, 256, 12, 12], small)]);
     assert_eq!(apples.0, 2, "tasks of 32 and 224 outputs");
     assert_eq!(own.1, apples.1, "the same numbers");
+    // With stride 2, masks take kernel memory too.
+    let source = source.replace("12, 12", "20, 20").replace("f16[1, 256, 20, 20] = conv", "f16[1, 256, 10, 10] = conv");
+    let weights = blob(&[256, 256, 3, 3], |i| if i % 11 == 0 { small(i / 11) } else { 0.0 });
+    let source = source.replace("strides=[1, 1]", "strides=[2, 2]");
+    let [own, apples] = both(&source, &[weights], &[array("x", &[1, 256, 20, 20], small)]);
+    assert_eq!(apples.0, 2, "tasks of 64 and 192 outputs");
+    assert_eq!(own.1, apples.1, "the same numbers");
 }
 
 #[test]

@@ -121,7 +121,9 @@ impl Emitter<'_> {
             {
                 2 * elements(1, u64::MAX) / ESTIMATE_NEURAL
             }
-            Kind::Neuron { .. } | Kind::MulChannels { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
+            // Pairs of channels are multiplied (`binary_pow_1x3x224x224`: 301056 elements have 8).
+            Kind::MulChannels { .. } => elements(1, u64::MAX) / 2 / ESTIMATE_NEURAL,
+            Kind::Neuron { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
             Kind::Conv { .. } => {
                 let r = &self.layer.result;
                 let outputs = if self.layer.transpose { r.width } else { r.channels() };

@@ -31,7 +31,12 @@ impl Emitter<'_> {
         };
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
         let hout = if alone || matches!(layer.kind, Kind::Deviation { .. }) { hin } else { hout };
-        let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
+        // A source in tile memory limits no rows (`binary_pow_1x3x224x224`).
+        let whole = tile.rows == hin
+            || matches!(layer.kind, Kind::MulChannels { .. })
+                && self.source_place(0).is_some()
+                && result_tile(layer).rows == hout;
+        let height = if whole { hout } else { tile.rows.min(hout).max(1) };
         // A source that later tasks read too is reduced in pieces.
         let keeps = self.placed.residency.keeps(index);
         let height = if alone && keeps { height.min(PLANAR_ROWS) } else { height };

@@ -259,15 +259,17 @@ impl Packing {
         bytes.extend([0; zero_skip::COUNT_BYTES]);
         let elements = order.iter().flatten().count();
         let bits = self.lanes.max(zero_skip::MIN_MASK_BITS);
+        // Bits of a byte that belong to one position, whatever the number of lanes.
+        let run = 1 << bits.trailing_zeros().min(3);
         for input in 0..self.taps / elements {
             for first_bit in (0..self.mask_bits(order.len())).step_by(8) {
                 // The mask, followed by the non-zero values.
                 let mut piece = [0; 1 + 2 * 8];
                 let mut length = 1;
-                // Eight bits cover one position of the kernel, or two.
-                for bit in (0..8).step_by(bits.min(8)) {
+                // Eight bits cover one position of the kernel, or several.
+                for bit in (0..8).step_by(run) {
                     let Some(&Some(tap)) = order.get((first_bit + bit) / bits) else { continue };
-                    let lanes = ((first_bit + bit) % bits..self.lanes).take(8);
+                    let lanes = ((first_bit + bit) % bits..self.lanes).take(run);
                     let values = lanes.map(|lane| weights[(first + lane) * self.taps + input * elements + tap]);
                     for (i, value) in values.enumerate() {
                         // Branch-free: a zero is overwritten by the next value.
