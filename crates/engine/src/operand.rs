@@ -26,16 +26,18 @@ pub(crate) struct MemRef {
 impl MemRef {
     /// A box with `axes` (count, stride in bytes) over rows. Rows without gaps, and axes that continue each other, are merged.
     pub(crate) fn new(home: Home, base_bytes: u64, axes: &[(u64, u64)], row_bytes: u64) -> MemRef {
-        let several = axes.iter().filter(|(count, _)| *count != 1);
-        let mut axes: Vec<Axis> = several.map(|&(count, stride_bytes)| Axis { count, stride_bytes }).collect();
-        axes.sort_unstable_by_key(|axis| std::cmp::Reverse(axis.stride_bytes));
-        let mut row_bytes = row_bytes;
-        while let Some(inner) = axes.last().filter(|axis| axis.stride_bytes == row_bytes) {
-            row_bytes *= inner.count;
-            axes.pop();
+        let mut sorted: Vec<Axis> = Vec::with_capacity(axes.len());
+        for &(count, stride_bytes) in axes.iter().filter(|(count, _)| *count != 1) {
+            let at = sorted.partition_point(|outer| outer.stride_bytes >= stride_bytes);
+            sorted.insert(at, Axis { count, stride_bytes });
         }
-        let mut joined: Vec<Axis> = Vec::with_capacity(axes.len());
-        for axis in axes {
+        let mut row_bytes = row_bytes;
+        while let Some(inner) = sorted.last().filter(|axis| axis.stride_bytes == row_bytes) {
+            row_bytes *= inner.count;
+            sorted.pop();
+        }
+        let mut joined: Vec<Axis> = Vec::with_capacity(sorted.len());
+        for axis in sorted {
             match joined.last_mut() {
                 Some(outer) if outer.stride_bytes == axis.stride_bytes.saturating_mul(axis.count) => {
                     *outer = Axis { count: outer.count * axis.count, stride_bytes: axis.stride_bytes };

@@ -24,8 +24,11 @@ pub struct Elementwise<const N: usize> {
     pub operands: [OperandAxes; N],
 }
 
+/// Most operands of elementwise work.
+const MOST: usize = 8;
+
 /// An axis: count, stride in the result, stride in each operand.
-type Axis<const N: usize> = (usize, usize, [usize; N]);
+type Axis = (usize, usize, [usize; MOST]);
 
 /// Largest divisor of `elements` from `SHORTEST_ROW` to `LONGEST_ROW`, if there is one.
 pub fn part_of_row(elements: usize) -> Option<usize> {
@@ -38,54 +41,70 @@ impl<const N: usize> Elementwise<N> {
         ext.w < LONGEST_ROW / 2 && ext.g * ext.c * ext.h * ext.w >= LONGEST_ROW
     }
 
-    /// The same work over as few axes as possible, with rows of a good length. Unchanged if more than three outer axes would remain.
-    pub fn joined(self) -> Elementwise<N> {
-        let Extents { g, c, h, w } = self.ext;
-        let outer = [g, c, h].into_iter().enumerate();
-        let outer = outer.map(|(i, n)| (n, self.to[i], self.operands.map(|of| of.strides[i])));
-        let row = (w, 1, self.operands.map(|of| usize::from(!of.one_column)));
-        let mut axes: Vec<Axis<N>> = outer.chain([row]).filter(|(n, ..)| *n != 1).collect();
-        axes.sort_by_key(|(_, to, _)| std::cmp::Reverse(*to));
-        let mut joined: Vec<Axis<N>> = Vec::with_capacity(axes.len());
-        for (n, to, of) in axes {
-            match joined.last_mut() {
-                Some((m, outer, others))
-                    if *outer == n * to && others.iter().zip(of).all(|(outer, of)| *outer == n * of) =>
-                {
-                    (*m, *outer, *others) = (*m * n, to, of);
-                }
-                _ => joined.push((n, to, of)),
-            }
+    /// The same work over as few axes as possible, with rows of a good length. Unchanged if more than three outer axes would remain, or with
+    /// more than eight operands.
+    pub fn joined(mut self) -> Elementwise<N> {
+        if let Some((ext, to)) = join(self.ext, self.to, &mut self.operands) {
+            (self.ext, self.to) = (ext, to);
         }
-        let is_row = |&(_, to, of): &Axis<N>| to == 1 && of.iter().all(|&of| of <= 1);
-        let (mut w, mut columns) = (1, [1; N]);
-        if let Some((n, _, of)) = joined.pop_if(|axis| is_row(axis)) {
-            (w, columns) = (n, of);
-        }
-        if w > LONGEST_ROW
-            && joined.len() < 3
-            && let Some(part) = part_of_row(w)
-        {
-            joined.push((w / part, part, columns.map(|of| part * of)));
-            w = part;
-        }
-        if joined.len() > 3 {
-            return self;
-        }
-        let mut all = Elementwise { ext: Extents { g: 1, c: 1, h: 1, w }, to: [0; 3], operands: self.operands };
-        let mut extents = [1; 3];
-        for (operand, one) in all.operands.iter_mut().zip(columns) {
-            *operand = OperandAxes { strides: [0; 3], one_column: one == 0 };
-        }
-        for (at, (n, to, of)) in (3 - joined.len()..3).zip(joined) {
-            extents[at] = n;
-            all.to[at] = to;
-            all.operands.iter_mut().zip(of).for_each(|(operand, of)| operand.strides[at] = of);
-        }
-        let [g, c, h] = extents;
-        all.ext = Extents { g, c, h, w };
-        all
+        self
     }
+}
+
+/// [`Elementwise::joined`], compiled once for every number of operands.
+fn join(ext: Extents, to: Strides, operands: &mut [OperandAxes]) -> Option<(Extents, Strides)> {
+    if operands.len() > MOST {
+        return None;
+    }
+    let Extents { g, c, h, w } = ext;
+    let mut axes: Vec<Axis> = Vec::with_capacity(4);
+    for (i, (count, stride)) in [(g, to[0]), (c, to[1]), (h, to[2]), (w, 1)].into_iter().enumerate() {
+        if count != 1 {
+            let mut of = [0; MOST];
+            for (of, operand) in of.iter_mut().zip(&*operands) {
+                *of = operand.strides.get(i).copied().unwrap_or(usize::from(!operand.one_column));
+            }
+            axes.insert(axes.partition_point(|axis| axis.1 >= stride), (count, stride, of));
+        }
+    }
+    let mut joined: Vec<Axis> = Vec::with_capacity(axes.len());
+    for (n, to, of) in axes {
+        match joined.last_mut() {
+            Some((m, outer, others))
+                if *outer == n * to && others.iter().zip(of).all(|(outer, of)| *outer == n * of) =>
+            {
+                (*m, *outer, *others) = (*m * n, to, of);
+            }
+            _ => joined.push((n, to, of)),
+        }
+    }
+    let is_row = |&(_, to, of): &Axis| to == 1 && of.iter().all(|&of| of <= 1);
+    let (mut w, mut columns) = (1, [1; MOST]);
+    if let Some((n, _, of)) = joined.pop_if(|axis| is_row(axis)) {
+        (w, columns) = (n, of);
+    }
+    if w > LONGEST_ROW
+        && joined.len() < 3
+        && let Some(part) = part_of_row(w)
+    {
+        let mut of = columns;
+        of.iter_mut().for_each(|of| *of *= part);
+        joined.push((w / part, part, of));
+        w = part;
+    }
+    if joined.len() > 3 {
+        return None;
+    }
+    let (mut extents, mut strides) = ([1; 3], [0; 3]);
+    for (operand, one) in operands.iter_mut().zip(columns) {
+        *operand = OperandAxes { strides: [0; 3], one_column: one == 0 };
+    }
+    for (at, (n, to, of)) in (3 - joined.len()..3).zip(joined) {
+        (extents[at], strides[at]) = (n, to);
+        operands.iter_mut().zip(of).for_each(|(operand, of)| operand.strides[at] = of);
+    }
+    let [g, c, h] = extents;
+    Some((Extents { g, c, h, w }, strides))
 }
 
 #[cfg(test)]

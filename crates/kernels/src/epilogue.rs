@@ -239,7 +239,10 @@ impl Epilogue<'_> {
             Activation::Relu => work.with(simd, Rectified),
             Activation::Clamp(low, high) if minus_zero(low) || minus_zero(high) => work.with(simd, self.after(simd)),
             Activation::Clamp(low, high) => work.with(simd, Limited(simd.splat_f32s(low), simd.splat_f32s(high))),
-            Activation::None | Activation::Unread | Activation::Table(_) => work.with(simd, ()),
+            // Limits without effect, in place of one more copy of the code.
+            Activation::None | Activation::Unread | Activation::Table(_) => {
+                work.with(simd, Limited(simd.splat_f32s(f32::NEG_INFINITY), simd.splat_f32s(f32::INFINITY)));
+            }
         }
     }
 
@@ -404,6 +407,16 @@ mod tests {
 
     struct Ways<'a>(Epilogue<'a>, f32);
 
+    /// Applies stages to a row.
+    struct Apply<'a>(&'a mut [f32]);
+
+    impl<S: Simd> Staged<S> for Apply<'_> {
+        #[inline(always)]
+        fn with(self, simd: S, stages: impl LaneMap<S>) {
+            simd::prepare(simd, stages, self.0);
+        }
+    }
+
     impl WithSimd for Ways<'_> {
         type Output = ();
 
@@ -420,6 +433,16 @@ mod tests {
                 finish.rows(simd, &staged, &mut wanted, rows);
                 let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 assert_eq!(bits(&found), bits(&wanted), "{bias} {n}");
+                // Sums of kernels are never minus zero.
+                let mut special: Vec<f32> = sums[..n].iter().map(|x| x + 0.0).collect();
+                let mut wanted = special.clone();
+                finish.stages(0.0, &mut wanted);
+                finish.with_after(simd, Apply(&mut special));
+                assert_eq!(
+                    special.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+                    wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+                    "{n}"
+                );
             }
         }
     }

@@ -37,6 +37,7 @@ use crate::arena::scratch_slice;
 use crate::filter::{CoefficientRow, PackedFilter, Values, spread};
 use crate::isa;
 use crate::num;
+use crate::par::share;
 use crate::params::AccumulatorSpec;
 use crate::simd;
 use crate::simd::outline;
@@ -48,7 +49,6 @@ use half::f16;
 use microkernel::MacroTile;
 pub use microkernel::Space;
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 pub use row::SingleRow;
 use std::ops::Range;
 
@@ -113,9 +113,8 @@ impl Weights {
             return new;
         }
         let (packed, reading) = (&new.packed, Reading::new(mac));
-        let share = if rows * taps < PARALLEL_THRESHOLD / 8 { blocks } else { 1 };
-        let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
-        parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
+        let parts = new.dropping.chunks_mut(taps).zip(new.norms.chunks_mut(segments)).collect();
+        share(parts, rows * taps >= PARALLEL_THRESHOLD / 8, false, &|block, (dropping, norms)| {
             isa::arch().dispatch(Bounding { reading, packed, block, dropping, norms });
         });
         new
@@ -309,8 +308,7 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
         }
     }
     let work = weights.rows() * columns.taps.max(1) * columns.columns;
-    let share = if work < PARALLEL_THRESHOLD { tasks.len() } else { 1 };
-    tasks.into_par_iter().with_min_len(share).for_each(|task| arch.dispatch(task));
+    share(tasks, work >= PARALLEL_THRESHOLD, false, &|_, task| arch.dispatch(task));
 }
 
 /// Rows of a block.

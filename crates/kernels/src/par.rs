@@ -8,6 +8,7 @@ use std::sync::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time without work after which a spinning thread goes to sleep.
@@ -87,21 +88,50 @@ impl Drop for Remaining<'_> {
     }
 }
 
-/// Does the work of every item on all threads, and spins until all is done: a thread that waits in the scheduler goes to sleep after a
-/// moment, and would have to be woken for the next task.
-pub fn busy_join<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
-    let left = AtomicUsize::new(items.len());
-    let one = |item: &mut T| {
+/// Calls `work` with every index below `count` on all threads, and spins until all is done: a thread that waits in the scheduler goes to
+/// sleep after a moment, and would have to be woken for the next task.
+fn busy_join(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let left = AtomicUsize::new(count);
+    let one = |i: usize| {
         let _left = Remaining(&left);
-        work(item);
+        work(i);
     };
+    if count == 0 {
+        return;
+    }
     rayon::scope(|scope| {
-        let Some((first, rest)) = items.split_first_mut() else { return };
         // This thread pops the last spawned item, other threads steal the first one.
-        rest.iter_mut().rev().for_each(|item| scope.spawn(|_| one(item)));
-        one(first);
+        (1..count).rev().for_each(|i| {
+            let one = &one;
+            scope.spawn(move |_| one(i));
+        });
+        one(0);
         while left.load(Acquire) > 0 {
             rayon::yield_now();
+        }
+    });
+}
+
+/// Calls `work` with every index below `count` on all threads, which spin if `awake`. Not generic over the work, so that the scheduler's
+/// code is compiled once.
+fn on_threads(count: usize, awake: bool, work: &(dyn Fn(usize) + Sync)) {
+    match awake {
+        true => busy_join(count, work),
+        false => (0..count).into_par_iter().with_max_len(1).for_each(work),
+    }
+}
+
+/// Calls `work` with the index and the value of every item, on all threads if `shared`; they spin if `awake`.
+pub(crate) fn share<T: Send>(items: Vec<T>, shared: bool, awake: bool, work: &(dyn Fn(usize, T) + Sync)) {
+    if !shared || items.len() < 2 || !are_several() {
+        return items.into_iter().enumerate().for_each(|(i, item)| work(i, item));
+    }
+    // A lock for each item, taken once, moves it to the thread that processes it.
+    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+    on_threads(items.len(), awake, &|i| {
+        let item = items[i].lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(item) = item {
+            work(i, item);
         }
     });
 }
@@ -119,10 +149,10 @@ pub fn chunks<T: Send>(data: &mut [T], size: usize, nanos: usize, work: impl Fn(
 fn chunks_by<T: Send>(data: &mut [T], size: usize, nanos: usize, work: &(dyn Fn(usize, &mut [T]) + Send + Sync)) {
     let size = size.max(1);
     let least = if rayon::current_thread_index().is_some() { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
-    if nanos < least || data.len() <= size || !are_several() {
+    if nanos < least || data.len() <= size {
         data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
     } else {
-        data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
+        share(data.chunks_mut(size).collect(), true, false, work);
     }
 }
 
@@ -135,9 +165,9 @@ mod tests {
     fn works_come_from_several_threads_and_a_panic_ends_one() {
         let sum = |n: usize| {
             on_all_threads(|| {
-                let mut items: Vec<usize> = (0..n).collect();
-                busy_join(&mut items, |item| *item += 1);
-                items.iter().sum::<usize>()
+                let sum = AtomicUsize::new(0);
+                busy_join(n, &|i| drop(sum.fetch_add(i + 1, Relaxed)));
+                sum.into_inner()
             })
         };
         std::thread::scope(|scope| {
@@ -155,19 +185,22 @@ mod tests {
     fn every_item_is_done_once_and_a_panic_is_passed_on() {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-            for count in [0, 1, 2, 50] {
+            for (count, awake) in [0, 1, 2, 50].into_iter().flat_map(|count| [(count, false), (count, true)]) {
                 let mut items = vec![0; count];
-                pool.install(|| busy_join(&mut items, |item| *item += 1));
-                assert_eq!(items, vec![1; count]);
+                let parts: Vec<&mut usize> = items.iter_mut().collect();
+                pool.install(|| share(parts, true, awake, &|i, item| *item += i + 1));
+                assert!(items.iter().enumerate().all(|(i, item)| *item == i + 1), "{items:?}");
             }
             // A panic in the item that this thread takes, and in one that another thread takes.
             for bad in [0, 7] {
-                let mut items: Vec<usize> = (0..20).collect();
-                let ended = catch_unwind(AssertUnwindSafe(|| {
-                    pool.install(|| busy_join(&mut items, |item| assert!(std::mem::replace(item, 99) != bad)));
-                }));
+                let items: Vec<AtomicUsize> = (0..20).map(|_| AtomicUsize::new(0)).collect();
+                let one = |i: usize| {
+                    items[i].fetch_add(1, Relaxed);
+                    assert!(i != bad);
+                };
+                let ended = catch_unwind(AssertUnwindSafe(|| pool.install(|| busy_join(items.len(), &one))));
                 assert!(ended.is_err());
-                assert!(items.iter().skip(1).all(|item| *item == 99));
+                assert!(items.iter().skip(1).all(|item| item.load(Relaxed) == 1));
             }
         }
     }

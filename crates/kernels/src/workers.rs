@@ -5,12 +5,12 @@ use crate::isa;
 use crate::simd;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arena::Arena;
 pub use crate::arena::{LINE_BYTES, scratch_slice};
-pub use crate::par::{PER_THREAD, are_several, busy_join, chunks, on_all_threads};
+pub(crate) use crate::par::share;
+pub use crate::par::{PER_THREAD, are_several, chunks, on_all_threads};
 pub use crate::simd::{arches, outline};
 
 /// Copies of operands that overlap the result of the task.
@@ -106,21 +106,13 @@ impl Workers {
     }
 
     /// Not generic over the work, so that it is compiled once for each item type.
-    fn each_by<T: Send>(&self, mut items: Vec<T>, shared: bool, work: &(dyn Fn(&mut T, &mut Scratch) + Sync)) {
-        let one = |item: &mut T| {
+    fn each_by<T: Send>(&self, items: Vec<T>, shared: bool, work: &(dyn Fn(&mut T, &mut Scratch) + Sync)) {
+        share(items, shared, self.awake, &|_, mut item| {
             let i = rayon::current_thread_index().unwrap_or(0) % self.scratch.len().max(1);
             match self.scratch.get(i).and_then(|s| s.lock().ok()) {
-                Some(mut scratch) => work(item, &mut scratch),
-                None => work(item, &mut Scratch::default()),
+                Some(mut scratch) => work(&mut item, &mut scratch),
+                None => work(&mut item, &mut Scratch::default()),
             }
-        };
-        if shared && items.len() > 1 && are_several() {
-            match self.awake {
-                true => busy_join(&mut items, one),
-                false => items.par_iter_mut().with_max_len(1).for_each(one),
-            }
-        } else {
-            items.iter_mut().for_each(one);
-        }
+        });
     }
 }

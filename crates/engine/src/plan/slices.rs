@@ -66,8 +66,10 @@ impl Map {
         }
         let (counts, wanted) = ([self.ext.g, self.ext.c, self.ext.h], [ext.g, ext.c, ext.h]);
         let strides = self.to.axes.strides;
-        let mut order = [0, 1, 2];
-        order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
+        let mut order = Vec::with_capacity(3);
+        for axis in 0..3 {
+            order.insert(order.partition_point(|&outer: &usize| strides[outer] >= strides[axis]), axis);
+        }
         let mut offset = source.base.checked_sub(self.to.base)?;
         let mut first = [0; 3];
         for axis in order.into_iter().filter(|&axis| counts[axis] > 1) {

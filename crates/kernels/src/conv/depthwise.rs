@@ -19,6 +19,8 @@ use std::ops::Range;
 
 /// Elements of the largest specialized window.
 const ELEMENTS: usize = 5 * 5;
+/// Fewest output rows of a register tile of vectors.
+const LEAST_ROWS: usize = 2;
 
 /// Reduction of a channel's windows.
 #[derive(Clone, Copy)]
@@ -68,12 +70,14 @@ impl WithSimd for Job<'_, '_> {
         let [side, stride] = [window.k[0], window.s[0]];
         let plane = Plane::of(stride, window, [share.first_row, share.rows], columns, S::F32_LANES);
         let across = columns.next_multiple_of(S::F32_LANES);
-        let [area, outputs] = [stride * plane.rows * plane.width, share.rows * across];
+        // A single row is computed with another one behind it, which is not stored.
+        let computed = if const { S::F32_LANES > 1 } { share.rows.max(LEAST_ROWS) } else { share.rows };
+        let [area, outputs] = [stride * plane.rows * plane.width, computed * across];
         let channels = share.channels();
         let at_once = (L1_BATCH / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
-        // The last vectors of a row extend into the next one.
-        let slack = plane.lead + plane.p + S::F32_LANES;
+        // The last vectors of a row extend into the next one, and the row behind a single one is staged by nobody.
+        let slack = plane.lead + plane.p + S::F32_LANES + (computed - share.rows) * stride * plane.width;
         let (staged, sums) = (scratch_slice(staged, at_once * area + slack), scratch_slice(sums, at_once * outputs));
         // Written once: staging a channel does not touch the halo.
         staged.fill(of.outside());
@@ -87,7 +91,7 @@ impl WithSimd for Job<'_, '_> {
             for (c, sums) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
                 let (width, phase) = (plane.width, plane.rows * plane.width);
                 let (source, weights) = (&staged[c * area + plane.lead..], &of.weights(channel + c, side));
-                let bands = Bands { rows: share.rows, source, width, phase, weights, sums, across };
+                let bands = Bands { rows: computed, source, width, phase, weights, sums, across };
                 of.sum(simd, channel + c, [side, stride], bands);
             }
             let sums = &mut sums[..count * outputs];
@@ -303,47 +307,50 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> WithSimd for Windows<'_,
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let before = self.of.before(simd);
-        // Row by row without vectors: a fallback whose speed does not matter.
-        if const { S::F32_LANES > 1 } {
-            while self.bands.rows >= 4 {
-                self.next::<S, 4>(simd, before);
-            }
-            if self.bands.rows >= 2 {
-                self.next::<S, 2>(simd, before);
-            }
-        }
-        while self.bands.rows >= 1 {
-            self.next::<S, 1>(simd, before);
+        let rows = self.bands.rows;
+        let mut row = 0;
+        while row < rows {
+            // The last rows overlap those before them, which are computed twice with the same bits.
+            row = match rows - row {
+                // Row by row without vectors: a fallback whose speed does not matter.
+                _ if const { S::F32_LANES == 1 } => self.next::<S, 1>(simd, before, row),
+                3.. if rows >= 4 => self.next::<S, 4>(simd, before, row.min(rows - 4)),
+                _ => self.next::<S, LEAST_ROWS>(simd, before, row.min(rows - LEAST_ROWS)),
+            };
         }
     }
 }
 
 impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE> {
-    /// Computes the next `R` output rows, all columns.
+    /// Computes `R` output rows from `row` on, all columns. Returns the row behind them.
     #[inline(always)]
-    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>) {
+    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>, row: usize) -> usize {
         let mut at = 0;
         // With a stride, output rows share fewer loads, which leaves registers for more accumulators.
         if const { STRIDE > 1 && S::F32_LANES > 1 } {
             while at + 2 * S::F32_LANES <= self.bands.across {
-                self.columns::<S, R, 2>(simd, before, at);
+                self.columns::<S, R, 2>(simd, before, row, at);
                 at += 2 * S::F32_LANES;
             }
         }
         while at < self.bands.across {
-            self.columns::<S, R, 1>(simd, before, at);
+            self.columns::<S, R, 1>(simd, before, row, at);
             at += S::F32_LANES;
         }
-        let bands = &mut self.bands;
-        bands.rows -= R;
-        bands.source = &bands.source[R * STRIDE * bands.width..];
-        bands.sums = &mut std::mem::take(&mut bands.sums)[R * bands.across..];
+        row + R
     }
 
     /// Register tile: `R` rows by `N` vectors.
     #[inline(always)]
-    fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl LaneMap<S>, at: usize) {
+    fn columns<S: Simd, const R: usize, const N: usize>(
+        &mut self,
+        simd: S,
+        before: impl LaneMap<S>,
+        first: usize,
+        at: usize,
+    ) {
         let Bands { source, width, phase, weights, across, .. } = self.bands;
+        let source = &source[first * STRIDE * width..];
         let Some(weights) = weights.as_chunks::<K>().0.first_chunk::<K>() else { return };
         let mut sums = [[simd.splat_f32s(W::BEGIN); N]; R];
         for i in 0..(R - 1) * STRIDE + K {
@@ -363,7 +370,7 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE
         }
         for row in 0..R {
             for n in 0..N {
-                let to = &mut self.bands.sums[row * across + at + n * S::F32_LANES..][..S::F32_LANES];
+                let to = &mut self.bands.sums[(first + row) * across + at + n * S::F32_LANES..][..S::F32_LANES];
                 S::as_mut_simd_f32s(to).0[0] = before.of(simd, sums[row][n]);
             }
         }

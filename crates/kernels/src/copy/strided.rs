@@ -24,10 +24,12 @@ const FAR: usize = 1 << 10;
 
 /// Sorts axes by their stride in the result, outermost first, and merges neighbours that are contiguous on both sides.
 pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
-    let mut axes: Vec<CopyAxis> = axes.iter().copied().filter(|axis| axis.count != 1).collect();
-    axes.sort_by_key(|axis| std::cmp::Reverse(axis.to));
-    let mut joined: Vec<CopyAxis> = Vec::with_capacity(axes.len());
-    for axis in axes {
+    let mut sorted: Vec<CopyAxis> = Vec::with_capacity(axes.len());
+    for axis in axes.iter().filter(|axis| axis.count != 1) {
+        sorted.insert(sorted.partition_point(|outer| outer.to >= axis.to), *axis);
+    }
+    let mut joined: Vec<CopyAxis> = Vec::with_capacity(sorted.len());
+    for axis in sorted {
         match joined.last_mut() {
             Some(outer) if outer.to == axis.to * axis.count && outer.from == axis.from * axis.count => {
                 *outer = CopyAxis { count: outer.count * axis.count, ..axis };

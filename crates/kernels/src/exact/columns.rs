@@ -4,10 +4,10 @@ use super::decode::{Reading, exp2i};
 use super::{LONGEST, PARALLEL_THRESHOLD, SEGMENT, WIDTH};
 use crate::isa;
 use crate::num::reference::LEAST_EXPONENT;
+use crate::par::share;
 use crate::params::AccumulatorSpec;
 use bytemuck::{Pod, Zeroable};
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 /// Panels packed together, because their columns are contiguous in the source.
 const PANELS_AT_ONCE: usize = 8;
@@ -40,11 +40,11 @@ impl Columns {
             return new;
         }
         let segments = taps.div_ceil(SEGMENT);
-        let share = if columns * taps < PARALLEL_THRESHOLD / 8 { usize::MAX } else { 1 };
-        let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
-        let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
-        let parts = parts.zip(new.norms.par_chunks_mut(PANELS_AT_ONCE * segments));
-        parts.enumerate().with_min_len(share).for_each(|(group, ((panels, exponents), norms))| {
+        let parts = new.panels.chunks_mut(PANELS_AT_ONCE * taps);
+        let parts = parts.zip(new.exponents.chunks_mut(PANELS_AT_ONCE * taps));
+        let parts = parts.zip(new.norms.chunks_mut(PANELS_AT_ONCE * segments)).collect();
+        let shared = columns * taps >= PARALLEL_THRESHOLD / 8;
+        share(parts, shared, false, &|group, ((panels, exponents), norms): ((&mut [Line], &mut [u32]), &mut [f32])| {
             let first = group * PANELS_AT_ONCE * WIDTH;
             let (reading, source) = (Some(Reading::new(mac)), &Rows { values, columns });
             isa::arch().dispatch(Packing { reading, columns, first, taps, source, panels, exponents, norms });

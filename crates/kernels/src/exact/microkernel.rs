@@ -236,7 +236,7 @@ impl<'a> Pair<'a> {
         let first = pass * PASS;
         if pass == 0 && last && self.weights.mac.ties == Ties::Away && self.bound() < RUN_LIMIT {
             let columns = part.len();
-            let ends = Outputs { starts: &self.bias.starts, part, out };
+            let ends = Ends::Outputs { starts: &self.bias.starts, part, out };
             return outline(simd, OneRun { pair: self, taps: 0..self.taps, columns, ends, lists });
         }
         let mut sums: Tile = [[0; WIDTH]; HEIGHT];
@@ -312,7 +312,7 @@ impl<'a> Pair<'a> {
     /// Adds the products of taps `first..end`, whose sums stay below [`RUN_LIMIT`].
     #[inline(always)]
     fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
-        outline(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
+        outline(simd, OneRun { pair: self, taps: first..end, columns, ends: Ends::Units(sums), lists });
     }
 
     #[inline(always)]
@@ -331,89 +331,82 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Destination of the sums of a run.
-trait Ends {
+/// Destination of the sums of a run. Chosen when the run starts, because a branch for each sum costs less than a second copy of the code.
+enum Ends<'a, 'b> {
+    /// Adds to the integer sums of other runs.
+    Units(&'a mut Tile),
+    /// Rounds to fp16 results, for sums that are a single run.
+    Outputs {
+        /// [`START`] plus the bias, by row.
+        starts: &'a [f32; HEIGHT],
+        part: Range<usize>,
+        out: &'a mut [&'b mut [f32]],
+    },
+}
+
+impl Ends<'_, '_> {
     /// Initial accumulator of a row.
-    fn start(&self, row: usize) -> f32;
-
-    /// Takes an accumulator vector of a row.
-    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s);
-
-    /// Takes one sum of products in units of 2^-16, without the initial value.
-    fn one(&mut self, row: usize, column: usize, units: u32);
-}
-
-/// Adds to the integer sums of other runs.
-struct Units<'a>(&'a mut Tile);
-
-impl Ends for Units<'_> {
-    #[inline(always)]
-    fn start(&self, _: usize) -> f32 {
-        START
-    }
-
-    #[inline(always)]
-    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, mut acc: S::f32s) {
-        let sum = &mut S::as_mut_simd_u32s(&mut self.0[row]).0[vector];
-        let mut new = *sum;
-        end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
-        let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
-        let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
-        *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
-    }
-
-    #[inline(always)]
-    fn one(&mut self, row: usize, column: usize, units: u32) {
-        let sum = &mut self.0[row][column];
-        let new = sum.wrapping_add(units);
-        *sum = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
-    }
-}
-
-/// Rounds to fp16 results, for sums that are a single run.
-struct Outputs<'a, 'b> {
-    /// [`START`] plus the bias, by row.
-    starts: &'a [f32; HEIGHT],
-    part: Range<usize>,
-    out: &'a mut [&'b mut [f32]],
-}
-
-impl Ends for Outputs<'_, '_> {
     #[inline(always)]
     fn start(&self, row: usize) -> f32 {
-        self.starts[row]
-    }
-
-    #[inline(always)]
-    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s) {
-        let Some(out) = self.out.get_mut(row) else { return };
-        let settled = settle_run(simd, acc);
-        let Some(to) = out[self.part.clone()].get_mut(vector * S::F32_LANES..) else { return };
-        match S::as_mut_simd_f32s(to).0.first_mut() {
-            Some(to) => *to = settled,
-            None => simd.partial_store_f32s(to, settled),
+        match self {
+            Ends::Units(_) => START,
+            Ends::Outputs { starts, .. } => starts[row],
         }
     }
 
+    /// Takes an accumulator vector of a row.
+    #[inline(always)]
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, mut acc: S::f32s) {
+        match self {
+            Ends::Units(sums) => {
+                let sum = &mut S::as_mut_simd_u32s(&mut sums[row]).0[vector];
+                let mut new = *sum;
+                end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
+                let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
+                let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
+                *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
+            }
+            Ends::Outputs { part, out, .. } => {
+                let Some(out) = out.get_mut(row) else { return };
+                let settled = settle_run(simd, acc);
+                let Some(to) = out[part.clone()].get_mut(vector * S::F32_LANES..) else { return };
+                match S::as_mut_simd_f32s(to).0.first_mut() {
+                    Some(to) => *to = settled,
+                    None => simd.partial_store_f32s(to, settled),
+                }
+            }
+        }
+    }
+
+    /// Takes one sum of products in units of 2^-16, without the initial value.
     #[inline(always)]
     fn one(&mut self, row: usize, column: usize, units: u32) {
-        let Some(out) = self.out.get_mut(row) else { return };
-        let bias = self.starts[row].to_bits().wrapping_sub(START.to_bits());
-        out[self.part.start + column] = settle_away(units.wrapping_add(bias) as i32);
+        match self {
+            Ends::Units(sums) => {
+                let sum = &mut sums[row][column];
+                let new = sum.wrapping_add(units);
+                *sum = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
+            }
+            Ends::Outputs { starts, part, out } => {
+                let Some(out) = out.get_mut(row) else { return };
+                let bias = starts[row].to_bits().wrapping_sub(START.to_bits());
+                out[part.start + column] = settle_away(units.wrapping_add(bias) as i32);
+            }
+        }
     }
 }
 
 /// [`Pair::one_run`], out of line.
-struct OneRun<'a, 'b, E> {
+struct OneRun<'a, 'b, 'c> {
     pair: &'a Pair<'b>,
     taps: Range<usize>,
     /// Columns of the panel to compute.
     columns: usize,
-    ends: E,
+    ends: Ends<'a, 'c>,
     lists: &'a mut Lists,
 }
 
-impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
+impl WithSimd for OneRun<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -424,12 +417,10 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
         let of_run = begin * pair.height..(taps.end - pair.first) * pair.height;
         let (w, x) = (&pair.raised[of_run], (&pair.x[taps.clone()], &pair.exponents[taps]));
         match pair.height {
-            LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
-            MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
-            THREE_QUARTERS => {
-                narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends)
-            }
-            _ => narrow::<S, E, HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            LEAST_HEIGHT => narrow::<S, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            MOST_ROWS => narrow::<S, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            THREE_QUARTERS => narrow::<S, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            _ => narrow::<S, HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use super::elementwise;
 use super::reference::RunningSum;
-use crate::par::PER_THREAD;
+use crate::cost;
+use crate::par::{PER_THREAD, chunks};
 use crate::params::{AccumulatorSpec, Rounding};
 use half::f16;
-use rayon::prelude::*;
 
 /// A number in working precision. Operands and results are `f32`, which represents every fp16 number.
 pub trait Wide: Copy + Send + Sync + 'static {
@@ -213,14 +213,22 @@ impl Wide for Exact {
         if row.len() < PER_THREAD {
             return row.into_iter().map(Exact::canonicalize).collect();
         }
-        row.into_par_iter().with_min_len(PER_THREAD).map(Exact::canonicalize).collect()
+        let mut all = vec![Exact::default(); row.len()];
+        chunks(&mut all, PER_THREAD, cost::one_by_one(row.len()), |i, to| {
+            to.iter_mut().zip(&row[i * PER_THREAD..]).for_each(|(to, x)| *to = Exact::canonicalize(*x));
+        });
+        all
     }
 
     fn settle_all(row: Vec<Exact>, rules: &Rounding) -> Vec<f32> {
         if row.len() < PER_THREAD {
             return row.into_iter().map(|x| x.round_result(rules)).collect();
         }
-        row.into_par_iter().with_min_len(PER_THREAD).map(|x| x.round_result(rules)).collect()
+        let mut all = vec![0.0; row.len()];
+        chunks(&mut all, PER_THREAD, cost::one_by_one(row.len()), |i, to| {
+            to.iter_mut().zip(&row[i * PER_THREAD..]).for_each(|(to, x)| *to = x.round_result(rules));
+        });
+        all
     }
 }
 

@@ -48,7 +48,8 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
         let Buffers { packed, wide, unfolded, panels, places, sums, staged, halves, transposed, known } = &mut *buffers;
         let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
         let (rows, outputs) = (share.rows, share.rows * columns);
-        let area = ground.rows * ground.width * BLOCK;
+        // Outputs behind the last column, which are computed and not stored, read behind the last row.
+        let area = (ground.rows * ground.width + (ROW_OUTPUTS - 1) * s) * BLOCK;
         let staged = scratch_slice(staged, TILE_BLOCKS * area);
         // The halo is filled once and stays.
         staged.chunks_exact_mut(area).for_each(|staged| ground.fill_halo(window.from[1], staged));
@@ -261,23 +262,16 @@ impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for
             for row in 0..rows {
                 let first = row * columns * BLOCK;
                 let from = &source[row * STRIDE * width..];
-                let mut at = 0;
-                while at + ROW_OUTPUTS <= columns {
+                for at in (0..columns).step_by(ROW_OUTPUTS) {
                     let sums = lane.outputs::<A, STRIDE, ROW_OUTPUTS>(simd, from, width, at);
-                    to.reborrow().store(
-                        simd,
-                        finish,
-                        stages,
-                        sums.as_flattened(),
-                        &places::<ROW_OUTPUTS>(first, at),
-                        &[lane.at],
-                    );
-                    at += ROW_OUTPUTS;
-                }
-                while at < columns {
-                    let sums = lane.outputs::<A, STRIDE, 1>(simd, from, width, at);
-                    to.reborrow().store(simd, finish, stages, sums.as_flattened(), &places::<1>(first, at), &[lane.at]);
-                    at += 1;
+                    let (to, places) = (to.reborrow(), places::<ROW_OUTPUTS>(first, at));
+                    if at + ROW_OUTPUTS <= columns {
+                        to.store(simd, finish, stages, sums.as_flattened(), &places, &[lane.at]);
+                    } else {
+                        // In memory, because their number varies: those of the loop above stay in registers.
+                        let (some, count) = (sums, columns - at);
+                        to.store(simd, finish, stages, &some.as_flattened()[..count], &places[..count], &[lane.at]);
+                    }
                 }
             }
         }

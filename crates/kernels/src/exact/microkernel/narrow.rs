@@ -13,7 +13,7 @@ pub(super) fn tail_columns<S: Simd>(columns: usize) -> usize {
 
 /// One run over `H` rows; `first` is its first tap within the pass.
 #[inline(always)]
-pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
+pub(super) fn narrow<S: Simd, const H: usize>(
     simd: S,
     reading: Reading,
     lists: &mut Lists,
@@ -21,7 +21,7 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
     w: &[f32],
     (x, met): (&[Line], &[u32]),
     columns: usize,
-    ends: &mut E,
+    ends: &mut Ends,
 ) {
     let (w, _) = w.as_chunks::<H>();
     lists.take_pairs(simd, reading, w, met);
@@ -35,9 +35,9 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
     let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
-        narrow_vectors::<S, E, H, VECTORS>(simd, reading, lists, w, x, whole, ends);
+        narrow_vectors::<S, H, VECTORS>(simd, reading, lists, w, x, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
-        narrow_vectors::<S, E, H, 1>(simd, reading, lists, w, x, lanes, ends);
+        narrow_vectors::<S, H, 1>(simd, reading, lists, w, x, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
         narrow_column(simd, lists, H, w.as_flattened(), &x[first..][..w.len()], column, ends);
@@ -45,36 +45,36 @@ pub(super) fn narrow<S: Simd, E: Ends, const H: usize>(
 }
 
 #[inline(always)]
-pub(super) fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
+pub(super) fn narrow_vectors<S: Simd, const H: usize, const V: usize>(
     simd: S,
     reading: Reading,
     lists: &Lists,
     w: &[[f32; H]],
     x: &[Line],
     columns: usize,
-    ends: &mut E,
+    ends: &mut Ends,
 ) {
     if const { S::REGISTER_COUNT >= 32 || H <= MOST_ROWS } {
-        return narrow_rows::<S, E, H, H, V>(simd, reading, lists, w, 0, x, columns, ends);
+        return narrow_rows::<S, H, H, V>(simd, reading, lists, w, 0, x, columns, ends);
     }
-    narrow_rows::<S, E, H, MOST_ROWS, V>(simd, reading, lists, w, 0, x, columns, ends);
+    narrow_rows::<S, H, MOST_ROWS, V>(simd, reading, lists, w, 0, x, columns, ends);
     match H {
-        HEIGHT => narrow_rows::<S, E, H, MOST_ROWS, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
-        _ => narrow_rows::<S, E, H, LEAST_HEIGHT, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
+        HEIGHT => narrow_rows::<S, H, MOST_ROWS, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
+        _ => narrow_rows::<S, H, LEAST_HEIGHT, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
     }
 }
 
 /// One tail column, with the rows of a block as vector lanes. Terms are exact, so that the order of additions is free. `height` is a
 /// constant after inlining.
 #[inline(always)]
-pub(super) fn narrow_column<S: Simd, E: Ends>(
+pub(super) fn narrow_column<S: Simd>(
     simd: S,
     lists: &Lists,
     height: usize,
     w: &[f32],
     x: &[f32],
     column: usize,
-    ends: &mut E,
+    ends: &mut Ends,
 ) {
     // A vector that extends past its row contains elements of the next tap, which are ignored.
     let keep = lists.keep.as_flattened();
@@ -126,7 +126,7 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
 
 /// Register tile of `R` rows, from row `first` on, by `V` vectors.
 #[inline(always)]
-pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>(
+pub(super) fn narrow_rows<S: Simd, const H: usize, const R: usize, const V: usize>(
     simd: S,
     reading: Reading,
     lists: &Lists,
@@ -134,7 +134,7 @@ pub(super) fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, cons
     first: usize,
     x: &[Line],
     columns: usize,
-    ends: &mut E,
+    ends: &mut Ends,
 ) {
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
         let mut own = [[simd.splat_f32s(START); V]; R];
