@@ -244,7 +244,7 @@ impl Machine<'_> {
         ];
         for (i, used, field) in uses {
             if self.extra_is_on(i) && !used {
-                return Err(self.inconsistent(field, "an extra stream is on that the task does not use"));
+                return Err(self.inconsistent(field, "a stream is enabled that the task does not read"));
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Machine<'_> {
                 Store::ZeroSkipping(skip::order(axes[0], axes[1]))
             }
             (_, _, true) => {
-                return Err(self.inconsistent(SparseFmt, "zeros are skipped among fp16 coefficients only"));
+                return Err(self.inconsistent(SparseFmt, "only fp16 coefficients can be stored without their zeros"));
             }
             (format::FP16, false, false) => Store::Fp16,
             (format::INT8, false, false) => Store::Int8,

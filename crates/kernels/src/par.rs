@@ -166,7 +166,7 @@ mod tests {
         let sum = |n: usize| {
             on_all_threads(|| {
                 let sum = AtomicUsize::new(0);
-                busy_join(n, &|i| drop(sum.fetch_add(i + 1, Relaxed)));
+                busy_join(n, &|i| _ = sum.fetch_add(i + 1, Relaxed));
                 sum.into_inner()
             })
         };

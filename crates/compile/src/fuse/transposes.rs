@@ -146,7 +146,7 @@ fn turn_columns(graph: &mut Graph, reasons: &mut Remarks) {
         }
         let (lead, bytes) = dense_axes(&[1, channels]);
         let Some(row) = (View { buffer, offset_bytes: 0, lead, width: channels }).nchw() else { continue };
-        reasons.say(|| format!("{} is computed as a row, which {} turns back", before.name, layer.name));
+        reasons.say(|| format!("{} is computed as a row, which {} transposes back", before.name, layer.name));
         graph.buffers[buffer.0 as usize].bytes = bytes;
         graph.layers[writer].result = row;
         graph.layers[writer].transpose = true;

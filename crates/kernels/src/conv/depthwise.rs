@@ -19,8 +19,6 @@ use std::ops::Range;
 
 /// Elements of the largest specialized window.
 const ELEMENTS: usize = 5 * 5;
-/// Fewest output rows of a register tile of vectors.
-const LEAST_ROWS: usize = 2;
 
 /// Reduction of a channel's windows.
 #[derive(Clone, Copy)]
@@ -306,85 +304,106 @@ impl<W: Reduction, const K: usize, const STRIDE: usize> WithSimd for Windows<'_,
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let before = self.of.before(simd);
-        let rows = self.bands.rows;
-        let mut row = 0;
-        while row < rows {
-            // The last rows overlap those before them, which are computed twice with the same bits.
-            row = match rows - row {
-                // Row by row without vectors: a fallback whose speed does not matter.
-                _ if const { S::F32_LANES == 1 } => self.next::<S, 1>(simd, before, row),
-                3.. if rows >= 4 => self.next::<S, 4>(simd, before, row.min(rows - 4)),
-                _ => self.next::<S, LEAST_ROWS>(simd, before, row.min(rows - LEAST_ROWS)),
-            };
-        }
+        self.bands.reduce::<S, W>(simd, self.of.before(simd), [K, STRIDE]);
     }
 }
 
-impl<W: Reduction, const K: usize, const STRIDE: usize> Windows<'_, W, K, STRIDE> {
-    /// Computes `R` output rows from `row` on, all columns. Returns the row behind them.
+/// Vectors and rows of the largest register tile.
+const MOST_VECTORS: usize = 2;
+const MOST_ROWS: usize = 4;
+/// Fewest output rows of a register tile of vectors.
+const LEAST_ROWS: usize = 2;
+
+// Sizes are arguments of functions that are inlined, where they are constants again, so that the functions are one copy of LLVM IR.
+impl Bands<'_> {
+    /// Reduces all windows of a side and stride.
     #[inline(always)]
-    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>, row: usize) -> usize {
-        let mut at = 0;
-        // With a stride, output rows share fewer loads, which leaves registers for more accumulators.
-        if const { STRIDE > 1 && S::F32_LANES > 1 } {
-            while at + 2 * S::F32_LANES <= self.bands.across {
-                self.columns::<S, R, 2>(simd, before, row, at);
-                at += 2 * S::F32_LANES;
-            }
+    fn reduce<S: Simd, W: Reduction>(&mut self, simd: S, before: impl LaneMap<S>, window: [usize; 2]) {
+        let mut row = 0;
+        while row < self.rows {
+            // The last rows overlap those before them, which are computed twice with the same bits.
+            row = match self.rows - row {
+                // Row by row without vectors: a fallback whose speed does not matter.
+                _ if const { S::F32_LANES == 1 } => self.next::<S, W>(simd, before, window, row, 1),
+                3.. if self.rows >= MOST_ROWS => {
+                    self.next::<S, W>(simd, before, window, row.min(self.rows - MOST_ROWS), MOST_ROWS)
+                }
+                _ => self.next::<S, W>(simd, before, window, row.min(self.rows - LEAST_ROWS), LEAST_ROWS),
+            };
         }
-        while at < self.bands.across {
-            self.columns::<S, R, 1>(simd, before, row, at);
-            at += S::F32_LANES;
-        }
-        row + R
     }
 
-    /// Register tile: `R` rows by `N` vectors.
+    /// Computes `rows` output rows from `first` on, all columns. Returns the row behind them.
     #[inline(always)]
-    fn columns<S: Simd, const R: usize, const N: usize>(
+    fn next<S: Simd, W: Reduction>(
         &mut self,
         simd: S,
         before: impl LaneMap<S>,
+        window: [usize; 2],
         first: usize,
-        at: usize,
+        rows: usize,
+    ) -> usize {
+        let mut at = 0;
+        // With a stride, output rows share fewer loads, which leaves registers for more accumulators.
+        if window[1] > 1 && const { S::F32_LANES > 1 } {
+            while at + MOST_VECTORS * S::F32_LANES <= self.across {
+                self.columns::<S, W>(simd, before, window, [first, at], [rows, MOST_VECTORS]);
+                at += MOST_VECTORS * S::F32_LANES;
+            }
+        }
+        while at < self.across {
+            self.columns::<S, W>(simd, before, window, [first, at], [rows, 1]);
+            at += S::F32_LANES;
+        }
+        first + rows
+    }
+
+    /// Register tile of some rows by some vectors, from a row and column on.
+    #[inline(always)]
+    fn columns<S: Simd, W: Reduction>(
+        &mut self,
+        simd: S,
+        before: impl LaneMap<S>,
+        [k, stride]: [usize; 2],
+        [first, at]: [usize; 2],
+        [rows, vectors]: [usize; 2],
     ) {
-        let Bands { source, width, phase, weights, across, .. } = self.bands;
-        let source = &source[first * STRIDE * width..];
-        let Some(weights) = weights.as_chunks::<K>().0.first_chunk::<K>() else { return };
-        let mut sums = [[simd.splat_f32s(W::BEGIN); N]; R];
-        for i in 0..(R - 1) * STRIDE + K {
+        let Bands { width, phase, weights, across, .. } = *self;
+        let source = &self.source[first * stride * width + at..];
+        let mut sums = [[simd.splat_f32s(W::BEGIN); MOST_VECTORS]; MOST_ROWS];
+        for i in 0..(rows - 1) * stride + k {
             // The part of a staged row that is read, from every plane.
-            let lines = lines::<STRIDE>(source, phase, i * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
-            for kw in 0..K {
-                let x = simd::load::<S, N>(&lines[kw % STRIDE][kw / STRIDE..]);
-                for row in 0..R {
+            let count = vectors * S::F32_LANES + (k - 1) / stride;
+            let mut lines: [&[f32]; 2] = [&[]; 2];
+            for plane in 0..stride {
+                lines[plane] = &source[plane * phase + i * width..][..count];
+            }
+            for kw in 0..k {
+                let line = &lines[kw % stride][kw / stride..];
+                let mut x = [simd.splat_f32s(0.0); MOST_VECTORS];
+                for n in 0..vectors {
+                    x[n] = S::as_simd_f32s(&line[n * S::F32_LANES..][..S::F32_LANES]).0[0];
+                }
+                for row in 0..rows {
                     // The subtraction wraps around for output rows whose windows do not include this staged row.
-                    let Some(weights) = weights.get(i.wrapping_sub(row * STRIDE)) else { continue };
-                    let weight = simd.splat_f32s(weights[kw]);
-                    for n in 0..N {
+                    let kh = i.wrapping_sub(row * stride);
+                    if kh >= k {
+                        continue;
+                    }
+                    let weight = simd.splat_f32s(weights[kh * k + kw]);
+                    for n in 0..vectors {
                         sums[row][n] = W::add(simd, weight, x[n], sums[row][n]);
                     }
                 }
             }
         }
-        for row in 0..R {
-            for n in 0..N {
-                let to = &mut self.bands.sums[(first + row) * across + at + n * S::F32_LANES..][..S::F32_LANES];
+        for row in 0..rows {
+            for n in 0..vectors {
+                let to = &mut self.sums[(first + row) * across + at + n * S::F32_LANES..][..S::F32_LANES];
                 S::as_mut_simd_f32s(to).0[0] = before.of(simd, sums[row][n]);
             }
         }
     }
-}
-
-/// Slices `count` elements from a position on, in every plane.
-#[inline(always)]
-fn lines<const STRIDE: usize>(source: &[f32], phase: usize, at: usize, count: usize) -> [&[f32]; STRIDE] {
-    let mut lines: [&[f32]; STRIDE] = [&[]; STRIDE];
-    for i in 0..STRIDE {
-        lines[i] = &source[i * phase + at..][..count];
-    }
-    lines
 }
 
 #[cfg(test)]

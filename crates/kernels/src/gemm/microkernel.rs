@@ -101,12 +101,15 @@ impl MicroKernel<'_> {
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
         let MicroKernel { panel, source, places, stride, resume, .. } = *self;
         let (source, sums) = (&source[at..], &mut self.sums[at..]);
-        outline(simd, Shape::<M, N> { panel, source, places, sums, stride, resume });
+        outline(simd, Shape::<M, N>(Tile { panel, source, places, sums, stride, resume }));
     }
 }
 
-/// Register tile: `M` channels by `N` vectors of outputs.
-struct Shape<'a, const M: usize, const N: usize> {
+/// Register tile of `M` channels by `N` vectors of outputs.
+struct Shape<'a, const M: usize, const N: usize>(Tile<'a>);
+
+/// Operands and sums of a register tile.
+struct Tile<'a> {
     panel: &'a [f32],
     source: &'a [f32],
     places: &'a [u32],
@@ -120,27 +123,39 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Shape { panel, source, places, sums: to, stride, resume } = self;
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
+        self.0.sum(simd, M, N, sums.as_flattened_mut());
+    }
+}
+
+impl Tile<'_> {
+    /// Computes a tile of `channels` by `vectors`, which are constants after inlining: so that this is one copy of LLVM IR.
+    #[inline(always)]
+    fn sum<S: Simd>(self, simd: S, channels: usize, vectors: usize, sums: &mut [S::f32s]) {
+        let Tile { panel, source, places, sums: to, stride, resume } = self;
+        let run = vectors * S::F32_LANES;
         if resume {
-            for m in 0..M {
-                sums[m].copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
-            }
-        }
-        let panel = panel.as_chunks::<M>().0;
-        let taps = panel.len().min(places.len());
-        let (panel, places) = (&panel[..taps], &places[..taps]);
-        for tap in 0..taps {
-            let x = S::as_simd_f32s(&source[places[tap] as usize..][..N * S::F32_LANES]).0;
-            for m in 0..M {
-                let weight = simd.splat_f32s(panel[tap][m]);
-                for n in 0..N {
-                    sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
+            for m in 0..channels {
+                let before = S::as_simd_f32s(&to[m * stride..][..run]).0;
+                for n in 0..vectors {
+                    sums[m * vectors + n] = before[n];
                 }
             }
         }
-        for m in 0..M {
-            S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(&sums[m]);
+        for (weights, place) in panel.chunks_exact(channels).zip(places) {
+            let x = &S::as_simd_f32s(&source[*place as usize..][..run]).0[..vectors];
+            for m in 0..channels {
+                let weight = simd.splat_f32s(weights[m]);
+                for n in 0..vectors {
+                    sums[m * vectors + n] = simd.mul_add_f32s(weight, x[n], sums[m * vectors + n]);
+                }
+            }
+        }
+        for m in 0..channels {
+            let after = &mut S::as_mut_simd_f32s(&mut to[m * stride..][..run]).0[..vectors];
+            for n in 0..vectors {
+                after[n] = sums[m * vectors + n];
+            }
         }
     }
 }
@@ -189,32 +204,40 @@ impl<const P: usize> WithSimd for TailKernel<'_, P> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        self.sum(simd, P);
+    }
+}
+
+impl<const P: usize> TailKernel<'_, P> {
+    /// Computes one output of some panels, a constant after inlining.
+    #[inline(always)]
+    fn sum<S: Simd>(self, simd: S, count: usize) {
         let TailKernel { panels, distance, taps, source, sums, stride, resume } = self;
         let vectors = const { PANEL.div_ceil(S::F32_LANES) };
         let numbers = vectors * S::F32_LANES;
         let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;
-        let mut columns = [[simd.splat_f32s(0.0); PANEL]; P];
+        let mut columns = [[simd.splat_f32s(0.0); PANEL]; COLUMN_PANELS];
         if resume {
-            for (p, column) in columns.iter_mut().enumerate() {
+            for (p, column) in columns.iter_mut().enumerate().take(count) {
                 let mut before = [0.0; LONGEST];
                 before.iter_mut().take(PANEL).enumerate().for_each(|(c, sum)| *sum = sums[place(p, c)]);
                 column[..vectors].copy_from_slice(S::as_simd_f32s(&before[..numbers]).0);
             }
         }
-        let mut each: [&[f32]; P] = [&[]; P];
-        for p in 0..P {
+        let mut each: [&[f32]; COLUMN_PANELS] = [&[]; COLUMN_PANELS];
+        for p in 0..count {
             each[p] = &panels[p * distance..][..taps * PANEL + COLUMN_SLACK];
         }
         for tap in 0..taps {
             let x = simd.splat_f32s(source[tap * run_outputs::<S>()]);
-            for p in 0..P {
+            for p in 0..count {
                 let weights = S::as_simd_f32s(&each[p][tap * PANEL..][..numbers]).0;
                 for v in 0..vectors {
                     columns[p][v] = simd.mul_add_f32s(weights[v], x, columns[p][v]);
                 }
             }
         }
-        for (p, column) in columns.iter().enumerate() {
+        for (p, column) in columns.iter().enumerate().take(count) {
             let mut after = [0.0; LONGEST];
             S::as_mut_simd_f32s(&mut after[..numbers]).0.copy_from_slice(&column[..vectors]);
             after.iter().take(PANEL).enumerate().for_each(|(c, &sum)| sums[place(p, c)] = sum);

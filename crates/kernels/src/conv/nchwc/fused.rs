@@ -246,31 +246,39 @@ impl<A: Accumulator, const K: usize, const STRIDE: usize> WithSimd for Sized<'_,
 impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for Sized<'_, A, K, STRIDE> {
     #[inline(always)]
     fn with(self, simd: S, stages: impl LaneMap<S>) {
-        let Windows { source, width, rows, columns, weights, finish, ends, mut to } = self.0;
+        self.0.store(simd, stages, K, STRIDE);
+    }
+}
+
+impl<A: Accumulator> Windows<'_, A> {
+    /// Computes windows of side `k`. The arguments are constants after inlining.
+    #[inline(always)]
+    fn store<S: Simd>(self, simd: S, stages: impl LaneMap<S>, k: usize, stride: usize) {
+        let Windows { source, width, rows, columns, weights, finish, ends, mut to } = self;
         let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
         for lane in (0..BLOCK).step_by(S::F32_LANES) {
             let of = |row: &[f32; BLOCK]| S::as_simd_f32s(&row[lane..][..S::F32_LANES]).0[0];
-            let mut taps = [[simd.splat_f32s(0.0); K]; K];
+            let mut taps = [simd.splat_f32s(0.0); MOST_TAPS];
             let mut keeps = taps;
-            for i in 0..K * K {
-                taps[i / K][i % K] = of(&weights[i]);
+            for i in 0..k * k {
+                taps[i] = of(&weights[i]);
                 if let Some(mac) = finish.mac() {
-                    keeps[i / K][i % K] = bounds::keep_from(simd, mac, taps[i / K][i % K]);
+                    keeps[i] = bounds::keep_from(simd, mac, taps[i]);
                 }
             }
-            let lane = Lane::<S, K> { at: lane, taps, keeps, bias: of(&weights[K * K]), ends };
+            let lane = Lane::<S> { at: lane, taps, keeps, bias: of(&weights[k * k]), ends };
             for row in 0..rows {
                 let first = row * columns * BLOCK;
-                let from = &source[row * STRIDE * width..];
+                let from = &source[row * stride * width..];
                 for at in (0..columns).step_by(ROW_OUTPUTS) {
-                    let sums = lane.outputs::<A, STRIDE, ROW_OUTPUTS>(simd, from, width, at);
+                    let sums = lane.outputs::<A>(simd, from, width, at, k, stride);
                     let (to, places) = (to.reborrow(), places::<ROW_OUTPUTS>(first, at));
                     if at + ROW_OUTPUTS <= columns {
-                        to.store(simd, finish, stages, sums.as_flattened(), &places, &[lane.at]);
+                        to.store(simd, finish, stages, &sums, &places, &[lane.at]);
                     } else {
-                        // In memory, because their number varies: those of the loop above stay in registers.
-                        let (some, count) = (sums, columns - at);
-                        to.store(simd, finish, stages, &some.as_flattened()[..count], &places[..count], &[lane.at]);
+                        // In memory, because their number varies: those of the other branch stay in registers.
+                        let some = sums;
+                        to.store(simd, finish, stages, &some, &places[..columns - at], &[lane.at]);
                     }
                 }
             }
@@ -288,54 +296,59 @@ fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
     places
 }
 
+/// Most taps of a window.
+const MOST_TAPS: usize = 5 * 5;
+
 /// One vector of channels.
-struct Lane<S: Simd, const K: usize> {
+struct Lane<S: Simd> {
     at: usize,
-    taps: [[S::f32s; K]; K],
+    taps: [S::f32s; MOST_TAPS],
     /// Smallest operand that each tap does not drop, with a fixed-point accumulator.
-    keeps: [[S::f32s; K]; K],
+    keeps: [S::f32s; MOST_TAPS],
     bias: S::f32s,
     ends: u32,
 }
 
-impl<S: Simd, const K: usize> Lane<S, K> {
-    /// Register tile: `N` outputs of a row.
+impl<S: Simd> Lane<S> {
+    /// Register tile: some outputs of a row, windows of side `k`.
     #[inline(always)]
-    fn outputs<A: Accumulator, const STRIDE: usize, const N: usize>(
+    fn outputs<A: Accumulator>(
         &self,
         simd: S,
         from: &[[f32; BLOCK]],
         width: usize,
         at: usize,
-    ) -> [[S::f32s; 1]; N] {
-        let mut sums = [[if A::EXACT { self.bias } else { simd.splat_f32s(0.0) }]; N];
-        let mut totals = [simd.splat_f32s(0.0); N];
-        for kh in 0..K {
-            let line = &from[kh * width + at * STRIDE..][..(N - 1) * STRIDE + K];
-            for kw in 0..K {
-                let (tap, keep) = (self.taps[kh][kw], self.keeps[kh][kw]);
-                for n in 0..N {
-                    let x = S::as_simd_f32s(&line[n * STRIDE + kw][self.at..][..S::F32_LANES]).0[0];
-                    sums[n][0] = if A::EXACT {
-                        let with = simd.mul_add_e_f32s(tap, x, sums[n][0]);
+        k: usize,
+        stride: usize,
+    ) -> [S::f32s; ROW_OUTPUTS] {
+        let mut sums = [if A::EXACT { self.bias } else { simd.splat_f32s(0.0) }; ROW_OUTPUTS];
+        let mut totals = [simd.splat_f32s(0.0); ROW_OUTPUTS];
+        for kh in 0..k {
+            let line = &from[kh * width + at * stride..][..(ROW_OUTPUTS - 1) * stride + k];
+            for kw in 0..k {
+                let (tap, keep) = (self.taps[kh * k + kw], self.keeps[kh * k + kw]);
+                for n in 0..ROW_OUTPUTS {
+                    let x = S::as_simd_f32s(&line[n * stride + kw][self.at..][..S::F32_LANES]).0[0];
+                    sums[n] = if A::EXACT {
+                        let with = simd.mul_add_e_f32s(tap, x, sums[n]);
                         let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x), keep);
-                        simd.select_f32s(counts, with, sums[n][0])
+                        simd.select_f32s(counts, with, sums[n])
                     } else {
-                        simd.mul_add_f32s(tap, x, sums[n][0])
+                        simd.mul_add_f32s(tap, x, sums[n])
                     };
                 }
-                if A::EXACT && self.ends >> (kh * K + kw) & 1 == 1 {
-                    for n in 0..N {
-                        totals[n] = simd.add_f32s(totals[n], bounds::of_run(simd, sums[n][0]));
-                        sums[n] = [bounds::new_run(simd)];
+                if A::EXACT && self.ends >> (kh * k + kw) & 1 == 1 {
+                    for n in 0..ROW_OUTPUTS {
+                        totals[n] = simd.add_f32s(totals[n], bounds::of_run(simd, sums[n]));
+                        sums[n] = bounds::new_run(simd);
                     }
                 }
             }
         }
-        for n in 0..N {
-            sums[n][0] = match A::EXACT {
-                true => simd.add_f32s(totals[n], bounds::of_run(simd, sums[n][0])),
-                false => simd.add_f32s(sums[n][0], self.bias),
+        for n in 0..ROW_OUTPUTS {
+            sums[n] = match A::EXACT {
+                true => simd.add_f32s(totals[n], bounds::of_run(simd, sums[n])),
+                false => simd.add_f32s(sums[n], self.bias),
             };
         }
         sums

@@ -214,6 +214,7 @@ impl<A: Accumulator> TileSums<'_, A> {
             let both = first + 1 < vectors;
             let (to, terms) = (to.reborrow(), RunSchedule { ends, mixed, totals: &mut *totals });
             let prefetch = if first == 0 { prefetch } else { PrefetchCursor::default() };
+            let tile = Tile { source, taps, weights, finish, terms, prefetch, places, at, to };
             macro_rules! tiles {
                 ($($count: literal)*) => {
                     match outputs {
@@ -229,10 +230,7 @@ impl<A: Accumulator> TileSums<'_, A> {
                     }
                 };
                 ($count: literal, $vectors: literal, $in_blocks: literal) => {
-                    outline(
-                        simd,
-                        Tile::<A, $count, $vectors, $in_blocks> { source, taps, weights, finish, terms, prefetch, places, at, to },
-                    )
+                    outline(simd, Sized::<A, $count, $vectors, $in_blocks>(tile))
                 };
             }
             tiles!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
@@ -240,8 +238,8 @@ impl<A: Accumulator> TileSums<'_, A> {
     }
 }
 
-/// Register tile: `T` outputs by `G` vectors of channels.
-struct Tile<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool> {
+/// Register tile: some outputs by some vectors of channels.
+struct Tile<'a, A> {
     source: &'a [f32],
     taps: usize,
     /// Coefficients and bias from the first channel of each vector on.
@@ -254,170 +252,185 @@ struct Tile<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool> {
     to: StoreSink<'a>,
 }
 
-impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Tile<'_, A, T, G, IN_BLOCKS> {
+/// Register tile of `T` outputs by `G` vectors. The sizes become arguments of functions that are inlined, where they are constants again: so
+/// that the functions are one copy of LLVM IR and not one for each size.
+struct Sized<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool>(Tile<'a, A>);
+
+impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Sized<'_, A, T, G, IN_BLOCKS> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Tile { source, taps, weights, finish, terms, prefetch, places, at, to } = self;
-        let (Some(places), Some(at)) = (places.first_chunk::<T>(), at.first_chunk::<G>()) else { return };
+        let Sized(tile) = self;
         let mut biases = [simd.splat_f32s(0.0); G];
-        for g in 0..G {
-            biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
-        }
-        let operands = Operands::<T, IN_BLOCKS> { source, weights };
+        tile.biases(simd, &mut biases);
         // Finished sums are in memory; only those of the inner loop are in registers.
-        let mut done;
-        if const { A::EXACT } {
-            let Some(mac) = finish.mac() else { return };
-            done = [biases; T];
-            // Prefetched at once: the length of runs varies.
-            fetch(prefetch.bytes);
-            operands.runs::<S, A, G>(simd, mac, taps, terms, &mut done);
-        } else {
-            let mut prefetch = prefetch;
-            let mut sums = [[simd.splat_f32s(0.0); G]; T];
-            prefetch.fetch();
-            // Peeled off: with few taps, a loop around the inner loop costs 2 %.
-            operands.add::<S, A, G>(simd, 0..taps.min(PIECE), &mut sums);
-            for from in (PIECE..taps).step_by(PIECE) {
-                prefetch.fetch();
-                operands.add::<S, A, G>(simd, from..taps.min(from + PIECE), &mut sums);
-            }
-            done = [biases; T];
-            for t in 0..T {
-                for g in 0..G {
-                    done[t][g] = simd.add_f32s(sums[t][g], biases[g]);
-                }
-            }
-        }
-        finish.with_after(simd, FinishedSums { sums: done.as_flattened(), finish, places, at, to });
+        let mut sums = [[simd.splat_f32s(0.0); G]; T];
+        let mut done = [biases; T];
+        tile.sum(simd, IN_BLOCKS, [T, G], sums.as_flattened_mut(), done.as_flattened_mut());
     }
 }
 
-/// Packed operands and coefficients of a register tile.
-struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
-    source: &'a [f32],
-    weights: [&'a [f32]; VECTORS],
+impl<A: Accumulator> Tile<'_, A> {
+    /// Loads the bias of each vector.
+    #[inline(always)]
+    fn biases<S: Simd>(&self, _: S, to: &mut [S::f32s]) {
+        for g in 0..to.len() {
+            to[g] = S::as_simd_f32s(&self.weights[g][self.taps * BLOCK..][..S::F32_LANES]).0[0];
+        }
+    }
+
+    /// Computes and stores a tile of `outputs` by `vectors`. `sums` are zeros, and `done` the biases.
+    #[inline(always)]
+    fn sum<S: Simd>(
+        self,
+        simd: S,
+        in_blocks: bool,
+        [outputs, vectors]: [usize; 2],
+        sums: &mut [S::f32s],
+        done: &mut [S::f32s],
+    ) {
+        let Tile { source, taps, weights, finish, terms, prefetch, places, at, to } = self;
+        let operands = Operands { source, weights, outputs, vectors, in_blocks };
+        if const { A::EXACT } {
+            let Some(mac) = finish.mac() else { return };
+            // Prefetched at once: the length of runs varies.
+            fetch(prefetch.bytes);
+            operands.runs::<S, A>(simd, mac, taps, terms, sums, done);
+        } else {
+            let mut prefetch = prefetch;
+            prefetch.fetch();
+            // Peeled off: with few taps, a loop around the inner loop costs 2 %.
+            operands.add::<S, A>(simd, 0..taps.min(PIECE), sums);
+            for from in (PIECE..taps).step_by(PIECE) {
+                prefetch.fetch();
+                operands.add::<S, A>(simd, from..taps.min(from + PIECE), sums);
+            }
+            for i in 0..outputs * vectors {
+                done[i] = simd.add_f32s(sums[i], done[i]);
+            }
+        }
+        let (places, at) = (&places[..outputs], &at[..vectors]);
+        finish.with_after(simd, FinishedSums { sums: done, finish, places, at, to });
+    }
 }
 
-impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
+/// Packed operands and coefficients of a register tile, and its sizes.
+struct Operands<'a> {
+    source: &'a [f32],
+    weights: [&'a [f32]; VECTORS],
+    outputs: usize,
+    vectors: usize,
+    /// True for a source in NCHWc16.
+    in_blocks: bool,
+}
+
+impl Operands<'_> {
     /// [`Operands::add_by`], fused or not. Products and sums of a fixed-point accumulator are exact, so that scalar code may use the faster
     /// unfused operations.
     #[inline(always)]
-    fn add<S: Simd, A: Accumulator, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
-        if const { A::EXACT && S::F32_LANES == 1 } {
-            self.add_by::<S, false, G>(simd, taps, sums);
-        } else {
-            self.add_by::<S, true, G>(simd, taps, sums);
-        }
+    fn add<S: Simd, A: Accumulator>(&self, simd: S, taps: Range<usize>, sums: &mut [S::f32s]) {
+        let fused = const { !(A::EXACT && S::F32_LANES == 1) };
+        self.add_by(simd, fused, taps, sums);
     }
 
-    /// Accumulates some taps, whole blocks of them for a source in NCHWc16. `FUSED` selects fused multiply-add or multiply, then add.
+    /// Accumulates some taps, whole blocks of them for a source in NCHWc16, with fused multiply-add or with multiply, then add.
     #[inline(always)]
-    fn add_by<S: Simd, const FUSED: bool, const G: usize>(
-        &self,
-        simd: S,
-        taps: Range<usize>,
-        sums: &mut [[S::f32s; G]; T],
-    ) {
+    fn add_by<S: Simd>(&self, simd: S, fused: bool, taps: Range<usize>, sums: &mut [S::f32s]) {
+        let &Operands { source, weights: [one, two], outputs, vectors, in_blocks } = self;
         let of = taps.start * BLOCK..taps.end * BLOCK;
-        let [one, two] = self.weights;
         let (one, two) = (one[of.clone()].as_chunks::<BLOCK>().0, two[of.clone()].as_chunks::<BLOCK>().0);
-        if IN_BLOCKS {
-            let blocks = self.source[taps.start * T..taps.end * T].as_chunks::<BLOCK>().0;
+        if in_blocks {
+            let blocks = source[taps.start * outputs..taps.end * outputs].as_chunks::<BLOCK>().0;
             for block in 0..taps.len() / BLOCK {
-                let Some(x) = blocks[block * T..].first_chunk::<T>() else { return };
+                let x = &blocks[block * outputs..][..outputs];
                 let (one, two) = (&one[block * BLOCK..][..BLOCK], &two[block * BLOCK..][..BLOCK]);
                 for tap in 0..BLOCK {
-                    let mut operands = [0.0; T];
-                    for t in 0..T {
+                    let mut operands = [0.0; MOST];
+                    for t in 0..outputs {
                         operands[t] = x[t][tap];
                     }
-                    step::<S, FUSED, T, G>(simd, &operands, [&one[tap], &two[tap]], sums);
+                    step(simd, fused, &operands[..outputs], [&one[tap], &two[tap]], vectors, sums);
                 }
             }
         } else {
-            let x = self.source[of].as_chunks::<BLOCK>().0;
+            let x = source[of].as_chunks::<BLOCK>().0;
             let count = x.len().min(one.len()).min(two.len());
             let (x, one, two) = (&x[..count], &one[..count], &two[..count]);
             for tap in 0..count {
-                let Some(x) = x[tap].first_chunk() else { return };
-                step::<S, FUSED, T, G>(simd, x, [&one[tap], &two[tap]], sums);
+                step(simd, fused, &x[tap][..outputs], [&one[tap], &two[tap]], vectors, sums);
             }
         }
     }
 
-    /// Accumulates all taps in runs of a fixed-point accumulator. `sums` hold the initial values of a run on entry, and complete sums on return.
+    /// Accumulates all taps in runs of a fixed-point accumulator. `sums` hold the initial values of a run on entry, and complete sums on return;
+    /// `own` are those of the inner loop.
     #[inline(always)]
-    fn runs<S: Simd, A: Accumulator, const G: usize>(
+    fn runs<S: Simd, A: Accumulator>(
         &self,
         simd: S,
         mac: &AccumulatorSpec,
         taps: usize,
         terms: RunSchedule,
-        sums: &mut [[S::f32s; G]; T],
+        own: &mut [S::f32s],
+        sums: &mut [S::f32s],
     ) {
+        let &Operands { outputs, vectors, .. } = self;
         let RunSchedule { ends, mixed, totals } = terms;
-        let totals = S::as_mut_simd_f32s(totals).0;
+        let totals = &mut S::as_mut_simd_f32s(totals).0[..outputs * vectors];
         let mut from = 0;
         for (run, &end) in ends.iter().enumerate() {
             let end = end as usize;
-            let mut own = [[simd.splat_f32s(0.0); G]; T];
-            for t in 0..T {
-                for g in 0..G {
-                    own[t][g] = sums[t][g];
-                }
+            for i in 0..outputs * vectors {
+                own[i] = sums[i];
             }
-            self.add::<S, A, G>(simd, from..end, &mut own);
-            for t in 0..T {
-                for g in 0..G {
-                    sums[t][g] = own[t][g];
-                }
+            self.add::<S, A>(simd, from..end, own);
+            for i in 0..outputs * vectors {
+                sums[i] = own[i];
             }
             from = end;
             if end == taps {
                 break;
             }
-            for (sum, total) in sums.as_flattened_mut().iter_mut().zip(&mut *totals) {
-                let more = bounds::of_run(simd, *sum);
-                *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
-                *sum = bounds::new_run(simd);
+            for i in 0..outputs * vectors {
+                let more = bounds::of_run(simd, sums[i]);
+                totals[i] = if run == 0 { more } else { simd.add_f32s(totals[i], more) };
+                sums[i] = bounds::new_run(simd);
             }
         }
         for &tap in mixed {
-            let tap = tap as usize;
-            let (mut keep, mut back) = ([simd.splat_f32s(0.0); G], [simd.splat_f32s(0.0); G]);
-            for g in 0..G {
-                let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
-                // A zero coefficient subtracts nothing.
-                (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
-            }
-            let Some(x) = self.tap_operands(tap) else { return };
-            for t in 0..T {
-                let x = simd.splat_f32s(x[if IN_BLOCKS { t * BLOCK } else { t }]);
-                let magnitude = simd.abs_f32s(x);
-                for g in 0..G {
-                    let without = simd.mul_add_e_f32s(back[g], x, sums[t][g]);
-                    let drops = simd.less_than_f32s(magnitude, keep[g]);
-                    sums[t][g] = simd.select_f32s(drops, without, sums[t][g]);
-                }
-            }
+            self.drop_products(simd, mac, tap as usize, sums);
         }
-        for (sum, total) in sums.as_flattened_mut().iter_mut().zip(totals) {
-            *sum = bounds::of_run(simd, *sum);
-            if ends.len() > 1 {
-                *sum = simd.add_f32s(*sum, *total);
-            }
+        for i in 0..outputs * vectors {
+            let sum = bounds::of_run(simd, sums[i]);
+            sums[i] = if ends.len() > 1 { simd.add_f32s(sum, totals[i]) } else { sum };
         }
     }
 
-    /// Operands of a tap, from that of the first output to that of the last one; consecutive outputs are 1 or [`BLOCK`] elements apart.
+    /// Takes the products of a tap back that the accumulator drops.
     #[inline(always)]
-    fn tap_operands(&self, tap: usize) -> Option<&[f32]> {
-        match IN_BLOCKS {
-            true => self.source[tap / BLOCK * T * BLOCK + tap % BLOCK..].get(..(T - 1) * BLOCK + 1),
-            false => self.source[tap * BLOCK..].get(..T),
+    fn drop_products<S: Simd>(&self, simd: S, mac: &AccumulatorSpec, tap: usize, sums: &mut [S::f32s]) {
+        let &Operands { outputs, vectors, in_blocks, .. } = self;
+        let (mut keep, mut back) = ([simd.splat_f32s(0.0); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
+        for g in 0..vectors {
+            let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
+            // A zero coefficient subtracts nothing.
+            (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
+        }
+        // Operands of consecutive outputs are 1 or `BLOCK` elements apart.
+        let (first, step) = match in_blocks {
+            true => (tap / BLOCK * outputs * BLOCK + tap % BLOCK, BLOCK),
+            false => (tap * BLOCK, 1),
+        };
+        let x = &self.source[first..][..(outputs - 1) * step + 1];
+        for t in 0..outputs {
+            let x = simd.splat_f32s(x[t * step]);
+            let magnitude = simd.abs_f32s(x);
+            for g in 0..vectors {
+                let without = simd.mul_add_e_f32s(back[g], x, sums[t * vectors + g]);
+                let drops = simd.less_than_f32s(magnitude, keep[g]);
+                sums[t * vectors + g] = simd.select_f32s(drops, without, sums[t * vectors + g]);
+            }
         }
     }
 }
@@ -441,22 +454,24 @@ impl<S: Simd, A: Accumulator> Staged<S> for FinishedSums<'_, S, A> {
 
 /// Accumulates one tap.
 #[inline(always)]
-fn step<S: Simd, const FUSED: bool, const T: usize, const G: usize>(
+fn step<S: Simd>(
     simd: S,
-    x: &[f32; T],
+    fused: bool,
+    x: &[f32],
     weights: [&[f32; BLOCK]; VECTORS],
-    sums: &mut [[S::f32s; G]; T],
+    vectors: usize,
+    sums: &mut [S::f32s],
 ) {
-    let mut vectors = [simd.splat_f32s(0.0); G];
-    for g in 0..G {
-        vectors[g] = S::as_simd_f32s(&weights[g][..S::F32_LANES]).0[0];
+    let mut w = [simd.splat_f32s(0.0); VECTORS];
+    for g in 0..vectors {
+        w[g] = S::as_simd_f32s(&weights[g][..S::F32_LANES]).0[0];
     }
-    for t in 0..T {
+    for t in 0..x.len() {
         let x = simd.splat_f32s(x[t]);
-        for g in 0..G {
-            sums[t][g] = match FUSED {
-                true => simd.mul_add_f32s(vectors[g], x, sums[t][g]),
-                false => simd.mul_add_e_f32s(vectors[g], x, sums[t][g]),
+        for g in 0..vectors {
+            sums[t * vectors + g] = match fused {
+                true => simd.mul_add_f32s(w[g], x, sums[t * vectors + g]),
+                false => simd.mul_add_e_f32s(w[g], x, sums[t * vectors + g]),
             };
         }
     }

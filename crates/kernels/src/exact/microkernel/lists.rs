@@ -58,25 +58,23 @@ impl Lists {
 
     /// Finds the rows of these taps of which some products may be dropped: the exponents met under a tap say of which weights.
     #[inline(always)]
-    pub(super) fn take_pairs<S: Simd, const H: usize>(
-        &mut self,
-        simd: S,
-        reading: Reading,
-        w: &[[f32; H]],
-        met: &[u32],
-    ) {
+    pub(super) fn take_pairs<S: Simd>(&mut self, simd: S, reading: Reading, height: usize, w: &[f32], met: &[u32]) {
         let mut found = 0;
         for i in 0..self.mixes {
             let tap = self.mixed[i] as usize;
             let (first, [from, limit]) = ((tap * LONGEST) as u32, reading.may_drop(met[tap]));
             let key = |w: f32| w.abs().to_bits().wrapping_sub(from);
-            let some = w.as_flattened()[tap * H..].first_chunk::<LONGEST>();
-            if let (Some(host), Some(w)) = (longest::of(simd), some) {
-                let below = host.below(w.map(key), [limit; LONGEST]) & ((1u32 << H) - 1) as u16;
+            let w = &w[tap * height..];
+            if let (Some(host), Some(w)) = (longest::of(simd), w.first_chunk::<LONGEST>()) {
+                let mut keys = [0; LONGEST];
+                for row in 0..LONGEST {
+                    keys[row] = key(w[row]);
+                }
+                let below = host.below(keys, [limit; LONGEST]) & ((1u32 << height) - 1) as u16;
                 self.pairs[found..][..LONGEST].copy_from_slice(&host.places(first, below));
                 found += below.count_ones() as usize;
-            } else if w[tap].iter().fold(false, |some, &w| some | (key(w) < limit)) {
-                for (row, &w) in w[tap].iter().enumerate() {
+            } else if w[..height].iter().fold(false, |some, &w| some | (key(w) < limit)) {
+                for (row, &w) in w[..height].iter().enumerate() {
                     // Written, and kept or not: no branch to mispredict.
                     self.pairs[found] = first + row as u32;
                     found += usize::from(key(w) < limit);
@@ -88,8 +86,8 @@ impl Lists {
 
     /// Returns true if all rows of these taps take less time than their pairs one by one.
     #[inline(always)]
-    pub(super) fn is_dense<const H: usize>(&self) -> bool {
-        self.pair_count * DENSE > self.mixes * H
+    pub(super) fn is_dense(&self, height: usize) -> bool {
+        self.pair_count * DENSE > self.mixes * height
     }
 
     /// Tap and row of each pair.

@@ -11,56 +11,58 @@ pub(super) fn tail_columns<S: Simd>(columns: usize) -> usize {
     if reaches { 0 } else { alone }
 }
 
-/// One run over `H` rows; `first` is its first tap within the pass.
+/// One run over `height` rows, a constant after inlining; `first` is its first tap within the pass.
 #[inline(always)]
-pub(super) fn narrow<S: Simd, const H: usize>(
+pub(super) fn narrow<S: Simd>(
     simd: S,
     reading: Reading,
     lists: &mut Lists,
+    height: usize,
     first: usize,
     w: &[f32],
     (x, met): (&[Line], &[u32]),
     columns: usize,
     ends: &mut Ends,
 ) {
-    let (w, _) = w.as_chunks::<H>();
-    lists.take_pairs(simd, reading, w, met);
+    lists.take_pairs(simd, reading, height, w, met);
     let (lanes, whole) = (S::F32_LANES, columns - tail_columns::<S>(columns));
-    if whole < columns || lists.is_dense::<H>() {
+    if whole < columns || lists.is_dense(height) {
         // A raised weight has the exponent of the weight. One flat loop, so that it vectorizes well.
-        let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
-        keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
-        keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
+        let keep = lists.keep.as_flattened_mut();
+        for (keep, &tap) in keep.chunks_exact_mut(height).zip(&lists.mixed[..lists.mixes]) {
+            keep.copy_from_slice(&w[tap as usize * height..][..height]);
+        }
+        keep[..lists.mixes * height].iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
     }
     let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
-        narrow_vectors::<S, H, VECTORS>(simd, reading, lists, w, x, whole, ends);
+        narrow_vectors(simd, reading, lists, height, w, x, VECTORS, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
-        narrow_vectors::<S, H, 1>(simd, reading, lists, w, x, lanes, ends);
+        narrow_vectors(simd, reading, lists, height, w, x, 1, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
-        narrow_column(simd, lists, H, w.as_flattened(), &x[first..][..w.len()], column, ends);
+        narrow_column(simd, lists, height, w, &x[first..][..w.len() / height], column, ends);
     }
 }
 
 #[inline(always)]
-pub(super) fn narrow_vectors<S: Simd, const H: usize, const V: usize>(
+pub(super) fn narrow_vectors<S: Simd>(
     simd: S,
     reading: Reading,
     lists: &Lists,
-    w: &[[f32; H]],
+    height: usize,
+    w: &[f32],
     x: &[Line],
+    vectors: usize,
     columns: usize,
     ends: &mut Ends,
 ) {
-    if const { S::REGISTER_COUNT >= 32 || H <= MOST_ROWS } {
-        return narrow_rows::<S, H, H, V>(simd, reading, lists, w, 0, x, columns, ends);
-    }
-    narrow_rows::<S, H, MOST_ROWS, V>(simd, reading, lists, w, 0, x, columns, ends);
-    match H {
-        HEIGHT => narrow_rows::<S, H, MOST_ROWS, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
-        _ => narrow_rows::<S, H, LEAST_HEIGHT, V>(simd, reading, lists, w, MOST_ROWS, x, columns, ends),
+    let most = if const { S::REGISTER_COUNT >= 32 } { HEIGHT } else { MOST_ROWS };
+    let (some, rest) = (height.min(most), height.saturating_sub(most));
+    narrow_rows(simd, reading, lists, height, w, [0, some], x, vectors, columns, ends);
+    if rest > 0 {
+        narrow_rows(simd, reading, lists, height, w, [some, rest], x, vectors, columns, ends);
     }
 }
 
@@ -124,72 +126,69 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
     }
 }
 
-/// Register tile of `R` rows, from row `first` on, by `V` vectors.
+/// Register tile of some rows, from row `first` on, by some vectors; their numbers are constants after inlining.
 #[inline(always)]
-pub(super) fn narrow_rows<S: Simd, const H: usize, const R: usize, const V: usize>(
+pub(super) fn narrow_rows<S: Simd>(
     simd: S,
     reading: Reading,
     lists: &Lists,
-    w: &[[f32; H]],
-    first: usize,
+    height: usize,
+    w: &[f32],
+    [first, rows]: [usize; 2],
     x: &[Line],
+    vectors: usize,
     columns: usize,
     ends: &mut Ends,
 ) {
-    for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
-        let mut own = [[simd.splat_f32s(START); V]; R];
-        for r in 0..R {
-            own[r] = [simd.splat_f32s(ends.start(first + r)); V];
+    let zero = simd.splat_f32s(0.0);
+    for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(vectors) {
+        let mut own = [[zero; VECTORS]; HEIGHT];
+        for r in 0..rows {
+            own[r] = [simd.splat_f32s(ends.start(first + r)); VECTORS];
         }
-        let count = w.len().min(x.len());
-        let (some_w, some_x) = (&w[..count], &x[..count]);
-        for tap in 0..count {
-            let (w, x) = (some::<R>(&some_w[tap], first), &S::as_simd_f32s(&some_x[tap].0).0[vector..vector + V]);
+        for (w, x) in w.chunks_exact(height).zip(x) {
+            let (w, x) = (&w[first..][..rows], &S::as_simd_f32s(&x.0).0[vector..][..vectors]);
             // Row by row: the registers hold all accumulators and one weight.
-            for r in 0..R {
+            for r in 0..rows {
                 let weight = simd.splat_f32s(w[r]);
-                for v in 0..V {
+                for v in 0..vectors {
                     own[r][v] = simd.mul_add_e_f32s(weight, x[v], own[r][v]);
                 }
             }
         }
-        let dense = lists.is_dense::<H>();
+        let dense = lists.is_dense(height);
         for (i, tap) in lists.mixed().enumerate().take(if dense { lists.mixes } else { 0 }) {
-            let keep = some::<R>(&lists.keep.as_flattened()[i * H..], first);
-            let (w, x) = (some::<R>(&w[tap], first), &S::as_simd_f32s(&x[tap].0).0[vector..vector + V]);
-            for r in 0..R {
+            let keep = &lists.keep.as_flattened()[i * height + first..][..rows];
+            let w = &w[tap * height + first..][..rows];
+            let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
+            for r in 0..rows {
                 let (back, keep) = (simd.splat_f32s(-w[r]), simd.splat_f32s(keep[r]));
-                for v in 0..V {
+                for v in 0..vectors {
                     let drops = simd.less_than_f32s(simd.abs_f32s(x[v]), keep);
                     own[r][v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], own[r][v]), own[r][v]);
                 }
             }
         }
         // In memory, by rows that vary: those of the loops above stay in registers.
-        let mut acc = own;
+        let mut acc = [[zero; VECTORS]; HEIGHT];
+        for r in 0..rows {
+            for v in 0..vectors {
+                acc[r][v] = own[r][v];
+            }
+        }
         for (tap, row) in lists.pairs().take(if dense { 0 } else { lists.pair_count }) {
-            let Some(acc) = acc.get_mut(row.wrapping_sub(first)) else { continue };
-            let (w, x) = (w[tap][row], &S::as_simd_f32s(&x[tap].0).0[vector..vector + V]);
+            let Some(acc) = acc[..rows].get_mut(row.wrapping_sub(first)) else { continue };
+            let (w, x) = (w[tap * height + row], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
             let (back, keep) = (simd.splat_f32s(-w), simd.splat_f32s(reading.keep_from(w)));
-            for v in 0..V {
+            for v in 0..vectors {
                 let drops = simd.less_than_f32s(simd.abs_f32s(x[v]), keep);
                 acc[v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], acc[v]), acc[v]);
             }
         }
-        for r in 0..R {
-            for v in 0..V {
+        for r in 0..rows {
+            for v in 0..vectors {
                 ends.vector(simd, first + r, vector + v, acc[r][v]);
             }
         }
     }
-}
-
-/// `R` elements from `first` on.
-#[inline(always)]
-pub(super) fn some<const R: usize>(all: &[f32], first: usize) -> [f32; R] {
-    let mut some = [0.0; R];
-    for r in 0..R {
-        some[r] = all[first + r];
-    }
-    some
 }
