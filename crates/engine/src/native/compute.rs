@@ -89,7 +89,7 @@ pub(super) fn compute(own: &Own, row: &Row, operands: &[Operand], result: [usize
             Ok(data)
         }
         "CropResize" | "Resample" | "AffineTransform" => sampled(own, row, operands, result),
-        tag => Err(odd(OwnKind, row.class().unwrap_or(0), format!("{tag} has registers of another layout, or is unknown"))),
+        tag => Err(odd(OwnKind, row.class().unwrap_or(0), format!("{tag} has other registers, or is unknown"))),
     }
 }
 
