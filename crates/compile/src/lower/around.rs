@@ -30,6 +30,12 @@ struct Taken {
     start: Vec<usize>,
 }
 
+/// Returns true for an operation that moves elements.
+fn moves(op: &Op) -> bool {
+    use OpKind::{Broadcast, Cast, Concat, Pad, Reshape, Slice, Transpose};
+    matches!(op.kind, Broadcast | Cast | Concat { .. } | Pad { .. } | Reshape | Slice { .. } | Transpose { .. })
+}
+
 fn overlap(a: &Region, b: &Region) -> Region {
     a.iter().zip(b).map(|(a, b)| (a.0.max(b.0), a.1.min(b.1))).collect()
 }
@@ -61,15 +67,22 @@ impl Lowerer<'_> {
             op.inputs.iter().for_each(|id| readers.entry(*id).or_default().push(op));
         }
         let mut takers: Vec<(&Op, usize, Taken)> = Vec::new();
-        let mut bytes: HashMap<ValueId, u64> = HashMap::new();
+        let (mut bytes, mut gains): (HashMap<ValueId, u64>, HashMap<ValueId, usize>) = Default::default();
         for op in &net.ops {
             let (OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };
             let free = self.is_free(out, makers) && *axis + 1 < self.shape(out).len();
             if let Some(taken) = free.then(|| self.taken(op, *axis, makers, &readers)).flatten() {
                 *bytes.entry(taken.whole).or_default() += dense_axes(&self.shape(out)).1;
+                let others = op.inputs.iter().filter(|id| **id != taken.part);
+                let computed = others.filter_map(|id| makers.get(id)).any(|op| !moves(op));
+                *gains.entry(taken.whole).or_default() += usize::from(computed);
                 takers.push((op, *axis, taken));
             }
         }
+        // A value that would be a view of another one costs a copy.
+        takers.retain(|(_, _, taken)| {
+            gains[&taken.whole] > usize::from(makers.get(&taken.whole).is_none_or(|op| moves(op)))
+        });
         let mut known: HashMap<ValueId, Around> = HashMap::new();
         for (op, axis, taken) in takers {
             let most = MOST_RATIO * (bytes[&taken.whole] + dense_axes(&self.shape(taken.whole)).1);
@@ -102,7 +115,9 @@ impl Lowerer<'_> {
             let columns = self.shape(part).last() == self.shape(whole).last();
             let alone = readers.get(&whole).is_some_and(|all| all.iter().all(slices));
             let once = self.uses[part.0 as usize] == 1 && stride.iter().all(|&s| s == 1);
-            if op.inputs.len() > 1 && once && columns && alone && self.is_free(whole, makers) {
+            let others = || op.inputs.iter().filter(|id| **id != part).filter_map(|id| makers.get(id));
+            let apart = others().all(|op| op.inputs.first() != Some(&whole));
+            if op.inputs.len() > 1 && once && columns && alone && apart && self.is_free(whole, makers) {
                 return Some(Taken { whole, part, begin: begin.clone(), start });
             }
         }
