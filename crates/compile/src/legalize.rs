@@ -306,10 +306,12 @@ fn native(layer: &Layer) -> Option<check::Layer> {
     Some(match &layer.kind {
         Kind::Conv { window, .. } => windowed(of("Conv"), window),
         Kind::Neuron { .. } => of("Neuron"),
-        Kind::Product { .. } => {
+        Kind::Product { lanes, .. } => {
             let contracted = layer.sources[0].channels() as i64;
-            let streams = &extents(&layer.sources[1]);
-            of("MatrixMult").bottom(streams, "fp16").with(Q::ContractionBytes, contracted * ELEMENT_BYTES as i64)
+            // The matrix as the model has it: its rows are stored side by side, `lanes` at a time.
+            let [one, sets, height, width] = extents(&layer.sources[1]);
+            let rows = [one, sets * lanes, height, width / lanes];
+            of("MatrixMult").bottom(&rows, "fp16").with(Q::ContractionBytes, contracted * ELEMENT_BYTES as i64)
         }
         Kind::Pool { window, op, .. } => windowed(of("Pool"), window).with(Q::MaxPool, i64::from(*op == PoolOp::Max)),
         Kind::MaxChannels

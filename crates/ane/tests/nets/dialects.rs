@@ -186,3 +186,20 @@ fn a_softmax_of_single_elements_is_one() {
     assert_eq!(apples.0, 5);
     assert_eq!([own.1, apples.1], [vec![1.0; 40], vec![1.0; 40]]);
 }
+
+#[test]
+fn a_matrix_whose_interleaved_rows_are_wider_than_a_tensor_is_multiplied() {
+    let (rows, depth) = (128, 4096);
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[{rows}, {depth}]\n  input %w: f16[{depth}, 32]\n  \
+         %y: f16[{rows}, 32] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}}\n"
+    );
+    let sparse = |i: usize| if i.is_multiple_of(97) { small(i / 97) } else { 0.0 };
+    let inputs = [array("x", &[rows, depth], sparse), array("w", &[depth, 32], small)];
+    let [own, apples] = both(&source, &[], &inputs);
+    assert_eq!(apples.0, 2, "a copy of the rows, and the product");
+    let right: Vec<f32> = (0..rows * 32)
+        .map(|at| (0..depth).map(|k| sparse(at / 32 * depth + k) * small(k * 32 + at % 32)).sum())
+        .collect();
+    assert_eq!([&own.1, &apples.1], [&right, &right]);
+}

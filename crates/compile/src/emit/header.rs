@@ -110,6 +110,10 @@ impl Emitter<'_> {
                 let side = self.input().1 as u64;
                 elements(ESTIMATE_COLUMNS_LEAST, columns) * rows / side.clamp(1, rows) / planar
             }
+            // Single columns take the time of 32 (`norm_softmax_an1_1x4096x1x1`: 4096 have 2).
+            Kind::Planar { .. } if self.layer.transpose && self.input() == (self.input().0, 1, 1) => {
+                elements(ESTIMATE_COLUMNS_LEAST, u64::MAX) / planar
+            }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
             // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), and a single channel, which
             // one engine computes, slower (`env_chain_softmax_h1_s128`: 16384 have 1).
