@@ -48,6 +48,14 @@ fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a C
     }
 }
 
+/// Returns true for a fixed-point convolution from memory to memory with a single output position; any epilogue may follow.
+fn is_exact_gemv(work: &Work) -> bool {
+    let Work::Neural(neural) = work else { return false };
+    let Operation::Convolution(convolution) = &neural.operation else { return false };
+    let exact = matches!(convolution.coefficients, Some(Packed::Exact(_))) && neural.exactly.is_some();
+    exact && neural.operands.is_ok() && !convolution.sequence && convolution.staging.is_gemv()
+}
+
 /// A convolution whose fp32 coefficients are packed.
 pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     let Work::Neural(neural) = work else { return None };
@@ -66,7 +74,7 @@ pub(crate) fn repack_fused(steps: &mut [Step], together: &[Option<Fused>], mac: 
     for (i, step) in steps.iter_mut().enumerate() {
         let count = together.get(i).and_then(Option::as_ref).map_or(0, |group| group.tasks);
         done = done.max(i + count);
-        let is_gemv = candidate(&step.work, mac).is_some_and(|(one, _)| one.staging.is_gemv());
+        let is_gemv = mac.is_some_and(bounds::suits) && is_exact_gemv(&step.work);
         let Work::Neural(neural) = &mut step.work else { continue };
         let Operation::Convolution(convolution) = &mut neural.operation else { continue };
         match &mut convolution.coefficients {

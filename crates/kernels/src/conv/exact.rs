@@ -2,7 +2,8 @@
 
 pub mod registry;
 
-use crate::conv::{Im2col, Kernels, MOST_AT_ONCE};
+use crate::conv::nchwc::ExactAccumulator;
+use crate::conv::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv};
 use crate::epilogue::ExactEpilogue;
 use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Space, Weights};
 use crate::exact::{decode, least, product_of_rows, row_of};
@@ -12,8 +13,10 @@ use crate::num;
 use crate::params::AccumulatorSpec;
 use crate::tensor::Extents;
 use crate::view::{OutputTile, Part, TensorView, TensorViewMut, copy_short, partition, partition_columns};
+use crate::view::{gather_elements, scatter_elements};
 use crate::window::Window;
 use crate::workers::{Scratch, Workers, scratch_slice};
+use half::f16;
 use pulp::{Simd, WithSimd};
 use registry::{Query, Row, Work};
 
@@ -96,6 +99,39 @@ fn by_channels(work: Work) {
     workers.each(shares, shared, |share, scratch| {
         workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
     });
+}
+
+/// GEMV, with a table applied to the stored result.
+fn by_vector(work: Work) {
+    let Work { workers, of, from, to, ext, .. } = work;
+    let Groups::Blocks(kernels) = of.groups else { return };
+    let TensorViewMut { data, strides, transposed } = to;
+    let bounds = of.exactly.bounds().unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
+    let target = TensorViewMut { data: &mut *data, strides, transposed };
+    convolve_gemv(workers, kernels, ExactAccumulator { mac: of.mac, bounds }, from, target, ext);
+    if of.exactly.bounds().is_none() {
+        let mut row = vec![f16::ZERO; ext.c];
+        for of_group in (0..ext.g).map(|g| g * strides[0]) {
+            gather_elements(&data[of_group..], strides[1], &mut row);
+            workers.arch.dispatch(Mapped { exactly: of.exactly, row: &mut row });
+            scatter_elements(&row, strides[1], &mut data[of_group..]);
+        }
+    }
+}
+
+/// Applies a map to a row of rounded sums.
+struct Mapped<'a> {
+    exactly: &'a ExactEpilogue,
+    row: &'a mut [f16],
+}
+
+impl WithSimd for Mapped<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.exactly.row(simd, self.row);
+    }
 }
 
 /// GEMM over tiles of channels by outputs.

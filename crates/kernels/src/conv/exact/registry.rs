@@ -1,8 +1,8 @@
 //! Kernel registry of convolutions with fixed-point accumulators, one row per kernel; the first row that accepts a convolution is selected.
 
-use super::{Exact, Groups, by_channels, by_tiles};
+use super::{Exact, Groups, by_channels, by_tiles, by_vector};
 use crate::conv::nchwc::{ExactAccumulator, Operand};
-use crate::conv::{Kernels, convolve_gemv, convolve_nchwc};
+use crate::conv::{Kernels, convolve_nchwc};
 use crate::cost;
 use crate::registry::{Rejected, when};
 use crate::tensor::Extents;
@@ -88,13 +88,11 @@ pub static ROWS: &[Row] = &[
         packing: &[Packing::Blocks],
         cost: products,
         accepts: |q| {
-            in_blocks(q.of)?;
+            when(matches!(q.of.groups, Groups::Blocks(_)), NOT_BLOCKS)?;
+            when(!q.of.unicast, "the convolution is depthwise")?;
             when(q.of.staging.is_gemv(), "the convolution is not 1x1 with a single output position")
         },
-        run: |w| {
-            let Ok((kernels, array)) = in_blocks(w.of) else { return };
-            convolve_gemv(w.workers, kernels, array, w.from, w.to, w.ext);
-        },
+        run: by_vector,
     },
     Row {
         name: "exact nchwc16",
