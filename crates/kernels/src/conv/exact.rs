@@ -101,7 +101,7 @@ fn by_channels(work: Work) {
     });
 }
 
-/// GEMV, with a table applied to the stored result.
+/// GEMV. A table is applied to the stored result, because the kernel's epilogue is a clamp.
 fn by_vector(work: Work) {
     let Work { workers, of, from, to, ext, .. } = work;
     let Groups::Blocks(kernels) = of.groups else { return };

@@ -129,7 +129,7 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
 }
 
 impl Tile<'_> {
-    /// Computes a tile of `channels` by `vectors`, which are constants after inlining: so that this is one copy of LLVM IR.
+    /// Computes a tile of `channels` by `vectors`, which are constants after inlining. The function is one copy of LLVM IR.
     #[inline(always)]
     fn sum<S: Simd>(self, simd: S, channels: usize, vectors: usize, sums: &mut [S::f32s]) {
         let Tile { panel, source, places, sums: to, stride, resume } = self;

@@ -252,8 +252,8 @@ struct Tile<'a, A> {
     to: StoreSink<'a>,
 }
 
-/// Register tile of `T` outputs by `G` vectors. The sizes become arguments of functions that are inlined, where they are constants again: so
-/// that the functions are one copy of LLVM IR and not one for each size.
+/// Register tile of `T` outputs by `G` vectors. It passes the sizes as arguments to inlined functions, where they are constants again. The
+/// functions are then one copy of LLVM IR, not one for each size.
 struct Sized<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool>(Tile<'a, A>);
 
 impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Sized<'_, A, T, G, IN_BLOCKS> {
