@@ -55,15 +55,16 @@ pub fn named(name: &str) -> Result<Vec<&'static Part>, String> {
 
 /// Runs parts of the tests on a target under its emulator; returns what they have shown.
 pub fn test(target: &Target, parts: &[&Part]) -> Result<String, String> {
-    let Some(runner) = target.runner.first() else {
+    if target.runner.is_empty() {
         return Ok("skipped: nothing runs its programs here".into());
-    };
+    }
     let linker = match target.linker {
         Linker::Gcc(gcc) => gcc,
         Linker::Zig(_) => "cargo-zigbuild",
         Linker::Lld | Linker::Apple | Linker::None => "rustc",
     };
-    for tool in [runner, linker] {
+    let emulators = target.runner.iter().filter(|word| word.starts_with(char::is_alphabetic));
+    for tool in emulators.copied().chain([linker]) {
         if Command::new(tool).arg("--version").output().is_err() {
             return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
         }
@@ -188,10 +189,11 @@ impl Awake {
         if !target.is_windows() {
             return Ok(Awake(None));
         }
-        let mut command = Command::new(target.runner[0]);
-        command.args(["cmd", "/c", "pause"]).envs(wine(target)).stdin(Stdio::piped()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn().map_err(|e| format!("{}: {e}", target.runner[0]))?;
-        Ok(Awake(Some(child)))
+        let (program, arguments) = target.runner.split_first().ok_or("nothing runs programs of Windows")?;
+        let mut command = Command::new(program);
+        command.args(arguments).args(["cmd", "/c", "pause"]).envs(wine(target));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Awake(Some(command.spawn().map_err(|e| format!("{program}: {e}"))?)))
     }
 }
 
