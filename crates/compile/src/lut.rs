@@ -92,7 +92,9 @@ impl Table {
             limits,
             tails: [left_slope, 0.0, 1.0, 0.0],
         };
-        Table::build(name, form, |_| 0.0)
+        // Every knot is the value at zero (`binary_maximum_c512_constant_scalar`, `binary_minimum_c64_constant_scalar`).
+        let at_zero = f64::from(0f32.max(limits[2]).min(limits[3]));
+        Table::build(name, form, |_| at_zero)
     }
 
     /// `min(max(x, low), high)`.

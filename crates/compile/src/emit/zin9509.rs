@@ -61,6 +61,10 @@ impl Emitter<'_> {
                     let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
                     (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
                 }
+                // A maximum of a product's rows has its work unit (`chain_attn_s64_dh64`: two rows of 64).
+                Kind::Reduce { .. } if self.reduces_product() => {
+                    (columns, PATCH_THAT_STAYS.saturating_sub(columns).min(1))
+                }
                 _ => (columns, log2(tile.rows).min(most)),
             };
             self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])?;
@@ -73,6 +77,8 @@ impl Emitter<'_> {
         let row = match keeps && hin == 1 {
             true => tile.row_bytes,
             false if !self.placed.residency.spreads() => tile.row_bytes,
+            // Few rows are left as they fall (`norm_softmax_an1_1x32x4x4`).
+            false if through && hin < COPY_ROWS => tile.row_bytes,
             false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
             false => row_bytes(layer, &tile, layer.sources[0].height(), keeps, self.chip),
         };
@@ -188,7 +194,8 @@ impl Emitter<'_> {
         // A task that waits for the other engine's result in memory has no alias.
         let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
         let neural = [first, second].contains(&Some(true)) || alone;
-        let planar = [first, second].contains(&Some(false));
+        let planar = [first, second].contains(&Some(false))
+            || waits_on == Some(1) && !self.layer.is_neural() && self.follows_planar(index - 1);
         // A staged source may reuse the place of the other engine's.
         let other = places[0].is_none() && before_neural != self.layer.is_neural();
         let [source, result] = match alone && other && !before_neural {
@@ -285,8 +292,10 @@ impl Emitter<'_> {
         let place = self.source_place(0).filter(|p| p.written && p.from + 1 == index)?;
         let alike = before.result.elements() == layer.sources[0].elements();
         let (opens, _) = self.placed.residency.opens_and_closes(index);
-        // A row that the planar engine turned to or from channels is read whole (`norm_layer_norm_ax1_1x2048x1x1`).
-        let turns = !layer.is_neural() && (layer.turned[0] || !before.is_neural() && before.transpose);
+        // A row that the planar engine turned to or from channels is read whole (`norm_layer_norm_ax1_1x2048x1x1`), but a sum
+        // that is a factor of all elements (`norm_softmax_a3_1x8x1x64`).
+        let factor = matches!(layer.kind, Kind::Planar { .. }) && layer.broadcast[0] != [false; 3];
+        let turns = !layer.is_neural() && !factor && (layer.turned[0] || !before.is_neural() && before.transpose);
         if opens || !alike || !place.alone || turns {
             return None;
         }
@@ -294,8 +303,32 @@ impl Emitter<'_> {
             (false, _) => Some(2),
             // Elements that were turned are not read in the order in which they are written (`norm_softmax_an1_1x256x1x1`).
             (true, false) if layer.broadcast[0] == [false; 3] && !before.transpose => Some(1),
+            // A sum or product of rows for the planar engine (`norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
+            (true, true) if self.reads_rows() && layer.sources[0].width > 1 => Some(1),
             (true, _) => None,
         }
+    }
+
+    /// Returns true if a task reduces the rows of the product before it while they are computed.
+    fn reduces_product(&self) -> bool {
+        let before = self.index.checked_sub(1).map(|i| &self.placed.graph.layers[i].kind);
+        matches!(before, Some(Kind::Product { .. })) && self.waits_on(self.index) == Some(1)
+    }
+
+    /// Returns true for a sum, maximum or product without coefficients whose result stays for the next task.
+    fn reads_rows(&self) -> bool {
+        let layer = self.layer;
+        let reads = matches!(layer.kind, Kind::SumChannels { .. } | Kind::MaxChannels | Kind::Product { .. });
+        reads && self.result_place().is_some_and(|place| !place.crosses)
+    }
+
+    /// Returns true if a task has replaced a result of the planar engine in its place.
+    fn follows_planar(&self, index: usize) -> bool {
+        let layer = &self.placed.graph.layers[index];
+        let source = self.placed.residency.source(index, 0, &layer.sources[0]);
+        let result = self.placed.residency.resident(&layer.result);
+        let planar = |place: &Place| place.written && !self.placed.graph.layers[place.from].is_neural();
+        source.filter(planar).is_some_and(|s| result.is_some_and(|r| r.base_bytes == s.base_bytes))
     }
 
     /// Returns true for a convolution that takes longer to compute than to move its bytes; its work units then have a fixed shape.
@@ -330,11 +363,22 @@ impl Emitter<'_> {
                 let least = fitting_rows(layer).min(1);
                 (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
             }
+            // What reads a kept source or another task's rows has a unit of twice its rows
+            // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
+            Kind::Product { .. } | Kind::MaxChannels if self.reads_rows() && computed(layer)[2] > 1 => {
+                let unit = (rows + 1).min(fitting_rows(layer));
+                (unit, unit, unit)
+            }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
             // Rows that stay in tile memory are processed together.
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
                 (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
+            }
+            // A single row that replaces a planar result has the rows of its patch (`chain_attn_s64_dh64`).
+            Kind::Neuron { .. } if self.resides() && !layer.transpose && self.follows_planar(self.index) => {
+                let unit = fitting_rows(layer).min(1);
+                (unit, unit, unit)
             }
             // Wide rows in tile memory are turned as they are (`env_chain_ln_matmul_m1_k2048_n2048`).
             Kind::Neuron { .. }

@@ -102,7 +102,11 @@ fn resident(
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
     // What a convolution stores for another one is contiguous (`chain_pair_mm_mm_d256_s64`).
     let stored = conventions.places_by_use && graph.layers[writer].convolves() && !graph.layers[writer].transpose;
-    if spreads && convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 && !stored {
+    // Numbers that become columns are written by eight channels (`reduce_probe_sum_ax1_1x64x1x64`: 0x9 for 0x8).
+    let written = &graph.layers[writer];
+    let turned = conventions.places_by_use && copies(written) && written.transpose && !neural;
+    let beside = (convolved && !stored || turned) && writers.len() == 1;
+    if spreads && beside && view.height() == 1 && view.channels() > 1 {
         // An odd distance starts neighbouring channels in banks of their own.
         channel |= 1;
     }
@@ -118,7 +122,6 @@ fn resident(
     let mut row = channel * view.channels() as u64;
     let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
     let folded = readers.iter().any(|&(i, s)| in_pieces(&graph.layers[i].sources[s], &view));
-    let written = &graph.layers[writer];
     if !spreads {
         // Contiguous rows.
     } else if conventions.places_by_use && copies(written) && !neural && view.height() > 1 && !folded {
@@ -128,8 +131,10 @@ fn resident(
         row = match unit_banks(written) {
             (..=1, _) => spread(row, 1, wide),
             // Rows of whole channels are also read by eight (`norm_softmax_an1_1x12x64x64`: 0x61 for 0x60).
-            unit if !written.transpose => {
-                spread_all(row, &[unit, (NEURAL_BANKS.0.min(view.height() as u64), PLANAR_BANKS.1)])
+            // A row takes no more units than it has (`norm_softmax_an1_1x32x4x4`: 0x21 for 0x20).
+            (rows, units) if !written.transpose => {
+                let eight = (NEURAL_BANKS.0.min(view.height() as u64), PLANAR_BANKS.1);
+                spread_all(row, &[(rows, units.min(channel)), eight])
             }
             unit => spread(row, 1, unit),
         };

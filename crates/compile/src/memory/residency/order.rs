@@ -31,7 +31,9 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
         applies && layer.result.height() > 1 && of(&layer.sources[0]).is_some() && of(&layer.result).is_some()
     };
     let mut functions = graph.layers.iter().filter(|layer| function(layer));
-    let turns = first.iter().filter(|&&f| f == at).count() > 1;
+    // A product begins its place; it is no copy that others replace (`env_chain_attention_s128_d128`).
+    let begins = matches!(graph.layers[result.writer].kind, Kind::Product { .. });
+    let turns = !begins && first.iter().filter(|&&f| f == at).count() > 1;
     if turns || functions.any(|layer| same(&layer.sources[0]) || same(&layer.result)) {
         return 2;
     }
@@ -66,7 +68,9 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
             let before = &candidates[at].1;
             // A norm's last step takes the place of the row that its sums have read (`norm_layer_norm_ax1_1x2048x1x1`).
-            let once = before.read_once || applies || !conventions.places_by_use;
+            // Differences take the place of a product (`chain_attn_s64_dh64`).
+            let product = matches!(graph.layers[before.writer].kind, Kind::Product { .. });
+            let once = before.read_once || applies || product || !conventions.places_by_use;
             let same = once && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
