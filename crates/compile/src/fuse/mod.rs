@@ -119,7 +119,14 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
             .map(|&r| {
                 let reader = &graph.layers[r];
                 let writers = uses.writers.iter().map(|&w| now[w]);
-                let mut same = writers.filter(|&w| same_elements(&graph.layers[w].result, &reader.sources[0]));
+                let mut same = writers.filter(|&w| {
+                    let (written, read) = (&graph.layers[w].result, &reader.sources[0]);
+                    same_elements(written, read)
+                        || conventions.whole_epilogues
+                            && reader.interleave == 1
+                            && same_places(written, read)
+                            && same_strides(read, &reader.result)
+                });
                 let writer = same.next()?;
                 let before = &graph.layers[writer];
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
@@ -145,9 +152,16 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
         };
         for (writer, reader, kind) in pairs.filter(distinct).into_iter().flatten() {
             let (result, interleave) = (graph.layers[reader].result, graph.layers[reader].interleave);
+            let read = graph.layers[reader].sources[0];
             let layer = &mut graph.layers[writer];
             let same = (0..3).all(|i| layer.result.axes[i].extent == result.axes[i].extent);
-            layer.result = if same && interleave > 1 { result } else { in_place_of(&layer.result, &result) };
+            layer.result = if !same_elements(&layer.result, &read) {
+                View4 { buffer: result.buffer, offset_bytes: result.offset_bytes, ..layer.result }
+            } else if same && interleave > 1 {
+                result
+            } else {
+                in_place_of(&layer.result, &result)
+            };
             layer.interleave = interleave;
             layer.kind = kind;
             reasons.say(|| format!("{} becomes part of {}", graph.layers[reader].name, graph.layers[writer].name));
@@ -271,6 +285,31 @@ fn scaled_function(kind: &Kind) -> Option<(f32, Nonlinear)> {
 fn same_elements(a: &View4, b: &View4) -> bool {
     let axes = |v: &View4| v.axes.into_iter().filter(|a| a.extent > 1).collect::<Vec<_>>();
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)
+}
+
+/// Returns true if two views have the same elements in the same order, with axes that may be divided differently.
+fn same_places(a: &View4, b: &View4) -> bool {
+    a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && joined(a) == joined(b)
+}
+
+/// Axes with more than one element; an axis whose stride is the extent of the next one in bytes is one with it.
+fn joined(view: &View4) -> Vec<(usize, u64)> {
+    let mut axes: Vec<(usize, u64)> = Vec::new();
+    for axis in view.axes.into_iter().filter(|a| a.extent > 1) {
+        match axes.last_mut() {
+            Some((extent, stride)) if *stride == axis.stride_bytes * axis.extent as u64 => {
+                (*extent, *stride) = (*extent * axis.extent, axis.stride_bytes);
+            }
+            _ => axes.push((axis.extent, axis.stride_bytes)),
+        }
+    }
+    axes
+}
+
+/// Returns true for views of equal extents and strides, of different buffers.
+fn same_strides(a: &View4, b: &View4) -> bool {
+    let axes = |v: &View4| v.axes.into_iter().filter(|a| a.extent > 1).collect::<Vec<_>>();
+    a.width == b.width && axes(a) == axes(b)
 }
 
 /// `to` with its axes in the order of `shape`; both have the same elements in the same order.

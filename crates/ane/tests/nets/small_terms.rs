@@ -1,0 +1,85 @@
+//! Products with terms below the resolution of the exact arrays: results of bounded operands keep their digits, and never overflow.
+
+use crate::common;
+
+use anemone_compile::{Options, compile};
+use anemone_facts::chips;
+use anemone_facts::numerics::Model;
+use anemone_net::{Tensor, check, eval, text};
+use common::Random;
+use common::suite::execute;
+
+/// Operations that bound their operand, with `%x`.
+const OPENINGS: [&str; 5] = [
+    "tanh(%x)",
+    "softmax(%x) axis=2",
+    "layer_norm(%x) axes=[2] epsilon=0.00001",
+    "clip(%x) min=-4.0 max=4.0",
+    "sigmoid(%x)",
+];
+
+/// Operations of one operand `%a`, with a result of the same shape.
+const BETWEEN: [&str; 4] = ["relu(%a)", "silu(%a)", "neg(%a)", "identity(%a)"];
+
+fn constant(name: &str, shape: [usize; 2], scale: f32, random: &mut Random) -> String {
+    let data: Vec<String> =
+        (0..shape[0] * shape[1]).map(|_| format!("{:?}", random.uniform(-1.0, 1.0) * scale)).collect();
+    format!("  const %{name}: f16[{}, {}] = [{}]\n", shape[0], shape[1], data.join(", "))
+}
+
+/// A network whose products have terms of 2^-`digits` or less.
+fn network(case: usize, digits: i32, random: &mut Random) -> String {
+    let scale = (-digits as f32).exp2();
+    let opening = OPENINGS[case % OPENINGS.len()];
+    // A table between products of values ends a scale.
+    let between = match case % 3 {
+        2 => "neg(%a)",
+        _ => BETWEEN[case / OPENINGS.len() % BETWEEN.len()],
+    };
+    let mut net = format!("net \"n\" {{\n  input %x: f16[1, 12, 16]\n  %o: f16[1, 12, 16] = {opening}\n");
+    net += &constant("w", [16, 16], scale, random);
+    net += "  %a: f16[1, 12, 16] = linear(%o, %w)\n";
+    net += &format!("  %b: f16[1, 12, 16] = {between}\n");
+    net += &constant("v", [16, 16], scale.sqrt(), random);
+    match case % 3 {
+        0 => net += "  %y: f16[1, 12, 16] = linear(%b, %v)\n",
+        1 => {
+            net += "  %t: f16[1, 12, 16] = linear(%o, %v)\n  %p: f16[1, 12, 12] = matmul(%b, %t) transpose_x=false transpose_y=true\n";
+            net += "  %s: f16[1, 12, 12] = softmax(%p) axis=2\n  %y: f16[1, 12, 16] = matmul(%s, %t) transpose_x=false transpose_y=false\n";
+        }
+        _ => {
+            net += "  %s: f16[1, 12, 12] = matmul(%b, %o) transpose_x=false transpose_y=true\n";
+            net += "  %y: f16[1, 12, 16] = matmul(%s, %b) transpose_x=false transpose_y=false\n";
+        }
+    }
+    net + "  output %y\n}\n"
+}
+
+#[test]
+fn products_with_small_terms_keep_their_digits() {
+    let (mut random, mut compared) = (Random::new(56), 0);
+    for case in 0..60 {
+        let digits = 5 + (case / 20) as i32 * 3;
+        let source = network(case, digits, &mut random);
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("case {case}: {e}\n{source}"));
+        check::check(&net).unwrap_or_else(|e| panic!("case {case}: {e:?}"));
+        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        // Layer norms of larger operands overflow in their squares.
+        for size in if case % OPENINGS.len() == 2 { [1.0, 100.0] } else { [1.0, 60000.0] } {
+            let data: Vec<f32> = (0..12 * 16).map(|_| random.uniform(-size, size)).collect();
+            let tensor = Tensor::f32(vec![1, 12, 16], data.clone());
+            let expected = eval::eval(&net, &[tensor]).expect("evaluates")[0].data.to_f32();
+            let result = execute(&program, &[data], Model::Fixed).expect("runs");
+            let most = expected.iter().fold(0f32, |most, y| most.max(y.abs()));
+            let worst = expected.iter().zip(&result).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(worst.is_finite(), "case {case}, inputs to {size}: a result is not finite\n{source}");
+            // Subnormal results have few digits in any model.
+            if most < (-13f32).exp2() {
+                continue;
+            }
+            compared += 1;
+            assert!(worst <= most / 100.0, "case {case}, inputs to {size}: error {worst} of {most}\n{source}");
+        }
+    }
+    assert!(compared >= 90, "{compared} results have normal magnitudes");
+}

@@ -1,0 +1,318 @@
+//! Magnitudes of values: a bound that holds for every input, and the usual size of an element, from weights, norms and functions.
+
+use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId};
+use std::collections::{HashMap, HashSet};
+
+/// Magnitude of the elements of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Magnitude {
+    /// Bound of every element.
+    pub most: f32,
+    /// Bound of the sum of the magnitudes along the last axis.
+    pub row: f32,
+    /// Bound of the Euclidean norm along the last axis.
+    pub length: f32,
+    /// Root mean square that elements usually have.
+    pub usual: f32,
+}
+
+/// A product in which zero times infinity is zero: no element of a value whose bound is zero differs from zero.
+pub(super) fn times(a: f32, b: f32) -> f32 {
+    if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
+}
+
+impl Magnitude {
+    /// A value of which nothing is known; inputs are usually normalized.
+    const UNKNOWN: Magnitude = Magnitude { most: f32::INFINITY, row: f32::INFINITY, length: f32::INFINITY, usual: 1.0 };
+
+    fn new(most: f32, usual: f32) -> Magnitude {
+        Magnitude { most, usual: usual.min(most), ..Magnitude::UNKNOWN }
+    }
+
+    fn of_data(tensor: &Tensor) -> Magnitude {
+        let data = tensor.data.to_f32();
+        let width = tensor.shape.last().copied().unwrap_or(1);
+        match data.iter().all(|x| x.is_finite()) {
+            true => Magnitude {
+                row: rows(&data, width),
+                length: lengths(&data, width),
+                ..Magnitude::new(most(&data), root_mean_square(&data))
+            },
+            false => Magnitude::UNKNOWN,
+        }
+    }
+
+    /// The Euclidean norm along a last axis of this many elements.
+    fn length_of(self, count: usize) -> f32 {
+        self.length.min(times(self.most, (count as f32).sqrt()))
+    }
+
+    /// Any function `f` with `|f(x)| <= |x|`.
+    fn shrunk(self) -> Magnitude {
+        Magnitude { usual: self.usual / 2.0, ..self }
+    }
+
+    /// The value divided by the root of the mean square over axes of its shape, plus `epsilon`.
+    fn normalized(self, shape: &[usize], axes: &[usize], epsilon: f32) -> Magnitude {
+        let count: usize = axes.iter().filter_map(|&axis| shape.get(axis)).product();
+        let usual = if self.usual > 0.0 { self.usual / self.usual.hypot(epsilon.max(0.0).sqrt()) } else { 0.0 };
+        let most = (count as f32).sqrt();
+        let length = if axes.contains(&shape.len().wrapping_sub(1)) { most } else { f32::INFINITY };
+        Magnitude { length, ..Magnitude::new(most, usual) }
+    }
+
+    fn either(self, other: Magnitude) -> Magnitude {
+        Magnitude { usual: self.usual.max(other.usual), ..Magnitude::new(self.most.max(other.most), f32::INFINITY) }
+    }
+}
+
+fn most(data: &[f32]) -> f32 {
+    data.iter().fold(0.0, |most, x| most.max(x.abs()))
+}
+
+pub(super) fn root_mean_square(data: &[f32]) -> f32 {
+    let squares: f64 = data.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    (squares / data.len().max(1) as f64).sqrt() as f32
+}
+
+/// Largest sum of magnitudes of `width` consecutive numbers.
+pub(super) fn rows(data: &[f32], width: usize) -> f32 {
+    data.chunks(width.max(1)).map(|row| row.iter().map(|x| x.abs()).sum()).fold(0.0, f32::max)
+}
+
+/// Largest Euclidean norm of `width` consecutive numbers.
+fn lengths(data: &[f32], width: usize) -> f32 {
+    data.chunks(width.max(1)).map(|row| row.iter().map(|x| x * x).sum::<f32>().sqrt()).fold(0.0, f32::max)
+}
+
+/// Magnitude of every value, by its id.
+pub(super) fn magnitudes(net: &Net) -> Vec<Magnitude> {
+    let made: HashMap<ValueId, &Op> = net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&o| (o, op))).collect();
+    let of_value =
+        |value: &anemone_net::Value| value.data.as_ref().map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t));
+    let mut known: Vec<Magnitude> = net.values.iter().map(of_value).collect();
+    for op in &net.ops {
+        let norm = normalized(net, &made, op)
+            .map(|(x, axes, epsilon)| known[x.0 as usize].normalized(&net.value(x).ty.shape, axes, epsilon));
+        let result = norm.unwrap_or_else(|| result(net, op, &known));
+        for out in &op.outputs {
+            known[out.0 as usize] = result;
+        }
+    }
+    known
+}
+
+/// Magnitude of an operation's result.
+fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
+    let of = |i: usize| op.inputs.get(i).map_or(Magnitude::UNKNOWN, |id| known[id.0 as usize]);
+    let shape = |id: ValueId| net.value(id).ty.shape.as_slice();
+    let (Some(&first), Some(&out)) = (op.inputs.first(), op.outputs.first()) else { return Magnitude::UNKNOWN };
+    let (x, y) = (of(0), of(1));
+    let same_rows = shape(first).last() == shape(out).last();
+    match &op.kind {
+        OpKind::Unary(f) => unary(*f, x),
+        OpKind::Binary(f) => binary(net, op, *f, x, y),
+        OpKind::Linear | OpKind::Conv { .. } | OpKind::Combine => {
+            let Some(weights) = &net.value(op.inputs[1]).data else { return Magnitude::UNKNOWN };
+            let data = weights.data.to_f32();
+            let terms = data.len() / weights.shape.first().copied().unwrap_or(1).max(1);
+            let bias = op.inputs.get(2).map_or(Magnitude::new(0.0, 0.0), |id| known[id.0 as usize]);
+            let along = match op.kind {
+                OpKind::Conv { .. } => f32::INFINITY,
+                _ => times(x.row, most(&data)).min(times(x.length_of(terms), lengths(&data, terms))),
+            };
+            let usual = (terms as f32).sqrt() * x.usual * root_mean_square(&data);
+            Magnitude::new(times(x.most, rows(&data, terms)).min(along) + bias.most, usual.hypot(bias.usual))
+        }
+        OpKind::MatMul { transpose_x, .. } => {
+            let at = shape(first).len().saturating_sub(if *transpose_x { 2 } else { 1 });
+            let count = shape(first).get(at).copied().unwrap_or(1);
+            let terms = count as f32;
+            let along = match transpose_x {
+                true => f32::INFINITY,
+                false => times(x.row, y.most).min(times(x.length_of(count), y.most) * terms.sqrt()),
+            };
+            Magnitude::new((terms * times(x.most, y.most)).min(along), terms.sqrt() * x.usual * y.usual)
+        }
+        OpKind::Softmax { axis } => {
+            let count = shape(first).get(*axis).copied().unwrap_or(1).max(1);
+            let row = if axis + 1 == shape(first).len() { 1.0 } else { f32::INFINITY };
+            Magnitude { row, ..Magnitude::new(1.0, 1.0 / count as f32) }
+        }
+        OpKind::LayerNorm { axes, epsilon } => x.normalized(shape(first), axes, *epsilon),
+        OpKind::Reduce { kind, axes, .. } => {
+            let count: usize = axes.iter().filter_map(|&axis| shape(first).get(axis)).product();
+            let count = count as f32;
+            match kind {
+                ReduceKind::Max | ReduceKind::Min | ReduceKind::Mean => Magnitude::new(x.most, x.usual),
+                ReduceKind::Sum => Magnitude::new(times(x.most, count), x.usual * count.sqrt()),
+                ReduceKind::L1 => Magnitude::new(times(x.most, count), x.usual * count),
+                ReduceKind::L2 => Magnitude::new(times(x.most, count.sqrt()), x.usual * count.sqrt()),
+                _ => Magnitude::UNKNOWN,
+            }
+        }
+        // A shorter last axis holds parts of the rows.
+        OpKind::Reshape if parts(shape(first), shape(out)) => x,
+        OpKind::Broadcast if same_rows => x,
+        OpKind::Transpose { perm } if perm.last() == Some(&(perm.len().wrapping_sub(1))) => x,
+        OpKind::Slice { .. } => x,
+        OpKind::Reshape
+        | OpKind::Broadcast
+        | OpKind::Transpose { .. }
+        | OpKind::Gather { .. }
+        | OpKind::GatherAlong { .. }
+        | OpKind::GatherNd { .. }
+        | OpKind::PadEdge { .. }
+        | OpKind::Pool { kind: PoolKind::Max | PoolKind::Average { .. }, .. }
+        | OpKind::Resize { .. } => Magnitude::new(x.most, x.usual),
+        OpKind::Pad { value, .. } => Magnitude::new(x.most.max(value.abs()), x.usual),
+        OpKind::Select => y.either(of(2)),
+        OpKind::Concat { .. } => (1..op.inputs.len()).fold(Magnitude::new(x.most, x.usual), |all, i| all.either(of(i))),
+        _ => Magnitude::UNKNOWN,
+    }
+}
+
+/// Returns true if the last axis of the second shape divides that of the first.
+fn parts(whole: &[usize], part: &[usize]) -> bool {
+    matches!((whole.last(), part.last()), (Some(&whole), Some(&part)) if part > 0 && whole % part == 0)
+}
+
+fn unary(f: Unary, x: Magnitude) -> Magnitude {
+    match f {
+        Unary::Identity | Unary::Abs | Unary::Neg => x,
+        Unary::Relu | Unary::Gelu(_) | Unary::Silu => x.shrunk(),
+        Unary::Relu6 => Magnitude { length: x.length, ..Magnitude::new(x.most.min(6.0), x.usual / 2.0) },
+        Unary::Tanh | Unary::Sin => Magnitude::new(x.most.min(1.0), x.usual),
+        Unary::Softsign => Magnitude::new(x.most.min(1.0), x.usual / 2.0),
+        Unary::Cos | Unary::Sign => Magnitude::new(1.0, 1.0),
+        Unary::Sigmoid | Unary::SigmoidHard { .. } => Magnitude::new(1.0, 0.5),
+        Unary::Erf => Magnitude::new(1.0, x.usual),
+        Unary::Square => Magnitude::new(times(x.most, x.most), x.usual * x.usual),
+        Unary::Sqrt => Magnitude::new(x.most.sqrt(), x.usual.sqrt()),
+        Unary::Clip { min, max } => {
+            let limit = min.abs().max(max.abs());
+            let most = if min <= 0.0 && max >= 0.0 { limit.min(x.most) } else { limit };
+            Magnitude::new(most, x.usual)
+        }
+        Unary::RoundClip { min, max } => Magnitude::new(min.abs().max(max.abs()), x.usual),
+        _ => Magnitude::UNKNOWN,
+    }
+}
+
+fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitude {
+    match f {
+        Binary::Add | Binary::Sub => {
+            let sum = Magnitude::new(x.most + y.most, x.usual.hypot(y.usual));
+            let columns = columns_of(net, op);
+            let length = x.length_of(columns) + y.length_of(columns);
+            if alike(net, op) { Magnitude { row: x.row + y.row, length, ..sum } } else { sum }
+        }
+        Binary::Mul => {
+            let product = Magnitude::new(times(x.most, y.most), x.usual * y.usual);
+            let length = times(x.length, y.most).min(times(y.length, x.most));
+            if alike(net, op) { Magnitude { length, ..product } } else { product }
+        }
+        Binary::Max | Binary::Min => x.either(y),
+        Binary::Div => match op.inputs.get(1).and_then(|&id| net.value(id).data.as_ref()) {
+            Some(by) => {
+                let least = by.data.to_f32().iter().fold(f32::INFINITY, |least, d| least.min(d.abs()));
+                let most = if least > 0.0 { x.most / least } else { f32::INFINITY };
+                Magnitude::new(most, if y.usual > 0.0 { x.usual / y.usual } else { 1.0 })
+            }
+            None => Magnitude { usual: if y.usual > 0.0 { x.usual / y.usual } else { 1.0 }, ..Magnitude::UNKNOWN },
+        },
+        // At most one of several different numbers equals an element.
+        Binary::Equal => {
+            let columns = columns_of(net, op);
+            match one_of_many(net, op) {
+                true => Magnitude { row: 1.0, ..Magnitude::new(1.0, 1.0 / (columns as f32).sqrt()) },
+                false => Magnitude::new(1.0, 1.0),
+            }
+        }
+        f if f.is_comparison() => Magnitude::new(1.0, 1.0),
+        _ => Magnitude::UNKNOWN,
+    }
+}
+
+/// Extent of the last axis of an operation's result.
+fn columns_of(net: &Net, op: &Op) -> usize {
+    net.value(op.outputs[0]).ty.shape.last().copied().unwrap_or(1).max(1)
+}
+
+/// Returns true if both operands have the result's columns.
+fn alike(net: &Net, op: &Op) -> bool {
+    let columns = |id: &ValueId| net.value(*id).ty.shape.last().copied();
+    op.inputs.iter().all(|id| columns(id) == columns(&op.outputs[0]))
+}
+
+/// Returns true if elements are compared with a row of different constants.
+fn one_of_many(net: &Net, op: &Op) -> bool {
+    let columns = |id: ValueId| net.value(id).ty.shape.last().copied().unwrap_or(1);
+    let different = |id: ValueId| {
+        net.value(id).data.as_ref().filter(|t| t.data.len() == columns(id)).is_some_and(|t| {
+            let mut seen = HashSet::new();
+            t.data.to_f32().iter().all(|x| seen.insert(x.to_bits()))
+        })
+    };
+    matches!(*op.inputs.as_slice(), [a, b] if columns(a) == 1 && different(b) || columns(b) == 1 && different(a))
+}
+
+/// The operand that an operation divides by the root of its mean square over some axes, and the positive addend to the mean square;
+/// `None` for other operations.
+fn normalized<'a>(net: &Net, made: &HashMap<ValueId, &'a Op>, op: &Op) -> Option<(ValueId, &'a [usize], f32)> {
+    let &[a, b] = op.inputs.as_slice() else { return None };
+    let squares = |x: ValueId, variance: ValueId, epsilon| mean_square_of(net, made, x, variance, epsilon);
+    let root = |id: ValueId| {
+        let op = made.get(&id)?;
+        (op.kind == OpKind::Unary(Unary::Sqrt)).then(|| op.inputs[0])
+    };
+    match op.kind {
+        OpKind::Binary(Binary::Div) => squares(a, root(b)?, 0.0),
+        OpKind::Binary(Binary::Mul) => [(a, b), (b, a)].into_iter().find_map(|(x, inverse)| {
+            let op = made.get(&inverse)?;
+            match op.kind {
+                OpKind::Unary(Unary::Rsqrt { epsilon }) => squares(x, op.inputs[0], epsilon),
+                OpKind::Unary(Unary::Inverse { epsilon: 0.0 }) => squares(x, root(op.inputs[0])?, 0.0),
+                OpKind::Binary(Binary::Pow) if number(net, op.inputs[1]) == Some(-0.5) => squares(x, op.inputs[0], 0.0),
+                OpKind::Binary(Binary::Div) if number(net, op.inputs[0]) == Some(1.0) => {
+                    squares(x, root(op.inputs[1])?, 0.0)
+                }
+                _ => None,
+            }
+        }),
+        _ => None,
+    }
+}
+
+/// The value of a constant with one element.
+fn number(net: &Net, id: ValueId) -> Option<f32> {
+    match net.value(id).data.as_ref()?.data.to_f32().as_slice() {
+        &[number] => Some(number),
+        _ => None,
+    }
+}
+
+/// `x`, the axes over which `variance` is its mean square, and the positive addend to it.
+fn mean_square_of<'a>(
+    net: &Net,
+    made: &HashMap<ValueId, &'a Op>,
+    x: ValueId,
+    variance: ValueId,
+    mut epsilon: f32,
+) -> Option<(ValueId, &'a [usize], f32)> {
+    let mut op: &'a Op = made.get(&variance)?;
+    if op.kind == OpKind::Binary(Binary::Add) {
+        let (a, b) = (op.inputs[0], op.inputs[1]);
+        let (mean, added) = [(a, b), (b, a)].into_iter().find_map(|(mean, e)| Some((mean, number(net, e)?)))?;
+        (op, epsilon) = (made.get(&mean)?, epsilon + added);
+    }
+    let OpKind::Reduce { kind: ReduceKind::Mean, axes, .. } = &op.kind else { return None };
+    let square = made.get(&op.inputs[0])?;
+    let of = match square.kind {
+        OpKind::Unary(Unary::Square) => square.inputs[0],
+        OpKind::Binary(Binary::Mul) if square.inputs[0] == square.inputs[1] => square.inputs[0],
+        OpKind::Binary(Binary::Pow) if number(net, square.inputs[1]) == Some(2.0) => square.inputs[0],
+        _ => return None,
+    };
+    (of == x && epsilon >= 0.0).then_some((x, axes.as_slice(), epsilon))
+}

@@ -1,0 +1,263 @@
+//! Scaling of products whose terms are small beside the resolution of the arrays, by powers of two. Ours.
+//!
+//! The arrays add in units of 2^-16 and overflow at 2^15 ([docs/numerics.md](../../../../docs/numerics.md#mac)). Weights of 0.02 and
+//! operands of 0.02 make terms that keep four digits. The weights times a power of two, and the layer's gain divided by it, keep the
+//! others. Every bound here holds for all inputs, so that no scaled sum overflows; products with unbounded operands stay as they are.
+
+use super::magnitudes::{Magnitude, magnitudes, root_mean_square, rows, times};
+use super::{Builder, Names};
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
+
+/// Binary exponent that the usual term of a product should have: ten digits above the resolution.
+const USUAL_TERM: i32 = -6;
+
+/// Binary exponent of the largest scaled sum: half of that at which an array overflows.
+const MOST_SUM: i32 = 14;
+
+/// Binary exponent of the largest scale, whose inverse fp16 represents with all digits.
+const MOST_SCALE: i32 = 14;
+
+/// Binary exponent of the least scale that is worth a gain.
+const LEAST_GROWTH: i32 = 2;
+
+/// Multiplies weights of products with small terms by powers of two, and the results by their inverses. Results that only other
+/// products read stay scaled, so that terms of those grow too.
+pub(crate) fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    if !options.conventions().whole_epilogues {
+        return Ok(());
+    }
+    let known = magnitudes(net);
+    let mut demands = demands(net, &known);
+    let mut scales = vec![0i32; net.values.len()];
+    let ops = std::mem::take(&mut net.ops);
+    let mut names = Names::of(net);
+    let mut made = Vec::with_capacity(ops.len());
+    for mut op in ops {
+        let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
+        let of = |i: usize| op.inputs.get(i).map_or(0, |id| scales[id.0 as usize]);
+        let (&out, before) = (&op.outputs[0], of(0));
+        let demand = demands[out.0 as usize];
+        let scale = match &op.kind {
+            OpKind::Linear | OpKind::Conv { .. } if is_constant(builder.net, &op) => {
+                product(&mut builder, &mut op, &known, before, demand)
+            }
+            OpKind::MatMul { .. } => before + of(1),
+            kind if moves(kind) => before,
+            _ => 0,
+        };
+        if scale <= demand.most {
+            scales[out.0 as usize] = scale;
+            builder.ops.push(op);
+        } else {
+            reasons.say(|| format!("{}: terms times 2^{scale}, the result divided by it", op.name));
+            let ty = builder.net.value(out).ty.clone();
+            let name = builder.fresh("scaled");
+            let scaled = builder.net.add_value(Value { name, ty, data: None, surface: None });
+            op.outputs[0] = scaled;
+            builder.ops.push(op);
+            let inverse = builder.constant("unscale", vec![], vec![power(-scale)]);
+            builder.push(OpKind::Binary(Binary::Mul), &[scaled, inverse], out);
+        }
+        made.extend(builder.ops);
+        scales.resize(net.values.len(), 0);
+        demands.resize(net.values.len(), Demand { most: 0, wanted: 0 });
+    }
+    net.ops = made;
+    Ok(())
+}
+
+fn power(exponent: i32) -> f32 {
+    (exponent as f32).exp2()
+}
+
+/// Largest power of two that a magnitude can be multiplied by and stay at most two to `most`.
+fn capacity(most: i32, magnitude: f32) -> i32 {
+    if magnitude > 0.0 { (most as f32 - magnitude.log2()).floor().clamp(-126.0, 126.0) as i32 } else { 126 }
+}
+
+/// Powers of two that bring a term to [`USUAL_TERM`].
+fn growth(term: f32) -> i32 {
+    if term > 0.0 && term.is_finite() { (USUAL_TERM - term.log2().floor() as i32).clamp(0, 126) } else { 0 }
+}
+
+/// Returns true for a product of floats with constant weights and a constant addend, or none.
+fn is_constant(net: &Net, op: &Op) -> bool {
+    let constants = op.inputs.iter().skip(1).all(|&id| net.value(id).data.is_some());
+    constants && op.inputs.iter().all(|&id| net.value(id).ty.dtype.is_float())
+}
+
+/// Returns true for operations of one operand whose result has the operand's scale.
+fn moves(kind: &OpKind) -> bool {
+    let linear = matches!(
+        kind,
+        OpKind::Unary(Unary::Identity | Unary::Relu | Unary::LeakyRelu { .. } | Unary::Abs | Unary::Neg)
+    );
+    linear || matches!(kind, OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. })
+}
+
+/// Demand of the readers of a value.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    /// Largest scale that every reader passes on without an overflow; zero if one does not pass scales on.
+    most: i32,
+    /// Scale that brings the terms of the readers to their usual size.
+    wanted: i32,
+}
+
+/// Demand of the readers of each value.
+fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
+    let of = |id: ValueId| known[id.0 as usize];
+    let mut demands = vec![Demand { most: MOST_SCALE, wanted: 0 }; net.values.len()];
+    let kept = net.outputs.iter().chain(net.states.iter().map(|s| &s.output));
+    kept.for_each(|id| demands[id.0 as usize].most = 0);
+    for op in net.ops.iter().rev() {
+        let asks = match &op.kind {
+            OpKind::Linear | OpKind::Conv { .. } if is_constant(net, op) => {
+                vec![Demand { most: capacity(MOST_SUM, sums(net, op, known)), wanted: 0 }]
+            }
+            OpKind::MatMul { .. } => {
+                let (x, y) = (of(op.inputs[0]), of(op.inputs[1]));
+                let most = capacity(MOST_SUM, of(op.outputs[0]).most).clamp(0, MOST_SCALE);
+                let wanted = growth(times(x.usual, y.usual));
+                // Attention weights are not results of products, and do not grow.
+                match x.row <= 1.0 {
+                    true => vec![Demand { most: 0, wanted: 0 }, Demand { most, wanted }],
+                    false => vec![Demand { most: most / 2, wanted: (wanted + 1) / 2 }; 2],
+                }
+            }
+            kind if moves(kind) => vec![demands[op.outputs[0].0 as usize]],
+            _ => Vec::new(),
+        };
+        for (i, id) in op.inputs.iter().enumerate() {
+            let asked = asks.get(i).copied().unwrap_or(Demand { most: 0, wanted: 0 });
+            let all = &mut demands[id.0 as usize];
+            *all = Demand { most: asked.most.min(all.most).max(0), wanted: asked.wanted.max(all.wanted) };
+        }
+    }
+    demands
+}
+
+/// Bound of the sum of magnitudes of the terms of each result of a product with constant weights, and of its addend.
+fn sums(net: &Net, op: &Op, known: &[Magnitude]) -> f32 {
+    let Some(weights) = &net.value(op.inputs[1]).data else { return f32::INFINITY };
+    let data = weights.data.to_f32();
+    let bias = op.inputs.get(2).map_or(0.0, |id| known[id.0 as usize].most);
+    let terms = data.len() / weights.shape.first().copied().unwrap_or(1).max(1);
+    times(known[op.inputs[0].0 as usize].most, rows(&data, terms)).min(known[op.outputs[0].0 as usize].most) + bias
+}
+
+/// Scales a product with constant weights, of an operand with scale `before`; returns the scale of its result.
+fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, demand: Demand) -> i32 {
+    let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
+    let data = weights.data.to_f32();
+    let largest = data.iter().fold(0f32, |most, w| most.max(w.abs()));
+    let term = known[op.inputs[0].0 as usize].usual * root_mean_square(&data) * power(before);
+    let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
+    let most = capacity(MOST_SUM, sums(b.net, op, known)).min(MOST_SCALE) - before;
+    let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, largest));
+    let own = if own < LEAST_GROWTH { 0 } else { own };
+    if own > 0 {
+        let shape = weights.shape.clone();
+        let scaled = Tensor { shape, data: Data::F32(data.iter().map(|w| w * power(own)).collect()) };
+        op.inputs[1] = b.constant_of("weight", compress::recompressed(scaled, [weights.as_ref()]));
+    }
+    let scale = before + own;
+    if let Some(bias) = op.inputs.get(2).and_then(|&id| b.net.value(id).data.clone()).filter(|_| scale > 0) {
+        let scaled = bias.data.to_f32().iter().map(|c| c * power(scale)).collect();
+        op.inputs[2] = b.constant("bias", bias.shape.clone(), scaled);
+    }
+    scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn small_terms_grow_and_the_result_is_divided() {
+        becomes(
+            scale_small_terms,
+            r#"net "n" {
+  input %x: f16[1, 4]
+  const %w: f16[2, 4] = [0.001953125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.001953125]
+  const %b: f16[2] = [0.0, 0.5]
+  %t: f16[1, 4] = tanh(%x)
+  %y: f16[1, 2] = linear(%t, %w, %b)
+  %z: f16[1, 2] = relu(%y)
+  output %z
+}
+"#,
+            r#"net "n" {
+  input %x: f16[1, 4]
+  %t: f16[1, 4] = tanh(%x)
+  const %y.weight: f32[2, 4] = [0.03125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.03125]
+  const %y.bias: f32[2] = [0.0, 8.0]
+  %y.scaled: f16[1, 2] = linear(%t, %y.weight, %y.bias) name="y"
+  const %y.unscale: f32[] = [0.0625]
+  %y: f16[1, 2] = mul(%y.scaled, %y.unscale)
+  %z: f16[1, 2] = relu(%y)
+  output %z
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn a_product_between_products_stays_scaled() {
+        becomes(
+            scale_small_terms,
+            r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[2, 2] = [0.0078125, 0.0, 0.0, 0.0078125]
+  const %v: f16[2, 2] = [0.5, 0.0, 0.0, 0.5]
+  %t: f16[1, 2] = tanh(%x)
+  %y: f16[1, 2] = linear(%t, %w)
+  %z: f16[1, 2] = linear(%y, %v)
+  output %z
+}
+"#,
+            r#"net "n" {
+  input %x: f16[1, 2]
+  %t: f16[1, 2] = tanh(%x)
+  const %y.weight: f32[2, 2] = [0.03125, 0.0, 0.0, 0.03125]
+  %y: f16[1, 2] = linear(%t, %y.weight)
+  const %v: f16[2, 2] = [0.5, 0.0, 0.0, 0.5]
+  %z.scaled: f16[1, 2] = linear(%y, %v) name="z"
+  const %z.unscale: f32[] = [0.25]
+  %z: f16[1, 2] = mul(%z.scaled, %z.unscale)
+  output %z
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn operands_without_a_bound_stay() {
+        let net = r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[2, 2] = [0.001, 0.0, 0.0, 0.001]
+  %y: f16[1, 2] = linear(%x, %w)
+  output %y
+}
+"#;
+        becomes(scale_small_terms, net, net);
+    }
+
+    #[test]
+    fn a_scale_stays_below_the_bound_of_sums() {
+        let net = r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[2, 2] = [0.001, 0.0, 0.0, 0.001]
+  const %b: f16[2] = [0.0, 8192.0]
+  %t: f16[1, 2] = tanh(%x)
+  %y: f16[1, 2] = linear(%t, %w, %b)
+  output %y
+}
+"#;
+        becomes(scale_small_terms, net, net);
+    }
+}
