@@ -114,6 +114,8 @@ passes! {
         "attention heads are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",
         "convolutions and poolings beyond the chip's window limits become ones within them";
+    SMALL: 1 true "0ee-scale-small-terms" Work::Net(rewrite::scale_small_terms), "ours",
+        "weights of products with small terms grow by powers of two, which the gains divide by";
     DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",
         "operations whose results are not read are removed";
     JOIN: 4 true "0g-width-concat" Work::Later(Later::Concatenations), "book table 22.1, width-concat; book table 22.3, IsFusableConcat",

@@ -23,6 +23,7 @@ mod probes;
 mod quantized;
 mod random;
 mod robustness;
+mod small_terms;
 mod snapshots;
 mod trace;
 mod values;
