@@ -110,7 +110,7 @@ pub fn convolve_gemv<A: Accumulator>(
     let channels = ext.c.div_ceil(threads).next_multiple_of(gemv::PANEL);
     workers.each(partition(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
         let Some(kernel) = kernels.of(share) else { return };
-        workers.arch.dispatch(gemv::Job { kernel, finish, from, share, scratch });
+        workers.arch.dispatch(gemv::Job { kernel, stats: kernels.stats_of(share), finish, from, share, scratch });
     });
 }
 

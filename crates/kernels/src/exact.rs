@@ -31,6 +31,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 mod tiled;
+pub mod vector;
 mod wide;
 
 use crate::arena::scratch_slice;

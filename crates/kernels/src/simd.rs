@@ -13,6 +13,11 @@ pub const LONGEST: usize = 16;
 /// Elements that other hosts process together.
 const STRETCH: usize = 64;
 
+/// Vectors on the stack, aligned to a cache line. Their type alone has the alignment of an element, and a vector that crosses cache lines
+/// takes two accesses.
+#[repr(align(64))]
+pub struct Aligned<T>(pub T);
+
 /// As [`num::widen_rows`].
 #[inline(always)]
 pub fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {

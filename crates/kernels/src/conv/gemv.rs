@@ -2,20 +2,23 @@
 //! which it is packed: `[tap][channel]` within each panel.
 //!
 //! Sums are taken in the order of the taps, as in [`crate::conv`]. For fixed-point accumulators the vector is raised by one step in place
-//! of the matrix, because it has fewer elements.
+//! of the matrix, because it has fewer elements, and the bounds of the matrix are computed when it is packed.
 
 use crate::conv::nchwc::{Accumulator, Buffers};
-use crate::exact::bounds::{self, RangeBound, SEGMENT};
+use crate::exact::bounds::{self, SEGMENT};
 use crate::exact::decode;
+use crate::exact::vector::{PanelStats, VectorBuffers, VectorStats, taps_in};
 use crate::filter::Filter;
 use crate::filter::spread;
 use crate::host::{Rows, fetch};
 use crate::num;
-use crate::simd::{self, LONGEST};
+use crate::params::AccumulatorSpec;
+use crate::simd::{self, Aligned, LONGEST};
 use crate::view::{OutputTile, TensorView, gather_elements, scatter_elements};
-use crate::workers::{Scratch, scratch_slice};
+use crate::workers::{Scratch, outline, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// Channels of a panel: enough accumulators to hide the latency of the addition.
 pub const PANEL: usize = 64;
@@ -23,10 +26,14 @@ pub const PANEL: usize = 64;
 const TAPS: usize = SEGMENT;
 /// Prefetch distance in taps.
 const PREFETCH_DISTANCE: usize = 64;
+/// Accumulator vectors that are summed together, on hosts without the longest vectors.
+const VECTORS: usize = 8;
 
 /// Work of one thread.
 pub struct Job<'a, 'b, A> {
     pub kernel: &'a Filter,
+    /// Statistics of the coefficients, for a fixed-point accumulator.
+    pub stats: Option<&'a PanelStats>,
     pub finish: A,
     pub from: TensorView<'a>,
     pub share: &'a mut OutputTile<'b>,
@@ -38,53 +45,42 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { kernel, finish, from, share, scratch } = self;
-        let Scratch { wide, packed, panel, sums, halves, arena, .. } = scratch;
+        let Job { kernel, stats, finish, from, share, scratch } = self;
+        let Scratch { wide, panel, sums, halves, arena, .. } = scratch;
         let (taps, channels) = (kernel.packed.taps(), share.channels());
-        let segments = taps.div_ceil(TAPS);
         let (halves, source) = (scratch_slice(halves, taps.max(channels)), scratch_slice(wide, taps));
         gather_elements(from.from(share.group, 0, 0), from.strides[1], &mut halves[..taps]);
         num::widen_row(&halves[..taps], source);
-        let (keep, norms) = scratch_slice(packed, taps + segments).split_at_mut(taps);
-        if let Some(mac) = finish.mac() {
-            bounds::raise_operands(mac, source, keep, norms);
-        }
+        let mut measured: Option<Box<VectorBuffers>> = A::EXACT.then(|| arena.take());
+        let mut exactly = match (finish.mac(), stats, &mut measured) {
+            (Some(mac), Some(stats), Some(to)) => Some((mac, stats, VectorStats::of(simd, mac, source, to))),
+            _ => None,
+        };
         let sums = scratch_slice(sums, channels.next_multiple_of(PANEL));
-        let panel = scratch_slice(panel, PANEL * TAPS);
+        let widened = scratch_slice(panel, PANEL * TAPS);
         sums.fill(0.0);
-        for (c, sums) in (0..channels).step_by(PANEL).zip(sums.chunks_exact_mut(PANEL)) {
+        for (c, sums) in (0..channels).step_by(PANEL).zip(sums.as_chunks_mut::<PANEL>().0) {
             let (first, height) = (share.first_channel + c, PANEL.min(channels - c));
-            let (mut begin, mut own) = ([0.0; PANEL], PanelAccumulators { sums, squares: [0.0; PANEL] });
-            if const { !A::EXACT && simd::converts::<S>() }
-                && let Some(panel) = kernel.packed.halves_of(first)
-            {
-                own.add_halves(simd, panel.as_chunks().0, source);
+            let mut panel = Panel { kernel, first, height, source, widened: &mut *widened, sums };
+            let Some((mac, stats, vector)) = &mut exactly else {
+                panel.sum_fast(simd);
+                continue;
+            };
+            if panel.sum_exact(simd, mac, stats, vector) {
                 continue;
             }
-            for (to, i) in begin.iter_mut().zip(0..height) {
-                *to = kernel.bias(first + i);
-            }
-            let mut reach = if A::EXACT { RangeBound::of(&mut begin) } else { RangeBound::default() };
-            for (i, (source, keep)) in source.chunks(TAPS).zip(keep.chunks(TAPS)).enumerate() {
-                let panel = &mut panel[..PANEL * source.len()];
-                kernel.packed.widen(first, i * TAPS..i * TAPS + source.len(), panel);
-                spread(panel, height, PANEL);
-                own.add::<S, A>(simd, panel, source, keep, if i == 0 { Some(&begin) } else { None });
-                if A::EXACT {
-                    reach.more(simd, &own.squares, norms[i]);
-                }
-            }
-            if let Some(mac) = finish.mac().filter(|_| !reach.is_short()) {
-                // The original coefficients again.
-                let mut buffers: Box<Buffers> = arena.take();
-                let Buffers { unfolded, known, .. } = &mut *buffers;
-                let source = scratch_slice(&mut unfolded[0], taps);
-                num::widen_row(&halves[..taps], source);
-                decode(mac, source);
-                let sums = known.sums(simd, mac, (kernel, first..first + height), (source, &|tap, _| tap), 1);
-                own.sums[..height].copy_from_slice(sums);
-                arena.put(buffers);
-            }
+            // The original coefficients again.
+            let mut buffers: Box<Buffers> = arena.take();
+            let Buffers { unfolded, known, .. } = &mut *buffers;
+            let source = scratch_slice(&mut unfolded[0], taps);
+            num::widen_row(&halves[..taps], source);
+            decode(mac, source);
+            let all = known.sums(simd, mac, (kernel, first..first + height), (source, &|tap, _| tap), 1);
+            panel.sums[..height].copy_from_slice(all);
+            arena.put(buffers);
+        }
+        if let Some(measured) = measured {
+            arena.put(measured);
         }
         let sums = &mut sums[..channels];
         if let (Some(biases), false) = (&kernel.biases, A::EXACT) {
@@ -100,71 +96,183 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
     }
 }
 
-/// Accumulators of a panel, and the sums of squares of its coefficients.
-struct PanelAccumulators<'a> {
-    sums: &'a mut [f32],
-    squares: [f32; PANEL],
+/// A panel of channels and the vector.
+struct Panel<'a> {
+    kernel: &'a Filter,
+    /// First channel and number of channels.
+    first: usize,
+    height: usize,
+    source: &'a [f32],
+    /// Space for the coefficients of [`TAPS`] taps.
+    widened: &'a mut [f32],
+    sums: &'a mut [f32; PANEL],
 }
 
-impl PanelAccumulators<'_> {
-    /// Sums all taps of a panel, widening coefficients in registers, on instruction sets that do so.
+/// Coefficients of a panel from some tap on, `[tap][channel]`.
+#[derive(Clone, Copy)]
+enum Coefficients<'a> {
+    /// Widened in registers, on instruction sets that do so.
+    Halves(&'a [[f16; PANEL]]),
+    Wide(&'a [[f32; PANEL]]),
+}
+
+impl<'a> Panel<'a> {
+    /// Full panels of fp16 coefficients, on instruction sets that widen them in registers.
     #[inline(always)]
-    fn add_halves<S: Simd>(&mut self, simd: S, panel: &[[f16; PANEL]], source: &[f32]) {
-        const VECTORS: usize = PANEL / LONGEST;
-        let mut own = [simd.splat_f32s(0.0); VECTORS];
-        for (tap, (x, weights)) in source.iter().zip(panel).enumerate() {
-            fetch(panel.get(tap + PREFETCH_DISTANCE).map_or(&[], |soon| soon));
-            let (x, weights) = (simd.splat_f32s(*x), weights.as_chunks().0);
-            for v in 0..VECTORS {
-                let Some(weights) = simd::widened(simd, weights[v]) else { return };
-                own[v] = simd.mul_add_f32s(weights, x, own[v]);
-            }
+    fn halves<S: Simd>(&self) -> Option<&'a [[f16; PANEL]]> {
+        if const { !simd::converts::<S>() } {
+            return None;
         }
-        S::as_mut_simd_f32s(self.sums).0.copy_from_slice(&own);
+        Some(self.kernel.packed.halves_of(self.first)?.as_chunks().0)
     }
 
-    /// Adds some taps of a panel. With a fixed-point accumulator they are a run, the first of which starts from the bias.
+    /// Sums of all taps in fp32.
     #[inline(always)]
-    fn add<S: Simd, A: Accumulator>(
+    fn sum_fast<S: Simd>(&mut self, simd: S) {
+        if let Some(halves) = self.halves::<S>() {
+            outline(simd, Products::fast(Coefficients::Halves(halves), self.source, self.sums));
+        } else {
+            let Panel { kernel, first, height, ref mut widened, .. } = *self;
+            for (i, source) in self.source.chunks(TAPS).enumerate() {
+                let wide = widen(kernel, first..first + height, i * TAPS..i * TAPS + source.len(), widened);
+                outline(simd, Products::fast(Coefficients::Wide(wide), source, self.sums));
+            }
+        }
+    }
+
+    /// Sums of all taps with a fixed-point accumulator, in runs of [`TAPS`]. Returns false, without sums, if they may leave the range of
+    /// fp32 runs.
+    #[inline(always)]
+    fn sum_exact<S: Simd>(
         &mut self,
         simd: S,
-        panel: &[f32],
-        source: &[f32],
-        keep: &[f32],
-        begin: Option<&[f32; PANEL]>,
-    ) {
-        const VECTORS: usize = 4;
-        // A single iteration with the longest vectors.
-        for at in (0..PANEL).step_by(VECTORS * S::F32_LANES) {
-            let part = at..at + VECTORS * S::F32_LANES;
-            let sums = S::as_mut_simd_f32s(&mut self.sums[part.clone()]).0;
-            let (mut own, mut squares) = ([simd.splat_f32s(0.0); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
-            match begin {
-                Some(begin) if A::EXACT => own.copy_from_slice(S::as_simd_f32s(&begin[part.clone()]).0),
-                None if A::EXACT => own = [bounds::new_run(simd); VECTORS],
-                _ => own.copy_from_slice(sums),
+        mac: &AccumulatorSpec,
+        stats: &PanelStats,
+        vector: &mut VectorStats,
+    ) -> bool {
+        let mut own = Aligned([0.0; PANEL]);
+        for (to, i) in own.0.iter_mut().zip(0..self.height) {
+            *to = self.kernel.bias(self.first + i);
+        }
+        let Some(mut mixed) = vector.mixed(simd, stats, self.first / PANEL, &mut own.0) else { return false };
+        let channels = self.first..self.first + self.height;
+        for (i, x) in self.source.chunks(TAPS).enumerate() {
+            let taps = i * TAPS..i * TAPS + x.len();
+            if i > 0 {
+                S::as_mut_simd_f32s(&mut own.0).0.fill(bounds::new_run(simd));
             }
-            for ((x, keep), weights) in source.iter().zip(keep).zip(panel.as_chunks::<PANEL>().0) {
-                let (x, keep) = (simd.splat_f32s(*x), simd.splat_f32s(*keep));
-                let weights = S::as_simd_f32s(&weights[part.clone()]).0;
-                for v in 0..VECTORS {
-                    if A::EXACT {
-                        let with = simd.mul_add_e_f32s(weights[v], x, own[v]);
-                        let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(weights[v]), keep);
-                        own[v] = simd.select_f32s(counts, with, own[v]);
-                        squares[v] = simd.mul_add_e_f32s(weights[v], weights[v], squares[v]);
-                    } else {
-                        own[v] = simd.mul_add_f32s(weights[v], x, own[v]);
+            let dropping = taps_in(&mut mixed, taps.end);
+            let coefficients = match self.halves::<S>() {
+                Some(halves) => Coefficients::Halves(&halves[taps.start..]),
+                None => Coefficients::Wide(widen(self.kernel, channels.clone(), taps.clone(), self.widened)),
+            };
+            let sums = &mut own.0;
+            outline(
+                simd,
+                Products { panel: coefficients, source: x, mac: Some(mac), dropping, first: taps.start, sums },
+            );
+            for (sums, own) in S::as_mut_simd_f32s(self.sums).0.iter_mut().zip(S::as_simd_f32s(&own.0).0) {
+                *sums = simd.add_f32s(*sums, bounds::of_run(simd, *own));
+            }
+        }
+        true
+    }
+}
+
+/// Widens some taps of a panel, padded to its full height.
+#[inline(always)]
+fn widen<'a>(kernel: &Filter, channels: Range<usize>, taps: Range<usize>, to: &'a mut [f32]) -> &'a [[f32; PANEL]] {
+    let to = &mut to[..PANEL * taps.len()];
+    kernel.packed.widen(channels.start, taps, to);
+    spread(to, channels.len(), PANEL);
+    to.as_chunks().0
+}
+
+/// Products of the first taps of a panel, added to its sums.
+struct Products<'a> {
+    panel: Coefficients<'a>,
+    /// Element of the vector for each tap.
+    source: &'a [f32],
+    /// Fixed-point accumulator, and the taps of which it drops some products, counted from tap `first`.
+    mac: Option<&'a AccumulatorSpec>,
+    dropping: &'a [u32],
+    first: usize,
+    sums: &'a mut [f32; PANEL],
+}
+
+impl WithSimd for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        if const { S::F32_LANES == LONGEST } {
+            self.add::<S, { PANEL / LONGEST }>(simd);
+        } else {
+            self.add::<S, VECTORS>(simd);
+        }
+    }
+}
+
+impl Products<'_> {
+    /// In fp32.
+    fn fast<'a>(panel: Coefficients<'a>, source: &'a [f32], sums: &'a mut [f32; PANEL]) -> Products<'a> {
+        Products { panel, source, mac: None, dropping: &[], first: 0, sums }
+    }
+
+    /// Adds the products, `N` accumulator vectors at a time.
+    #[inline(always)]
+    fn add<S: Simd, const N: usize>(self, simd: S) {
+        let Products { panel, source, mac, dropping, first, sums } = self;
+        // Products and sums of a fixed-point accumulator are exact, so that scalar code may use the faster unfused operations.
+        let fused = mac.is_none() || const { S::F32_LANES > 1 };
+        for at in (0..PANEL).step_by(N * S::F32_LANES) {
+            let part = at..at + N * S::F32_LANES;
+            let sums = S::as_mut_simd_f32s(&mut sums[part.clone()]).0;
+            let mut own = [simd.splat_f32s(0.0); N];
+            for v in 0..N {
+                own[v] = sums[v];
+            }
+            match panel {
+                Coefficients::Halves(panel) => {
+                    for (tap, (x, weights)) in source.iter().zip(panel).enumerate() {
+                        fetch(panel.get(tap + PREFETCH_DISTANCE).map_or(&[], |soon| soon));
+                        let (x, weights) = (simd.splat_f32s(*x), weights.as_chunks().0);
+                        for v in 0..N {
+                            let Some(weights) = simd::widened(simd, weights[v]) else { return };
+                            own[v] = simd.mul_add_f32s(weights, x, own[v]);
+                        }
+                    }
+                }
+                Coefficients::Wide(panel) => {
+                    for (x, weights) in source.iter().zip(panel) {
+                        let (x, weights) = (simd.splat_f32s(*x), S::as_simd_f32s(&weights[part.clone()]).0);
+                        for v in 0..N {
+                            own[v] = match fused {
+                                true => simd.mul_add_f32s(weights[v], x, own[v]),
+                                false => simd.mul_add_e_f32s(weights[v], x, own[v]),
+                            };
+                        }
                     }
                 }
             }
-            if A::EXACT {
-                for v in 0..VECTORS {
-                    own[v] = simd.add_f32s(sums[v], bounds::of_run(simd, own[v]));
+            for &tap in dropping {
+                let (tap, Some(mac)) = (tap as usize - first, mac) else { break };
+                let x = simd.splat_f32s(source[tap]);
+                let (keep, back) = (bounds::keep_from(simd, mac, x), simd.neg_f32s(x));
+                for v in 0..N {
+                    let wide = match panel {
+                        Coefficients::Halves(panel) => simd::widened(simd, panel[tap].as_chunks().0[v]),
+                        Coefficients::Wide(panel) => Some(S::as_simd_f32s(&panel[tap][part.clone()]).0[v]),
+                    };
+                    let Some(w) = wide else { return };
+                    let without = simd.mul_add_e_f32s(w, back, own[v]);
+                    let drops = simd.less_than_f32s(simd.abs_f32s(w), keep);
+                    own[v] = simd.select_f32s(drops, without, own[v]);
                 }
-                S::as_mut_simd_f32s(&mut self.squares[part]).0.copy_from_slice(&squares);
             }
-            sums.copy_from_slice(&own);
+            for v in 0..N {
+                sums[v] = own[v];
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Im2col, gemv, nchwc};
 use crate::cost;
+use crate::exact::vector::PanelStats;
 use crate::filter::{CoefficientRow, Filter, PackedFilter, Values};
 use crate::gemm::microkernel::PANEL;
 use crate::view::{BLOCK, OutputTile};
@@ -26,6 +27,8 @@ pub struct Kernels {
     pub(super) kept: Option<Arc<[usize]>>,
     /// Filters with all positions, made on demand for a source that is not finite: zero times infinity is NaN.
     pub(super) all: Arc<OnceLock<Arc<Vec<Filter>>>>,
+    /// Statistics of each filter for the GEMV of a fixed-point accumulator; empty for other kernels.
+    stats: Arc<Vec<PanelStats>>,
     pub(super) packing: Packing,
 }
 
@@ -114,6 +117,7 @@ impl Kernels {
             offsets: Vec::new(),
             kept: kept.map(Arc::from),
             all: Arc::default(),
+            stats: Arc::default(),
             packing,
         };
         kernels.read_from(staging);
@@ -143,7 +147,8 @@ impl Kernels {
             }
         });
         let groups = Arc::new(filters.into_iter().filter_map(|(_, filter)| filter).collect());
-        let mut kernels = Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), packing };
+        let mut kernels =
+            Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), stats: Arc::default(), packing };
         kernels.read_from(staging);
         kernels
     }
@@ -170,7 +175,8 @@ impl Kernels {
             Filter { packed: PackedFilter::of(&values, channels, taps, self.packing.height()), ..filter.clone() }
         };
         let groups = self.all.get_or_init(|| Arc::new(self.groups.iter().map(whole).collect())).clone();
-        Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), packing: self.packing })
+        let (all, stats) = (Arc::default(), Arc::default());
+        Some(Kernels { groups, offsets: staging.offsets(), kept: None, all, stats, packing: self.packing })
     }
 
     /// Layout in which the coefficients are packed.
@@ -181,13 +187,17 @@ impl Kernels {
     /// Coefficients and biases of every group for fixed-point accumulators, in blocks of 16 channels or in panels of 64 for GEMV.
     pub fn pack_exact(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
         let packing = if staging.is_gemv() { Packing::Panels64 } else { Packing::Blocks16 };
-        let groups = groups.into_iter().map(|(packed, biases)| Filter {
-            packed: packed.with_height(packing.height()),
-            biases,
-            // Only Winograd's kernel tests it.
-            finite: false,
+        let mut stats = Vec::new();
+        let groups = groups.into_iter().map(|(packed, biases)| {
+            let packed = packed.with_height(packing.height());
+            let measured = packing == Packing::Panels64;
+            stats.extend(measured.then(|| PanelStats::of(&packed, packing.height())));
+            // Only Winograd's kernel tests for finite coefficients.
+            Filter { packed, biases, finite: false }
         });
-        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, all: Arc::default(), packing }
+        let groups = Arc::new(groups.collect());
+        let stats = Arc::new(stats);
+        Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), stats, packing }
     }
 
     /// Number of channels of a group.
@@ -205,6 +215,7 @@ impl Kernels {
                     offsets: Vec::new(),
                     kept: None,
                     all: Arc::default(),
+                    stats: Arc::default(),
                     packing: Packing::Blocks16,
                 }
             };
@@ -215,11 +226,17 @@ impl Kernels {
 
     /// Size of the coefficients in bytes.
     pub fn bytes(&self) -> usize {
-        self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
+        let filters = self.groups.iter().map(|kernel| kernel.packed.bytes());
+        filters.chain(self.stats.iter().map(PanelStats::bytes)).sum()
     }
 
     pub fn of(&self, share: &OutputTile) -> Option<&Filter> {
         self.groups.get(share.group).or(self.groups.first())
+    }
+
+    /// Statistics of the filter of a tile.
+    pub(super) fn stats_of(&self, share: &OutputTile) -> Option<&PanelStats> {
+        self.stats.get(share.group).or(self.stats.first())
     }
 }
 

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Taps that share a bound: four blocks of channels.
 pub const SEGMENT: usize = 4 * BLOCK;
 /// Bound on sums that fp32 holds as multiples of 2^-16, with a margin for the rounding of norms.
-const WHOLE: f32 = 250.0;
+pub(super) const WHOLE: f32 = 250.0;
 /// Products below this round to zero.
 const NOTHING: f32 = 1.0 / (1 << 18) as f32;
 
@@ -322,7 +322,7 @@ fn of_tile<'a>(norms: &'a mut [f32], least: &'a mut [u32], tile: usize, taps: us
 
 /// Converts biases to initial sums. Returns the larger of `most` and their largest magnitude.
 #[inline(always)]
-fn begin(biases: &mut [f32], mut most: f32) -> f32 {
+pub(super) fn begin(biases: &mut [f32], mut most: f32) -> f32 {
     for bias in biases {
         most = most.max(bias.abs());
         *bias = START + (start(f64::from(*bias)) as i32) as f32 / UNIT as f32;
@@ -357,52 +357,6 @@ impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
     #[inline(always)]
     fn of(self, simd: S, sum: S::f32s) -> S::f32s {
         self.0.of(simd, round_sum(simd, sum))
-    }
-}
-
-/// Prepares the operands of a GEMV, which take the place of the weights: decodes `x` and moves each element one fp32 step away from zero,
-/// stores the smallest coefficient that it does not drop in `keep`, and the norm of every [`SEGMENT`] taps in `norms`.
-#[inline(always)]
-pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], norms: &mut [f32]) {
-    let reading = Reading::new(mac);
-    reading.row(x);
-    for (x, norm) in x.chunks(SEGMENT).zip(norms) {
-        *norm = x.iter().map(|x| x * x).sum::<f32>().sqrt();
-    }
-    for (x, keep) in x.iter_mut().zip(keep) {
-        (*x, *keep) = (raised(*x), reading.keep_from(*x));
-    }
-}
-
-/// Bound on the sums of consecutive runs of [`SEGMENT`] taps each.
-#[derive(Clone, Copy, Default)]
-pub struct RangeBound {
-    /// Magnitude at the start of the next run, bound of the longest run, and bound of all runs together.
-    begin: f32,
-    most: f32,
-    all: f32,
-}
-
-impl RangeBound {
-    /// Bound of the initial sums. Converts the biases to initial sums.
-    pub fn of(biases: &mut [f32]) -> RangeBound {
-        let begin = begin(biases, 0.0);
-        RangeBound { begin, most: begin, all: begin }
-    }
-
-    /// Adds a run: `squares` are the sums of squares of its coefficients, `norm` that of its operands.
-    #[inline(always)]
-    pub fn more<S: Simd>(&mut self, simd: S, squares: &[f32], norm: f32) {
-        let bound = norm_of(simd, S::as_simd_f32s(squares).0) * norm;
-        self.all += bound;
-        let run = bound + std::mem::take(&mut self.begin);
-        // The comparison keeps a NaN.
-        self.most = if run <= self.most { self.most } else { run };
-    }
-
-    /// Returns true if fp32 runs give the accumulator's sums.
-    pub fn is_short(&self) -> bool {
-        self.most < RUN_LIMIT && self.all < WHOLE
     }
 }
 

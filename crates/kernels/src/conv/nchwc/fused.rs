@@ -258,15 +258,14 @@ impl<A: Accumulator> Windows<'_, A> {
         let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
         for lane in (0..BLOCK).step_by(S::F32_LANES) {
             let of = |row: &[f32; BLOCK]| S::as_simd_f32s(&row[lane..][..S::F32_LANES]).0[0];
-            let mut taps = [simd.splat_f32s(0.0); MOST_TAPS];
-            let mut keeps = taps;
+            let zeros = [simd.splat_f32s(0.0); MOST_TAPS];
+            let mut lane = Lane::<S> { taps: zeros, keeps: zeros, bias: of(&weights[k * k]), at: lane, ends };
             for i in 0..k * k {
-                taps[i] = of(&weights[i]);
+                lane.taps[i] = of(&weights[i]);
                 if let Some(mac) = finish.mac() {
-                    keeps[i] = bounds::keep_from(simd, mac, taps[i]);
+                    lane.keeps[i] = bounds::keep_from(simd, mac, lane.taps[i]);
                 }
             }
-            let lane = Lane::<S> { at: lane, taps, keeps, bias: of(&weights[k * k]), ends };
             for row in 0..rows {
                 let first = row * columns * BLOCK;
                 let from = &source[row * stride * width..];
@@ -299,13 +298,14 @@ fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
 /// Most taps of a window.
 const MOST_TAPS: usize = 5 * 5;
 
-/// One vector of channels.
+/// One vector of channels. Taps that do not fit registers are read from memory.
+#[repr(C, align(64))]
 struct Lane<S: Simd> {
-    at: usize,
     taps: [S::f32s; MOST_TAPS],
     /// Smallest operand that each tap does not drop, with a fixed-point accumulator.
     keeps: [S::f32s; MOST_TAPS],
     bias: S::f32s,
+    at: usize,
     ends: u32,
 }
 

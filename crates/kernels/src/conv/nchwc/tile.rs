@@ -6,7 +6,7 @@ use crate::exact::bounds::{self, RunSchedule};
 use crate::host::fetch;
 use crate::num;
 use crate::params::AccumulatorSpec;
-use crate::simd::{self, LaneMap, StoreFormat};
+use crate::simd::{self, Aligned, LaneMap, StoreFormat};
 use crate::view::BLOCK;
 use crate::workers::{LINE_BYTES, outline};
 use half::f16;
@@ -265,9 +265,9 @@ impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> With
         let mut biases = [simd.splat_f32s(0.0); G];
         tile.biases(simd, &mut biases);
         // Finished sums are in memory; only those of the inner loop are in registers.
-        let mut sums = [[simd.splat_f32s(0.0); G]; T];
-        let mut done = [biases; T];
-        tile.sum(simd, IN_BLOCKS, [T, G], sums.as_flattened_mut(), done.as_flattened_mut());
+        let mut sums = Aligned([[simd.splat_f32s(0.0); G]; T]);
+        let mut done = Aligned([biases; T]);
+        tile.sum(simd, IN_BLOCKS, [T, G], sums.0.as_flattened_mut(), done.0.as_flattened_mut());
     }
 }
 
@@ -398,8 +398,16 @@ impl Operands<'_> {
                 sums[i] = bounds::new_run(simd);
             }
         }
-        for &tap in mixed {
-            self.drop_products(simd, mac, tap as usize, sums);
+        if !mixed.is_empty() {
+            for i in 0..outputs * vectors {
+                own[i] = sums[i];
+            }
+            for &tap in mixed {
+                self.drop_products(simd, mac, tap as usize, own);
+            }
+            for i in 0..outputs * vectors {
+                sums[i] = own[i];
+            }
         }
         for i in 0..outputs * vectors {
             let sum = bounds::of_run(simd, sums[i]);

@@ -1,6 +1,7 @@
 //! Micro-kernels for panels of few columns, where the operands of one tap do not fill the vectors.
 
 use super::*;
+use crate::simd::Aligned;
 
 /// Number of tail columns of a panel, which are computed one by one. None if the register tile of the other columns covers them: it would add
 /// them a second time.
@@ -170,7 +171,8 @@ pub(super) fn narrow_rows<S: Simd>(
             }
         }
         // In memory, by rows that vary: those of the loops above stay in registers.
-        let mut acc = [[zero; VECTORS]; HEIGHT];
+        let mut in_memory = Aligned([[zero; VECTORS]; HEIGHT]);
+        let acc = &mut in_memory.0;
         for r in 0..rows {
             for v in 0..vectors {
                 acc[r][v] = own[r][v];

@@ -1,0 +1,133 @@
+//! Bounds on the sums of a GEMV: statistics of constant coefficients, computed when they are packed, and of the vector.
+
+use super::bounds::{SEGMENT, WHOLE, begin};
+use super::decode::{BumpUlp, Reading};
+use super::microkernel::RUN_LIMIT;
+use crate::filter::PackedFilter;
+use crate::num::reference::LEAST_EXPONENT;
+use crate::params::AccumulatorSpec;
+use crate::simd::{self, Relation};
+use crate::workers::scratch_slice;
+use pulp::Simd;
+
+/// Statistics of packed coefficients that no model changes.
+#[derive(Clone, Debug, Default)]
+pub struct PanelStats {
+    taps: usize,
+    /// Largest norm of a channel, by panel and segment; infinite if a coefficient is not finite.
+    norms: Vec<f32>,
+    /// Set of the exponents of the nonzero coefficients, bit `e - LEAST_EXPONENT` for exponent `e`; by panel and tap.
+    exponents: Vec<u32>,
+}
+
+impl PanelStats {
+    /// Measures the panels of a filter, of `height` channels each.
+    pub fn of(packed: &PackedFilter, height: usize) -> PanelStats {
+        let mut new = PanelStats { taps: packed.taps(), ..PanelStats::default() };
+        let (mut wide, mut squares) = (vec![0.0; height * SEGMENT], vec![0.0f32; height]);
+        for first in (0..packed.channels()).step_by(height.max(1)) {
+            let channels = packed.height(first);
+            for from in (0..new.taps).step_by(SEGMENT) {
+                let some = packed.widen(first, from..new.taps.min(from + SEGMENT), &mut wide);
+                squares.fill(0.0);
+                for of_tap in some.chunks_exact(channels) {
+                    squares.iter_mut().zip(of_tap).for_each(|(square, w)| *square += w * w);
+                    new.exponents.push(of_tap.iter().fold(0, |set, w| set | exponent_bit(*w)));
+                }
+                let finite = squares.iter().all(|square| square.is_finite());
+                let most = squares.iter().fold(0.0f32, |most, square| most.max(*square));
+                new.norms.push(if finite { most.sqrt() } else { f32::INFINITY });
+            }
+        }
+        new
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.norms) + size_of_val(&*self.exponents)
+    }
+
+    /// Norms and exponents of a panel.
+    fn panel(&self, panel: usize) -> (&[f32], &[u32]) {
+        let segments = self.taps.div_ceil(SEGMENT);
+        (&self.norms[panel * segments..][..segments], &self.exponents[panel * self.taps..][..self.taps])
+    }
+}
+
+/// Set of the exponent of a number; empty for zero.
+fn exponent_bit(w: f32) -> u32 {
+    let exponent = (w.to_bits() >> 23 & 0xff) as i32 - 127;
+    let bit = (exponent - LEAST_EXPONENT).clamp(0, 31);
+    if w == 0.0 { 0 } else { 1 << bit }
+}
+
+/// Scratch memory of a vector's statistics.
+#[derive(Default)]
+pub struct VectorBuffers {
+    norms: Vec<f32>,
+    drops: Vec<u32>,
+    mixed: Vec<u32>,
+}
+
+/// The vector of a GEMV, which takes the place of the weights, and its statistics.
+pub struct VectorStats<'a> {
+    /// Norm by segment.
+    norms: &'a [f32],
+    /// Set of the exponents of coefficients whose products are dropped although they would not round to zero, by tap.
+    drops: &'a [u32],
+    mixed: &'a mut [u32],
+}
+
+impl VectorStats<'_> {
+    /// Decodes `x`, measures it, and moves each element one fp32 step away from zero.
+    #[inline(always)]
+    pub fn of<'a, S: Simd>(
+        simd: S,
+        mac: &AccumulatorSpec,
+        x: &mut [f32],
+        buffers: &'a mut VectorBuffers,
+    ) -> VectorStats<'a> {
+        let (reading, taps) = (Reading::new(mac), x.len());
+        let VectorBuffers { norms, drops, mixed } = buffers;
+        let norms = scratch_slice(norms, taps.div_ceil(SEGMENT));
+        let (drops, mixed) = (scratch_slice(drops, taps), scratch_slice(mixed, taps + simd::LONGEST));
+        reading.row(x);
+        for (x, norm) in x.chunks(SEGMENT).zip(&mut *norms) {
+            let (vectors, rest) = S::as_simd_f32s(x);
+            let mut squares = simd.splat_f32s(0.0);
+            for x in vectors {
+                squares = simd.mul_add_e_f32s(*x, *x, squares);
+            }
+            let rest = simd.partial_load_f32s(rest);
+            *norm = simd.reduce_sum_f32s(simd.mul_add_e_f32s(rest, rest, squares)).sqrt();
+        }
+        drops.iter_mut().zip(&*x).for_each(|(drops, x)| *drops = reading.dropping(*x));
+        simd::prepare(simd, BumpUlp, x);
+        VectorStats { norms, drops, mixed }
+    }
+
+    /// Taps of a panel under which some products are dropped, in ascending order; `None` if fp32 runs of one segment each might not give
+    /// the accumulator's sums. Converts the biases to initial sums.
+    #[inline(always)]
+    pub fn mixed<S: Simd>(&mut self, simd: S, of: &PanelStats, panel: usize, biases: &mut [f32]) -> Option<&[u32]> {
+        let (norms, exponents) = of.panel(panel);
+        let (mut reached, mut all, mut most) = (begin(biases, 0.0), 0.0, 0.0f32);
+        for (a, b) in norms.iter().zip(self.norms) {
+            let run = a * b + std::mem::take(&mut reached);
+            all += run;
+            // The comparison keeps a NaN.
+            most = if run <= most { most } else { run };
+        }
+        let count = simd::places(simd, exponents, Relation::Meets, self.drops, self.mixed);
+        (most < RUN_LIMIT && all < WHOLE).then_some(&self.mixed[..count])
+    }
+}
+
+/// Splits the taps before `end` off an ascending list.
+#[inline(always)]
+pub fn taps_in<'a>(mixed: &mut &'a [u32], end: usize) -> &'a [u32] {
+    let count = mixed.iter().take_while(|tap| (**tap as usize) < end).count();
+    let (now, rest) = mixed.split_at(count);
+    *mixed = rest;
+    now
+}
