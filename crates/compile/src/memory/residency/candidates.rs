@@ -3,7 +3,7 @@
 use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
-use crate::tile::{copies, spread, spread_all, unit_banks};
+use crate::tile::{copies, fitting_rows, spread, spread_all, unit_banks};
 use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
 
 /// Buffers that could stay, in the order of their writers, without addresses.
@@ -140,13 +140,20 @@ fn resident(
         };
     } else if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
+        // Rows of a unit of the neural engine are one more than their own units apart (`norm_softmax_a3_1x128x16x16`: 0x103 for 0x100).
+        let unit = match conventions.places_by_use {
+            true => rows((1 << fitting_rows(written), channel + 1)),
+            false => (1, 0),
+        };
+        let function = matches!(written.kind, Kind::Neuron { .. }) && !written.kind.is_copy() && !written.transpose;
         // Fewer rows than the neural engine reads together keep the same distance; two need none.
         row = match rows(NEURAL_BANKS) {
+            _ if !neural && function => spread_all(row, &[rows(PLANAR_BANKS), unit]),
             // The planar engine reads sixteen rows together, and so does the neural one without sliding windows.
             _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
             // Eight rows of the planar engine's distance (`env_chain_softmax_h1_s128`: 0x11 for 0x10).
-            _ if !convolved => spread(row, 1, rows((NEURAL_BANKS.0, PLANAR_BANKS.1))),
+            _ if !convolved => spread_all(row, &[rows((NEURAL_BANKS.0, PLANAR_BANKS.1)), unit]),
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };
