@@ -150,11 +150,10 @@ impl<'a> Panel<'a> {
         stats: &PanelStats,
         vector: &mut VectorStats,
     ) -> bool {
+        let panel = self.first / PANEL;
         let mut own = Aligned([0.0; PANEL]);
-        for (to, i) in own.0.iter_mut().zip(0..self.height) {
-            *to = self.kernel.bias(self.first + i);
-        }
-        let Some(mut mixed) = vector.mixed(simd, stats, self.first / PANEL, &mut own.0) else { return false };
+        own.0.copy_from_slice(stats.starts(panel, PANEL));
+        let Some(mut mixed) = vector.mixed(simd, stats, panel) else { return false };
         let channels = self.first..self.first + self.height;
         for (i, x) in self.source.chunks(TAPS).enumerate() {
             let taps = i * TAPS..i * TAPS + x.len();

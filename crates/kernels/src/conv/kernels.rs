@@ -191,7 +191,7 @@ impl Kernels {
         let groups = groups.into_iter().map(|(packed, biases)| {
             let packed = packed.with_height(packing.height());
             let measured = packing == Packing::Panels64;
-            stats.extend(measured.then(|| PanelStats::of(&packed, packing.height())));
+            stats.extend(measured.then(|| PanelStats::of(&packed, biases.as_deref(), packing.height())));
             // Only Winograd's kernel tests for finite coefficients.
             Filter { packed, biases, finite: false }
         });

@@ -20,8 +20,8 @@ use std::ops::Range;
 pub const SEGMENT: usize = 4 * BLOCK;
 /// Bound on sums that fp32 holds as multiples of 2^-16, with a margin for the rounding of norms.
 pub(super) const WHOLE: f32 = 250.0;
-/// Products below this round to zero.
-const NOTHING: f32 = 1.0 / (1 << 18) as f32;
+/// Products below this round to zero: half a unit of 2^-16, with a margin for the rounding of quotients and for raised coefficients.
+const NOTHING: f32 = 0.999 / (1 << 17) as f32;
 
 /// Returns true if the NCHWc kernels implement the accumulator.
 pub fn suits(mac: &AccumulatorSpec) -> bool {
@@ -34,7 +34,7 @@ pub struct OperandStats {
     /// Largest norm of an output, by tile and segment; and the smallest nonzero operand as fp32 bits, by tile and tap.
     norms: Vec<f32>,
     least: Vec<u32>,
-    /// The largest norm, an upper bound on every operand's magnitude.
+    /// Upper bound on every operand's magnitude.
     largest: f32,
     /// Largest norm of a channel, by segment; and the smallest operand that no coefficient drops, as fp32 bits, by tap.
     row_norms: Vec<f32>,
@@ -86,12 +86,13 @@ impl OperandStats {
         let lines = tile.as_chunks_mut::<BLOCK>().0;
         let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, lines.len());
         for (lines, (least, norm)) in lines.chunks_mut(SEGMENT).zip(least.chunks_mut(SEGMENT).zip(norms)) {
+            let mut most = measure(simd, lines, outputs, least, norm);
             // The norm of infinities and NaN is not finite; they are decoded first.
-            if !measure(simd, lines, outputs, least, norm) {
+            if most.is_none() {
                 Reading::new(mac).row(lines.as_flattened_mut());
-                measure(simd, lines, outputs, least, norm);
+                most = measure(simd, lines, outputs, least, norm);
             }
-            self.largest = self.largest.max(*norm);
+            self.largest = self.largest.max(most.unwrap_or(*norm));
         }
     }
 
@@ -109,11 +110,12 @@ impl OperandStats {
         let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, taps);
         let least = least.as_chunks_mut::<BLOCK>().0.chunks_mut(SEGMENT / BLOCK);
         for (part, (least, norm)) in tile.chunks_mut(SEGMENT * outputs).zip(least.zip(norms)) {
-            if !measure_part(simd, part.as_chunks().0, outputs, least, norm) {
+            let mut most = measure_part(simd, part.as_chunks().0, outputs, least, norm);
+            if most.is_none() {
                 Reading::new(mac).row(part);
-                measure_part(simd, part.as_chunks().0, outputs, least, norm);
+                most = measure_part(simd, part.as_chunks().0, outputs, least, norm);
             }
-            self.largest = self.largest.max(*norm);
+            self.largest = self.largest.max(most.unwrap_or(*norm));
         }
     }
 
@@ -248,26 +250,28 @@ fn larger<S: Simd>(simd: S, a: S::f32s, or: S::f32s) -> S::f32s {
     simd.select_f32s(simd.greater_than_f32s(a, or), a, or)
 }
 
-/// Measures some taps of a tile: the largest norm of an output, and by tap the smallest nonzero magnitude as fp32 bits. Returns true if all
-/// operands are finite.
+/// Measures some taps of a tile: the largest norm of an output, and by tap the smallest nonzero magnitude as fp32 bits. Returns the largest
+/// magnitude; `None` unless all operands are finite.
 #[inline(always)]
-fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut [u32], norm: &mut f32) -> bool {
+fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut [u32], norm: &mut f32) -> Option<f32> {
     let mut wanted = [0.0f32; BLOCK];
     wanted[..outputs].fill(1.0);
     let (wanted, zero) = (S::as_simd_f32s(&wanted).0, simd.splat_f32s(0.0));
     let mut squares = [0.0f32; BLOCK];
     let squares = S::as_mut_simd_f32s(&mut squares).0;
+    let mut most = zero;
     for (line, to) in lines.iter().zip(least) {
         let mut least = simd.splat_f32s(BEYOND);
         for ((x, wanted), squares) in S::as_simd_f32s(line).0.iter().zip(wanted).zip(&mut *squares) {
             let x = simd.select_f32s(simd.greater_than_f32s(*wanted, zero), *x, zero);
             *squares = simd.mul_add_e_f32s(x, x, *squares);
+            most = simd.max_f32s(most, simd.abs_f32s(x));
             least = simd.min_f32s(least, unless_below(simd, simd.splat_f32s(f32::MIN_POSITIVE), x));
         }
         *to = simd.reduce_min_f32s(least).to_bits();
     }
     *norm = norm_of(simd, squares);
-    norm.is_finite()
+    norm.is_finite().then(|| simd.reduce_max_f32s(most))
 }
 
 /// Square root of the largest element; NaN if an element is NaN.
@@ -290,10 +294,10 @@ fn measure_part<S: Simd>(
     outputs: usize,
     least: &mut [[u32; BLOCK]],
     norm: &mut f32,
-) -> bool {
+) -> Option<f32> {
     let (zero, beyond) = (simd.splat_f32s(0.0), simd.splat_f32s(BEYOND));
     let positive = simd.splat_f32s(f32::MIN_POSITIVE);
-    let (mut all, mut finite) = (zero, zero);
+    let (mut all, mut finite, mut top) = (zero, zero, zero);
     for lane in (0..BLOCK).step_by(S::F32_LANES) {
         let of = |x: &[f32; BLOCK]| S::as_simd_f32s(&x[lane..][..S::F32_LANES]).0[0];
         for (block, least) in part.chunks(outputs).zip(&mut *least) {
@@ -307,10 +311,12 @@ fn measure_part<S: Simd>(
             }
             S::as_mut_simd_u32s(&mut least[lane..][..S::F32_LANES]).0[0] = simd.transmute_u32s_f32s(below);
             all = simd.add_f32s(all, most);
+            top = simd.max_f32s(top, most);
         }
     }
     *norm = (simd.reduce_sum_f32s(all) + simd.reduce_sum_f32s(finite)).sqrt();
-    norm.is_finite()
+    // Exact: squares of fp16 numbers have at most 22 significant bits.
+    norm.is_finite().then(|| simd.reduce_max_f32s(top).sqrt())
 }
 
 /// Norms and smallest operands of a tile.

@@ -10,7 +10,7 @@ use crate::simd::{self, Relation};
 use crate::workers::scratch_slice;
 use pulp::Simd;
 
-/// Statistics of packed coefficients that no model changes.
+/// Statistics of packed coefficients and biases; equal for all models that the kernel computes.
 #[derive(Clone, Debug, Default)]
 pub struct PanelStats {
     taps: usize,
@@ -18,12 +18,18 @@ pub struct PanelStats {
     norms: Vec<f32>,
     /// Set of the exponents of the nonzero coefficients, bit `e - LEAST_EXPONENT` for exponent `e`; by panel and tap.
     exponents: Vec<u32>,
+    /// Initial sums of the channels, padded to whole panels, and by panel the largest magnitude of a bias.
+    starts: Vec<f32>,
+    biases: Vec<f32>,
 }
 
 impl PanelStats {
     /// Measures the panels of a filter, of `height` channels each.
-    pub fn of(packed: &PackedFilter, height: usize) -> PanelStats {
+    pub fn of(packed: &PackedFilter, biases: Option<&[f32]>, height: usize) -> PanelStats {
         let mut new = PanelStats { taps: packed.taps(), ..PanelStats::default() };
+        new.starts = biases.unwrap_or_default().to_vec();
+        new.starts.resize(packed.channels().next_multiple_of(height.max(1)), 0.0);
+        new.biases.extend(new.starts.chunks_mut(height.max(1)).map(|starts| begin(starts, 0.0)));
         let (mut wide, mut squares) = (vec![0.0; height * SEGMENT], vec![0.0f32; height]);
         for first in (0..packed.channels()).step_by(height.max(1)) {
             let channels = packed.height(first);
@@ -44,7 +50,13 @@ impl PanelStats {
 
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.norms) + size_of_val(&*self.exponents)
+        let rows = size_of_val(&*self.starts) + size_of_val(&*self.biases);
+        size_of_val(&*self.norms) + size_of_val(&*self.exponents) + rows
+    }
+
+    /// Initial sums of the channels of a panel, `height` of them.
+    pub fn starts(&self, panel: usize, height: usize) -> &[f32] {
+        &self.starts[panel * height..][..height]
     }
 
     /// Norms and exponents of a panel.
@@ -107,11 +119,11 @@ impl VectorStats<'_> {
     }
 
     /// Taps of a panel under which some products are dropped, in ascending order; `None` if fp32 runs of one segment each might not give
-    /// the accumulator's sums. Converts the biases to initial sums.
+    /// the accumulator's sums.
     #[inline(always)]
-    pub fn mixed<S: Simd>(&mut self, simd: S, of: &PanelStats, panel: usize, biases: &mut [f32]) -> Option<&[u32]> {
+    pub fn mixed<S: Simd>(&mut self, simd: S, of: &PanelStats, panel: usize) -> Option<&[u32]> {
         let (norms, exponents) = of.panel(panel);
-        let (mut reached, mut all, mut most) = (begin(biases, 0.0), 0.0, 0.0f32);
+        let (mut reached, mut all, mut most) = (of.biases[panel], 0.0, 0.0f32);
         for (a, b) in norms.iter().zip(self.norms) {
             let run = a * b + std::mem::take(&mut reached);
             all += run;
