@@ -50,7 +50,7 @@ impl<'n, 'a> Node<'n, 'a> {
     pub fn new(t: &'n mut Translator<'a>, node: &'n proto::Node) -> Result<Self, Error> {
         let first = node.output.iter().find(|o| !o.is_empty()).cloned().unwrap_or_default();
         let place = || format!("{} `{first}`", node.op_type);
-        let reads_sequences = sequence::OPERATORS.contains(&node.op_type.as_str());
+        let reads_sequences = sequence::reads(&node.op_type);
         let operand = |name: &String| match name.is_empty() || reads_sequences && t.sequences.contains_key(name) {
             true => Ok(None),
             false => t.value(name, &place()).map(Some),
@@ -67,10 +67,10 @@ impl<'n, 'a> Node<'n, 'a> {
             counts::check(&self)?;
         }
         let done = known
-            && (elementwise::translate(&mut self)?
+            && (sequence::translate(&mut self)?
+                || elementwise::translate(&mut self)?
                 || made::translate(&mut self)?
                 || shape::translate(&mut self)?
-                || sequence::translate(&mut self)?
                 || index::translate(&mut self)?
                 || spatial::translate(&mut self)?
                 || regions::translate(&mut self)?
@@ -234,6 +234,13 @@ impl<'n, 'a> Node<'n, 'a> {
         if let Some(element) = self.unsigned(id) {
             self.t.note_element(id, element);
         }
+    }
+
+    /// Binds an output to a sequence, if it is used.
+    pub fn output_sequence(&mut self, index: usize, items: Vec<ValueId>) {
+        let Some(name) = self.node.output.get(index).filter(|n| !n.is_empty()) else { return };
+        self.t.values.remove(name);
+        self.t.sequences.insert(name.clone(), items);
     }
 
     /// The unsigned integers of 32 or 64 bits that a result is of, as its first operand of integers is: results of another type

@@ -4,8 +4,8 @@ use super::node::Node;
 use crate::error::Error;
 use crate::graph::ValueId;
 
-/// Operators that read or make sequences.
-pub const OPERATORS: &[&str] = &[
+/// Operators that read or make sequences and nothing else.
+const OPERATORS: &[&str] = &[
     "SequenceAt",
     "SequenceConstruct",
     "SequenceEmpty",
@@ -16,8 +16,17 @@ pub const OPERATORS: &[&str] = &[
     "ConcatFromSequence",
 ];
 
+/// Returns true for operators with operands that may be sequences.
+pub fn reads(op: &str) -> bool {
+    OPERATORS.contains(&op) || matches!(op, "Identity" | "Loop")
+}
+
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
+        "Identity" if n.inputs.first() == Some(&None) => {
+            let items = sequence(n)?;
+            give(n, items)
+        }
         "SequenceConstruct" => {
             let items = (0..n.node.input.len()).map(|i| n.need(i)).collect::<Result<Vec<_>, Error>>()?;
             give(n, items)
@@ -59,10 +68,7 @@ fn sequence(n: &Node) -> Result<Vec<ValueId>, Error> {
 
 /// Binds the first output to a sequence; returns true.
 fn give(n: &mut Node, items: Vec<ValueId>) -> Result<bool, Error> {
-    if let Some(name) = n.node.output.first() {
-        n.t.values.remove(name);
-        n.t.sequences.insert(name.clone(), items);
-    }
+    n.output_sequence(0, items);
     n.finish(1)
 }
 
@@ -99,7 +105,9 @@ fn split(n: &mut Node) -> Result<bool, Error> {
     if sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)) != Some(extent) || sizes.contains(&0) {
         return Err(n.unsupported(format!("parts {sizes:?} of an axis of {extent}")));
     }
-    let drops = stated.is_none() && !n.flag("keepdims", true);
+    // ONNX has `keepdims` without sizes alone, PyTorch writes it beside the single size 1, and ONNX Runtime obeys it there too.
+    let single = stated.is_none_or(|sizes| sizes.shape.is_empty()) && sizes.iter().all(|&size| size == 1);
+    let drops = single && !n.flag("keepdims", true);
     let (mut items, mut at) = (Vec::with_capacity(sizes.len()), 0);
     for size in sizes {
         let mut part = n.build().slice(x, axis, at, at + size)?;
@@ -127,3 +135,6 @@ fn concat(n: &mut Node) -> Result<bool, Error> {
     };
     n.done(id)
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,23 +27,67 @@ fn known(n: &Node, id: ValueId) -> Option<i64> {
     n.t.build.data(id).and_then(|t| t.data.to_i32().first().copied()).map(i64::from)
 }
 
+/// What a name of a graph stands for.
+#[derive(Clone)]
+enum Named {
+    Tensor(ValueId),
+    Sequence(Vec<ValueId>),
+}
+
+impl Named {
+    /// The operand with that index, which may be a sequence.
+    fn operand(n: &Node, index: usize) -> Result<Named, Error> {
+        match n.node.input.get(index).and_then(|name| n.t.sequences.get(name)) {
+            Some(items) => Ok(Named::Sequence(items.clone())),
+            None => n.need(index).map(Named::Tensor),
+        }
+    }
+
+    /// Binds an output of the node.
+    fn bind(self, n: &mut Node, index: usize) {
+        match self {
+            Named::Tensor(id) => n.output(index, id),
+            Named::Sequence(items) => n.output_sequence(index, items),
+        }
+    }
+}
+
 /// Translates an inner graph with these values of its inputs; returns those of its outputs. Its names go out of scope afterwards.
 pub(super) fn inner(n: &mut Node, graph: &proto::Graph, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
-    let names: Vec<&str> = graph.input.iter().map(|i| i.name.as_str()).collect();
-    let outputs: Vec<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
-    let outer = n.t.values.clone();
+    let inputs: Vec<Named> = inputs.iter().map(|&id| Named::Tensor(id)).collect();
+    let outputs = inner_names(n, graph, &inputs)?;
+    let tensor = |(named, output): (Named, &proto::ValueInfo)| match named {
+        Named::Tensor(id) => Ok(id),
+        Named::Sequence(_) => Err(n.unsupported(format!("`{}` is a sequence where one tensor is read", output.name))),
+    };
+    outputs.into_iter().zip(&graph.output).map(tensor).collect()
+}
+
+/// As [`inner`], of tensors and sequences.
+fn inner_names(n: &mut Node, graph: &proto::Graph, inputs: &[Named]) -> Result<Vec<Named>, Error> {
+    let outer = (n.t.values.clone(), n.t.sequences.clone());
     deeper(n)?;
-    n.t.values.extend(names.iter().zip(inputs).map(|(name, &id)| (name.to_string(), id)));
+    for (input, named) in graph.input.iter().zip(inputs) {
+        let name = input.name.clone();
+        n.t.values.remove(&name);
+        n.t.sequences.remove(&name);
+        match named {
+            Named::Tensor(id) => drop(n.t.values.insert(name, *id)),
+            Named::Sequence(items) => drop(n.t.sequences.insert(name, items.clone())),
+        }
+    }
     let done = n.t.initializers(graph).and_then(|()| n.t.nodes(&graph.node));
     n.t.depth -= 1;
-    let made = std::mem::replace(&mut n.t.values, outer);
+    let values = std::mem::replace(&mut n.t.values, outer.0);
+    let sequences = std::mem::replace(&mut n.t.sequences, outer.1);
     done?;
     restart(n);
-    let value = |name: &&str| {
-        let unknown = || Error::UnknownName { place: "inner graph outputs".to_string(), name: name.to_string() };
-        made.get(*name).copied().ok_or_else(unknown)
+    let named = |output: &proto::ValueInfo| {
+        let unknown = || Error::UnknownName { place: "inner graph outputs".to_string(), name: output.name.to_string() };
+        let sequence = || sequences.get(&output.name).cloned().map(Named::Sequence);
+        values.get(&output.name).map(|&id| Named::Tensor(id)).or_else(sequence).ok_or_else(unknown)
     };
-    outputs.iter().map(value).collect()
+    graph.output.iter().map(named).collect()
 }
 
 fn deeper(n: &mut Node) -> Result<(), Error> {
@@ -68,9 +112,9 @@ fn branch(n: &mut Node) -> Result<bool, Error> {
     let condition = n.need(0)?;
     let Some(taken) = known(n, condition) else { return both(n, condition) };
     let chosen = graph(n, if taken != 0 { "then_branch" } else { "else_branch" })?;
-    let outputs = inner(n, chosen, &[])?;
+    let outputs = inner_names(n, chosen, &[])?;
     let count = outputs.len();
-    outputs.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+    outputs.into_iter().enumerate().for_each(|(i, named)| named.bind(n, i));
     n.finish(count)
 }
 
@@ -106,9 +150,12 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
         Some(id) => known(n, id).ok_or_else(|| run_time(n))? != 0,
         None => true,
     };
-    let mut carried: Vec<ValueId> = n.inputs.iter().skip(2).copied().flatten().collect();
+    let mut carried = (2..n.node.input.len()).map(|i| Named::operand(n, i)).collect::<Result<Vec<_>, Error>>()?;
     let scans = body.output.len().saturating_sub(1 + carried.len());
-    let (starts, first_op, mut rolled) = (carried.clone(), n.t.build.net.ops.len(), !goes_on);
+    let tensors = carried.iter().filter_map(|c| if let Named::Tensor(id) = c { Some(*id) } else { None });
+    let starts: Vec<ValueId> = tensors.collect();
+    // The length of a sequence changes, so that a loop with one is unrolled.
+    let (first_op, mut rolled) = (n.t.build.net.ops.len(), !goes_on || starts.len() < carried.len());
     let mut collected = vec![Vec::new(); scans];
     let mut turn = 0;
     while goes_on && most.is_none_or(|most| turn < most) {
@@ -128,15 +175,19 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
         }
         let counter = n.build().integers([], vec![turn as i32]);
         let condition = n.build().mask([], vec![true]);
-        let mut outputs = inner(n, body, &[vec![counter, condition], carried.clone()].concat())?.into_iter();
-        let next = outputs.next().ok_or_else(|| n.missing("a condition"))?;
+        let first = [counter, condition].map(Named::Tensor);
+        let mut outputs = inner_names(n, body, &[first.as_slice(), &carried].concat())?.into_iter();
+        let Some(Named::Tensor(next)) = outputs.next() else { return Err(n.missing("a condition")) };
         goes_on = known(n, next).ok_or_else(|| run_time(n))? != 0;
         carried = outputs.by_ref().take(carried.len()).collect();
-        collected.iter_mut().zip(outputs).for_each(|(list, id)| list.push(id));
+        for (list, named) in collected.iter_mut().zip(outputs) {
+            let Named::Tensor(id) = named else { return Err(n.unsupported("a loop that collects sequences")) };
+            list.push(id);
+        }
         turn += 1;
     }
     let kept = carried.len();
-    carried.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+    carried.into_iter().enumerate().for_each(|(i, named)| named.bind(n, i));
     for (i, list) in collected.into_iter().enumerate() {
         if list.is_empty() {
             return Err(n.unsupported("a loop without iterations that collects results"));

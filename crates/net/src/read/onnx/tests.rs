@@ -10,16 +10,16 @@ use crate::graph::DType;
 use crate::read::{MemoryFiles, Options, sniff};
 use prost::Message;
 
-fn float_info(name: &str, dims: Vec<Dim>) -> ValueInfo {
+pub(super) fn float_info(name: &str, dims: Vec<Dim>) -> ValueInfo {
     let tensor = TensorType { element: 1, shape: Some(Shape { dim: dims }) };
     ValueInfo { name: name.into(), ty: Some(Type { tensor: Some(tensor) }) }
 }
 
-fn extent(value: i64) -> Dim {
+pub(super) fn extent(value: i64) -> Dim {
     Dim { value: Some(value), param: None }
 }
 
-fn node(op: &str, input: &[&str], output: &str) -> Node {
+pub(super) fn node(op: &str, input: &[&str], output: &str) -> Node {
     let input = input.iter().map(|s| s.to_string()).collect();
     Node { op_type: op.into(), input, output: vec![output.into()], ..Node::default() }
 }
@@ -447,39 +447,4 @@ fn a_prelu_with_one_slope_is_a_leaky_relu() {
         let x = crate::Tensor::f32([1, 2, 1, 2], vec![-2.0, 3.0, -4.0, 0.0]);
         assert_eq!(eval(&net, &[x]).expect("it runs")[0].data.to_f32(), wanted);
     }
-}
-
-#[test]
-fn sequences_are_wiring() {
-    let number = |name: &str, value: i64| Tensor {
-        data_type: 7,
-        name: name.into(),
-        int64_data: vec![value],
-        ..Tensor::default()
-    };
-    let axis = |n: Node| Node { attribute: vec![Attribute { name: "axis".into(), i: 0, ..Attribute::default() }], ..n };
-    let read = |at: i64| {
-        let graph = Graph {
-            node: vec![
-                axis(node("SplitToSequence", &["x", "two"], "all")),
-                node("SequenceAt", &["all", "at"], "one"),
-                node("Neg", &["one"], "neg"),
-                node("SequenceErase", &["all", "zero"], "less"),
-                node("SequenceInsert", &["less", "neg", "zero"], "more"),
-                axis(node("ConcatFromSequence", &["more"], "y")),
-            ],
-            initializer: vec![number("two", 2), number("at", at), number("zero", 0)],
-            input: vec![float_info("x", vec![extent(5)])],
-            output: vec![float_info("y", vec![])],
-            ..Graph::default()
-        };
-        let opset_import = vec![OpsetId { domain: String::new(), version: 18 }];
-        let model = Model { graph: Some(graph), opset_import, ..Model::default() };
-        read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())
-    };
-    let x = crate::Tensor::f32([5], vec![1.0, 2.0, 3.0, 4.0, 5.0]);
-    let (net, _) = read(-1).expect("a network");
-    assert_eq!(eval(&net, &[x]).expect("it runs")[0].data.to_f32(), [-5.0, 3.0, 4.0, 5.0]);
-    let error = read(3).expect_err("no such element").to_string();
-    assert!(error.contains("position 3 in a sequence of 3 tensors"), "{error}");
 }
