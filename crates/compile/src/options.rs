@@ -121,6 +121,7 @@ conventions! {
     passes_fit_kernel_memory: false true false, "A convolution is split so that one pass over the outputs of a piece fits kernel memory.";
     reductions_join_unit_axes: true true false, "Axes of one element do not separate the axes of a reduction.";
     reductions_by_group: true true false, "Two leading axes are reduced as groups and channels of one task.";
+    rows_reduced_as_planes: false true false, "A reduction to one number has channels as rows and rows as planes.";
     sums_transposed: true true false, "Sums over a leading axis are computed transposed.";
     columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, stacked as rows.";
     sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is transposed back by a separate copy.";

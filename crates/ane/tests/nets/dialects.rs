@@ -68,6 +68,26 @@ fn sums_over_rows_are_turned_there_and_back() {
 }
 
 #[test]
+fn reductions_to_one_number_cover_rows_as_planes() {
+    for [c, h, w] in [[64, 8, 8], [32, 4, 4], [5, 3, 7]] {
+        let shape = [1, c, h, w];
+        // The largest element is in the last plane of a row in the middle.
+        let of = |i: usize| if i == (c / 2 * h + h - 1) * w + 1 { 60.0 } else { (i % 7) as f32 - 3.0 };
+        let all: Vec<f32> = (0..c * h * w).map(of).collect();
+        for (op, expected) in [("reduce_sum", all.iter().sum()), ("reduce_max", 60.0)] {
+            let source = format!(
+                "net \"n\" {{\n  input %x: f16[1, {c}, {h}, {w}]\n  \
+                 %y: f16[1, 1, 1, 1] = {op}(%x) axes=[1, 2, 3] keep_dims=true\n  output %y\n}}\n"
+            );
+            let results = both(&source, &[], &[array("x", &shape, of)]);
+            for (tasks, values) in results {
+                assert_eq!((tasks, values), (1, vec![expected]), "{op} of {shape:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn powers_are_three_tasks_and_saturate_as_the_tables_do() {
     let source = "net \"n\" {\n  input %x: f16[1, 64, 1, 1]\n  input %z: f16[1, 64, 1, 1]\n  \
                   %y: f16[1, 64, 1, 1] = pow(%x, %z)\n  output %y\n}\n";

@@ -268,7 +268,7 @@ impl Emitter<'_> {
     }
 
     fn common(&mut self, packing: &Packing) -> Set {
-        let (cin, hin, win) = self.input();
+        let (cin, mut hin, win) = self.input();
         let (cout, mut hout, mut wout) = self.computed();
         let (mut task_class, mut mask) = (class::NEURAL, source_mask::USUAL);
         match self.layer.kind {
@@ -292,7 +292,12 @@ impl Emitter<'_> {
             }
             _ => {}
         }
-        let sizes = [(Win, win), (Hin, hin), (Din, 1), (Cin, cin), (Cout, cout), (Wout, wout), (Hout, hout), (Dout, 1)];
+        let mut depth = 1;
+        if let Some((rows, planes)) = self.reduced_planes() {
+            (hin, hout, depth) = (rows, rows, planes);
+        }
+        let sizes =
+            [(Win, win), (Hin, hin), (Din, depth), (Cin, cin), (Cout, cout), (Wout, wout), (Hout, hout), (Dout, depth)];
         for (field, value) in sizes {
             self.set_size(field, value)?;
         }

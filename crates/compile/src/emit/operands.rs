@@ -107,6 +107,11 @@ impl Emitter<'_> {
             Some(merged) if turned => (merged, whole_bytes),
             merged => (plane_bytes, merged.unwrap_or(whole_bytes)),
         };
+        // Rows that are planes of their channels.
+        let row_bytes = match self.reduced_planes().filter(|_| base == Src1Base) {
+            Some((_, planes)) => row_bytes * planes as u64,
+            None => row_bytes,
+        };
         self.set_bytes(base, address.offset_bytes)?;
         self.set_bytes(row, row_bytes)?;
         self.set_bytes(plane, plane_bytes)?;
@@ -114,6 +119,17 @@ impl Emitter<'_> {
         // A single group needs no stride: 4.2.1 writes none, 9.509 that of a whole depth.
         let idle = if self.conventions().single_groups_have_stride { whole_bytes } else { 0 };
         self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
+    }
+
+    /// Channels and rows of a port that a task reduces to one number: its rows are planes then
+    /// (`reduce_probe_mean_ax1_2_3_1x64x8x8`). `None` for other tasks.
+    pub(super) fn reduced_planes(&self) -> Option<(usize, usize)> {
+        let view = &self.layer.sources[0];
+        let alone = matches!(self.layer.kind, Kind::Reduce { .. }) && !self.placed.residency.keeps(self.index);
+        let streamed = alone && self.source_place(0).is_none() && self.layer.source_interleave == 1;
+        self.merged_rows(view).filter(|_| streamed && self.conventions().rows_reduced_as_planes)?;
+        let port = self.placed.graph.buffer(view.buffer).port.as_ref()?.nchw()?;
+        (port.height() > 1).then_some((port.channels(), port.height()))
     }
 
     /// Row stride, as depth, of a port of which a view merges channels and rows to its rows; `None` for other views.

@@ -43,31 +43,14 @@ impl Emitter<'_> {
         // Single columns that are transposed from tile memory are processed unit by unit.
         let turns = layer.kind.is_copy() && layer.transpose && win == 1 && self.source_place(0).is_some();
         let height = if turns { height.min(1 << PATCH_REWRITTEN) } else { height };
+        // Planes are staged side by side.
+        let planes = self.reduced_planes();
+        let height = planes.map_or(height, |(rows, _)| rows);
         self.set_size(TileHeight, height)?;
         if layer.is_neural() {
             self.shapes()?;
         } else {
-            let log2 = |n: usize| n.next_power_of_two().ilog2();
-            let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
-            let columns = log2(win.min(tile.columns)).clamp(4, 9);
-            let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
-            let patch = match layer.kind {
-                // A result that the neural engine rewrites in place has its work units.
-                Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
-                // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns).
-                Kind::ChannelAffine { .. } if layer.turned[1] => (columns, log2(tile.rows).min(most)),
-                // Results that stay on chip have patches closer to squares.
-                Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
-                    let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
-                    (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
-                }
-                // A maximum of a product's rows has its work unit (`chain_attn_s64_dh64`: two rows of 64).
-                Kind::Reduce { .. } if self.reduces_product() => {
-                    (columns, PATCH_THAT_STAYS.saturating_sub(columns).min(1))
-                }
-                _ => (columns, log2(tile.rows).min(most)),
-            };
-            self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])?;
+            self.patch(index, &tile)?;
         }
 
         // Operands from memory are staged above the resident ones: source, second source, result.
@@ -82,7 +65,14 @@ impl Emitter<'_> {
             false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
             false => row_bytes(layer, &tile, layer.sources[0].height(), keeps, self.chip),
         };
-        let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
+        let (row, rows, depth, group) = match planes {
+            Some((rows, planes)) => {
+                let row = tile.row_bytes * planes as u64;
+                (row, rows as u64, tile.row_bytes, row)
+            }
+            None => (row, tile.rows as u64, tile.row_bytes, tile.row_bytes),
+        };
+        let staged = [tile.channel_bytes, row, depth, group];
         let first = self.source_place(0);
         if let Some(place) = first {
             self.set_bytes(SrcL2Base, place.base_bytes)?;
@@ -90,7 +80,7 @@ impl Emitter<'_> {
         } else {
             self.set_bytes(SrcL2Base, base)?;
             self.set_each(SOURCE, staged)?;
-            base += row * tile.rows as u64;
+            base += row * rows;
         }
         if self.second_source().is_some() {
             if let Some(place) = self.second_place() {
@@ -98,11 +88,11 @@ impl Emitter<'_> {
                 self.set_each(SECOND, place.strides)?;
             } else {
                 if first.is_none() {
-                    base = apart(base - row * tile.rows as u64, base);
+                    base = apart(base - row * rows, base);
                 }
                 self.set_bytes(Src2L2Base, base)?;
                 self.set_each(SECOND, staged)?;
-                base += row * tile.rows as u64;
+                base += row * rows;
             }
         }
         self.stage_result(base, &tile)?;
@@ -111,6 +101,31 @@ impl Emitter<'_> {
         self.set_size(SrcDmaInterleave, layer.source_interleave)?;
         self.set(ResDmaFmt, 1)?;
         self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    /// Patch of the planar engine: columns and rows, as powers of two.
+    fn patch(&mut self, index: usize, tile: &Tile) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let [_, hin, win] = input(layer);
+        let log2 = |n: usize| n.next_power_of_two().ilog2();
+        let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
+        let columns = log2(win.min(tile.columns)).clamp(4, 9);
+        let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
+        let patch = match layer.kind {
+            // A result that the neural engine rewrites in place has its work units.
+            Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
+            // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns).
+            Kind::ChannelAffine { .. } if layer.turned[1] => (columns, log2(tile.rows).min(most)),
+            // Results that stay on chip have patches closer to squares.
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
+                let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
+                (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
+            }
+            // A maximum of a product's rows has its work unit (`chain_attn_s64_dh64`: two rows of 64).
+            Kind::Reduce { .. } if self.reduces_product() => (columns, PATCH_THAT_STAYS.saturating_sub(columns).min(1)),
+            _ => (columns, log2(tile.rows).min(most)),
+        };
+        self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])
     }
 
     /// Place of the result: its own where it stays, else `base`.

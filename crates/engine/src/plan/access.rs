@@ -46,7 +46,7 @@ impl Machine<'_> {
         };
         let mut reads = Vec::new();
         let mut writes = Vec::new();
-        let (from, to) = (self.source_depths().end, self.depths().end);
+        let (from, to) = (self.source_depths().end, self.computed_depths().end);
         let bar = |base, enable| self.bar(base, enable).ok().map(Home::Bar);
         let all = |broadcast| if self.get(broadcast) == 1 { 1 } else { from };
         let source = self.get(SrcType);

@@ -80,7 +80,7 @@ impl Machine<'_> {
 
     /// Executes the task for every depth plane of the result.
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
-        self.depths().try_for_each(|depth| self.execute_at(depth, work))?;
+        self.computed_depths().try_for_each(|depth| self.execute_at(depth, work))?;
         self.chain.pass_on();
         Ok(())
     }

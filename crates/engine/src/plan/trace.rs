@@ -195,7 +195,7 @@ impl Machine<'_> {
             if plane == 0 { whole = trace } else { whole.join(trace) }
         }
         whole.macs = self.fields.macs();
-        for depth in self.depths() {
+        for depth in self.computed_depths() {
             self.execute_at(depth, work)?;
             let mut trace = TaskTrace { inputs: whole.inputs.clone(), ..TaskTrace::default() };
             self.look_after(&mut trace)?;

@@ -99,6 +99,7 @@ fn is_by_rows(machine: &Machine) -> Result<(), &'static str> {
     let squares = machine.get(TaskClass) == class::PLANAR_REDUCE && machine.get(PeOp) != planar::ADD;
     when(!squares, "it reduces the squares of one source")?;
     let reduces = machine.reduces();
+    when(!reduces || machine.source_depths() == (0..1), "it reduces planes")?;
     when(machine.transposes_columns_alone(reduces), "a source or the result of several columns is transposed")?;
     when(machine.takes_magnitude().is_ok(), "it has a condition")?;
     let computes = machine.operand_form().is_ok_and(|form| machine.operation::<f32>(form == Form::One).is_ok());
