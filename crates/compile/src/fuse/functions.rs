@@ -223,6 +223,7 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
     if !is_elementwise(last) {
         return None;
     }
+    let clips = matches!(&last.kind, Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } if table.limits());
     let (mut layers, mut frontier) = (vec![end], last.sources.clone());
     let mut found = Vec::new();
     while layers.len() <= MOST_LAYERS {
@@ -239,6 +240,9 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
         // Factors, addends and ReLUs have slots of their own.
         let slot = |&at: &usize| Epilogue::step(&graph.layers[at].kind);
         let plain = layers.iter().all(|at| slot(at).is_some_and(|s| !matches!(s.post, Nonlinear::Table(_))));
+        // A factor before a clip has a slot too, and the engine computes tables that are clips fast.
+        let factor = |at: &usize| slot(at).is_some_and(|s| s.is_affine() && s.offset == Epilogue::UNIT.offset);
+        let plain = plain || clips && layers.iter().skip(1).all(factor);
         if let [argument] = frontier.as_slice()
             && layers.len() > 1
             && !plain
@@ -360,6 +364,30 @@ fn drop_unread(graph: &mut Graph) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile;
+    use anemone_facts::chips::CHIPS;
+
+    #[test]
+    fn a_factor_between_a_convolution_and_a_clip_stays_a_factor() {
+        // The weights grow by a power of two, since terms are small.
+        let weights = ["0.001953125"; 16].join(", ");
+        let net = format!(
+            r#"net "n" {{
+  input %x: f16[1, 4, 8, 8]
+  const %w: f16[4, 4, 1, 1] = [{weights}]
+  %t: f16[1, 4, 8, 8] = tanh(%x)
+  %c: f16[1, 4, 8, 8] = conv(%t, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+  %y: f16[1, 4, 8, 8] = relu6(%c)
+  output %y
+}}
+"#
+        );
+        let net = anemone_net::text::parse(&net, &[]).expect("a network");
+        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program");
+        let tasks = program.tasks().expect("a stream");
+        let scale = |t: &anemone_program::Task| t.get(program.layout, anemone_facts::Field::PostScale);
+        assert_eq!(tasks.iter().map(scale).collect::<Vec<_>>(), [Some(0x3c00), Some(0x3000)]);
+    }
 
     #[test]
     fn errors_of_many_tables_add_up() {

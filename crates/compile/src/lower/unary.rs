@@ -63,7 +63,7 @@ impl Lowerer<'_> {
                 let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu };
                 self.elementwise(kind, from, to)
             }
-            Unary::Relu6 => self.table(Table::clamp("relu6", [0.0, 6.0, 0.0, 6.0], 1.0), 0.0, 1.0, from, to),
+            Unary::Relu6 => self.table(Table::relu6(), 0.0, 1.0, from, to),
             Unary::Clip { min, max } if min == 0.0 && max == f32::INFINITY => self.unary_into(Unary::Relu, from, to),
             // The upper bound wins over a lower bound above it.
             Unary::Clip { min, max } => self.table(Table::clip(min.min(max), max), 0.0, 1.0, from, to),

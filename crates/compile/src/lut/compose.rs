@@ -29,6 +29,16 @@ impl Table {
         *self == Table::clip(low, high)
     }
 
+    /// The table of ReLU6, as the chip's compiler writes it.
+    pub fn relu6() -> Table {
+        Table::clamp("relu6", [0.0, 6.0, 0.0, 6.0], 1.0)
+    }
+
+    /// Returns true for a table that only limits its argument.
+    pub fn limits(&self) -> bool {
+        self.is_clip() || *self == Table::relu6()
+    }
+
     /// Returns true for modes indexed by the argument itself, whose knots are values of the function.
     fn is_direct(&self) -> bool {
         matches!(self.mode, Mode::FromZero | Mode::Centred | Mode::ToZero)

@@ -58,7 +58,8 @@ pub(crate) fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut 
             let scaled = builder.net.add_value(Value { name, ty, data: None, surface: None });
             op.outputs[0] = scaled;
             builder.ops.push(op);
-            let inverse = builder.constant("unscale", vec![], vec![power(-scale)]);
+            let data = Data::from_f32(builder.net.value(out).ty.dtype, &[power(-scale)]);
+            let inverse = builder.constant_of("unscale", Tensor { shape: vec![], data });
             builder.push(OpKind::Binary(Binary::Mul), &[scaled, inverse], out);
         }
         made.extend(builder.ops);
@@ -158,11 +159,10 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let most = capacity(MOST_SUM, sums(b.net, op, known)).min(MOST_SCALE) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, largest));
-    let own = if own < LEAST_GROWTH { 0 } else { own };
-    if own > 0 {
-        let shape = weights.shape.clone();
-        let scaled = Tensor { shape, data: Data::F32(data.iter().map(|w| w * power(own)).collect()) };
-        op.inputs[1] = b.constant_of("weight", compress::recompressed(scaled, [weights.as_ref()]));
+    let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, &data, own)).flatten();
+    let own = if scaled.is_some() { own } else { 0 };
+    if let Some(scaled) = scaled {
+        op.inputs[1] = b.constant_of("weight", scaled);
     }
     let scale = before + own;
     if let Some(bias) = op.inputs.get(2).and_then(|&id| b.net.value(id).data.clone()).filter(|_| scale > 0) {
@@ -170,6 +170,14 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
         op.inputs[2] = b.constant("bias", bias.shape.clone(), scaled);
     }
     scale
+}
+
+/// Weights times a power of two, in the same form; `None` for compressed weights that would not stay compressed.
+fn grown(weights: &Tensor, data: &[f32], exponent: i32) -> Option<Tensor> {
+    let data: Vec<f32> = data.iter().map(|w| w * power(exponent)).collect();
+    let made = Tensor { shape: weights.shape.clone(), data: Data::from_f32(weights.data.dtype(), &data) };
+    let made = compress::recompressed(made, [weights]);
+    (compress::is_compressed(&made.data) || !compress::is_compressed(&weights.data)).then_some(made)
 }
 
 #[cfg(test)]
@@ -194,10 +202,10 @@ mod tests {
             r#"net "n" {
   input %x: f16[1, 4]
   %t: f16[1, 4] = tanh(%x)
-  const %y.weight: f32[2, 4] = [0.03125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.03125]
+  const %y.weight: f16[2, 4] = [0.03125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.03125]
   const %y.bias: f32[2] = [0.0, 8.0]
   %y.scaled: f16[1, 2] = linear(%t, %y.weight, %y.bias) name="y"
-  const %y.unscale: f32[] = [0.0625]
+  const %y.unscale: f16[] = [0.0625]
   %y: f16[1, 2] = mul(%y.scaled, %y.unscale)
   %z: f16[1, 2] = relu(%y)
   output %z
@@ -223,11 +231,11 @@ mod tests {
             r#"net "n" {
   input %x: f16[1, 2]
   %t: f16[1, 2] = tanh(%x)
-  const %y.weight: f32[2, 2] = [0.03125, 0.0, 0.0, 0.03125]
+  const %y.weight: f16[2, 2] = [0.03125, 0.0, 0.0, 0.03125]
   %y: f16[1, 2] = linear(%t, %y.weight)
   const %v: f16[2, 2] = [0.5, 0.0, 0.0, 0.5]
   %z.scaled: f16[1, 2] = linear(%y, %v) name="z"
-  const %z.unscale: f32[] = [0.25]
+  const %z.unscale: f16[] = [0.25]
   %z: f16[1, 2] = mul(%z.scaled, %z.unscale)
   output %z
 }

@@ -73,6 +73,12 @@ const OTHERS: &[(&str, &str)] = &[
          %p: f16[3, 2] = linear(%x, %w)\n  %y: f16[3, 2] = mul(%p, %g)\n  output %y\n}\n",
     ),
     (
+        // Terms of 2^-9 at most.
+        "scale-small-terms",
+        "net \"n\" {\n  input %x: f16[3, 2]\n  const %w: f16[2, 2] = [0.001953125, 0.001953125, 0.0, 0.001953125]\n  \
+         %t: f16[3, 2] = tanh(%x)\n  %y: f16[3, 2] = linear(%t, %w)\n  output %y\n}\n",
+    ),
+    (
         // A convolution beside a maximum that does not need it: the maximum goes before what reads the convolution.
         "co-issue",
         "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  \
