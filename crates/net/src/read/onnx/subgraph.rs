@@ -27,7 +27,7 @@ fn known(n: &Node, id: ValueId) -> Option<i64> {
     n.t.build.data(id).and_then(|t| t.data.to_i32().first().copied()).map(i64::from)
 }
 
-/// What a name of a graph stands for.
+/// Binding of a name in a graph.
 #[derive(Clone)]
 enum Named {
     Tensor(ValueId),
