@@ -29,7 +29,7 @@ impl Table {
         *self == Table::clip(low, high)
     }
 
-    /// The table of ReLU6, as the chip's compiler writes it.
+    /// Table of ReLU6.
     pub fn relu6() -> Table {
         Table::clamp("relu6", [0.0, 6.0, 0.0, 6.0], 1.0)
     }
