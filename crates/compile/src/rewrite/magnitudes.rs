@@ -14,6 +14,8 @@ pub(super) struct Magnitude {
     pub length: f32,
     /// Root mean square that elements usually have.
     pub usual: f32,
+    /// The same where it is smallest: of the smallest operand of a concatenation, such as a class token beside patches.
+    pub least: f32,
 }
 
 /// A product in which zero times infinity is zero: no element of a value whose bound is zero differs from zero.
@@ -23,10 +25,24 @@ pub(super) fn times(a: f32, b: f32) -> f32 {
 
 impl Magnitude {
     /// A value of which nothing is known; inputs are usually normalized.
-    const UNKNOWN: Magnitude = Magnitude { most: f32::INFINITY, row: f32::INFINITY, length: f32::INFINITY, usual: 1.0 };
+    const UNKNOWN: Magnitude =
+        Magnitude { most: f32::INFINITY, row: f32::INFINITY, length: f32::INFINITY, usual: 1.0, least: 1.0 };
 
     fn new(most: f32, usual: f32) -> Magnitude {
-        Magnitude { most, usual: usual.min(most), ..Magnitude::UNKNOWN }
+        Magnitude { most, usual: usual.min(most), least: usual.min(most), ..Magnitude::UNKNOWN }
+    }
+
+    /// A result whose usual size is a function of this operand's.
+    fn sized(self, most: f32, size: impl Fn(f32) -> f32) -> Magnitude {
+        Magnitude { least: size(self.least).min(most), ..Magnitude::new(most, size(self.usual)) }
+    }
+
+    /// A result whose usual size is a function of two operands'.
+    fn sized_with(self, other: Magnitude, most: f32, size: impl Fn(f32, f32) -> f32) -> Magnitude {
+        Magnitude {
+            least: size(self.least, other.least).min(most),
+            ..Magnitude::new(most, size(self.usual, other.usual))
+        }
     }
 
     fn of_data(tensor: &Tensor) -> Magnitude {
@@ -49,20 +65,20 @@ impl Magnitude {
 
     /// Any function `f` with `|f(x)| <= |x|`.
     fn shrunk(self) -> Magnitude {
-        Magnitude { usual: self.usual / 2.0, ..self }
+        Magnitude { usual: self.usual / 2.0, least: self.least / 2.0, ..self }
     }
 
     /// The value divided by the root of the mean square over axes of its shape, plus `epsilon`.
     fn normalized(self, shape: &[usize], axes: &[usize], epsilon: f32) -> Magnitude {
         let count: usize = axes.iter().filter_map(|&axis| shape.get(axis)).product();
-        let usual = if self.usual > 0.0 { self.usual / self.usual.hypot(epsilon.max(0.0).sqrt()) } else { 0.0 };
+        let usual = |size: f32| if size > 0.0 { size / size.hypot(epsilon.max(0.0).sqrt()) } else { 0.0 };
         let most = (count as f32).sqrt();
         let length = if axes.contains(&shape.len().wrapping_sub(1)) { most } else { f32::INFINITY };
-        Magnitude { length, ..Magnitude::new(most, usual) }
+        Magnitude { length, ..self.sized(most, usual) }
     }
 
     fn either(self, other: Magnitude) -> Magnitude {
-        Magnitude { usual: self.usual.max(other.usual), ..Magnitude::new(self.most.max(other.most), f32::INFINITY) }
+        self.sized_with(other, self.most.max(other.most), f32::max)
     }
 }
 
@@ -121,10 +137,11 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
                 OpKind::Conv { .. } => f32::INFINITY,
                 _ => times(x.row, most(&data)).min(times(x.length_of(terms), lengths(&data, terms))),
             };
-            let usual = (terms as f32).sqrt() * x.usual * root_mean_square(&data);
-            Magnitude::new(times(x.most, rows(&data, terms)).min(along) + bias.most, usual.hypot(bias.usual))
+            let factor = (terms as f32).sqrt() * root_mean_square(&data);
+            let most = times(x.most, rows(&data, terms)).min(along) + bias.most;
+            x.sized_with(bias, most, |x, bias| (x * factor).hypot(bias))
         }
-        OpKind::MatMul { transpose_x, .. } => {
+        OpKind::MatMul { transpose_x, transpose_y } => {
             let at = shape(first).len().saturating_sub(if *transpose_x { 2 } else { 1 });
             let count = shape(first).get(at).copied().unwrap_or(1);
             let terms = count as f32;
@@ -132,7 +149,11 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
                 true => f32::INFINITY,
                 false => times(x.row, y.most).min(times(x.length_of(count), y.most) * terms.sqrt()),
             };
-            Magnitude::new((terms * times(x.most, y.most)).min(along), terms.sqrt() * x.usual * y.usual)
+            let most = (terms * times(x.most, y.most)).min(along);
+            // Rows along which the product sums mix their parts.
+            let least = |x: Magnitude, whole: bool| if whole { x.least } else { x.usual };
+            let least = terms.sqrt() * least(x, !transpose_x) * least(y, *transpose_y);
+            Magnitude { least: least.min(most), ..Magnitude::new(most, terms.sqrt() * x.usual * y.usual) }
         }
         OpKind::Softmax { axis } => {
             let count = shape(first).get(*axis).copied().unwrap_or(1).max(1);
@@ -164,10 +185,17 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
         | OpKind::GatherNd { .. }
         | OpKind::PadEdge { .. }
         | OpKind::Pool { kind: PoolKind::Max | PoolKind::Average { .. }, .. }
-        | OpKind::Resize { .. } => Magnitude::new(x.most, x.usual),
-        OpKind::Pad { value, .. } => Magnitude::new(x.most.max(value.abs()), x.usual),
+        | OpKind::Resize { .. } => x.sized(x.most, |x| x),
+        OpKind::Pad { value, .. } => x.sized(x.most.max(value.abs()), |x| x),
         OpKind::Select => y.either(of(2)),
-        OpKind::Concat { .. } => (1..op.inputs.len()).fold(Magnitude::new(x.most, x.usual), |all, i| all.either(of(i))),
+        OpKind::Concat { axis } => {
+            let all = (1..op.inputs.len()).fold(x.sized(x.most, |x| x), |all, i| all.either(of(i)));
+            // Later sums mix the parts of rows and of channels.
+            let rank = shape(out).len();
+            let mixed = axis + 1 == rank || rank > 3 && *axis == 1;
+            let parts = (0..op.inputs.len()).map(|i| of(i).least).filter(|&least| least > 0.0);
+            if mixed { all } else { Magnitude { least: parts.fold(all.least, f32::min), ..all } }
+        }
         _ => Magnitude::UNKNOWN,
     }
 }
@@ -181,20 +209,20 @@ fn unary(f: Unary, x: Magnitude) -> Magnitude {
     match f {
         Unary::Identity | Unary::Abs | Unary::Neg => x,
         Unary::Relu | Unary::Gelu(_) | Unary::Silu => x.shrunk(),
-        Unary::Relu6 => Magnitude { length: x.length, ..Magnitude::new(x.most.min(6.0), x.usual / 2.0) },
-        Unary::Tanh | Unary::Sin => Magnitude::new(x.most.min(1.0), x.usual),
-        Unary::Softsign => Magnitude::new(x.most.min(1.0), x.usual / 2.0),
+        Unary::Relu6 => Magnitude { length: x.length, ..x.sized(x.most.min(6.0), |x| x / 2.0) },
+        Unary::Tanh | Unary::Sin => x.sized(x.most.min(1.0), |x| x),
+        Unary::Softsign => x.sized(x.most.min(1.0), |x| x / 2.0),
         Unary::Cos | Unary::Sign => Magnitude::new(1.0, 1.0),
         Unary::Sigmoid | Unary::SigmoidHard { .. } => Magnitude::new(1.0, 0.5),
-        Unary::Erf => Magnitude::new(1.0, x.usual),
-        Unary::Square => Magnitude::new(times(x.most, x.most), x.usual * x.usual),
-        Unary::Sqrt => Magnitude::new(x.most.sqrt(), x.usual.sqrt()),
+        Unary::Erf => x.sized(1.0, |x| x),
+        Unary::Square => x.sized(times(x.most, x.most), |x| x * x),
+        Unary::Sqrt => x.sized(x.most.sqrt(), f32::sqrt),
         Unary::Clip { min, max } => {
             let limit = min.abs().max(max.abs());
             let most = if min <= 0.0 && max >= 0.0 { limit.min(x.most) } else { limit };
-            Magnitude::new(most, x.usual)
+            x.sized(most, |x| x)
         }
-        Unary::RoundClip { min, max } => Magnitude::new(min.abs().max(max.abs()), x.usual),
+        Unary::RoundClip { min, max } => x.sized(min.abs().max(max.abs()), |x| x),
         _ => Magnitude::UNKNOWN,
     }
 }
@@ -202,13 +230,13 @@ fn unary(f: Unary, x: Magnitude) -> Magnitude {
 fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitude {
     match f {
         Binary::Add | Binary::Sub => {
-            let sum = Magnitude::new(x.most + y.most, x.usual.hypot(y.usual));
+            let sum = x.sized_with(y, x.most + y.most, f32::hypot);
             let columns = columns_of(net, op);
             let length = x.length_of(columns) + y.length_of(columns);
             if alike(net, op) { Magnitude { row: x.row + y.row, length, ..sum } } else { sum }
         }
         Binary::Mul => {
-            let product = Magnitude::new(times(x.most, y.most), x.usual * y.usual);
+            let product = x.sized_with(y, times(x.most, y.most), |x, y| x * y);
             let length = times(x.length, y.most).min(times(y.length, x.most));
             if alike(net, op) { Magnitude { length, ..product } } else { product }
         }
@@ -217,9 +245,9 @@ fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitud
             Some(by) => {
                 let least = by.data.to_f32().iter().fold(f32::INFINITY, |least, d| least.min(d.abs()));
                 let most = if least > 0.0 { x.most / least } else { f32::INFINITY };
-                Magnitude::new(most, if y.usual > 0.0 { x.usual / y.usual } else { 1.0 })
+                x.sized(most, |x| if y.usual > 0.0 { x / y.usual } else { 1.0 })
             }
-            None => Magnitude { usual: if y.usual > 0.0 { x.usual / y.usual } else { 1.0 }, ..Magnitude::UNKNOWN },
+            None => x.sized(f32::INFINITY, |x| if y.usual > 0.0 { x / y.usual } else { 1.0 }),
         },
         // At most one of several different numbers equals an element.
         Binary::Equal => {

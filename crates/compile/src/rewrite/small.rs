@@ -155,7 +155,7 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
     let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
     let data = weights.data.to_f32();
     let largest = data.iter().fold(0f32, |most, w| most.max(w.abs()));
-    let term = known[op.inputs[0].0 as usize].usual * root_mean_square(&data) * power(before);
+    let term = known[op.inputs[0].0 as usize].least * root_mean_square(&data) * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let most = capacity(MOST_SUM, sums(b.net, op, known)).min(MOST_SCALE) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, largest));
@@ -238,6 +238,35 @@ mod tests {
   const %z.unscale: f16[] = [0.25]
   %z: f16[1, 2] = mul(%z.scaled, %z.unscale)
   output %z
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn a_small_token_beside_others_makes_terms_grow() {
+        becomes(
+            scale_small_terms,
+            r#"net "n" {
+  input %x: f16[1, 3, 4]
+  const %c: f16[1, 1, 4] = [0.000001, -0.000001, 0.000001, -0.000001]
+  const %w: f16[2, 4] = [0.0625, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0625]
+  %t: f16[1, 4, 4] = concat(%c, %x) axis=1
+  %n: f16[1, 4, 4] = layer_norm(%t) axes=[2] epsilon=1e-6
+  %y: f16[1, 4, 2] = linear(%n, %w)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[1, 3, 4]
+  const %c: f16[1, 1, 4] = [0.000001013279, -0.000001013279, 0.000001013279, -0.000001013279]
+  %t: f16[1, 4, 4] = concat(%c, %x) axis=1
+  %n: f16[1, 4, 4] = layer_norm(%t) axes=[2] epsilon=1e-6
+  const %y.weight: f16[2, 4] = [32.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 32.0]
+  %y.scaled: f16[1, 4, 2] = linear(%n, %y.weight) name="y"
+  const %y.unscale: f16[] = [0.001953125]
+  %y: f16[1, 4, 2] = mul(%y.scaled, %y.unscale)
+  output %y
 }
 "#,
         );
