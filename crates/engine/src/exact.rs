@@ -85,7 +85,7 @@ impl Machine<'_> {
             // The curve describes the bare table; a bias or scale is rounded before it.
             let table = (mode == nonlinear::LUT && idle && rules.ties == Ties::Away).then_some(&of_table);
             let curve = table.map(|record| Table::read(record)).transpose()?.and_then(|table| table.curve());
-            Ok(ExactEpilogue::of(map, curve.as_ref()))
+            Ok(ExactEpilogue::of(map, if bias == 0.0 { scale } else { 0.0 }, curve.as_ref()))
         })?;
         Ok(Some(exactly))
     }

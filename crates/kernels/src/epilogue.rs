@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 mod exact;
 
-pub use exact::{Between, ExactEpilogue};
+pub use exact::{Between, ExactEpilogue, ScaledClamp};
 
 /// Rows of fewer elements are gathered and processed as one stretch, because a vector may be longer than a row.
 const SHORT: usize = 64;

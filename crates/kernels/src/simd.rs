@@ -252,6 +252,27 @@ impl<S: Simd> LaneMap<S> for Settle {
     }
 }
 
+/// Rounds products of two fp16 numbers, which are not NaN, to fp16 numbers with ties away from zero; magnitudes below 65536 in range, larger ones
+/// stay above every fp16 number.
+#[inline(always)]
+pub fn round_products<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    /// Half of the last place of an fp16 number in the mantissa of fp32, and the bits behind it.
+    const HALF: u32 = 1 << 12;
+    let bits = simd.transmute_u32s_f32s(x);
+    let kept = simd.splat_u32s(!(2 * HALF - 1));
+    let normal = simd.transmute_f32s_u32s(simd.and_u32s(simd.add_u32s(bits, simd.splat_u32s(HALF)), kept));
+    // Subnormal results are multiples of 2^-24, the last place of one half. Products have 22 significant bits, so that the next larger fp32
+    // number is beyond every tie, and on the same side of it otherwise.
+    let half = simd.splat_f32s(0.5);
+    let magnitude = simd.abs_f32s(x);
+    let above = simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(magnitude), simd.splat_u32s(1)));
+    let whole = simd.sub_f32s(simd.add_f32s(above, half), half);
+    let sign = simd.and_u32s(bits, simd.splat_u32s(1 << 31));
+    let subnormal = simd.transmute_f32s_u32s(simd.or_u32s(simd.transmute_u32s_f32s(whole), sign));
+    let is_small = simd.less_than_f32s(magnitude, simd.splat_f32s(1.0 / (1 << 14) as f32));
+    simd.select_f32s(is_small, subnormal, normal)
+}
+
 /// As [`num::round_rows`].
 #[inline(always)]
 pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {

@@ -183,10 +183,10 @@ impl Neural {
                 )
             }
             (Some(Packed::Exact(_)), Some((kernel, nanos, mut rejected))) => {
-                let bounded = self.exactly.as_ref().is_some_and(|exactly| exactly.bounds().is_some());
-                let why = match bounded {
+                let has_no_table = self.exactly.as_ref().is_some_and(|exactly| exactly.clamp().is_some());
+                let why = match has_no_table {
                     true => "it is not fused, and not a matrix by a vector",
-                    false => "its epilogue is not a clamp",
+                    false => "its epilogue is a table",
                 };
                 rejected.insert(0, ("blocks of channels", why));
                 (format!("{}, {}", kernel.name(), predicted(nanos)), rejected)

@@ -40,7 +40,7 @@ fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a C
         Packed::Fast(_) if matches!(neural.activation, Activation::Unread | Activation::Table(_)) => None,
         Packed::Fast(kernels) => Some((convolution, kernels.channels())),
         Packed::Exact(groups) => {
-            neural.exactly.as_ref()?.bounds().filter(|_| mac.is_some_and(bounds::suits))?;
+            neural.exactly.as_ref()?.clamp().filter(|_| mac.is_some_and(bounds::suits))?;
             let (sets, _) = groups.first()?;
             Some((convolution, sets.iter().map(|set| set.rows()).sum()))
         }
@@ -194,7 +194,7 @@ impl Machine<'_> {
                 Some(Epilogue { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
             }),
             Some(mac) => self.run_fused_as(steps, of, |_, neural| {
-                Some(ExactAccumulator { mac, bounds: neural.exactly.as_ref()?.bounds()? })
+                Some(ExactAccumulator { mac, clamp: neural.exactly.as_ref()?.clamp()? })
             }),
         }
     }

@@ -4,7 +4,7 @@ pub mod registry;
 
 use crate::conv::nchwc::ExactAccumulator;
 use crate::conv::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv};
-use crate::epilogue::ExactEpilogue;
+use crate::epilogue::{ExactEpilogue, ScaledClamp};
 use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Space, Weights};
 use crate::exact::{decode, least, product_of_rows, row_of};
 use crate::filter::{PackedFilter, Values};
@@ -101,15 +101,16 @@ fn by_channels(work: Work) {
     });
 }
 
-/// GEMV. A table is applied to the stored result, because the kernel's epilogue is a clamp.
+/// GEMV. A table is applied to the stored result, because the kernel's epilogue has none.
 fn by_vector(work: Work) {
     let Work { workers, of, from, to, ext, .. } = work;
     let Groups::Blocks(kernels) = of.groups else { return };
     let TensorViewMut { data, strides, transposed } = to;
-    let bounds = of.exactly.bounds().unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
+    let admit = ScaledClamp { scale: 1.0, bounds: [f32::NEG_INFINITY, f32::INFINITY] };
+    let clamp = of.exactly.clamp().unwrap_or(admit);
     let target = TensorViewMut { data: &mut *data, strides, transposed };
-    convolve_gemv(workers, kernels, ExactAccumulator { mac: of.mac, bounds }, from, target, ext);
-    if of.exactly.bounds().is_none() {
+    convolve_gemv(workers, kernels, ExactAccumulator { mac: of.mac, clamp }, from, target, ext);
+    if of.exactly.clamp().is_none() {
         let mut row = vec![f16::ZERO; ext.c];
         for of_group in (0..ext.g).map(|g| g * strides[0]) {
             gather_elements(&data[of_group..], strides[1], &mut row);

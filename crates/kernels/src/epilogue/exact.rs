@@ -24,24 +24,31 @@ pub enum ExactEpilogue {
     Relu,
     /// Clamp between two limits, neither of them with a sign.
     Clamp(f16, f16),
+    /// Product with a scale, rounded with ties away from zero, and a clamp.
+    Scale(ScaledClamp),
     /// Table by bit pattern.
     Map(Arc<Table>),
 }
 
 impl ExactEpilogue {
-    /// The cheapest form of a table. `values` has one value for each fp16 bit pattern; a `curve` that may have generated them is rounded
-    /// with ties away from zero.
-    pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> ExactEpilogue {
+    /// The cheapest form of a table. `values` has one value for each fp16 bit pattern; `scale` is a factor of the argument that may have
+    /// generated them; a `curve` that may have generated them is rounded with ties away from zero.
+    pub fn of(values: Vec<f16>, scale: f32, curve: Option<&Curve>) -> ExactEpilogue {
         let at = |x: f16| values[usize::from(x.to_bits())];
         let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
-        let mut clamped: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        ExactEpilogue::Clamp(low, high).row(pulp::Scalar::new(), &mut clamped);
-        let alike = clamped.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
-        if alike && low.is_sign_positive() && high.is_sign_positive() {
-            ExactEpilogue::Clamp(low, high)
-        } else {
-            ExactEpilogue::Map(Arc::new(Table::away(values, curve)))
-        }
+        let has_these_values = |form: &ExactEpilogue| {
+            let mut found: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+            form.row(pulp::Scalar::new(), &mut found);
+            found.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits())
+        };
+        let is_clamp = scale == 1.0 && low.is_sign_positive() && high.is_sign_positive();
+        let is_scale = scale != 1.0 && (f32::MIN_POSITIVE..=LARGEST_SCALE).contains(&scale);
+        let form = match () {
+            () if is_clamp => Some(ExactEpilogue::Clamp(low, high)),
+            () if is_scale => Some(ExactEpilogue::Scale(ScaledClamp { scale, bounds: [low.to_f32(), high.to_f32()] })),
+            () => None,
+        };
+        form.filter(has_these_values).unwrap_or_else(|| ExactEpilogue::Map(Arc::new(Table::away(values, curve))))
     }
 
     /// Applies the map to every element of a tensor in place; elements are fp16 numbers held in fp32.
@@ -50,13 +57,15 @@ impl ExactEpilogue {
         chunks(&mut y.data, PER_THREAD, nanos, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
     }
 
-    /// Limits, if the map is a clamp of rounded numbers that are not NaN; `None` for a table.
+    /// The map of rounded numbers, which are neither NaN nor minus zero, as a scale and a clamp; `None` for a table.
     #[inline(always)]
-    pub fn bounds(&self) -> Option<[f32; 2]> {
+    pub fn clamp(&self) -> Option<ScaledClamp> {
+        let between = |low, high| Some(ScaledClamp { scale: 1.0, bounds: [low, high] });
         match self {
-            ExactEpilogue::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
-            ExactEpilogue::Relu => Some([0.0, f32::INFINITY]),
-            ExactEpilogue::Clamp(low, high) => Some([low.to_f32(), high.to_f32()]),
+            ExactEpilogue::Admit => between(f32::NEG_INFINITY, f32::INFINITY),
+            ExactEpilogue::Relu => between(0.0, f32::INFINITY),
+            ExactEpilogue::Clamp(low, high) => between(low.to_f32(), high.to_f32()),
+            ExactEpilogue::Scale(of) => Some(*of),
             ExactEpilogue::Map(_) => None,
         }
     }
@@ -73,6 +82,16 @@ impl ExactEpilogue {
                 let admitted = elementwise::admit_half(*x).to_bits() as i16;
                 *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
             }),
+            ExactEpilogue::Scale(of) => {
+                let mut wide = [0.0; STRETCH];
+                for row in row.chunks_mut(STRETCH) {
+                    let wide = &mut wide[..row.len()];
+                    num::widen_row(row, wide);
+                    // Adding zero takes the sign of a zero away.
+                    wide.iter_mut().for_each(|x| *x = elementwise::canonicalize(*x) + 0.0);
+                    simd::finish_rows(simd, *of, wide, row, Rows::one(row.len()));
+                }
+            }
             ExactEpilogue::Map(table) => table.row(simd, row),
         }
     }
@@ -101,9 +120,9 @@ impl ExactEpilogue {
         rows: Rows,
         halves: &mut [f16],
     ) {
-        match self.bounds() {
+        match self.clamp() {
             // A row shorter than a vector takes as long to round as a whole one.
-            Some(bounds) if rows.columns >= LONGEST => share.store(
+            Some(ScaledClamp { scale: 1.0, bounds }) if rows.columns >= LONGEST => share.store(
                 place,
                 channels,
                 sums,
@@ -125,6 +144,27 @@ impl ExactEpilogue {
                 },
             ),
         }
+    }
+}
+
+/// Largest scale of a [`ScaledClamp`]: products with sums of the NCHWc kernels, which are below 256, stay finite.
+const LARGEST_SCALE: f32 = 128.0;
+
+/// Epilogue without a table: the product with `scale`, rounded to fp16 with ties away from zero, between two limits. Its argument is an fp16
+/// number, neither NaN nor minus zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaledClamp {
+    pub scale: f32,
+    pub bounds: [f32; 2],
+}
+
+impl<S: Simd> LaneMap<S> for ScaledClamp {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        let [low, high] = [simd.splat_f32s(self.bounds[0]), simd.splat_f32s(self.bounds[1])];
+        let scaled = simd::round_products(simd, simd.mul_f32s(x, simd.splat_f32s(self.scale)));
+        // A result that rounds to minus zero keeps its sign unless a limit is zero.
+        simd::smaller(simd, simd::larger(simd, scaled, low), high)
     }
 }
 

@@ -60,6 +60,10 @@ impl MapStage {
                 ExactEpilogue::Relu => [2, 1, 0, 0],
                 ExactEpilogue::Clamp(low, high) => [2, 2, u64::from(low.to_bits()), u64::from(high.to_bits())],
                 ExactEpilogue::Map(of) => [2, 3, address(of), 0],
+                ExactEpilogue::Scale(of) => {
+                    let [low, high] = of.bounds.map(bits);
+                    [2, 4, bits(of.scale), low << 32 | high]
+                }
             }),
             MapKind::CombineExactly(of) => {
                 to.extend([3, std::ptr::from_ref(of.rules) as u64, u64::from(of.narrow.is_some())]);

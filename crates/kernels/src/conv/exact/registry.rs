@@ -73,12 +73,12 @@ impl Row {
     }
 }
 
-/// Coefficients in blocks of channels, and the accumulator for an epilogue that is a clamp; the error is the reason for the rejection.
+/// Coefficients in blocks of channels, and the accumulator for an epilogue without a table; the error is the reason for the rejection.
 fn in_blocks<'a>(of: &Exact<'a>) -> Result<(&'a Kernels, ExactAccumulator), &'static str> {
     let Groups::Blocks(kernels) = of.groups else { return Err(NOT_BLOCKS) };
     when(!of.unicast, "the convolution is depthwise")?;
-    let bounds = of.exactly.bounds().ok_or("its epilogue is not a clamp")?;
-    Ok((kernels, ExactAccumulator { mac: of.mac, bounds }))
+    let clamp = of.exactly.clamp().ok_or("its epilogue is a table")?;
+    Ok((kernels, ExactAccumulator { mac: of.mac, clamp }))
 }
 
 /// Kernels in order of preference.

@@ -1,9 +1,11 @@
 use super::*;
 use crate::conv::nchwc::{ExactAccumulator, Operand};
 use crate::conv::{FusedDepthwise, can_fuse_depthwise, convolve_nchwc};
-use crate::epilogue::Between;
+use crate::epilogue::ScaledClamp;
 use crate::exact::all_rows;
+use crate::num::elementwise;
 use crate::num::reference::dot;
+use crate::params::Rounding;
 use crate::params::samples::FIXED;
 use crate::simd;
 use crate::table::Table;
@@ -14,17 +16,28 @@ use half::f16;
 use pulp::Arch;
 use std::sync::Arc;
 
-/// Stores a row of sums through a clamp.
-struct Stored<'a>([f32; 2], &'a [f32], &'a mut [f16]);
+/// Stores a row of sums through a scale and a clamp.
+struct Stored<'a>(ScaledClamp, &'a [f32], &'a mut [f16]);
 
 impl WithSimd for Stored<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Stored(bounds, from, to) = self;
-        simd::convert_rows(simd, Between(bounds), from, to, Rows::one(from.len()));
+        let Stored(clamp, from, to) = self;
+        simd::convert_rows(simd, clamp, from, to, Rows::one(from.len()));
     }
+}
+
+/// The map `clamp(x * scale)` as a table, by the reference's rounding.
+fn scaled(scale: f32, low: f32, high: f32) -> ExactEpilogue {
+    let value = |x: f16| {
+        let x = f64::from(elementwise::admit_half(x)) + 0.0;
+        let y = elementwise::round_result(&Rounding::AWAY, x * f64::from(scale));
+        let y = if y.to_f32() > low { y } else { f16::from_f32(low) };
+        if y.to_f32() < high { y } else { f16::from_f32(high) }
+    };
+    ExactEpilogue::of((0..=u16::MAX).map(|bits| value(f16::from_bits(bits))).collect(), scale, None)
 }
 
 /// A clamp of sums, which are neither NaN nor minus zero, equals the map over fp16 numbers.
@@ -39,17 +52,23 @@ fn bounded_sums_are_those_of_the_stage() {
         (ExactEpilogue::Clamp(f16::ZERO, six), true),
         (ExactEpilogue::Clamp(f16::ONE, six), true),
         (ExactEpilogue::Map(Arc::new(Table::of(vec![f16::ONE; 1 << 16], None))), false),
+        (scaled(1.0 / 128.0, f32::NEG_INFINITY, f32::INFINITY), true),
+        (scaled(1.0 / 4096.0, 0.0, 6.0), true),
+        (scaled(0.299_804_7, 0.0, f32::INFINITY), true),
+        (scaled(3.0, -1.5, 2.0), true),
+        // Products may exceed the range of fp16.
+        (scaled(256.0, 0.0, 6.0), false),
     ];
     for (exactly, bounded) in stages {
-        assert_eq!(exactly.bounds().is_some(), bounded);
-        let Some(bounds) = exactly.bounds() else { continue };
+        assert_eq!(exactly.clamp().is_some(), bounded);
+        let Some(clamp) = exactly.clamp() else { continue };
         let mut wanted: Vec<f16> = sums.iter().map(|&x| f16::from_f32(x)).collect();
         exactly.row(pulp::Scalar::new(), &mut wanted);
         for arch in arches() {
             let mut found = vec![f16::NAN; sums.len()];
-            arch.dispatch(Stored(bounds, &sums, &mut found));
+            arch.dispatch(Stored(clamp, &sums, &mut found));
             let wrong = (0..sums.len()).find(|&i| found[i].to_bits() != wanted[i].to_bits());
-            assert_eq!(wrong.map(|i| sums[i]), None, "{bounds:?}, {arch:?}");
+            assert_eq!(wrong.map(|i| sums[i]), None, "{clamp:?}, {arch:?}");
         }
     }
 }
@@ -130,9 +149,15 @@ fn both(staging: &Im2col, unicast: bool, weights: &[f16], biases: &Option<Vec<f3
 #[test]
 fn channels_side_by_side_have_the_sums_of_the_array() {
     let six = f16::from_f32(6.0);
-    let stages = [ExactEpilogue::Clamp(f16::ZERO, six), ExactEpilogue::Admit, ExactEpilogue::Relu];
+    let stages = [
+        ExactEpilogue::Clamp(f16::ZERO, six),
+        ExactEpilogue::Admit,
+        ExactEpilogue::Relu,
+        scaled(1.0 / 64.0, 0.0, 6.0),
+        scaled(1.5, f32::NEG_INFINITY, f32::INFINITY),
+    ];
     // Magnitudes, for GEMV alone.
-    let table = ExactEpilogue::of((0..=u16::MAX).map(|bits| f16::from_bits(bits & 0x7bff)).collect(), None);
+    let table = ExactEpilogue::of((0..=u16::MAX).map(|bits| f16::from_bits(bits & 0x7bff)).collect(), 1.0, None);
     assert!(matches!(table, ExactEpilogue::Map(_)));
     // Exponents of source and coefficients.
     let ranges = [[[-12, 2], [-9, -3]], [[-2, 3], [-4, 0]], [[-14, 4], [-14, 1]], [[0, 4], [-1, 2]], [[4, 9], [2, 7]]];
@@ -172,7 +197,7 @@ fn channels_side_by_side_have_the_sums_of_the_array() {
                 both(&stagings[n], unicast[n], &weights, &biases, taps)
             });
             let mapped = h * w == 1 && j % 2 == 1;
-            let exactly = [0, 1, 2].map(|n| if mapped { &table } else { &stages[(i + j + n) % 3] });
+            let exactly = [0, 1, 2].map(|n| if mapped { &table } else { &stages[(i + j + n) % stages.len()] });
             let x = some_numbers(cin * of[0] * of[1], exponents[0], odd);
             let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             let mut results = Vec::new();
@@ -207,7 +232,7 @@ fn channels_side_by_side_have_the_sums_of_the_array() {
                 }
                 let second = run(1, &first, false);
                 assert_eq!(bits(&run(1, &first, true)), bits(&second), "{case}");
-                let arrays = exactly.map(|e| ExactAccumulator { mac: &FIXED, bounds: e.bounds().expect("bounds") });
+                let arrays = exactly.map(|e| ExactAccumulator { mac: &FIXED, clamp: e.clamp().expect("no table") });
                 let pair = FusedDepthwise {
                     kernels: [&coefficients[0].1, &coefficients[1].1],
                     finish: [arrays[0], arrays[1]],

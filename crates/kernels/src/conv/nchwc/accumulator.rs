@@ -3,7 +3,7 @@
 use super::tile::StoreSink;
 use super::{Operand, ResidualAdd};
 use crate::conv::{self, Kernels};
-use crate::epilogue::{Between, Epilogue, Staged};
+use crate::epilogue::{Between, Epilogue, ScaledClamp, Staged};
 use crate::exact::bounds::Settled;
 use crate::host::Rows;
 use crate::params::AccumulatorSpec;
@@ -110,11 +110,11 @@ impl Accumulator for Epilogue<'_> {
     entries!();
 }
 
-/// Fixed-point accumulator for which [`crate::exact::bounds::suits`], with an epilogue that is a clamp.
+/// Fixed-point accumulator for which [`crate::exact::bounds::suits`], with an epilogue without a table.
 #[derive(Clone, Copy)]
 pub struct ExactAccumulator {
     pub mac: &'static AccumulatorSpec,
-    pub bounds: [f32; 2],
+    pub clamp: ScaledClamp,
 }
 
 impl Accumulator for ExactAccumulator {
@@ -128,12 +128,15 @@ impl Accumulator for ExactAccumulator {
 
     #[inline(always)]
     fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
-        work.with(simd, Settled(Between(self.bounds)));
+        match self.clamp.scale {
+            1.0 => work.with(simd, Settled(Between(self.clamp.bounds))),
+            _ => work.with(simd, Settled(self.clamp)),
+        }
     }
 
     #[inline(always)]
     fn bounds(self) -> [f32; 2] {
-        self.bounds
+        self.clamp.bounds
     }
 
     fn look_up<S: Simd>(self, _: S, _: &mut [f16], _: Rows) {}

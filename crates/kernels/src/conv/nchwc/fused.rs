@@ -100,7 +100,7 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 let stride = weights.stride();
                 let weights = &mut weights.data[block * stride..][..stride];
                 let mut to = if simd::converts::<S>() { StoreSink::Halves(stored) } else { StoreSink::Sums(sums) };
-                let ends = runs(simd, after.mac(), k * k, weights, || largest(finish.bounds(), inside));
+                let ends = runs(simd, after.mac(), k * k, weights, |sums| largest(finish.bounds(), sums, inside));
                 match ends {
                     Some(ends) => {
                         let (width, to) = (ground.width, to.reborrow());
@@ -134,18 +134,19 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
     }
 }
 
-/// Prepares the coefficients of a depthwise window in place for a fixed-point accumulator, with operands of magnitude up to `largest`. Returns
-/// the ends of runs; `None` if sums may leave their range. Nothing is done for fp32.
+/// Prepares the coefficients of a depthwise window in place for a fixed-point accumulator. `largest` bounds the magnitude of the operands, from
+/// the largest sum of the magnitudes of a channel's coefficients. Returns the ends of runs; `None` if sums may leave their range. Nothing is
+/// done for fp32.
 #[inline(always)]
 fn runs<S: Simd>(
     simd: S,
     mac: Option<&'static AccumulatorSpec>,
     taps: usize,
     weights: &mut [f32],
-    largest: impl FnOnce() -> f32,
+    largest: impl FnOnce(f32) -> f32,
 ) -> Option<u32> {
     let Some(mac) = mac else { return Some(0) };
-    let (largest, mut ends) = (largest(), None);
+    let (largest, mut ends) = (largest(bounds::magnitude(taps, weights)), None);
     outline(
         simd,
         #[inline(always)]
@@ -355,14 +356,15 @@ impl<S: Simd> Lane<S> {
     }
 }
 
-/// Largest magnitude that the bounds allow, or that of the elements if they allow any.
+/// Bound on the magnitude of the elements: the bounds of their epilogue if these keep a sum within one run, with coefficients whose magnitudes
+/// add up to `sums`; otherwise the largest magnitude that occurs.
 #[inline(always)]
-fn largest(bounds: [f32; 2], of: &[f32]) -> f32 {
+fn largest(bounds: [f32; 2], sums: f32, of: &[f32]) -> f32 {
     let most = bounds[0].abs().max(bounds[1].abs());
-    match most.is_finite() {
-        true => most,
-        false => f32::from_bits(of.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31)))),
+    if most * sums < bounds::ONE_RUN {
+        return most;
     }
+    f32::from_bits(of.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31))))
 }
 
 /// Depthwise channels of a block whose sums have no limited range.
