@@ -131,6 +131,9 @@ conventions! {
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
     constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
+    operands_kept: false true false, "A source that later tasks of a group read is kept across tasks that do not read it.";
+    affines_forwarded: true false true, "Factors and addends of a product's left matrix are absorbed by its weights.";
+    numbers_after_transposes: false true false, "A matrix is transposed for a product before a number is applied to it.";
     factors_are_scales: false true false, "A factor that is an fp16 number is the scale of a planar task; else its fp32 scale.";
     divisors_per_channel: false true false, "A number that divides several channels is a factor for each of them.";
     divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";

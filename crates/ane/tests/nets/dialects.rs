@@ -223,3 +223,61 @@ fn a_matrix_whose_interleaved_rows_are_wider_than_a_tensor_is_multiplied() {
         .collect();
     assert_eq!([&own.1, &apples.1], [&right, &right]);
 }
+
+/// Lines of a network with a constant matrix `%w[n, k]`.
+fn matrix(n: usize, k: usize) -> String {
+    let weights = (0..n * k).map(|i| format!("{:?}", small(i * 3 + 1))).collect::<Vec<_>>().join(", ");
+    format!("  const %w: f16[{n}, {k}] = [{weights}]\n")
+}
+
+#[test]
+fn a_number_applied_to_a_left_matrix_follows_its_transpose() {
+    for (operation, tasks) in [("mul", 3), ("add", 3)] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 64, 96]\n  const %c: f16[] = [0.125]\n{}  \
+             %s: f16[1, 64, 96] = {operation}(%x, %c)\n  \
+             %y: f16[1, 64, 80] = matmul(%s, %w) transpose_x=false transpose_y=true\n  output %y\n}}\n",
+            matrix(80, 96)
+        );
+        let [own, apples] = both(&source, &[], &[array("x", &[1, 64, 96], small)]);
+        assert_eq!(apples.0, tasks, "{operation}: a transpose, the number and the product");
+        assert_eq!(own.1, apples.1, "{operation}");
+    }
+}
+
+#[test]
+fn a_sum_for_a_norm_reads_what_the_transpose_has_brought() {
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[1, 32, 96]\n{}  \
+         %m: f16[1, 32, 96] = matmul(%x, %w) transpose_x=false transpose_y=true\n  %a: f16[1, 32, 96] = add(%x, %m)\n  \
+         %y: f16[1, 32, 96] = layer_norm(%a) axes=[2] epsilon=0.00001\n  output %y\n}}\n",
+        matrix(96, 96)
+    );
+    let [own, apples] = both(&source, &[], &[array("x", &[1, 32, 96], small)]);
+    assert_eq!(apples.0, 6, "a transpose, the product, the sum, and three tasks of the norm");
+    assert!(own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= 4e-3), "both are norms of the same sums");
+}
+
+#[test]
+fn a_softmax_of_one_row_is_not_reduced_in_pieces() {
+    let source =
+        "net \"n\" {\n  input %x: f16[1, 1, 1, 512]\n  %y: f16[1, 1, 1, 512] = softmax(%x) axis=3\n  output %y\n}\n";
+    let [own, apples] = both(source, &[], &[array("x", &[1, 1, 1, 512], small)]);
+    assert_eq!([own.0, apples.0], [5, 5]);
+    assert!(own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= 4e-5), "both are softmax");
+    assert!((apples.1.iter().sum::<f32>() - 1.0).abs() < 1e-2);
+}
+
+#[test]
+fn rows_that_fill_no_engines_evenly_are_staged_at_once() {
+    for rows in [48, 80, 144] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[{rows}, 64]\n  input %w: f16[40, 64]\n  \
+             %y: f16[{rows}, 40] = matmul(%x, %w) transpose_x=false transpose_y=true\n  output %y\n}}\n"
+        );
+        let [own, apples] =
+            both(&source, &[], &[array("x", &[rows, 64], small), array("w", &[40, 64], |i| small(i * 3))]);
+        assert_eq!(apples.0, 2 + usize::div_ceil(rows, 32), "{rows} rows");
+        assert_eq!(own.1, apples.1, "{rows} rows");
+    }
+}

@@ -116,8 +116,13 @@ impl Emitter<'_> {
             Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns).
             Kind::ChannelAffine { .. } if layer.turned[1] => (columns, log2(tile.rows).min(most)),
-            // Results that stay on chip have patches closer to squares.
-            Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
+            // Results that stay on chip for the neural engine have patches closer to squares (`chain_pair_add_ln_d256_s64`: not those
+            // that the planar engine reads).
+            Kind::Planar { .. } | Kind::ChannelAffine { .. }
+                if self.result_place().is_some()
+                    && win >= 1 << 4
+                    && (self.stays_for_neural(index) || matches!(layer.kind, Kind::ChannelAffine { .. })) =>
+            {
                 let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
                 (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
             }
@@ -282,6 +287,11 @@ impl Emitter<'_> {
         same && each && stays(result) && stays(&next.result)
     }
 
+    /// Returns true if the neural engine computes next.
+    fn stays_for_neural(&self, index: usize) -> bool {
+        self.placed.graph.layers.get(index + 1).is_none_or(Layer::is_neural)
+    }
+
     /// Returns true if a task reads memory for a result that stays, and no later task reads the same from tile memory.
     fn loads_resident(&self, index: usize) -> bool {
         let streamed = self.source_place(0).is_none() && !self.placed.residency.keeps(index);
@@ -370,6 +380,11 @@ impl Emitter<'_> {
                 let rows = unit_rows(layer).min(3);
                 (rows, rows, rows)
             }
+            // Rows that the planar engine has just computed (`chain_pair_mul_mm_d256_s64`).
+            Kind::Conv { .. } if self.index > 0 && self.waits_on(self.index) == Some(2) => {
+                let unit = fitting_rows(layer).min(1);
+                (unit, unit, unit)
+            }
             // Rows of a matrix that were folded to a square.
             Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
             Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
@@ -386,9 +401,12 @@ impl Emitter<'_> {
             }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
-            // Rows that stay in tile memory are processed together.
+            // Rows that stay in tile memory are processed together; those of sixteen columns fill a unit by eight
+            // (`norm_softmax_a3_1x128x16x16`).
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
-                (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
+                let narrow = computed(layer)[2] <= 1 << PATCH_REWRITTEN;
+                let unit = if narrow { fitting_rows(layer).min(PATCH_REWRITTEN) } else { PATCH_REWRITTEN };
+                (unit, unit, unit)
             }
             // A single row that replaces a planar result has the rows of its patch (`chain_attn_s64_dh64`).
             Kind::Neuron { .. } if self.resides() && !layer.transpose && self.follows_planar(self.index) => {

@@ -257,8 +257,10 @@ fn one_step(first: &Kind, second: &Kind, rules: Rules) -> Option<Kind> {
         Kind::Product { lanes, post_scale: 1.0 } if function == Nonlinear::None => {
             Kind::Product { lanes, post_scale: scale }
         }
-        // A copy.
-        Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => {
+        // A copy. A factor alone is the planar engine's (`chain_pair_mul_mm_d256_s64`).
+        Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
+            if scale == 1.0 || function != Nonlinear::None || matches!(second, Kind::Neuron { .. }) =>
+        {
             Kind::Neuron { add: 0.0, post_scale: scale, nonlinear: function }
         }
         _ => return None,

@@ -1,6 +1,7 @@
 //! Lowering of elementwise operations of two operands, and the planar tasks that unary functions consist of.
 
 use super::Lowerer;
+use super::product::rows_as_channels;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
@@ -110,8 +111,11 @@ impl Lowerer<'_> {
         {
             return Ok(());
         }
-        let (a, b) = (self.view(x)?, self.view(y)?);
-        let to = self.result(out);
+        let (mut a, mut b) = (self.view(x)?, self.view(y)?);
+        let mut to = self.result(out);
+        if self.options.conventions().operands_kept && self.summed_for_norms.contains(&out) {
+            [a, b, to] = [&a, &b, &to].map(rows_as_channels);
+        }
         let op = match f {
             Binary::Add => PlanarOp::Add,
             Binary::Sub => PlanarOp::Sub,
@@ -323,6 +327,9 @@ impl Lowerer<'_> {
             Binary::Max | Binary::Min => return self.scalar_function(f, x, c, out),
             _ => return Ok(false),
         };
+        if self.options.conventions().numbers_after_transposes && self.turned_affine(x, out, affine)? {
+            return Ok(true);
+        }
         let (from, to) = (self.view(x)?, self.result(out));
         self.planar_one(&aligned(&from, to.lead.len()), &to, affine, false)?;
         Ok(true)

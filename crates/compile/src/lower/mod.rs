@@ -58,6 +58,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         operands_alone: product::operands_alone(net, resident),
         stay_turned: product::kept_transposed(net, resident),
         by_rows: product::by_rows(net, resident),
+        summed_for_norms: product::summed_for_norms(net),
         turned: HashMap::new(),
         inverses: HashMap::new(),
         masks: HashMap::new(),
@@ -135,6 +136,8 @@ pub(crate) struct Lowerer<'a> {
     stay_turned: HashSet<ValueId>,
     /// Values whose rows are channels: products of two computed matrices, perhaps through functions of one number.
     by_rows: HashSet<ValueId>,
+    /// Sums whose rows are channels because only norms of them read them.
+    summed_for_norms: HashSet<ValueId>,
     /// Views of values as a matrix with its columns as channels.
     turned: HashMap<ValueId, product::TransposedMatrix>,
     /// Reciprocals of divisors, for reuse.

@@ -169,7 +169,9 @@ impl Lowerer<'_> {
             && height <= limits[2]
             && (channels == 1 || height <= limits[0])
             && self.chip.hal.max_tensor_width.is_none_or(|most| width as u64 <= most);
-        if !fits || width == 1 || channels * height == 1 {
+        // A single row is not reduced in pieces (`norm_softmax_an1_1x1x1x512`).
+        let single = channels * height == 1;
+        if !fits || width == 1 || single && !self.options.conventions().columns_folded {
             return Ok(false);
         }
         if height > 1 && self.graph.buffer(from.buffer).role != Role::Scratch {
@@ -180,7 +182,7 @@ impl Lowerer<'_> {
         }
         let plain = [false; 3];
         // One number per row: transposed if the rows are channels alone and few.
-        let turned = height == 1 && channels <= TURNED_CHANNELS;
+        let turned = height == 1 && channels <= TURNED_CHANNELS && !single;
         let mut numbers = from.shape();
         numbers[from.lead.len()] = 1;
         let number = |lowerer: &mut Self, suffix: &str| match turned {

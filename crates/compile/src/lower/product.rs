@@ -106,6 +106,38 @@ pub(super) fn by_rows(net: &Net, most: u64) -> HashSet<ValueId> {
     rows
 }
 
+/// Results of two computed operands that only norms of their rows read: their rows are channels, as those of the norms are.
+pub(super) fn summed_for_norms(net: &Net) -> HashSet<ValueId> {
+    let computed = |id: &ValueId| net.value(*id).data.is_none();
+    let normed = |op: &Op, id: ValueId| match &op.kind {
+        OpKind::LayerNorm { axes, .. } => {
+            op.inputs == [id] && axes.len() == 1 && axes[0] + 1 == net.value(id).ty.shape.len()
+        }
+        _ => false,
+    };
+    let of = |op: &Op| {
+        let &[out] = op.outputs.as_slice() else { return None };
+        let shape = |id: ValueId| net.value(id).ty.shape.as_slice();
+        let (last, batch) = shape(out).split_at_checked(shape(out).len().checked_sub(2)?).map(|(b, l)| (l, b))?;
+        let matrix = last[0] > 1 && batch.iter().all(|&n| n == 1);
+        let alike = op.inputs.iter().all(|id| computed(id) && shape(*id) == shape(out));
+        let mut readers = net.ops.iter().filter(|reader| reader.inputs.contains(&out)).peekable();
+        let read = readers.peek().is_some() && readers.all(|reader| normed(reader, out));
+        (matches!(op.kind, OpKind::Binary(_)) && matrix && alike && read && !net.outputs.contains(&out)).then_some(out)
+    };
+    net.ops.iter().filter_map(of).collect()
+}
+
+/// A matrix with its rows as channels: the axis of one element behind them is the row.
+pub(super) fn rows_as_channels(view: &View) -> View {
+    let mut view = view.clone();
+    if let Some(&rows) = view.lead.last() {
+        let one = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
+        view.lead = vec![rows, one];
+    }
+    view
+}
+
 impl Lowerer<'_> {
     pub(super) fn linear(&mut self, op: &Op) -> Result<()> {
         let bias = self.bias_of(op)?;
@@ -222,7 +254,13 @@ impl Lowerer<'_> {
     /// for both.
     fn shared_operand(&mut self, x: ValueId) -> Result<View> {
         let from = self.view(x)?;
-        let combined = |op: &Op| matches!(op.kind, OpKind::Binary(_)) && op.inputs.contains(&x);
+        // What is not stored at once reads `x` where the transpose has left it (`chain_pair_add_ln_d256_s64`).
+        let kept = self.options.conventions().operands_kept;
+        let combined = |op: &Op| {
+            matches!(op.kind, OpKind::Binary(_))
+                && op.inputs.contains(&x)
+                && (!kept || op.outputs.iter().any(|out| self.outputs.contains(out)))
+        };
         let small = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES;
         let input = self.graph.buffer(from.buffer).role == Role::Input && !self.outputs.contains(&x);
         if !self.options.conventions().shared_inputs_staged || !small || !input || !self.net.ops.iter().any(combined) {
@@ -240,6 +278,24 @@ impl Lowerer<'_> {
         let to = self.scratch("", &from.view.shape());
         self.turned.insert(out, TransposedMatrix { view: to.clone(), ..from });
         Some((from.view, to))
+    }
+
+    /// Applies a number to a matrix that only products with constant matrices read, where nothing else reads `x`: it is transposed first
+    /// (`chain_pair_mul_mm_d256_s64`). Returns `false` for others.
+    pub(super) fn turned_affine(&mut self, x: ValueId, out: ValueId, affine: Affine) -> Result<bool> {
+        let reads = |id: ValueId| self.net.ops.iter().filter(move |op| op.inputs.contains(&id));
+        let product = reads(out).next().and_then(|op| op.outputs.first().copied());
+        let Some(product) = product.filter(|_| self.operands_alone.contains(&out) && reads(x).count() == 1) else {
+            return Ok(false);
+        };
+        let columns = self.shape(product).last().copied().unwrap_or(1);
+        let Some(source) = self.turned_of(x, columns)? else { return Ok(false) };
+        let view = self.scratch("", &source.view.shape());
+        let (from, to) = (self.channels(&source.view)?, self.channels(&view)?);
+        let kind = Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine, relu: false };
+        self.push(kind, vec![from], vec![[false; 3]], to, false);
+        self.turned.insert(out, TransposedMatrix { view, ..source });
+        Ok(true)
     }
 
     /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, and its result is transposed back when it is

@@ -148,11 +148,14 @@ impl Lowerer<'_> {
     }
 
     /// Rows that are staged together: start, number and lanes; all rows with as many lanes where these fill engines
-    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes).
+    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes), or half of them in the last task (`rrmm_r2rr_m48_k64_n64_tx0_ty1`).
     fn pieces(&self, rows: usize) -> Vec<(usize, usize, usize)> {
         let even = |lanes: &usize| rows.is_multiple_of(ENGINES * lanes);
-        let lanes = PRODUCT_LANES.into_iter().find(even).filter(|_| self.options.conventions().products_of_equal_rows);
-        let Some(lanes) = lanes else { return mixed(rows) };
+        let half = || (rows > ENGINES && rows.is_multiple_of(ENGINES)).then_some(PRODUCT_LANES[2]);
+        let lanes = PRODUCT_LANES.into_iter().find(even).or_else(half);
+        let Some(lanes) = lanes.filter(|_| self.options.conventions().products_of_equal_rows) else {
+            return mixed(rows);
+        };
         let most = 128 * ENGINES * lanes;
         (0..rows).step_by(most).map(|start| (start, most.min(rows - start), lanes)).collect()
     }

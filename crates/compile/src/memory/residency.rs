@@ -165,6 +165,8 @@ pub struct Residency {
     top: Vec<u64>,
     /// By layer: location where its first source from memory is kept for the next layer, and the index of that layer's source.
     kept: Vec<Option<(Place, usize)>>,
+    /// By layer: true if it loads a source that a later one reads from tile memory.
+    keeps: Vec<bool>,
     /// Allocation types, from which the addresses follow.
     allocations: Allocations,
     /// True if rows that are read together start in different banks.
@@ -186,7 +188,8 @@ impl Residency {
         let allocations =
             allocations.decide(graph, chip, &OnChip { buffers: &HashSet::new(), takes: &[], groups: &groups });
         let (residents, top, kept) = (vec![None; graph.buffers.len()], vec![0; layers], vec![None; layers]);
-        Residency { residents, top, kept, groups, allocations, spreads: true }
+        let keeps = vec![false; layers];
+        Residency { residents, top, kept, keeps, groups, allocations, spreads: true }
     }
 
     /// Keeps results that fit within their partition; `staged` and `partitions` are by layer. Types are decided first; a
@@ -232,12 +235,12 @@ impl Residency {
         for (buffer, resident) in candidates {
             residency.residents[buffer] = Some(resident);
         }
-        residency.keep(graph, capacity, staged);
+        residency.keep(graph, capacity, staged, ways.conventions);
         residency
     }
 
     /// Keeps sources that later layers of the group read with the same view.
-    fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
+    fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging], conventions: &Conventions) {
         for i in 0..graph.layers.len().saturating_sub(1) {
             let layer = &graph.layers[i];
             let view = layer.sources[0];
@@ -250,27 +253,40 @@ impl Residency {
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
             // Later readers, as long as each has space for its staged operands; every further one needs more.
             let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
-            let mut readers: Vec<usize> = Vec::new();
+            // Layers and their source.
+            let mut readers: Vec<(usize, usize)> = Vec::new();
             for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
                 let (base, stages) = (base_bytes.max(self.top[j]), most.max(staged[j].bytes));
                 if base + bytes + stages > capacity {
                     break;
                 }
-                let Some(source) = self.reads_alike(graph, i, j) else { break };
+                let next = &graph.layers[j];
+                let others = conventions.operands_kept && self.groups[i] == self.groups[j];
+                match self.reads_alike(graph, i, j) {
+                    Some(source) => readers.push((j, source)),
+                    // It stays while results in tile memory are computed (`chain_pair_add_ln_d256_s64`).
+                    None if others && self.stays_beside(next, view.buffer) => {}
+                    None => break,
+                }
                 (base_bytes, most) = (base, stages);
-                readers.push(source);
             }
-            if readers.is_empty() {
-                continue;
-            }
+            let Some(&(last, _)) = readers.last() else { continue };
+            base_bytes = (i + 1..=last).fold(self.top[i], |base, j| base.max(self.top[j]));
             let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
             // Each layer stages its operands above it.
             self.top[i] = base_bytes;
-            for (at, source) in readers.into_iter().enumerate() {
-                self.kept[i + at] = Some((place, source));
-                self.top[i + at + 1] = base_bytes + bytes;
+            self.keeps[i] = true;
+            self.top[i + 1..=last].fill(base_bytes + bytes);
+            for (reader, source) in readers {
+                self.kept[reader - 1] = Some((place, source));
             }
         }
+    }
+
+    /// Returns true for a layer whose operands all stay in tile memory, apart from a buffer.
+    fn stays_beside(&self, layer: &Layer, buffer: BufferId) -> bool {
+        let stays = |view: &View4| view.buffer != buffer && self.residents[view.buffer.0 as usize].is_some();
+        layer.sources.iter().all(stays) && stays(&layer.result)
     }
 
     /// Index of the source of layer `other` that is the same view as the first source of layer `first`, if both are in one group.
@@ -290,7 +306,7 @@ impl Residency {
 
     /// Returns true if a layer loads its first source from memory and keeps it in tile memory for the next layer.
     pub fn keeps(&self, layer: usize) -> bool {
-        self.kept[layer].is_some_and(|(place, _)| place.from == layer)
+        self.keeps[layer]
     }
 
     /// Location of a layer's source in tile memory; `None` if the source is streamed from memory.

@@ -12,7 +12,11 @@ use std::collections::{HashMap, HashSet};
 /// `linear(x * g + b, w, c)` becomes `linear(x, w * g, w · b + c)` if only products read the affine. Compressed weights absorb no factors,
 /// since they would not stay compressed. An addend stays if `x` is exact: a separate sum of close numbers with opposite signs is exact,
 /// whereas behind a product both would have been rounded. An affine also stays if its constants overflow fp16.
-pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub(crate) fn forward_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    // 9.509 computes the factor by itself (`chain_pair_mul_mm_d256_s64`).
+    if !options.conventions().affines_forwarded {
+        return Ok(());
+    }
     let mut names = Names::of(net);
     let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
     for (at, op) in net.ops.iter().enumerate() {

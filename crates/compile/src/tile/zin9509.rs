@@ -67,12 +67,12 @@ pub(crate) fn staying_tile(layer: &Layer) -> Tile {
     }
 }
 
-/// The tile of a source that is kept for a later task: a single row of the planar engine is kept whole
-/// (`env_chain_ln_matmul_m1_k2048_n2048`).
+/// The tile of a source that is kept for a later task: a single row of the planar engine or of a copy is kept whole
+/// (`env_chain_ln_matmul_m1_k2048_n2048`, `chain_pair_add_ln_d256_s64`).
 pub(crate) fn kept_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     match height {
-        1 if !layer.is_neural() => Tile::of(channels, height, width, width, height),
+        1 if !layer.is_neural() || copies(layer) => Tile::of(channels, height, width, width, height),
         _ => source_tile(layer),
     }
 }

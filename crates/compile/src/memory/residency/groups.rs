@@ -4,7 +4,8 @@ use crate::ir::*;
 use crate::options::Convention;
 
 /// Groups as 9.509 forms them: a new group starts before constant coefficients, unless the layer before has some too, and where the
-/// neural engine starts to read memory after the planar one; with `single_rows`, also before the reduction of a row that was turned.
+/// neural engine starts to read memory after the planar one; with `single_rows`, also before the reduction of a row that was turned, and not before coefficients whose operand the
+/// planar engine has just computed (`chain_pair_mul_mm_d256_s64`).
 /// A reader of a resident result continues the group. By the book's sample of three tasks, coefficients start no group if the planar
 /// engine has just computed their other operand.
 pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<usize> {
@@ -25,7 +26,9 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                 };
                 let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
                 match &layer.kind {
-                    _ if convention == Convention::Book && layer.convolves() && made => false,
+                    _ if (convention == Convention::Book || single_rows) && layer.convolves() && made => false,
+                    // What the copy has brought is read again (`chain_pair_add_ln_d256_s64`).
+                    _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => {
                         !(before.convolves() || before.is_neural() && computed(before) && !brought(before))
@@ -47,6 +50,17 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
             group
         })
         .collect()
+}
+
+/// Returns true if a computation of two sources reads the source of a copy later, as it is in memory.
+fn read_again(graph: &Graph, copy: usize) -> bool {
+    let source = &graph.layers[copy].sources[0];
+    let reads = |layer: &Layer| {
+        !layer.is_neural()
+            && layer.sources.len() == 2
+            && layer.sources.iter().any(|s| s.elements() == source.elements())
+    };
+    graph.layers[copy + 1..].iter().any(reads)
 }
 
 /// Groups as 4.2.1 forms them: the first task alone, then pairs.

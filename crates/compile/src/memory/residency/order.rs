@@ -31,8 +31,8 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
         applies && layer.result.height() > 1 && of(&layer.sources[0]).is_some() && of(&layer.result).is_some()
     };
     let mut functions = graph.layers.iter().filter(|layer| function(layer));
-    // A product begins its place; it is no copy that others replace (`env_chain_attention_s128_d128`).
-    let begins = matches!(graph.layers[result.writer].kind, Kind::Product { .. });
+    // A product begins its place; it is no copy that others replace (`env_chain_attention_s128_d128`, `chain_pair_add_ln_d256_s64`).
+    let begins = matches!(graph.layers[result.writer].kind, Kind::Product { .. } | Kind::Conv { .. });
     let turns = !begins && first.iter().filter(|&&f| f == at).count() > 1;
     if turns || functions.any(|layer| same(&layer.sources[0]) || same(&layer.result)) {
         return 2;
@@ -59,7 +59,10 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
     let taken = |(buffer, result): &(usize, Resident)| {
         let layer = &graph.layers[result.writer];
         let applies = matches!(layer.kind, Kind::ChannelAffine { .. }) && conventions.places_by_use;
-        let each = (applies || matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. })) && !layer.transpose;
+        // A number applied to a turned matrix (`chain_pair_mul_mm_d256_s64`).
+        let number = matches!(layer.kind, Kind::Pool { window: Window::UNIT, .. }) && conventions.places_by_use;
+        let two = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. });
+        let each = (applies || number || two) && !layer.transpose;
         let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
         let place = whole.filter(|(offset, _)| *offset == 0)?;
         let source = (0..layer.sources.len()).find_map(|s| {
