@@ -239,8 +239,9 @@ impl Lowerer<'_> {
         let (channels, width) = (source.channels(), source.width);
         let limits = self.axis_limits();
         let wide = |n: usize| self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
-        // Two tasks per 192 rows; for many rows, three tasks with statistics that are not transposed are fewer.
-        let many = channels.div_ceil(TURNED_CHANNELS) > MOST_TURNED;
+        // Two tasks per 192 rows; for more rows, three tasks with statistics that are not transposed are fewer.
+        let most = if self.options.conventions().whole_epilogues { 1 } else { MOST_TURNED };
+        let many = channels.div_ceil(TURNED_CHANNELS) > most;
         if channels == 1 || width == 1 || channels > limits[1] || wide(width.max(channels)) || many {
             return false;
         }
