@@ -210,9 +210,9 @@ impl Machine<'_> {
     /// Reduction over rows and columns of one source, or of two combined.
     fn reduced<N: Wide>(&mut self, two: bool) -> Result<Tensor<N>, FaultKind> {
         let ext = self.input_extents();
-        let mut x: Tensor<N> = if two { self.planar_source1(ext)? } else { self.source_of_planes(ext)? };
+        let mut x: Tensor<N> = self.source_of_planes(ext, Self::planar_source1)?;
         if two {
-            let b = self.planar_source2(ext)?;
+            let b = self.source_of_planes(ext, Self::planar_source2)?;
             x = self.combine(x, &b)?;
         } else if self.get(PeSecond) != second::NONE {
             return Err(self.inconsistent(PeSecond, "a task with one source has no second operand"));
@@ -236,18 +236,23 @@ impl Machine<'_> {
         Ok(Tensor { ext: Extents { h: 1, w: 1, ..x.ext }, data })
     }
 
-    /// Source 1 of a reduction: the planes of a row side by side, as `C, H * D, W`; `ext` are the extents of one plane.
-    fn source_of_planes<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
+    /// A source of a reduction: the planes of a row side by side, as `C, H * D, W`; `ext` are the extents of one plane, which
+    /// `read` reads.
+    fn source_of_planes<N: Wide>(
+        &mut self,
+        ext: Extents,
+        read: fn(&mut Self, Extents) -> Result<Tensor<N>, FaultKind>,
+    ) -> Result<Tensor<N>, FaultKind> {
         let planes = self.source_depths().end as usize;
         if planes == 1 {
-            return self.planar_source1(ext);
+            return read(self, ext);
         }
         let row = ext.w.max(1);
         let ext_of_all = Extents { h: ext.h * planes, ..ext };
         let mut all = vec![N::canonicalize(0.0); ext_of_all.elements()?];
         for plane in 0..planes {
             self.source_depth = plane as u64;
-            let x = self.planar_source1::<N>(ext)?;
+            let x = read(self, ext)?;
             let rows = all.chunks_exact_mut(row).skip(plane).step_by(planes);
             rows.zip(x.data.chunks_exact(row)).for_each(|(to, from)| to.copy_from_slice(from));
         }

@@ -34,10 +34,10 @@ impl Machine<'_> {
         0..u64::from(self.get(Dout)).max(1)
     }
 
-    /// Planes of the result that are computed one by one: a reduction of one source covers its planes
-    /// (`reduce_probe_mean_ax1_2_3_1x64x8x8`: 64 rows of 8 columns in 8 planes, times 1/4096).
+    /// Planes of the result that are computed one by one: a reduction covers its planes
+    /// (`reduce_probe_mean_ax1_2_3_1x64x8x8`, `norm_layer_norm_ax1_2_3_1x64x8x8`: 64 rows of 8 columns in 8 planes, times 1/4096).
     pub(crate) fn computed_depths(&self) -> Range<u64> {
-        if self.get(TaskClass) == class::PLANAR_REDUCE { 0..1 } else { self.depths() }
+        if self.reduces() { 0..1 } else { self.depths() }
     }
 
     /// Planes of the source.
@@ -81,9 +81,6 @@ impl Machine<'_> {
         }
         if from.max(to) == 1 {
             return Ok(());
-        }
-        if self.get(TaskClass) == class::PLANAR_REDUCE_TWO {
-            return refused(Din, "no source says whether a reduction of two sources covers the depth");
         }
         let per_group = |c, h, w| [c, h, w].iter().map(|&f| u64::from(self.get(f))).product::<u64>();
         let (input, output) = (per_group(Cin, Hin, Win), per_group(Cout, Hout, Wout));

@@ -295,6 +295,8 @@ impl Emitter<'_> {
         let mut depth = 1;
         if let Some((rows, planes)) = self.reduced_planes() {
             (hin, hout, depth) = (rows, rows, planes);
+            // The mean is that of all planes.
+            self.set(Src1BroadcastD, u32::from(self.second_source().is_some()))?;
         }
         let sizes =
             [(Win, win), (Hin, hin), (Din, depth), (Cin, cin), (Cout, cout), (Wout, wout), (Hout, hout), (Dout, depth)];

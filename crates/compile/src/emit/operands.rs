@@ -108,7 +108,8 @@ impl Emitter<'_> {
             merged => (plane_bytes, merged.unwrap_or(whole_bytes)),
         };
         // Rows that are planes of their channels.
-        let row_bytes = match self.reduced_planes().filter(|_| base == Src1Base) {
+        let reduced = if matches!(self.layer.kind, Kind::Deviation { .. }) { Src2Base } else { Src1Base };
+        let row_bytes = match self.reduced_planes().filter(|_| base == reduced) {
             Some((_, planes)) => row_bytes * planes as u64,
             None => row_bytes,
         };
@@ -121,12 +122,15 @@ impl Emitter<'_> {
         self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
     }
 
-    /// Channels and rows of a port that a task reduces to one number: its rows are planes then
-    /// (`reduce_probe_mean_ax1_2_3_1x64x8x8`). `None` for other tasks.
+    /// Channels and rows of a port that a task reduces to one number, or from which a norm computes its deviation: its rows are planes
+    /// then (`reduce_probe_mean_ax1_2_3_1x64x8x8`, `norm_layer_norm_ax1_2_3_1x64x8x8`). `None` for other tasks.
     pub(super) fn reduced_planes(&self) -> Option<(usize, usize)> {
-        let view = &self.layer.sources[0];
-        let alone = matches!(self.layer.kind, Kind::Reduce { .. }) && !self.placed.residency.keeps(self.index);
-        let streamed = alone && self.source_place(0).is_none() && self.layer.source_interleave == 1;
+        let (view, reads) = match self.layer.kind {
+            Kind::Reduce { .. } => (&self.layer.sources[0], self.source_place(0).is_none()),
+            Kind::Deviation { .. } => (&self.layer.sources[1], self.second_place().is_none_or(|place| !place.written)),
+            _ => return None,
+        };
+        let streamed = reads && self.layer.source_interleave == 1;
         self.merged_rows(view).filter(|_| streamed && self.conventions().rows_reduced_as_planes)?;
         let port = self.placed.graph.buffer(view.buffer).port.as_ref()?.nchw()?;
         (port.height() > 1).then_some((port.channels(), port.height()))

@@ -6,10 +6,10 @@ use crate::stream::pack::Packing;
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
 
-/// Least estimated time of a task with [`BUSY_CATEGORY`]: `rrmm_r2rr_m64_k64_n1024_tx0_ty1` has 4 and category 0,
-/// `rrmm_r2rr_m64_k64_n2048_tx0_ty1` 7 and this category. The limit between them is inferred.
-const BUSY_CYCLES: u32 = 5;
-/// Category of such products (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`).
+/// Least multiply-accumulates of a product whose tasks have [`BUSY_CATEGORY`]: `rrmm_r2rr_m64_k64_n1024_tx0_ty1` has 4.2 million and
+/// category 0, `rrmm_r2rr_m64_k64_n2048_tx0_ty1` and `env_mm_r3rr_m256_k256_n128_tx0_ty0_b1` have 8.4 million.
+const BUSY_MACS: u64 = 6 << 20;
+/// Category of the tasks of a long product of two computed matrices.
 const BUSY_CATEGORY: u32 = 7;
 
 impl Emitter<'_> {
@@ -85,15 +85,27 @@ impl Emitter<'_> {
         self.set(NonlinearMode, mode)
     }
 
-    /// Category of a product of two computed matrices with several lanes, and of the copy that turns its matrix, from an estimated time
-    /// of [`BUSY_CYCLES`] on.
+    /// Category of the neural tasks of a product of two computed matrices with several lanes, and of the copies that stage its operands,
+    /// from [`BUSY_MACS`] on.
     pub(super) fn category_of_products(&mut self) -> Set {
-        let busy = self.task.get(self.layout, ExeCycles).is_some_and(|cycles| cycles >= BUSY_CYCLES);
-        let several = |layer: &Layer| matches!(layer.kind, Kind::Product { lanes, .. } if lanes > 1);
-        let turned = self.layer.transpose && self.layer.kind.is_copy();
-        let feeds = |layer: &Layer| several(layer) && turned && layer.sources[0].buffer == self.layer.result.buffer;
-        let product = several(self.layer) || self.placed.graph.layers.iter().skip(self.index).any(feeds);
-        if self.conventions().products_of_equal_rows && busy && product {
+        if !self.conventions().products_of_equal_rows {
+            return Ok(());
+        }
+        let (own, layers) = (self.layer, &self.placed.graph.layers[self.index..]);
+        let several = |layer: &&Layer| matches!(layer.kind, Kind::Product { lanes, .. } if lanes > 1);
+        let staged = |layer: &Layer| layer.sources.iter().any(|source| source.buffer == own.result.buffer);
+        let copies = own.kind.is_copy() && (own.transpose || own.interleave > 1);
+        let product =
+            if several(&own) { Some(own) } else { layers.iter().filter(several).find(|l| copies && staged(l)) };
+        let Some(product) = product else { return Ok(()) };
+        // Its parts read the same matrix.
+        let parts = self.placed.graph.layers.iter().filter(several);
+        let parts = parts.filter(|part| part.sources[0].elements() == product.sources[0].elements());
+        let macs = |part: &Layer| {
+            let outputs = part.result.groups() * part.result.channels() * part.result.height() * part.result.width;
+            (outputs * part.sources[0].channels()) as u64
+        };
+        if parts.map(macs).sum::<u64>() >= BUSY_MACS {
             self.set(DpeCategory, BUSY_CATEGORY)?;
         }
         Ok(())

@@ -45,7 +45,7 @@ impl Emitter<'_> {
         let height = if turns { height.min(1 << PATCH_REWRITTEN) } else { height };
         // Planes are staged side by side.
         let planes = self.reduced_planes();
-        let height = planes.map_or(height, |(rows, _)| rows);
+        let height = planes.map_or(height, |(rows, _)| if keeps { rows.min(PLANAR_ROWS) } else { rows });
         self.set_size(TileHeight, height)?;
         if layer.is_neural() {
             self.shapes()?;
@@ -85,7 +85,9 @@ impl Emitter<'_> {
         if self.second_source().is_some() {
             if let Some(place) = self.second_place() {
                 self.set_bytes(Src2L2Base, place.base_bytes)?;
-                self.set_each(SECOND, place.strides)?;
+                let [channel, .., group] = place.strides;
+                let strides = planes.map_or(place.strides, |_| [channel, row, depth, group]);
+                self.set_each(SECOND, strides)?;
             } else {
                 if first.is_none() {
                     base = apart(base - row * rows, base);

@@ -42,7 +42,9 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
     }
     if layer.is_neural() {
-        let tile = Tile::of(channels, height, width, width, height);
+        // Rows that are interleaved are copied as others are (`env_mm_r3rr_m256_k256_n128_tx0_ty0_b1`: 128 of 256 columns).
+        let interleaves = layer.kind.is_copy() && !layer.transpose;
+        let tile = Tile::of(channels, height, width, if interleaves { COPY_COLUMNS } else { width }, height);
         // A row that is cut keeps the columns of a copy (`env_mm_r2rr_m16_k4096_n4096_tx0_ty0`: 128 of 4096 channels).
         if tile.columns < width.min(COPY_COLUMNS) {
             return Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS, tile.rows);
@@ -102,6 +104,14 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         _ if layer.interleave > 1 && layer.is_neural() => units,
         // Rows as wide as a patch are read one by one (`chain_base_bias_d256_s64`: 256 columns of two sources;
         // `rrmm_r2rr_m32_k64_n64_tx0_ty0`: 64 of an interleaved result).
+        // Two rows of a patch need no distance (`chain_base_mul_scalar_d256_s64`: 256 columns of one source).
+        _ if !layer.is_neural()
+            && layer.interleave == 1
+            && layer.sources.len() == 1
+            && tile.columns >= 1 << (PATCH_OF_ONE - 1) =>
+        {
+            units
+        }
         _ if !layer.is_neural() && tile.columns >= 1 << patch(layer) => units,
         // A single row of one channel meets no other (`reduce_probe_max_ax3_1x1x1x64`).
         _ if !layer.is_neural() && height == 1 && input(layer)[0] == 1 => units,

@@ -117,7 +117,6 @@ fn volumes_go_plane_by_plane() {
         fault => panic!("{fault}"),
     };
     assert_eq!(refused(with(volume(format::FP16), &[(Dout, 1)])), Dout);
-    assert_eq!(refused(with(volume(format::FP16), &[(TaskClass, class::PLANAR_REDUCE_TWO)])), Din);
     for field in [Kd, Sz, Oz] {
         assert_eq!(refused(with(volume(format::FP16), &[(field, 2)])), field);
     }
