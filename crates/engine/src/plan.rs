@@ -260,7 +260,8 @@ impl Plan {
     /// Operations after lifting, before any pass.
     fn lifted(&self) -> Vec<Op> {
         let lifted = self.each_task(|machine, step| machine.lifted(step));
-        lift::lift(&self.steps, lifted, &self.accesses, |i| match (self.together.get(i), self.fans.get(i)) {
+        let own = |home| self.common.is_own(home);
+        lift::lift(&self.steps, lifted, &self.accesses, own, |i| match (self.together.get(i), self.fans.get(i)) {
             (Some(Some(of)), _) => Group::Fused(Box::new(of.clone())),
             (_, Some(Some(of))) => Group::TaskBatch(Box::new(of.clone())),
             _ => Group::Single,

@@ -4,7 +4,7 @@
 //! on them.
 
 /// Predicted time from which work is split between spinning threads. The handover and the join take some microseconds.
-pub const SHARED_NANOS: usize = 20_000;
+pub const SHARED_NANOS: usize = 10_000;
 
 /// Predicted time from which work is split between parked threads. Waking a thread takes tens of microseconds.
 pub const SHARED_ASLEEP_NANOS: usize = 200_000;

@@ -256,6 +256,38 @@ fn attention_runs_in_blocks_of_rows() {
     }
 }
 
+/// Attention weights that the planar engine stores interleaved for the second product, whose heads alternate in the rows of its result: no task
+/// of either goes through tensors.
+#[test]
+fn interleaved_weights_and_alternating_heads_run_in_place() {
+    for (heads, tokens, width) in [(12, 128, 32), (2, 16, 8), (3, 24, 16), (5, 64, 4)] {
+        let all = heads * width;
+        let source = format!(
+            r#"net "n" {{
+  input %x: f16[1, {tokens}, {all}]
+  input %mask: f16[1, 1, 1, {tokens}]
+  %h: f16[1, {tokens}, {heads}, {width}] = reshape(%x)
+  %q: f16[1, {heads}, {tokens}, {width}] = transpose(%h) perm=[0, 2, 1, 3]
+  %k: f16[1, {heads}, {width}, {tokens}] = transpose(%h) perm=[0, 2, 3, 1]
+  %s: f16[1, {heads}, {tokens}, {tokens}] = matmul(%q, %k) transpose_x=false transpose_y=false
+  %m: f16[1, {heads}, {tokens}, {tokens}] = add(%s, %mask)
+  %p: f16[1, {heads}, {tokens}, {tokens}] = softmax(%m) axis=3
+  %o: f16[1, {heads}, {tokens}, {width}] = matmul(%p, %q) transpose_x=false transpose_y=false
+  %ot: f16[1, {tokens}, {heads}, {width}] = transpose(%o) perm=[0, 2, 1, 3]
+  %y: f16[1, {tokens}, {all}] = reshape(%ot)
+  output %y
+}}
+"#
+        );
+        let net = text::parse(&source, &[]).expect("a network");
+        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
+        let name = format!("{heads} heads, {tokens} tokens");
+        same_on_threads(&name, &program);
+        let plan = Plan::new(&program, EngineOptions::default()).expect("a plan");
+        assert!(!plan.selection().contains(": tensors"), "{name}: {}", plan.selection());
+    }
+}
+
 /// A network of layers one after another, most of which move elements.
 struct Chain {
     draw: Draw,

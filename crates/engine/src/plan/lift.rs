@@ -2,19 +2,24 @@
 
 use super::access::Accesses;
 use super::gemv::Gemv;
-use super::maps::Map;
+use super::live::LiveBytes;
+use super::maps::{Map, MapOperand};
 use super::ops::{Kind, Move, Op};
 use super::pair::Fused;
 use super::product::Product;
 use super::reduction::Reduction;
 use super::task_batch::TaskBatch;
 use super::{Step, Work};
+use crate::dma::DST_DMA;
 use crate::machine::Machine;
 use crate::memory::Home;
 use crate::ne::Neural;
+use crate::numerics::Parameters;
+use crate::operand::MemRef;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
+use anemone_kernels::view::nested;
 
 /// Lifted form of a task: a copy, an elementwise chain, a copy followed by a chain, a product of two operands, a matrix-vector product, or a
 /// reduction.
@@ -26,6 +31,9 @@ pub(super) enum Lifted {
     Reduction(Box<Reduction>),
     /// A copy, then a chain in place on its result.
     Both(Move, Map),
+    /// A chain in place on one of its sources, then the copy that interleaves its channels: one pair for each source that has room. The source
+    /// must not be read later.
+    Interleaved(Vec<(Map, Move)>),
 }
 
 /// Tasks that become a single operation.
@@ -35,11 +43,30 @@ pub(super) enum Group {
     TaskBatch(Box<TaskBatch>),
 }
 
-/// Lifts tasks to operations, one for each task or for each group of `together`, which is indexed by the group's first task.
+/// Returns true if no task after the first of `accesses` reads the bytes of a box before they are overwritten. `None` among the accesses may
+/// read anything.
+fn is_dead(of: &MemRef, accesses: &[Option<Accesses>]) -> bool {
+    let Some(mut live) = LiveBytes::of(of) else { return false };
+    for access in accesses {
+        let Some(Accesses { reads, writes }) = access else { return false };
+        if reads.iter().any(|read| read.home == of.home && live.meets(read)) {
+            return false;
+        }
+        writes.iter().filter(|written| written.home == of.home).for_each(|written| live.remove(written));
+        if live.is_empty() {
+            return true;
+        }
+    }
+    true
+}
+
+/// Lifts tasks to operations, one for each task or for each group of `together`, which is indexed by the group's first task. `own` returns
+/// true for regions that only the program's tasks access.
 pub(super) fn lift(
     steps: &[Step],
     lifted: Vec<Option<Lifted>>,
     accesses: &[Option<Accesses>],
+    own: impl Fn(Home) -> bool,
     together: impl Fn(usize) -> Group,
 ) -> Vec<Op> {
     let mut ops = Vec::with_capacity(steps.len());
@@ -54,6 +81,15 @@ pub(super) fn lift(
         };
         let tasks = i..(i + count).min(steps.len());
         let of = lifted.by_ref().take(tasks.len()).fold(None, |_, of| of).filter(|_| tasks.len() == 1);
+        let of = match of {
+            Some(Lifted::Interleaved(pairs)) => {
+                let later = accesses.get(tasks.end..).unwrap_or(&[]);
+                let free = |map: &Map| own(map.to.home) && is_dead(&map.to.of(map.ext), later);
+                let free = pairs.into_iter().find(|(map, _)| free(map));
+                free.map(|(map, copy)| Lifted::Interleaved(vec![(map, copy)]))
+            }
+            of => of,
+        };
         if let Some(of) = of {
             match of {
                 Lifted::Move(of) => ops.push(Op::moves(tasks.clone(), of)),
@@ -64,6 +100,12 @@ pub(super) fn lift(
                 Lifted::Both(first, then) => {
                     ops.push(Op::moves(tasks.clone(), first));
                     ops.push(then.op(tasks.clone()));
+                }
+                Lifted::Interleaved(pairs) => {
+                    for (first, then) in pairs {
+                        ops.push(first.op(tasks.clone()));
+                        ops.push(Op::moves(tasks.clone(), then));
+                    }
                 }
             }
         } else {
@@ -102,12 +144,42 @@ impl Step {
 }
 
 impl Machine<'_> {
+    /// An elementwise task that interleaves the channels of its result, as [`Lifted::Interleaved`].
+    fn as_interleaved(&self, step: &Step) -> Option<Lifted> {
+        let Work::Planar(_) = &step.work else { return None };
+        let by = self.size(DstInterleave);
+        let halves = [DstMemFmt, OutFmt].iter().all(|&field| self.get(field) == format::FP16);
+        let sent = self.get(ResType) == residency::DMA && self.get(DstEn) == 1;
+        let (ext, stage, sources) = self.planar_stage().filter(|_| by > 1 && halves && sent)?;
+        let to = self.map_operand(Home::Bar(self.bar(WBase, Wbe).ok()?), &DST_DMA, [false; 3])?;
+        let whole = ext.c.is_multiple_of(by) && !ext.array().contains(&0);
+        let rule = if self.model.rounding().is_some() { NanRule::Infinity } else { NanRule::Quiet };
+        let pair = |at: &MapOperand| {
+            let ([group, channel, row], [to_group, to_set, to_row]) = (at.axes.strides, to.axes.strides);
+            let axis = |count, to, from| CopyAxis { count, to, from };
+            let axes = [
+                axis(ext.g, to_group, group),
+                axis(ext.c / by, to_set, by * channel),
+                axis(ext.h, to_row, row),
+                axis(ext.w, by, 1),
+                axis(by, 1, channel),
+            ];
+            let copy = Move::new(rule, (to.home, to.base), (at.home, at.base), &axes)?;
+            let (sources, stages) = (sources.clone(), vec![stage.clone()]);
+            Some((Map { ext, to: at.clone(), sources, stages, tasks: 1, rewired: true }, copy))
+        };
+        let rooms = sources.iter().filter(|of| whole && !of.axes.one_column && nested(ext, of.axes.strides));
+        let pairs: Vec<(Map, Move)> = rooms.filter_map(pair).collect();
+        (!pairs.is_empty()).then_some(Lifted::Interleaved(pairs))
+    }
+
     /// Lifted form of the current task; `None` unless it is a copy, an elementwise chain, a product of two operands, a
     /// matrix-vector product, or a reduction.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
         let Work::Neural(neural) = &step.work else {
             let reduction = self.as_reduction(step).map(|of| Lifted::Reduction(Box::new(of)));
-            return reduction.or_else(|| self.as_map(step).map(Lifted::Map));
+            let map = || self.as_map(step).map(Lifted::Map);
+            return reduction.or_else(map).or_else(|| self.as_interleaved(step));
         };
         if let Some(rule) = self.copies(neural) {
             return self.as_move(neural, rule).map(Lifted::Move);

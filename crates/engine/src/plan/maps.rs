@@ -369,8 +369,13 @@ impl Machine<'_> {
         Some(MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind })
     }
 
-    /// Destination operand of a result with these extents; `None` unless it is fp16, without interleave or overlap.
+    /// Destination operand of a result with these extents; `None` unless it is fp16, without interleave, and its rows are [`nested`].
     pub(super) fn map_result(&self, ext: Extents) -> Option<MapOperand> {
+        self.result_operand(ext).filter(|to| nested(ext, to.axes.strides))
+    }
+
+    /// Destination operand of a result with these extents; `None` unless it is fp16, without interleave or overlap.
+    pub(super) fn result_operand(&self, ext: Extents) -> Option<MapOperand> {
         let halves = |field| self.get(field) == format::FP16;
         let (home, place) = match self.get(ResType) {
             residency::L2 => (Home::Tile, &RES_L2),
@@ -380,12 +385,12 @@ impl Machine<'_> {
             _ => return None,
         };
         let to = self.map_operand(home, place, [false; 3])?;
-        let fits = halves(OutFmt) && !ext.array().contains(&0) && nested(ext, to.axes.strides);
+        let fits = halves(OutFmt) && !ext.array().contains(&0) && to.of(ext).is_nested();
         fits.then_some(to)
     }
 
     /// Extents, stage and sources of a planar task.
-    fn planar_stage(&self) -> Option<(Extents, MapStage, Vec<MapOperand>)> {
+    pub(super) fn planar_stage(&self) -> Option<(Extents, MapStage, Vec<MapOperand>)> {
         let class = self.get(TaskClass);
         let ext = self.input_extents();
         let inputs = match (class, self.get(PeSecond)) {
@@ -484,7 +489,12 @@ impl Machine<'_> {
     }
 
     /// Operand at a place, with its single column, row or channel broadcast by the flags.
-    fn map_operand(&self, home: Home, place: &Place, [columns, rows, channels]: [bool; 3]) -> Option<MapOperand> {
+    pub(super) fn map_operand(
+        &self,
+        home: Home,
+        place: &Place,
+        [columns, rows, channels]: [bool; 3],
+    ) -> Option<MapOperand> {
         let (base, strides) = self.place(place);
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
             return None;

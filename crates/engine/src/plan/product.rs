@@ -115,6 +115,10 @@ impl Product {
             return None;
         }
         let output = Extents { c: self.output.c + next.output.c, ..self.output };
+        let stored = if self.transposed { output.transposed() } else { output };
+        if !self.to.of(stored).is_nested() {
+            return None;
+        }
         let coefficients = CoefficientBox { rows, ..one.clone() };
         let parts = [self.parts.as_slice(), &next.parts].concat();
         Some(Product { output, coefficients, parts, tasks: self.tasks + next.tasks, ..self.clone() })
@@ -228,7 +232,7 @@ impl Machine<'_> {
         let transposed = self.get(NeTranspose) == 1;
         let (input, output) = (neural.input, neural.output);
         let stored = if transposed { output.transposed() } else { output };
-        let (source, to) = (self.first_source([false; 3])?, self.map_result(stored)?);
+        let (source, to) = (self.first_source([false; 3])?, self.result_operand(stored)?);
         let groups = if convolution.reuse { 1 } else { output.g };
         let taps = convolution.taps();
         if groups * output.c > MOST_ROWS {

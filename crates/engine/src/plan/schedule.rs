@@ -11,7 +11,7 @@ use crate::machine::Chain;
 use crate::memory::{self, Home, Memory, Region};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
 use anemone_kernels::conv::{Kernels, convolve, convolve_gemv};
-use anemone_kernels::copy;
+use anemone_kernels::copy::{self, CopyAxis, NanRule};
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::exact::Weights;
@@ -19,8 +19,8 @@ use anemone_kernels::map::{self, MOST_OPERANDS};
 use anemone_kernels::num::elementwise::admit_half;
 use anemone_kernels::reduce::Operation;
 use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
-use anemone_kernels::view::{TensorView, TensorViewMut};
-use anemone_kernels::workers::{BounceBuffers, chunks};
+use anemone_kernels::view::{TensorView, TensorViewMut, dense, nested};
+use anemone_kernels::workers::{BounceBuffers, chunks, scratch_slice};
 use half::f16;
 
 /// Plan state that operations are executed with.
@@ -95,7 +95,13 @@ impl Schedule<'_> {
         let admitted = of.admits.then(|| admitted(coefficients)).flatten();
         let groups = of.coefficients.of(admitted.as_deref().unwrap_or(coefficients), of.output.c);
         let source = TensorView { data: source, strides: of.source.axes.strides };
-        let target = TensorViewMut { data: to, strides: of.to.axes.strides, transposed: of.transposed };
+        // Rows of several groups may alternate in memory: kernels write these to dense rows, which are copied.
+        let strides = of.to.axes.strides;
+        let alternate = !nested(stored, strides);
+        let mut blocks = workers.blocks();
+        let rows = if alternate { scratch_slice(&mut blocks, stored.elements().ok()?) } else { &mut [] };
+        let (data, at) = if alternate { (&mut *rows, dense(stored)) } else { (&mut *to, strides) };
+        let target = TensorViewMut { data, strides: at, transposed: of.transposed };
         let (taps, staging) = (of.coefficients.taps, &of.staging);
         if let (Some(mac), Some(exactly)) = (self.common.mac, &of.exactly) {
             let mut sets = vec![Sets::default(); groups.len()];
@@ -111,6 +117,12 @@ impl Schedule<'_> {
             let kernels = Kernels::pack_rows(staging, of.transposed, of.output.c, groups);
             let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
             convolve(workers, staging, &kernels, &finish, source, target, of.output);
+        }
+        if alternate {
+            let axis = |i: usize, count: usize| CopyAxis { count, to: strides[i], from: dense(stored)[i] };
+            let row = CopyAxis { count: stored.w, to: 1, from: 1 };
+            let axes = [axis(0, stored.g), axis(1, stored.c), axis(2, stored.h), row];
+            copy::strided(workers, NanRule::Quiet, rows, to, &copy::normalized(&axes));
         }
         Some(())
     }
