@@ -122,6 +122,17 @@ impl<S: Simd> LaneMap<S> for Clamped<S::f32s> {
     }
 }
 
+/// Scale common to all channels, then a clamp.
+#[derive(Clone, Copy)]
+struct Scaled<V>(V, Clamped<V>);
+
+impl<S: Simd> LaneMap<S> for Scaled<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        self.1.of(simd, simd.mul_f32s(v, self.0))
+    }
+}
+
 /// Replaces a bias of zero by minus zero, whose addition changes no number, minus zero included.
 #[inline(always)]
 pub fn without_effect(bias: f32) -> f32 {
@@ -232,7 +243,17 @@ impl Epilogue<'_> {
     #[inline(always)]
     pub fn with_after<S: Simd>(&self, simd: S, work: impl Staged<S>) {
         if self.bias != 0.0 || self.scale != 1.0 {
-            return work.with(simd, self.after(simd));
+            let limits = match *self.activation {
+                Activation::Clamp(low, high) => Some([low, high]),
+                Activation::Relu => None,
+                // Limits without effect.
+                Activation::None | Activation::Unread | Activation::Table(_) => {
+                    Some([f32::NEG_INFINITY, f32::INFINITY])
+                }
+            };
+            let Some(limits) = limits.filter(|_| self.bias == 0.0) else { return work.with(simd, self.after(simd)) };
+            let [low, high] = limits.map(|limit| simd.splat_f32s(limit));
+            return work.with(simd, Scaled(simd.splat_f32s(self.scale), Clamped(low, high)));
         }
         let minus_zero = |x: f32| x == 0.0 && x.is_sign_negative();
         match *self.activation {
@@ -459,7 +480,7 @@ mod tests {
             Activation::Table(Arc::new(Table::of(table, None))),
         ];
         for (activation, arch) in activations.iter().flat_map(|a| arches().into_iter().map(move |arch| (a, arch))) {
-            for (bias, scale) in [(0.0, 1.0), (-0.25, 1.0), (0.5, -3.0)] {
+            for (bias, scale) in [(0.0, 1.0), (-0.25, 1.0), (0.5, -3.0), (0.0, 0.375), (0.0, -3.0)] {
                 for channel in [0.0, 0.75] {
                     arch.dispatch(Ways(Epilogue { bias, scale, activation }, channel));
                 }
