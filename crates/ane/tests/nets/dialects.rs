@@ -282,18 +282,31 @@ fn rows_that_fill_no_engines_evenly_are_staged_at_once() {
     }
 }
 
+/// Elements of a norm over groups of `count` elements.
+fn normed(x: &[f32], count: usize) -> Vec<f32> {
+    let group = |group: &[f32]| {
+        let mean = group.iter().sum::<f32>() / count as f32;
+        let deviation = (group.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / count as f32).sqrt();
+        group.iter().map(|v| (v - mean) / deviation).collect::<Vec<_>>()
+    };
+    x.chunks_exact(count).flat_map(group).collect()
+}
+
 #[test]
-fn a_norm_over_channels_and_rows_covers_rows_as_planes() {
-    let source = "net \"n\" {\n  input %x: f16[1, 24, 6, 8]\n  \
-                  %y: f16[1, 24, 6, 8] = layer_norm(%x) axes=[1, 2, 3] epsilon=0.00001\n  output %y\n}\n";
-    // Rows differ, so that a plane left out or taken twice changes the mean.
+fn a_norm_over_rows_has_planes_or_transposed_statistics() {
+    // Rows differ, so that one left out or taken twice changes the mean.
     let value = |i: usize| small(i) + (i / 8 % 6) as f32;
-    let [own, apples] = both(source, &[], &[array("x", &[1, 24, 6, 8], value)]);
-    assert_eq!(apples.0, 3);
-    let (x, count) = ((0..1152).map(value).collect::<Vec<f32>>(), 1152.0);
-    let mean = x.iter().sum::<f32>() / count;
-    let deviation = (x.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / count).sqrt();
-    for (at, wanted) in x.iter().map(|v| (v - mean) / deviation).enumerate() {
-        assert!((own.1[at] - wanted).abs() <= 4e-3 && (apples.1[at] - wanted).abs() <= 4e-3, "element {at}");
+    for (axes, count) in [("1, 2, 3", 1152), ("2, 3", 48)] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 24, 6, 8]\n  \
+             %y: f16[1, 24, 6, 8] = layer_norm(%x) axes=[{axes}] epsilon=0.00001\n  output %y\n}}\n"
+        );
+        let [own, apples] = both(&source, &[], &[array("x", &[1, 24, 6, 8], value)]);
+        assert_eq!(apples.0, 3, "{axes}");
+        let wanted = normed(&(0..1152).map(value).collect::<Vec<f32>>(), count);
+        for (at, wanted) in wanted.iter().enumerate() {
+            let near = |y: &[f32]| (y[at] - wanted).abs() <= 4e-3;
+            assert!(near(&own.1) && near(&apples.1), "{axes}: element {at}");
+        }
     }
 }

@@ -220,9 +220,10 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
-    /// [`Lowerer::layer_norm`] over the columns of a matrix with rows as channels: the statistics are transposed, the means in
-    /// one row and the reciprocal deviations in the next. Returns `false` unless the rows are a single axis.
-    fn norm_of_rows(&mut self, epsilon: f32, from: &View, to: &View) -> bool {
+    /// [`Lowerer::layer_norm`] over the axes from `first` on, with those before as channels: over columns, or rows and columns. The statistics
+    /// are transposed, the means in one row and the reciprocal deviations in the next. Returns `false` unless the channels are a
+    /// single axis, and the rows too.
+    fn norm_of_rows(&mut self, first: usize, epsilon: f32, from: &View, to: &View) -> bool {
         let one = |view: &View| View4 {
             buffer: view.buffer,
             offset_bytes: view.offset_bytes,
@@ -230,23 +231,28 @@ impl Lowerer<'_> {
             width: view.width,
         };
         let rows = |view: &View| {
-            let rows = merge(&view.lead)?;
+            let (channels, normed) = view.lead.split_at(first);
             let mut whole = one(view);
-            (whole.axes[1], whole.axes[2].stride_bytes) = (rows, rows.extent as u64 * rows.stride_bytes);
+            whole.axes[1] = merge(channels)?;
+            whole.axes[2] = match normed {
+                [] => Axis { extent: 1, stride_bytes: whole.axes[1].extent as u64 * whole.axes[1].stride_bytes },
+                normed => merge(normed)?,
+            };
             Some(whole)
         };
         let (Some(source), Some(result)) = (rows(from), rows(to)) else { return false };
-        let (channels, width) = (source.channels(), source.width);
+        let (channels, height, width) = (source.channels(), source.height(), source.width);
         let limits = self.axis_limits();
         let wide = |n: usize| self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
         // Two tasks per 192 rows; for more rows, three tasks with statistics that are not transposed are fewer.
         let most = if self.options.conventions().whole_epilogues { 1 } else { MOST_TURNED };
         let many = channels.div_ceil(TURNED_CHANNELS) > most;
-        if channels == 1 || width == 1 || channels > limits[1] || wide(width.max(channels)) || many {
+        let fits = channels <= limits[1] && height <= limits[2] && !wide(width.max(channels));
+        if channels == 1 || width == 1 || !fits || many {
             return false;
         }
         let numbers = self.scratch("statistics", &[2, channels]);
-        let (plain, each) = ([false; 3], [false, false, true]);
+        let (plain, each) = ([false; 3], [false, height > 1, true]);
         let chunk = |v: &View4, start: usize| {
             let mut v = *v;
             v.offset_bytes += start as u64 * v.axes[1].stride_bytes;
@@ -258,7 +264,7 @@ impl Lowerer<'_> {
             width: TURNED_CHANNELS.min(channels - start),
             ..one(&numbers)
         };
-        let affine = Affine { final_scale: 1.0 / width as f32, ..Affine::UNIT };
+        let affine = Affine { final_scale: 1.0 / (height * width) as f32, ..Affine::UNIT };
         let starts: Vec<usize> = (0..channels).step_by(TURNED_CHANNELS).collect();
         for &start in starts.iter().rev() {
             let mean = Kind::Reduce { op: PoolOp::Sum, abs: false, affine, reciprocal: false };
@@ -344,7 +350,9 @@ impl Lowerer<'_> {
         if first == rank && stepwise && self.norm_of_columns(epsilon, &from, &to)? {
             return Ok(());
         }
-        if first == rank && self.norm_of_rows(epsilon, &from, &to) {
+        // Rows are normed with their columns if channels are left (`norm_layer_norm_ax2_3_1x32x4x4`).
+        let of_rows = first == rank || stepwise && first + 1 == rank;
+        if of_rows && self.norm_of_rows(first, epsilon, &from, &to) {
             return Ok(());
         }
         // Normalized axes are the rows of a task: if they are not contiguous, the tensor is copied first or last.
