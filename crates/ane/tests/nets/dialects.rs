@@ -310,3 +310,18 @@ fn a_norm_over_rows_has_planes_or_transposed_statistics() {
         }
     }
 }
+
+#[test]
+fn a_softmax_over_rows_has_rows_as_channels() {
+    let source =
+        "net \"n\" {\n  input %x: f16[1, 24, 6, 8]\n  %y: f16[1, 24, 6, 8] = softmax(%x) axis=2\n  output %y\n}\n";
+    let value = |i: usize| small(i) + (i / 48 % 5) as f32;
+    let [own, apples] = both(source, &[], &[array("x", &[1, 24, 6, 8], value)]);
+    assert_eq!(apples.0, 5);
+    for at in 0..1152 {
+        let first = at / 48 * 48 + at % 8;
+        let sum: f32 = (0..6).map(|row| (value(first + 8 * row) - value(at)).exp()).sum();
+        let near = |y: &[f32]| (y[at] - sum.recip()).abs() <= 4e-3;
+        assert!(near(&own.1) && near(&apples.1), "element {at}");
+    }
+}

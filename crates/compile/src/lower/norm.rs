@@ -49,7 +49,15 @@ fn columns_alone(view: View4, pieces: usize) -> View4 {
 impl Lowerer<'_> {
     /// Exponentials of the differences to the maximum, times the reciprocal of their sum.
     pub(super) fn softmax(&mut self, axis: usize, x: ValueId, out: ValueId) -> Result<()> {
-        let (from, to) = (self.view(x)?, self.result(out));
+        let (mut from, mut to, mut axis) = (self.view(x)?, self.result(out), axis);
+        // Rows are the channels of a softmax over rows, and channels its rows (`norm_softmax_a2_1x64x8x8`).
+        let channels = from.lead.len().checked_sub(2).map_or(1, |at| from.lead[at].extent);
+        let swapped = self.options.conventions().maxima_of_channels && axis + 1 == from.lead.len() && channels > 1;
+        if swapped {
+            from.lead.swap(axis - 1, axis);
+            to.lead.swap(axis - 1, axis);
+            axis -= 1;
+        }
         if self.options.conventions().softmax_fused
             && (self.softmax_of_channels(axis, &from, &to)
                 || self.softmax_of_elements(axis, &from, &to)
@@ -78,6 +86,11 @@ impl Lowerer<'_> {
             let sum = self.scratch("sum", &shape);
             self.reduce_into(ReduceKind::Sum, &[axis], &exp, &sum)?;
             self.unary_into(Unary::Inverse { epsilon: 0.0 }, &sum, &inverse)?;
+        }
+        let (mut inverse, mut exp) = (inverse, exp);
+        if swapped {
+            // The product has rows and channels as they are.
+            [&mut inverse, &mut exp, &mut to].into_iter().for_each(|view| view.lead.swap(axis, axis + 1));
         }
         if self.options.conventions().softmax_inverse_first {
             return self.planar_two(PlanarOp::Mul, Affine::UNIT, &inverse, &exp, &to);

@@ -132,7 +132,12 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         Kind::Neuron { .. } if kept && !copies(layer) && unit_banks(layer).0 > 1 => spread(units, 1, unit_banks(layer)),
         Kind::Neuron { .. } if !copies(layer) => apart_in_unit(layer, units, 1),
         // What the planar engine reads next has its distances (`norm_softmax_a1_1x64x8x8`: 0x420 for 0x400).
-        Kind::MaxChannels if kept => spread(units, 1, (PLANAR_BANKS.0.min(height as u64), PLANAR_BANKS.1)),
+        // Sixteen rows have half of them (`norm_softmax_a2_1x64x8x8`: 0x90 for 0x80).
+        Kind::MaxChannels if kept => {
+            let (most, gap) = PLANAR_BANKS;
+            let rows = most.min(height as u64);
+            spread(units, 1, (rows, gap.min(most / rows)))
+        }
         _ => spread(units, 1, NEURAL_BANKS),
     };
     spread * UNIT_BYTES

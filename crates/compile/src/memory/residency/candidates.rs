@@ -61,7 +61,9 @@ fn accesses_tile_memory(layer: &Layer) -> bool {
 /// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows are then contiguous.
 fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
-    channels || in_pieces(view, whole)
+    // Rows may be channels and channels rows (`norm_softmax_a2_1x64x8x8`).
+    let swapped = view.axes[1] == whole.axes[2] && view.height() == whole.channels();
+    channels && !swapped || in_pieces(view, whole)
 }
 
 /// Returns true if a view has pieces of the whole's columns as rows.
@@ -146,7 +148,8 @@ fn resident(
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Rows of a unit of the neural engine are one more than their own units apart (`norm_softmax_a3_1x128x16x16`: 0x103 for 0x100).
         let unit = match conventions.places_by_use {
-            true => rows((1 << fitting_rows(written), channel + 1)),
+            // Eight of more rows (`norm_softmax_a2_1x64x8x8`: 64 rows of eight columns, not spread).
+            true => rows((1 << fitting_rows(written).min(3), channel + 1)),
             false => (1, 0),
         };
         let function = matches!(written.kind, Kind::Neuron { .. }) && !written.kind.is_copy() && !written.transpose;
