@@ -31,7 +31,7 @@ pub(super) enum Lifted {
     Reduction(Box<Reduction>),
     /// A copy, then a chain in place on its result.
     Both(Move, Map),
-    /// A chain in place on one of its sources, then the copy that interleaves its channels: one pair for each source that has room. The source
+    /// A chain in place on one of its sources, then the copy that interleaves its channels: one pair for each source that can hold the result. The source
     /// must not be read later.
     Interleaved(Vec<(Map, Move)>),
 }
@@ -168,8 +168,8 @@ impl Machine<'_> {
             let (sources, stages) = (sources.clone(), vec![stage.clone()]);
             Some((Map { ext, to: at.clone(), sources, stages, tasks: 1, rewired: true }, copy))
         };
-        let rooms = sources.iter().filter(|of| whole && !of.axes.one_column && nested(ext, of.axes.strides));
-        let pairs: Vec<(Map, Move)> = rooms.filter_map(pair).collect();
+        let holders = sources.iter().filter(|of| whole && !of.axes.one_column && nested(ext, of.axes.strides));
+        let pairs: Vec<(Map, Move)> = holders.filter_map(pair).collect();
         (!pairs.is_empty()).then_some(Lifted::Interleaved(pairs))
     }
 
