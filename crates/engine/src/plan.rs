@@ -12,6 +12,7 @@ mod maps;
 mod moves;
 mod ops;
 mod pair;
+mod place;
 mod product;
 mod profile;
 mod reduction;

@@ -4,7 +4,6 @@
 use super::moves::{self, readers};
 use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
-use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::lines::{FIRST, SECOND};
 use crate::machine::Machine;
 use crate::memory::Home;
@@ -12,7 +11,7 @@ use crate::ne::Neural;
 use crate::numerics::Parameters;
 use crate::operand::MemRef;
 use anemone_facts::Field::*;
-use anemone_facts::code::{class, condition, format, planar, residency, second};
+use anemone_facts::code::{class, condition, planar, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::map::{
@@ -22,7 +21,7 @@ use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::table::Table;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{Strides, gather_elements, nested};
+use anemone_kernels::view::{Strides, gather_elements};
 use anemone_kernels::workers::Workers;
 use half::f16;
 use std::collections::HashMap;
@@ -369,26 +368,6 @@ impl Machine<'_> {
         Some(MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind })
     }
 
-    /// Destination operand of a result with these extents; `None` unless it is fp16, without interleave, and its rows are [`nested`].
-    pub(super) fn map_result(&self, ext: Extents) -> Option<MapOperand> {
-        self.result_operand(ext).filter(|to| nested(ext, to.axes.strides))
-    }
-
-    /// Destination operand of a result with these extents; `None` unless it is fp16, without interleave or overlap.
-    pub(super) fn result_operand(&self, ext: Extents) -> Option<MapOperand> {
-        let halves = |field| self.get(field) == format::FP16;
-        let (home, place) = match self.get(ResType) {
-            residency::L2 => (Home::Tile, &RES_L2),
-            residency::DMA if halves(DstMemFmt) && self.size(DstInterleave) <= 1 && self.get(DstEn) == 1 => {
-                (Home::Bar(self.bar(WBase, Wbe).ok()?), &DST_DMA)
-            }
-            _ => return None,
-        };
-        let to = self.map_operand(home, place, [false; 3])?;
-        let fits = halves(OutFmt) && !ext.array().contains(&0) && to.of(ext).is_nested();
-        fits.then_some(to)
-    }
-
     /// Extents, stage and sources of a planar task.
     pub(super) fn planar_stage(&self) -> Option<(Extents, MapStage, Vec<MapOperand>)> {
         let class = self.get(TaskClass);
@@ -464,43 +443,5 @@ impl Machine<'_> {
             of.axes.strides[1] = usize::from(self.get(channels) == 0);
         }
         of
-    }
-
-    pub(super) fn first_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
-        let halves = self.get(InFmt) == format::FP16;
-        match self.get(SrcType) {
-            residency::L2 if halves => self.map_operand(Home::Tile, &SRC1_L2, flags),
-            residency::DMA if halves && self.get(Src1MemFmt) == format::FP16 && self.size(Src1Interleave) <= 1 => {
-                self.map_operand(Home::Bar(self.bar(RBase0, Rbe0).ok()?), &SRC1_DMA, flags)
-            }
-            _ => None,
-        }
-    }
-
-    fn second_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
-        let halves = self.get(Src2Fmt) == format::FP16;
-        match self.get(Src2Type) {
-            0 if halves => self.map_operand(Home::Tile, &SRC2_L2, flags),
-            1 if halves && self.get(Src2MemFmt) == format::FP16 && self.size(Src2Interleave) <= 1 => {
-                self.map_operand(Home::Bar(self.bar(RBase1, Rbe1).ok()?), &SRC2_DMA, flags)
-            }
-            _ => None,
-        }
-    }
-
-    /// Operand at a place, with its single column, row or channel broadcast by the flags.
-    pub(super) fn map_operand(
-        &self,
-        home: Home,
-        place: &Place,
-        [columns, rows, channels]: [bool; 3],
-    ) -> Option<MapOperand> {
-        let (base, strides) = self.place(place);
-        if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
-            return None;
-        }
-        let [group, channel, row]: Strides = strides.map(|s| (s / 2) as usize);
-        let strides = [group, if channels { 0 } else { channel }, if rows { 0 } else { row }];
-        Some(MapOperand { home, base: (base / 2) as usize, axes: OperandAxes { strides, one_column: columns } })
     }
 }
