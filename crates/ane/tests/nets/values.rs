@@ -339,6 +339,11 @@ fn integer_division() -> Vec<Case> {
             let name = Box::leak(format!("{} {divisor}", f.name()).into_boxed_str());
             all.push(case(name, OpKind::Binary(f), &[x.clone(), whole(&[1], &[divisor])]));
         }
+        let every: Vec<f32> = (-2048..=2048).map(|x| x as f32).collect();
+        for divisor in [3.0, 7.0, 80.0, 683.0, 1025.0, 2047.0] {
+            let name = Box::leak(format!("{} {divisor} of every number", f.name()).into_boxed_str());
+            all.push(case(name, OpKind::Binary(f), &[whole(&[17, 241], &every), whole(&[1], &[divisor])]));
+        }
         let bytes = |data: &[f32]| operand(DType::U8, &[7, 5], data);
         let operands = [bytes(&[255.0, 0.0, 7.0, 128.0, 254.0, 1.0]), bytes(&[1.0, 2.0, 255.0, 16.0, 3.0, 7.0, 254.0])];
         all.push(case(f.name(), OpKind::Binary(f), &operands));
