@@ -23,6 +23,7 @@ pub enum Activations {
     /// Steps wherever they are more precise than one table.
     Accurate,
     /// One table if its error is small, else steps. The bound is wider if the function is the network's only one behind a product.
+    /// Steps also for few elements and where only elementwise operations lead to an output, if they are at most an eighth of the tasks.
     #[default]
     Auto,
 }

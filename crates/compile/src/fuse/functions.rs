@@ -28,6 +28,10 @@ const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
 /// [`TOTAL_ERROR`] for functions that are zero at zero, such as hard swish. Near zero the error of a table is as large as the values, so
 /// that the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
 const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
+/// Under [`Activations::Auto`], functions before outputs and of few elements stay steps if those are at most one in so many layers.
+const FEW_LAYERS: usize = 8;
+/// Number of elements up to which steps take no time to speak of, such as the gates of squeeze and excitation.
+const FEW_ELEMENTS: usize = 4096;
 
 /// Region of layers that computes a scalar function.
 struct Region {
@@ -306,10 +310,12 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
         small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.error).collect(), total)
     });
-    for found in regions {
+    let steps = cheap_steps(graph, &regions);
+    for (found, as_steps) in regions.into_iter().zip(steps) {
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
             Activations::Accurate => ROUNDING,
+            Activations::Auto if as_steps => ROUNDING,
             Activations::Auto => small[usize::from(found.is_zero_at_zero)],
         };
         let taken = found.error <= most;
@@ -327,6 +333,30 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         }
     }
     drop_unread(graph);
+}
+
+/// Marks functions that stay steps under [`Activations::Auto`]: those from which only elementwise layers lead to an output, where no sum
+/// averages the errors of a table, and those of few elements. None is marked if the steps are many layers.
+fn cheap_steps(graph: &Graph, regions: &[Region]) -> Vec<bool> {
+    let mut direct: Vec<bool> = graph.buffers.iter().map(|b| b.role == Role::Output).collect();
+    for layer in graph.layers.iter().rev() {
+        let each = match &layer.kind {
+            Kind::Neuron { .. } | Kind::Planar { .. } => true,
+            Kind::Pool { window, op, .. } => *window == Window::UNIT && *op == PoolOp::Sum,
+            _ => false,
+        };
+        if direct[layer.result.buffer.0 as usize] && each {
+            layer.sources.iter().for_each(|s| direct[s.buffer.0 as usize] = true);
+        }
+    }
+    let marked = |r: &Region| {
+        let result = &graph.layers[r.end].result;
+        let elements = result.width * result.axes.iter().map(|a| a.extent).product::<usize>();
+        r.error > ROUNDING && (elements <= FEW_ELEMENTS || direct[result.buffer.0 as usize])
+    };
+    let marks: Vec<bool> = regions.iter().map(marked).collect();
+    let more: usize = regions.iter().zip(&marks).filter(|(_, on)| **on).map(|(r, _)| r.layers.len() - 1).sum();
+    if more * FEW_LAYERS <= graph.layers.len() { marks } else { vec![false; regions.len()] }
 }
 
 /// Largest admitted error of a table: at most [`SMALL_ERROR`], and such that all errors up to it sum to at most `total`.
@@ -387,6 +417,21 @@ mod tests {
         let tasks = program.tasks().expect("a stream");
         let scale = |t: &anemone_program::Task| t.get(program.layout, anemone_facts::Field::PostScale);
         assert_eq!(tasks.iter().map(scale).collect::<Vec<_>>(), [Some(0x3c00), Some(0x3000)]);
+    }
+
+    #[test]
+    fn a_function_before_an_output_stays_steps_in_a_large_network() {
+        let tasks = |products: usize| {
+            let step = |i: usize| format!("  %c{}: f16[1, 80, 8, 8] = mul(%c{i}, %d)\n", i + 1);
+            let steps: String = (0..products).map(step).collect();
+            let net = format!(
+                "net \"n\" {{\n  input %c0: f16[1, 80, 8, 8]\n  input %d: f16[1, 80, 8, 8]\n{steps}  %y: f16[1, 80, 8, 8] = sigmoid(%c{products})\n  output %y\n}}\n"
+            );
+            let net = anemone_net::text::parse(&net, &[]).expect("a network");
+            let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program");
+            program.tasks().expect("a stream").len() - products
+        };
+        assert_eq!((tasks(2), tasks(20)), (1, 2));
     }
 
     #[test]
