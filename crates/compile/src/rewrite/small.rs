@@ -2,7 +2,8 @@
 //!
 //! The arrays add in units of 2^-16 and overflow at 2^15 ([docs/numerics.md](../../../../docs/numerics.md#mac)). Weights of 0.02 and
 //! operands of 0.02 make terms that keep four digits. The weights times a power of two, and the layer's gain divided by it, keep the
-//! others. Every bound here holds for all inputs, so that no scaled sum overflows; products with unbounded operands stay as they are.
+//! others. Every bound here holds for all inputs, so that no scaled sum overflows; products with unbounded operands stay as they are, but
+//! for those of few rows before an output, such as classifiers: they are computed with and without a scale.
 
 use super::magnitudes::{Magnitude, magnitudes, root_mean_square, rows, times};
 use super::{Builder, Names};
@@ -23,6 +24,22 @@ const MOST_SCALE: i32 = 14;
 /// Binary exponent of the least scale that is worth a gain.
 const LEAST_GROWTH: i32 = 2;
 
+/// Largest number of rows of a product that is computed twice.
+const FEW_ROWS: usize = 4;
+
+/// Least growth for which a product is computed twice.
+const LEAST_TWICE: i32 = 4;
+
+/// Binary exponent of the largest scale of a product that is computed twice: scaled sums overflow from 2^9 on, where
+/// [`TERM_ERROR`] of [`MOST_TERMS`] terms is half of the distance of fp16 numbers.
+const MOST_TWICE: i32 = 6;
+
+/// Largest error of a term: a product is dropped if the sum of its operands' exponents is below -16.
+const TERM_ERROR: f32 = 1.0 / 32768.0;
+
+/// Largest number of terms of a product that is computed twice.
+const MOST_TERMS: usize = 8192;
+
 /// Multiplies weights of products with small terms by powers of two, and the results by their inverses. Results that only other
 /// products read stay scaled, so that terms of those grow too.
 pub(crate) fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
@@ -32,6 +49,7 @@ pub(crate) fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut 
     let known = magnitudes(net);
     let mut demands = demands(net, &known);
     let mut scales = vec![0i32; net.values.len()];
+    let mut direct = before_outputs(net);
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
     let mut made = Vec::with_capacity(ops.len());
@@ -42,6 +60,16 @@ pub(crate) fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut 
         let demand = demands[out.0 as usize];
         let scale = match &op.kind {
             OpKind::Linear | OpKind::Conv { .. } if is_constant(builder.net, &op) => {
+                if before == 0 && direct[out.0 as usize] && twice(&mut builder, &op, &known).is_some() {
+                    reasons.say(|| {
+                        format!("{}: also computed with scaled terms, within the error of plain ones", op.name)
+                    });
+                    made.extend(builder.ops);
+                    direct.resize(net.values.len(), false);
+                    scales.resize(net.values.len(), 0);
+                    demands.resize(net.values.len(), Demand { most: 0, wanted: 0 });
+                    continue;
+                }
                 product(&mut builder, &mut op, &known, before, demand)
             }
             OpKind::MatMul { .. } => before + of(1),
@@ -63,6 +91,7 @@ pub(crate) fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut 
             builder.push(OpKind::Binary(Binary::Mul), &[scaled, inverse], out);
         }
         made.extend(builder.ops);
+        direct.resize(net.values.len(), false);
         scales.resize(net.values.len(), 0);
         demands.resize(net.values.len(), Demand { most: 0, wanted: 0 });
     }
@@ -97,6 +126,19 @@ fn moves(kind: &OpKind) -> bool {
         OpKind::Unary(Unary::Identity | Unary::Relu | Unary::LeakyRelu { .. } | Unary::Abs | Unary::Neg)
     );
     linear || matches!(kind, OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. })
+}
+
+/// Marks values from which only elementwise operations and softmax lead to an output.
+fn before_outputs(net: &Net) -> Vec<bool> {
+    let mut direct = vec![false; net.values.len()];
+    net.outputs.iter().for_each(|id| direct[id.0 as usize] = true);
+    for op in net.ops.iter().rev() {
+        let each = moves(&op.kind) || matches!(op.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Softmax { .. });
+        if each && direct[op.outputs[0].0 as usize] {
+            op.inputs.iter().for_each(|id| direct[id.0 as usize] = true);
+        }
+    }
+    direct
 }
 
 /// Demand of the readers of a value.
@@ -170,6 +212,48 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
         op.inputs[2] = b.constant("bias", bias.shape.clone(), scaled);
     }
     scale
+}
+
+/// Computes a product of few rows with an unbounded operand and small terms twice, with plain and with scaled weights. The scaled result
+/// replaces the plain one within the largest error that its dropped terms cause: a scaled sum that overflows changes nothing else.
+/// Returns `None` for other products.
+fn twice(b: &mut Builder, op: &Op, known: &[Magnitude]) -> Option<()> {
+    let (x, out) = (op.inputs[0], op.outputs[0]);
+    let weights = b.net.value(op.inputs[1]).data.clone()?;
+    let data = weights.data.to_f32();
+    let channels = *weights.shape.first()?;
+    let terms = data.len() / channels.max(1);
+    let ty = b.net.value(out).ty.clone();
+    let few = ty.elements() <= FEW_ROWS * channels && terms <= MOST_TERMS;
+    let own = growth(known[x.0 as usize].usual * root_mean_square(&data)).min(MOST_TWICE);
+    if !few || own < LEAST_TWICE || sums(b.net, op, known).is_finite() {
+        return None;
+    }
+    let mut scaled = op.clone();
+    let grown = grown(&weights, &data, own)?;
+    scaled.inputs[1] = b.constant_of("weight", grown);
+    if let Some(bias) = op.inputs.get(2).and_then(|&id| b.net.value(id).data.clone()) {
+        let grown = bias.data.to_f32().iter().map(|c| c * power(own)).collect();
+        scaled.inputs[2] = b.constant("bias", bias.shape.clone(), grown);
+    }
+    let value = |b: &mut Builder, name: &str| {
+        let name = b.fresh(name);
+        b.net.add_value(Value { name, ty: ty.clone(), data: None, surface: None })
+    };
+    let number = |b: &mut Builder, name: &str, number: f32| {
+        b.constant_of(name, Tensor { shape: vec![], data: Data::from_f32(ty.dtype, &[number]) })
+    };
+    let [plain, large, fine, above, less, below] =
+        ["plain", "scaled", "fine", "above", "less", "below"].map(|name| value(b, name));
+    let (inverse, error) = (number(b, "unscale", power(-own)), number(b, "error", (terms + 1) as f32 * TERM_ERROR));
+    b.ops.push(Op { outputs: vec![plain], ..op.clone() });
+    b.ops.push(Op { outputs: vec![large], ..scaled });
+    b.push(OpKind::Binary(Binary::Mul), &[large, inverse], fine);
+    b.push(OpKind::Binary(Binary::Add), &[plain, error], above);
+    b.push(OpKind::Binary(Binary::Min), &[fine, above], less);
+    b.push(OpKind::Binary(Binary::Sub), &[plain, error], below);
+    b.push(OpKind::Binary(Binary::Max), &[less, below], out);
+    Some(())
 }
 
 /// Weights times a power of two, in the same form; `None` for compressed weights that would not stay compressed.
@@ -275,13 +359,46 @@ mod tests {
     #[test]
     fn operands_without_a_bound_stay() {
         let net = r#"net "n" {
-  input %x: f16[1, 2]
+  input %x: f16[5, 2]
   const %w: f16[2, 2] = [0.001, 0.0, 0.0, 0.001]
-  %y: f16[1, 2] = linear(%x, %w)
+  %y: f16[5, 2] = linear(%x, %w)
   output %y
 }
 "#;
         becomes(scale_small_terms, net, net);
+    }
+
+    #[test]
+    fn few_rows_with_small_terms_are_computed_twice() {
+        becomes(
+            scale_small_terms,
+            r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[1, 2] = [0.0009765625, 0.0]
+  const %b: f16[1] = [0.5]
+  %y: f16[1, 1] = linear(%x, %w, %b)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[1, 2] = [0.0009765625, 0.0]
+  const %b: f16[1] = [0.5]
+  %y.plain: f16[1, 1] = linear(%x, %w, %b) name="y"
+  const %y.weight: f16[1, 2] = [0.03125, 0.0]
+  const %y.bias: f32[1] = [16.0]
+  %y.scaled: f16[1, 1] = linear(%x, %y.weight, %y.bias) name="y"
+  const %y.unscale: f16[] = [0.03125]
+  %y.fine: f16[1, 1] = mul(%y.scaled, %y.unscale) name="y"
+  const %y.error: f16[] = [0.000091552734375]
+  %y.above: f16[1, 1] = add(%y.plain, %y.error) name="y"
+  %y.less: f16[1, 1] = min(%y.fine, %y.above) name="y"
+  %y.below: f16[1, 1] = sub(%y.plain, %y.error) name="y"
+  %y: f16[1, 1] = max(%y.less, %y.below)
+  output %y
+}
+"#,
+        );
     }
 
     #[test]
