@@ -325,3 +325,29 @@ fn a_softmax_over_rows_has_rows_as_channels() {
         assert!(near(&own.1) && near(&apples.1), "element {at}");
     }
 }
+
+#[test]
+fn a_norm_over_the_channels_of_rows_and_columns_transposes_them_twice() {
+    for (gamma, tasks) in [("", 6), ("%g", 8)] {
+        let (channels, pixels) = (24usize, 48);
+        let gain = (0..channels).map(|c| format!("{:?}", 1.0 + (c % 3) as f32)).collect::<Vec<_>>().join(", ");
+        let (constant, operand) = match gamma {
+            "" => (String::new(), String::new()),
+            _ => (format!("  const %g: f16[24] = [{gain}]\n"), ", %g".to_string()),
+        };
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 24, 6, 8]\n{constant}  \
+             %y: f16[1, 24, 6, 8] = layer_norm(%x{operand}) axes=[1] epsilon=0.00001\n  output %y\n}}\n"
+        );
+        let value = |i: usize| small(i) + (i / pixels % 4) as f32;
+        let [own, apples] = both(&source, &[], &[array("x", &[1, 24, 6, 8], value)]);
+        assert_eq!(apples.0, tasks, "{gamma}");
+        let by_pixel: Vec<f32> = (0..channels * pixels).map(|i| value(i % channels * pixels + i / channels)).collect();
+        for (i, wanted) in normed(&by_pixel, channels).iter().enumerate() {
+            let (channel, pixel) = (i % channels, i / channels);
+            let wanted = wanted * if gamma.is_empty() { 1.0 } else { 1.0 + (channel % 3) as f32 };
+            let near = |y: &[f32]| (y[channel * pixels + pixel] - wanted).abs() <= 1.2e-2;
+            assert!(near(&own.1) && near(&apples.1), "{gamma}: channel {channel}, pixel {pixel}");
+        }
+    }
+}

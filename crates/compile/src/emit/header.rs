@@ -92,7 +92,8 @@ impl Emitter<'_> {
     /// Tasks of a chain overlap.
     fn overlap(&mut self) -> Set {
         let allocations = self.placed.residency.allocations();
-        let (first, second) = (allocations.chains(self.index), self.index > 0 && allocations.chains(self.index - 1));
+        let follows = self.index > 0 && !self.layer.is_neural() && allocations.chains(self.index - 1);
+        let (first, second) = (allocations.chains(self.index), follows);
         let bits = [(OverlapFirst, first), (OverlapSecond, second), (DisallowAbort, first)];
         bits.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))
     }

@@ -116,6 +116,8 @@ impl Emitter<'_> {
         let patch = match layer.kind {
             // A result that the neural engine rewrites in place has its work units.
             Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
+            // So has one that a copy turns (`norm_layer_norm_ax1_1x64x8x8`).
+            Kind::Planar { .. } if hin > 1 && self.turned_next(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns).
             Kind::ChannelAffine { .. } if layer.turned[1] => (columns, log2(tile.rows).min(most)),
             // Results that stay on chip for the neural engine have patches closer to squares (`chain_pair_add_ln_d256_s64`: not those
@@ -211,7 +213,13 @@ impl Emitter<'_> {
             let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none()))?;
             (!read(layer.sources[i].buffer)).then(|| neural_of(&place))
         });
-        let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
+        // A planar task has waited for the one that brought a source, if it has read its result (`norm_layer_norm_ax1_1x64x8x8`).
+        let waited = |place: &&Place| {
+            let result = layers[place.from].result.buffer;
+            let reads = |l: &Layer| !l.is_neural() && l.sources.iter().any(|s| s.buffer == result);
+            layers[place.from + 1..index].iter().any(reads)
+        };
+        let brought = places.iter().flatten().find(|p| !p.written).filter(|p| !waited(p)).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
         // A task that waits for the other engine's result in memory has no alias.
         let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
@@ -287,6 +295,13 @@ impl Emitter<'_> {
         let each = matches!(next.kind, Kind::Neuron { .. }) && !next.transpose && result.height() > 1;
         let stays = |view: &View4| self.placed.residency.resident(view).is_some_and(|place| !place.crosses);
         same && each && stays(result) && stays(&next.result)
+    }
+
+    /// Returns true if a copy turns the result next.
+    fn turned_next(&self, index: usize) -> bool {
+        let next = self.placed.graph.layers.get(index + 1);
+        let reads = |next: &&Layer| next.sources[0].buffer == self.layer.result.buffer;
+        next.filter(reads).is_some_and(|next| next.kind.is_copy() && next.transpose) && self.result_place().is_some()
     }
 
     /// Returns true if the neural engine computes next.

@@ -5,7 +5,7 @@ use super::reduce::{merge, one_row};
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use crate::rewrite::held_epsilon;
+use crate::rewrite::{held_epsilon, of_pixels};
 use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
 use std::f32::consts::LOG2_E;
@@ -350,6 +350,27 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
+    /// [`Lowerer::layer_norm`] over the channels of rows and columns as 9.509 computes it (`norm_layer_norm_ax1_1x64x8x8`): means and reciprocal
+    /// deviations are sums of channels that were transposed to columns. Returns `false` for other tensors.
+    fn norm_of_pixels(&mut self, axis: usize, epsilon: f32, from: &View, to: &View) -> Result<bool> {
+        let mut shape = from.shape();
+        let channels = std::mem::replace(&mut shape[axis], 1);
+        let affine = Affine { final_scale: 1.0 / channels as f32, ..Affine::UNIT };
+        let mean = self.scratch("mean", &shape);
+        let sum = Kind::Reduce { op: PoolOp::Sum, abs: false, affine, reciprocal: false };
+        if !self.turned_reduction(sum, axis, from, &mean)? {
+            return Ok(false);
+        }
+        let centred = self.scratch("centred", &from.shape());
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, from, &mean, &centred)?;
+        let inverse = self.scratch("deviation", &shape);
+        if !self.turned_reduction(Kind::InverseRms { epsilon }, axis, &centred, &inverse)? {
+            return Ok(false);
+        }
+        self.planar_two(PlanarOp::Mul, Affine::UNIT, &centred, &inverse, to)?;
+        Ok(true)
+    }
+
     /// `(x - mean) / sqrt(variance + epsilon)` over the last axes, as three tasks: the mean, the reciprocal deviation, and the application
     /// of both.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
@@ -358,6 +379,13 @@ impl Lowerer<'_> {
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
         let stepwise = self.options.conventions().norms_by_group;
         if stepwise && self.norm_of_channels(axes, epsilon, &from, &to)? {
+            return Ok(());
+        }
+        if let &[axis] = axes
+            && stepwise
+            && of_pixels(&from.shape(), axis)
+            && self.norm_of_pixels(axis, epsilon, &from, &to)?
+        {
             return Ok(());
         }
         if first == rank && stepwise && self.norm_of_columns(epsilon, &from, &to)? {

@@ -32,11 +32,6 @@ impl Lowerer<'_> {
         if !fits {
             return Ok(false);
         }
-        let rest = |v: &View| {
-            let mut lead = v.lead.clone();
-            lead.remove(axis);
-            View { lead, width: 1, ..v.clone() }
-        };
         let mut shape = from.shape();
         shape.swap(axis, last);
         let (lead, bytes) = dense_axes(&shape);
@@ -55,6 +50,23 @@ impl Lowerer<'_> {
         if op == PoolOp::Max {
             return Ok(false);
         }
+        self.turned_reduction(Kind::Reduce { op: PoolOp::Sum, abs, affine, reciprocal: false }, axis, from, to)
+    }
+
+    /// A reduction of columns that were a leading axis, whose results are turned back on the way out. `false` where the axes
+    /// beside it are not one.
+    pub(super) fn turned_reduction(&mut self, kind: Kind, axis: usize, from: &View, to: &View) -> Result<bool> {
+        let last = from.lead.len();
+        let rest = |v: &View| {
+            let mut lead = v.lead.clone();
+            lead.remove(axis);
+            View { lead, width: 1, ..v.clone() }
+        };
+        let mut shape = from.shape();
+        shape.swap(axis, last);
+        let (lead, bytes) = dense_axes(&shape);
+        let turned =
+            View { buffer: BufferId(self.graph.buffers.len() as u32), offset_bytes: 0, lead, width: shape[last] };
         let parts = self.merged_blocks(&[&rest(&turned), &rest(to)])?;
         let [pair] = parts.as_slice() else { return Ok(false) };
         if pair[0].axes[..2].iter().any(|a| a.extent != 1) {
@@ -71,7 +83,6 @@ impl Lowerer<'_> {
         let plane = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
         let mut result = put(pair[1], plane, to.width);
         result.axes[2] = plane;
-        let kind = Kind::Reduce { op: PoolOp::Sum, abs, affine, reciprocal: false };
         self.push(kind, vec![source], vec![[false; 3]], result, true);
         Ok(true)
     }

@@ -223,14 +223,27 @@ fn rings(graph: &Graph) -> Vec<(usize, Option<usize>)> {
 }
 
 /// By layer: true if its result stays in the group and is chained into the next layer, both planar, as Apple's programs mark it, even if
-/// others read it later or a part of it is read.
+/// others read it later or a part of it is read. A copy that turns one planar result for the next planar layer is in the chain
+/// (`norm_layer_norm_ax1_1x64x8x8`).
 fn chains(graph: &Graph, chip: &Chip, on_chip: &OnChip, shares: bool) -> Vec<bool> {
     let capable = shares && chip.hal.chaining != Some(0);
     let pair = |i: usize| {
         let (one, Some(next)) = (&graph.layers[i], graph.layers.get(i + 1)) else { return false };
         let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
-        let planar = !one.is_neural() && !next.is_neural();
-        planar && read && on_chip.groups[i] == on_chip.groups[i + 1] && stays(on_chip, &one.result)
+        let turns = |at: usize| {
+            let [before, copy, after] = graph.layers.get(at.wrapping_sub(1)..at + 2).unwrap_or_default() else {
+                return false;
+            };
+            let turned = copy.is_neural() && copy.kind.is_copy() && copy.transpose;
+            let made = copy.sources[0].buffer == before.result.buffer && stays(on_chip, &before.result);
+            turned && made && !before.is_neural() && !after.is_neural()
+        };
+        let planar = |layer: &Layer, at: usize| !layer.is_neural() || turns(at);
+        planar(one, i)
+            && planar(next, i + 1)
+            && read
+            && on_chip.groups[i] == on_chip.groups[i + 1]
+            && stays(on_chip, &one.result)
     };
     (0..graph.layers.len()).map(|i| capable && pair(i)).collect()
 }

@@ -271,7 +271,12 @@ impl Residency {
                 (base_bytes, most) = (base, stages);
             }
             let Some(&(last, _)) = readers.last() else { continue };
-            base_bytes = (i + 1..=last).fold(self.top[i], |base, j| base.max(self.top[j]));
+            // What the planar engine has just read is still in place (`norm_layer_norm_ax1_1x64x8x8`).
+            let layers = &graph.layers;
+            let next = layers.get(last + 1).is_some_and(|next| next.is_neural() && !layers[last].is_neural());
+            let same = self.groups.get(last + 1) == self.groups.get(last);
+            let end = if conventions.operands_kept && next && same { last + 1 } else { last };
+            base_bytes = (i + 1..=end).fold(self.top[i], |base, j| base.max(self.top[j]));
             let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
             // Each layer stages its operands above it.
             self.top[i] = base_bytes;

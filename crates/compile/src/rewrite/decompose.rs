@@ -23,6 +23,11 @@ pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: 
             {
                 builder.norm_before_units(op, axes, *epsilon);
             }
+            OpKind::LayerNorm { axes, epsilon }
+                if options.conventions().norms_by_group && builder.is_of_pixels(axes, op.inputs[0]) =>
+            {
+                builder.norm_before_units(op, axes, *epsilon);
+            }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
             OpKind::InstanceNorm { epsilon } => {
                 let rank = builder.net.value(op.inputs[0]).ty.shape.len();
@@ -78,6 +83,11 @@ impl Builder<'_> {
         let ordered = axes.iter().enumerate().all(|(i, &axis)| axis == first + i);
         let trailing: Vec<usize> = (first..shape.len()).collect();
         ordered && shape.iter().skip(first + axes.len()).all(|&n| n == 1) && norms::fits(&shape, &trailing)
+    }
+
+    /// Returns true for a norm over the channels of rows and columns that the compiler computes as one.
+    fn is_of_pixels(&self, axes: &[usize], x: ValueId) -> bool {
+        matches!(axes, &[axis] if norms::of_pixels(&self.shape(x), axis))
     }
 
     /// A norm over axes before those of one element, with factors and addends of its axes.

@@ -47,7 +47,7 @@ pub(crate) use heads::align_heads;
 pub(crate) use matmul::replace_matmul;
 pub(crate) use narrow::wrap_narrow;
 pub(crate) use native::expand_natives;
-pub(crate) use norms::{held_epsilon, recognize_norms};
+pub(crate) use norms::{held_epsilon, of_pixels, recognize_norms};
 pub(crate) use quantized::recognize_quantization;
 pub(crate) use ranges::bound_values;
 pub(crate) use recognize::recognize;

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
+use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 use std::collections::HashMap;
 
@@ -133,6 +134,16 @@ impl<'a> Search<'a> {
             _ => None,
         }
     }
+}
+
+/// Most rows whose channels are normed as groups.
+const MOST_PIXEL_ROWS: usize = 512;
+
+/// Returns true for a norm over the channels of rows and columns that fit tile memory transposed.
+pub(crate) fn of_pixels(shape: &[usize], axis: usize) -> bool {
+    let &[1, channels, rows, columns] = shape else { return false };
+    let bytes = 2 * (channels * rows * columns) as u64;
+    axis == 1 && channels > 1 && rows > 1 && columns > 1 && rows <= MOST_PIXEL_ROWS && bytes <= TURNED_BYTES
 }
 
 #[cfg(test)]

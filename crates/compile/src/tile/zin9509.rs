@@ -133,7 +133,9 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         Kind::Neuron { .. } if !copies(layer) => apart_in_unit(layer, units, 1),
         // What the planar engine reads next has its distances (`norm_softmax_a1_1x64x8x8`: 0x420 for 0x400).
         // Sixteen rows have half of them (`norm_softmax_a2_1x64x8x8`: 0x90 for 0x80).
-        Kind::MaxChannels if kept => {
+        Kind::MaxChannels | Kind::Neuron { .. }
+            if kept && (copies(layer) || matches!(layer.kind, Kind::MaxChannels)) =>
+        {
             let (most, gap) = PLANAR_BANKS;
             let rows = most.min(height as u64);
             spread(units, 1, (rows, gap.min(most / rows)))

@@ -22,6 +22,11 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     let of = |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize);
     let same = |view: &View4| of(view).is_some_and(|i| first[i] == at);
     let result = &candidates[at].1;
+    // Numbers that a reduction turns come first (`norm_layer_norm_ax1_1x64x8x8`).
+    let writer = &graph.layers[result.writer];
+    if writer.transpose && matches!(writer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. }) {
+        return 0;
+    }
     if !result.alone || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
         return 0;
     }
