@@ -23,7 +23,7 @@ pub use execution::ChainExecution;
 
 /// Programs in dispatch order. A single program is a chain of one.
 #[derive(Clone, Debug, Default)]
-pub struct Chain {
+pub struct ProgramChain {
     name: String,
     programs: Vec<Program>,
     /// Names of the inputs and of the outputs of the caller.
@@ -50,16 +50,16 @@ enum Part {
     End(usize),
 }
 
-impl From<Program> for Chain {
-    fn from(program: Program) -> Chain {
+impl From<Program> for ProgramChain {
+    fn from(program: Program) -> ProgramChain {
         let names = |direction| program.ports_of(direction).map(|p| p.name.clone()).collect();
         let ends = [names(Direction::Input), names(Direction::Output)];
-        Chain {
+        ProgramChain {
             name: program.name.clone(),
             ends,
             programs: vec![program],
             order: vec![Part::Program(0)],
-            ..Chain::default()
+            ..ProgramChain::default()
         }
     }
 }
@@ -75,28 +75,28 @@ pub enum Cut {
     Attention,
 }
 
-impl Chain {
+impl ProgramChain {
     /// The programs of a network's segments ([`native::segments`]), in order.
-    fn of_segments(net: &Net, mut programs: Vec<Program>) -> Chain {
+    fn of_segments(net: &Net, mut programs: Vec<Program>) -> ProgramChain {
         let states = written_states(net);
         if programs.len() == 1 {
-            return Chain { states, ..Chain::from(programs.remove(0)) };
+            return ProgramChain { states, ..ProgramChain::from(programs.remove(0)) };
         }
         let names = |ids: &[anemone_net::ValueId]| ids.iter().map(|&id| net.value(id).name.clone()).collect();
         let ends = [names(&net.inputs), names(&net.outputs)];
         let order = (0..programs.len()).map(Part::Program).collect();
-        Chain { name: net.name.clone(), programs, ends, states, order, ..Chain::default() }
+        ProgramChain { name: net.name.clone(), programs, ends, states, order, ..ProgramChain::default() }
     }
 
     /// A network with host segments for operations without an engine path, and the reason for each.
-    pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
+    pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(ProgramChain, Vec<String>)> {
         crate::native::exact_indices(net)?;
         let cut = segments::cut(net, chip, options, &mut files::Releasing::new(&mut Watched))?;
         let reasons = cut.reasons.iter().map(|(_, error)| error.to_string()).collect();
-        let mut chain = Chain { name: net.name.clone(), ..Chain::default() };
+        let mut chain = ProgramChain { name: net.name.clone(), ..ProgramChain::default() };
         chain.add(cut.segments)?;
         if chain.is_single() {
-            return Ok((Chain::of_network(net, chain.programs.remove(0)), reasons));
+            return Ok((ProgramChain::of_network(net, chain.programs.remove(0)), reasons));
         }
         let name = |id: &anemone_net::ValueId| net.value(*id).name.clone();
         let left = net.states.iter().map(|s| &s.output).filter(|id| !net.outputs.contains(id));
@@ -157,10 +157,10 @@ impl Chain {
         all
     }
 
-    /// A network as one program if the engine has a path for all of it, else as [`Chain::with_host`]. Errors: the compiler's,
+    /// A network as one program if the engine has a path for all of it, else as [`ProgramChain::with_host`]. Errors: the compiler's,
     /// which name the operation.
-    pub fn whole(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
-        Chain::with_host(net, chip, options).map_err(|error| {
+    pub fn whole(net: &Net, chip: &'static Chip, options: &Options) -> Result<(ProgramChain, Vec<String>)> {
+        ProgramChain::with_host(net, chip, options).map_err(|error| {
             // Nobody reads the error of a compile that was stopped.
             let compiled = if watch::stopped() { None } else { program_of(net, chip, options, &mut ()).err() };
             compiled.unwrap_or(error)
@@ -168,18 +168,18 @@ impl Chain {
     }
 
     /// The program of a network, with the states that the network declares.
-    pub fn of_network(net: &Net, program: Program) -> Chain {
-        Chain::of_segments(net, vec![program])
+    pub fn of_network(net: &Net, program: Program) -> ProgramChain {
+        ProgramChain::of_segments(net, vec![program])
     }
 
     /// A network's program, or the programs of its segments.
-    pub fn of_net(net: &Net, cut: Cut, compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
+    pub fn of_net(net: &Net, cut: Cut, compile: impl FnMut(&Net) -> Result<Program>) -> Result<ProgramChain> {
         let segments = match cut {
             Cut::Whole => vec![net.clone()],
             Cut::Natives => native::segments(net),
             Cut::Attention => native::attention_segments(net),
         };
-        Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
+        Ok(ProgramChain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 
     /// Creates ports for ends without a port in any program: inputs and outputs of host segments only.
@@ -341,7 +341,7 @@ impl Chain {
         self.order.iter().filter_map(call).collect()
     }
 
-    /// The chain's steps over containers, one per program, and over [`Chain::host_calls`].
+    /// The chain's steps over containers, one per program, and over [`ProgramChain::host_calls`].
     pub fn steps<'a>(&'a self, containers: &'a [impl AsRef<[u8]>], hosts: &'a [HostCall]) -> Vec<Step<'a>> {
         let mut calls = hosts.iter().map(Step::Host);
         let step = |part: &Part| match *part {
@@ -365,7 +365,7 @@ impl Chain {
     }
 
     /// Checks and plans every program.
-    pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<&Chain>> {
+    pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<&ProgramChain>> {
         ChainExecution::new(self, options)
     }
 }

@@ -1,6 +1,6 @@
 //! A compiled model, or a program read from a file.
 
-use crate::chain::Chain;
+use crate::chain::ProgramChain;
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::model::{Model, refuse_unloadable};
@@ -23,14 +23,19 @@ pub struct Compiled {
 impl Model {
     /// The programs to run in order: compiled, from the file, or from the descriptor at `path`; and
     /// the network, if there is one.
-    pub fn chain(self, path: &Path, chip: &'static Chip, options: &Options) -> Result<(Chain, Option<Box<Net>>)> {
+    pub fn chain(
+        self,
+        path: &Path,
+        chip: &'static Chip,
+        options: &Options,
+    ) -> Result<(ProgramChain, Option<Box<Net>>)> {
         if let Model::Descriptor(descriptor) = &self {
-            return Chain::beside(path, descriptor).map(|chain| (chain, None));
+            return ProgramChain::beside(path, descriptor).map(|chain| (chain, None));
         }
         let Compiled { program, net } = self.compile(chip, options, &mut Watched)?;
         let chain = match &net {
-            Some(net) => Chain::of_network(net, program),
-            None => Chain::from(program),
+            Some(net) => ProgramChain::of_network(net, program),
+            None => ProgramChain::from(program),
         };
         Ok((chain, net))
     }

@@ -1,6 +1,6 @@
 //! A model ready to run; it can also be listed, and written in compiled forms.
 
-use crate::chain::{Chain, Cut};
+use crate::chain::{Cut, ProgramChain};
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{own_extents, state_at_start};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Executable {
     /// Programs and host segments.
-    pub chain: Chain,
+    pub chain: ProgramChain,
     /// The network they were compiled from, if any, with names and extents of inputs and outputs.
     pub net: Option<Box<Net>>,
     /// Reasons for the host segments, one sentence for each refused operation.
@@ -38,8 +38,8 @@ impl Model {
     ) -> Result<Executable> {
         if let Model::Net { net, .. } = self {
             let (mut chain, reasons) = match engine_only {
-                true => (Chain::of_network(&net, program_of(&net, chip, options, &mut ())?), Vec::new()),
-                false => Chain::whole(&net, chip, options)?,
+                true => (ProgramChain::of_network(&net, program_of(&net, chip, options, &mut ())?), Vec::new()),
+                false => ProgramChain::whole(&net, chip, options)?,
             };
             chain.set_aside();
             return Ok(Executable { chain, net: Some(net), reasons });
@@ -152,7 +152,7 @@ impl Executable {
             Some(net)
                 if forms.contains(&Form::E5) && self.chain.hosts().is_empty() && self.chain.loops().is_empty() =>
             {
-                Some(Chain::of_net(net, Cut::Natives, |segment| program_of(segment, chip, options, &mut ()))?)
+                Some(ProgramChain::of_net(net, Cut::Natives, |segment| program_of(segment, chip, options, &mut ()))?)
             }
             _ => None,
         };

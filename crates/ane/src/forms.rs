@@ -1,6 +1,6 @@
 //! Compiled forms: encoding of a program in each of them.
 
-use crate::chain::Chain;
+use crate::chain::ProgramChain;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::dialects::{BOOK_SCRATCH_SEGMENTS, Convention, Dialect};
@@ -119,7 +119,7 @@ impl File {
 /// the dispatch descriptor and the firmware container contain all programs. `source` is the name of the model's file,
 /// `chip` the target recorded in them. Only names are recorded, no paths: the same model gives the same bytes in every
 /// folder.
-pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
+pub fn files(chain: &ProgramChain, chip: &Chip, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
     files_as(chain, chip, forms, (stem, source), &Dress::default())
 }
 
@@ -143,7 +143,7 @@ impl Default for Dress {
 
 /// As [`files`], with containers by `dress`.
 pub fn files_as(
-    chain: &Chain,
+    chain: &ProgramChain,
     chip: &Chip,
     forms: &[Form],
     (stem, source): (&str, &str),
@@ -283,7 +283,7 @@ fn container_file(program: &Program, around: &WriteOptions) -> Result<Vec<Bytes>
 }
 
 /// Refuses tensors whose names could be mistaken for those of the engine's side.
-fn check_names(chain: &Chain) -> Result<()> {
+fn check_names(chain: &ProgramChain) -> Result<()> {
     fn ends(net: &Net) -> impl Iterator<Item = &str> {
         net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str())
     }

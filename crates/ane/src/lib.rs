@@ -76,7 +76,7 @@ pub mod warnings;
 pub mod watch;
 pub mod words;
 
-pub use chain::Chain;
+pub use chain::ProgramChain;
 pub use compiled::Compiled;
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use executable::Executable;

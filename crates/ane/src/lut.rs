@@ -3,7 +3,7 @@
 pub mod plot;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use anemone_compile::functions::{Chain, FUNCTIONS, Function, OTHERS, Scalar};
+use anemone_compile::functions::{FUNCTIONS, Function, OTHERS, ReluSum, Scalar};
 use anemone_engine::Table;
 use anemone_facts::lut::{CUSTOM, KNOTS, Mode, RECORD_BYTES, Symmetry, place};
 use half::f16;
@@ -212,7 +212,7 @@ pub fn line(knots: &[(f64, f64)], x: f64) -> f64 {
 }
 
 /// Number of knots whose value the chain reproduces exactly in fp16.
-pub fn exact_knots(chain: &Chain, knots: &[(f64, f64)]) -> usize {
+pub fn exact_knots(chain: &ReluSum, knots: &[(f64, f64)]) -> usize {
     knots.iter().filter(|&&(x, y)| chain.value(f16::from_f64(x)) == f16::from_f64(y)).count()
 }
 

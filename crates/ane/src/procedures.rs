@@ -1,6 +1,6 @@
 //! Models of several procedures: one container with an entry point for each.
 
-use crate::chain::Chain;
+use crate::chain::ProgramChain;
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -53,7 +53,7 @@ pub fn programs(nets: &[Net], chip: &'static Chip, options: &Options, log: &mut 
 }
 
 /// A procedure's chain, and its network if it is known.
-pub type Procedure = (Chain, Option<Net>);
+pub type Procedure = (ProgramChain, Option<Net>);
 
 /// Chains of the procedures of a model with several: compiled from a netplist, or from a container. `None` for other
 /// models.
@@ -63,7 +63,7 @@ pub fn chains(path: &Path, chip: &'static Chip, options: &Options) -> Result<Opt
     if !names.is_empty() {
         let nets: Vec<Net> = networks(path, &choices, &names)?.into_iter().map(|(net, _)| net).collect();
         let programs = programs(&nets, chip, options, &mut Watched)?;
-        let chain = |(net, program)| (Chain::of_network(&net, program), Some(net));
+        let chain = |(net, program)| (ProgramChain::of_network(&net, program), Some(net));
         return Ok(Some(nets.into_iter().zip(programs).map(chain).collect()));
     }
     if path.is_dir() {
@@ -72,7 +72,7 @@ pub fn chains(path: &Path, chip: &'static Chip, options: &Options) -> Result<Opt
     match Model::load(path) {
         Ok(Model::Container(container)) if container.procedures().len() > 1 => {
             let programs = container.programs().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
-            Ok(Some(programs.into_iter().map(|program| (Chain::from(program), None)).collect()))
+            Ok(Some(programs.into_iter().map(|program| (ProgramChain::from(program), None)).collect()))
         }
         _ => Ok(None),
     }

@@ -1,6 +1,6 @@
 //! Compiler of models for the runtime: any supported file becomes a bundle of the cache, with host segments for operations without an engine path.
 
-use crate::chain::Chain;
+use crate::chain::ProgramChain;
 use crate::check;
 use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -50,7 +50,7 @@ fn port_code(name: &str, dtype: DType) -> std::result::Result<u8, String> {
 }
 
 /// The function's ports: from the network, or from programs and host segments.
-fn ports(chain: &Chain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>, String> {
+fn ports(chain: &ProgramChain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>, String> {
     let mut out = Vec::new();
     for direction in [Direction::Input, Direction::Output] {
         for port in chain.ports(direction) {
@@ -179,7 +179,7 @@ impl Compiler for ModelCompiler {
         let engine_only = asked.segmenter == ENGINE_ONLY;
         let (mut chain, net) = match loaded {
             Model::Net { net, .. } if !engine_only => {
-                let chain = Chain::whole(&net, chip, &compiler).map_err(|d| d.render(false))?.0;
+                let chain = ProgramChain::whole(&net, chip, &compiler).map_err(|d| d.render(false))?.0;
                 (chain, Some(net))
             }
             other => other.chain(model, chip, &compiler).map_err(|d| d.render(false))?,
@@ -195,19 +195,19 @@ pub const ENGINE_ONLY: &str = "engine-only";
 pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, String> {
     let Compiled { program, net } = compiled;
     let mut chain = match net {
-        Some(net) => Chain::of_network(net, program.clone()),
-        None => Chain::from(program.clone()),
+        Some(net) => ProgramChain::of_network(net, program.clone()),
+        None => ProgramChain::from(program.clone()),
     };
     bundle_of(&mut chain, net.as_deref(), chip)
 }
 
 /// Procedures as a bundle: one image with all of them, and a function for each. The descriptor is that of the first.
-fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::result::Result<Bundle, String> {
+fn bundle_of_procedures(chains: &[(ProgramChain, Option<Net>)], chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
     let options = hwx::Options { target, ..hwx::Options::default() };
     let programs: Vec<Program> = chains.iter().flat_map(|(chain, _)| chain.programs()).cloned().collect();
     let image = hwx::from_programs(&programs, &options).map_err(|e| e.to_string())?.write();
-    let function = |((chain, net), program): (&(Chain, Option<Net>), &Program)| {
+    let function = |((chain, net), program): (&(ProgramChain, Option<Net>), &Program)| {
         let ports = ports(chain, net.as_ref())?;
         Ok(Function { name: program.name.clone(), ports, further: Vec::new() })
     };
@@ -223,10 +223,10 @@ fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::re
 }
 
 /// The chain of a bundle, whose images have its kernel data; `path` is its model.
-pub fn chain(path: &Path, bundle: &Bundle) -> Result<Chain> {
+pub fn chain(path: &Path, bundle: &Bundle) -> Result<ProgramChain> {
     let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
     let descriptor = e5::Descriptor::read(&bundle.descriptor).map_err(|e| malformed(&e))?;
-    Chain::described(path, &descriptor, &mut |call| {
+    ProgramChain::described(path, &descriptor, &mut |call| {
         let image = bundle.images.iter().find(|image| hex(&image.hash()) == call.hash);
         let image = image.ok_or_else(|| malformed(&format!("{}: no image has the hash {}", call.name, call.hash)))?;
         let container = hwx::Container::read_shared(image).map_err(|e| malformed(&e))?;
@@ -235,7 +235,7 @@ pub fn chain(path: &Path, bundle: &Bundle) -> Result<Chain> {
 }
 
 /// A chain as a bundle. Kernel data moves from the chain to the images.
-pub fn bundle_of(chain: &mut Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
+pub fn bundle_of(chain: &mut ProgramChain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
     let options = hwx::Options { target, ..hwx::Options::default() };
     let wanted = || if watch::stopped() { Err(Stopped.to_string()) } else { Ok(()) };

@@ -1,6 +1,6 @@
 //! A prepared model: one plan for every simultaneous caller.
 
-use crate::chain::{Chain, ChainExecution};
+use crate::chain::{ChainExecution, ProgramChain};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::executable::Executable;
 use crate::tensor::{Array, View, views};
@@ -28,9 +28,9 @@ pub struct Ready {
 struct Held(Arc<Executable>);
 
 impl Deref for Held {
-    type Target = Chain;
+    type Target = ProgramChain;
 
-    fn deref(&self) -> &Chain {
+    fn deref(&self) -> &ProgramChain {
         &self.0.chain
     }
 }

@@ -87,7 +87,7 @@ pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChainError {
     /// Too few or too many knots.
-    #[error("{found} knots: the limits are {} and {}", Chain::LEAST, Chain::MOST)]
+    #[error("{found} knots: the limits are {} and {}", ReluSum::LEAST, ReluSum::MOST)]
     Count {
         /// Number of knots.
         found: usize,
@@ -115,7 +115,7 @@ pub enum ChainError {
 /// only sums are rounded, if the places are multiples of the distance of fp16 numbers at the largest of them; other differences are
 /// rounded, and the function leaves the line between its knots. Beyond its knots the function is constant up to that rounding, which grows with the distance: clip the argument.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chain {
+pub struct ReluSum {
     /// Value at the knot at which no unit is active.
     pub start: f16,
     /// Argument at which each unit becomes active.
@@ -126,7 +126,7 @@ pub struct Chain {
     pub slopes: Vec<f16>,
 }
 
-impl Chain {
+impl ReluSum {
     /// Least number of knots.
     pub const LEAST: usize = 2;
     /// Greatest number of knots.
@@ -218,8 +218,8 @@ fn finite(at: usize, value: f64) -> Result<f16, ChainError> {
 /// Each slope is chosen so that the function meets its knot with the earlier slopes as they were rounded and summed.
 ///
 /// Errors: fewer than two knots or more than 1024, arguments that do not ascend in fp16, values or slopes beyond fp16.
-pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
-    if !(Chain::LEAST..=Chain::MOST).contains(&knots.len()) {
+pub fn chain(knots: &[(f64, f64)]) -> Result<ReluSum, ChainError> {
+    if !(ReluSum::LEAST..=ReluSum::MOST).contains(&knots.len()) {
         return Err(ChainError::Count { found: knots.len() });
     }
     let mut points: Vec<(f16, f16)> = Vec::with_capacity(knots.len());
@@ -232,7 +232,7 @@ pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
     }
     let nearest = |(_, (x, _)): &(usize, &(f16, f16))| x.to_f32().abs().to_bits();
     let pivot = points.iter().enumerate().min_by_key(nearest).map_or(0, |(at, _)| at);
-    let mut chain = Chain { start: points[pivot].1, places: Vec::new(), ways: Vec::new(), slopes: Vec::new() };
+    let mut chain = ReluSum { start: points[pivot].1, places: Vec::new(), ways: Vec::new(), slopes: Vec::new() };
     let numbered = || points.iter().copied().enumerate();
     side(&mut chain, &numbered().take(pivot + 1).rev().collect::<Vec<_>>(), -1.0)?;
     side(&mut chain, &numbered().skip(pivot).collect::<Vec<_>>(), 1.0)?;
@@ -243,7 +243,7 @@ pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
 type Knot = (usize, (f16, f16));
 
 /// Adds units for the knots on one side, away from the first one; constant behind the last.
-fn side(chain: &mut Chain, knots: &[Knot], way: f32) -> Result<(), ChainError> {
+fn side(chain: &mut ReluSum, knots: &[Knot], way: f32) -> Result<(), ChainError> {
     let first = chain.units();
     for pair in knots.windows(2) {
         let &[(_, (before, _)), (at, (place, value))] = pair else { continue };

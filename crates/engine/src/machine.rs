@@ -20,7 +20,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) constants: Option<&'a [u8]>,
     pub(crate) l2: &'a mut Region,
     /// Results passed from task to task without memory.
-    pub(crate) chain: &'a mut Chain,
+    pub(crate) chain: &'a mut ChainedResults,
     pub(crate) task: &'a Task,
     pub(crate) fields: &'a Fields,
     pub(crate) workers: &'a Workers,
@@ -38,21 +38,21 @@ pub(crate) struct Machine<'a> {
 
 /// Chained results, by depth plane.
 #[derive(Default)]
-pub(crate) struct Chain {
+pub(crate) struct ChainedResults {
     /// Planes of the previous task; `None` once taken.
     handed: Vec<Option<Tensor>>,
     /// Planes of the current task.
     kept: Vec<Tensor>,
 }
 
-impl Chain {
+impl ChainedResults {
     /// A plane of the previous task's result: moved out if it is read `once`, cloned otherwise.
     pub(crate) fn plane(&mut self, plane: u64, once: bool) -> Option<Tensor> {
         let plane = self.handed.get_mut(plane as usize)?;
         if once { plane.take() } else { plane.clone() }
     }
 
-    /// [`Chain::plane`] by reference.
+    /// [`ChainedResults::plane`] by reference.
     pub(crate) fn peek(&self, plane: u64) -> Option<&Tensor> {
         self.handed.get(plane as usize)?.as_ref()
     }

@@ -35,7 +35,7 @@ use crate::constants::Constants;
 use crate::fault::{Fault, FaultKind};
 use crate::field_support::executes;
 use crate::fields::Fields;
-use crate::machine::{Chain, Machine};
+use crate::machine::{ChainedResults, Machine};
 use crate::memory::{Memory, Region, Snapshot, Stamps};
 use crate::numerics::Parameters;
 use access::Accesses;
@@ -173,7 +173,8 @@ impl Plan {
         let mut skipped = Vec::new();
         let mut constants = Constants::of(program, &tasks, !options.trace);
         let mut steps = Vec::with_capacity(tasks.len());
-        let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
+        let (mut nothing, mut nowhere, mut chain) =
+            (Memory::new(), Region::unwritten("L2", 0), ChainedResults::default());
         for (index, task) in tasks.into_iter().enumerate() {
             let offset = task.offset;
             let fault = |kind| Fault { task: Some(index), offset, kind };
@@ -251,7 +252,8 @@ impl Plan {
 
     /// Calls `look` with the machine of every task, in task order, without bound memory.
     fn each_task<T>(&self, look: impl Fn(&Machine, &Step) -> T) -> Vec<T> {
-        let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
+        let (mut nothing, mut nowhere, mut chain) =
+            (Memory::new(), Region::unwritten("L2", 0), ChainedResults::default());
         let steps = self.steps.iter().map(|step| {
             look(&self.common.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields), step)
         });
@@ -413,7 +415,7 @@ impl Plan {
         go_on: &(dyn Fn() -> bool + Sync),
         clock: &mut Clock,
     ) -> Result<usize, Fault> {
-        let mut chain = Chain::default();
+        let mut chain = ChainedResults::default();
         let Plan { common, steps, l2, ops, .. } = self;
         let schedule = Schedule { common, steps };
         for op in ops.iter() {
@@ -431,7 +433,7 @@ impl Plan {
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<(usize, Vec<TaskTrace>), Fault> {
         let mut trace = Vec::new();
-        let mut chain = Chain::default();
+        let mut chain = ChainedResults::default();
         for (index, step) in self.steps.iter().enumerate() {
             if !go_on() {
                 return Ok((index, trace));

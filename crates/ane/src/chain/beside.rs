@@ -1,6 +1,6 @@
 //! The chain of a dispatch descriptor with its containers in the same folder.
 
-use super::{Chain, Part};
+use super::{Part, ProgramChain};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::{files, host};
 use anemone_program::e5::{
@@ -11,12 +11,12 @@ use anemone_program::{Direction, Program};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-impl Chain {
+impl ProgramChain {
     /// The chain of a dispatch descriptor at `path`: its containers are in the same folder and are identified by their
     /// hash, independent of their names. Processor calls are host segments.
-    pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
+    pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<ProgramChain> {
         let mut containers = Containers::beside(path);
-        Chain::described(path, descriptor, &mut |call| containers.called(call, path))
+        ProgramChain::described(path, descriptor, &mut |call| containers.called(call, path))
     }
 
     /// The chain of a descriptor; `called` returns the program of a call.
@@ -24,14 +24,14 @@ impl Chain {
         path: &Path,
         descriptor: &Descriptor,
         called: &mut dyn FnMut(&EngineCall) -> Result<Program>,
-    ) -> Result<Chain> {
+    ) -> Result<ProgramChain> {
         let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(path.display());
         let Sequence { calls, inputs, outputs, states } = descriptor.sequence().map_err(|e| {
             let code = if e.unsupported { Code::UnsupportedOp } else { Code::Malformed };
             Diagnostic::new(code, e.what).at(path.display())
         })?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let mut chain = Chain { name, ends: [inputs, outputs], states, ..Chain::default() };
+        let mut chain = ProgramChain { name, ends: [inputs, outputs], states, ..ProgramChain::default() };
         let mut open: Vec<(usize, &HostCall)> = Vec::new();
         for call in &calls {
             let wrong = |e: String, call: &HostCall| malformed(format!("{}: {e}", call.name));

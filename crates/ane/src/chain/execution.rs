@@ -1,6 +1,6 @@
 //! Execution of a chain: programs, host segments and iterations of loops in sequence.
 
-use super::{Chain, Part, named_outputs, tensors};
+use super::{Part, ProgramChain, named_outputs, tensors};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{Execution, Run, check_together};
 use crate::host;
@@ -18,7 +18,7 @@ pub struct ChainExecution<C> {
     bound: Vec<(String, Array)>,
 }
 
-impl<C: Deref<Target = Chain>> ChainExecution<C> {
+impl<C: Deref<Target = ProgramChain>> ChainExecution<C> {
     /// Checks and plans every program.
     pub fn new(chain: C, options: engine::Options) -> Result<Self> {
         check_together(&chain.programs)?;

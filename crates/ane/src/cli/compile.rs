@@ -7,7 +7,7 @@ mod stages;
 
 use super::conventions::{ActivationsName, CompatName, ConventionName};
 use super::{FIRST, ModelFlags, Verbosity, chip, target};
-use anemone::chain::{Chain, Cut};
+use anemone::chain::{Cut, ProgramChain};
 use anemone::compile::compile_until;
 use anemone::forms::Form;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
@@ -216,13 +216,13 @@ fn chain(
     options: &Options,
     forms: &[Form],
     stages: &mut Stages,
-) -> Result<(Chain, Vec<String>)> {
+) -> Result<(ProgramChain, Vec<String>)> {
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
     // A loop is not unrolled if a form can store it.
     if !flags.engine_only && forms.contains(&Form::E5) && anemone_net::loops::any(&net) {
-        return Chain::with_host(&net, chip, options);
+        return ProgramChain::with_host(&net, chip, options);
     }
     let mut segments = 0;
     let cut = match flags.cut_attention {
@@ -230,7 +230,7 @@ fn chain(
         false if forms.contains(&Form::E5) => Cut::Natives,
         false => Cut::Whole,
     };
-    let compiled = Chain::of_net(&net, cut, |segment: &Net| {
+    let compiled = ProgramChain::of_net(&net, cut, |segment: &Net| {
         // A segment that is the whole network has its name.
         if segment.name != net.name {
             stages.below = PathBuf::from(format!("segment-{segments}"));
@@ -246,7 +246,7 @@ fn chain(
     });
     match compiled {
         Err(refused) if !flags.engine_only && forms.contains(&Form::E5) => {
-            Chain::with_host(&net, chip, options).map_err(|_| refused)
+            ProgramChain::with_host(&net, chip, options).map_err(|_| refused)
         }
         compiled => compiled.map(|chain| (chain, Vec::new())),
     }

@@ -4,7 +4,7 @@ use super::{Verbosity, print};
 use anemone::convert::{NetForm, encode};
 use anemone::lut::{self, Curve, Record, finite, plot};
 use anemone::{Code, Diagnostic, Result, files, os, reference, tensor};
-use anemone_compile::functions::{self, Chain, FUNCTIONS, OTHERS};
+use anemone_compile::functions::{self, FUNCTIONS, OTHERS, ReluSum};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ fn compose(flags: &Flags, name: &str, is_file: bool, verbosity: Verbosity) -> Re
     print(&text).map(|()| 0)
 }
 
-fn write(target: &Path, chain: &Chain, name: &str, count: usize) -> Result<()> {
+fn write(target: &Path, chain: &ReluSum, name: &str, count: usize) -> Result<()> {
     let parts = encode(&chain.net(name, count), NetForm::Mlpackage)?;
     let paths: Vec<PathBuf> = parts.iter().map(|(relative, _)| target.join(relative)).collect();
     for folder in paths.iter().filter_map(|p| p.parent()) {

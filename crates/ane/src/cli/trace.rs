@@ -180,7 +180,7 @@ fn operand(o: &Operand) -> Value {
     match o.site {
         Site::Memory { bar, address } => (value["bar"], value["address"]) = (json!(bar), json!(address)),
         Site::Tile { address } => value["l2_address"] = json!(address),
-        Site::Chain => value["chained"] = json!(true),
+        Site::Chained => value["chained"] = json!(true),
     }
     value["shape"] = json!(o.shape);
     value["strides"] = json!(o.strides);

@@ -2,7 +2,7 @@
 
 use anemone::host::Evaluator;
 use anemone::runtime::{ENGINE_ONLY, ModelCompiler};
-use anemone::{Array, Chain, Form, Model, forms};
+use anemone::{Array, Form, Model, ProgramChain, forms};
 use anemone_compile::Options;
 use anemone_facts::chips::CHIPS;
 use anemone_runtime::cache::Cache;
@@ -40,9 +40,9 @@ fn written(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-fn chain() -> Chain {
+fn chain() -> ProgramChain {
     let net = anemone_net::text::parse(&network(), &[]).expect("the text parses");
-    Chain::whole(&net, &CHIPS[0], &Options::default()).expect("a chain").0
+    ProgramChain::whole(&net, &CHIPS[0], &Options::default()).expect("a chain").0
 }
 
 fn inputs() -> Vec<(String, Array)> {
@@ -56,7 +56,7 @@ fn expected() -> Vec<f32> {
     [599, 8].into_iter().flat_map(row).map(|x| 2.0 * f16::from_f32(x).to_f32().max(0.0)).collect()
 }
 
-fn run(chain: &Chain) -> Vec<f32> {
+fn run(chain: &ProgramChain) -> Vec<f32> {
     let run = chain.execution(Default::default()).expect("plans").run(&inputs()).expect("runs");
     run.outputs[0].1.data.clone()
 }
@@ -76,7 +76,7 @@ fn a_descriptor_carries_them_as_processor_calls() {
     let kinds: Vec<u64> = descriptor.operations().map(|op| op.number("op_type")).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == 3).count(), chain.hosts().len(), "CpuInference");
     assert_eq!(kinds.iter().filter(|kind| **kind == 1).count(), chain.programs().len(), "AneInference");
-    let again = Chain::beside(&path, &descriptor).expect("the chain reads");
+    let again = ProgramChain::beside(&path, &descriptor).expect("the chain reads");
     assert_eq!(run(&again), expected());
     let listing = anemone_program::text::list_descriptor(&descriptor);
     assert_eq!(anemone_program::text::assemble_descriptor(&listing).expect("assembles").write(), descriptor.write());

@@ -2,7 +2,7 @@
 
 use anemone::host::Evaluator;
 use anemone::runtime::{ENGINE_ONLY, ModelCompiler};
-use anemone::{Array, Chain, Form, Model, forms};
+use anemone::{Array, Form, Model, ProgramChain, forms};
 use anemone_compile::Options;
 use anemone_compile::here::{Here, here};
 use anemone_compile::segments::on_host;
@@ -51,8 +51,8 @@ fn network() -> Net {
     anemone_net::text::parse(&text(), &[]).expect("the text parses")
 }
 
-fn chain() -> Chain {
-    Chain::whole(&network(), &CHIPS[0], &Options::default()).expect("a chain").0
+fn chain() -> ProgramChain {
+    ProgramChain::whole(&network(), &CHIPS[0], &Options::default()).expect("a chain").0
 }
 
 fn input() -> Array {
@@ -66,7 +66,7 @@ fn reference() -> Vec<Vec<f32>> {
     outputs.iter().map(|tensor| tensor.data.to_f32()).collect()
 }
 
-fn run(chain: &Chain) -> Vec<Vec<f32>> {
+fn run(chain: &ProgramChain) -> Vec<Vec<f32>> {
     let run = chain.execution(Default::default()).expect("plans").run(&[("x".into(), input())]).expect("runs");
     run.outputs.into_iter().map(|(_, array)| array.data).collect()
 }
@@ -94,7 +94,7 @@ fn turns_run_on_one_program_and_give_what_the_network_gives() {
 #[test]
 fn one_program_has_them_unrolled_and_gives_the_same_bits() {
     let program = anemone::compile::program_of(&network(), &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
-    let unrolled = Chain::of_network(&network(), program);
+    let unrolled = ProgramChain::of_network(&network(), program);
     assert!(unrolled.loops().is_empty() && unrolled.is_single());
     assert_eq!(run(&unrolled), run(&chain()));
 }
@@ -108,7 +108,7 @@ fn a_descriptor_carries_them_and_other_forms_refuse_them() {
     let path = folder.path().join("layer.e5");
     let Model::Descriptor(descriptor) = Model::load(&path).expect("reads") else { panic!("no descriptor") };
     assert_eq!(descriptor.check(), []);
-    let again = Chain::beside(&path, &descriptor).expect("the chain reads");
+    let again = ProgramChain::beside(&path, &descriptor).expect("the chain reads");
     assert_eq!(again.loops(), chain().loops());
     assert_eq!(run(&again), run(&chain()));
     let error = forms::files(&chain(), &CHIPS[0], &[Form::Hwx], "layer", "layer.net").expect_err("refused");
@@ -167,6 +167,6 @@ fn the_dry_run_has_them_on_the_engine_unless_a_turn_needs_the_host() {
     let net = anemone_net::text::parse(&sorted, &[]).expect("the text parses");
     let host = on_host(&net, &CHIPS[0]).expect("a chain");
     assert!(host.contains_key("all") && matches!(here(&net, &CHIPS[0], &mut ()), Some(Here::Refused(_))), "{host:?}");
-    let chain = Chain::whole(&net, &CHIPS[0], &Options::default()).expect("a chain").0;
+    let chain = ProgramChain::whole(&net, &CHIPS[0], &Options::default()).expect("a chain").0;
     assert!(!chain.hosts().is_empty() && chain.loops().len() == 1);
 }

@@ -5,7 +5,7 @@
 use crate::common;
 
 use anemone::tensor::compare;
-use anemone::{Array, Chain};
+use anemone::{Array, ProgramChain};
 use anemone_compile::Options;
 use anemone_facts::chips;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
@@ -263,7 +263,7 @@ fn check(choices: Vec<u64>) -> Result<(), String> {
     let wanted = eval::eval(&net, &tensors).map_err(|e| e.to_string())?.remove(0).data.to_f32();
     let shown = || text::print(&net).0.chars().take(3000).collect::<String>();
     let (chain, _) =
-        Chain::whole(&net, &chips::CHIPS[0], &Options::default()).map_err(|e| format!("{e}\n{}", shown()))?;
+        ProgramChain::whole(&net, &chips::CHIPS[0], &Options::default()).map_err(|e| format!("{e}\n{}", shown()))?;
     let run = chain.execution(Default::default()).and_then(|mut e| e.run(&inputs));
     let run = run.map_err(|e| format!("{e}\n{}", shown()))?;
     let name = &net.value(net.outputs[0]).name;

@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn random_networks_run_the_same_planned(choices in choices()) {
-        let net = Chain::of(Draw::choosing(choices));
+        let net = LayerSequence::of(Draw::choosing(choices));
         prop_assume!(net.is_some());
         let net = net.expect("assumed");
         let program = compile(&net, &CHIPS[0], &Options::default(), &mut ());
@@ -144,7 +144,7 @@ proptest! {
 /// A first run that is foreseen runs on memory that lacks what the program reads, and says so as task after task would.
 #[test]
 fn what_is_missing_is_found_before_a_planned_run() {
-    let net = Chain::draw(3).expect("a network");
+    let net = LayerSequence::draw(3).expect("a network");
     let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
     let faults = [Level::Unoptimized, Level::Optimized].map(|level| {
         let mut plan = Plan::new(&program, EngineOptions { level, ..EngineOptions::default() }).expect("a plan");
@@ -159,7 +159,7 @@ fn what_is_missing_is_found_before_a_planned_run() {
 #[test]
 fn operations_name_their_kernels_and_why_not_others() {
     let (mut rows, mut reasons) = (0, 0);
-    for net in (0..40).filter_map(Chain::draw) {
+    for net in (0..40).filter_map(LayerSequence::draw) {
         let Ok(program) = compile(&net, &CHIPS[0], &Options::default(), &mut ()) else { continue };
         for model in Model::ALL {
             let plan = Plan::new(&program, EngineOptions { model, ..EngineOptions::default() }).expect("a plan");
@@ -289,18 +289,18 @@ fn interleaved_weights_and_alternating_heads_run_in_place() {
 }
 
 /// A network of layers one after another, most of which move elements.
-struct Chain {
+struct LayerSequence {
     draw: Draw,
     net: Net,
 }
 
-impl Chain {
+impl LayerSequence {
     fn draw(seed: u64) -> Option<Net> {
-        Chain::of(Draw::new(seed + 77))
+        LayerSequence::of(Draw::new(seed + 77))
     }
 
     fn of(draw: Draw) -> Option<Net> {
-        let mut chain = Chain { draw, net: Net { name: "chain".into(), ..Net::default() } };
+        let mut chain = LayerSequence { draw, net: Net { name: "chain".into(), ..Net::default() } };
         let shape: Vec<usize> = match chain.draw.below(3) {
             0 => vec![1, chain.draw.size(9), chain.draw.size(40), chain.draw.size(40)],
             1 => vec![1, chain.draw.size(70), chain.draw.size(70)],

@@ -3,7 +3,7 @@
 use super::Step;
 use super::access::Accesses;
 use crate::fields::Fields;
-use crate::machine::{Chain, Machine};
+use crate::machine::{ChainedResults, Machine};
 use crate::memory::{Home, Memory, Region};
 use anemone_facts::Layout;
 use anemone_facts::numerics::Model;
@@ -31,7 +31,8 @@ impl Common {
 
     /// Memory accesses of a task, computed without bound memory; `None` if unknown.
     pub(super) fn accesses_of(&self, step: &Step) -> Option<Accesses> {
-        let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
+        let (mut nothing, mut nowhere, mut chain) =
+            (Memory::new(), Region::unwritten("L2", 0), ChainedResults::default());
         self.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields).accesses_of(step)
     }
 
@@ -39,7 +40,7 @@ impl Common {
         &'a self,
         memory: &'a mut Memory,
         l2: &'a mut Region,
-        chain: &'a mut Chain,
+        chain: &'a mut ChainedResults,
         task: &'a Task,
         fields: &'a Fields,
     ) -> Machine<'a> {

@@ -7,7 +7,7 @@ use super::product::Product;
 use super::reduction::Reduction;
 use super::{Common, Step};
 use crate::fault::{Fault, FaultKind};
-use crate::machine::Chain;
+use crate::machine::ChainedResults;
 use crate::memory::{self, Home, Memory, Region};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
 use anemone_kernels::conv::{Kernels, convolve, convolve_gemv};
@@ -31,7 +31,13 @@ pub(super) struct Schedule<'a> {
 
 impl Schedule<'_> {
     /// Executes one operation.
-    pub(super) fn run(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {
+    pub(super) fn run(
+        &self,
+        op: &Op,
+        memory: &mut Memory,
+        l2: &mut Region,
+        chain: &mut ChainedResults,
+    ) -> Result<(), Fault> {
         let done = match &op.kind {
             Kind::Move(of) => self.copy(of, memory, l2),
             Kind::Map(of) => self.map(of, memory, l2),
@@ -191,7 +197,7 @@ impl Schedule<'_> {
         Fault { task: Some(op.tasks.start), offset, kind: FaultKind::Outside { operation: op.class(), operand, limit } }
     }
 
-    fn tasks(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {
+    fn tasks(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut ChainedResults) -> Result<(), Fault> {
         let steps = self.steps.get(op.tasks.clone()).unwrap_or(&[]);
         let Some(step) = steps.first() else { return Ok(()) };
         let mut machine = self.common.machine(memory, l2, chain, &step.task, &step.fields);

@@ -85,7 +85,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Executes the task for one depth plane. [`crate::machine::Chain::pass_on`] ends the task after the last one.
+    /// Executes the task for one depth plane. [`crate::machine::ChainedResults::pass_on`] ends the task after the last one.
     pub(crate) fn execute_at(&mut self, depth: u64, work: &Work) -> Result<(), FaultKind> {
         (self.depth, self.source_depth) = (depth, depth);
         match work {

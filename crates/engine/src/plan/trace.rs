@@ -38,7 +38,7 @@ pub enum Site {
         address: u64,
     },
     /// Passed from task to task without memory.
-    Chain,
+    Chained,
 }
 
 /// Statistics of an operand's elements.
@@ -228,7 +228,7 @@ impl Machine<'_> {
         match source.site {
             Site::Memory { .. } => trace.moved.source1 = source.bytes(),
             Site::Tile { .. } => trace.moved.l2_read = source.bytes(),
-            Site::Chain => {}
+            Site::Chained => {}
         }
         if self.get(SrcType) == residency::DMA_KEEP {
             trace.moved.l2_written = source.bytes();
@@ -369,7 +369,7 @@ fn transposed_if(ext: Extents, exchanged: bool) -> Extents {
 fn in_chain(tensor: &Tensor) -> Operand {
     let mut values = Values::default();
     values.see(&tensor.data);
-    let (site, element_bytes) = (Site::Chain, Element::Float16.bytes());
+    let (site, element_bytes) = (Site::Chained, Element::Float16.bytes());
     Operand { site, shape: tensor.ext.array(), strides: [0; 3], element_bytes, values }
 }
 

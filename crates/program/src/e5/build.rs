@@ -88,7 +88,7 @@ pub fn from_calls(calls: &[Call], states: &[State], info: &Info) -> Descriptor {
 /// The descriptor of a chain of programs and processor calls. `inputs` and `info.outputs` name the caller's inputs and outputs; both are
 /// written if there is a processor call, since casts alone do not identify them then.
 pub fn from_steps(steps: &[Step], inputs: &[String], states: &[State], info: &Info) -> Descriptor {
-    let mut chain = Chain { info, states, names: Vec::new(), operations: Vec::new(), ends: None };
+    let mut chain = ChainDescriptor { info, states, names: Vec::new(), operations: Vec::new(), ends: None };
     let ports = |step: &Step, direction| -> Vec<Port> {
         match step {
             Step::Engine(call) => call.program.ports_of(direction).cloned().collect(),
@@ -230,7 +230,7 @@ struct Planned {
     aliases: Vec<(String, String)>,
 }
 
-struct Chain<'a> {
+struct ChainDescriptor<'a> {
     info: &'a Info,
     states: &'a [State],
     /// Tensors in order of first use.
@@ -240,7 +240,7 @@ struct Chain<'a> {
     ends: Option<(Vec<String>, Vec<String>)>,
 }
 
-impl Chain<'_> {
+impl ChainDescriptor<'_> {
     fn plan(&mut self, kind: u32, inputs: Vec<(String, Layout)>, outputs: Vec<(String, Layout)>, attributes: Record) {
         for (name, _) in inputs.iter().chain(&outputs) {
             if !self.names.contains(name) {

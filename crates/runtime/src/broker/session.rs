@@ -4,7 +4,7 @@ use super::Broker;
 use super::policy::{self, Admitted, Tier};
 use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
-use crate::driver::chaining::Chain;
+use crate::driver::chaining::ChainHandler;
 use crate::driver::client::{Arguments, Client, Create, Created};
 use crate::driver::methods;
 use crate::driver::priority_of;
@@ -39,7 +39,7 @@ struct Session<'a> {
     /// Number of live direct-path connections.
     lines: Arc<AtomicUsize>,
     /// Chained calls, by token, and the client that submits them.
-    chains: BTreeMap<u64, Option<Chain>>,
+    chains: BTreeMap<u64, Option<ChainHandler>>,
     direct: Option<Arc<Client>>,
 }
 
@@ -282,7 +282,7 @@ impl Session<'_> {
             let client = self.broker.driver.open(&self.task, 1).ok();
             self.direct = client.filter(|client| client.open().is_ok()).map(Arc::new);
         }
-        let chain = self.direct.clone().and_then(|direct| Chain::new(&self.client, direct, token));
+        let chain = self.direct.clone().and_then(|direct| ChainHandler::new(&self.client, direct, token));
         self.chains.insert(token, chain);
     }
 
@@ -348,7 +348,7 @@ impl Session<'_> {
         client.open().map_err(refused("handshake"))?;
         client.set_class(qos).map_err(refused("class of service"))?;
         let client = Arc::new(client);
-        let chain = Chain::new(&self.client, Arc::clone(&client), grant.token);
+        let chain = ChainHandler::new(&self.client, Arc::clone(&client), grant.token);
         let chains = BTreeMap::from([(grant.token, chain)]);
         let (ours, theirs) = socket::pair()?;
         socket::set_tick(&ours)?;
@@ -376,7 +376,7 @@ impl Session<'_> {
 }
 
 /// A chained call; unsupported without a handler.
-fn chained(chains: &BTreeMap<u64, Option<Chain>>, socket: &Stream, message: &Message) -> Result<()> {
+fn chained(chains: &BTreeMap<u64, Option<ChainHandler>>, socket: &Stream, message: &Message) -> Result<()> {
     let body = &message.body;
     let count = |at: usize| if body.len() >= 16 { u32_at(body, at) as usize } else { 0 };
     let (n_in, n_out) = (count(8).min(256), count(12).min(256));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A handler, and the connection that triggers it.
 #[derive(Debug)]
-pub struct Chain {
+pub struct ChainHandler {
     direct: Arc<Client>,
     token: u64,
     handler: u64,
@@ -16,12 +16,12 @@ pub struct Chain {
     calls: AtomicU64,
 }
 
-impl Chain {
+impl ChainHandler {
     /// Control 9 and direct 8; `None` if the connections may not chain, or no handler is free.
-    pub fn new(control: &Client, direct: Arc<Client>, token: u64) -> Option<Chain> {
+    pub fn new(control: &Client, direct: Arc<Client>, token: u64) -> Option<ChainHandler> {
         let handler = control.chain(token).ok()?;
         direct.activate(token, handler).ok()?;
-        Some(Chain { direct, token, handler, calls: AtomicU64::new(0) })
+        Some(ChainHandler { direct, token, handler, calls: AtomicU64::new(0) })
     }
 
     /// Direct 3 and 4: one call, until done. `None` if it must be a plain submission: too many inputs, or a handler invalidated

@@ -1,7 +1,7 @@
 //! Devices that run programs: the driver of this process, or another behind a socket.
 
 use crate::cache::Image;
-use crate::driver::chaining::Chain;
+use crate::driver::chaining::ChainHandler;
 use crate::driver::client::{Client, Create, Submit};
 use crate::driver::methods::{self, Answer};
 use crate::driver::sign::Signer;
@@ -127,7 +127,7 @@ struct OwnProgram {
     /// Surface of the intermediate region, if the program has one; created at the first request that is not chained.
     intermediate: OnceLock<Option<u32>>,
     /// Handler for calls whose output set stays on the device; created at the first.
-    chain: OnceLock<Option<Chain>>,
+    chain: OnceLock<Option<ChainHandler>>,
     open_direct: Box<dyn Fn() -> Option<Client> + Send + Sync>,
 }
 
@@ -140,7 +140,7 @@ impl OwnProgram {
 
     /// A call whose output set stays on the device; `None` if it must be a plain submission.
     fn submit_chained(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<()>> {
-        let make = || Chain::new(&self.client, Arc::new((self.open_direct)()?), self.token);
+        let make = || ChainHandler::new(&self.client, Arc::new((self.open_direct)()?), self.token);
         let chain = self.chain.get_or_init(make).as_ref()?;
         chain.submit(inputs, outputs).map(|done| done.map_err(|code| Error::driver("submit", code)))
     }

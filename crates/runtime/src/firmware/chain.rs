@@ -24,13 +24,13 @@ struct Handle {
 
 /// Installed handlers. A handler's number is never reused.
 #[derive(Debug, Default)]
-pub struct Chain {
+pub struct ChainHandlers {
     handles: BTreeMap<u64, Handle>,
     made: u64,
     active: BTreeMap<u32, u64>,
 }
 
-impl Chain {
+impl ChainHandlers {
     /// Installs a cache request in a group; returns its handler.
     pub fn install(&mut self, group: u32) -> Result<u64, Code> {
         if self.handles.len() as u64 >= CACHE_REQUESTS {

@@ -129,7 +129,7 @@ pub struct Firmware {
     processes: BTreeMap<u32, Process>,
     recent: VecDeque<u32>,
     /// Chaining handles.
-    pub chain: chain::Chain,
+    pub chain: chain::ChainHandlers,
     /// Power.
     pub power: power::Power,
     /// Host notification.
@@ -164,7 +164,7 @@ impl Default for Firmware {
             programs: BTreeMap::new(),
             processes: BTreeMap::new(),
             recent: VecDeque::new(),
-            chain: chain::Chain::default(),
+            chain: chain::ChainHandlers::default(),
             power: power::Power::default(),
             fabric: notify::Fabric::default(),
             drops: stats::Drops::default(),

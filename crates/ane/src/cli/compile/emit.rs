@@ -2,7 +2,7 @@
 
 use super::{CompatName, Flags};
 use anemone::forms::{self, Form};
-use anemone::{Chain, Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, ProgramChain, Result, files};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::dialects::Convention;
@@ -19,7 +19,7 @@ pub(super) struct Written {
 /// Encodes the programs in every form, and writes the files.
 pub(super) fn write(
     flags: &Flags,
-    chain: &Chain,
+    chain: &ProgramChain,
     chip: &'static Chip,
     forms: &[Form],
     output: &Path,

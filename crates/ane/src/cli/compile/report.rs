@@ -5,7 +5,7 @@ use super::emit::Written;
 use crate::cli::{Verbosity, print, trace};
 use anemone::forms::Form;
 use anemone::places;
-use anemone::{Chain, Code, Diagnostic, Result, overview};
+use anemone::{Code, Diagnostic, ProgramChain, Result, overview};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_program::{Program, StreamError};
@@ -38,7 +38,7 @@ impl Tasks {
 /// Prints the report, as text or JSON.
 pub(super) fn print_report(
     flags: &Flags,
-    chain: &Chain,
+    chain: &ProgramChain,
     chip: &'static Chip,
     forms: &[Form],
     written: &[Written],

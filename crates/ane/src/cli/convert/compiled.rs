@@ -3,7 +3,7 @@
 use super::Flags;
 use crate::cli::{Verbosity, print};
 use anemone::forms::{Form, WriteOptions, encode};
-use anemone::{Chain, Code, Diagnostic, Model, Result, files};
+use anemone::{Code, Diagnostic, Model, ProgramChain, Result, files};
 use anemone_program::e5::State;
 use anemone_program::{Program, hwx};
 use serde_json::json;
@@ -82,7 +82,7 @@ fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>
             Ok((entry.program().map_err(|e| malformed(e.to_string()))?, hwx::Options::default(), Vec::new(), false))
         }
         Model::Descriptor(descriptor) => {
-            let chain = Chain::beside(file, &descriptor)?;
+            let chain = ProgramChain::beside(file, &descriptor)?;
             let ([program], []) = (chain.programs(), chain.hosts()) else {
                 let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
                 let message = format!(

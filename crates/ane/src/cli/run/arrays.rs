@@ -4,7 +4,7 @@ use super::Flags;
 use crate::cli::Verbosity;
 use anemone::execute::state_at_start;
 use anemone::tensor::{self, Array, views};
-use anemone::{Chain, Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, ProgramChain, Result, files};
 use anemone_net::{DType, Net};
 use anemone_program::Direction;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// Reads the files given by flags, before anything runs.
-    pub fn of(flags: &Flags, chain: &Chain, net: Option<&Net>) -> Result<Wanted> {
+    pub fn of(flags: &Flags, chain: &ProgramChain, net: Option<&Net>) -> Result<Wanted> {
         let expected = named(&flags.expect, chain, Direction::Output, "--expect")?;
         for (name, wanted) in &expected {
             expectation_fits(name, wanted, chain, net)?;
@@ -38,7 +38,7 @@ impl Wanted {
 }
 
 /// Refuses an expected array whose extents differ from the output's, before anything runs.
-fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
+fn expectation_fits(name: &str, wanted: &Array, chain: &ProgramChain, net: Option<&Net>) -> Result<()> {
     let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
     let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
     let s = port.shape;
@@ -93,7 +93,12 @@ fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
 }
 
 /// Input arrays by port name: from files, or random; states are zeros.
-pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, verbosity: Verbosity) -> Result<Vec<(String, Array)>> {
+pub fn inputs(
+    flags: &Flags,
+    chain: &ProgramChain,
+    net: Option<&Net>,
+    verbosity: Verbosity,
+) -> Result<Vec<(String, Array)>> {
     // Inputs of the model that no program and no host segment reads.
     let unread = |name: &str| {
         let own = net.is_some_and(|net| net.inputs.iter().any(|&id| net.value(id).name == name));
@@ -139,7 +144,7 @@ pub fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, verbosity: Verbos
 }
 
 /// Parses `NAME=FILE`, or a file alone for the only port that is not a state.
-fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
+fn split(text: &str, chain: &ProgramChain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
     let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     if let Some((name, path)) = text.split_once('=')
         && !Path::new(text).exists()
@@ -161,7 +166,7 @@ fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<
     }
 }
 
-fn named(flags: &[String], chain: &Chain, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
+fn named(flags: &[String], chain: &ProgramChain, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
     let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     let mut all = Vec::new();
     for text in flags {
@@ -181,7 +186,7 @@ fn named(flags: &[String], chain: &Chain, direction: Direction, flag: &str) -> R
     Ok(all)
 }
 
-fn destinations(flags: &[String], chain: &Chain) -> Result<Vec<(String, PathBuf)>> {
+fn destinations(flags: &[String], chain: &ProgramChain) -> Result<Vec<(String, PathBuf)>> {
     let all = flags
         .iter()
         .map(|text| split(text, chain, Direction::Output, "--output"))

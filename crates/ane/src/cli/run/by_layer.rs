@@ -5,7 +5,7 @@ use super::tables;
 use anemone::layers::{Layer, compare_layers};
 use anemone::overview::counted;
 use anemone::tensor::{self, Array};
-use anemone::{Chain, Result, compile::program_of};
+use anemone::{ProgramChain, Result, compile::program_of};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_facts::tolerance::NETWORK_FACTOR;
@@ -41,8 +41,8 @@ impl Question<'_> {
     /// Compiles and runs a part of the network.
     fn run(&self, part: &Net, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
         let chain = match self.engine_only {
-            true => Chain::of_network(part, program_of(part, self.chip, self.options, &mut ())?),
-            false => Chain::whole(part, self.chip, self.options)?.0,
+            true => ProgramChain::of_network(part, program_of(part, self.chip, self.options, &mut ())?),
+            false => ProgramChain::whole(part, self.chip, self.options)?.0,
         };
         Ok(chain.execution(self.execution)?.run(inputs)?.outputs)
     }

@@ -3,14 +3,14 @@
 use crate::cli::Verbosity;
 use anemone::adapter::pieces_of;
 use anemone::chain::Cut;
-use anemone::{Array, Chain, Code, Diagnostic, Model, Result, Run, files, tensor};
+use anemone::{Array, Code, Diagnostic, Model, ProgramChain, Result, Run, files, tensor};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_net::{DType, Net};
 use std::path::{Path, PathBuf};
 
 /// Applies an adapter's weights to the only program of a chain; returns the replaced pieces of kernel data.
-pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
+pub fn adapt(chain: &mut ProgramChain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     let arrays = tensor::read_npz(path)?;
     let several = chain.programs().len();
     let Some(program) = chain.only_program_mut() else {
@@ -23,7 +23,7 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
 }
 
 /// Refuses flags that need a single program for several programs or host segments.
-pub fn require_single_program(chain: &Chain, asked: bool) -> Result<()> {
+pub fn require_single_program(chain: &ProgramChain, asked: bool) -> Result<()> {
     let (programs, hosts) = (chain.programs().len(), chain.hosts().len() + chain.loops().len());
     if !asked || chain.is_single() {
         return Ok(());
@@ -34,7 +34,7 @@ pub fn require_single_program(chain: &Chain, asked: bool) -> Result<()> {
 }
 
 /// Prints each host segment: its position, operations, inputs and outputs.
-pub fn hosts_told(chain: &Chain, verbosity: Verbosity) {
+pub fn hosts_told(chain: &ProgramChain, verbosity: Verbosity) {
     for (before, part) in chain.hosts() {
         let kinds: Vec<&str> = part.ops.iter().map(|op| op.kind.name()).collect();
         let names = |ids: &[anemone_net::ValueId]| -> String {
@@ -60,25 +60,25 @@ pub fn segmented(
     chip: &'static Chip,
     options: &Options,
     verbosity: Verbosity,
-) -> Result<(Chain, Option<Box<Net>>)> {
+) -> Result<(ProgramChain, Option<Box<Net>>)> {
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "a compiled program has no host segments"));
     };
-    let (chain, reasons) = Chain::whole(&net, chip, options)?;
+    let (chain, reasons) = ProgramChain::whole(&net, chip, options)?;
     reasons.iter().for_each(|reason| verbosity.note(format!("on the host: {reason}")));
     hosts_told(&chain, verbosity);
     Ok((chain, Some(net)))
 }
 
 /// A network partitioned around attention: a program for each attention and for the operations between.
-pub fn around_attention(net: &Net, chip: &'static Chip, options: &Options) -> Result<Chain> {
+pub fn around_attention(net: &Net, chip: &'static Chip, options: &Options) -> Result<ProgramChain> {
     let compile = |part: &Net| anemone::compile::program_of(part, chip, options, &mut ());
-    Chain::of_net(net, Cut::Attention, compile)
+    ProgramChain::of_net(net, Cut::Attention, compile)
 }
 
 /// Record of the tasks of a run through the driver: the same engine in this process, with the same inputs and bits.
 pub fn traced(
-    chain: &Chain,
+    chain: &ProgramChain,
     options: anemone_engine::Options,
     inputs: &[(String, Array)],
     driven: &Run,

@@ -3,7 +3,7 @@
 use super::super::{Verbosity, print};
 use anemone::execute::Execution;
 use anemone::tensor::Array;
-use anemone::{Chain, Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, ProgramChain, Result, files};
 use anemone_engine::{Level, Options, Profile, StepTime};
 use anemone_program::Program;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl Flags {
     /// Writes and prints what the flags request; returns an exit code if nothing else is requested.
     pub fn show(
         &self,
-        chain: &Chain,
+        chain: &ProgramChain,
         options: Options,
         inputs: &[(String, Array)],
         verbosity: Verbosity,
@@ -72,7 +72,7 @@ impl Flags {
 }
 
 /// Writes the plan of every program, before the first pass and after each one.
-fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
+fn dump(chain: &ProgramChain, options: Options, folder: &Path) -> Result<()> {
     let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
     std::fs::create_dir_all(folder).map_err(cannot)?;
     let mut written: Vec<(PathBuf, String)> = Vec::new();
@@ -95,7 +95,7 @@ fn logs_selection() -> bool {
 }
 
 /// The selected kernel of every operation of every program.
-fn selection(chain: &Chain, options: Options) -> Result<String> {
+fn selection(chain: &ProgramChain, options: Options) -> Result<String> {
     let of = |program| Ok(Execution::new(program, Options { trace: false, ..options })?.plan().selection());
     chain.programs().iter().map(of).collect()
 }

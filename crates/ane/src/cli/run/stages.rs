@@ -8,7 +8,7 @@ use crate::cli::conventions::CompatName;
 use crate::cli::{FIRST, Verbosity, by_the_book, chip, print, target, via};
 use anemone::connection::{Adapter, Request};
 use anemone::tensor::Array;
-use anemone::{Chain, Code, Diagnostic, Model, Result, Run};
+use anemone::{Code, Diagnostic, Model, ProgramChain, Result, Run};
 use anemone_compile::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
@@ -38,7 +38,7 @@ pub fn read(flags: &Flags, verbosity: Verbosity) -> Result<(Model, &'static Chip
 
 /// A model ready for execution.
 pub struct Prepared {
-    pub chain: Chain,
+    pub chain: ProgramChain,
     /// The network, unless the file is a compiled program.
     pub net: Option<Box<Net>>,
     pub chip: &'static Chip,
@@ -110,7 +110,7 @@ fn driven(
     chip: &'static Chip,
     compiler: Options,
     verbosity: Verbosity,
-) -> Result<(Chain, via::Session)> {
+) -> Result<(ProgramChain, via::Session)> {
     let request = Request { engine_only: flags.engine_only, compiler, ..Request::new(&flags.model, chip.target) };
     let session = flags.via.open(&request, flags.numerics.arithmetic(), verbosity)?;
     let chain = anemone::runtime::chain(&flags.model, session.bundle())?;

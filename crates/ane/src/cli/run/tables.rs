@@ -2,7 +2,7 @@
 
 use super::super::Verbosity;
 use super::report::{Expectations, all_within};
-use anemone::{Array, Chain};
+use anemone::{Array, ProgramChain};
 use anemone_compile::{Activations, Log, Options, Stage};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -73,7 +73,7 @@ fn explained(
         return None;
     }
     let precise = Options { activations: Activations::Accurate, ..*options };
-    let (chain, _) = Chain::whole(net, chip, &precise).ok()?;
+    let (chain, _) = ProgramChain::whole(net, chip, &precise).ok()?;
     let run = chain.execution(execution).ok()?.run(inputs).ok()?;
     let mut outputs = run.outputs;
     anemone::execute::own_extents(net, &mut outputs);

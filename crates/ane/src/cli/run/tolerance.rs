@@ -3,7 +3,7 @@
 use super::Flags;
 use super::report::{RoundingSource, Tolerance};
 use anemone::tensor::Array;
-use anemone::{Chain, execute};
+use anemone::{ProgramChain, execute};
 use anemone_net::Net;
 
 /// Parses a tolerance: a number of at least zero.
@@ -22,7 +22,7 @@ pub fn is_whole(net: &Net, output: &str) -> bool {
 
 /// Outputs of a program for inputs changed by one unit in the last place; `None` without such inputs, or if the run fails.
 pub fn run_moved(
-    chain: &Chain,
+    chain: &ProgramChain,
     options: anemone_engine::Options,
     inputs: &[(String, Array)],
 ) -> Option<Vec<(String, Array)>> {
