@@ -252,8 +252,8 @@ impl<S: Simd> LaneMap<S> for Settle {
     }
 }
 
-/// Rounds products of two fp16 numbers, which are not NaN, to fp16 numbers with ties away from zero; magnitudes below 65536 in range, larger ones
-/// stay above every fp16 number.
+/// Rounds products of two fp16 numbers to fp16, with ties away from zero. Products are not NaN. Results are held in fp32, so that one beyond the
+/// range of fp16 becomes infinite only when it is stored.
 #[inline(always)]
 pub fn round_products<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     /// Half of the last place of an fp16 number in the mantissa of fp32, and the bits behind it.
