@@ -272,7 +272,7 @@ impl Emitter<'_> {
     fn reuses_planar(&self) -> [[bool; 2]; 2] {
         let before = &self.placed.graph.layers[self.index - 1].sources[0];
         if self.placed.residency.source(self.index - 1, 0, before).is_some() {
-            // What follows a task on resident operands takes both (`env_chain_attention_s64_d64`).
+            // A task behind one on resident operands takes both (`env_chain_attention_s64_d64`).
             return [[true, false], [false, true]];
         }
         let [own, before] = [self.index, self.index - 1].map(|index| self.extent(index));
@@ -410,7 +410,7 @@ impl Emitter<'_> {
                 let least = fitting_rows(layer).min(1);
                 (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
             }
-            // What reads a kept source or another task's rows has a unit of twice its rows
+            // A task that reads a kept source or another task's rows has a unit of twice its rows
             // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
             Kind::Product { .. } | Kind::MaxChannels if self.reads_rows() && computed(layer)[2] > 1 => {
                 let unit = (rows + 1).min(fitting_rows(layer));

@@ -254,7 +254,7 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             let steps = steps(graph, uses, &layers, argument);
             let f = |x: f64| value(&steps, x);
             let text = text(&steps);
-            // What rounds nothing stays exact.
+            // Layers that round nothing stay exact.
             let exact = layers.iter().all(|&at| is_exact(&graph.layers[at].kind));
             let clip = || Table::clip_of(&f).filter(|_| exact).map(|table| (table, 0.0));
             let most = if exact { 0.0 } else { MOST_ERROR };

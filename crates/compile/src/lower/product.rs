@@ -254,7 +254,7 @@ impl Lowerer<'_> {
     /// for both.
     fn shared_operand(&mut self, x: ValueId) -> Result<View> {
         let from = self.view(x)?;
-        // What is not stored at once reads `x` where the transpose has left it (`chain_pair_add_ln_d256_s64`).
+        // A chain whose result is not stored at once reads `x` where the transpose has left it (`chain_pair_add_ln_d256_s64`).
         let kept = self.options.conventions().operands_kept;
         let combined = |op: &Op| {
             matches!(op.kind, OpKind::Binary(_))

@@ -271,7 +271,7 @@ impl Residency {
                 (base_bytes, most) = (base, stages);
             }
             let Some(&(last, _)) = readers.last() else { continue };
-            // What the planar engine has just read is still in place (`norm_layer_norm_ax1_1x64x8x8`).
+            // An operand that the planar engine has just read is still in place (`norm_layer_norm_ax1_1x64x8x8`).
             let layers = &graph.layers;
             let next = layers.get(last + 1).is_some_and(|next| next.is_neural() && !layers[last].is_neural());
             let same = self.groups.get(last + 1) == self.groups.get(last);
@@ -343,7 +343,7 @@ impl Residency {
         (0..candidates.len()).for_each(|i| last[first[i]] = last[first[i]].max(last[i]));
         for at in 1..order.len() {
             let [later, before] = [order[at - 1], order[at]].map(|i| (&candidates[i].1, last[i]));
-            // What is reduced to as many elements comes before its result (`norm_softmax_an1_1x256x1x1`).
+            // An operand reduced to as many elements comes before its result (`norm_softmax_an1_1x256x1x1`).
             let reduced = conventions.places_by_use && reduces_alike(graph, later.0, before.0);
             if reduced || later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
                 order.swap(at - 1, at);
@@ -359,7 +359,7 @@ impl Residency {
             let beside = candidates.iter().find(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
             let beside = beside.map(|(_, before)| before.base_bytes).filter(|_| conventions.places_by_use);
             let r = &mut candidates[i].1;
-            // What the other engine's task, or the last one of a group, has just read is still in place
+            // An operand that the other engine's task, or the last one of a group, has just read is still in place
             // (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
             let apart = |task: usize| {
                 let neural = [task, task + 1].map(|i| graph.layers.get(i).map(Layer::is_neural));

@@ -131,7 +131,7 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         // A table's source that is kept is laid out as its result (`env_chain_residual_gelu_1x64x8x8`: 0x420 for 0x400).
         Kind::Neuron { .. } if kept && !copies(layer) && unit_banks(layer).0 > 1 => spread(units, 1, unit_banks(layer)),
         Kind::Neuron { .. } if !copies(layer) => apart_in_unit(layer, units, 1),
-        // What the planar engine reads next has its distances (`norm_softmax_a1_1x64x8x8`: 0x420 for 0x400).
+        // An operand that the planar engine reads next has its distances (`norm_softmax_a1_1x64x8x8`: 0x420 for 0x400).
         // Sixteen rows have half of them (`norm_softmax_a2_1x64x8x8`: 0x90 for 0x80).
         Kind::MaxChannels | Kind::Neuron { .. }
             if kept && (copies(layer) || matches!(layer.kind, Kind::MaxChannels)) =>

@@ -102,14 +102,14 @@ fn resident(
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
-    // What a convolution stores for another one is contiguous (`chain_pair_mm_mm_d256_s64`).
+    // A result that a convolution stores for another one is contiguous (`chain_pair_mm_mm_d256_s64`).
     let stored = conventions.places_by_use && graph.layers[writer].convolves() && !graph.layers[writer].transpose;
     // Numbers that become columns are written by eight channels (`reduce_probe_sum_ax1_1x64x1x64`: 0x9 for 0x8).
     let written = &graph.layers[writer];
     let reduced =
         readers.iter().any(|&(i, _)| !matches!(graph.layers[i].kind, Kind::Pool { .. } | Kind::Planar { .. }));
     let turned = conventions.places_by_use && copies(written) && written.transpose && !neural && reduced;
-    // What the planar engine stores is contiguous (`chain_pair_mul_mm_d256_s64`).
+    // A result of the planar engine is contiguous (`chain_pair_mul_mm_d256_s64`).
     let planar = conventions.places_by_use && !written.is_neural();
     let beside = (convolved && !stored && !planar || turned) && writers.len() == 1;
     if spreads && beside && view.height() == 1 && view.channels() > 1 {

@@ -27,7 +27,7 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                 let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
                 match &layer.kind {
                     _ if (convention == Convention::Book || single_rows) && layer.convolves() && made => false,
-                    // What the copy has brought is read again (`chain_pair_add_ln_d256_s64`).
+                    // The result of the copy is read again (`chain_pair_add_ln_d256_s64`).
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => {
