@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
+use std::ops::RangeInclusive;
 
 /// Binary exponent that the usual term of a product should have: ten digits above the resolution.
 const USUAL_TERM: i32 = -6;
@@ -31,14 +32,14 @@ const FEW_ROWS: usize = 4;
 const LEAST_TWICE: i32 = 4;
 
 /// Binary exponent of the largest scale of a product that is computed twice: scaled sums overflow from 2^9 on, where
-/// [`TERM_ERROR`] of [`MOST_TERMS`] terms is half of the distance of fp16 numbers.
+/// [`TERM_ERROR`] of the most [`TERMS`] is half of the distance of fp16 numbers.
 const MOST_TWICE: i32 = 6;
 
 /// Largest error of a term: a product is dropped if the sum of its operands' exponents is below -16.
 const TERM_ERROR: f32 = 1.0 / 32768.0;
 
-/// Largest number of terms of a product that is computed twice.
-const MOST_TERMS: usize = 8192;
+/// Numbers of terms of a product that is computed twice: as a classifier has. Fewer terms lose less.
+const TERMS: RangeInclusive<usize> = 64..=8192;
 
 /// Multiplies weights of products with small terms by powers of two, and the results by their inverses. Results that only other
 /// products read stay scaled, so that terms of those grow too.
@@ -224,7 +225,8 @@ fn twice(b: &mut Builder, op: &Op, known: &[Magnitude]) -> Option<()> {
     let channels = *weights.shape.first()?;
     let terms = data.len() / channels.max(1);
     let ty = b.net.value(out).ty.clone();
-    let few = ty.elements() <= FEW_ROWS * channels && terms <= MOST_TERMS;
+    // The size of a network's input is only a guess.
+    let few = ty.elements() <= FEW_ROWS * channels && TERMS.contains(&terms) && !b.net.inputs.contains(&x);
     let own = growth(known[x.0 as usize].usual * root_mean_square(&data)).min(MOST_TWICE);
     if !few || own < LEAST_TWICE || sums(b.net, op, known).is_finite() {
         return None;
@@ -370,35 +372,45 @@ mod tests {
 
     #[test]
     fn few_rows_with_small_terms_are_computed_twice() {
-        becomes(
-            scale_small_terms,
-            r#"net "n" {
-  input %x: f16[1, 2]
-  const %w: f16[1, 2] = [0.0009765625, 0.0]
+        let zeros = ", 0.0".repeat(63);
+        let before = format!(
+            r#"net "n" {{
+  input %x: f16[1, 64]
+  const %w: f16[1, 64] = [0.0009765625{zeros}]
   const %b: f16[1] = [0.5]
-  %y: f16[1, 1] = linear(%x, %w, %b)
+  %r: f16[1, 64] = relu(%x)
+  %y: f16[1, 1] = linear(%r, %w, %b)
   output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[1, 2]
-  const %w: f16[1, 2] = [0.0009765625, 0.0]
+}}
+"#
+        );
+        let after = format!(
+            r#"net "n" {{
+  input %x: f16[1, 64]
+  %r: f16[1, 64] = relu(%x)
+  const %w: f16[1, 64] = [0.0009765625{zeros}]
   const %b: f16[1] = [0.5]
-  %y.plain: f16[1, 1] = linear(%x, %w, %b) name="y"
-  const %y.weight: f16[1, 2] = [0.03125, 0.0]
-  const %y.bias: f32[1] = [16.0]
-  %y.scaled: f16[1, 1] = linear(%x, %y.weight, %y.bias) name="y"
-  const %y.unscale: f16[] = [0.03125]
+  %y.plain: f16[1, 1] = linear(%r, %w, %b) name="y"
+  const %y.weight: f16[1, 64] = [0.0625{zeros}]
+  const %y.bias: f32[1] = [32.0]
+  %y.scaled: f16[1, 1] = linear(%r, %y.weight, %y.bias) name="y"
+  const %y.unscale: f16[] = [0.015625]
   %y.fine: f16[1, 1] = mul(%y.scaled, %y.unscale) name="y"
-  const %y.error: f16[] = [0.000091552734375]
+  const %y.error: f16[] = [0.001983642578125]
   %y.above: f16[1, 1] = add(%y.plain, %y.error) name="y"
   %y.less: f16[1, 1] = min(%y.fine, %y.above) name="y"
   %y.below: f16[1, 1] = sub(%y.plain, %y.error) name="y"
   %y: f16[1, 1] = max(%y.less, %y.below)
   output %y
-}
-"#,
+}}
+"#
         );
+        becomes(scale_small_terms, &before, &after);
+        // An input of the network, and few terms.
+        let of_input = before.replace("linear(%r", "linear(%x");
+        becomes(scale_small_terms, &of_input, &of_input);
+        let few = before.replace("64]", "4]").replace(&zeros, ", 0.0, 0.0, 0.0");
+        becomes(scale_small_terms, &few, &few);
     }
 
     #[test]
