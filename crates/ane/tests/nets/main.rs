@@ -21,6 +21,7 @@ mod ops;
 mod plans;
 mod probes;
 mod quantized;
+mod quotients;
 mod random;
 mod robustness;
 mod small_terms;

@@ -109,6 +109,12 @@ fn cancels(kind: &Kind) -> bool {
     }
 }
 
+/// Returns true for the maximum of a value and itself: the whole number before a division, which must be rounded on its own.
+fn rounds_operand(layer: &Layer) -> bool {
+    let same = layer.sources.first().map(View4::elements) == layer.sources.get(1).map(View4::elements);
+    matches!(layer.kind, Kind::Planar { op: PlanarOp::Max, .. }) && same
+}
+
 /// Returns true for a layer that selects among its operands, constants and their negatives, without rounding.
 fn is_exact(kind: &Kind) -> bool {
     let plain = |a: &Affine| a.pre_scale.abs() == 1.0 && (a.final_scale * a.scale).abs() == 1.0 && a.bias == 0.0;
@@ -238,7 +244,11 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             _ => false,
         };
         // A factor of zero makes NaN of infinities; the limits of a table do not.
-        if layers.iter().any(chooses) || layers.iter().any(|&at| cancels(&graph.layers[at].kind)) {
+        let holds = |&at: &usize| rounds_operand(&graph.layers[at]);
+        if layers.iter().any(chooses)
+            || layers.iter().any(holds)
+            || layers.iter().any(|&at| cancels(&graph.layers[at].kind))
+        {
             break;
         }
         // Factors, addends and ReLUs have slots of their own.

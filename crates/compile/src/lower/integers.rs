@@ -17,8 +17,8 @@ impl Lowerer<'_> {
     pub(super) fn integer_division(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, dividend, divisor) = (self.result(out), self.view(x)?, self.view(y)?);
         let plain = Affine::UNIT;
-        if let Some(divisor) = self.uniform(y).filter(|d| is_short_power(*d) && dividend.shape() == to.shape()) {
-            return self.division_by_power(f, &dividend, divisor, &to);
+        if let Some(divisor) = self.uniform(y).filter(|d| is_short(*d) && dividend.shape() == to.shape()) {
+            return self.division_by_number(f, &dividend, divisor, &to);
         }
         let signed = !matches!(self.net.value(out).ty.dtype, DType::U8 | DType::U16);
         if !signed {
@@ -53,20 +53,39 @@ impl Lowerer<'_> {
         self.copy(&rest, &to)
     }
 
-    /// As [`Lowerer::integer_division`] by a power of two: the quotient with its fraction is exact in fp16.
-    fn division_by_power(&mut self, f: Binary, dividend: &View, divisor: f32, to: &View) -> Result<()> {
+    /// As [`Lowerer::integer_division`] by a positive number. The quotient with its fraction lies nearer to itself than to the next
+    /// whole number when fp16 rounds it: with `x` up to 2048, a fraction of `1 / d` exceeds half of the distance of fp16 numbers at
+    /// `x / d`, which is at most `x / d / 2048`.
+    ///
+    /// The factor belongs to a maximum of `x` and itself, into which fusion takes nothing that computes `x`: in `x / d + a / d` for
+    /// `(x + a) / d`, the rounding of `a / d` would be large beside a quotient near zero.
+    fn division_by_number(&mut self, f: Binary, dividend: &View, divisor: f32, to: &View) -> Result<()> {
         let scaled = |factor: f32| Affine { final_scale: factor, ..Affine::UNIT };
-        let exact = self.affined("exact", scaled(1.0 / divisor), false, dividend)?;
-        match f {
-            Binary::Div => self.table(Table::truncate(), 0.0, 1.0, &exact, to),
-            Binary::FloorDiv => self.unary_into(Unary::Floor, &exact, to),
-            _ => {
-                let whole = self.scratch("whole", &to.shape());
-                self.unary_into(Unary::Floor, &exact, &whole)?;
-                let multiple = self.affined("multiple", scaled(divisor), false, &whole)?;
-                self.planar_two(PlanarOp::Sub, Affine::UNIT, dividend, &multiple, to)
-            }
+        let fraction = self.scratch("fraction", &to.shape());
+        match divisor.log2().fract() == 0.0 {
+            true => self.planar_one(dividend, &fraction, scaled(1.0 / divisor), false)?,
+            false => self.planar_two(PlanarOp::Max, scaled(1.0 / divisor), dividend, dividend, &fraction)?,
         }
+        match f {
+            Binary::Div => return self.table(Table::truncate(), 0.0, 1.0, &fraction, to),
+            Binary::FloorDiv => return self.unary_into(Unary::Floor, &fraction, to),
+            _ => {}
+        }
+        let whole = self.scratch("whole", &to.shape());
+        let floors = divisor.log2().fract() == 0.0;
+        match floors {
+            true => self.unary_into(Unary::Floor, &fraction, &whole)?,
+            false => self.table(Table::truncate(), 0.0, 1.0, &fraction, &whole)?,
+        }
+        let multiple = self.affined("multiple", scaled(divisor), false, &whole)?;
+        if floors {
+            return self.planar_two(PlanarOp::Sub, Affine::UNIT, dividend, &multiple, to);
+        }
+        // A floor's multiple below -2048 may be odd: what is left of the truncated quotient gets the divisor instead.
+        let left = self.scratch("left", &to.shape());
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, dividend, &multiple, &left)?;
+        let more = self.tabled("more", Table::choice_below_zero(divisor, 0.0), 0.0, 1.0, &left)?;
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &left, &more, to)
     }
 
     /// Quotient and remainder of non-negative numbers.
@@ -96,7 +115,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Returns true for a power of two from 1 to 2048, by which the quotient of every whole number up to 2048 is exact in fp16.
-fn is_short_power(divisor: f32) -> bool {
-    (1.0..=2048.0).contains(&divisor) && divisor.log2().fract() == 0.0
+/// Returns true for a whole number from 1 to 2048.
+fn is_short(divisor: f32) -> bool {
+    (1.0..=2048.0).contains(&divisor) && divisor.fract() == 0.0
 }
