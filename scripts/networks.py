@@ -3,13 +3,15 @@
 
     python3 -m venv v && v/bin/pip install torch==2.7.0 coremltools==9.0 "numpy<2.4" onnx
     v/bin/python scripts/networks.py export FOLDER [NAME ...]
-    python3 scripts/networks.py measure FOLDER [--ane target/quick/ane] [--write docs/networks.md] [NAME ...]
+    python3 scripts/networks.py measure FOLDER [--ane target/quick/ane] [--pace target/quick/examples/pace]
+                                              [--write docs/data/networks.tsv] [NAME ...]
 
 `export` writes FOLDER/NAME/model.mlpackage, model.onnx, inputs x0.npy, ... and expected.npy (PyTorch, fp32). `measure` needs nothing
-but the tool. Further networks are in families.py.
+but the tool, and for times (--pace) ONNX Runtime and the example `pace`. Further networks are in families.py.
 """
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -691,7 +693,28 @@ def one(path, form, tool):
     return row
 
 
-def measure(folder, tool, names):
+def pace(path, program, seconds=1.5):
+    """Time of a run in `fast` divided by that of ONNX Runtime, both on two threads and in turns; None where the example `pace`
+    cannot run the model: it runs one program without host segments."""
+    import benchmark
+
+    sides = []
+    try:
+        sides.append(benchmark.Side(program, path, "fast"))
+        sides.append(benchmark.Side(sys.executable, benchmark.__file__, "--serve", "onnx", "--network", path, "--threads", 2))
+        end, times = time.monotonic() + seconds, []
+        while len(times) < 7 or time.monotonic() < end and len(times) < 40:
+            times.append([side.turn(1)[0] for side in sides])
+        ours, theirs = (statistics.median(of) for of in zip(*times))
+        return ours / theirs
+    except SystemExit:
+        return None
+    finally:
+        for side in sides:
+            side.close()
+
+
+def measure(folder, tool, names, program=None):
     """One row a network."""
     rows = []
     for name in sorted(os.listdir(folder)):
@@ -702,6 +725,9 @@ def measure(folder, tool, names):
         if os.path.exists(f"{path}/meta.json"):
             row.update(json.load(open(f"{path}/meta.json")))
         row["forms"] = {form: one(path, f"model.{form}", tool) for form in ("mlpackage", "onnx") if os.path.exists(f"{path}/model.{form}")}
+        onnx = row["forms"].get("onnx", {})
+        if program and "tasks" in onnx and onnx["programs"] == 1 and not onnx["hosts"]:
+            row["pace"] = pace(f"{path}/model.onnx", program)
         rows.append(row)
         print(json.dumps(row), flush=True)
     return rows
@@ -716,8 +742,12 @@ def table(rows):
     if per:
         text += (f"#: {len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the tolerance in `fast` and {within('exact')} in `exact`; "
                  f"check and compiler agree in {sum(f['agree'] for _, f in forms)}. Tasks per computing operation: median {per[len(per) // 2]:.1f}, "
-                 f"at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, above 10 in {sum(p > 10 for p in per)}.\n")
-    heads = ["network", "operations", "computing", "tasks", "per computing", "programs, host", "fast", "exact", "ONNX: tasks", "fast", "exact", "agree"]
+                 f"at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, above 10 in {sum(p > 10 for p in per)}.")
+        if paces := sorted(r["pace"] for r in rows if r.get("pace")):
+            text += (f" Time against ONNX Runtime, {len(paces)} models: median {statistics.median(paces):.2f}, "
+                     f"at most 1.5 in {sum(p <= 1.5 for p in paces)}, largest {paces[-1]:.1f}.")
+        text += "\n"
+    heads = ["network", "operations", "computing", "tasks", "per computing", "programs, host", "fast", "exact", "ONNX: tasks", "fast", "exact", "time", "agree"]
     text += "\t".join(heads) + "\n"
     for r in rows:
         cells = [r["name"], str(r.get("ops", "")), str(r.get("computing", ""))]
@@ -729,6 +759,7 @@ def table(rows):
         else:
             cells += ["refused: " + core.get("refused", ""), "", "", "", ""]
         cells += [str(onnx.get("tasks", onnx.get("refused", ""))), error(onnx, "fast"), error(onnx, "exact")]
+        cells.append(f"{row_pace:.2f}" if (row_pace := r.get("pace")) else "")
         cells.append("yes" if all(f["agree"] for f in r["forms"].values()) else "no")
         text += "\t".join(cells) + "\n"
     return text
@@ -736,7 +767,7 @@ def table(rows):
 
 if __name__ == "__main__":
     command, folder, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
-    given = {"--ane": "target/quick/ane", "--write": None}
+    given = {"--ane": "target/quick/ane", "--write": None, "--pace": None}
     for flag in given:
         if flag in rest:
             at = rest.index(flag)
@@ -745,7 +776,7 @@ if __name__ == "__main__":
     if command == "export":
         export(folder, rest)
     else:
-        rows = measure(folder, given["--ane"], rest)
+        rows = measure(folder, given["--ane"], rest, given["--pace"])
         if given["--write"]:
             with open(given["--write"], "w") as file:
                 file.write(table(rows))
