@@ -66,7 +66,7 @@ pub struct Buffers {
 }
 
 /// Layout of a packed source: `[tile][tap][output]` with padded tiles, or `[tile][block][output][channel]` if it is in NCHWc16. A tile has as
-/// many outputs as a register tile.
+/// many outputs as a register tile, a multiple of [`tile::STEP`]: the last one may have padding, whose results are not used.
 #[derive(Clone, Copy)]
 struct Tiles {
     taps: usize,
@@ -79,7 +79,7 @@ struct Tiles {
 impl Tiles {
     fn of<S: Simd, A: Accumulator>(_: S, _: A, outputs: usize, taps: usize, in_blocks: bool) -> Tiles {
         let count = outputs.div_ceil(tile::most::<S, A>()).max(1);
-        Tiles { taps, outputs, each: outputs.div_ceil(count).max(1), in_blocks }
+        Tiles { taps, outputs, each: outputs.div_ceil(count).max(1).next_multiple_of(tile::STEP), in_blocks }
     }
 
     fn count(&self) -> usize {
@@ -90,6 +90,11 @@ impl Tiles {
     fn outputs(&self, tile: usize) -> [usize; 2] {
         let first = tile * self.each;
         [first, self.each.min(self.outputs - first)]
+    }
+
+    /// Outputs of a tile with its padding.
+    fn padded(&self, tile: usize) -> usize {
+        self.outputs(tile)[1].next_multiple_of(tile::STEP)
     }
 
     /// Writes the operands of one tap, `wide[output]`, into all tiles.
@@ -107,7 +112,7 @@ impl Tiles {
     fn place(&self, tap: usize, output: usize) -> usize {
         let (tile, output) = (output / self.each, output % self.each);
         let within = match self.in_blocks {
-            true => (tap / BLOCK * self.outputs(tile)[1] + output) * BLOCK + tap % BLOCK,
+            true => (tap / BLOCK * self.padded(tile) + output) * BLOCK + tap % BLOCK,
             false => tap * BLOCK + output,
         };
         tile * self.stride() + within
@@ -139,9 +144,13 @@ impl WithSimd for Packing<'_> {
         if tiles.in_blocks {
             for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
                 let [first, count] = tiles.outputs(tile);
-                for (block, to) in to.chunks_exact_mut(count * BLOCK).enumerate().take(tiles.taps / BLOCK) {
+                let padded = tiles.padded(tile) * BLOCK;
+                for (block, to) in to.chunks_exact_mut(padded).enumerate().take(tiles.taps / BLOCK) {
                     let from = &from.from(group, block, part.rows.start)[(part.columns.start + first) * BLOCK..];
-                    simd::widen_rows(simd, from, to, Rows::one(count * BLOCK));
+                    let (to, padding) = to.split_at_mut(count * BLOCK);
+                    simd::widen_rows(simd, from, to, Rows::one(to.len()));
+                    // Zeros change no bound on the operands.
+                    padding.fill(0.0);
                 }
             }
             return;
@@ -204,9 +213,9 @@ fn pack<'b, S: Simd, A: Accumulator>(
             #[inline(always)]
             || {
                 for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
-                    let outputs = tiles.outputs(tile)[1];
+                    let (outputs, padded) = (tiles.outputs(tile)[1], tiles.padded(tile));
                     match tiles.in_blocks {
-                        true => known.measure_blocks(simd, mac, tile, &mut to[..tiles.taps * outputs], outputs),
+                        true => known.measure_blocks(simd, mac, tile, &mut to[..tiles.taps * padded], padded),
                         false => known.measure_lines(simd, mac, tile, to, outputs),
                     }
                 }
@@ -291,7 +300,7 @@ struct Blocks<'a, A> {
     /// First channel, and number of blocks.
     first: usize,
     blocks: usize,
-    /// Position of each output in the result of a block; `stride`: distance between blocks.
+    /// Position of each output in the result of a block, and of padding behind them; `stride`: distance between blocks.
     places: &'a [u32],
     stride: usize,
 }
@@ -304,8 +313,7 @@ impl<A: Accumulator> Blocks<'_, A> {
         let next = first + TILE_BLOCKS * BLOCK;
         let prefetch = PrefetchCursor::of(kernel.packed.bytes_of(next..next + TILE_BLOCKS * BLOCK), tiles);
         for (tile, source) in packed.chunks_exact(tiles.stride()).enumerate() {
-            let [at, outputs] = tiles.outputs(tile);
-            let (places, to) = (&places[at..], to.reborrow());
+            let (outputs, places, to) = (tiles.padded(tile), &places[tiles.outputs(tile)[0]..], to.reborrow());
             let terms = match A::EXACT {
                 true => known.terms(simd, tile),
                 false => Some(RunSchedule::default()),

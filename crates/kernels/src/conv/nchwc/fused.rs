@@ -183,8 +183,10 @@ impl Ground {
         }
     }
 
-    /// Position of each output of the first convolution in the staged rows, `across` to a row.
+    /// Position of each output of the first convolution in the staged rows, `across` to a row. Padding is stored behind the last row.
     fn places(&self, across: usize, places: &mut [u32]) {
+        let (places, padding) = places.split_at_mut(self.inside.len() * across);
+        padding.fill((self.rows * self.width * BLOCK) as u32);
         let rows = places.chunks_mut(across).enumerate();
         rows.for_each(|(row, places)| {
             let first = (self.inside.start + row) * self.width + self.lead;
@@ -216,6 +218,8 @@ impl<'a, A> Windows<'a, A> {
         A: Accumulator,
     {
         match [k, s] {
+            // Loops without vectors gain less from constants than they need code.
+            _ if const { S::F32_LANES == 1 } => outline(simd, AnySize { of: self, k, s }),
             [3, 1] => outline(simd, self.of::<3, 1>()),
             [3, _] => outline(simd, self.of::<3, 2>()),
             [_, 1] => outline(simd, self.of::<5, 1>()),
@@ -248,6 +252,30 @@ impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for
     #[inline(always)]
     fn with(self, simd: S, stages: impl LaneMap<S>) {
         self.0.store(simd, stages, K, STRIDE);
+    }
+}
+
+/// Windows of any side and stride.
+struct AnySize<'a, A> {
+    of: Windows<'a, A>,
+    k: usize,
+    s: usize,
+}
+
+impl<A: Accumulator> WithSimd for AnySize<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let finish = self.of.finish;
+        finish.with_after(simd, self);
+    }
+}
+
+impl<S: Simd, A: Accumulator> Staged<S> for AnySize<'_, A> {
+    #[inline(always)]
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
+        self.of.store(simd, stages, self.k, self.s);
     }
 }
 
