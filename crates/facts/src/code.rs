@@ -197,8 +197,8 @@ pub mod hint {
 pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
 
 /// Planes of sources that a task takes in the same half microsecond: the estimate is no less than planes over this. Samples
-/// are consistent with 222 to 227 (`docs/evidence.md`, key `h13-cycles`).
-pub const ESTIMATE_PLANES: u64 = 224;
+/// are consistent with 224.5 to 225.9 (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_PLANES: u64 = 225;
 
 /// Planar engine in the same time: elements, rows of a plane that it reduces in parallel, and the largest number of columns of
 /// each of these rows (`docs/evidence.md`, key `h13-cycles`).

@@ -5,6 +5,7 @@ use crate::ir::*;
 use crate::stream::pack::Packing;
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
+use anemone_facts::staging::NEURAL_UNIT;
 
 /// Least multiply-accumulates of a product whose tasks have [`BUSY_CATEGORY`]: `rrmm_r2rr_m64_k64_n1024_tx0_ty1` has 4.2 million and
 /// category 0, `rrmm_r2rr_m64_k64_n2048_tx0_ty1` and `env_mm_r3rr_m256_k256_n128_tx0_ty0_b1` have 8.4 million.
@@ -97,7 +98,8 @@ impl Emitter<'_> {
         let copies = own.kind.is_copy() && (own.transpose || own.interleave > 1);
         let product =
             if several(&own) { Some(own) } else { layers.iter().filter(several).find(|l| copies && staged(l)) };
-        let Some(product) = product else { return Ok(()) };
+        // Columns that do not fill a unit keep it idle in part (`rrmm_r2rr_m64_k2048_n64_tx0_ty1`, `env_mm_r3rr_m512_k512_n64_tx0_ty0_b1`).
+        let Some(product) = product.filter(|p| p.result.width >= 1 << NEURAL_UNIT) else { return Ok(()) };
         // Its parts read the same matrix.
         let parts = self.placed.graph.layers.iter().filter(several);
         let parts = parts.filter(|part| part.sources[0].elements() == product.sources[0].elements());

@@ -6,7 +6,7 @@ use crate::memory::Place;
 use crate::stream::pack::Packing;
 use crate::tile::{
     Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, kept_tile, result_tile, row_bytes, small_source,
-    source_tile, spread, staying_tile, turned_rows, turns_few_channels, unit_rows,
+    source_tile, spread, turned_rows, turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -26,7 +26,6 @@ impl Emitter<'_> {
         let [_, hout, _] = computed(layer);
         let tile = match self.placed.residency.keeps(index) {
             true => kept_tile(layer),
-            false if self.loads_resident(index) => staying_tile(layer),
             false => source_tile(layer),
         };
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
@@ -318,7 +317,7 @@ impl Emitter<'_> {
     /// Returns true if a task brings its source into tile memory by some of the columns at a time.
     fn cut_in_columns(&self) -> bool {
         let [_, rows, columns] = input(self.layer);
-        self.loads_resident(self.index) && rows > COPY_ROWS && staying_tile(self.layer).columns < columns
+        self.loads_resident(self.index) && rows > COPY_ROWS && source_tile(self.layer).columns < columns
     }
 
     /// Returns true if the first source of a task is in tile memory or kept there, and its result only there.

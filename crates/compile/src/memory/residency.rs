@@ -134,7 +134,9 @@ impl Resident {
         // Part of the channels is in a depth of all of them; rows and groups that are read as channels keep their depth.
         let turned = [0, 2].into_iter().any(|axis| self.view.axes[axis].extent > 1 && channels == self.strides[axis]);
         let some = view.axes[1].stride_bytes == self.view.axes[1].stride_bytes;
-        let depth = match turned && view.channels() > 1 && channels != channel {
+        // Rows of a single channel too (`norm_softmax_a3_1x1x64x64`), unless the reader has pieces of them.
+        let single = !self.pieces && self.view.channels() == 1 && self.view.height() > 1;
+        let depth = match turned && view.channels() > 1 && (channels != channel || single) {
             true => channel * self.view.channels() as u64,
             false => channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64,
         };

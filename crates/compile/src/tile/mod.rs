@@ -6,7 +6,7 @@ mod zin9509;
 pub(crate) use banks::{spread, spread_all};
 pub(crate) use zin9509::{
     apart, apart_in_unit, computed, fitting_rows, input, kept_tile, result_tile, row_bytes, small_source, source_tile,
-    staging, staying_tile, turned_rows, turns_few_channels, unit_banks, unit_rows,
+    staging, turned_rows, turns_few_channels, unit_banks, unit_rows,
 };
 
 use crate::ir::*;

@@ -35,11 +35,16 @@ pub(crate) fn input(layer: &Layer) -> [usize; 3] {
 pub(crate) fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if copies(layer) {
-        // Two rows are side by side where they are turned (`env_mm_r2rb_m16_k2048_n2048_tx0_ty1`), else each has its columns.
-        let few = (if layer.transpose { 2 } else { 3 }..=COPY_ROWS).contains(&height);
+        // Rows are side by side where they are turned (`env_mm_r2rb_m16_k2048_n2048_tx0_ty1`), else each has its columns
+        // (`encoder_transpose_r4_0213`: 128 of eight rows).
+        let few = layer.transpose && (2..=COPY_ROWS).contains(&height);
         let columns =
             if few { (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST) } else { COPY_COLUMNS };
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
+    }
+    // A table of wide rows has as many columns as a copy (`binary_real_div_1x3x224x224`, `unary_sigmoid_1x1024x375`).
+    if matches!(layer.kind, Kind::Neuron { .. }) && layer.interleave == 1 && !layer.transpose && width > COPY_COLUMNS {
+        return Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS, height);
     }
     if layer.is_neural() {
         // Rows that are interleaved are copied as others are (`env_mm_r3rr_m256_k256_n128_tx0_ty0_b1`: 128 of 256 columns).
@@ -57,16 +62,6 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
         return Tile::of(channels, height, width, 1 << PATCH_OF_REDUCED, height);
     }
     Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
-}
-
-/// The tile of a source that a table or copy puts into tile memory: as many columns as a copy has (`binary_real_div_1x3x224x224`).
-pub(crate) fn staying_tile(layer: &Layer) -> Tile {
-    match layer.kind {
-        Kind::Neuron { .. } if !copies(layer) && !layer.transpose && input(layer)[2] > COPY_COLUMNS => {
-            Tile::within(COPY_BYTES, input(layer), COPY_COLUMNS, input(layer)[1])
-        }
-        _ => source_tile(layer),
-    }
 }
 
 /// The tile of a source that is kept for a later task: a single row of the planar engine or of a copy is kept whole
@@ -140,6 +135,8 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
             let rows = most.min(height as u64);
             spread(units, 1, (rows, gap.min(most / rows)))
         }
+        // Rows as wide as a unit are left as they fall (`encoder_transpose_r4_0213`: eight of 128 columns, 0x1770).
+        _ if copies(layer) && !layer.transpose => apart_in_unit(layer, units, 1),
         _ => spread(units, 1, NEURAL_BANKS),
     };
     spread * UNIT_BYTES

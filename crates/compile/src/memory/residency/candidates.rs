@@ -4,7 +4,7 @@ use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
 use crate::tile::{copies, fitting_rows, spread, spread_all, unit_banks};
-use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
 
 /// Buffers that could stay, in the order of their writers, without addresses.
 pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(usize, Resident)> {
@@ -146,16 +146,21 @@ fn resident(
         };
     } else if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
-        // Rows of a unit of the neural engine are one more than their own units apart (`norm_softmax_a3_1x128x16x16`: 0x103 for 0x100).
+        // Rows of a unit of the neural engine are one more than their own units apart (`norm_softmax_a3_1x128x16x16`: 0x103 for 0x100);
+        // those of a single channel follow each other (`norm_softmax_a3_1x1x64x64`: 0x8).
         let unit = match conventions.places_by_use {
             // Eight of more rows (`norm_softmax_a2_1x64x8x8`: 64 rows of eight columns, not spread).
-            true => rows((1 << fitting_rows(written).min(3), channel + 1)),
+            true => rows((1 << fitting_rows(written).min(3), channel + u64::from(view.channels() > 1))),
             false => (1, 0),
         };
         let function = matches!(written.kind, Kind::Neuron { .. }) && !written.kind.is_copy() && !written.transpose;
         // Fewer rows than the neural engine reads together keep the same distance; two need none.
         row = match rows(NEURAL_BANKS) {
-            _ if !neural && function => spread_all(row, &[rows(PLANAR_BANKS), unit]),
+            // A patch of two operands has as many rows as its columns leave (`norm_softmax_a3_1x1x64x64`: four of 64 columns, 0x8).
+            _ if !neural && function => {
+                let patch = (1 << PATCH_OF_TWO) / view.width.next_power_of_two() as u64;
+                spread_all(row, &[rows((PLANAR_BANKS.0.min(patch.max(1)), PLANAR_BANKS.1)), unit])
+            }
             // The planar engine reads sixteen rows together, and so does the neural one without sliding windows.
             _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
