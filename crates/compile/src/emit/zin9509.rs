@@ -5,8 +5,8 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, kept_tile, result_tile, row_bytes, small_source,
-    source_tile, spread, turned_rows, turns_few_channels, unit_rows,
+    Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, kept_tile, result_tile, row_bytes,
+    rows_of_units, small_source, source_tile, spread, turned_rows, turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -35,7 +35,11 @@ impl Emitter<'_> {
             || matches!(layer.kind, Kind::MulChannels { .. })
                 && self.source_place(0).is_some()
                 && result_tile(layer).rows == hout;
-        let height = if whole { hout } else { tile.rows.min(hout).max(1) };
+        let height = match &layer.kind {
+            _ if whole => hout,
+            Kind::Conv { window, .. } if rows_of_units(layer).is_some() => tile.rows / window.stride[0],
+            _ => tile.rows.min(hout).max(1),
+        };
         // A source that later tasks read too is reduced in pieces.
         let keeps = self.placed.residency.keeps(index);
         let height = if alone && keeps { height.min(PLANAR_ROWS) } else { height };

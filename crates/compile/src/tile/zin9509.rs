@@ -46,6 +46,9 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     if matches!(layer.kind, Kind::Neuron { .. }) && layer.interleave == 1 && !layer.transpose && width > COPY_COLUMNS {
         return Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS, height);
     }
+    if let Some(rows) = rows_of_units(layer) {
+        return Tile::of(channels, height, width, width, rows);
+    }
     if layer.is_neural() {
         // Rows that are interleaved are copied as others are (`env_mm_r3rr_m256_k256_n128_tx0_ty0_b1`: 128 of 256 columns).
         let interleaves = layer.kind.is_copy() && !layer.transpose;
@@ -62,6 +65,15 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
         return Tile::of(channels, height, width, 1 << PATCH_OF_REDUCED, height);
     }
     Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
+}
+
+/// Source rows of the tiles of a convolution whose windows share no rows and whose source is larger than a tile: those of a work unit
+/// (`conv_probe_k1_c256_n256_s64_st1_g1_bias1_valid`: two; `conv_probe_k1_c256_n256_s64_st2_g1_bias0_same`: eight for four).
+pub(crate) fn rows_of_units(layer: &Layer) -> Option<usize> {
+    let Kind::Conv { window, .. } = &layer.kind else { return None };
+    let [channels, height, width] = input(layer);
+    let cut = Tile::of(channels, height, width, width, height).rows < height;
+    (window.kernel[0] == 1 && cut).then(|| window.stride[0] << unit_rows(layer))
 }
 
 /// The tile of a source that is kept for a later task: a single row of the planar engine or of a copy is kept whole
