@@ -153,19 +153,6 @@ exec \"$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-ll
 const FOLDED: &str = "told=$(cargo-zigbuild zig cc -- -v -g -fno-sanitize=all -target SYSTEM \"$@\" 2>&1) || { echo \"$told\" >&2; exit 1; }
 exec python3 -m ziglang ld.lld --icf=all --ignore-data-address-equality $(printf '%s\n' \"$told\" | sed -n 's/^ld.lld //p')";
 
-/// Lines of a script that links with `rust-lld` and identical functions folded, as GCC tells its own linker to: Debian's GCC for Windows calls
-/// GNU ld by its full path, which cannot fold. Options of GCC's plugin for link-time optimization are left out.
-const MINGW: &str = "told=$(GCC '-###' \"$@\" 2>&1) || { echo \"$told\" >&2; exit 1; }
-eval \"set -- $(printf '%s\\n' \"$told\" | sed -n 's/^ [^ ]*collect2 //p')\"
-for a; do
-  shift
-  case $a in
-    -plugin|-plugin-opt=*|*/liblto_plugin.so) ;;
-    *) set -- \"$@\" \"$a\";;
-  esac
-done
-exec \"$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld\" -flavor gnu --icf=all \"$@\"";
-
 /// Writes a script with these lines.
 fn script(folder: &Path, name: &str, lines: &str) -> Result<PathBuf, String> {
     use std::os::unix::fs::PermissionsExt;
@@ -202,7 +189,7 @@ pub fn environment(command: &mut Command, target: &Target) -> Result<(), String>
 /// Linker and flags of one target.
 fn link(command: &mut Command, target: &Target) -> Result<(), String> {
     let linker = match target.linker {
-        Linker::Mingw(gcc) => script(&folder(), &format!("{gcc}-lld"), &MINGW.replace("GCC", gcc))?,
+        Linker::Gcc(gcc) => gcc.into(),
         Linker::Zig(system) => script(&folder(), &format!("zig-{}", target.triple), &FOLDED.replace("SYSTEM", system))?,
         Linker::Lld => "rust-lld".into(),
         Linker::Apple => {

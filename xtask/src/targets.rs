@@ -3,8 +3,8 @@
 /// Linker of a target, from x86-64 Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linker {
-    /// The `rust-lld` of the Rust toolchain, with the arguments that this C compiler for Windows gives its own linker.
-    Mingw(&'static str),
+    /// A C compiler of Debian's cross packages, by name.
+    Gcc(&'static str),
     /// `cargo-zigbuild zig cc`, with zig's name of the target and the C library's version.
     Zig(&'static str),
     /// The `rust-lld` of the Rust toolchain, which also has the C library of a static target.
@@ -117,7 +117,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-pc-windows-gnu",
         name: "Windows x86-64",
-        linker: Linker::Mingw("x86_64-w64-mingw32-gcc"),
+        linker: Linker::Gcc("x86_64-w64-mingw32-gcc"),
         flags: "",
         runner: &["setarch", "-R", "wine"],
         in_ci: true,

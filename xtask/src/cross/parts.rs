@@ -59,7 +59,7 @@ pub fn test(target: &Target, parts: &[&Part]) -> Result<String, String> {
         return Ok("skipped: nothing runs its programs here".into());
     }
     let linker = match target.linker {
-        Linker::Mingw(gcc) => gcc,
+        Linker::Gcc(gcc) => gcc,
         Linker::Zig(_) => "cargo-zigbuild",
         Linker::Lld | Linker::Apple | Linker::None => "rustc",
     };
@@ -136,7 +136,7 @@ fn replay_both(cases: &str, every: usize, foreign: &Path) -> Result<String, Stri
 /// Builds programs in C with the target's library and runs them under its emulator; returns the result as text.
 fn listings(target: &Target, built: &Path) -> Result<String, String> {
     let (compiler, name) = match target.linker {
-        Linker::Mingw(gcc) => (PathBuf::from(gcc), "anemone_e5rt.dll"),
+        Linker::Gcc(gcc) => (PathBuf::from(gcc), "anemone_e5rt.dll"),
         Linker::Zig(system) => {
             let line = format!("exec cargo-zigbuild zig cc -- -target {system} \"$@\"");
             (script(built, "cc-here", &line)?, "libanemone_e5rt.so")
@@ -214,7 +214,7 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T bytes) { return
 
 /// Puts `bcryptprimitives.dll` beside the programs for Wine, since version 8 lacks it.
 fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
-    let (Linker::Mingw(gcc), true) = (target.linker, target.is_windows()) else { return Ok(()) };
+    let (Linker::Gcc(gcc), true) = (target.linker, target.is_windows()) else { return Ok(()) };
     let source = folder.join("random.c");
     std::fs::write(&source, RANDOM).map_err(|e| format!("{}: {e}", source.display()))?;
     let library = folder.join("bcryptprimitives.dll");
