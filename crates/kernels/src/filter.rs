@@ -353,9 +353,19 @@ impl PackedFilter {
     pub fn widen<'a>(&self, first: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         let height = self.height(first);
         let (from, to) = (taps.start * height, &mut to[..taps.len() * height]);
-        let panel = first / self.height;
         match &self.store {
             Store::Halves(halves) => num::widen_row(&halves[first * self.taps + from..][..to.len()], to),
+            _ => self.look_up_from(first / self.height, from, to),
+        }
+        to
+    }
+
+    /// Looks up consecutive coefficients of a panel from `from` on. Nothing for fp16 coefficients. Out of line: it reads tables, and has no
+    /// vectors of its caller's kind.
+    #[inline(never)]
+    fn look_up_from(&self, panel: usize, from: usize, to: &mut [f32]) {
+        match &self.store {
+            Store::Halves(_) => {}
             Store::One(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(1), from, to),
             Store::Two(bytes, table, palette) => {
                 let panel = panel * self.panel_bytes(2);
@@ -366,7 +376,6 @@ impl PackedFilter {
             }
             Store::Four(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(4), from, to),
         }
-        to
     }
 
     /// Prefetches a range of taps of the panel with first channel `first`. Nothing beyond the last channel.
@@ -459,7 +468,6 @@ fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
 }
 
 /// Looks up the values of consecutive indices from `from` on, in the panel that starts at byte `panel`.
-#[inline(always)]
 fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from: usize, to: &mut [f32]) {
     let Ok(table) = <&[[f32; N]; BYTES]>::try_from(table) else { return };
     let one = |i: usize| table[usize::from(bytes[panel + i / N])][i % N];

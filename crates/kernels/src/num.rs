@@ -35,15 +35,17 @@ const LEAST_STRETCH: usize = 4;
 /// Difference of the exponent biases of fp32 and fp16, as a power of two.
 const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
 
-/// Rounds a row of results to fp16.
-///
-/// A plain loop, as in [`widen_row`], that LLVM vectorizes for the instruction set of the caller; longer rows are passed to the host's
-/// conversion instructions, if it has any.
+/// Rounds a row of results to fp16: with the host's conversion instructions, if it has any and the row is not short.
 #[inline(always)]
 pub fn round_row(from: &[f32], to: &mut [f16]) {
-    if from.len() >= LEAST_ROW && round_halves(from, to, Rows::one(from.len())) {
-        return;
+    if from.len() < LEAST_ROW || !round_halves(from, to, Rows::one(from.len())) {
+        round_in_software(from, to);
     }
+}
+
+/// [`round_row`] by integer arithmetic. Out of line, as [`widen_in_software`]: inlined in every kernel, these loops are a sixth of the code of all kernels.
+#[inline(never)]
+fn round_in_software(from: &[f32], to: &mut [f16]) {
     for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
         let (most, least) = from.iter().fold((0, u32::MAX), |(most, least), x| {
             let magnitude = x.to_bits() & !(1 << 31);
@@ -89,12 +91,17 @@ pub fn widen(x: f16) -> f32 {
     f32::from_bits(widen_bits(x.to_bits()))
 }
 
-/// Widens a row of operands.
+/// Widens a row of operands, as [`round_row`] rounds one.
 #[inline(always)]
 pub fn widen_row(from: &[f16], to: &mut [f32]) {
-    if from.len() >= LEAST_ROW && widen_halves(from, to, Rows::one(from.len())) {
-        return;
+    if from.len() < LEAST_ROW || !widen_halves(from, to, Rows::one(from.len())) {
+        widen_in_software(from, to);
     }
+}
+
+/// [`widen_row`] by integer arithmetic.
+#[inline(never)]
+fn widen_in_software(from: &[f16], to: &mut [f32]) {
     for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
         let (most, least) = from.iter().fold((0, u16::MAX), |(most, least), x| {
             let magnitude = x.to_bits() & 0x7fff;
@@ -158,7 +165,6 @@ pub fn round_bytes(from: &[f32], element: ElementType, to: &mut [u8]) {
 }
 
 /// Rounds a row in place to values that elements of this format represent.
-#[inline(always)]
 pub fn through_row(element: ElementType, row: &mut [f32]) {
     let mut halves = [f16::ZERO; STRETCH];
     for row in row.chunks_mut(STRETCH) {
