@@ -128,6 +128,7 @@ conventions! {
     sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is transposed back by a separate copy.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
     products_of_equal_rows: false true false, "Rows of a product that fill engines with fewer lanes are staged at once, and its parts have as many rows each.";
+    rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";

@@ -7,7 +7,7 @@ use anemone_facts::chips;
 use anemone_net::{Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 14] = [
+const CASES: [(&str, &[&str], &str, usize); 15] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -33,6 +33,12 @@ const CASES: [(&str, &[&str], &str, usize); 14] = [
     ("remainders of a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = mod(%x0, %d)", 8),
     ("floors of quotients by a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = floor_div(%x0, %d)", 6),
     ("quotients by a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = div(%x0, %d)", 4),
+    (
+        "products of 49 rows",
+        &["f16[8, 49, 16]", "f16[8, 16, 49]"],
+        "%y: f16[8, 49, 49] = matmul(%x0, %x1) transpose_x=false transpose_y=false",
+        5,
+    ),
     (
         "maxima with a stride of two factors",
         &["f16[1, 3, 24, 18]"],

@@ -1,7 +1,7 @@
 //! Lowering of data movement: copies, transposes, reshapes, slices, concatenations.
 
 use super::Lowerer;
-use super::strided::Strided;
+use super::strided::{Strided, merged_axes};
 use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::Field;
@@ -20,6 +20,8 @@ pub(super) fn copy_kind() -> Kind {
 impl Lowerer<'_> {
     /// Copies between views of equal extents.
     pub(super) fn copy(&mut self, from: &View, to: &View) -> Result<()> {
+        let joined = self.rows_joined(from, to);
+        let (from, to) = joined.as_ref().map_or((from, to), |(from, to)| (from, to));
         self.elementwise(copy_kind(), from, to)
     }
 
@@ -85,24 +87,7 @@ impl Lowerer<'_> {
     /// [`Lowerer::blocks`] with as few axes as strides allow: neighbouring axes are merged if they are contiguous in every
     /// view.
     pub(super) fn merged_blocks(&self, views: &[&View]) -> Result<Vec<Vec<View4>>> {
-        let rank = views[0].lead.len();
-        // Merged axes, innermost last; each holds one axis per view.
-        let mut merged: Vec<Vec<Axis>> = Vec::new();
-        for i in 0..rank {
-            let axes: Vec<Axis> = views.iter().map(|v| v.lead[i]).collect();
-            if axes[0].extent == 1 {
-                continue;
-            }
-            if let Some(last) = merged.last_mut()
-                && last.iter().zip(&axes).all(|(a, b)| a.stride_bytes == b.stride_bytes * b.extent as u64)
-            {
-                for (a, b) in last.iter_mut().zip(&axes) {
-                    *a = Axis { extent: a.extent * b.extent, stride_bytes: b.stride_bytes };
-                }
-            } else {
-                merged.push(axes);
-            }
-        }
+        let mut merged = merged_axes(views);
         let one = || vec![Axis { extent: 1, stride_bytes: 0 }; views.len()];
         while merged.len() < 2 {
             merged.insert(0, one());

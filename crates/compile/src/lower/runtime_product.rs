@@ -59,7 +59,7 @@ impl Lowerer<'_> {
         let mut right = (!transpose_y).then(|| y.clone());
         for index in indices(&batch).into_iter().rev() {
             let (x, to) = (matrix(x, &index), matrix(to, &index));
-            for (start, count, lanes) in self.pieces(to.lead[0].extent) {
+            for (start, count, lanes) in self.pieces(to.lead[0].extent, false) {
                 let coefficients = match &all {
                     Some((planes, row)) => {
                         let at = index.iter().zip(&batch).fold(0, |at, (i, n)| at * n + i) as u64;
@@ -116,7 +116,7 @@ impl Lowerer<'_> {
         };
         let (left, [outer, inner]) = x;
         let rows = left.lead[left.lead.len() - 1];
-        for (start, count, lanes) in self.pieces(rows.extent) {
+        for (start, count, lanes) in self.pieces(rows.extent, true) {
             let staged = self.scratch("coefficients", &[count / lanes, matrices, left.width * lanes]);
             let &[set, matrix] = staged.lead.as_slice() else { return Ok(false) };
             let source = View4 {
@@ -148,8 +148,12 @@ impl Lowerer<'_> {
     }
 
     /// Rows that are staged together: start, number and lanes; all rows with as many lanes where these fill engines
-    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes), or half of them in the last task (`rrmm_r2rr_m48_k64_n64_tx0_ty1`).
-    fn pieces(&self, rows: usize) -> Vec<(usize, usize, usize)> {
+    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes), or half of them in the last task (`rrmm_r2rr_m48_k64_n64_tx0_ty1`). Of matrices
+    /// as groups, single rows are staged too.
+    fn pieces(&self, rows: usize, groups: bool) -> Vec<(usize, usize, usize)> {
+        if self.options.conventions().rows_in_few_tasks {
+            return in_few_tasks(rows, groups);
+        }
         let even = |lanes: &usize| rows.is_multiple_of(ENGINES * lanes);
         let half = || (rows > ENGINES && rows.is_multiple_of(ENGINES)).then_some(PRODUCT_LANES[2]);
         let lanes = PRODUCT_LANES.into_iter().find(even).or_else(half);
@@ -172,7 +176,7 @@ impl Lowerer<'_> {
         let count: usize = batch.iter().product();
         let own: usize = x.lead[..x.lead.len() - 1].iter().map(|a| a.extent).product();
         let (Some(source), Some(&rows)) = (planes(x, true), x.lead.last()) else { return Ok(None) };
-        let &[(_, _, lanes)] = self.pieces(rows.extent).as_slice() else { return Ok(None) };
+        let &[(_, _, lanes)] = self.pieces(rows.extent, false).as_slice() else { return Ok(None) };
         let fits = count <= self.axis_limits()[2] && rows.extent <= self.axis_limits()[1];
         if !computed || !fits || own != count || lanes == 1 || !rows.extent.is_multiple_of(lanes) {
             return Ok(None);
@@ -316,6 +320,28 @@ fn mixed(rows: usize) -> Vec<(usize, usize, usize)> {
         start += count;
     }
     pieces
+}
+
+/// As [`mixed`], or most rows with the same lanes and the rest as [`mixed`], by the number of tasks, then by that of passes over single
+/// rows. Engines of a pass of several lanes are a power of two.
+fn in_few_tasks(rows: usize, groups: bool) -> Vec<(usize, usize, usize)> {
+    let equal = |lanes: usize| {
+        let streams = rows / lanes;
+        let last = streams % ENGINES;
+        let whole = (streams - last + if last > 0 { 1 << last.ilog2() } else { 0 }) * lanes;
+        let most = 128 * ENGINES * lanes;
+        let mut pieces: Vec<_> = (0..whole).step_by(most).map(|at| (at, most.min(whole - at), lanes)).collect();
+        pieces.extend(mixed(rows - whole).into_iter().map(|(at, count, lanes)| (whole + at, count, lanes)));
+        pieces
+    };
+    let passes = |&(_, count, lanes): &(usize, usize, usize)| count.div_ceil(ENGINES * lanes);
+    let tasks = |piece: &(usize, usize, usize)| passes(piece) + usize::from(groups || piece.2 > 1);
+    let cost = |pieces: &Vec<(usize, usize, usize)>| {
+        let lanes: usize = pieces.iter().map(|piece| passes(piece) * piece.2).sum();
+        (pieces.iter().map(tasks).sum::<usize>(), lanes)
+    };
+    let all = std::iter::once(mixed(rows)).chain(PRODUCT_LANES.into_iter().map(equal));
+    all.min_by_key(cost).unwrap_or_default()
 }
 
 /// Output rows of one product with run-time coefficients, and lanes per engine: the number that fills sixteen engines evenly.

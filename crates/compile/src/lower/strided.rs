@@ -3,7 +3,11 @@
 //! An axis consists of one or more atoms, each with a stride in bytes that may be smaller than a row's alignment. A layout that the DMA
 //! can read is a [`View`]; any other is copied once ([`super::rearrange`]), however many operations led to it.
 
+use super::Lowerer;
 use crate::ir::*;
+
+/// Leading axes that a task addresses: groups, channels and rows.
+const MOST_AXES: usize = 3;
 
 /// Part of an axis with one stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +126,50 @@ fn joined(atoms: impl Iterator<Item = Atom>) -> Vec<Atom> {
         }
     }
     made
+}
+
+impl Lowerer<'_> {
+    /// Views whose rows along the innermost axis are one, if a task addresses too few axes for them. Rows with padding stay apart: it is
+    /// no element of the source.
+    pub(super) fn rows_joined(&self, from: &View, to: &View) -> Option<(View, View)> {
+        let views = [from, to];
+        let at = (0..to.lead.len()).rev().find(|&i| to.lead[i].extent > 1)?;
+        let row_bytes = to.width as u64 * ELEMENT_BYTES;
+        let width = to.lead[at].extent * to.width;
+        let wide = self.chip.hal.max_tensor_width.is_some_and(|most| width as u64 > most);
+        let dense = views.iter().all(|v| v.lead[at].stride_bytes == row_bytes && v.width == to.width);
+        if !dense || wide || merged_axes(&views).len() <= MOST_AXES {
+            return None;
+        }
+        let join = |v: &View| {
+            let mut lead = v.lead.clone();
+            lead[at] = Axis { extent: 1, stride_bytes: 0 };
+            View { lead, width, ..v.clone() }
+        };
+        Some((join(from), join(to)))
+    }
+}
+
+/// Leading axes of views of equal extents, innermost last, each with one axis per view: neighbours are one where they are contiguous in
+/// every view.
+pub(super) fn merged_axes(views: &[&View]) -> Vec<Vec<Axis>> {
+    let mut merged: Vec<Vec<Axis>> = Vec::new();
+    for i in 0..views[0].lead.len() {
+        let axes: Vec<Axis> = views.iter().map(|v| v.lead[i]).collect();
+        if axes[0].extent == 1 {
+            continue;
+        }
+        if let Some(last) = merged.last_mut()
+            && last.iter().zip(&axes).all(|(a, b)| a.stride_bytes == b.stride_bytes * b.extent as u64)
+        {
+            for (a, b) in last.iter_mut().zip(&axes) {
+                *a = Axis { extent: a.extent * b.extent, stride_bytes: b.stride_bytes };
+            }
+        } else {
+            merged.push(axes);
+        }
+    }
+    merged
 }
 
 #[cfg(test)]
