@@ -6,13 +6,18 @@ use crate::accuracy::ROUNDING;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 use std::collections::HashMap;
 
 /// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `max(x, c) * sigmoid_hard(x)` if the second factor is zero up to `c`, except for its
 /// rounded slope: hard swish as Core ML's converter writes it. The operand of the second factor may be the selection too. The maximum keeps
 /// minus infinity from being multiplied by zero.
-pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+///
+/// `log(softmax(x))` becomes `x - logsumexp(x)`: see [`logarithms_of_softmax`].
+pub(crate) fn recognize(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    if options.conventions().functions_fitted {
+        logarithms_of_softmax(net, reasons);
+    }
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let uses = net.read_counts();
@@ -49,6 +54,39 @@ pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
         net.ops.splice(at..at, ops);
     }
     Ok(())
+}
+
+/// `log(softmax(x) + epsilon)`, as Core ML's converter writes a log-softmax, becomes `max(x - logsumexp(x), log(epsilon))`: the softmax of
+/// most classes is zero in fp16, and its logarithm infinite. The `epsilon` is too small to matter beside any other number of fp32.
+fn logarithms_of_softmax(net: &mut Net, reasons: &mut Remarks) {
+    let uses = net.read_counts();
+    let makers: HashMap<ValueId, usize> =
+        net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
+    let of_softmax = |(at, op): (usize, &Op)| {
+        let (OpKind::Unary(Unary::Log { epsilon }), &[p]) = (&op.kind, op.inputs.as_slice()) else { return None };
+        let made = &net.ops[*makers.get(&p)?];
+        let OpKind::Softmax { axis } = made.kind else { return None };
+        let alone = uses[p.0 as usize] == 1 && !net.outputs.contains(&p);
+        let tiny = *epsilon > 0.0 && *epsilon < f32::MIN_POSITIVE;
+        (alone && tiny).then_some((at, made.inputs[0], axis, epsilon.ln()))
+    };
+    let found: Vec<_> = net.ops.iter().enumerate().filter_map(of_softmax).collect();
+    let mut names = Names::of(net);
+    for (at, x, axis, least) in found.into_iter().rev() {
+        let name = net.ops[at].name.clone();
+        reasons.say(|| format!("{name}: the logarithm of a softmax is a difference"));
+        let mut builder = Builder { net: &mut *net, names: &mut names, ops: Vec::new(), name };
+        let shape = builder.shape(x);
+        let mut one = shape.clone();
+        one[axis] = 1;
+        let reduce = OpKind::Reduce { kind: ReduceKind::LogSumExp, axes: vec![axis], keep_dims: true };
+        let sum = builder.op("sum", reduce, &[x], one);
+        let difference = builder.op("difference", OpKind::Binary(Binary::Sub), &[x, sum], shape);
+        let ops = builder.ops;
+        net.ops[at].kind = OpKind::Unary(Unary::Clip { min: least, max: f32::INFINITY });
+        net.ops[at].inputs = vec![difference];
+        net.ops.splice(at..at, ops);
+    }
 }
 
 /// Operands `x` and `least` of a gate `select(x >= least, x, 0)` that is zero only where the other factor, a hard sigmoid of `x`, is
@@ -90,6 +128,19 @@ mod tests {
   output %y
 }
 "#;
+
+    #[test]
+    fn the_logarithm_of_a_softmax_is_a_difference() {
+        let before = "net \"n\" {\n  input %x: f16[2, 4]\n  %p: f16[2, 4] = softmax(%x) axis=1\n  %y: f16[2, 4] = log(%p) epsilon=1e-45\n  output %y\n}\n";
+        let after = "  %p: f16[2, 4] = softmax(%x) axis=1\n  %y.sum: f16[2, 1] = reduce_log_sum_exp(%x) axes=[1] keep_dims=true name=\"y\"\n  \
+                     %y.difference: f16[2, 4] = sub(%x, %y.sum) name=\"y\"\n  %y: f16[2, 4] = clip(%y.difference) min=-103.27893 max=inf\n";
+        let start = before.find("  %p").expect("a softmax");
+        let end = before.find("  output").expect("an output");
+        becomes(recognize, before, &format!("{}{after}{}", &before[..start], &before[end..]));
+        // An epsilon that fp16 holds is part of the result.
+        let kept = before.replace("1e-45", "0.00001");
+        becomes(recognize, &kept, &kept);
+    }
 
     #[test]
     fn hard_swish_needs_no_threshold() {
