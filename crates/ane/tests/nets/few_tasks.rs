@@ -7,7 +7,7 @@ use anemone_facts::chips;
 use anemone_net::{Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 15] = [
+const CASES: [(&str, &[&str], &str, usize); 16] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -62,6 +62,12 @@ const CASES: [(&str, &[&str], &str, usize); 15] = [
         &["f16[2, 15, 3]"],
         "const %w: f16[2, 3] = [1.0, -2.0, 3.0, 0.5, 0.25, -1.0]\n  %t: f16[15, 2, 3] = transpose(%x0) perm=[1, 0, 2]\n  %y: f16[15, 2, 2] = linear(%t, %w)",
         4,
+    ),
+    (
+        "a product with a transposed left matrix",
+        &["f16[12, 64]", "f16[12, 20]"],
+        "%y: f16[64, 20] = matmul(%x0, %x1) transpose_x=true transpose_y=false",
+        2,
     ),
 ];
 

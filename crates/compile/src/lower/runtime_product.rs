@@ -23,11 +23,13 @@ impl Lowerer<'_> {
     pub(super) fn runtime_matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
         let (mut x, mut y) = (self.view(op.inputs[0])?, self.view(op.inputs[1])?);
         let to = self.result(op.outputs[0]);
-        if transpose_x {
+        let interleaved = self.options.conventions().products_interleaved;
+        let turned = if transpose_x && interleaved { self.turned_coefficients(&x) } else { None };
+        if transpose_x && turned.is_none() {
             x = self.exchanged(&x, x.lead.len() - 1, "left")?;
         }
-        if self.options.conventions().products_interleaved {
-            return self.interleaved_product(&x, &y, &to, transpose_y);
+        if interleaved {
+            return self.interleaved_product(&x, &y, &to, transpose_y, turned);
         }
         if transpose_y {
             y = self.exchanged(&y, y.lead.len() - 1, "right")?;
@@ -39,23 +41,58 @@ impl Lowerer<'_> {
             let Some(source) = rows_first(&y) else {
                 return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
             };
-            self.product_of_matrices(&x, source, &to)?;
+            self.product_of_matrices(&x, source, &to, None)?;
         }
         Ok(())
     }
 
-    /// As 9.509 does it: the coefficients of each matrix in one task, `y[N, K]` transposed once for all, the last matrix first.
-    fn interleaved_product(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<()> {
+    /// Stages the columns of one matrix `x[K, M]` as coefficients of `M` output channels, transposed and interleaved by the same task
+    /// (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`). Returns `None` for several matrices, and if one product does not take all columns.
+    fn turned_coefficients(&mut self, x: &View) -> Option<View4> {
+        let (rows, batch) = x.lead.split_last()?;
+        let (count, lanes) = rows_at_once(x.width);
+        let all = count == x.width && self.pieces(count, false) == [(0, count, lanes)] && count.is_multiple_of(lanes);
+        if lanes == 1 || !all || batch.iter().any(|a| a.extent > 1) {
+            return None;
+        }
+        let source = rows_first(&matrix(x, &vec![0; batch.len()]))?;
+        let staged = self.scratch("coefficients", &[count / lanes, rows.extent * lanes]);
+        let planes = channels_first(&staged)?;
+        let result = View4 {
+            axes: [planes.axes[0], Axis { extent: count, ..planes.axes[1] }, planes.axes[2]],
+            width: rows.extent,
+            ..planes
+        };
+        self.push(copy_kind(), vec![source], vec![[false; 3]], result, true);
+        if let Some(layer) = self.graph.layers.last_mut() {
+            layer.interleave = lanes;
+        }
+        Some(planes)
+    }
+
+    /// As 9.509 does it: the coefficients of each matrix in one task, `y[N, K]` transposed once for all, the last matrix first. `turned`
+    /// has the coefficients of a transposed `x`.
+    fn interleaved_product(
+        &mut self,
+        x: &View,
+        y: &View,
+        to: &View,
+        transpose_y: bool,
+        turned: Option<View4>,
+    ) -> Result<()> {
         if self.matmul_by_groups(x, y, to, transpose_y)? {
             return Ok(());
         }
         let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_BYTES;
         if transpose_y && large && y.width.is_multiple_of(STAGED_INTERLEAVE) {
-            return self.runtime_matmul_staged(x, y, to);
+            return self.runtime_matmul_staged(x, y, to, turned);
         }
         let rank = to.lead.len();
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
-        let all = self.coefficients_of_all(x, &batch)?;
+        let all = match turned {
+            Some(planes) => Some((planes, 0)),
+            None => self.coefficients_of_all(x, &batch)?,
+        };
         let mut right = (!transpose_y).then(|| y.clone());
         for index in indices(&batch).into_iter().rev() {
             let (x, to) = (matrix(x, &index), matrix(to, &index));
@@ -209,7 +246,7 @@ impl Lowerer<'_> {
     }
 
     /// [`Lowerer::runtime_matmul`] for `y[N, K]`, whose columns become interleaved channels.
-    fn runtime_matmul_staged(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
+    fn runtime_matmul_staged(&mut self, x: &View, y: &View, to: &View, turned: Option<View4>) -> Result<()> {
         let rank = to.lead.len();
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
         for index in indices(&batch) {
@@ -230,7 +267,7 @@ impl Lowerer<'_> {
                 layer.interleave = STAGED_INTERLEAVE;
             }
             let first = self.graph.layers.len();
-            self.product_of_matrices(&x, source, &to)?;
+            self.product_of_matrices(&x, source, &to, turned)?;
             for layer in &mut self.graph.layers[first..] {
                 if matches!(layer.kind, Kind::Product { .. }) {
                     layer.source_interleave = STAGED_INTERLEAVE;
@@ -240,8 +277,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines.
-    fn product_of_matrices(&mut self, x: &View, source: View4, to: &View) -> Result<()> {
+    /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines, or with all coefficients `turned`.
+    fn product_of_matrices(&mut self, x: &View, source: View4, to: &View, turned: Option<View4>) -> Result<()> {
         let Some(result) = rows_first(to) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
         };
@@ -249,7 +286,10 @@ impl Lowerer<'_> {
         let mut start = 0;
         while start < rows {
             let (count, lanes) = rows_at_once(rows - start);
-            let coefficients = self.coefficient_planes(&part(x, start, count), lanes)?;
+            let coefficients = match turned {
+                Some(planes) => planes,
+                None => self.coefficient_planes(&part(x, start, count), lanes)?,
+            };
             let mut result = result;
             result.offset_bytes += start as u64 * result.axes[1].stride_bytes;
             result.axes[1].extent = count;

@@ -91,6 +91,10 @@ pub fn place(schedule: Schedule, residency: Residency, options: &Options) -> Pla
     }
     let length = |i: usize| live[i].map_or(0, |(first, last)| last - first);
     scratch.sort_by_key(|&i| (std::cmp::Reverse(graph.buffers[i].bytes), std::cmp::Reverse(length(i)), i));
+    // 9.509 places what is written first (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`: 512 KiB at 0, then 8 MiB).
+    if options.conventions().places_by_use {
+        scratch.sort_by_key(|&i| live[i].map(|(first, _)| first));
+    }
     let mut taken: Vec<(usize, u64, u64)> = Vec::new();
     let mut scratch_bytes = 0;
     for &i in &scratch {

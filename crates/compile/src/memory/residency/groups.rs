@@ -29,6 +29,14 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     _ if (convention == Convention::Book || single_rows) && layer.convolves() && made => false,
                     // The result of the copy is read again (`chain_pair_add_ln_d256_s64`).
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
+                    // Both operands have been staged, the source just now (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`).
+                    Kind::Product { .. }
+                        if single_rows
+                            && before.result.buffer == layer.sources[0].buffer
+                            && graph.buffer(layer.sources[1].buffer).role == Role::Scratch =>
+                    {
+                        false
+                    }
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => {
                         !(before.convolves() || before.is_neural() && computed(before) && !brought(before))
