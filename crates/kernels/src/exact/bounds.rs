@@ -13,6 +13,7 @@ use crate::num;
 use crate::params::{AccumulatorSpec, Ties};
 use crate::simd::outline;
 use crate::simd::{self, LaneMap, Relation};
+use half::f16;
 use pulp::Simd;
 use std::ops::Range;
 
@@ -196,14 +197,16 @@ impl OperandStats {
         outputs: usize,
     ) -> &[f32] {
         let taps = kernel.packed.taps();
-        let mut halves = Vec::with_capacity(channels.len() * taps);
+        let (mut halves, mut rounded) = (Vec::with_capacity(channels.len() * taps), Vec::new());
         let mut first = channels.start;
         while first < channels.end {
             let (panel, height) = kernel.packed.panel_of(first);
             let wide = kernel.packed.widen(panel, 0..taps, scratch_slice(&mut self.raised, height * taps));
+            rounded.resize(wide.len(), f16::ZERO);
+            num::round_row(wide, &mut rounded);
             let end = channels.end.min(panel + height);
             for channel in first..end {
-                halves.extend(wide[channel - panel..].iter().step_by(height).map(|&w| num::round(w)));
+                halves.extend(rounded[channel - panel..].iter().step_by(height));
             }
             first = end;
         }
