@@ -7,7 +7,7 @@
 use crate::conv::nchwc::{Accumulator, Buffers};
 use crate::exact::bounds::{self, SEGMENT};
 use crate::exact::decode;
-use crate::exact::vector::{PanelStats, VectorBuffers, VectorStats, taps_in};
+use crate::exact::vector::{PanelStats, VectorBuffers, VectorStats, add_run, settle, taps_in};
 use crate::filter::Filter;
 use crate::filter::spread;
 use crate::host::{Rows, fetch};
@@ -140,7 +140,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// Sums of all taps with a fixed-point accumulator, in runs of [`TAPS`]. Returns false, without sums, if they may leave the range of
+    /// Sums of all taps with a fixed-point accumulator, in runs of at most [`TAPS`]. Returns false, without sums, if they may leave the range of
     /// fp32 runs.
     #[inline(always)]
     fn sum_exact<S: Simd>(
@@ -153,10 +153,10 @@ impl<'a> Panel<'a> {
         let panel = self.first / PANEL;
         let mut own = Aligned([0.0; PANEL]);
         own.0.copy_from_slice(stats.starts(panel, PANEL));
-        let Some(mut mixed) = vector.mixed(simd, stats, panel) else { return false };
+        let Some((length, mut mixed)) = vector.runs(simd, stats, panel, self.source) else { return false };
         let channels = self.first..self.first + self.height;
-        for (i, x) in self.source.chunks(TAPS).enumerate() {
-            let taps = i * TAPS..i * TAPS + x.len();
+        for (i, x) in self.source.chunks(length).enumerate() {
+            let taps = i * length..i * length + x.len();
             if i > 0 {
                 S::as_mut_simd_f32s(&mut own.0).0.fill(bounds::new_run(simd));
             }
@@ -170,10 +170,9 @@ impl<'a> Panel<'a> {
                 simd,
                 Products { panel: coefficients, source: x, mac: Some(mac), dropping, first: taps.start, sums },
             );
-            for (sums, own) in S::as_mut_simd_f32s(self.sums).0.iter_mut().zip(S::as_simd_f32s(&own.0).0) {
-                *sums = simd.add_f32s(*sums, bounds::of_run(simd, *own));
-            }
+            add_run(simd, &own.0, self.sums);
         }
+        settle(self.sums);
         true
     }
 }

@@ -37,6 +37,8 @@ pub(super) const RUN_LIMIT: f32 = 31.0;
 pub(super) const UNIT: f64 = 65536.0;
 /// Magnitude, in units, below which a sum cannot have reached the ceiling of 2^15 at any step of a run.
 const SAFE: u32 = (32768 - 64) << 16;
+/// Bound on sums that stay below the ceiling at every step, with a margin for the rounding of norms.
+pub(super) const BELOW_CEILING: f32 = 32700.0;
 /// Marker of a sum that reached the ceiling, or that fp32 runs cannot compute. It stays above [`SAFE`] after one more run.
 const LOST: u32 = 1 << 31;
 
@@ -252,7 +254,7 @@ impl<'a> Pair<'a> {
             self.run(simd, first, self.taps.min(first + PASS), part.len(), &mut sums, lists);
         }
         if last && sums[..out.len()].as_flattened().contains(&LOST) {
-            match self.bound() < 32700.0 {
+            match self.bound() < BELOW_CEILING {
                 true => self.wide::<S, false>(simd, part, out, lists),
                 false => self.wide::<S, true>(simd, part, out, lists),
             }

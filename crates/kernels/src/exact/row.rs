@@ -2,7 +2,7 @@
 
 use super::LONGEST;
 use super::decode::lower;
-use super::microkernel::{RUN_LIMIT, START, UNIT, end_run, is_fixed, settle_away, settle_run, start};
+use super::microkernel::{BELOW_CEILING, RUN_LIMIT, START, UNIT, end_run, is_fixed, settle_away, settle_run, start};
 use super::wide::{WIDE_START, start_wide};
 use crate::params::{AccumulatorSpec, Ties};
 use crate::simd::outline;
@@ -36,7 +36,12 @@ impl WithSimd for SingleRow<'_> {
         let magnitudes = self.taps().map(|(w, _, _)| f64::from(w.abs()));
         let (all, steepest) = magnitudes.fold((0.0, 0.0f64), |(all, most), w| (all + w, most.max(w)));
         let bound = all * largest + f64::from(self.bias.abs());
-        if bound >= 32700.0 || bound.is_nan() || !is_fixed(mac) || mac.flush_subnormals || mac.ties != Ties::Away {
+        if bound >= f64::from(BELOW_CEILING)
+            || bound.is_nan()
+            || !is_fixed(mac)
+            || mac.flush_subnormals
+            || mac.ties != Ties::Away
+        {
             return false;
         }
         let reach = self.out.len().next_multiple_of(ALONE_VECTORS * S::F32_LANES);

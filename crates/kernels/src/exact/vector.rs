@@ -1,8 +1,8 @@
 //! Bounds on the sums of a GEMV: statistics of constant coefficients, computed when they are packed, and of the vector.
 
-use super::bounds::{SEGMENT, WHOLE, begin};
+use super::bounds::{SEGMENT, begin};
 use super::decode::{BumpUlp, Reading};
-use super::microkernel::RUN_LIMIT;
+use super::microkernel::{BELOW_CEILING, RUN_LIMIT, START, settle_away};
 use crate::filter::PackedFilter;
 use crate::num::reference::LEAST_EXPONENT;
 use crate::params::AccumulatorSpec;
@@ -10,12 +10,16 @@ use crate::simd::{self, Relation};
 use crate::workers::scratch_slice;
 use pulp::Simd;
 
+/// Taps of the shorter runs that take sums which may be too large for runs of [`SEGMENT`] taps.
+const SHORT: usize = 8;
+
 /// Statistics of packed coefficients and biases; equal for all models that the kernel computes.
 #[derive(Clone, Debug, Default)]
 pub struct PanelStats {
     taps: usize,
-    /// Largest norm of a channel, by panel and segment; infinite if a coefficient is not finite.
+    /// Largest norm of a channel, by panel and segment; infinite if a coefficient is not finite. `short_norms`: by panel and [`SHORT`] taps.
     norms: Vec<f32>,
+    short_norms: Vec<f32>,
     /// Set of the exponents of the nonzero coefficients, bit `e - LEAST_EXPONENT` for exponent `e`; by panel and tap.
     exponents: Vec<u32>,
     /// Initial sums of the channels, padded to whole panels, and by panel the largest magnitude of a bias.
@@ -30,19 +34,22 @@ impl PanelStats {
         new.starts = biases.unwrap_or_default().to_vec();
         new.starts.resize(packed.channels().next_multiple_of(height.max(1)), 0.0);
         new.biases.extend(new.starts.chunks_mut(height.max(1)).map(|starts| begin(starts, 0.0)));
-        let (mut wide, mut squares) = (vec![0.0; height * SEGMENT], vec![0.0f32; height]);
+        let (mut wide, mut squares) = (vec![0.0; height * SEGMENT], vec![[0.0f32; 2]; height]);
         for first in (0..packed.channels()).step_by(height.max(1)) {
             let channels = packed.height(first);
             for from in (0..new.taps).step_by(SEGMENT) {
                 let some = packed.widen(first, from..new.taps.min(from + SEGMENT), &mut wide);
-                squares.fill(0.0);
-                for of_tap in some.chunks_exact(channels) {
-                    squares.iter_mut().zip(of_tap).for_each(|(square, w)| *square += w * w);
-                    new.exponents.push(of_tap.iter().fold(0, |set, w| set | exponent_bit(*w)));
+                squares.fill([0.0; 2]);
+                for run in some.chunks(SHORT * channels) {
+                    squares.iter_mut().for_each(|[_, short]| *short = 0.0);
+                    for of_tap in run.chunks_exact(channels) {
+                        squares.iter_mut().zip(of_tap).for_each(|([_, short], w)| *short += w * w);
+                        new.exponents.push(of_tap.iter().fold(0, |set, w| set | exponent_bit(*w)));
+                    }
+                    new.short_norms.push(largest_norm(squares.iter().map(|[_, short]| *short)));
+                    squares.iter_mut().for_each(|[all, short]| *all += *short);
                 }
-                let finite = squares.iter().all(|square| square.is_finite());
-                let most = squares.iter().fold(0.0f32, |most, square| most.max(*square));
-                new.norms.push(if finite { most.sqrt() } else { f32::INFINITY });
+                new.norms.push(largest_norm(squares.iter().map(|[all, _]| *all)));
             }
         }
         new
@@ -51,7 +58,8 @@ impl PanelStats {
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         let rows = size_of_val(&*self.starts) + size_of_val(&*self.biases);
-        size_of_val(&*self.norms) + size_of_val(&*self.exponents) + rows
+        let norms = size_of_val(&*self.norms) + size_of_val(&*self.short_norms);
+        norms + size_of_val(&*self.exponents) + rows
     }
 
     /// Initial sums of the channels of a panel, `height` of them.
@@ -59,11 +67,16 @@ impl PanelStats {
         &self.starts[panel * height..][..height]
     }
 
-    /// Norms and exponents of a panel.
-    fn panel(&self, panel: usize) -> (&[f32], &[u32]) {
-        let segments = self.taps.div_ceil(SEGMENT);
-        (&self.norms[panel * segments..][..segments], &self.exponents[panel * self.taps..][..self.taps])
+    /// Norms of a panel, by segment or by [`SHORT`] taps.
+    fn norms(&self, panel: usize, of: usize) -> &[f32] {
+        let (all, count) = (if of == SHORT { &self.short_norms } else { &self.norms }, self.taps.div_ceil(of));
+        &all[panel * count..][..count]
     }
+}
+
+/// Norm from the squares of several channels, the largest; infinite if one is not finite.
+fn largest_norm(squares: impl Iterator<Item = f32>) -> f32 {
+    squares.fold(0.0f32, |most, square| if square.is_finite() { most.max(square) } else { f32::INFINITY }).sqrt()
 }
 
 /// Set of the exponent of a number; empty for zero.
@@ -118,21 +131,53 @@ impl VectorStats<'_> {
         VectorStats { norms, drops, mixed }
     }
 
-    /// Taps of a panel under which some products are dropped, in ascending order; `None` if fp32 runs of one segment each might not give
-    /// the accumulator's sums.
+    /// Number of taps of the runs of a panel, and taps under which some products are dropped, in ascending order; `None` if fp32 runs might
+    /// not give the accumulator's sums. `x` is the vector, whose elements were moved.
     #[inline(always)]
-    pub fn mixed<S: Simd>(&mut self, simd: S, of: &PanelStats, panel: usize) -> Option<&[u32]> {
-        let (norms, exponents) = of.panel(panel);
-        let (mut reached, mut all, mut most) = (of.biases[panel], 0.0, 0.0f32);
-        for (a, b) in norms.iter().zip(self.norms) {
-            let run = a * b + std::mem::take(&mut reached);
-            all += run;
-            // The comparison keeps a NaN.
-            most = if run <= most { most } else { run };
-        }
+    pub fn runs<S: Simd>(&mut self, simd: S, of: &PanelStats, panel: usize, x: &[f32]) -> Option<(usize, &[u32])> {
+        let norms = of.norms(panel, SEGMENT).iter().zip(self.norms).map(|(a, b)| a * b);
+        let length = if fits(of.biases[panel], norms) { SEGMENT } else { short(of, panel, x)? };
+        let exponents = &of.exponents[panel * of.taps..][..of.taps];
         let count = simd::places(simd, exponents, Relation::Meets, self.drops, self.mixed);
-        (most < RUN_LIMIT && all < WHOLE).then_some(&self.mixed[..count])
+        Some((length, &self.mixed[..count]))
     }
+}
+
+/// Returns true if runs with these bounds on their sums, and a bias in the first one, give the accumulator's sums.
+#[inline(always)]
+fn fits(bias: f32, bounds: impl Iterator<Item = f32>) -> bool {
+    let (mut reached, mut all, mut most) = (bias, 0.0, 0.0f32);
+    for bound in bounds {
+        let run = bound + std::mem::take(&mut reached);
+        all += run;
+        // The comparison keeps a NaN.
+        most = if run <= most { most } else { run };
+    }
+    most < RUN_LIMIT && all < BELOW_CEILING
+}
+
+/// [`SHORT`] if runs of so many taps fit. Out of line: few vectors need it.
+#[inline(never)]
+fn short(of: &PanelStats, panel: usize, x: &[f32]) -> Option<usize> {
+    let norm = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>().sqrt();
+    let bounds = of.norms(panel, SHORT).iter().zip(x.chunks(SHORT)).map(|(a, x)| a * norm(x));
+    fits(of.biases[panel], bounds).then_some(SHORT)
+}
+
+/// Adds the sums of a run to sums in units of 2^-16: integers, stored as bits, up to the ceiling of the accumulator.
+#[inline(always)]
+pub fn add_run<S: Simd>(simd: S, run: &[f32], sums: &mut [f32]) {
+    let sums = S::as_mut_simd_u32s(bytemuck::cast_slice_mut(sums)).0;
+    for (sum, run) in sums.iter_mut().zip(S::as_simd_f32s(run).0) {
+        let units = simd.sub_u32s(simd.transmute_u32s_f32s(*run), simd.splat_u32s(START.to_bits()));
+        *sum = simd.add_u32s(*sum, units);
+    }
+}
+
+/// Rounds sums of [`add_run`] to fp16, as at the output port.
+#[inline(always)]
+pub fn settle(sums: &mut [f32]) {
+    sums.iter_mut().for_each(|sum| *sum = settle_away(sum.to_bits() as i32));
 }
 
 /// Splits the taps before `end` off an ascending list.
