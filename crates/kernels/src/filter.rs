@@ -360,8 +360,8 @@ impl PackedFilter {
         to
     }
 
-    /// Looks up consecutive coefficients of a panel from `from` on. Nothing for fp16 coefficients. Out of line: it reads tables, and has no
-    /// vectors of its caller's kind.
+    /// Looks up consecutive coefficients of a panel from `from` on. Nothing for fp16 coefficients. Out of line, because it does not depend on
+    /// the caller's instruction set.
     #[inline(never)]
     fn look_up_from(&self, panel: usize, from: usize, to: &mut [f32]) {
         match &self.store {
