@@ -411,32 +411,13 @@ impl Table {
         // Where parts begin, and the shift of their knots: 1/16, 1/8, 1/2 and 4 apart.
         const BEGIN: [f64; Table::ATAN_PARTS + 1] = [0.0, 2.0, 4.0, 16.0, 1000.0];
         const SHIFT: [i16; Table::ATAN_PARTS] = [4, 3, 1, -2];
-        let limit = (part + 1 == Table::ATAN_PARTS).then_some(std::f64::consts::FRAC_PI_2);
-        Table::increase("atan.part", [BEGIN[part], BEGIN[part + 1]], SHIFT[part], limit, f64::atan)
-    }
-
-    /// One of two parts of the hyperbolic tangent, as of [`Table::atan_part`]: up to 2, with knots half as far apart as those of one table, and from
-    /// there on. Knots are as asked for.
-    pub fn tanh_part(part: usize, knots: Knots) -> Table {
-        const BEGIN: [f64; 3] = [0.0, 2.0, 5.0];
-        const SHIFT: [i16; 2] = [4, 3];
-        let limit = (part == 1).then_some(1.0);
-        Table::increase(
-            "tanh.part",
-            [BEGIN[part], BEGIN[part + 1]],
-            SHIFT[part],
-            limit,
-            knots.of(SHIFT[part], f64::tanh),
-        )
-    }
-
-    /// Increase of an odd function from the start of an interval to the argument, clamped to the interval, or ending in a line to a limit.
-    fn increase(name: &str, [low, high]: [f64; 2], shift: i16, limit: Option<f64>, f: impl Fn(f64) -> f64) -> Table {
+        let (low, high, shift) = (BEGIN[part], BEGIN[part + 1], SHIFT[part]);
         let step = (-f64::from(shift)).exp2();
-        let own = |x: f64| f(x.clamp(low, high)) - f(low);
-        let end = f16::from_f64(limit.map_or_else(|| own(high), |limit| limit - f(low))).to_f64();
+        let own = |x: f64| x.clamp(low, high).atan() - low.atan();
+        let last = part + 1 == Table::ATAN_PARTS;
+        let end = f16::from_f64(if last { std::f64::consts::FRAC_PI_2 - low.atan() } else { own(high) }).to_f64();
         let (from, at) = ((KNOTS - 1) as f64 * step, f16::from_f64(own((KNOTS - 1) as f64 * step)).to_f64());
-        let slope = if limit.is_some() { (end - at) / (high - from) } else { 0.0 };
+        let slope = if last { (end - at) / (high - from) } else { 0.0 };
         let form = Form {
             mode: Mode::FromZero,
             symmetry: Symmetry::Odd,
@@ -444,6 +425,6 @@ impl Table {
             limits: [low as f32, high as f32, 0.0, end as f32],
             tails: [0.0, 0.0, slope as f32, (at - slope * from) as f32],
         };
-        Table::build(name, form, |i| own(i as f64 * step))
+        Table::build("atan.part", form, |i| own(i as f64 * step))
     }
 }

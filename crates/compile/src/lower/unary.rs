@@ -4,14 +4,11 @@ use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::{Knots, Table};
-use crate::options::Activations;
-use anemone_net::{GeluMode, OpKind, Unary, ValueId};
+use anemone_net::{GeluMode, Unary, ValueId};
 use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, PI, TAU};
 
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
 const LAST_PLACE_OF_ONE: f32 = 1.0 / 1024.0;
-/// Fewest operations of a network in which a function has two layers more.
-const LAYERS_OF_PARTS: usize = 24;
 
 fn scaled(scale: f32) -> Affine {
     Affine { scale, ..Affine::UNIT }
@@ -29,9 +26,7 @@ impl Lowerer<'_> {
         self.knots = if steps && !self.net.inputs.contains(&x) { Knots::Between } else { Knots::On };
         // A program's own input uses Apple's words, whose table has zero for the logarithm of infinity.
         let input = self.net.inputs.contains(&x) && !self.options.conventions().functions_fitted;
-        let parts = f == Unary::Tanh && table.is_none() && self.tanh_has_parts(out);
         let own = |lowerer: &mut Self, from: &View, to: &View| match table {
-            None if parts => lowerer.tanh_of_parts(from, to),
             Some(table) => lowerer.table(table(), 0.0, 1.0, from, to),
             None if input && matches!(f, Unary::Log { .. }) => {
                 let Unary::Log { epsilon } = f else { return Ok(()) };
@@ -44,28 +39,6 @@ impl Lowerer<'_> {
         }
         let (from, to) = (self.view(x)?, self.result(out));
         own(self, &from, &to)
-    }
-
-    /// Returns true for a hyperbolic tangent before an output, which no sum averages, in a network where two layers more are few: near
-    /// zero the error of one table is half a percent.
-    fn tanh_has_parts(&self, out: ValueId) -> bool {
-        let mut at = out;
-        while !self.outputs.contains(&at) {
-            let reader = self.net.ops.iter().find(|op| op.inputs.contains(&at));
-            let moved = reader.filter(|op| matches!(op.kind, OpKind::Reshape | OpKind::Transpose { .. }));
-            match moved {
-                Some(op) if self.uses[at.0 as usize] == 1 => at = op.outputs[0],
-                _ => return false,
-            }
-        }
-        self.net.ops.len() >= LAYERS_OF_PARTS && self.options.activations != Activations::Fused
-    }
-
-    /// Hyperbolic tangent as a sum of two tables.
-    fn tanh_of_parts(&mut self, from: &View, to: &View) -> Result<()> {
-        let low = self.tabled("low", Table::tanh_part(0, self.knots), 0.0, 1.0, from)?;
-        let high = self.tabled("high", Table::tanh_part(1, self.knots), 0.0, 1.0, from)?;
-        self.planar_two(PlanarOp::Add, Affine::UNIT, &low, &high, to)
     }
 
     /// The single table that Apple's compilers have for a function. Our own conventions lower to steps, to which tables are fitted
