@@ -204,9 +204,6 @@ fn link(command: &mut Command, target: &Target) -> Result<(), String> {
     if !target.flags.is_empty() {
         command.env(variable(target, "RUSTFLAGS"), target.flags);
     }
-    if target.is_whole {
-        command.env("CARGO_PROFILE_DIST_LTO", "fat");
-    }
     Ok(())
 }
 

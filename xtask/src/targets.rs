@@ -26,8 +26,6 @@ pub struct Target {
     pub linker: Linker,
     /// Flags of its code and of its linker.
     pub flags: &'static str,
-    /// True if release archives are optimized across crates, which takes three times as long: for linkers that fold no equal functions.
-    pub is_whole: bool,
     /// Command that runs its programs here, with arguments. Wine runs without address space randomization: about one start in a
     /// thousand otherwise fails, because a random mapping occupies the address of the data that Wine shares between processes.
     pub runner: &'static [&'static str],
@@ -48,7 +46,6 @@ pub const TARGETS: &[Target] = &[
         name: "Linux x86-64",
         linker: Linker::Zig("x86_64-linux-gnu.2.28"),
         flags: "-Crelro-level=partial -Clink-arg=-Wl,-z,now",
-        is_whole: false,
         runner: &[],
         in_ci: false,
         wheel: "manylinux_2_28_x86_64",
@@ -60,7 +57,6 @@ pub const TARGETS: &[Target] = &[
         linker: Linker::Lld,
         flags: "-Crelro-level=partial -Clink-arg=-znow -Clinker-flavor=ld.lld -Clink-self-contained=yes \
                 -Clink-arg=--pack-dyn-relocs=relr -Clink-arg=--icf=all -Clink-arg=--ignore-data-address-equality",
-        is_whole: false,
         runner: &["env"],
         in_ci: false,
         wheel: "",
@@ -76,7 +72,6 @@ pub const TARGETS: &[Target] = &[
         name: "Linux arm64",
         linker: Linker::Zig("aarch64-linux-gnu.2.28"),
         flags: "",
-        is_whole: false,
         runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         in_ci: false,
         wheel: "manylinux_2_28_aarch64",
@@ -94,7 +89,6 @@ pub const TARGETS: &[Target] = &[
         linker: Linker::Lld,
         flags: "-Clinker-flavor=ld.lld -Clink-self-contained=yes -Clink-arg=--icf=all \
                 -Clink-arg=--ignore-data-address-equality",
-        is_whole: false,
         runner: &["qemu-aarch64"],
         in_ci: false,
         wheel: "",
@@ -105,7 +99,6 @@ pub const TARGETS: &[Target] = &[
         name: "macOS arm64",
         linker: Linker::Apple,
         flags: "-Clinker-flavor=ld64.lld",
-        is_whole: false,
         runner: &[],
         in_ci: true,
         wheel: "macosx_11_0_arm64",
@@ -116,7 +109,6 @@ pub const TARGETS: &[Target] = &[
         name: "macOS x86-64",
         linker: Linker::Apple,
         flags: "-Clinker-flavor=ld64.lld",
-        is_whole: false,
         runner: &[],
         in_ci: false,
         wheel: "macosx_10_12_x86_64",
@@ -127,7 +119,6 @@ pub const TARGETS: &[Target] = &[
         name: "Windows x86-64",
         linker: Linker::Gcc("x86_64-w64-mingw32-gcc"),
         flags: "",
-        is_whole: true,
         runner: &["setarch", "-R", "wine"],
         in_ci: true,
         wheel: "win_amd64",
@@ -143,7 +134,6 @@ pub const TARGETS: &[Target] = &[
         name: "WebAssembly: the library without files",
         linker: Linker::None,
         flags: "",
-        is_whole: false,
         runner: &[],
         in_ci: true,
         wheel: "",
