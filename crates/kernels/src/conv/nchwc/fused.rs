@@ -218,7 +218,7 @@ impl<'a, A> Windows<'a, A> {
         A: Accumulator,
     {
         match [k, s] {
-            // Loops without vectors gain less from constants than they need code.
+            // Without vectors, kernels of constant size are long and hardly faster.
             _ if const { S::F32_LANES == 1 } => outline(simd, AnySize { of: self, k, s }),
             [3, 1] => outline(simd, self.of::<3, 1>()),
             [3, _] => outline(simd, self.of::<3, 2>()),
