@@ -759,7 +759,7 @@ def table(rows):
         else:
             cells += ["refused: " + core.get("refused", ""), "", "", "", ""]
         cells += [str(onnx.get("tasks", onnx.get("refused", ""))), error(onnx, "fast"), error(onnx, "exact")]
-        cells.append(f"{row_pace:.2f}" if (row_pace := r.get("pace")) else "")
+        cells.append(f"{r['pace']:.2f}" if r.get("pace") else "")
         cells.append("yes" if all(f["agree"] for f in r["forms"].values()) else "no")
         text += "\t".join(cells) + "\n"
     return text

@@ -157,9 +157,6 @@ impl<'a> Panel<'a> {
         let channels = self.first..self.first + self.height;
         for (i, x) in self.source.chunks(length).enumerate() {
             let taps = i * length..i * length + x.len();
-            if i > 0 {
-                S::as_mut_simd_f32s(&mut own.0).0.fill(bounds::new_run(simd));
-            }
             let dropping = taps_in(&mut mixed, taps.end);
             let coefficients = match self.halves::<S>() {
                 Some(halves) => Coefficients::Halves(&halves[taps.start..]),
@@ -170,7 +167,7 @@ impl<'a> Panel<'a> {
                 simd,
                 Products { panel: coefficients, source: x, mac: Some(mac), dropping, first: taps.start, sums },
             );
-            add_run(simd, &own.0, self.sums);
+            add_run(simd, &mut own.0, self.sums);
         }
         settle(self.sums);
         true

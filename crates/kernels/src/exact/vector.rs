@@ -2,7 +2,7 @@
 
 use super::bounds::{SEGMENT, begin};
 use super::decode::{BumpUlp, Reading};
-use super::microkernel::{BELOW_CEILING, RUN_LIMIT, START, settle_away};
+use super::microkernel::{BELOW_CEILING, RUN_LIMIT, end_run, settle_away};
 use crate::filter::PackedFilter;
 use crate::num::reference::LEAST_EXPONENT;
 use crate::params::AccumulatorSpec;
@@ -164,14 +164,12 @@ fn short(of: &PanelStats, panel: usize, x: &[f32]) -> Option<usize> {
     fits(of.biases[panel], bounds).then_some(SHORT)
 }
 
-/// Adds the sums of a run to sums in units of 2^-16: integers, stored as bits, up to the ceiling of the accumulator.
+/// Adds the sums of a run to sums in units of 2^-16, and begins the next run. The sums are integers, stored as bits, up to the ceiling of the
+/// accumulator.
 #[inline(always)]
-pub fn add_run<S: Simd>(simd: S, run: &[f32], sums: &mut [f32]) {
-    let sums = S::as_mut_simd_u32s(bytemuck::cast_slice_mut(sums)).0;
-    for (sum, run) in sums.iter_mut().zip(S::as_simd_f32s(run).0) {
-        let units = simd.sub_u32s(simd.transmute_u32s_f32s(*run), simd.splat_u32s(START.to_bits()));
-        *sum = simd.add_u32s(*sum, units);
-    }
+pub fn add_run<S: Simd>(simd: S, run: &mut [f32], sums: &mut [f32]) {
+    let units = S::as_mut_simd_u32s(bytemuck::cast_slice_mut(sums)).0;
+    end_run(simd, S::as_mut_simd_f32s(run).0, units);
 }
 
 /// Rounds sums of [`add_run`] to fp16, as at the output port.

@@ -23,6 +23,8 @@ const FEW: usize = 6;
 pub(super) const STEP: usize = 2;
 /// Most outputs without vectors: a fallback for hosts without a specialized instruction set.
 const SCALAR: usize = 2;
+const _: () = assert!(MOST.is_multiple_of(STEP) && MOST_EXACT.is_multiple_of(STEP));
+const _: () = assert!(FEW.is_multiple_of(STEP) && SCALAR.is_multiple_of(STEP));
 /// Taps between prefetches, a multiple of the block size.
 const PIECE: usize = 64;
 
