@@ -284,6 +284,10 @@ impl<A: Accumulator> Windows<'_, A> {
     #[inline(always)]
     fn store<S: Simd>(self, simd: S, stages: impl LaneMap<S>, k: usize, stride: usize) {
         let Windows { source, width, rows, columns, weights, finish, ends, mut to } = self;
+        // Results are fp16 or sums: no code for fp32.
+        if let StoreSink::Wide(_) = to {
+            return;
+        }
         let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
         for lane in (0..BLOCK).step_by(S::F32_LANES) {
             let of = |row: &[f32; BLOCK]| S::as_simd_f32s(&row[lane..][..S::F32_LANES]).0[0];

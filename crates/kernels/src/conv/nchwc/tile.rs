@@ -315,7 +315,16 @@ impl<A: Accumulator> Tile<'_, A> {
             }
         }
         let (places, at) = (&places[..outputs], &at[..vectors]);
-        finish.with_after(simd, FinishedSums { sums: done, finish, places, at, to });
+        let sums = FinishedSums { sums: done, finish, places, at, to };
+        if outputs + STEP >= most::<S, A>() && vectors == VECTORS {
+            return finish.with_after(simd, sums);
+        }
+        // One copy for all smaller tiles, most of whose code would be their unrolled epilogues.
+        outline(
+            simd,
+            #[inline(always)]
+            || finish.with_after(simd, sums),
+        );
     }
 }
 
