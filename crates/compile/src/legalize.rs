@@ -105,7 +105,10 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
     let whole =
         if options.conventions().engines_stream_apart { streamed_bytes(chip) } else { chip.hal.kmem_cap_streamed };
     let Some(cap) = whole else { return };
-    let layers = std::mem::take(&mut graph.layers);
+    let mut layers = std::mem::take(&mut graph.layers);
+    if let Some(cap) = chip.hal.kmem_cap_dense.filter(|_| options.conventions().passes_fit_kernel_memory) {
+        layers = layers.into_iter().flat_map(|layer| split_groups(graph, layer, cap)).collect();
+    }
     for layer in layers {
         let name = layer.name.clone();
         let stay = chip
@@ -175,6 +178,73 @@ fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
     let mut pieces = pieces(layer, lanes * ENGINES);
     pieces.reverse();
     pieces
+}
+
+/// Splits a convolution by groups, the last one first, if the coefficients of one do not stay in kernel memory; an input is copied to tile
+/// memory for all of them (`conv_probe_k3_c1024_n1024_s16_st1_g4_bias1_same`).
+fn split_groups(graph: &mut Graph, layer: Layer, cap: u64) -> Vec<Layer> {
+    let Kind::Conv { connect: Connect::Dense, weights, bias, .. } = &layer.kind else { return vec![layer] };
+    let groups = layer.result.groups();
+    if groups == 1 {
+        return vec![layer];
+    }
+    let (taps, count) = (weights.values.len() / groups, outputs(&layer));
+    let part = |group: usize, source: &View4| {
+        let mut piece = layer.clone();
+        piece.sources[0] = *source;
+        for view in [&mut piece.sources[0], &mut piece.result] {
+            view.offset_bytes += group as u64 * view.axes[0].stride_bytes;
+            view.axes[0] = Axis { extent: 1, stride_bytes: 0 };
+        }
+        if let Kind::Conv { weights: own, bias: added, .. } = &mut piece.kind {
+            *own = Arc::new(weights.with(weights.values.part(group * taps..(group + 1) * taps)));
+            *added = bias.as_ref().map(|all| Arc::new(all[group * count..(group + 1) * count].to_vec()));
+        }
+        piece
+    };
+    let mut source = layer.sources[0];
+    if split_passes(&part(0, &source), cap).len() < 2 {
+        return vec![layer];
+    }
+    let [group, channel, _] = source.axes;
+    let joined = group.stride_bytes == channel.extent as u64 * channel.stride_bytes;
+    let mut split = Vec::new();
+    if joined && graph.buffer(source.buffer).role != Role::Scratch {
+        let (copy, operand) = brought(graph, &layer, groups);
+        source = operand;
+        split.push(copy);
+    }
+    split.extend((0..groups).rev().map(|group| part(group, &source)));
+    split
+}
+
+/// A copy of all groups of a convolution's source, and the source in it.
+fn brought(graph: &mut Graph, layer: &Layer, groups: usize) -> (Layer, View4) {
+    let source = layer.sources[0];
+    let channels = groups * source.channels();
+    let row_bytes = (source.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+    let plane_bytes = row_bytes * source.height() as u64;
+    let (name, bytes) = (format!("{}.operand", layer.name), plane_bytes * channels as u64);
+    let buffer = graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None, constant: None });
+    let axis = |extent, stride_bytes| Axis { extent, stride_bytes };
+    let result = View4 {
+        buffer,
+        offset_bytes: 0,
+        axes: [axis(1, 0), axis(channels, plane_bytes), axis(source.height(), row_bytes)],
+        width: source.width,
+    };
+    let mut all = source;
+    (all.axes[0], all.axes[1].extent) = (axis(1, 0), channels);
+    let copy = Layer {
+        kind: Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None },
+        sources: vec![all],
+        result,
+        ..layer.clone()
+    };
+    let mut operand = result;
+    let group_bytes = plane_bytes * source.channels() as u64;
+    (operand.axes[0], operand.axes[1].extent) = (axis(groups, group_bytes), source.channels());
+    (copy, operand)
 }
 
 /// Output channels of a convolution.

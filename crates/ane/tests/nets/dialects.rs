@@ -54,6 +54,55 @@ fn convolutions_whose_passes_exceed_kernel_memory_are_cut_into_single_passes() {
 }
 
 #[test]
+fn groups_whose_coefficients_exceed_kernel_memory_are_convolutions_of_their_own() {
+    let blob = |shape: &[usize], value: fn(usize) -> f32| {
+        let data = Data::F16((0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect());
+        Arc::new(Tensor { shape: shape.to_vec(), data })
+    };
+    let weights = blob(&[512, 256, 3, 3], |i| if i % 11 == 0 { small(i / 11) } else { 0.0 });
+    let bias = blob(&[512], |i| small(i * 3) + (i % 4) as f32);
+    let source = "net \"n\" {\n  input %x: f16[1, 512, 12, 12]\n  const %w: f16[512, 256, 3, 3] = blob 0\n  \
+                  const %b: f16[512] = blob 1\n  \
+                  %y: f16[1, 512, 12, 12] = conv(%x, %w, %b) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=2\n  \
+                  output %y\n}\n";
+    let [own, apples] = both(source, &[weights, bias], &[array("x", &[1, 512, 12, 12], small)]);
+    assert_eq!(apples.0, 5, "a copy, and two tasks for each group");
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn constant_rows_are_interleaved_when_compiling() {
+    for (rows, tasks) in [(1, [2, 2]), (5, [2, 2]), (32, [2, 2]), (48, [3, 3]), (100, [4, 4])] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[40, 64]\n{}  \
+             %y: f16[{rows}, 40] = matmul(%w, %x) transpose_x=false transpose_y=true\n  output %y\n}}\n",
+            matrix(rows, 64)
+        );
+        let [own, apples] = both(&source, &[], &[array("x", &[40, 64], small)]);
+        let row = |at: usize, k: usize| small((at * 64 + k) * 3 + 1);
+        let right: Vec<f32> =
+            (0..rows * 40).map(|at| (0..64).map(|k| row(at / 40, k) * small(at % 40 * 64 + k)).sum()).collect();
+        assert_eq!([&own.1, &apples.1], [&right, &right], "{rows} rows");
+        assert_eq!([own.0, apples.0], tasks, "{rows} rows");
+    }
+}
+
+#[test]
+fn many_outputs_of_sixty_four_rows_are_folded() {
+    let (depth, outputs) = (1024, 2048);
+    let data =
+        Data::F16((0..outputs * depth).map(|i| f16::from_f32(if i % 7 == 0 { small(i / 7) } else { 0.0 })).collect());
+    let weights = Arc::new(Tensor { shape: vec![outputs, depth], data });
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[64, {depth}]\n  const %w: f16[{outputs}, {depth}] = blob 0\n  \
+         %y: f16[64, {outputs}] = matmul(%x, %w) transpose_x=false transpose_y=true\n  output %y\n}}\n"
+    );
+    let [own, apples] = both(&source, &[weights], &[array("x", &[64, depth], small)]);
+    assert_eq!(apples.0, 3, "a copy to a square, the product, a copy back");
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
 fn sums_over_rows_are_turned_there_and_back() {
     for shape in [[1, 32, 4, 4], [1, 128, 16, 16]] {
         let [_, c, h, w] = shape;

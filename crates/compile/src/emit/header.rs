@@ -134,6 +134,12 @@ impl Emitter<'_> {
                 let outputs = if self.layer.transpose { r.width } else { r.channels() };
                 self.macs() / engines_for(outputs) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
             }
+            // One engine adds channels in units of 16 by 16 positions (`norm_softmax_a1_1x2048x1x1`: 2048 have 1).
+            Kind::SumChannels { .. } => {
+                let source = &self.layer.sources[0];
+                let positions = (source.height() * source.width).next_multiple_of(1 << (2 * staging::PATCH_REWRITTEN));
+                (source.channels() * positions) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
+            }
             _ => 0,
         }
     }

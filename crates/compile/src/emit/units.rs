@@ -62,10 +62,11 @@ impl Emitter<'_> {
             }
             Kind::Product { post_scale, .. } => {
                 self.set_half(PostScale, *post_scale)?;
+                let computed = u32::from(!self.constant_coefficients(self.layer));
                 self.set_all(&[
                     (KernelFmt, format::FP16),
                     (BinaryPoint, constant::BINARY_POINT_FP16),
-                    (RuntimeWeights, 1),
+                    (RuntimeWeights, computed),
                 ])?;
                 &Nonlinear::None
             }
@@ -86,6 +87,12 @@ impl Emitter<'_> {
         self.set(NonlinearMode, mode)
     }
 
+    /// Returns true for a product whose rows are constant (`env_mm_r2br_m1_k2048_n2048_tx0_ty1`).
+    fn constant_coefficients(&self, product: &Layer) -> bool {
+        let rows = product.sources.get(1).map(|rows| &self.placed.graph.buffer(rows.buffer).role);
+        matches!(rows, Some(Role::Constant(_)))
+    }
+
     /// Category of the neural tasks of a product of two computed matrices with several lanes, and of the copies that stage its operands,
     /// from [`BUSY_MACS`] on.
     pub(super) fn category_of_products(&mut self) -> Set {
@@ -93,7 +100,9 @@ impl Emitter<'_> {
             return Ok(());
         }
         let (own, layers) = (self.layer, &self.placed.graph.layers[self.index..]);
-        let several = |layer: &&Layer| matches!(layer.kind, Kind::Product { lanes, .. } if lanes > 1);
+        let several = |layer: &&Layer| {
+            matches!(layer.kind, Kind::Product { lanes, .. } if lanes > 1) && !self.constant_coefficients(layer)
+        };
         let staged = |layer: &Layer| layer.sources.iter().any(|source| source.buffer == own.result.buffer);
         let copies = own.kind.is_copy() && (own.transpose || own.interleave > 1);
         let product =

@@ -13,6 +13,10 @@ use anemone_facts::staging::*;
 use anemone_program::FieldError;
 use std::ops::Range;
 
+/// Rows of planes that are read together, and the units by which their banks differ (`reduce_probe_mean_ax1_2_3_1x128x16x16`: 0x21 for
+/// 0x20 units; `reduce_probe_mean_ax1_2_3_1x64x8x8`: eight of 8 units are left as they are).
+const ROWS_OF_PLANES: (u64, u64) = (8, 1);
+
 /// Strides of one operand in tile memory, in register order.
 type Strides = [u64; 4];
 const SOURCE: [Field; 4] = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
@@ -71,6 +75,8 @@ impl Emitter<'_> {
         let (row, rows, depth, group) = match planes {
             Some((rows, planes)) => {
                 let row = tile.row_bytes * planes as u64;
+                // Rows that are read together start in different banks (`reduce_probe_mean_ax1_2_3_1x128x16x16`: 0x210 for 0x200).
+                let row = if keeps { row } else { spread(row / UNIT_BYTES, 1, ROWS_OF_PLANES) * UNIT_BYTES };
                 (row, rows as u64, tile.row_bytes, row)
             }
             None => (row, tile.rows as u64, tile.row_bytes, tile.row_bytes),
@@ -121,8 +127,11 @@ impl Emitter<'_> {
             Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // So has one that a copy turns (`norm_layer_norm_ax1_1x64x8x8`).
             Kind::Planar { .. } if hin > 1 && self.turned_next(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
-            // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns).
-            Kind::ChannelAffine { .. } if layer.turned[1] => (columns, log2(tile.rows).min(most)),
+            // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns), except before a
+            // copy that transposes the result (`chain_lnproj_d256_s64`).
+            Kind::ChannelAffine { .. } if layer.turned[1] && !self.turned_next(index) => {
+                (columns, log2(tile.rows).min(most))
+            }
             // Results that stay on chip for the neural engine have patches closer to squares (`chain_pair_add_ln_d256_s64`: not those
             // that the planar engine reads).
             Kind::Planar { .. } | Kind::ChannelAffine { .. }
@@ -270,8 +279,8 @@ impl Emitter<'_> {
     }
 
     /// By source and result of this task, two flags: true if it reuses the place of the source of the planar task before it, and true if of
-    /// its result. The lower operand takes all places that it overlaps, and declares the result alone
-    /// (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m64_k64_n64_tx0_ty1_b1`).
+    /// its result. The lower operand takes all places that it overlaps, a result also one at its end, and declares the result alone
+    /// (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m64_k64_n64_tx0_ty1_b1`, `env_mm_r3rr_m128_k128_n64_tx0_ty0_b1`).
     fn reuses_planar(&self) -> [[bool; 2]; 2] {
         let before = &self.placed.graph.layers[self.index - 1].sources[0];
         if self.placed.residency.source(self.index - 1, 0, before).is_some() {
@@ -282,8 +291,11 @@ impl Emitter<'_> {
         let mut order = [0, 1];
         order.sort_by_key(|&at| own[at].start);
         let (mut free, mut reused) = ([true; 2], [[false; 2]; 2]);
+        // A result reaches what begins where it ends.
+        let ends = [0, 1];
         for at in order {
-            let taken = [0, 1].map(|i| free[i] && own[at].start < before[i].end && before[i].start < own[at].end);
+            let taken =
+                [0, 1].map(|i| free[i] && own[at].start < before[i].end && before[i].start < own[at].end + ends[at]);
             free = [free[0] && !taken[0], free[1] && !taken[1]];
             reused[at] = [taken[0] && !taken[1], taken[1]];
         }
@@ -441,8 +453,12 @@ impl Emitter<'_> {
                 // Rows that a unit has, though there is one (`reduce_probe_sum_ax1_1x8x1x64`).
                 (unit, rows.max(fitting_rows(layer)).min(unit), unit)
             }
-            // A tile of some of the columns has units of four rows (`binary_pow_1x3x224x224`).
-            Kind::Neuron { .. } if self.cut_in_columns() => (0, 0, 2),
+            // A tile of some of the columns has units of four rows (`binary_pow_1x3x224x224`), where tiles fill the columns, of one
+            // (`chain_base_softmax_d256_s64`).
+            Kind::Neuron { .. } if self.cut_in_columns() => {
+                let whole = input(layer)[2].is_multiple_of(source_tile(layer).columns);
+                (0, 0, if whole { 0 } else { 2 })
+            }
             // Copies to tile memory are processed in work units.
             _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
             // A table has units of the rows that fit (`env_act_gelu_1x256x32x32_exact`).

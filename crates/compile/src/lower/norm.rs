@@ -443,7 +443,9 @@ impl Lowerer<'_> {
             match natural {
                 // A single pair for everything is shared by the tensor's own channels.
                 (Some(x), Some(y)) if source.groups() == 1 && source.channels() == 1 && x.groups() == 1 => {
-                    let shared = [x.channels() > 1, false, false];
+                    // A single channel that is normed too shares it (`norm_layer_norm_ax1_2_3_1x1x1x512`).
+                    let normed = self.options.conventions().norms_by_group && first + 2 <= rank;
+                    let shared = [x.channels() > 1 || normed, false, false];
                     self.push(apply, vec![x, both], vec![plain, shared], y, false);
                 }
                 _ => self.push(apply, vec![source, both], vec![plain; 2], result, false),

@@ -8,7 +8,6 @@ use super::layout::copy_kind;
 use crate::error::Result;
 use crate::ir::*;
 use crate::target::ahead;
-use anemone_facts::chips::Chip;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, LANES, TURNED_BYTES};
 use anemone_net::{Net, Op, OpKind, ValueId};
@@ -177,7 +176,7 @@ impl Lowerer<'_> {
         let &[.., depth, rows] = self.shape(x).as_slice() else {
             return Err(self.unsupported("a product with a vector", "reshape the vector to a matrix"));
         };
-        if conventions.left_matrices_turned && folds(rows, depth, to.width, self.chip) {
+        if conventions.left_matrices_turned && self.folds(rows, depth, to.width) {
             let turned = self.exchanged(&from, from.lead.len() - 1, "left")?;
             return self.product_views(&turned, &to, weights, None);
         }
@@ -356,7 +355,7 @@ impl Lowerer<'_> {
     /// fewer passes.
     fn stage(&mut self, from: &View, outputs: usize) -> Result<TransposedMatrix> {
         let rows = from.lead[0].extent;
-        if !self.options.conventions().rows_folded || !folds(rows, from.width, outputs, self.chip) {
+        if !self.options.conventions().rows_folded || !self.folds(rows, from.width, outputs) {
             return Ok(TransposedMatrix { view: self.exchanged(from, 0, "turned")?, rows });
         }
         let view = self.scratch("turned", &[from.width, rows / FOLD, FOLD]);
@@ -401,18 +400,25 @@ impl Lowerer<'_> {
     }
 }
 
-/// Returns true if rows are folded into a square: each accumulator then holds more output channels, so that many
-/// outputs take fewer passes. Rows that fill a square by themselves are folded only if the coefficients of the remaining passes
-/// fit kernel memory.
-fn folds(rows: usize, inputs: usize, outputs: usize, chip: &Chip) -> bool {
-    let square = rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows);
-    let (plane_bytes, pass) = ((inputs * LANES) as u64 * ELEMENT_BYTES, ENGINES * LANES);
-    let worth = match rows == FOLD * FOLD {
-        true => outputs > FOLDED_OUTPUTS && ahead(plane_bytes, outputs.div_ceil(pass), chip),
-        false => outputs > pass,
-    };
-    square && worth
+impl Lowerer<'_> {
+    /// Returns true if rows are folded into a square: each accumulator then holds more output channels, so that many
+    /// outputs take fewer passes. Rows that fill a square by themselves are folded only if the coefficients of the remaining passes
+    /// fit kernel memory, or for many passes (`rrmm_r2rb_m64_k2048_n2048_tx0_ty1`: eight).
+    fn folds(&self, rows: usize, inputs: usize, outputs: usize) -> bool {
+        let square = rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows);
+        let (plane_bytes, pass) = ((inputs * LANES) as u64 * ELEMENT_BYTES, ENGINES * LANES);
+        let passes = outputs.div_ceil(pass);
+        let many = self.options.conventions().many_passes_folded && passes > MANY_PASSES;
+        let worth = match rows == FOLD * FOLD {
+            true => outputs > FOLDED_OUTPUTS && (many || ahead(plane_bytes, passes, self.chip)),
+            false => outputs > pass,
+        };
+        square && worth
+    }
 }
+
+/// Passes of 256 outputs above which 64 rows are folded in any case: eight are, four are not (`matmul_m64_k1024_n1024_ty1`).
+const MANY_PASSES: usize = 4;
 
 /// A product with coefficients `[out][in]`.
 fn dense(weights: Arc<Weights>, bias: Option<Arc<Vec<f32>>>) -> Kind {

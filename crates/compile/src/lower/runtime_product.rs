@@ -11,6 +11,7 @@ use crate::ir::*;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_BYTES};
 use anemone_net::Op;
+use half::f16;
 
 /// Largest number of interleaved rows of a matrix in a stream.
 const MOST_LANES: usize = PRODUCT_LANES[0];
@@ -308,6 +309,9 @@ impl Lowerer<'_> {
         if lanes == 1 {
             return Ok(source);
         }
+        if let Some(planes) = self.constant_planes(rows, lanes) {
+            return Ok(planes);
+        }
         let count = rows.lead[0].extent;
         let staged = self.scratch("coefficients", &[count / lanes, rows.width * lanes]);
         let Some(planes) = channels_first(&staged) else { return Ok(source) };
@@ -318,6 +322,23 @@ impl Lowerer<'_> {
         };
         self.interleaved(source, result, lanes);
         Ok(planes)
+    }
+
+    /// Rows of a constant matrix, interleaved here (`env_mm_r2br_m32_k2048_n2048_tx0_ty1`: two tasks). `None` for rows that are computed.
+    fn constant_planes(&mut self, rows: &View, lanes: usize) -> Option<View4> {
+        let Buffer { name, role: Role::Constant(data), .. } = self.graph.buffer(rows.buffer) else { return None };
+        let (name, data, row) = (format!("{name}.coefficients"), data.clone(), rows.lead[0]);
+        let element = |at: usize, column: usize| {
+            let start = rows.offset_bytes as usize + at * row.stride_bytes as usize + column * ELEMENT_BYTES as usize;
+            let bytes = data.get(start..start + ELEMENT_BYTES as usize)?;
+            Some(f16::from_le_bytes([bytes[0], bytes[1]]).to_f32())
+        };
+        let sets = row.extent / lanes;
+        let places = (0..sets).flat_map(|set| {
+            (0..rows.width).flat_map(move |column| (0..lanes).map(move |lane| (set * lanes + lane, column)))
+        });
+        let elements: Vec<f32> = places.map(|(at, column)| element(at, column)).collect::<Option<_>>()?;
+        channels_first(&self.constant_view(&name, &[sets, rows.width * lanes], &elements))
     }
 }
 

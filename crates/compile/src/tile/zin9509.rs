@@ -208,14 +208,16 @@ pub(crate) fn apart(first: u64, end: u64) -> u64 {
 
 /// Returns true for a convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
 /// coefficients fit kernel memory beside those of the pass that is computed: dense, or by channel
-/// (`conv_probe_k1_c512_n512_s16_st2_g512_bias1_same`).
+/// (`conv_probe_k1_c512_n512_s16_st2_g512_bias1_same`). Of a result that is not transposed, one pass must fit
+/// (`chain_ffn_d768_s64`: six of 48 KiB).
 pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
     let [_, height, width] = computed(layer);
     let Kind::Conv { connect: Connect::Dense | Connect::Unicast { per_output: 1 }, .. } = layer.kind else {
         return false;
     };
     let packing = Packing::of(layer);
-    height.max(width) <= SMALL_SIDE && ahead(packing.plane_bytes(), packing.passes(0), chip)
+    let passes = if layer.transpose { packing.passes(0) } else { packing.passes(0).min(2) };
+    height.max(width) <= SMALL_SIDE && ahead(packing.plane_bytes(), passes, chip)
 }
 
 /// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.

@@ -29,6 +29,8 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     _ if (convention == Convention::Book || single_rows) && layer.convolves() && made => false,
                     // The result of the copy is read again (`chain_pair_add_ln_d256_s64`).
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
+                    // Others read other channels of the copy (`conv_probe_k3_c1024_n1024_s16_st1_g4_bias1_same`).
+                    _ if single_rows && layer.convolves() && before.kind.is_copy() && read_in_parts(graph, i) => false,
                     // Both operands have been staged, the source just now (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`).
                     Kind::Product { .. }
                         if single_rows
@@ -36,6 +38,12 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                             && graph.buffer(layer.sources[1].buffer).role == Role::Scratch =>
                     {
                         false
+                    }
+                    // Rows of an input or constant are its coefficients as they are (`rrmm_r2rr_m16_k64_n64_tx0_ty1`).
+                    Kind::Product { .. }
+                        if single_rows && before.kind.is_copy() && before.result.buffer == layer.sources[0].buffer =>
+                    {
+                        true
                     }
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => {
@@ -69,6 +77,16 @@ fn read_again(graph: &Graph, copy: usize) -> bool {
             && layer.sources.iter().any(|s| s.elements() == source.elements())
     };
     graph.layers[copy + 1..].iter().any(reads)
+}
+
+/// Returns true if a later convolution reads other channels than a layer does of the result of the layer before it.
+fn read_in_parts(graph: &Graph, index: usize) -> bool {
+    let source = &graph.layers[index].sources[0];
+    let other = |layer: &Layer| {
+        let read = &layer.sources[0];
+        layer.convolves() && read.buffer == source.buffer && read.offset_bytes != source.offset_bytes
+    };
+    graph.layers[index - 1].result.buffer == source.buffer && graph.layers[index + 1..].iter().any(other)
 }
 
 /// Groups as 4.2.1 forms them: the first task alone, then pairs.
