@@ -115,6 +115,23 @@ impl Operands {
         self.also.is_none()
     }
 
+    /// Source and result; `None` if there are others, or depth planes.
+    pub(crate) fn single(&self) -> Option<[&Span; 2]> {
+        let others = [&self.kept, &self.second, &self.also].into_iter().any(Option::is_some);
+        (!others && self.planes == [0; 5]).then_some([&self.from, &self.to])
+    }
+
+    /// [`Operands::single`], to be moved.
+    pub(crate) fn single_mut(&mut self) -> Option<[&mut Span; 2]> {
+        self.single()?;
+        Some([&mut self.from, &mut self.to])
+    }
+
+    /// Extents of the result as stored.
+    pub(crate) fn output(&self) -> Extents {
+        self.stored.output
+    }
+
     /// Extents of source 1 as stored.
     pub(crate) fn input(&self) -> Extents {
         self.stored.input

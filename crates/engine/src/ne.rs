@@ -225,7 +225,7 @@ impl Machine<'_> {
     }
 
     /// Executes the task from memory to memory, without intermediate tensors.
-    fn compute_in_place(&mut self, neural: &Neural, operands: &Operands) -> Result<(), FaultKind> {
+    pub(crate) fn compute_in_place(&mut self, neural: &Neural, operands: &Operands) -> Result<(), FaultKind> {
         let convolution = match &neural.operation {
             Operation::Convolution(convolution) => Some(convolution),
             _ => None,

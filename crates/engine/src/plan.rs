@@ -4,6 +4,7 @@ mod access;
 mod blocks;
 mod common;
 mod commute;
+mod dense;
 mod foresee;
 mod gemv;
 mod lift;
@@ -136,19 +137,20 @@ pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<O
 /// A pass over the operations of a plan.
 struct Pass {
     name: &'static str,
-    run: fn(&Common, &mut Vec<Op>),
+    run: fn(&Common, &[Step], &mut Vec<Op>),
 }
 
 /// Passes in execution order.
 const PASSES: &[Pass] = &[
-    Pass { name: "moves", run: |common, ops| moves::run(ops, |home| common.is_own(home)) },
-    Pass { name: "products", run: |common, ops| product::run(ops, |home| common.is_own(home)) },
-    Pass { name: "maps", run: |common, ops| maps::run(ops, |home| common.is_own(home)) },
-    Pass { name: "slices", run: |common, ops| slices::run(ops, |home| common.is_own(home)) },
-    Pass { name: "blocks", run: |common, ops| blocks::run(ops, |home| common.is_own(home)) },
-    Pass { name: "commute", run: |common, ops| commute::run(ops, |home| common.is_own(home)) },
-    Pass { name: "tables", run: |common, ops| maps::tables(ops, &common.workers) },
-    Pass { name: "join", run: |_, ops| maps::join(ops) },
+    Pass { name: "moves", run: |common, _, ops| moves::run(ops, |home| common.is_own(home)) },
+    Pass { name: "products", run: |common, _, ops| product::run(ops, |home| common.is_own(home)) },
+    Pass { name: "maps", run: |common, _, ops| maps::run(ops, |home| common.is_own(home)) },
+    Pass { name: "slices", run: |common, _, ops| slices::run(ops, |home| common.is_own(home)) },
+    Pass { name: "blocks", run: |common, _, ops| blocks::run(ops, |home| common.is_own(home)) },
+    Pass { name: "commute", run: |common, _, ops| commute::run(ops, |home| common.is_own(home)) },
+    Pass { name: "dense", run: |common, steps, ops| dense::run(ops, steps, |home| common.is_own(home)) },
+    Pass { name: "tables", run: |common, _, ops| maps::tables(ops, &common.workers) },
+    Pass { name: "join", run: |_, _, ops| maps::join(ops) },
 ];
 
 impl Plan {
@@ -244,7 +246,7 @@ impl Plan {
         if whole {
             plan.ops = plan.lifted();
             for pass in PASSES {
-                (pass.run)(&plan.common, &mut plan.ops);
+                (pass.run)(&plan.common, &plan.steps, &mut plan.ops);
             }
         }
         Ok(plan)
@@ -289,7 +291,7 @@ impl Plan {
         let tasks = self.steps.len();
         let mut texts = vec![PassText { name: "lift", text: text::listing(&ops, tasks) }];
         for pass in PASSES {
-            (pass.run)(&self.common, &mut ops);
+            (pass.run)(&self.common, &self.steps, &mut ops);
             texts.push(PassText { name: pass.name, text: text::listing(&ops, tasks) });
         }
         texts

@@ -10,7 +10,7 @@ use super::product::Product;
 use super::reduction::Reduction;
 use super::task_batch::TaskBatch;
 use super::{Step, Work};
-use crate::dma::DST_DMA;
+use crate::dma::{DST_DMA, SRC1_DMA, SRC1_L2};
 use crate::machine::Machine;
 use crate::memory::Home;
 use crate::ne::Neural;
@@ -19,12 +19,14 @@ use crate::operand::MemRef;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
+use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::nested;
 
 /// Lifted form of a task: a copy, an elementwise chain, a copy followed by a chain, a product of two operands, a matrix-vector product, or a
 /// reduction.
 pub(super) enum Lifted {
-    Move(Move),
+    /// Copies of one source to several places.
+    Moves(Vec<Move>),
     Map(Map),
     Product(Box<Product>),
     Gemv(Box<Gemv>),
@@ -92,7 +94,7 @@ pub(super) fn lift(
         };
         if let Some(of) = of {
             match of {
-                Lifted::Move(of) => ops.push(Op::moves(tasks.clone(), of)),
+                Lifted::Moves(of) => ops.extend(of.into_iter().map(|of| Op::moves(tasks.clone(), of))),
                 Lifted::Map(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Product(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Gemv(of) => ops.push(of.op(tasks.clone())),
@@ -182,7 +184,7 @@ impl Machine<'_> {
             return reduction.or_else(map).or_else(|| self.as_interleaved(step));
         };
         if let Some(rule) = self.copies(neural) {
-            return self.as_move(neural, rule).map(Lifted::Move);
+            return self.as_moves(neural, rule).map(Lifted::Moves);
         }
         if let Some(product) = self.as_product(step) {
             return Some(Lifted::Product(Box::new(product)));
@@ -194,22 +196,56 @@ impl Machine<'_> {
         of.or_else(|| {
             // The activation of a vector that is stored along another axis.
             let vector = self.get(NeTranspose) == 1 && [neural.output.c, neural.output.w].contains(&1);
-            let map = self.activates_in_place(neural).filter(|_| vector)?;
-            Some(Lifted::Both(self.as_move(neural, NanRule::Quiet)?, map))
+            let map = self.activates_in_place(neural).filter(|_| vector && self.get(SrcType) != residency::DMA_KEEP)?;
+            Some(Lifted::Both(self.as_move(neural, NanRule::Quiet, self.get(ResType))?, map))
         })
     }
 
-    /// Copy from source to result of the current task; `None` unless both are fp16, in memory or in tile memory.
-    fn as_move(&self, neural: &Neural, rule: NanRule) -> Option<Move> {
+    /// The copies of a copying task: to each place of its result, and of the source that it keeps in tile memory.
+    fn as_moves(&self, neural: &Neural, rule: NanRule) -> Option<Vec<Move>> {
+        let results = match self.get(ResType) {
+            residency::DMA_KEEP => &[residency::L2, residency::DMA][..],
+            result => &[result],
+        };
+        let mut moves = Vec::with_capacity(3);
+        if self.get(SrcType) == residency::DMA_KEEP {
+            moves.push(self.kept_source(neural.input)?);
+        }
+        for &to in results {
+            moves.push(self.as_move(neural, rule, to)?);
+        }
+        // Each of them reads the source.
+        let (_, before) = moves.split_last()?;
+        let apart = before.iter().all(|of| !moves.iter().any(|other| of.written().overlaps(&other.read())));
+        apart.then_some(moves)
+    }
+
+    /// The copy of the source that the task keeps in tile memory; `None` if it has depth planes, interleaved channels, or a place at an odd address.
+    fn kept_source(&self, input: Extents) -> Option<Move> {
+        let flat = (self.depths(), self.source_depths()) == (0..1, 0..1) && self.size(Src1Interleave) <= 1;
+        if !flat || input.array().contains(&0) {
+            return None;
+        }
+        let from = self.span(&SRC1_DMA, Home::Bar(self.bar(RBase0, Rbe0).ok()?), input)?;
+        let to = self.span(&SRC1_L2, Home::Tile, input)?;
+        let axis = |count, i: usize| CopyAxis { count, to: to.strides[i], from: from.strides[i] };
+        let row = CopyAxis { count: input.w, to: 1, from: 1 };
+        let axes = [axis(input.g, 0), axis(input.c, 1), axis(input.h, 2), row];
+        Move::new(NanRule::Quiet, (to.home, to.range.start), (from.home, from.range.start), &axes)
+    }
+
+    /// Copy from source to result of the current task; `None` unless both are fp16, in memory or in tile memory. `to` is the place of the result, one
+    /// of those that the task states.
+    fn as_move(&self, neural: &Neural, rule: NanRule, to: u32) -> Option<Move> {
         let halves = |field| self.get(field) == format::FP16;
         let (from, source, from_by) = match self.get(SrcType) {
-            residency::L2 => (Home::Tile, &crate::dma::SRC1_L2, 1),
-            residency::DMA if halves(Src1MemFmt) => {
-                (Home::Bar(self.bar(RBase0, Rbe0).ok()?), &crate::dma::SRC1_DMA, self.size(Src1Interleave).max(1))
+            residency::L2 => (Home::Tile, &SRC1_L2, 1),
+            residency::DMA | residency::DMA_KEEP if halves(Src1MemFmt) => {
+                (Home::Bar(self.bar(RBase0, Rbe0).ok()?), &SRC1_DMA, self.size(Src1Interleave).max(1))
             }
             _ => return None,
         };
-        let (to, result, to_by) = match self.get(ResType) {
+        let (to, result, to_by) = match to {
             residency::L2 => (Home::Tile, &crate::dma::RES_L2, 1),
             residency::DMA if halves(DstMemFmt) && self.get(DstEn) == 1 => {
                 (Home::Bar(self.bar(WBase, Wbe).ok()?), &crate::dma::DST_DMA, self.size(DstInterleave).max(1))

@@ -7,6 +7,7 @@ use super::pair::Fused;
 use super::product::Product;
 use super::reduction::Reduction;
 use super::task_batch::TaskBatch;
+use crate::direct::Operands;
 use crate::memory::Home;
 use crate::operand::MemRef;
 use anemone_kernels::copy::{CopyAxis, NanRule, normalized};
@@ -43,6 +44,8 @@ pub(crate) enum Kind {
     Gemv(Box<Gemv>),
     /// A task executed by its unit, with its name for listings.
     Task(&'static str),
+    /// The same, with operands at other places than its fields state.
+    Placed(&'static str, Box<Operands>),
 }
 
 /// A copy from one strided box to another. Offsets and strides are in fp16 elements.
@@ -147,7 +150,8 @@ impl Op {
             Kind::Map(map) => map.tasks,
             Kind::Product(product) => product.tasks,
             Kind::Reduction(of) => of.tasks,
-            Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Task(_) => self.tasks.len(),
+            Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::TaskBatch(_) => self.tasks.len(),
+            Kind::Task(_) | Kind::Placed(..) => self.tasks.len(),
         }
     }
 
@@ -161,7 +165,7 @@ impl Op {
             Kind::Gemv(_) => "matrix by vector",
             Kind::Fused(_) => "fused convolutions",
             Kind::TaskBatch(_) => "pointwise convolutions of one source",
-            Kind::Task(name) => name,
+            Kind::Task(name) | Kind::Placed(name, _) => name,
         }
     }
 

@@ -86,6 +86,13 @@ impl Product {
         Op { tasks, reads, writes, kind: Kind::Product(Box::new(self)), known: true }
     }
 
+    /// The product with other parts; `None` if the tap stride is not constant, or a row is missing.
+    pub(super) fn of_parts(&self, parts: Vec<Move>) -> Option<Product> {
+        let CoefficientBox { rows, taps, .. } = &self.coefficients;
+        let coefficients = resolved(&parts, rows.len(), *taps)?;
+        Some(Product { coefficients, parts, ..self.clone() })
+    }
+
     /// Number of multiply-accumulates.
     pub(crate) fn macs(&self) -> u64 {
         (self.output.g * self.output.c * self.output.plane() * self.coefficients.taps) as u64

@@ -44,7 +44,9 @@ impl Schedule<'_> {
             Kind::Product(of) => self.product(of, memory, l2),
             Kind::Reduction(of) => self.reduction(of, memory, l2),
             Kind::Gemv(of) => self.gemv(of, memory, l2),
-            Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Task(_) => return self.tasks(op, memory, l2, chain),
+            Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Task(_) | Kind::Placed(..) => {
+                return self.tasks(op, memory, l2, chain);
+            }
         };
         done.ok_or_else(|| self.outside(op, memory, l2))
     }
@@ -204,6 +206,7 @@ impl Schedule<'_> {
         let done = match &op.kind {
             Kind::Fused(of) => machine.run_fused(steps, of),
             Kind::TaskBatch(of) => machine.run_batch(steps, of),
+            Kind::Placed(_, operands) => machine.execute_at_places(&step.work, operands),
             _ => machine.execute(&step.work),
         };
         done.map_err(|kind| Fault { task: Some(op.tasks.start), offset: step.task.offset, kind })

@@ -1,5 +1,6 @@
 //! Decoded tasks: fields by name, and the work of their units.
 
+use crate::direct::Operands;
 use crate::fault::FaultKind;
 use crate::field_support::{Treatment, treatment};
 use crate::fields::Fields;
@@ -81,6 +82,15 @@ impl Machine<'_> {
     /// Executes the task for every depth plane of the result.
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
         self.computed_depths().try_for_each(|depth| self.execute_at(depth, work))?;
+        self.chain.pass_on();
+        Ok(())
+    }
+
+    /// [`Machine::execute`] with operands at other places, for tasks of the neural engine in one depth plane.
+    pub(crate) fn execute_at_places(&mut self, work: &Work, operands: &Operands) -> Result<(), FaultKind> {
+        let Work::Neural(neural) = work else { return self.execute(work) };
+        (self.depth, self.source_depth) = (0, 0);
+        self.compute_in_place(neural, operands)?;
         self.chain.pass_on();
         Ok(())
     }

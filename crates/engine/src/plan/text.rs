@@ -59,13 +59,13 @@ pub(super) fn selection(
             (Kind::Gemv(_), _) => ("gemv".to_string(), Vec::new()),
             (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
             (Kind::TaskBatch(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
-            (Kind::Task(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
+            (Kind::Task(_) | Kind::Placed(..), Some(Step { work: Work::Neural(neural), fields, .. })) => {
                 let (kernel, mut rejected) = neural.selection(mac, fields.get(Field::NeTranspose) == 1);
                 rejected.splice(0..0, by_fields);
                 (kernel, rejected)
             }
             (Kind::Task(_), Some(Step { work: Work::Planar(kernel), .. })) => (kernel.name().to_string(), by_fields),
-            (Kind::Task(_), _) => ("its unit".to_string(), Vec::new()),
+            (Kind::Task(_) | Kind::Placed(..), _) => ("its unit".to_string(), Vec::new()),
         };
         text += &format!("{i}: task {}, {}: {kernel}", op.tasks.start, op.class());
         if !rejected.is_empty() {

@@ -1,0 +1,486 @@
+//! Pass `dense`: closes the gaps between the rows of intermediate results. The device aligns rows; the host reads and writes dense rows faster,
+//! and joins them.
+//!
+//! A component is a set of results of the program's own memory, with all operations that read them, closed in both directions: every reader reads
+//! nothing else there. If all its accesses have rows at one distance, the rows move together, within the memory that they occupied.
+
+use super::live::LiveBytes;
+use super::maps::MapOperand;
+use super::moves::readers;
+use super::ops::{Kind, Move, Op};
+use super::{Step, Work};
+use crate::direct::{Operands, Span};
+use crate::memory::Home;
+use crate::operand::MemRef;
+use anemone_facts::Field;
+use anemone_kernels::copy::CopyAxis;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{Strides, nested};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Largest number of accesses of a component.
+const MOST_ACCESSES: usize = 1 << 12;
+
+/// Positions that are tried for dense rows, and the elements that they are multiples of, behind the first one.
+const PLACES: usize = 8;
+const ALIGNED: usize = 32;
+
+/// Bytes of an element.
+const ELEMENT_BYTES: u64 = 2;
+
+/// Place of an operand in memory: first element, and axes as number of steps and stride, in fp16 elements. Axes include the columns.
+#[derive(Clone, Debug)]
+struct Place {
+    home: Home,
+    base: usize,
+    axes: Vec<(usize, usize)>,
+}
+
+/// Rows of equal length at equal distances, from an element on.
+#[derive(Clone, Copy)]
+struct Rows {
+    base: usize,
+    distance: usize,
+    columns: usize,
+}
+
+/// Pass `dense`. `own` returns true for regions that only the program's tasks access.
+pub(super) fn run(ops: &mut [Op], steps: &[Step], own: impl Fn(Home) -> bool) {
+    let mut seen = BTreeSet::new();
+    for at in 0..ops.len() {
+        let [written] = ops[at].writes.as_slice() else { continue };
+        let padded = written.axes.last().is_some_and(|axis| axis.stride_bytes >= 2 * written.row_bytes);
+        if !padded || !own(written.home) || !seen.insert(at) {
+            continue;
+        }
+        let mut of = Component::default();
+        let closed = of.close(ops, steps, at);
+        seen.extend(of.writers.iter().copied());
+        if let Some(dense) = closed.and_then(|()| of.dense(ops, steps)) {
+            dense.into_iter().for_each(|(at, op)| ops[at] = op);
+        }
+    }
+}
+
+/// Results, and the operations that read them.
+#[derive(Default)]
+struct Component {
+    writers: BTreeSet<usize>,
+    /// Accesses by operation and operand, the sources first.
+    accesses: BTreeMap<(usize, usize), Place>,
+}
+
+impl Component {
+    /// Collects everything that shares results with the operation at `first`; `None` if an operation may access anything, has operands at fixed
+    /// places, or reads memory that no operation has written.
+    fn close(&mut self, ops: &[Op], steps: &[Step], first: usize) -> Option<()> {
+        let mut waiting = vec![first];
+        while let Some(at) = waiting.pop() {
+            if !self.writers.insert(at) {
+                continue;
+            }
+            let op = &ops[at];
+            let [written] = op.writes.as_slice() else { return None };
+            let place = op.places(steps)?.pop()??;
+            self.accesses.insert((at, op.reads.len()), place);
+            for reader in readers(ops, at) {
+                let op = &ops[reader];
+                let places = op.known.then(|| op.places(steps)).flatten()?;
+                for (k, read) in op.reads.iter().enumerate().filter(|(_, read)| read.overlaps(written)) {
+                    if self.accesses.insert((reader, k), places.get(k)?.clone()?).is_none() {
+                        waiting.extend(writers(ops, reader, read)?);
+                        // An operation in place stays in place.
+                        waiting.extend(op.writes.iter().any(|written| written == read).then_some(reader));
+                    }
+                }
+            }
+            if self.accesses.len() > MOST_ACCESSES {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// The operations with dense rows, by index; `None` if the accesses do not have rows at one distance, or others use the memory meanwhile.
+    fn dense(&self, ops: &[Op], steps: &[Step]) -> Option<Vec<(usize, Op)>> {
+        let rows = self.rows()?;
+        let end = self.accesses.values().map(Place::end).max()?;
+        let count = (end - rows.base).div_ceil(rows.distance);
+        // Other operations may use one part of the memory, but not another.
+        let behind = (end - rows.base).checked_sub(count * rows.columns)?;
+        let mut offsets =
+            (0..PLACES).map(|i| (behind * i / (PLACES - 1)).next_multiple_of(ALIGNED)).take_while(|at| *at <= behind);
+        offsets.find_map(|offset| self.dense_at(ops, steps, rows, offset))
+    }
+
+    /// [`Component::dense`], some elements behind the start of the memory that the results occupied.
+    fn dense_at(&self, ops: &[Op], steps: &[Step], rows: Rows, offset: usize) -> Option<Vec<(usize, Op)>> {
+        let moved = |place: &Place| rows.moved(place).map(|place| Place { base: place.base + offset, ..place });
+        let mut all = BTreeMap::<usize, Vec<Option<Place>>>::new();
+        let (start, mut end) = (rows.base + offset, rows.base + offset);
+        for (&(at, operand), place) in &self.accesses {
+            let place = moved(place)?;
+            end = end.max(place.end());
+            let count = ops[at].reads.len() + ops[at].writes.len();
+            *all.entry(at).or_insert_with(|| vec![None; count]).get_mut(operand)? = Some(place);
+        }
+        let home = self.accesses.values().next()?.home;
+        let taken = MemRef::new(home, ELEMENT_BYTES * start as u64, &[], ELEMENT_BYTES * (end - start) as u64);
+        let (first, last) = (*all.keys().next()?, *all.keys().next_back()?);
+        for (at, op) in ops.iter().enumerate().take(last + 1).skip(first) {
+            let others = op.reads.iter().chain(&op.writes).enumerate();
+            let mut others = others.filter(|(k, _)| !self.accesses.contains_key(&(at, *k)));
+            if !op.known || others.any(|(_, of)| of.overlaps(&taken)) {
+                return None;
+            }
+        }
+        // Earlier results in the gaps must not be read later.
+        let mut lost = LiveBytes::of(&taken)?;
+        for op in &ops[last + 1..] {
+            if !op.known || op.reads.iter().any(|read| read.home == home && lost.meets(read)) {
+                return None;
+            }
+            op.writes.iter().filter(|written| written.home == home).for_each(|written| lost.remove(written));
+            if lost.is_empty() {
+                break;
+            }
+        }
+        all.into_iter().map(|(at, places)| Some((at, ops[at].at_places(steps, &places)?))).collect()
+    }
+
+    /// Rows that all accesses consist of, from the smallest distance between the rows of a result.
+    fn rows(&self) -> Option<Rows> {
+        let home = self.accesses.values().next()?.home;
+        if self.accesses.values().any(|place| place.home != home) {
+            return None;
+        }
+        let distance = self.accesses.values().filter_map(Place::distance).min()?;
+        let base = self.accesses.values().map(|place| place.base).min()?;
+        let columns = |place: &Place| {
+            let inner = place.axes.iter().filter(|(count, stride)| *count > 1 && stride % distance != 0);
+            inner.fold((place.base - base) % distance + 1, |sum, (count, stride)| sum + (count - 1) * stride)
+        };
+        let columns = self.accesses.values().map(columns).max()?;
+        (2 * columns <= distance).then_some(Rows { base, distance, columns })
+    }
+}
+
+/// Operations before `at` that wrote what it reads; `None` if one of them is unknown, or not all bytes were written.
+fn writers(ops: &[Op], at: usize, read: &MemRef) -> Option<Vec<usize>> {
+    let mut left = LiveBytes::of(read)?;
+    let mut found = Vec::new();
+    for (i, op) in ops[..at].iter().enumerate().rev() {
+        if !op.known {
+            return None;
+        }
+        let written: Vec<&MemRef> =
+            op.writes.iter().filter(|written| written.overlaps(read) && left.meets(written)).collect();
+        if !written.is_empty() {
+            found.push(i);
+            written.into_iter().for_each(|written| left.remove(written));
+            if left.is_empty() {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+impl Rows {
+    /// The place with dense rows; `None` if it has elements between rows, or is not made of them.
+    fn moved(&self, of: &Place) -> Option<Place> {
+        let &Rows { base, distance, columns } = self;
+        let offset = of.base.checked_sub(base)?;
+        let mut reach = offset % distance;
+        let mut axes = of.axes.clone();
+        for (count, stride) in &mut axes {
+            if *stride % distance == 0 {
+                *stride = *stride / distance * columns;
+            } else if *count > 1 {
+                reach += (*count - 1) * *stride;
+            }
+        }
+        let base = base + offset / distance * columns + offset % distance;
+        (reach < columns).then_some(Place { home: of.home, base, axes })
+    }
+}
+
+impl Place {
+    fn of(operand: &MapOperand, ext: Extents) -> Place {
+        let [group, channel, row] = operand.axes.strides;
+        let column = usize::from(!operand.axes.one_column);
+        let axes = vec![(ext.g, group), (ext.c, channel), (ext.h, row), (ext.w, column)];
+        Place { home: operand.home, base: operand.base, axes }
+    }
+
+    fn of_span(span: &Span, ext: Extents) -> Place {
+        let [group, channel, row] = span.strides;
+        let axes = vec![(ext.g, group), (ext.c, channel), (ext.h, row), (ext.w, 1)];
+        Place { home: span.home, base: span.range.start, axes }
+    }
+
+    fn of_copy((home, base): (Home, usize), axes: &[CopyAxis], stride: fn(&CopyAxis) -> usize) -> Place {
+        Place { home, base, axes: axes.iter().map(|axis| (axis.count, stride(axis))).collect() }
+    }
+
+    /// Offset one past the last element.
+    fn end(&self) -> usize {
+        self.base + self.axes.iter().map(|(count, stride)| count.saturating_sub(1) * stride).sum::<usize>() + 1
+    }
+
+    /// Smallest stride that is larger than the reach of the axes inside it.
+    fn distance(&self) -> Option<usize> {
+        let mut axes: Vec<(usize, usize)> =
+            self.axes.iter().copied().filter(|(count, stride)| *count > 1 && *stride > 0).collect();
+        axes.sort_unstable_by_key(|(_, stride)| *stride);
+        let mut reach = 1;
+        for (count, stride) in axes {
+            if stride > reach {
+                return Some(stride);
+            }
+            reach += (count - 1) * stride;
+        }
+        None
+    }
+
+    fn strides(&self) -> Option<Strides> {
+        let [group, channel, row, _] = self.axes.as_slice() else { return None };
+        Some([group.1, channel.1, row.1])
+    }
+
+    /// Moves an operand of a chain here.
+    fn put(&self, operand: &mut MapOperand) -> Option<()> {
+        (operand.base, operand.axes.strides) = (self.base, self.strides()?);
+        Some(())
+    }
+
+    /// Moves a span here.
+    fn put_span(&self, span: &mut Span) -> Option<()> {
+        (span.range, span.strides) = (self.base..self.end(), self.strides()?);
+        Some(())
+    }
+}
+
+impl Move {
+    /// The copy with its source, its destination, or both moved.
+    fn at(&self, from: Option<&Place>, to: Option<&Place>) -> Option<Move> {
+        let base = |place: Option<&Place>, (home, base)| (home, place.map_or(base, |place| place.base));
+        let mut axes = self.axes.clone();
+        for (i, axis) in axes.iter_mut().enumerate() {
+            axis.from = from.map_or(Some(axis.from), |place| Some(place.axes.get(i)?.1))?;
+            axis.to = to.map_or(Some(axis.to), |place| Some(place.axes.get(i)?.1))?;
+        }
+        Move::new(self.rule, base(to, self.to), base(from, self.from), &axes)
+    }
+}
+
+/// Extents of a result as stored.
+fn stored(of: Extents, transposed: bool) -> Extents {
+    if transposed { of.transposed() } else { of }
+}
+
+impl Op {
+    /// Places of sources and results in the order of `reads` and `writes`, `None` for one that is at a fixed place; `None` if that holds for all.
+    fn places(&self, steps: &[Step]) -> Option<Vec<Option<Place>>> {
+        let places = match &self.kind {
+            Kind::Map(of) => of.sources.iter().chain([&of.to]).map(|operand| Place::of(operand, of.ext)).collect(),
+            Kind::Move(of) => {
+                vec![
+                    Place::of_copy(of.from, &of.axes, |axis| axis.from),
+                    Place::of_copy(of.to, &of.axes, |axis| axis.to),
+                ]
+            }
+            Kind::Gemv(of) => vec![Place::of(&of.source, of.input), Place::of(&of.to, of.stored)],
+            Kind::Reduction(of) => vec![Place::of(&of.source, of.ext), Place::of(&of.to, of.result())],
+            Kind::Product(of) => {
+                let parts = of.parts.iter().map(|part| Place::of_copy(part.from, &part.axes, |axis| axis.from));
+                let to = Place::of(&of.to, stored(of.output, of.transposed));
+                parts.chain([Place::of(&of.source, of.input), to]).collect()
+            }
+            Kind::Task(_) | Kind::Placed(..) => {
+                let operands = self.operands(steps)?;
+                let [from, to] = operands.single()?;
+                let last = Place::of_span(to, operands.output());
+                let mut places = vec![None; self.reads.len()];
+                *places.first_mut()? = Some(Place::of_span(from, operands.input()));
+                places.push(Some(last));
+                return Some(places);
+            }
+            Kind::Fused(_) | Kind::TaskBatch(_) => return None,
+        };
+        Some(places.into_iter().map(Some).collect())
+    }
+
+    /// Operands of a task of the neural engine that is executed from memory to memory, in one depth plane; `None` for other operations.
+    fn operands<'a>(&'a self, steps: &'a [Step]) -> Option<&'a Operands> {
+        if let Kind::Placed(_, operands) = &self.kind {
+            return Some(operands);
+        }
+        let step = steps.get(self.tasks.start)?;
+        let flat = [Field::Din, Field::Dout].iter().all(|&field| step.fields.get(field) <= 1);
+        match &step.work {
+            Work::Neural(neural) if flat && self.writes.len() == 1 => neural.operands.as_ref().ok(),
+            _ => None,
+        }
+    }
+
+    /// The operation with operands at other places; `None` if it cannot be executed there.
+    fn at_places(&self, steps: &[Step], places: &[Option<Place>]) -> Option<Op> {
+        let (sources, [to]) = places.split_at_checked(self.reads.len())? else { return None };
+        let put =
+            |operand: &mut MapOperand, place: &Option<Place>| place.as_ref().map_or(Some(()), |at| at.put(operand));
+        let tasks = self.tasks.clone();
+        Some(match &self.kind {
+            Kind::Map(of) => {
+                let mut of = of.as_ref().clone();
+                of.sources.iter_mut().zip(sources).try_for_each(|(operand, place)| put(operand, place))?;
+                put(&mut of.to, to)?;
+                of.rewired = true;
+                nested(of.ext, of.to.axes.strides).then(|| of.op(tasks))?
+            }
+            Kind::Move(of) => Op::moves(tasks, of.at(sources.first()?.as_ref(), to.as_ref())?),
+            Kind::Gemv(of) => {
+                let mut of = of.as_ref().clone();
+                put(&mut of.source, sources.first()?)?;
+                put(&mut of.to, to)?;
+                of.op(tasks)
+            }
+            Kind::Reduction(of) => {
+                let mut of = of.as_ref().clone();
+                put(&mut of.source, sources.first()?)?;
+                put(&mut of.to, to)?;
+                of.op(tasks)
+            }
+            Kind::Product(of) => {
+                let mut of = of.as_ref().clone();
+                let (source, parts) = sources.split_last()?;
+                let parts = of.parts.iter().zip(parts).map(|(part, place)| part.at(place.as_ref(), None));
+                of = of.of_parts(parts.collect::<Option<_>>()?)?;
+                put(&mut of.source, source)?;
+                put(&mut of.to, to)?;
+                of.op(tasks)
+            }
+            Kind::Task(name) | Kind::Placed(name, _) => {
+                let mut operands = self.operands(steps)?.clone();
+                let [from, result] = operands.single_mut()?;
+                let mut moved = self.clone();
+                for (span, place, access) in
+                    [(from, sources.first()?, moved.reads.first_mut()?), (result, to, moved.writes.first_mut()?)]
+                {
+                    let Some(place) = place else { continue };
+                    place.put_span(span)?;
+                    let axes: Vec<(u64, u64)> = place
+                        .axes
+                        .iter()
+                        .map(|&(count, stride)| (count as u64, ELEMENT_BYTES * stride as u64))
+                        .collect();
+                    *access = MemRef::new(place.home, ELEMENT_BYTES * place.base as u64, &axes, ELEMENT_BYTES);
+                }
+                moved.kind = Kind::Placed(name, Box::new(operands));
+                moved
+            }
+            Kind::Fused(_) | Kind::TaskBatch(_) => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::maps::Map;
+    use anemone_kernels::axes::OperandAxes;
+    use anemone_kernels::copy::NanRule;
+    use anemone_kernels::epilogue::Activation;
+    use anemone_kernels::map::{MapInput, MapKind, MapStage};
+
+    const PORT: Home = Home::Bar(4);
+
+    /// A copy of 24 rows of `columns` elements.
+    fn copy((to, to_row): ((Home, usize), usize), (from, from_row): ((Home, usize), usize), columns: usize) -> Op {
+        let axis = |count, to, from| CopyAxis { count, to, from };
+        let axes = [axis(24, to_row, from_row), axis(columns, 1, 1)];
+        Op::moves(0..1, Move::new(NanRule::Quiet, to, from, &axes).expect("a copy"))
+    }
+
+    /// A chain over rows of three elements, eight elements apart.
+    fn chain(to: usize, from: usize, rows: usize) -> Op {
+        let axes = OperandAxes { strides: [0, 8, 0], one_column: false };
+        let operand = |base| MapOperand { home: Home::Tile, base, axes };
+        let kind = MapKind::Activate { bias: 0.0, scale: 1.0, activation: Activation::Relu };
+        let stages = vec![MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind }];
+        let ext = Extents { g: 1, c: rows, h: 1, w: 3 };
+        Map { ext, to: operand(to), sources: vec![operand(from)], stages, tasks: 1, rewired: false }.op(1..2)
+    }
+
+    fn dense(mut ops: Vec<Op>) -> Vec<Op> {
+        run(&mut ops, &[], |home| home == Home::Tile);
+        ops
+    }
+
+    /// Elements of tile memory at the first row of each access, sources first, and the distance of the rows in bytes (0: dense).
+    fn tile(op: &Op) -> Vec<(u64, u64)> {
+        let all = op.reads.iter().chain(&op.writes).filter(|of| of.home == Home::Tile);
+        all.map(|of| (of.base_bytes / 2, of.axes.first().map_or(0, |axis| axis.stride_bytes))).collect()
+    }
+
+    fn read(at: usize) -> Op {
+        copy(((Home::Tile, at), 8), ((PORT, 0), 32), 3)
+    }
+
+    fn written(at: usize) -> Op {
+        copy(((Home::Bar(5), 0), 32), ((Home::Tile, at), 8), 3)
+    }
+
+    /// Rows are moved together with all that reads them, also in part and in place.
+    #[test]
+    fn rows_and_all_that_reads_them_become_dense() {
+        let ops = dense(vec![read(64), chain(64, 64, 24), chain(600, 64 + 8 * 4, 20), written(64)]);
+        let found: Vec<_> = ops.iter().map(tile).collect();
+        assert_eq!(found[0], [(64, 0)]);
+        assert_eq!(found[1], [(64, 0); 2]);
+        assert_eq!(found[2], [(64 + 3 * 4, 0), (600, 0)]);
+        assert_eq!(found[3], [(64, 0)]);
+    }
+
+    /// Another operation uses the gaps: the rows move elsewhere in their memory, or stay.
+    #[test]
+    fn memory_in_the_gaps_is_kept() {
+        let other = |at, from| copy(((Home::Tile, at), 8), ((PORT, from), 32), 1);
+        // Written before, and read behind.
+        let narrow = |at| copy(((Home::Bar(5), 0), 8), ((Home::Tile, at), 8), 1);
+        let ops = dense(vec![other(68, 0), read(64), written(64), narrow(68)]);
+        assert_eq!(tile(&ops[1]), [(64, 16)]);
+        let first = |ops: Vec<Op>| tile(&dense(ops)[1]);
+        let some = |at: usize| {
+            let axes = [CopyAxis { count: 40, to: 1, from: 1 }];
+            Op::moves(0..1, Move::new(NanRule::Quiet, (Home::Tile, at), (PORT, 0), &axes).expect("a copy"))
+        };
+        let used = |at: usize| {
+            let axes = [CopyAxis { count: 40, to: 1, from: 1 }];
+            Op::moves(0..1, Move::new(NanRule::Quiet, (Home::Bar(5), 900), (Home::Tile, at), &axes).expect("a copy"))
+        };
+        // Its memory is free again before the rows are written.
+        assert_eq!(first(vec![some(64), read(64), written(64)]), [(64, 0)]);
+        // Meanwhile only a part of it is in use.
+        let moved = first(vec![some(60), read(64 + 40), used(60), written(64 + 40)]);
+        assert_eq!(moved, [(104, 0)]);
+        let gaps = |to, from| {
+            let axes = [CopyAxis { count: 6, to: 8, from: 8 }];
+            Op::moves(0..1, Move::new(NanRule::Quiet, to, from, &axes).expect("a copy"))
+        };
+        let (in_gaps, away) = ((Home::Tile, 68), (Home::Bar(5), 900));
+        let moved = first(vec![some(0), read(64), gaps(in_gaps, (PORT, 0)), gaps(away, in_gaps), written(64)]);
+        assert!(moved[0].0 > 64 + 40 && moved[0].1 == 0, "{moved:?}");
+    }
+
+    /// A reader at a fixed place, or one that reads more than the rows, keeps them where they are.
+    #[test]
+    fn readers_at_fixed_places_keep_the_rows() {
+        let out = Op { kind: Kind::Task("out"), writes: vec![], ..written(64) };
+        assert_eq!(tile(&dense(vec![read(64), out])[0]), [(64, 16)]);
+        let more = copy(((Home::Bar(5), 0), 32), ((Home::Tile, 64), 8), 4);
+        assert_eq!(tile(&dense(vec![read(64), more])[0]), [(64, 16)]);
+        let aside = copy(((Home::Bar(5), 0), 32), ((Home::Tile, 64), 12), 3);
+        assert_eq!(tile(&dense(vec![read(64), aside])[0]), [(64, 16)]);
+    }
+}
