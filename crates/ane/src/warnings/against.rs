@@ -26,7 +26,7 @@ pub(super) fn against_reference(
     let (drops, spreads) = (dropped_nan(net), multiplied_by_zeros(net));
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut overflow = Overflow::new(net, Limit::Half, exact);
-    let mut reciprocals = Reciprocals::new(net);
+    let mut reciprocals = Reciprocals::new(net, &drops);
     let mut see = |name: &str, tensor: &Tensor| {
         overflow.see(name, tensor);
         reciprocals.see(name, &tensor.data);
@@ -65,7 +65,7 @@ pub(super) fn against_reference(
     let differs = differences(net, model, outputs, &wanted, beyond.clone());
     let divided = integers.undefined(net);
     // A difference in an output is more informative.
-    let dropped = divided.or(dropped).filter(|_| differs.is_none());
+    let dropped = divided.or(dropped).or_else(|| reciprocals.dropped()).filter(|_| differs.is_none());
     // Unsigned numbers that wrap below zero are large in the model and negative here.
     let unlike = |(&id, tensor): (&ValueId, &Tensor)| {
         let value = net.value(id);

@@ -4,7 +4,7 @@ use super::{Warning, warning};
 use crate::tensor::Array;
 use anemone_net::{Binary, Net, Op, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Fraction of a tensor's largest magnitude above which an error is large: rounding and activation tables cost a
 /// hundredth at most.
@@ -127,16 +127,24 @@ pub(super) struct Reciprocals<'a> {
     /// Quotients by the name of their divisor.
     quotients: HashMap<&'a str, &'a str>,
     found: Option<(String, f32)>,
+    /// Quotients that a dropped NaN would come from.
+    leading: HashSet<&'a str>,
+    /// Those with a divisor whose reciprocal is infinite.
+    watched: HashSet<&'a str>,
+    dropped: Option<String>,
 }
 
 impl<'a> Reciprocals<'a> {
-    pub(super) fn new(net: &'a Net) -> Self {
+    /// Watches the quotients of a network; `drops` are the values that an operation which drops NaN computes or reads.
+    pub(super) fn new(net: &'a Net, drops: &HashSet<&str>) -> Self {
         let divides = |op: &&Op| {
             op.kind == OpKind::Binary(Binary::Div) && op.inputs.iter().all(|&id| net.value(id).ty.dtype.is_float())
         };
         let name = |id: ValueId| net.value(id).name.as_str();
-        let quotients = net.ops.iter().filter(divides).map(|op| (name(op.inputs[1]), name(op.outputs[0]))).collect();
-        let mut all = Reciprocals { quotients, found: None };
+        let quotients: HashMap<&str, &str> =
+            net.ops.iter().filter(divides).map(|op| (name(op.inputs[1]), name(op.outputs[0]))).collect();
+        let leading = quotients.values().copied().filter(|quotient| leads(net, quotient, drops)).collect();
+        let mut all = Reciprocals { quotients, found: None, leading, watched: HashSet::new(), dropped: None };
         let constants = net.values.iter().filter_map(|v| Some((v.name.as_str(), v.data.as_deref()?)));
         constants.for_each(|(name, tensor)| all.see(name, &tensor.data));
         all
@@ -144,10 +152,15 @@ impl<'a> Reciprocals<'a> {
 
     /// Records a value.
     pub(super) fn see(&mut self, name: &str, data: &anemone_net::Data) {
-        let Some(quotient) = self.quotients.get(name).filter(|_| self.found.is_none()) else { return };
+        if self.dropped.is_none() && self.watched.contains(name) && data.as_f32().contains(&0.0) {
+            self.dropped = Some(name.to_string());
+        }
+        let Some(&quotient) = self.quotients.get(name) else { return };
         let small = |x: &f32| *x != 0.0 && f16::from_f32(*x).to_f32().abs() <= LEAST_DIVISOR;
-        if let Some(x) = data.as_f32().iter().copied().find(small) {
-            self.found = Some((quotient.to_string(), 1.0 / x));
+        let Some(x) = data.as_f32().iter().copied().find(small) else { return };
+        self.found.get_or_insert_with(|| (quotient.to_string(), 1.0 / x));
+        if self.leading.contains(quotient) {
+            self.watched.insert(quotient);
         }
     }
 
@@ -155,4 +168,24 @@ impl<'a> Reciprocals<'a> {
     pub(super) fn found(self) -> Option<(String, f32)> {
         self.found
     }
+
+    /// The first quotient whose NaN, zero times such a reciprocal, a later operation may drop.
+    pub(super) fn dropped(&self) -> Option<Warning> {
+        let message =
+            "a divisor's reciprocal is infinite in fp16, and zero times it is NaN, which a later operation drops";
+        self.dropped.as_ref().map(|name| warning("undefined", name, message.into()))
+    }
+}
+
+/// Returns true if one of the values named `ends` depends on the value named `start`.
+fn leads(net: &Net, start: &str, ends: &HashSet<&str>) -> bool {
+    let mut reached: HashSet<ValueId> = HashSet::new();
+    let name = |id: ValueId| net.value(id).name.as_str();
+    net.ops.iter().any(|op| {
+        let made = op.outputs.iter().any(|&id| name(id) == start);
+        if made || op.inputs.iter().any(|id| reached.contains(id)) {
+            reached.extend(&op.outputs);
+        }
+        op.outputs.iter().any(|&id| reached.contains(&id) && ends.contains(name(id)))
+    })
 }

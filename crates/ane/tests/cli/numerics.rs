@@ -83,6 +83,18 @@ static WARNED: &[Case] = &[
         arguments: &[],
         gives: &[],
     },
+    // Zero times the infinite reciprocal is NaN, and the larger of NaN and zero is zero.
+    Case {
+        told: "undefined",
+        inputs: &[("x", F, &[0.0, 1.0]), ("z", F, &[6e-8, 2.0]), ("c", F, &[1.0, 1.0])],
+        body: &[
+            "tensor<fp16, [2]> q = real_div(x = x, y = z)[name = string(\"q\")]",
+            "tensor<fp16, [2]> s = add(x = q, y = c)[name = string(\"s\")]",
+            "tensor<fp16, [2]> y = relu(x = s)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[0.0, 1.5],
+    },
     Case {
         told: "undefined",
         inputs: &[("x", I, &[5.0, -7.0]), ("z", I, &[0.0, 2.0])],
