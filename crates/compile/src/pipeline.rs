@@ -110,6 +110,8 @@ passes! {
         "per-channel addends and factors are absorbed by the convolution before them";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
         "per-column addends and factors are absorbed by the products behind them";
+    PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
+        "operations alike on slices of one value become one operation on all of the slices";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
         "attention heads are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",

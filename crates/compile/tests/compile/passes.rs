@@ -94,6 +94,12 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[3, 2] = mul(%x, %g)\n  %y: f16[3, 1] = linear(%s, %w)\n  output %y\n}\n",
     ),
     (
+        "join-parts",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  %a: f16[1, 2, 8, 8] = slice(%x) begin=[0, 0, 0, 0] end=[1, 2, 8, 8] stride=[1, 1, 1, 1]\n  \
+         %b: f16[1, 2, 8, 8] = slice(%x) begin=[0, 2, 0, 0] end=[1, 4, 8, 8] stride=[1, 1, 1, 1]\n  \
+         %s: f16[1, 2, 8, 8] = sigmoid(%a)\n  %t: f16[1, 2, 8, 8] = sigmoid(%b)\n  %y: f16[1, 2, 8, 8] = mul(%s, %t)\n  output %y\n}\n",
+    ),
+    (
         "hoist-goc-or-activation-for-conv-fusion",
         "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = add(%x, %z)\n  \
          %b: f16[1, 4, 8, 8] = mul(%x, %z)\n  %l: f16[1, 8, 8, 8] = concat(%a, %b) axis=1\n  %y: f16[1, 8, 8, 8] = relu(%l)\n  output %y\n}\n",
