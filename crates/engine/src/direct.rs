@@ -115,21 +115,19 @@ impl Operands {
         self.also.is_none()
     }
 
-    /// Source and result; `None` if there are others, or depth planes.
-    pub(crate) fn single(&self) -> Option<[&Span; 2]> {
-        let others = [&self.kept, &self.second, &self.also].into_iter().any(Option::is_some);
-        (!others && self.planes == [0; 5]).then_some([&self.from, &self.to])
+    /// Sources and then the result, with their extents; `None` if there is another destination, or there are depth planes.
+    pub(crate) fn movable(&mut self) -> Option<Vec<(&mut Span, Extents)>> {
+        if self.kept.is_some() || self.also.is_some() || self.planes != [0; 5] {
+            return None;
+        }
+        let Stored { input, second, output } = self.stored;
+        let second = self.second.as_mut().zip(second);
+        Some([(&mut self.from, input)].into_iter().chain(second).chain([(&mut self.to, output)]).collect())
     }
 
-    /// [`Operands::single`], to be moved.
-    pub(crate) fn single_mut(&mut self) -> Option<[&mut Span; 2]> {
-        self.single()?;
-        Some([&mut self.from, &mut self.to])
-    }
-
-    /// Extents of the result as stored.
-    pub(crate) fn output(&self) -> Extents {
-        self.stored.output
+    /// The operands of the task without the copy of its source.
+    pub(crate) fn without_kept(&self) -> Operands {
+        Operands { kept: None, ..self.clone() }
     }
 
     /// Extents of source 1 as stored.

@@ -4,11 +4,11 @@
 //! A component is a set of results of the program's own memory, with all operations that read them, closed in both directions: every reader reads
 //! nothing else there. If all its accesses have rows at one distance, the rows move together, within the memory that they occupied.
 
+use super::Step;
 use super::live::LiveBytes;
 use super::maps::MapOperand;
 use super::moves::readers;
 use super::ops::{Kind, Move, Op};
-use super::{Step, Work};
 use crate::direct::{Operands, Span};
 use crate::memory::Home;
 use crate::operand::MemRef;
@@ -243,6 +243,14 @@ impl Place {
         None
     }
 
+    /// Box of the accessed bytes.
+    fn access(&self) -> MemRef {
+        let axes = self.axes.iter().filter(|(_, stride)| *stride > 0);
+        let axes: Vec<(u64, u64)> =
+            axes.map(|&(count, stride)| (count as u64, ELEMENT_BYTES * stride as u64)).collect();
+        MemRef::new(self.home, ELEMENT_BYTES * self.base as u64, &axes, ELEMENT_BYTES)
+    }
+
     fn strides(&self) -> Option<Strides> {
         let [group, channel, row, _] = self.axes.as_slice() else { return None };
         Some([group.1, channel.1, row.1])
@@ -298,30 +306,29 @@ impl Op {
                 parts.chain([Place::of(&of.source, of.input), to]).collect()
             }
             Kind::Task(_) | Kind::Placed(..) => {
-                let operands = self.operands(steps)?;
-                let [from, to] = operands.single()?;
-                let last = Place::of_span(to, operands.output());
-                let mut places = vec![None; self.reads.len()];
-                *places.first_mut()? = Some(Place::of_span(from, operands.input()));
-                places.push(Some(last));
-                return Some(places);
+                let mut operands = self.operands(steps)?.clone();
+                let mut sources = operands.movable()?;
+                let (to, output) = sources.pop()?;
+                let mut places: Vec<Option<Place>> =
+                    sources.into_iter().map(|(span, ext)| Some(Place::of_span(span, ext))).collect();
+                // Coefficients.
+                places.resize(self.reads.len().max(places.len()), None);
+                places.push(Some(Place::of_span(to, output)));
+                return (places.len() == self.reads.len() + 1).then_some(places);
             }
             Kind::Fused(_) | Kind::TaskBatch(_) => return None,
         };
         Some(places.into_iter().map(Some).collect())
     }
 
-    /// Operands of a task of the neural engine that is executed from memory to memory, in one depth plane; `None` for other operations.
+    /// Operands of a task that is executed from memory to memory, in one depth plane; `None` for other operations.
     fn operands<'a>(&'a self, steps: &'a [Step]) -> Option<&'a Operands> {
         if let Kind::Placed(_, operands) = &self.kind {
             return Some(operands);
         }
         let step = steps.get(self.tasks.start)?;
         let flat = [Field::Din, Field::Dout].iter().all(|&field| step.fields.get(field) <= 1);
-        match &step.work {
-            Work::Neural(neural) if flat && self.writes.len() == 1 => neural.operands.as_ref().ok(),
-            _ => None,
-        }
+        step.work.operands().filter(|_| flat && self.writes.len() == 1)
     }
 
     /// The operation with operands at other places; `None` if it cannot be executed there.
@@ -362,19 +369,18 @@ impl Op {
             }
             Kind::Task(name) | Kind::Placed(name, _) => {
                 let mut operands = self.operands(steps)?.clone();
-                let [from, result] = operands.single_mut()?;
+                let mut spans = operands.movable()?;
+                let (result, output) = spans.pop()?;
                 let mut moved = self.clone();
-                for (span, place, access) in
-                    [(from, sources.first()?, moved.reads.first_mut()?), (result, to, moved.writes.first_mut()?)]
-                {
+                let all = spans.into_iter().zip(sources).zip(&mut moved.reads);
+                let all = all.map(|(((span, _), place), access)| (span, place, access));
+                for (span, place, access) in all.chain([(&mut *result, to, moved.writes.first_mut()?)]) {
                     let Some(place) = place else { continue };
                     place.put_span(span)?;
-                    let axes: Vec<(u64, u64)> = place
-                        .axes
-                        .iter()
-                        .map(|&(count, stride)| (count as u64, ELEMENT_BYTES * stride as u64))
-                        .collect();
-                    *access = MemRef::new(place.home, ELEMENT_BYTES * place.base as u64, &axes, ELEMENT_BYTES);
+                    *access = place.access();
+                }
+                if !nested(output, result.strides) {
+                    return None;
                 }
                 moved.kind = Kind::Placed(name, Box::new(operands));
                 moved

@@ -10,6 +10,7 @@ use super::product::Product;
 use super::reduction::Reduction;
 use super::task_batch::TaskBatch;
 use super::{Step, Work};
+use crate::direct::Operands;
 use crate::dma::{DST_DMA, SRC1_DMA, SRC1_L2};
 use crate::machine::Machine;
 use crate::memory::Home;
@@ -31,6 +32,8 @@ pub(super) enum Lifted {
     Product(Box<Product>),
     Gemv(Box<Gemv>),
     Reduction(Box<Reduction>),
+    /// The copy of the source that a task keeps in tile memory, and the task without it.
+    Kept(Move, Box<Operands>),
     /// A copy, then a chain in place on its result.
     Both(Move, Map),
     /// A chain in place on one of its sources, then the copy that interleaves its channels: one pair for each source that can hold the result. The source
@@ -99,6 +102,21 @@ pub(super) fn lift(
                 Lifted::Product(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Gemv(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Reduction(of) => ops.push(of.op(tasks.clone())),
+                Lifted::Kept(kept, operands) => {
+                    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+                    if let Some(Some(of)) = accesses.get(i) {
+                        (reads, writes) = (of.reads.clone(), of.writes.iter().skip(1).cloned().collect());
+                    }
+                    let known = !writes.is_empty();
+                    ops.push(Op::moves(tasks.clone(), kept));
+                    ops.push(Op {
+                        tasks: tasks.clone(),
+                        kind: Kind::Placed(steps[i].name(), operands),
+                        reads,
+                        writes,
+                        known,
+                    });
+                }
                 Lifted::Both(first, then) => {
                     ops.push(Op::moves(tasks.clone(), first));
                     ops.push(then.op(tasks.clone()));
@@ -178,10 +196,11 @@ impl Machine<'_> {
     /// Lifted form of the current task; `None` unless it is a copy, an elementwise chain, a product of two operands, a
     /// matrix-vector product, or a reduction.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
+        let kept = || self.without_kept(step);
         let Work::Neural(neural) = &step.work else {
             let reduction = self.as_reduction(step).map(|of| Lifted::Reduction(Box::new(of)));
             let map = || self.as_map(step).map(Lifted::Map);
-            return reduction.or_else(map).or_else(|| self.as_interleaved(step));
+            return reduction.or_else(map).or_else(|| self.as_interleaved(step)).or_else(kept);
         };
         if let Some(rule) = self.copies(neural) {
             return self.as_moves(neural, rule).map(Lifted::Moves);
@@ -199,6 +218,15 @@ impl Machine<'_> {
             let map = self.activates_in_place(neural).filter(|_| vector && self.get(SrcType) != residency::DMA_KEEP)?;
             Some(Lifted::Both(self.as_move(neural, NanRule::Quiet, self.get(ResType))?, map))
         })
+        .or_else(kept)
+    }
+
+    /// A task that keeps its source in tile memory, as [`Lifted::Kept`].
+    fn without_kept(&self, step: &Step) -> Option<Lifted> {
+        let operands = step.work.operands().filter(|operands| operands.keeps())?;
+        let halves = [Src1MemFmt, InFmt].iter().all(|&field| self.get(field) == format::FP16);
+        let kept = self.kept_source(operands.input()).filter(|_| halves)?;
+        Some(Lifted::Kept(kept, Box::new(operands.without_kept())))
     }
 
     /// The copies of a copying task: to each place of its result, and of the source that it keeps in tile memory.

@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::native::Own;
 use crate::ne::Neural;
 use crate::planar;
+use crate::planar::registry::Selected;
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::Task;
 
@@ -51,6 +52,20 @@ pub(crate) enum Work {
     Skipped,
 }
 
+impl Work {
+    /// Operands of a task that is executed from memory to memory.
+    pub(super) fn operands(&self) -> Option<&Operands> {
+        match self {
+            Work::Neural(neural) => neural.operands.as_ref().ok(),
+            Work::Planar(kernel) => match kernel.as_ref() {
+                Selected::InPlace(_, operands) => Some(operands),
+                Selected::Tensors => None,
+            },
+            Work::Own(_) | Work::Skipped => None,
+        }
+    }
+}
+
 /// Faults of a task's words: field values that the engine does not obey, and bits that no row explains.
 pub(super) fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
     let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
@@ -86,11 +101,17 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// [`Machine::execute`] with operands at other places, for tasks of the neural engine in one depth plane.
+    /// [`Machine::execute`] with operands at other places, for tasks that are executed from memory to memory, in one depth plane.
     pub(crate) fn execute_at_places(&mut self, work: &Work, operands: &Operands) -> Result<(), FaultKind> {
-        let Work::Neural(neural) = work else { return self.execute(work) };
         (self.depth, self.source_depth) = (0, 0);
-        self.compute_in_place(neural, operands)?;
+        match work {
+            Work::Neural(neural) => self.compute_in_place(neural, operands)?,
+            Work::Planar(kernel) => match kernel.as_ref() {
+                Selected::InPlace(row, _) => row.run(self, operands)?,
+                Selected::Tensors => return self.execute(work),
+            },
+            Work::Own(_) | Work::Skipped => return self.execute(work),
+        }
         self.chain.pass_on();
         Ok(())
     }

@@ -64,7 +64,9 @@ pub(super) fn selection(
                 rejected.splice(0..0, by_fields);
                 (kernel, rejected)
             }
-            (Kind::Task(_), Some(Step { work: Work::Planar(kernel), .. })) => (kernel.name().to_string(), by_fields),
+            (Kind::Task(_) | Kind::Placed(..), Some(Step { work: Work::Planar(kernel), .. })) => {
+                (kernel.name().to_string(), by_fields)
+            }
             (Kind::Task(_) | Kind::Placed(..), _) => ("its unit".to_string(), Vec::new()),
         };
         text += &format!("{i}: task {}, {}: {kernel}", op.tasks.start, op.class());
