@@ -137,10 +137,10 @@ impl Component {
         // Earlier results in the gaps must not be read later.
         let mut lost = LiveBytes::of(&taken)?;
         for op in &ops[last + 1..] {
-            if !op.known || op.reads.iter().any(|read| read.home == home && lost.meets(read)) {
+            if !op.known || op.reads.iter().any(|read| read.overlaps(&taken) && lost.meets(read)) {
                 return None;
             }
-            op.writes.iter().filter(|written| written.home == home).for_each(|written| lost.remove(written));
+            op.writes.iter().filter(|written| written.overlaps(&taken)).for_each(|written| lost.remove(written));
             if lost.is_empty() {
                 break;
             }
