@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
     // `cargo test` does not link shared libraries that no test uses.
     Cargo(&["build", "--release", "--workspace"]),
+    Cargo(&["run", "--release", "--bin", "xtask", "--", "inlined"]),
     // The Python package with joblib, Dask, mypy and notebooks; skipped like the suite above.
     Program("python3", &["scripts/python_package.py"]),
     // Predictions of `ane check` for this compiler, on the models that the suite wrote.

@@ -10,6 +10,7 @@ mod docs;
 mod driver;
 mod evidence;
 mod header;
+mod inlined;
 mod layers;
 mod links;
 mod recipes;
@@ -63,6 +64,11 @@ const CHORES: &[Chore] = &[
         name: "size",
         run: size::run,
         help: "lines, rows, fields and operations by crate; --llvm [CRATE...]: LLVM IR by function",
+    },
+    Chore {
+        name: "inlined",
+        run: inlined::run,
+        help: "vector instructions are inlined in the command line of the release profile, or in PROGRAM...",
     },
     Chore {
         name: "ci",

@@ -230,7 +230,7 @@ impl Epilogue<'_> {
     fn after<S: Simd>(&self, simd: S) -> Stages<S::f32s> {
         let splat = |x: f32| simd.splat_f32s(x);
         Stages {
-            all: (self.bias != 0.0 || self.scale != 1.0).then(|| [splat(self.bias), splat(self.scale)]),
+            all: if self.bias != 0.0 || self.scale != 1.0 { Some([splat(self.bias), splat(self.scale)]) } else { None },
             clamp: match *self.activation {
                 Activation::Clamp(low, high) => Some([splat(low), splat(high)]),
                 _ => None,
@@ -252,7 +252,7 @@ impl Epilogue<'_> {
                 }
             };
             let Some(limits) = limits.filter(|_| self.bias == 0.0) else { return work.with(simd, self.after(simd)) };
-            let [low, high] = limits.map(|limit| simd.splat_f32s(limit));
+            let [low, high] = [simd.splat_f32s(limits[0]), simd.splat_f32s(limits[1])];
             return work.with(simd, Scaled(simd.splat_f32s(self.scale), Clamped(low, high)));
         }
         let minus_zero = |x: f32| x == 0.0 && x.is_sign_negative();

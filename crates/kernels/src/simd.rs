@@ -170,6 +170,24 @@ pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u3
     found
 }
 
+/// Magnitudes. pulp's own function is not always inlined, and a call for each vector is slow (`cargo xtask inlined`).
+#[inline(always)]
+pub fn abs<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    simd.and_f32s(simd.splat_f32s(f32::from_bits(!(1 << 31))), x)
+}
+
+/// Magnitudes; see [`abs`].
+#[inline(always)]
+pub fn abs_f64<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
+    simd.and_f64s(simd.splat_f64s(f64::from_bits(!(1 << 63))), x)
+}
+
+/// Negated elements; see [`abs`].
+#[inline(always)]
+pub fn neg<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    simd.xor_f32s(simd.splat_f32s(-0.0), x)
+}
+
 /// Maximum of two vectors, by lane; the element of the second one if either is NaN or both are zero.
 #[inline(always)]
 pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
@@ -264,7 +282,7 @@ pub fn round_products<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // Subnormal results are multiples of 2^-24, the last place of one half. Products have 22 significant bits, so that the next larger fp32
     // number is beyond every tie, and on the same side of it otherwise.
     let half = simd.splat_f32s(0.5);
-    let magnitude = simd.abs_f32s(x);
+    let magnitude = abs(simd, x);
     let above = simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(magnitude), simd.splat_u32s(1)));
     let whole = simd.sub_f32s(simd.add_f32s(above, half), half);
     let sign = simd.and_u32s(bits, simd.splat_u32s(1 << 31));

@@ -253,7 +253,7 @@ impl Products<'_> {
             for &tap in dropping {
                 let (tap, Some(mac)) = (tap as usize - first, mac) else { break };
                 let x = simd.splat_f32s(source[tap]);
-                let (keep, back) = (bounds::keep_from(simd, mac, x), simd.neg_f32s(x));
+                let (keep, back) = (bounds::keep_from(simd, mac, x), simd::neg(simd, x));
                 for v in 0..N {
                     let wide = match panel {
                         Coefficients::Halves(panel) => simd::widened(simd, panel[tap].as_chunks().0[v]),
@@ -261,7 +261,7 @@ impl Products<'_> {
                     };
                     let Some(w) = wide else { return };
                     let without = simd.mul_add_e_f32s(w, back, own[v]);
-                    let drops = simd.less_than_f32s(simd.abs_f32s(w), keep);
+                    let drops = simd.less_than_f32s(simd::abs(simd, w), keep);
                     own[v] = simd.select_f32s(drops, without, own[v]);
                 }
             }

@@ -339,7 +339,12 @@ impl<A: Accumulator> Blocks<'_, A> {
         let put = |channel: usize, output: usize| {
             channel / BLOCK * self.stride + self.places[output] as usize + channel % BLOCK
         };
-        to.store_sums(simd, self.finish, sums, outputs, &put);
+        // Specialized for the instruction set: this function is not.
+        outline(
+            simd,
+            #[inline(always)]
+            || to.store_sums(simd, self.finish, sums, outputs, &put),
+        );
     }
 }
 

@@ -244,7 +244,7 @@ const BEYOND: f32 = (1 << 17) as f32;
 /// Magnitudes, with those below `least` replaced by [`BEYOND`].
 #[inline(always)]
 fn unless_below<S: Simd>(simd: S, least: S::f32s, x: S::f32s) -> S::f32s {
-    let magnitude = simd.abs_f32s(x);
+    let magnitude = simd::abs(simd, x);
     let below = simd.less_than_f32s(magnitude, least);
     simd.select_f32s(below, simd.splat_f32s(BEYOND), magnitude)
 }
@@ -270,7 +270,7 @@ fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut
         for ((x, wanted), squares) in S::as_simd_f32s(line).0.iter().zip(wanted).zip(&mut *squares) {
             let x = simd.select_f32s(simd.greater_than_f32s(*wanted, zero), *x, zero);
             *squares = simd.mul_add_e_f32s(x, x, *squares);
-            most = simd.max_f32s(most, simd.abs_f32s(x));
+            most = simd.max_f32s(most, simd::abs(simd, x));
             least = simd.min_f32s(least, unless_below(simd, simd.splat_f32s(f32::MIN_POSITIVE), x));
         }
         *to = simd.reduce_min_f32s(least).to_bits();

@@ -6,6 +6,7 @@ use crate::isa;
 use crate::num::reference::LEAST_EXPONENT;
 use crate::par::share;
 use crate::params::AccumulatorSpec;
+use crate::simd;
 use bytemuck::{Pod, Zeroable};
 use pulp::{Simd, WithSimd};
 
@@ -175,7 +176,7 @@ fn pack_segment<S: Simd>(simd: S, rows: &[Line], panel: &mut [Line], exponents: 
             let Some(row) = rows.get(t * PANELS_AT_ONCE) else { return 0.0 };
             let x = S::as_simd_f32s(&row.0).0[v];
             squares = simd.mul_add_e_f32s(x, x, squares);
-            let magnitude = simd.abs_f32s(x);
+            let magnitude = simd::abs(simd, x);
             let clamped = simd.transmute_u32s_f32s(simd.max_f32s(magnitude, least));
             let above = simd.sub_u32s(clamped, simd.transmute_u32s_f32s(least));
             let bit = simd.wrapping_dyn_shl_u32s(one, simd.wrapping_dyn_shr_u32s(above, digits));

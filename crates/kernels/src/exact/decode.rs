@@ -2,7 +2,7 @@
 
 use crate::num::reference::LEAST_EXPONENT;
 use crate::params::{AccumulatorSpec, Specials};
-use crate::simd::LaneMap;
+use crate::simd::{self, LaneMap};
 use pulp::Simd;
 
 /// Exponent sum below which every product rounds to zero.
@@ -114,7 +114,7 @@ pub(super) struct BumpUlp;
 impl<S: Simd> LaneMap<S> for BumpUlp {
     #[inline(always)]
     fn of(self, simd: S, w: S::f32s) -> S::f32s {
-        let magnitude = simd.abs_f32s(w);
+        let magnitude = simd::abs(simd, w);
         let some = simd.greater_than_f32s(magnitude, simd.splat_f32s(0.0));
         let finite = simd.less_than_f32s(magnitude, simd.splat_f32s(f32::INFINITY));
         let raised = simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(w), simd.splat_u32s(1)));

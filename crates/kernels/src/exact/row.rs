@@ -5,7 +5,7 @@ use super::decode::lower;
 use super::microkernel::{BELOW_CEILING, RUN_LIMIT, START, UNIT, end_run, is_fixed, settle_away, settle_run, start};
 use super::wide::{WIDE_START, start_wide};
 use crate::params::{AccumulatorSpec, Ties};
-use crate::simd::outline;
+use crate::simd::{self, outline};
 use pulp::{Simd, WithSimd};
 
 /// Accumulator vectors of the fp32 kernel, and outputs of the fp64 kernel, that are computed together.
@@ -132,7 +132,7 @@ impl<const ONE: bool, const ALL: bool> WithSimd for InRuns<'_, ONE, ALL> {
                     acc[v] = match ALL {
                         true => sum,
                         false => {
-                            let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x[v]), keep);
+                            let counts = simd.greater_than_or_equal_f32s(simd::abs(simd, x[v]), keep);
                             simd.select_f32s(counts, sum, acc[v])
                         }
                     };

@@ -3,6 +3,7 @@
 use super::decode::lower;
 use super::microkernel::{Lists, Pair, UNIT, VECTORS};
 use super::{HEIGHT, LEAST_HEIGHT, WIDTH};
+use crate::simd;
 use pulp::Simd;
 use std::ops::Range;
 
@@ -105,7 +106,7 @@ fn wide_run<S: Simd, const WATCH: bool>(
     }
     let (top, bottom) = (simd.splat_f64s(WIDE_START + 32768.0), simd.splat_f64s(WIDE_START - 32768.0));
     let kept = |tap: usize, r: usize, x: S::f64s| {
-        let counts = simd.greater_than_or_equal_f64s(simd.abs_f64s(x), simd.splat_f64s(from.keep[tap][row + r]));
+        let counts = simd.greater_than_or_equal_f64s(simd::abs_f64(simd, x), simd.splat_f64s(from.keep[tap][row + r]));
         simd.select_f64s(counts, x, simd.splat_f64s(0.0))
     };
     for (tap, (w, x)) in from.w.iter().zip(&from.x).enumerate().take(taps) {

@@ -364,7 +364,7 @@ impl<S: Simd> Lane<S> {
                     let x = S::as_simd_f32s(&line[n * stride + kw][self.at..][..S::F32_LANES]).0[0];
                     sums[n] = if A::EXACT {
                         let with = simd.mul_add_e_f32s(tap, x, sums[n]);
-                        let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x), keep);
+                        let counts = simd.greater_than_or_equal_f32s(simd::abs(simd, x), keep);
                         simd.select_f32s(counts, with, sums[n])
                     } else {
                         simd.mul_add_f32s(tap, x, sums[n])
@@ -429,7 +429,13 @@ impl UnboundedChannels<'_> {
                 (row * width + column) * BLOCK + lane
             };
             let sums = known.sums(simd, mac, (kernel, channel..channel + 1), (source, &place), outputs);
-            to.reborrow().store_sums(simd, finish, sums, outputs, &|_, output| output * BLOCK + lane);
+            let (to, put) = (to.reborrow(), |_, output| output * BLOCK + lane);
+            // Specialized for the instruction set: this function is not.
+            outline(
+                simd,
+                #[inline(always)]
+                || to.store_sums(simd, finish, sums, outputs, &put),
+            );
         }
     }
 }

@@ -436,7 +436,7 @@ impl Operands<'_> {
         for g in 0..vectors {
             let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
             // A zero coefficient subtracts nothing.
-            (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
+            (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd::neg(simd, w));
         }
         // Operands of consecutive outputs are 1 or `BLOCK` elements apart.
         let (first, step) = match in_blocks {
@@ -446,7 +446,7 @@ impl Operands<'_> {
         let x = &self.source[first..][..(outputs - 1) * step + 1];
         for t in 0..outputs {
             let x = simd.splat_f32s(x[t * step]);
-            let magnitude = simd.abs_f32s(x);
+            let magnitude = simd::abs(simd, x);
             for g in 0..vectors {
                 let without = simd.mul_add_e_f32s(back[g], x, sums[t * vectors + g]);
                 let drops = simd.less_than_f32s(magnitude, keep[g]);

@@ -1,7 +1,7 @@
 //! Micro-kernels for panels of few columns, where the operands of one tap do not fill the vectors.
 
 use super::*;
-use crate::simd::Aligned;
+use crate::simd::{self, Aligned};
 
 /// Number of tail columns of a panel, which are computed one by one. None if the register tile of the other columns covers them: it would add
 /// them a second time.
@@ -100,9 +100,9 @@ pub(super) fn narrow_column<S: Simd>(
         }
         for (i, tap) in lists.mixed().enumerate() {
             let (x, acc) = (simd.splat_f32s(x[tap]), &mut acc[0]);
-            let drops = simd.less_than_f32s(simd.abs_f32s(x), load_padded(simd, keep, i * height + first));
+            let drops = simd.less_than_f32s(simd::abs(simd, x), load_padded(simd, keep, i * height + first));
             let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
-            *acc = simd.mul_add_e_f32s(simd.neg_f32s(load_padded(simd, w, tap * height + first)), dropped, *acc);
+            *acc = simd.mul_add_e_f32s(simd::neg(simd, load_padded(simd, w, tap * height + first)), dropped, *acc);
         }
         let mut units = [0u32; LONGEST];
         for acc in acc {
@@ -165,7 +165,7 @@ pub(super) fn narrow_rows<S: Simd>(
             for r in 0..rows {
                 let (back, keep) = (simd.splat_f32s(-w[r]), simd.splat_f32s(keep[r]));
                 for v in 0..vectors {
-                    let drops = simd.less_than_f32s(simd.abs_f32s(x[v]), keep);
+                    let drops = simd.less_than_f32s(simd::abs(simd, x[v]), keep);
                     own[r][v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], own[r][v]), own[r][v]);
                 }
             }
@@ -183,7 +183,7 @@ pub(super) fn narrow_rows<S: Simd>(
             let (w, x) = (w[tap * height + row], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
             let (back, keep) = (simd.splat_f32s(-w), simd.splat_f32s(reading.keep_from(w)));
             for v in 0..vectors {
-                let drops = simd.less_than_f32s(simd.abs_f32s(x[v]), keep);
+                let drops = simd.less_than_f32s(simd::abs(simd, x[v]), keep);
                 acc[v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], acc[v]), acc[v]);
             }
         }
