@@ -168,7 +168,10 @@ fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
     // Masks are kept too where zeros are skipped (`conv_probe_k3_c256_n256_s32_st2_g1_bias1_valid`: 64 and 192 outputs).
     let each = match packing.skips_zeros() {
         true => packing.stream_bytes() / (outputs / ENGINES).max(1) as u64,
-        false => packing.plane_bytes() / packing.lanes as u64 + if bias.is_some() { ELEMENT_BYTES } else { 0 },
+        false => {
+            packing.plane_bytes() / packing.lanes as u64
+                + if bias.is_some() && layer.bias_number().is_none() { ELEMENT_BYTES } else { 0 }
+        }
     };
     let kept = (cap / each.max(1)) as usize;
     let lanes = if kept >= LANES { kept / LANES * LANES } else { kept / 2 * 2 };
@@ -198,7 +201,10 @@ fn split_groups(graph: &mut Graph, layer: Layer, cap: u64) -> Vec<Layer> {
         }
         if let Kind::Conv { weights: own, bias: added, .. } = &mut piece.kind {
             *own = Arc::new(weights.with(weights.values.part(group * taps..(group + 1) * taps)));
-            *added = bias.as_ref().map(|all| Arc::new(all[group * count..(group + 1) * count].to_vec()));
+            let by_channel = bias.as_ref().filter(|_| layer.bias_number().is_none());
+            if let Some(all) = by_channel {
+                *added = Some(Arc::new(all[group * count..(group + 1) * count].to_vec()));
+            }
         }
         piece
     };
@@ -298,7 +304,10 @@ fn pieces(layer: &Layer, step: usize) -> Vec<Layer> {
                 window: *window,
                 connect: Connect::Dense,
                 weights: Arc::new(weights.with(weights.values.part(start * taps..(start + n) * taps))),
-                bias: bias.as_ref().map(|b| Arc::new(b[start..start + n].to_vec())),
+                bias: bias.as_ref().map(|b| match layer.bias_number() {
+                    Some(_) => b.clone(),
+                    None => Arc::new(b[start..start + n].to_vec()),
+                }),
                 post_scale: *post_scale,
                 nonlinear: nonlinear.clone(),
             };

@@ -309,6 +309,12 @@ impl Table {
         Table::recorded(&lut::SILU)
     }
 
+    /// `x` times the sigmoid of `1.702 x`, in one table as Apple's compiler of 2026 has it, whose knots are not known.
+    pub fn gelu_by_sigmoid() -> Table {
+        let gelu = |x: f64| x / (1.0 + (-1.702 * x).exp());
+        Table::fitted("gelu", &gelu, f64::INFINITY).map_or_else(Table::gelu, |(table, _)| table)
+    }
+
     fn recorded(table: &lut::Recorded) -> Table {
         let mode = if table.halfwords[place::MODE] == Mode::Centred as u16 { Mode::Centred } else { Mode::FromZero };
         Table { name: table.name.into(), halfwords: table.halfwords, mode }

@@ -201,8 +201,9 @@ pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
 pub const ESTIMATE_PLANES: u64 = 225;
 
 /// Planar engine in the same time: elements, rows of a plane that it reduces in parallel, and the largest number of columns of
-/// each of these rows (`docs/evidence.md`, key `h13-cycles`).
-pub const ESTIMATE_PLANAR: (u64, u64, u64) = (49_152, 4, 256);
+/// each of these rows. The elements are an eighth of [`ESTIMATE_MACS`]; samples of reductions are consistent with 43,691 to 47,662
+/// (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_PLANAR: (u64, u64, u64) = (45_714, 4, 256);
 /// Least columns that the estimate counts for a reduction of a row on the planar engine: samples are consistent with 24 to 48.
 pub const ESTIMATE_COLUMNS_LEAST: u64 = 32;
 /// Multiply-accumulates of one engine in the same half microsecond, as a fraction: 365,714. Samples are consistent with 364,974 to 365,985

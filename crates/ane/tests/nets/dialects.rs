@@ -400,3 +400,28 @@ fn a_norm_over_the_channels_of_rows_and_columns_transposes_them_twice() {
         }
     }
 }
+
+#[test]
+fn equal_biases_of_a_linear_layer_are_one_number() {
+    // 40 rows stay columns, 64 are folded, and the coefficients of 512 outputs take several tasks.
+    for (rows, inputs, outputs) in [(40, 96, 80), (64, 512, 256), (24, 1024, 512)] {
+        for relu in [false, true] {
+            let bias = vec!["0.75"; outputs].join(", ");
+            let (made, last) = match relu {
+                true => ("p", format!("  %y: f16[{rows}, {outputs}] = relu(%p)\n")),
+                false => ("y", String::new()),
+            };
+            let source = format!(
+                "net \"n\" {{\n  input %x: f16[{rows}, {inputs}]\n  const %w: f16[{outputs}, {inputs}] = blob 0\n  \
+                 const %b: f16[{outputs}] = [{bias}]\n  %{made}: f16[{rows}, {outputs}] = linear(%x, %w, %b)\n{last}  \
+                 output %y\n}}\n"
+            );
+            let value = |i: usize| if i.is_multiple_of(11) { small(i / 11) } else { 0.0 };
+            let data = Data::F16((0..outputs * inputs).map(|i| f16::from_f32(value(i))).collect());
+            let weights = Arc::new(Tensor { shape: vec![outputs, inputs], data });
+            let [own, apples] = both(&source, &[weights], &[array("x", &[rows, inputs], small)]);
+            assert_eq!(own.1, apples.1, "{rows} rows, {inputs} inputs, {outputs} outputs, relu {relu}");
+            assert!(apples.1.iter().any(|y| y.fract().abs() == 0.75), "the bias is added");
+        }
+    }
+}

@@ -103,7 +103,7 @@ impl Emitter<'_> {
         }
         let (mut offset, bytes, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, nonlinear, .. } => {
-                let bias = bias.as_ref().map(|b| b.as_slice());
+                let bias = bias.as_ref().filter(|_| self.layer.bias_number().is_none()).map(|b| b.as_slice());
                 let owner = Owner { operation: self.layer.name.clone(), coefficients: Arc::as_ptr(weights) };
                 let owner = Some(owner).filter(|_| self.conventions().pieces_stored_apart);
                 let (offset, bytes, sizes) =

@@ -28,10 +28,12 @@ impl Emitter<'_> {
         let function = match &self.layer.kind {
             Kind::Conv { bias, post_scale, nonlinear, .. } => {
                 self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
-                self.set(BiasMode, u32::from(bias.is_some()))?;
+                let number = self.layer.bias_number();
+                self.set(BiasMode, u32::from(bias.is_some() && number.is_none()))?;
                 self.set_half(PostScale, *post_scale)?;
-                if nonlinear.addend() != 0.0 {
-                    self.set_half(AccBias, nonlinear.addend())?;
+                let add = number.unwrap_or(0.0) + nonlinear.addend();
+                if add != 0.0 {
+                    self.set_half(AccBias, add)?;
                 }
                 nonlinear
             }

@@ -240,7 +240,7 @@ pub enum Kind {
         connect: Connect,
         /// Coefficients.
         weights: Arc<Weights>,
-        /// One bias per output channel of each group.
+        /// One bias per output channel of each group, or one number for all ([`Layer::bias_number`]).
         bias: Option<Arc<Vec<f32>>>,
         /// Multiplies the biased sum, fp16.
         post_scale: f32,
@@ -364,6 +364,16 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// The number that a convolution with several output channels adds to all sums; `None` if it has biases by channel, or none.
+    pub fn bias_number(&self) -> Option<f32> {
+        let Kind::Conv { bias: Some(bias), .. } = &self.kind else { return None };
+        let outputs = if self.transpose { self.result.width } else { self.result.channels() * self.result.groups() };
+        match bias.as_slice() {
+            &[number] if outputs > 1 => Some(number),
+            _ => None,
+        }
+    }
+
     /// Returns true for a native layer that reads or writes a ring buffer, its first operand.
     pub fn holds_ring_buffer(&self) -> bool {
         matches!(&self.kind, Kind::Own(own) if own.tag.starts_with("RingBuffer"))

@@ -51,6 +51,7 @@ impl Lowerer<'_> {
             Unary::Tanh if conventions.tables_of_two_steps => Some(Table::tanh_to_four),
             Unary::Silu if conventions.tables_of_two_steps => Some(Table::silu),
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) if conventions.tables_of_two_steps => Some(Table::gelu),
+            Unary::Gelu(GeluMode::Sigmoid) if conventions.tables_of_two_steps => Some(Table::gelu_by_sigmoid),
             _ => None,
         }
     }

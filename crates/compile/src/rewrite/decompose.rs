@@ -57,6 +57,11 @@ pub(crate) fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: 
                     builder.ops.push(op.clone());
                 }
             }
+            OpKind::Linear if options.conventions().equal_biases_are_numbers && builder.adds_a_number(op) => {
+                let mut own = op.clone();
+                own.inputs[2] = builder.first_of(op.inputs[2]);
+                builder.ops.push(own);
+            }
             OpKind::Linear => builder.linear(op, options.most_resident(chip)),
             OpKind::Conv { .. } => builder.conv_bias(op),
             OpKind::Unary(f) => {
@@ -88,6 +93,20 @@ impl Builder<'_> {
     /// Returns true for a norm over the channels of rows and columns that the compiler computes as one.
     fn is_of_pixels(&self, axes: &[usize], x: ValueId) -> bool {
         matches!(axes, &[axis] if norms::of_pixels(&self.shape(x), axis))
+    }
+
+    /// Returns true for a product with a constant matrix whose constant biases, at least two, are equal.
+    fn adds_a_number(&self, op: &Op) -> bool {
+        let data = |at: usize| op.inputs.get(at).and_then(|&id| self.net.value(id).data.as_ref());
+        let (Some(_), Some(bias)) = (data(1), data(2)) else { return false };
+        let all = bias.data.to_f32();
+        all.len() > 1 && all.iter().all(|b| *b == all[0])
+    }
+
+    /// The first element of a constant, as a constant; as a bias, the number that all columns of the product have added.
+    fn first_of(&mut self, id: ValueId) -> ValueId {
+        let first = self.net.value(id).data.as_ref().and_then(|all| all.data.to_f32().first().copied());
+        self.constant("bias", vec![1], first.into_iter().collect())
     }
 
     /// A norm over axes before those of one element, with factors and addends of its axes.

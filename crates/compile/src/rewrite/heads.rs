@@ -85,6 +85,11 @@ impl Builder<'_> {
         let mut inputs = vec![op.inputs[0]];
         for (&id, suffix) in op.inputs[1..].iter().zip(["weight", "bias"]) {
             let Some(tensor) = self.net.value(id).data.clone() else { continue };
+            // One number is the bias of all columns (`equal_biases_are_numbers`).
+            if tensor.data.len() == 1 {
+                inputs.push(id);
+                continue;
+            }
             let mut shape = tensor.shape.clone();
             let row: usize = shape[1..].iter().product();
             let data = spread(tensor.data.to_f32(), row);

@@ -120,7 +120,7 @@ impl Packing {
         };
         let skips = skips.then_some([window.kernel, window.stride]);
         let table_bytes = if let Nonlinear::Table(_) = nonlinear { STREAM_BYTES as u64 } else { 0 };
-        let bias = bias.is_some();
+        let bias = bias.is_some() && layer.bias_number().is_none();
         Packing { engines, lanes, outputs, groups, taps, bias, skips, bits, palette_bytes, table_bytes }
     }
 
