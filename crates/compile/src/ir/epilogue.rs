@@ -131,12 +131,16 @@ impl Epilogue {
         if whole(self.gain) && whole(next.gain) && whole(offset) && self.offset.all().iter().any(loses) {
             return None;
         }
-        // The sum of two addends of one sign can be beyond the next power of two, where fp16 rounds it more than either.
         if let (Offset::Scalar(own), 1.0) = (&self.offset, next.gain)
             && *own != 0.0
-            && (f16::from_f32(own + offset).to_f32() - (own + offset)).abs() > half_step(own.abs().max(offset.abs()))
         {
-            return None;
+            let (sum, larger, smaller) = (own + offset, own.abs().max(offset.abs()), own.abs().min(offset.abs()));
+            let error = (f16::from_f32(sum).to_f32() - sum).abs();
+            // The sum of two addends of one sign can be beyond the next power of two, where fp16 rounds it more than either. And a whole
+            // number may cancel, after which an eighth of the smaller addend is more than fp16 loses.
+            if error > half_step(larger) || (whole(*own) && error > smaller / 8.0) {
+                return None;
+            }
         }
         let affine = |post: &Nonlinear| Epilogue {
             gain: self.gain * next.gain,

@@ -673,6 +673,20 @@ static FOUND: &[Found] = &[
 ",
         &[&[1.0, 2.0, 3.0, 2047.0, 1.0], &[-INF, -2.0, 1.0, 60000.0, -1.0]],
     ),
+    // A whole addend that cancels, and a small one behind it: their sum is no fp16 number.
+    (
+        977_204_462,
+        "  input %x: f16[8]
+  input %u: f16[8]
+  %m: f16[8] = max(%x, %u)
+  const %a: f16[1] = [2050]
+  %y: f16[8] = sub(%m, %a)
+  const %b: f16[1] = [1.5]
+  %z: f16[8] = add(%y, %b)
+  output %z
+",
+        &[&[2050.0, 2048.0, 3.0, -7.0, 2052.0], &[0.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
