@@ -7,6 +7,7 @@ mod compose;
 mod fit;
 
 use anemone_facts::lut::{self, KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
+use anemone_net::GELU_SLOPE;
 use half::f16;
 
 /// A named table record.
@@ -311,7 +312,7 @@ impl Table {
 
     /// `x` times the sigmoid of `1.702 x`, in one table as Apple's compiler of 2026 has it, whose knots are not known.
     pub fn gelu_by_sigmoid() -> Table {
-        let gelu = |x: f64| x / (1.0 + (-1.702 * x).exp());
+        let gelu = |x: f64| x / (1.0 + (-GELU_SLOPE * x).exp());
         Table::fitted("gelu", &gelu, f64::INFINITY).map_or_else(Table::gelu, |(table, _)| table)
     }
 

@@ -55,6 +55,10 @@ pub const PATCH_OF_REDUCED: u32 = 6;
 /// Rows of a patch, as a power of two, where the neural engine continues in tile memory: its work unit.
 pub const PATCH_REWRITTEN: u32 = 4;
 
+/// Rows of planes that are read together, and the units by which their banks differ (`reduce_probe_mean_ax1_2_3_1x128x16x16`: 0x21 for
+/// 0x20 units; `reduce_probe_mean_ax1_2_3_1x64x8x8`: eight of 8 units are left as they are).
+pub const ROWS_OF_PLANES: (u64, u64) = (8, 1);
+
 /// Most output channels of one engine per pass: the HAL's eight accumulators with two channels each.
 pub const LANES: usize = 16;
 /// The same with a small source: four channels each.

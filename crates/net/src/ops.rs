@@ -8,7 +8,7 @@ pub mod unary;
 use crate::native::Native;
 
 pub use loops::{Loop, MOST_TURNS, Scan, UNROLLED_OPS};
-pub use unary::{GeluMode, Unary};
+pub use unary::{GELU_SLOPE, GeluMode, Unary};
 
 /// Kind of operation, with its attributes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every
 /// operation has one result, of the element type of `x` unless said otherwise.

@@ -13,10 +13,6 @@ use anemone_facts::staging::*;
 use anemone_program::FieldError;
 use std::ops::Range;
 
-/// Rows of planes that are read together, and the units by which their banks differ (`reduce_probe_mean_ax1_2_3_1x128x16x16`: 0x21 for
-/// 0x20 units; `reduce_probe_mean_ax1_2_3_1x64x8x8`: eight of 8 units are left as they are).
-const ROWS_OF_PLANES: (u64, u64) = (8, 1);
-
 /// Strides of one operand in tile memory, in register order.
 type Strides = [u64; 4];
 const SOURCE: [Field; 4] = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];

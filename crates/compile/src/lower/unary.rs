@@ -4,7 +4,7 @@ use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::{Knots, Table};
-use anemone_net::{GeluMode, Unary, ValueId};
+use anemone_net::{GELU_SLOPE, GeluMode, Unary, ValueId};
 use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, PI, TAU};
 
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
@@ -96,7 +96,7 @@ impl Lowerer<'_> {
                 self.planar_one(&tanh, to, scaled(alpha), false)
             }
             Unary::Silu => self.gated(Table::sigmoid_half(self.knots), 1.0, from, to),
-            Unary::Gelu(GeluMode::Sigmoid) => self.gated(Table::sigmoid_half(self.knots), 1.702, from, to),
+            Unary::Gelu(GeluMode::Sigmoid) => self.gated(Table::sigmoid_half(self.knots), GELU_SLOPE as f32, from, to),
             // The tanh form differs from the exact one by less than the table does.
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) => self.gated(Table::gauss_half(self.knots), 1.0, from, to),
             Unary::Log { epsilon } => self.natural_logarithm(self.logarithm(), epsilon, from, to),

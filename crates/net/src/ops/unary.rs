@@ -81,6 +81,9 @@ pub enum Unary {
     Atanh,
 }
 
+/// Factor of the argument in [`GeluMode::Sigmoid`], as coremltools defines `SIGMOID_APPROXIMATION`.
+pub const GELU_SLOPE: f64 = 1.702;
+
 /// Formula of the Gaussian error linear unit (GELU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeluMode {
@@ -88,7 +91,7 @@ pub enum GeluMode {
     Exact,
     /// With `tanh(sqrt(2/pi) (x + 0.044715 x^3))`.
     Tanh,
-    /// `x sigmoid(1.702 x)`.
+    /// `x sigmoid(1.702 x)`, with [`GELU_SLOPE`].
     Sigmoid,
 }
 
@@ -272,7 +275,7 @@ impl Unary {
                 let root = (2.0 / std::f32::consts::PI).sqrt();
                 0.5 * x * (1.0 + (root * (x + 0.044715 * x * x * x)).tanh())
             },
-            (None, Unary::Gelu(GeluMode::Sigmoid)) => |x, _| x * sigmoid(1.702 * x),
+            (None, Unary::Gelu(GeluMode::Sigmoid)) => |x, _| x * sigmoid(GELU_SLOPE as f32 * x),
             (None, _) => |x, _| 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)),
         };
         move |x| value(x, params)
