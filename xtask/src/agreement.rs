@@ -6,7 +6,7 @@ mod chains;
 
 use crate::docs::CLOSE;
 use crate::{Outcome, repo};
-use anemone_compile::check::{Backend, Place, Placement, Route, check};
+use anemone_check::{Backend, Place, Placement, Route, check};
 use anemone_facts::chips::Chip;
 use anemone_facts::silicon;
 use anemone_net::outline::Outline;
@@ -245,7 +245,7 @@ fn segmenter(program: &[&Value], folder: &Path, score: &mut Score) {
 
 /// Estimates within a quarter of the recorded ones.
 fn estimates(record: &Value, outline: &Outline, op: usize, chip: &Chip, score: &mut Score, place: &str) {
-    let ours = anemone_compile::check::estimate::estimate(&outline.ops[op], chip);
+    let ours = anemone_check::estimate::estimate(&outline.ops[op], chip);
     for (backend, ours) in Backend::ALL.iter().zip(ours) {
         let Some(theirs) = record["est_ms"][backend.name()].as_f64() else { continue };
         let near = (ours - theirs).abs() <= 0.25 * theirs.max(1e-6);

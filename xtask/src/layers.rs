@@ -30,7 +30,13 @@ pub const CRATES: &[Crate] = &[
     Crate { name: "net", package: "anemone-net", may_use: &[], outside: true },
     Crate { name: "kernels", package: "anemone-kernels", may_use: &[], outside: true },
     Crate { name: "program", package: "anemone-program", may_use: &["facts"], outside: true },
-    Crate { name: "compile", package: "anemone-compile", may_use: &["facts", "net", "program"], outside: true },
+    Crate { name: "check", package: "anemone-check", may_use: &["facts", "net"], outside: false },
+    Crate {
+        name: "compile",
+        package: "anemone-compile",
+        may_use: &["facts", "net", "check", "program"],
+        outside: true,
+    },
     Crate { name: "engine", package: "anemone-engine", may_use: &["facts", "program", "kernels"], outside: true },
     Crate {
         name: "runtime",
@@ -41,25 +47,25 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "ane",
         package: "anemone",
-        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime"],
+        may_use: &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime"],
         outside: true,
     },
     Crate {
         name: "e5rt",
         package: "anemone-e5rt",
-        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
     Crate {
         name: "iokit",
         package: "anemone-iokit",
-        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
     Crate {
         name: "python",
         package: "anemone-python",
-        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
     Crate {

@@ -1,8 +1,8 @@
 //! Time from a package on disk to the table of `ane check` for ten chips, for each sample package: below a second.
 
 use anemone::check::{self, Subject, table};
-use anemone_compile::check::Route;
-use anemone_compile::check::lint::Assumptions;
+use anemone_check::Route;
+use anemone_check::lint::Assumptions;
 use anemone_facts::silicon::by_name;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ mod transposed;
 
 use crate::convert::random_inputs;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use anemone_compile::check::{Placement, Route, Verdict, check};
+use anemone_check::{Placement, Route, Verdict, check};
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, eval};

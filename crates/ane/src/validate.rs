@@ -1,6 +1,6 @@
 //! Apple's exported validators applied to files: a netplist and its units, a module of MIL or a package, weights to be exchanged.
 //!
-//! Each calls [`anemone_compile::check::exports::call`], the function behind the verdicts of the dry run and the compiler.
+//! Each calls [`anemone_check::exports::call`], the function behind the verdicts of the dry run and the compiler.
 
 mod reader;
 
@@ -8,10 +8,10 @@ use crate::check::{Subject as Loaded, load};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::model::{Choices, Model};
-use anemone_compile::check::describe;
-use anemone_compile::check::exports::{Subject, call};
-use anemone_compile::check::validate::{Network, exports};
-use anemone_compile::check::{Layer, Refusal};
+use anemone_check::describe;
+use anemone_check::exports::{Subject, call};
+use anemone_check::validate::{Network, exports};
+use anemone_check::{Layer, Refusal};
 use anemone_facts::chips::Chip;
 use anemone_facts::legal::Quantity;
 use anemone_facts::native;

@@ -1,6 +1,6 @@
 //! Errors of compilation.
 
-use crate::check::Refusal;
+use anemone_check::Refusal;
 use anemone_program::FieldError;
 
 /// Refusal or internal defect, with its location and the compared numbers.

@@ -1,15 +1,14 @@
 //! Phase 2, legalization: every layer fits the chip. Only this stage creates a [`Legal`] graph.
 //!
 //! Layers beyond the limits of one task are split where they are lowered; this stage verifies the result by the
-//! rules that the dry run matches ([`crate::check::legal`]), and splits layers by kernel memory.
+//! rules that the dry run matches ([`anemone_check::legal`]), and splits layers by kernel memory.
 
-use crate::check;
-use crate::check::legal::{self, Route};
 use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use crate::stream::pack::Packing;
+use anemone_check::legal::{self, Route};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_facts::kernel::ENGINES;
@@ -362,15 +361,15 @@ fn tensors(layer: &Layer) -> impl Iterator<Item = &View4> {
 
 /// The layer as the rules see it. Each group is a run of its own, so that extents are those of one group. `None` for an own
 /// task, whose native layer was checked before it was lowered ([`crate::target::gate`]).
-fn native(layer: &Layer) -> Option<check::Layer> {
+fn native(layer: &Layer) -> Option<anemone_check::Layer> {
     let extents = |view: &View4| [1, view.channels(), view.height(), view.width];
     let of = |kind: &str| {
-        let named = check::Layer::new(kind, &layer.name);
+        let named = anemone_check::Layer::new(kind, &layer.name);
         let named = tensors(layer).fold(named, |made, view| made.bottom(&extents(view), "fp16"));
         named.top(&extents(&layer.result), "fp16")
     };
     // Trailing padding is whatever the result's extents need.
-    let windowed = |made: check::Layer, window: &Window| {
+    let windowed = |made: anemone_check::Layer, window: &Window| {
         let source = [layer.sources[0].height(), layer.sources[0].width];
         let result = [layer.result.height(), layer.result.width];
         let padded = |axis: usize| {
@@ -468,7 +467,8 @@ mod tests {
         };
         assert_eq!((refusal.code, refusal.quantity), ("E08", "kernel width"));
         assert!(
-            check::own::needs_exchanged_kernel([1, 14], chip) && !check::own::needs_exchanged_kernel([14, 14], chip)
+            anemone_check::own::needs_exchanged_kernel([1, 14], chip)
+                && !anemone_check::own::needs_exchanged_kernel([14, 14], chip)
         );
     }
 }

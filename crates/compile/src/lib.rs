@@ -22,7 +22,6 @@
 //! ```
 
 pub mod accuracy;
-pub mod check;
 mod compiler;
 mod emit;
 mod error;
@@ -37,7 +36,6 @@ mod memory;
 pub mod native;
 mod options;
 pub mod pipeline;
-mod proof;
 mod remarks;
 mod rewrite;
 mod schedule;

@@ -1,8 +1,8 @@
 //! Chips as targets: gates by family, and the chip whose registers are used for a program of a family without known ones.
 
-use crate::check::describe;
-use crate::check::legal::{self, Route};
 use crate::error::{Error, Refused, Result};
+use anemone_check::describe;
+use anemone_check::legal::{self, Route};
 use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::native::FAMILIES;
 use anemone_net::native::Native;

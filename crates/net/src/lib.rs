@@ -42,6 +42,7 @@ pub mod netplist;
 pub mod ops;
 pub mod opset;
 pub mod outline;
+pub mod proof;
 pub mod read;
 mod tensor;
 pub mod text;

@@ -35,9 +35,9 @@ pub struct Rule {
     pattern: Pattern,
 }
 
-const QUIET: &[&str] = &["facts", "net", "program", "compile", "kernels", "engine", "runtime"];
+const QUIET: &[&str] = &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime"];
 const EVERY: &[&str] =
-    &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane", "e5rt", "iokit", "python"];
+    &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime", "ane", "e5rt", "iokit", "python"];
 /// Files of the runtime with system calls: shared memory and sockets, the cache, the broker, and the random bytes of keys.
 const SYSTEM: &[&str] = &[
     "crates/runtime/src/os/",
@@ -124,7 +124,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         reason: "ask the chip's row for a capability, not for a generation's name",
-        crates: &["net", "compile", "kernels", "engine"],
+        crates: &["net", "check", "compile", "kernels", "engine"],
         except: &[],
         in_tests: false,
         pattern: Pattern::Word(GENERATIONS),

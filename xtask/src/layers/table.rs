@@ -44,7 +44,7 @@ pub const CRATES: &[Crate] = &[
             &["error", "opset"],
             &["native", "tensor"],
             &["ops"],
-            &["compress", "infer", "mil", "netplist", "text"],
+            &["compress", "infer", "mil", "netplist", "proof", "text"],
             &["check", "draw", "outline"],
             &["eval"],
             &["build"],
@@ -63,9 +63,21 @@ pub const CRATES: &[Crate] = &[
         ],
     },
     Crate {
+        name: "check",
+        layers: &[
+            &["layer"],
+            &["legal"],
+            &["describe"],
+            &["estimate", "fix", "own", "strict", "types"],
+            &["place", "sources"],
+            &["segment", "validate"],
+            &["exports", "lint"],
+        ],
+    },
+    Crate {
         name: "compile",
         layers: &[
-            &["accuracy", "check", "lut", "options", "proof", "remarks"],
+            &["accuracy", "lut", "options", "remarks"],
             &["error", "functions"],
             &["ir"],
             &["stream"],

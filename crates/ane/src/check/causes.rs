@@ -1,7 +1,7 @@
 //! Causes of operations off the engine: one entry for each, with its operations and the chips that it applies to.
 
 use super::{Answer, Report, reason};
-use anemone_compile::check::{Placement, Route, Verdict, describe};
+use anemone_check::{Placement, Route, Verdict, describe};
 
 /// A cause.
 pub struct Cause<'a> {

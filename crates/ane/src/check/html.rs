@@ -5,7 +5,7 @@ use super::causes::{self, Cause};
 use super::json::Baseline;
 use super::summary::{self, Outcome};
 use super::{Report, json, verdict};
-use anemone_compile::check::Route;
+use anemone_check::Route;
 use anemone_facts::lint::LINTS;
 use anemone_net::outline::{Argument, OutlineOp};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use super::{Answer, Fallback, Report, reason, route_name, times};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use anemone_compile::check::lint::Finding;
-use anemone_compile::check::{Placement, Verdict, describe};
+use anemone_check::lint::Finding;
+use anemone_check::{Placement, Verdict, describe};
 use anemone_compile::here::Here;
 use serde_json::{Value, json};
 

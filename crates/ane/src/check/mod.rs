@@ -15,8 +15,8 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
 use crate::native;
-use anemone_compile::check::lint::{self, Assumptions, Finding};
-use anemone_compile::check::{Place, Placement, Route, check};
+use anemone_check::lint::{self, Assumptions, Finding};
+use anemone_check::{Place, Placement, Route, check};
 use anemone_compile::here::{Here, Refused, here};
 use anemone_compile::segments::on_host;
 use anemone_facts::chips::Chip;
@@ -88,7 +88,7 @@ pub fn outline(path: &Path, net: &Net) -> Outline {
 
 /// First operation that the book refuses on a chip although this compiler lowers it; `None` if there is none.
 pub fn refused_by_the_book(outline: &Outline, chip: &'static Chip) -> Option<Diagnostic> {
-    let all = anemone_compile::check::strict::refusals(outline, chip);
+    let all = anemone_check::strict::refusals(outline, chip);
     let (at, refusal) = all.first()?;
     let op = &outline.ops[*at];
     let output = op.outputs.first().map_or("", |o| o.name.as_str());

@@ -4,7 +4,7 @@ use super::json::Baseline;
 use super::verdict::{self, by_answer, percent};
 use super::{Answer, Report, json, route_name};
 use crate::diagnostic::{Code, Diagnostic};
-use anemone_compile::check::{Placement, Route};
+use anemone_check::{Placement, Route};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use super::causes::{self, Cause};
 use super::{Answer, Report};
 use crate::overview::counted;
-use anemone_compile::check::{Placement, Route, fix};
+use anemone_check::{Placement, Route, fix};
 use std::fmt::Write;
 
 /// Chips with equal answers, in the requested order.

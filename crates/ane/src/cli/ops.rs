@@ -4,7 +4,7 @@ use super::{Verbosity, print};
 use crate::native::row;
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Result, native};
-use anemone_compile::check::validate;
+use anemone_check::validate;
 use anemone_facts::native::{NATIVES, elsewhere};
 use anemone_facts::ops::OPS;
 use anemone_facts::validators::VALIDATORS;

@@ -1,7 +1,7 @@
 //! Convolutions with too large kernels: space-to-depth by the stride, exchange of rows and columns, or a sum of parts.
 
 use super::Rewriter;
-use anemone_compile::check::own::kernel_refused;
+use anemone_check::own::kernel_refused;
 use anemone_net::{Binary, Op, OpKind, Tensor, ValueId};
 
 /// A convolution of two spatial axes with constant weights.

@@ -2,7 +2,7 @@
 
 use super::Rewriter;
 use super::conv::Conv;
-use anemone_compile::check::own::pool_refused;
+use anemone_check::own::pool_refused;
 use anemone_net::{Binary, Op, OpKind, PoolKind, ReduceKind, ValueId};
 
 pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {

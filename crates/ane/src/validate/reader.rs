@@ -2,7 +2,7 @@
 
 use crate::files::{self, Folder};
 use crate::model::Choices;
-use anemone_compile::check::Refusal;
+use anemone_check::Refusal;
 use anemone_net::{Error, mil, operands, read};
 use std::path::Path;
 

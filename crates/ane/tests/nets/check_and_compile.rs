@@ -6,10 +6,10 @@ use crate::differential::{draw, source};
 
 use anemone::check::{self, Subject};
 use anemone::{Choices, Model};
+use anemone_check::Route;
+use anemone_check::lint::Assumptions;
+use anemone_check::own::REWRITES;
 use anemone_compile::Options;
-use anemone_compile::check::Route;
-use anemone_compile::check::lint::Assumptions;
-use anemone_compile::check::own::REWRITES;
 use anemone_compile::here::Here;
 use anemone_facts::chips;
 use anemone_net::outline::Outline;
@@ -26,7 +26,7 @@ fn both(model: &Path, used: &mut BTreeSet<&'static str>) -> (Result<(), String>,
     let choices = Choices::default();
     let predicted = match check::load(model, &choices) {
         Ok(Subject::Program(outline, _)) => {
-            let placement = anemone_compile::check::check(&outline, m1, Route::Direct);
+            let placement = anemone_check::check(&outline, m1, Route::Direct);
             used.extend(placement.verdicts.iter().filter_map(|v| v.own));
             match placement.verdicts.iter().filter(|v| v.own.is_none()).find_map(|v| v.refusal.as_ref()) {
                 None => Ok(()),
@@ -199,7 +199,7 @@ fn layer(linear: bool, [inputs, outputs, rows]: [usize; 3]) -> Net {
 
 /// Reason why check predicts that a network does not compile for an M1, and the rewrites that it predicts for refused operations.
 fn foretold(net: &Net) -> (Option<String>, Vec<&'static str>) {
-    let placement = anemone_compile::check::check(&Outline::of(net), &chips::CHIPS[0], Route::Direct);
+    let placement = anemone_check::check(&Outline::of(net), &chips::CHIPS[0], Route::Direct);
     let refused = placement.verdicts.iter().filter(|v| v.own.is_none()).find_map(|v| v.refusal.as_ref());
     (refused.map(|r| r.message.clone()), placement.verdicts.iter().filter_map(|v| v.own).collect())
 }

@@ -6,8 +6,8 @@
 use crate::common;
 
 use anemone::check::{self, Report, Subject, html, table};
-use anemone_compile::check::Route;
-use anemone_compile::check::lint::Assumptions;
+use anemone_check::Route;
+use anemone_check::lint::Assumptions;
 use anemone_facts::chips::Chip;
 use anemone_facts::silicon::by_name;
 use common::*;

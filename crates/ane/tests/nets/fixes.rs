@@ -5,7 +5,7 @@ use anemone::convert::{NetForm, encode};
 use anemone::fix::fix;
 use anemone::reference::chip as chip_named;
 use anemone::{Choices, files};
-use anemone_compile::check::{Route, check as place};
+use anemone_check::{Route, check as place};
 use anemone_net::infer::infer;
 use anemone_net::{
     Coordinates, DType, Data, EdgeMode, Net, Op, OpKind, PoolKind, ResizeMode, Tensor, TensorType, Unary, Value,

@@ -1,9 +1,9 @@
 //! Lowering of convolutions with constant kernels.
 
 use super::Lowerer;
-use crate::check::own;
 use crate::error::{Error, Result};
 use crate::ir::*;
+use anemone_check::own;
 use anemone_facts::Field;
 use anemone_net::Op;
 use half::f16;

@@ -11,7 +11,7 @@ use super::elementwise::aligned;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use crate::proof;
+use anemone_net::proof;
 use anemone_net::{DType, OpKind, Tensor, Unary, ValueId};
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
-//! Findings of `ane check` and the validators that check, compiler and load share.
+//! Allocation states and the effect of each pass.
 
 mod allocation;
-mod lint;
 mod passes;
-mod validators;

@@ -3,8 +3,8 @@
 use super::makers;
 use crate::error::Result;
 use crate::options::Options;
-use crate::proof::never_negative;
 use crate::remarks::Remarks;
+use anemone_net::proof::never_negative;
 use anemone_net::{Net, OpKind, PoolKind};
 
 /// Fuses padding into the convolution or pooling that is its only reader (the book, table 22.1: pad optimization).

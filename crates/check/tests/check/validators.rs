@@ -1,9 +1,9 @@
 //! Every limit has a layer that it refuses and one that it takes; Apple's texts appear for what triggers them.
 
-use anemone_compile::check::exports::{Subject, call};
-use anemone_compile::check::layer::Layer;
-use anemone_compile::check::legal::{self, MatchStatus, Route};
-use anemone_compile::check::validate::{self, Network};
+use anemone_check::exports::{Subject, call};
+use anemone_check::layer::Layer;
+use anemone_check::legal::{self, MatchStatus, Route};
+use anemone_check::validate::{self, Network};
 use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::legal::{Bound, MatchParams, Quantity as Q, RANGES, RULES, Rule, When};
 use anemone_facts::silicon::by_name;

@@ -1,7 +1,7 @@
 //! Rules for slow operations. Times are modelled.
 
 use super::Finding;
-use crate::check::{Placement, legal};
+use crate::{Placement, legal};
 use anemone_facts::weights::WeightForm;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 

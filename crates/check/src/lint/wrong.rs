@@ -2,10 +2,10 @@
 
 use super::Finding;
 use super::ranges::{Bound, magnitude, operand};
-use crate::check::describe;
-use crate::check::{Placement, Route};
-use crate::proof::{LONGEST_PROOF, Sign, sign};
+use crate::describe;
+use crate::{Placement, Route};
 use anemone_net::outline::{Argument, Outline, OutlineOp};
+use anemone_net::proof::{LONGEST_PROOF, Sign, sign};
 use std::collections::HashMap;
 
 /// Greatest value that the fixed-point path of a slice or of int8 weights carries.

@@ -1,7 +1,7 @@
 //! Every rule on rejected and wrong models fires for one program and is silent for another.
 
-use anemone_compile::check::lint::{self, Assumptions};
-use anemone_compile::check::{Route, check};
+use anemone_check::lint::{self, Assumptions};
+use anemone_check::{Route, check};
 use anemone_facts::lint::{LINTS, Severity};
 use anemone_facts::silicon::by_name;
 use anemone_net::outline::{Argument, Named, Origin, Outline, OutlineConstant, OutlineOp, OutlineType};

@@ -1,13 +1,13 @@
 //! Proofs of numeric properties of a value from the operations that compute it.
 
-use anemone_net::{Net, OpKind, Unary, ValueId};
+use crate::{Net, OpKind, Unary, ValueId};
 
 /// Depth limit of a proof, in operations.
-pub(crate) const LONGEST_PROOF: usize = 8;
+pub const LONGEST_PROOF: usize = 8;
 
 /// Rule for the sign of an operation's results, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub enum Sign {
     /// Never negative.
     NonNegative,
     /// Never negative if no operand is.
@@ -21,7 +21,7 @@ pub(crate) enum Sign {
 }
 
 /// The sign rule of an operation, by the name that networks and MIL text use.
-pub(crate) fn sign(kind: &str) -> Sign {
+pub fn sign(kind: &str) -> Sign {
     match kind {
         "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt"
         | "softplus" | "softmax" | "reduce_sum_square" | "reduce_l1" | "reduce_l2" | "reduce_l1_norm"
@@ -39,7 +39,7 @@ pub(crate) fn sign(kind: &str) -> Sign {
 
 /// Returns true if a value is provably non-negative: a constant without negative elements, or a result of operations that give no
 /// negative numbers.
-pub(crate) fn never_negative(net: &Net, x: ValueId) -> bool {
+pub fn never_negative(net: &Net, x: ValueId) -> bool {
     to_depth(net, x, LONGEST_PROOF)
 }
 
