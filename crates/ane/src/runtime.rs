@@ -79,15 +79,16 @@ fn content(net: &Net) -> [u8; 32] {
     sha256(&[text.into_bytes(), digests.concat()].concat())
 }
 
-/// Digest of the compiler's sources.
-pub const SOURCES: &str = env!("ANE_SOURCES");
-
 /// Cache key of a compilation: the network's content, the chip, the options, and the digest of the compiler's sources.
 /// `None` for compiled models.
 pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
     let Model::Net { net, .. } = model else { return None };
     let options = format!("{} {options:?}", chip.target);
-    Some(Key::of(&[("net", &content(net)), ("options", options.as_bytes()), ("build", SOURCES.as_bytes())]))
+    Some(Key::of(&[
+        ("net", &content(net)),
+        ("options", options.as_bytes()),
+        ("build", anemone_compile::sources().as_bytes()),
+    ]))
 }
 
 /// The program in a bundle of the cache, if it has exactly one.
@@ -155,9 +156,9 @@ impl Compiler for ModelCompiler {
                 let nets = procedures::networks(model, &choices, &names).map_err(|d| d.render(false))?;
                 let named = |(net, _): &(Net, _)| [net.name.as_bytes(), &content(net)].concat();
                 let all: Vec<u8> = nets.iter().flat_map(named).collect();
-                Ok(sha256(&[&all, SOURCES.as_bytes()].concat()))
+                Ok(sha256(&[&all, anemone_compile::sources().as_bytes()].concat()))
             }
-            Model::Net { net, .. } => Ok(sha256(&[&content(&net)[..], SOURCES.as_bytes()].concat())),
+            Model::Net { net, .. } => Ok(sha256(&[&content(&net)[..], anemone_compile::sources().as_bytes()].concat())),
             _ => Ok(sha256(&files::read(model).map_err(|d| d.render(false))?)),
         }
     }

@@ -8,6 +8,13 @@ use anemone_facts::chips::Chip;
 use anemone_net::Net;
 use anemone_program::Program;
 
+/// Digest of the sources that decide on the words of a program, in hexadecimal: those of this crate and of the crates below it.
+// A function that is never inlined: as a constant, it would change the code of every crate above after each edit.
+#[inline(never)]
+pub fn sources() -> &'static str {
+    env!("ANE_SOURCES")
+}
+
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
     target::gate(net, chip)?;

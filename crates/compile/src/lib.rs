@@ -44,7 +44,7 @@ mod stream;
 mod target;
 mod tile;
 
-pub use compiler::{compile, compile_until};
+pub use compiler::{compile, compile_until, sources};
 pub use error::{Error, Refused, Result};
 pub use legalize::TASKS;
 pub use lower::PORTS;

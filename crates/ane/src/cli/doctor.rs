@@ -52,7 +52,7 @@ fn looks() -> Vec<Look> {
     look(
         "version",
         true,
-        format!("ane {}, build {}, {system} on {arch}", env!("CARGO_PKG_VERSION"), anemone::runtime::SOURCES),
+        format!("ane {}, build {}, {system} on {arch}", env!("CARGO_PKG_VERSION"), anemone_compile::sources()),
         "",
     );
     let compiles: Vec<&str> = CHIPS.iter().filter(|c| c.layout.is_some()).map(|c| c.target).collect();

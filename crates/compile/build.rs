@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Crates that a program comes from.
-const CRATES: &[&str] = &["facts", "net", "program", "compile"];
+const CRATES: &[&str] = &["facts", "net", "check", "program", "compile"];
 
 fn main() -> io::Result<()> {
     let crates = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
