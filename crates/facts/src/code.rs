@@ -192,18 +192,18 @@ pub mod hint {
     pub const DST_INTERMEDIATE: u32 = 0xf;
 }
 
-/// The cost estimate in `ExeCycles`: bytes moved by DMA times the second number over the first, rounded down, in half
-/// microseconds (`docs/evidence.md`, key `h13-cycles`).
-pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
+/// The cost estimate in `ExeCycles`: bytes that DMA moves in half a microsecond, rounded down: 4266 MT/s of 16 bytes. Records are
+/// consistent with 34,125.7 to 34,130.2 (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_BYTES: u64 = 34_128;
 
 /// Planes of sources that a task takes in the same half microsecond: the estimate is no less than planes over this. Samples
 /// are consistent with 224.5 to 225.9 (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_PLANES: u64 = 225;
 
-/// Planar engine in the same time: elements, rows of a plane that it reduces in parallel, and the largest number of columns of
-/// each of these rows. The elements are an eighth of [`ESTIMATE_MACS`]; samples of reductions are consistent with 43,691 to 47,662
+/// Planar engine in the same time: elements, rows of a plane that it reduces in parallel, and the columns of a patch of one row, which
+/// it reduces as fast. The elements are an eighth of [`ESTIMATE_MACS`]; samples of reductions are consistent with 43,691 to 47,662
 /// (`docs/evidence.md`, key `h13-cycles`).
-pub const ESTIMATE_PLANAR: (u64, u64, u64) = (45_714, 4, 256);
+pub const ESTIMATE_PLANAR: (u64, u64, u64) = (45_714, 4, 512);
 /// Least columns that the estimate counts for a reduction of a row on the planar engine: samples are consistent with 24 to 48.
 pub const ESTIMATE_COLUMNS_LEAST: u64 = 32;
 /// Multiply-accumulates of one engine in the same half microsecond, as a fraction: 365,714. Samples are consistent with 364,974 to 365,985

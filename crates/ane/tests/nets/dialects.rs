@@ -102,6 +102,46 @@ fn many_outputs_of_sixty_four_rows_are_folded() {
     assert_eq!(own.1, apples.1, "the same numbers");
 }
 
+/// A matrix of small numbers, six of seven of which are zero.
+fn sparse(rows: usize, columns: usize) -> Arc<Tensor> {
+    let value = |i: usize| f16::from_f32(if i.is_multiple_of(7) { small(i / 7) } else { 0.0 });
+    Arc::new(Tensor { shape: vec![rows, columns], data: Data::F16((0..rows * columns).map(value).collect()) })
+}
+
+#[test]
+fn sixty_four_rows_are_not_folded_for_coefficients_beyond_kernel_memory() {
+    let source = "net \"n\" {\n  input %x: f16[1, 64, 768]\n  const %w: f16[768, 768] = blob 0\n  \
+                  %n: f16[1, 64, 768] = layer_norm(%x) axes=[2] epsilon=0.00001\n  \
+                  %y: f16[1, 64, 768] = matmul(%n, %w) transpose_x=false transpose_y=true\n  output %y\n}\n";
+    let [own, apples] = both(source, &[sparse(768, 768)], &[array("x", &[1, 64, 768], small)]);
+    assert_eq!(apples.0, 5, "three tasks of the norm, a transpose and the product");
+    let most = own.1.iter().fold(0.0f32, |most, y| most.max(y.abs()));
+    assert!(own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= most / 256.0), "both multiply the same norms");
+}
+
+#[test]
+fn two_products_in_a_row_are_transposed_once() {
+    let source = "net \"n\" {\n  input %x: f16[1, 64, 256]\n  const %v: f16[256, 256] = blob 0\n  const %w: f16[256, 256] = blob 1\n  \
+                  %a: f16[1, 64, 256] = matmul(%x, %v) transpose_x=false transpose_y=true\n  \
+                  %y: f16[1, 64, 256] = matmul(%a, %w) transpose_x=false transpose_y=true\n  output %y\n}\n";
+    let blobs = [sparse(256, 256), sparse(256, 256)];
+    let [own, apples] = both(source, &blobs, &[array("x", &[1, 64, 256], small)]);
+    assert_eq!(apples.0, 3, "a transpose and two products");
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn attention_of_an_input_to_itself_brings_it_once() {
+    let source = "net \"n\" {\n  input %x: f16[1, 64, 256]\n  const %c: f16[] = [0.125]\n  \
+                  %m: f16[1, 64, 64] = matmul(%x, %x) transpose_x=false transpose_y=true\n  %p: f16[1, 64, 64] = mul(%m, %c)\n  \
+                  %s: f16[1, 64, 64] = softmax(%p) axis=2\n  \
+                  %v: f16[1, 64, 256] = matmul(%s, %x) transpose_x=false transpose_y=false\n  \
+                  %y: f16[1, 64, 256] = add(%x, %v)\n  output %y\n}\n";
+    let [own, apples] = both(source, &[], &[array("x", &[1, 64, 256], |i| small(i * i) / 8.0)]);
+    assert_eq!(apples.0, 10, "a transpose for each matrix, two products, five tasks of the softmax and the sum");
+    assert!(own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= 4e-3), "both add the same values");
+}
+
 #[test]
 fn sums_over_rows_are_turned_there_and_back() {
     for shape in [[1, 32, 4, 4], [1, 128, 16, 16]] {

@@ -15,7 +15,7 @@ impl Emitter<'_> {
     pub(super) fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
-        let moving = (self.moved() + kernel_bytes) * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
+        let moving = (self.moved() + kernel_bytes) / ESTIMATE_BYTES;
         // Larger planes are counted by their bytes: 16 columns are (`reduce_probe_sum_ax3_1x128x16x16`), 8 are not.
         let of_unit = |v: &View4| (v.height() * v.width) as u64 * ELEMENT_BYTES <= staging::UNIT_BYTES;
         let planes: u64 =
@@ -106,19 +106,32 @@ impl Emitter<'_> {
             self.layer.sources.iter().map(count).max().unwrap_or(0)
         };
         let (planar, rows, columns) = ESTIMATE_PLANAR;
+        let place = self.source_place(0).filter(|place| place.written);
+        let planar_result = place.is_some_and(|place| !self.placed.graph.layers[place.from].is_neural());
         match self.layer.kind {
             Kind::Reduce { .. } | Kind::Deviation { .. } | Kind::InverseRms { .. } => {
                 let side = self.input().1 as u64;
-                elements(ESTIMATE_COLUMNS_LEAST, columns) * rows / side.clamp(1, rows) / planar
+                // Rows of one plane are counted by their columns (`norm_layer_norm_ax1_2_3_1x4096x1x1`: 4096 of one have 0).
+                let least = if side == 1 { ESTIMATE_COLUMNS_LEAST } else { 1 };
+                let side = side.clamp(1, rows);
+                // Patches that a row fills are as fast as rows in parallel (`chain_lnproj_d512_s128`: 128 rows of 512 columns have 1;
+                // `chain_lnproj_d768_s64`: 64 rows of 768 have 2).
+                let row = |width: u64| {
+                    let full = width / columns * columns;
+                    full * side + (width - full).max(if full > 0 { 0 } else { least }) * rows
+                };
+                let cost = |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * row(v.width as u64);
+                self.layer.sources.iter().map(cost).max().unwrap_or(0) / side / planar
             }
             // Single columns take the time of 32 (`norm_softmax_an1_1x4096x1x1`: 4096 have 2).
             Kind::Planar { .. } if self.layer.transpose && self.input() == (self.input().0, 1, 1) => {
                 elements(ESTIMATE_COLUMNS_LEAST, u64::MAX) / planar
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
-            // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), and a single channel, which
-            // one engine computes, slower (`env_chain_softmax_h1_s128`: 16384 have 1).
-            Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose => {
+            // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), but not of what the planar engine
+            // has computed (`chain_lnproj_d512_s128`: 65536 have 2), and a single channel, which one engine computes, slower
+            // (`env_chain_softmax_h1_s128`: 16384 have 1).
+            Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose && !planar_result => {
                 elements(1, u64::MAX) / (4 * ESTIMATE_NEURAL)
             }
             Kind::Neuron { .. }

@@ -5,8 +5,8 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, copies, fitting_rows, input, kept_tile, result_tile, row_bytes,
-    rows_of_units, small_source, source_tile, spread, turned_rows, turns_few_channels, unit_rows,
+    Tile, apart, apart_in_unit, computed, continues_product, copies, fitting_rows, input, kept_tile, result_tile,
+    row_bytes, rows_of_units, small_source, source_tile, spread, turned_rows, turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -236,10 +236,20 @@ impl Emitter<'_> {
             || waits_on == Some(1) && !self.layer.is_neural() && self.follows_planar(index - 1);
         // A staged source may reuse the place of the other engine's.
         let other = places[0].is_none() && before_neural != self.layer.is_neural();
-        let [source, result] = match alone && other && !before_neural {
+        let [source, mut result] = match alone && other && !before_neural {
             true => self.reuses_planar(),
             false => [[false; 2]; 2],
         };
+        let mut brought_planar = false;
+        if self.conventions().operands_kept && self.layer.is_neural() && !alone {
+            let kept = places[0].filter(|place| !place.written);
+            let same = |l: &Layer| l.sources[0].buffer == layer.sources[0].buffer;
+            // The first of the tasks that read what a planar task has brought (`chain_resattn_s64_d256`).
+            brought_planar = kept.is_some_and(|p| !neural_of(&p) && !layers[p.from + 1..index].iter().any(same));
+            // A later one takes the place of what the planar task before it has read.
+            result[0] |= kept.is_some() && !before_neural && !brought_planar;
+            result[1] |= self.takes_planar_result();
+        }
         self.set_all(&[
             (SrcAliasConvRslt, u32::from(neural)),
             (SrcAliasPlanarRslt, u32::from(planar || source[1])),
@@ -247,7 +257,7 @@ impl Emitter<'_> {
                 SrcAliasConvSrc,
                 u32::from(alone || other && before_neural || brought == Some(true) && !self.layer.convolves()),
             ),
-            (SrcAliasPlanarSrc, u32::from(source[0])),
+            (SrcAliasPlanarSrc, u32::from(source[0] || brought_planar)),
             (ResAliasConvSrc, u32::from(alone)),
             (ResAliasConvRslt, u32::from(alone)),
             (ResAliasPlanarSrc, u32::from(result[0])),
@@ -296,6 +306,22 @@ impl Emitter<'_> {
             reused[at] = [taken[0] && !taken[1], taken[1]];
         }
         reused
+    }
+
+    /// Returns true if the result of the second task of a group takes the place of the result of the planar task before the group, which
+    /// the first task has left (`env_chain_attention_s128_d64`).
+    fn takes_planar_result(&self) -> bool {
+        let (residency, layers) = (&self.placed.residency, &self.placed.graph.layers);
+        let Some(planar) = self.index.checked_sub(2) else { return false };
+        let resident = residency.source(planar, 0, &layers[planar].sources[0]).is_some();
+        let opens = residency.opens_and_closes(planar + 1).0 && layers[planar + 1].is_neural();
+        if resident || !opens || layers[planar].is_neural() || self.result_place().is_none() {
+            return false;
+        }
+        let [left, first, own] = [planar, planar + 1, self.index].map(|index| self.extent(index));
+        let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        let free = first.iter().all(|a| left.iter().all(|b| !meets(a, b)));
+        free && meets(&own[1], &left[1])
     }
 
     /// Returns true if the next task rewrites a result in tile memory row by row on the neural engine.
@@ -356,8 +382,13 @@ impl Emitter<'_> {
             (false, _) => Some(2),
             // Elements that were turned are not read in the order in which they are written (`norm_softmax_an1_1x256x1x1`).
             (true, false) if layer.broadcast[0] == [false; 3] && !before.transpose => Some(1),
-            // A sum or product of rows for the planar engine (`norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
-            (true, true) if self.reads_rows() && layer.sources[0].width > 1 => Some(1),
+            // A sum or product of rows for the planar engine (`norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`), but a product whose rows
+            // fill a unit (`env_chain_attention_s128_d64`).
+            (true, true) if self.reads_rows() && layer.sources[0].width > 1 => {
+                let fills = matches!(layer.kind, Kind::Product { .. }) && fitting_rows(layer) == 0;
+                (!fills || !self.conventions().places_by_use).then_some(1)
+            }
+            (true, true) if self.conventions().places_by_use && continues_product(&self.placed.graph, index) => Some(1),
             (true, _) => None,
         }
     }

@@ -403,14 +403,18 @@ impl Lowerer<'_> {
 impl Lowerer<'_> {
     /// Returns true if rows are folded into a square: each accumulator then holds more output channels, so that many
     /// outputs take fewer passes. Rows that fill a square by themselves are folded only if the coefficients of the remaining passes
-    /// fit kernel memory, or for many passes (`rrmm_r2rb_m64_k2048_n2048_tx0_ty1`: eight).
+    /// fit kernel memory. Zin 9.509 folds them if those of all passes do (`chain_lnproj_d768_s64`: three of 24 KiB are not folded), or for
+    /// many passes (`rrmm_r2rb_m64_k2048_n2048_tx0_ty1`: eight).
     fn folds(&self, rows: usize, inputs: usize, outputs: usize) -> bool {
         let square = rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows);
         let (plane_bytes, pass) = ((inputs * LANES) as u64 * ELEMENT_BYTES, ENGINES * LANES);
         let passes = outputs.div_ceil(pass);
-        let many = self.options.conventions().many_passes_folded && passes > MANY_PASSES;
+        let stay = match self.options.conventions().many_passes_folded {
+            true => passes > MANY_PASSES || ahead(plane_bytes, passes + 1, self.chip),
+            false => ahead(plane_bytes, passes, self.chip),
+        };
         let worth = match rows == FOLD * FOLD {
-            true => outputs > FOLDED_OUTPUTS && (many || ahead(plane_bytes, passes, self.chip)),
+            true => outputs > FOLDED_OUTPUTS && stay,
             false => outputs > pass,
         };
         square && worth

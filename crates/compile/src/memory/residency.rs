@@ -290,10 +290,13 @@ impl Residency {
         }
     }
 
-    /// Returns true for a layer whose operands all stay in tile memory, apart from a buffer.
+    /// Returns true for a layer whose operands all stay in tile memory, apart from a buffer, and from computed coefficients, which go
+    /// through memory (`chain_resattn_s64_d256`).
     fn stays_beside(&self, layer: &Layer, buffer: BufferId) -> bool {
         let stays = |view: &View4| view.buffer != buffer && self.residents[view.buffer.0 as usize].is_some();
-        layer.sources.iter().all(stays) && stays(&layer.result)
+        let (first, others) = layer.sources.split_at(1);
+        let operands = first.iter().all(stays) && (layer.is_neural() || others.iter().all(stays));
+        operands && (layer.interleave > 1 || stays(&layer.result))
     }
 
     /// Index of the source of layer `other` that is the same view as the first source of layer `first`, if both are in one group.
@@ -370,7 +373,9 @@ impl Residency {
                 let kept = if same { neural == [Some(false), Some(true)] } else { neural == [Some(true); 2] };
                 conventions.places_by_use && kept
             };
-            let start = if r.writer > 0 && apart(r.writer - 1) { r.writer - 1 } else { r.writer };
+            // A product takes the place of what the planar engine has read before it (`chain_resattn_s128_d256`).
+            let product = matches!(graph.layers[r.writer].kind, Kind::Product { .. });
+            let start = if r.writer > 0 && !product && apart(r.writer - 1) { r.writer - 1 } else { r.writer };
             let end = if last[i] + 1 < layers && apart(last[i]) { last[i] + 1 } else { last[i] };
             let mut others: Vec<(u64, u64)> = placed[start..=end].iter().flatten().copied().collect();
             others.sort_unstable();

@@ -160,6 +160,19 @@ pub(crate) fn fitting_rows(layer: &Layer) -> u32 {
     NEURAL_UNIT.saturating_sub(width.next_power_of_two().ilog2())
 }
 
+/// Returns true for a product that reads the single row of the product before it while that is computed: no other task reads the row, and
+/// it does not fill a work unit (`chain_pair_mm_mm_d256_s64`).
+pub(crate) fn continues_product(graph: &Graph, index: usize) -> bool {
+    let product = |layer: &&Layer| matches!(&layer.kind, Kind::Conv { window, .. } if *window == Window::UNIT);
+    let layers = &graph.layers;
+    let before = index.checked_sub(1).and_then(|before| layers.get(before)).filter(product);
+    let Some((before, layer)) = before.zip(layers.get(index).filter(product)) else { return false };
+    let row = &before.result;
+    let alone = layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == row.buffer).count() == 1;
+    let narrow = row.height() == 1 && row.groups() == 1 && (2..1 << NEURAL_UNIT).contains(&row.width);
+    alone && narrow && !before.transpose && layer.sources[0].buffer == row.buffer
+}
+
 /// Rows of a work unit, as a power of two: as many as fit, but no more than are computed.
 pub(crate) fn unit_rows(layer: &Layer) -> u32 {
     let [_, height, _] = computed(layer);
@@ -208,16 +221,15 @@ pub(crate) fn apart(first: u64, end: u64) -> u64 {
 
 /// Returns true for a convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
 /// coefficients fit kernel memory beside those of the pass that is computed: dense, or by channel
-/// (`conv_probe_k1_c512_n512_s16_st2_g512_bias1_same`). Of a result that is not transposed, one pass must fit
-/// (`chain_ffn_d768_s64`: six of 48 KiB).
+/// (`conv_probe_k1_c512_n512_s16_st2_g512_bias1_same`). A result that is not transposed has no such limit
+/// (`env_chain_mlp_m1_k2048_h4096`: eight passes of 128 KiB).
 pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
     let [_, height, width] = computed(layer);
     let Kind::Conv { connect: Connect::Dense | Connect::Unicast { per_output: 1 }, .. } = layer.kind else {
         return false;
     };
     let packing = Packing::of(layer);
-    let passes = if layer.transpose { packing.passes(0) } else { packing.passes(0).min(2) };
-    height.max(width) <= SMALL_SIDE && ahead(packing.plane_bytes(), passes, chip)
+    height.max(width) <= SMALL_SIDE && (!layer.transpose || ahead(packing.plane_bytes(), packing.passes(0), chip))
 }
 
 /// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.

@@ -38,8 +38,7 @@ pub fn of_task(layout: &Layout, task: &Task) -> Counts {
     };
     let clock = CHIPS[0].hal.f_max_hz.unwrap_or(0) / 1_000_000;
     // The bandwidth of the cost estimate: bytes in half a microsecond.
-    let (bytes, halves) = code::ESTIMATE_BYTES;
-    let moving = |n: u64| n.saturating_mul(halves).saturating_mul(clock) / (2 * bytes);
+    let moving = |n: u64| n.saturating_mul(clock) / (2 * code::ESTIMATE_BYTES);
     let computing = macs.div_ceil(rows::MACS_PER_CYCLE);
     let planar = if neural { 0 } else { sources.max(results).saturating_mul(taps).div_ceil(rows::PLANAR_PER_CYCLE) };
     let busy = computing.max(planar);

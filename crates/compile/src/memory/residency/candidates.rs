@@ -4,7 +4,7 @@ use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
 use crate::tile::{copies, fitting_rows, spread, spread_all, unit_banks};
-use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
+use anemone_facts::staging::{COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
 
 /// Buffers that could stay, in the order of their writers, without addresses.
 pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(usize, Resident)> {
@@ -118,7 +118,10 @@ fn resident(
     }
     let as_rows = |&(i, s): &(usize, usize)| {
         let (layer, source) = (&graph.layers[i], &graph.layers[i].sources[s]);
-        !layer.is_neural() && source.channels() == 1 && source.height() > 1 && source.axes[2] == view.axes[1]
+        // An operand beside one from memory is laid out as that (`chain_resattn_s64_d256`).
+        let computed = layer.sources.iter().all(|source| graph.buffer(source.buffer).role == Role::Scratch);
+        let rows = source.channels() == 1 && source.height() > 1 && source.axes[2] == view.axes[1];
+        !layer.is_neural() && computed && rows
     };
     // Numbers that are repeated along rows lie side by side (`env_chain_softmax_h1_s128`).
     if spreads && conventions.places_by_use && view.height() == 1 && view.width > 1 && readers.iter().any(as_rows) {
@@ -132,8 +135,9 @@ fn resident(
         // Contiguous rows.
     } else if conventions.places_by_use && copies(written) && !neural && view.height() > 1 && !folded {
         // Only the copy itself has contiguous rows within a unit; rows wider than a unit are apart as their reader has them
-        // (`binary_mul_c512_constant_blob`: two rows of 64 units, 0x42 for 0x40).
-        let wide = (PLANAR_BANKS.0.min(view.height() as u64), PLANAR_BANKS.1);
+        // (`binary_mul_c512_constant_blob`: two rows of 64 units, 0x42 for 0x40), as eight are (`rrmm_bcast_mul_1x256x8x8_blob_1x256x1x1`:
+        // 0x21 for 0x20).
+        let wide = (PLANAR_BANKS.0.min(view.height().max(COPY_ROWS) as u64), PLANAR_BANKS.1);
         row = match unit_banks(written) {
             (..=1, _) => spread(row, 1, wide),
             // Rows of whole channels are also read by eight (`norm_softmax_an1_1x12x64x64`: 0x61 for 0x60).

@@ -11,7 +11,7 @@ use crate::options::Convention;
 pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<usize> {
     let computed =
         |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
-    let mut group = 0;
+    let (mut group, mut opened) = (0, 0);
     graph
         .layers
         .iter()
@@ -25,7 +25,14 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     layer.kind.is_copy() && writer.is_some_and(|l| l.kind.is_copy())
                 };
                 let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
+                // A task of the group has brought the same rows (`chain_resattn_s64_d256`: its input is both matrices and the values).
+                let here = single_rows
+                    && layer.source_interleave == 1
+                    && (matches!(layer.kind, Kind::Product { .. }) || layer.kind.is_copy())
+                    && graph.buffer(layer.sources[0].buffer).role == Role::Input
+                    && graph.layers[opened..i].iter().any(|l| l.sources[0].elements() == layer.sources[0].elements());
                 match &layer.kind {
+                    _ if here => false,
                     _ if (convention == Convention::Book || single_rows) && layer.convolves() && made => false,
                     // The result of the copy is read again (`chain_pair_add_ln_d256_s64`).
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
@@ -62,7 +69,9 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     _ => layer.is_neural() && (!before.is_neural() || before.interleave > 1 && !computed(layer)),
                 }
             });
-            group += usize::from(cut);
+            if cut {
+                (group, opened) = (group + 1, i);
+            }
             group
         })
         .collect()

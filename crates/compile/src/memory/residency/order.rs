@@ -4,6 +4,7 @@ use super::Resident;
 use crate::ir::*;
 use crate::memory::Allocations;
 use crate::options::Conventions;
+use crate::tile;
 use std::collections::{HashMap, HashSet};
 
 /// Candidates with a place of their own, from the sources of the last layer back to those of the first.
@@ -29,6 +30,10 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     }
     if !result.alone || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
         return 0;
+    }
+    // A row that another product reads while it is computed is placed behind the matrix that it is computed from.
+    if tile::continues_product(graph, result.writer + 1) {
+        return 3;
     }
     // A function of a result, and its operand.
     let function = |layer: &Layer| {
