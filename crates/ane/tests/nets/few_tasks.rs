@@ -7,7 +7,7 @@ use anemone_facts::chips;
 use anemone_net::{Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 16] = [
+const CASES: [(&str, &[&str], &str, usize); 18] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -15,6 +15,18 @@ const CASES: [(&str, &[&str], &str, usize); 16] = [
         &["f16[2, 24, 4]", "i32[2, 7, 4]"],
         "%y: f16[2, 7, 4] = gather_along(%x0, %x1) axis=1",
         10,
+    ),
+    (
+        "positions of the first rows",
+        &["f16[5, 3, 8]", "i32[2, 1, 1]"],
+        "%y: f16[2, 1, 1] = gather_along(%x0, %x1) axis=2",
+        10,
+    ),
+    (
+        "row vectors times matrices of fewer vectors",
+        &["f16[4, 100, 1, 2]", "f16[100, 2, 3]"],
+        "%y: f16[4, 100, 1, 3] = matmul(%x0, %x1) transpose_x=false transpose_y=false",
+        5,
     ),
     (
         "columns in reverse order",

@@ -33,9 +33,15 @@ impl Lowerer<'_> {
         self.pick(&source, axis, &places, &to, slot)
     }
 
-    /// The positions have the result's extents.
+    /// The positions have the result's extents; along the other axes, the first elements of the operand are read.
     pub(super) fn gather_along(&mut self, axis: usize, x: ValueId, places: ValueId, out: ValueId) -> Result<()> {
-        let (source, to) = (self.view(x)?, self.result(out));
+        let (mut source, to) = (self.view(x)?, self.result(out));
+        for (_, (own, all)) in source.lead.iter_mut().zip(&to.lead).enumerate().filter(|(at, _)| *at != axis) {
+            own.extent = all.extent;
+        }
+        if axis < source.lead.len() {
+            source.width = to.width;
+        }
         let places = self.positions(places, source.shape()[axis])?;
         self.pick(&source, axis, &places, &to, |element| element)
     }

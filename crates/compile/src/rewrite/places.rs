@@ -73,23 +73,31 @@ impl Builder<'_> {
         self.push(OpKind::Reshape, &[found], out);
     }
 
-    /// Returns true for a batched matrix-vector product with a batch beyond [`MOST_VECTORS`]: sums of products are fewer tasks.
+    /// Returns true for a batched product of matrices and vectors with a batch beyond [`MOST_VECTORS`]: sums of products are fewer tasks.
+    /// Row vectors times matrices of their own are one task for all, and stay products.
     pub(super) fn is_many_vectors(&self, op: &Op) -> bool {
-        let (y, out) = (self.shape(op.inputs[1]), self.shape(op.outputs[0]));
-        let batch: usize = out.iter().rev().skip(2).product();
-        out.len() > 2 && y.len() > 1 && y.last() == Some(&1) && batch > MOST_VECTORS
+        let [x, y, out] = [op.inputs[0], op.inputs[1], op.outputs[0]].map(|id| self.shape(id));
+        let matrices = |shape: &[usize]| shape.iter().rev().skip(2).product::<usize>();
+        let batch = matrices(&out);
+        let row = || x.len() > 1 && out[out.len() - 2] == 1 && (matrices(&x) != batch || matrices(&y) != batch);
+        out.len() > 2 && y.len() > 1 && batch > MOST_VECTORS && (y.last() == Some(&1) || row())
     }
 
-    /// Rewrites a product with a column vector, `x[.., M, K] y[.., K, 1]`, as row sums of the elementwise product with `y'[.., 1, K]`.
+    /// Rewrites a product with a column vector, `x[.., M, K] y[.., K, 1]`, as row sums of the elementwise product with `y'[.., 1, K]`, and
+    /// one of a row vector, `x[.., 1, K] y[.., K, N]`, as column sums of that of `x'[.., K, 1]`.
     pub(super) fn vectors(&mut self, op: &Op) {
         let (x, y, out) = (op.inputs[0], op.inputs[1], op.outputs[0]);
-        let (mut row, mut whole) = (self.shape(y), self.shape(out));
-        let (rank, last) = (row.len(), whole.len() - 1);
-        row.swap(rank - 2, rank - 1);
-        whole[last] = row[rank - 1];
-        let row = self.op("row", OpKind::Reshape, &[y], row);
-        let products = self.op("products", OpKind::Binary(Binary::Mul), &[x, row], whole);
-        self.push(OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![last], keep_dims: true }, &[products], out);
+        let (mut whole, last) = (self.shape(out), self.shape(out).len() - 1);
+        let column = self.shape(y).last() == Some(&1);
+        let (vector, axis) = if column { (y, last) } else { (x, last - 1) };
+        let mut turned = self.shape(vector);
+        let rank = turned.len();
+        whole[axis] = turned[rank - 2].max(turned[rank - 1]);
+        turned.swap(rank - 2, rank - 1);
+        let turned = self.op("turned", OpKind::Reshape, &[vector], turned);
+        let operands = if column { [x, turned] } else { [turned, y] };
+        let products = self.op("products", OpKind::Binary(Binary::Mul), &operands, whole);
+        self.push(OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![axis], keep_dims: true }, &[products], out);
     }
 
     /// Arg-min or arg-max: elements equal to the extreme are marked with their position, counted so that the wanted one has the
