@@ -10,6 +10,7 @@ mod classical;
 mod contributed;
 mod counts;
 mod elementwise;
+mod fused;
 mod index;
 mod linear_attention;
 mod loss;

@@ -212,14 +212,26 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
 }
 
 fn rotary(n: &mut Node) -> Result<bool, Error> {
-    let (x, mut cos, mut sin) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let (x, tables) = (n.need(0)?, [n.need(1)?, n.need(2)?]);
+    let (places, count) = (n.input(3), n.size("num_heads", n.int("num_heads", 0))?);
+    let id = turned(n, x, tables, places, count)?;
+    n.done(id)
+}
+
+/// Turns pairs of the elements of each head by the angles whose cosines and sines these tables have at the positions.
+pub fn turned(
+    n: &mut Node,
+    x: ValueId,
+    [mut cos, mut sin]: [ValueId; 2],
+    places: Option<ValueId>,
+    count: usize,
+) -> Result<ValueId, Error> {
     let given = n.shape(x);
-    let count = n.size("num_heads", n.int("num_heads", 0))?;
     let x = heads(n, x, count)?;
     let &[_, _, steps, width] = n.shape(x).as_slice() else {
         return Err(n.unsupported("operand of rank other than 3 or 4"));
     };
-    if let Some(places) = n.input(3) {
+    if let Some(places) = places {
         cos = n.build().gather(cos, places, 0)?;
         sin = n.build().gather(sin, places, 0)?;
     }
@@ -264,5 +276,5 @@ fn rotary(n: &mut Node) -> Result<bool, Error> {
         id = n.build().transpose(id, &[0, 2, 1, 3])?;
         id = n.build().reshape(id, given)?;
     }
-    n.done(id)
+    Ok(id)
 }

@@ -78,7 +78,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             with_bias(n, product, 4)
         }
         "QuantizeLinear" | "DequantizeLinear" => super::quantized::translate(n),
-        _ => Ok(false),
+        _ => super::fused::translate(n),
     }
 }
 

@@ -28,7 +28,8 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "LayerNormalization" => layer_norm(n),
-        "RMSNormalization" => rms_norm(n),
+        // ONNX Runtime writes the second name into the standard's domain.
+        "RMSNormalization" | "SimplifiedLayerNormalization" => rms_norm(n),
         "GroupNormalization" => group_norm(n),
         "MeanVarianceNormalization" => {
             let x = n.need(0)?;
@@ -184,7 +185,7 @@ fn layer_norm(n: &mut Node) -> Result<bool, Error> {
 }
 
 /// Optional multiplication by a scale and addition of a bias.
-fn affine(n: &mut Node, x: ValueId, first: usize) -> Result<ValueId, Error> {
+pub fn affine(n: &mut Node, x: ValueId, first: usize) -> Result<ValueId, Error> {
     let mut id = x;
     if let Some(scale) = n.input(first) {
         id = n.build().binary(Binary::Mul, id, scale)?;
@@ -200,12 +201,17 @@ fn rms_norm(n: &mut Node) -> Result<bool, Error> {
     let rank = n.shape(x).len();
     let axes: Vec<usize> = (n.axis(n.int("axis", -1), rank)?..rank).collect();
     let epsilon = n.float("epsilon", 1e-5);
-    let square = n.build().unary(Unary::Square, x)?;
-    let mean = n.build().reduce(ReduceKind::Mean, square, &axes, true)?;
-    let inverse = n.build().unary(Unary::Rsqrt { epsilon }, mean)?;
-    let normed = n.build().binary(Binary::Mul, x, inverse)?;
+    let normed = by_root_mean_square(n, x, &axes, epsilon)?;
     let id = affine(n, normed, 1)?;
     n.done(id)
+}
+
+/// A tensor divided by the root of its mean square.
+pub fn by_root_mean_square(n: &mut Node, x: ValueId, axes: &[usize], epsilon: f32) -> Result<ValueId, Error> {
+    let square = n.build().unary(Unary::Square, x)?;
+    let mean = n.build().reduce(ReduceKind::Mean, square, axes, true)?;
+    let inverse = n.build().unary(Unary::Rsqrt { epsilon }, mean)?;
+    n.build().binary(Binary::Mul, x, inverse)
 }
 
 /// Group norm, with scale and bias per group before opset 21 and per channel since.

@@ -24,11 +24,14 @@ pub(super) fn resize(n: &mut Node) -> Result<bool, Error> {
     };
     let sizes = if upsample { None } else { n.integers(3, "sizes")?.filter(|s| !s.is_empty()) };
     let (mut to, mut scale) = (shape.clone(), vec![1f32; rank]);
+    // The length given by a scale may be fractional, that given by a size is not.
+    let mut length: Vec<f32> = shape.iter().map(|&extent| extent as f32).collect();
     match (&scales, &sizes) {
         (Some(scales), _) if scales.len() == axes.len() => {
             for (&axis, &s) in axes.iter().zip(scales) {
                 to[axis] = (shape[axis] as f32 * s).floor() as usize;
                 scale[axis] = s;
+                length[axis] *= s;
             }
         }
         (None, Some(sizes)) if sizes.len() == axes.len() => {
@@ -45,6 +48,7 @@ pub(super) fn resize(n: &mut Node) -> Result<bool, Error> {
                     None => n.size("sizes", size)?,
                 };
                 scale[axis] = common.unwrap_or(to[axis] as f32 / shape[axis] as f32);
+                length[axis] = common.map_or(to[axis] as f32, |ratio| length[axis] * ratio);
             }
         }
         _ => return Err(n.missing("scales or sizes for each axis")),
@@ -90,7 +94,8 @@ pub(super) fn resize(n: &mut Node) -> Result<bool, Error> {
         if to[axis] == shape[axis] && scale[axis] == 1.0 && region.is_none_or(|r| r == (0.0, 1.0)) {
             continue;
         }
-        let rows = sampler.weights(shape[axis], to[axis], scale[axis], region).map_err(|r| n.unsupported(r))?;
+        let scaling = Scaling { from: shape[axis], to: to[axis], scale: scale[axis], length: length[axis], region };
+        let rows = sampler.weights(&scaling).map_err(|r| n.unsupported(r))?;
         value = along(n, value, axis, &rows, sampler.extrapolation)?;
     }
     let id = if value == x { n.build().unary(Unary::Identity, x)? } else { value };
@@ -108,45 +113,54 @@ struct Sampler {
     antialias: bool,
 }
 
+/// How one axis is scaled.
+struct Scaling {
+    from: usize,
+    to: usize,
+    scale: f32,
+    length: f32,
+    /// Start and end of the region that is read, as shares of the axis.
+    region: Option<(f32, f32)>,
+}
+
 /// Weights of the operand's elements; `None` if the position is outside.
 type Row = Option<Vec<(usize, f32)>>;
 
 impl Sampler {
-    fn weights(&self, from: usize, to: usize, scale: f32, region: Option<(f32, f32)>) -> Result<Vec<Row>, String> {
-        (0..to).map(|o| self.row(o, from, to, scale, region)).collect()
+    fn weights(&self, axis: &Scaling) -> Result<Vec<Row>, String> {
+        (0..axis.to).map(|o| self.row(o, axis)).collect()
     }
 
-    fn row(&self, o: usize, from: usize, to: usize, scale: f32, region: Option<(f32, f32)>) -> Result<Row, String> {
-        let (i, n, s) = (o as f64, from as f64, f64::from(scale));
-        // The length given by the scale may be fractional.
-        let length = n * s;
-        let at = match self.coordinates.as_str() {
-            "asymmetric" => i / s,
-            "half_pixel" => (i + 0.5) / s - 0.5,
-            "half_pixel_symmetric" => {
-                let adjustment = to as f64 / length;
-                let centre = n / 2.0;
-                centre * (1.0 - adjustment) + (i + 0.5) / s - 0.5
-            }
-            "pytorch_half_pixel" if length > 1.0 => (i + 0.5) / s - 0.5,
+    /// Position in the operand, in fp32 as ONNX Runtime computes it: there the quotient by a rounded scale is mostly the whole number
+    /// that is meant, and the next smaller number in wider arithmetic.
+    fn place(&self, o: usize, axis: &Scaling) -> Result<f32, String> {
+        let &Scaling { from, to, scale, length, region } = axis;
+        let (i, n) = (o as f32, from as f32);
+        Ok(match self.coordinates.as_str() {
+            "asymmetric" => i / scale,
+            "half_pixel" => (i + 0.5) / scale - 0.5,
+            "half_pixel_symmetric" => n / 2.0 * (1.0 - to as f32 / length) + (i + 0.5) / scale - 0.5,
+            "pytorch_half_pixel" if length > 1.0 => (i + 0.5) / scale - 0.5,
             "pytorch_half_pixel" => 0.0,
             "align_corners" if length > 1.0 => i * (n - 1.0) / (length - 1.0),
             "align_corners" => 0.0,
             "tf_crop_and_resize" => {
                 let (start, end) = region.unwrap_or((0.0, 1.0));
-                let (start, end) = (f64::from(start), f64::from(end));
-                let place = if to > 1 {
-                    start * (n - 1.0) + i * (end - start) * (n - 1.0) / (to as f64 - 1.0)
-                } else {
-                    0.5 * (start + end) * (n - 1.0)
-                };
-                if place < 0.0 || place > n - 1.0 {
-                    return Ok(None);
+                match to > 1 {
+                    true => start * (n - 1.0) + i * (end - start) * (n - 1.0) / (to as f32 - 1.0),
+                    false => 0.5 * (start + end) * (n - 1.0),
                 }
-                place
             }
             other => return Err(format!("coordinates `{other}`")),
-        };
+        })
+    }
+
+    fn row(&self, o: usize, axis: &Scaling) -> Result<Row, String> {
+        let (from, at) = (axis.from, self.place(o, axis)?);
+        if self.coordinates == "tf_crop_and_resize" && (at < 0.0 || at > from as f32 - 1.0) {
+            return Ok(None);
+        }
+        let (at, s) = (f64::from(at), f64::from(axis.scale));
         let clamp = |i: i64| i.clamp(0, from as i64 - 1) as usize;
         if self.mode == "nearest" {
             let whole = match self.nearest.as_str() {
@@ -230,4 +244,31 @@ fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> R
     let mut back = vec![0; rank];
     perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);
     n.build().transpose(spread, &back)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The elements that a nearest mode reads for these sizes.
+    fn nearest(coordinates: &str, nearest: &str, from: usize, to: usize) -> Vec<usize> {
+        let sampler = Sampler {
+            mode: "nearest".into(),
+            coordinates: coordinates.into(),
+            nearest: nearest.into(),
+            cubic: -0.75,
+            exclude_outside: false,
+            extrapolation: 0.0,
+            antialias: false,
+        };
+        let scaling = Scaling { from, to, scale: to as f32 / from as f32, length: to as f32, region: None };
+        sampler.weights(&scaling).unwrap().into_iter().map(|row| row.unwrap()[0].0).collect()
+    }
+
+    #[test]
+    fn rounded_scales_reach_the_whole_positions() {
+        assert_eq!(nearest("pytorch_half_pixel", "ceil", 5, 1), [0]);
+        assert_eq!(nearest("align_corners", "floor", 7, 4), [0, 2, 4, 6]);
+        assert_eq!(nearest("asymmetric", "floor", 6, 4), [0, 1, 3, 4]);
+    }
 }

@@ -187,6 +187,18 @@ fn one(
     attributes: &[(&str, i64)],
     outputs: usize,
 ) -> Result<Vec<crate::graph::Tensor>, Error> {
+    one_of("", op, floats, integers, attributes, outputs)
+}
+
+/// As [`one`], for an operator of this domain.
+fn one_of(
+    domain: &str,
+    op: &str,
+    floats: &[(&[i64], &[f32])],
+    integers: &[(&[i64], &[i64])],
+    attributes: &[(&str, i64)],
+    outputs: usize,
+) -> Result<Vec<crate::graph::Tensor>, Error> {
     let names: Vec<String> = (0..floats.len() + integers.len()).map(|i| format!("in{i}")).collect();
     let (inputs, constants) = names.split_at(floats.len());
     let attribute = |&(name, i): &(&str, i64)| Attribute { name: name.into(), i, ..Attribute::default() };
@@ -200,6 +212,7 @@ fn one(
     let graph = Graph {
         node: vec![Node {
             op_type: op.into(),
+            domain: domain.into(),
             input: names.clone(),
             output: (0..outputs).map(|i| format!("out{i}")).collect(),
             attribute: attributes.iter().map(attribute).collect(),
@@ -223,6 +236,29 @@ fn one(
         crate::graph::Tensor::f32(dims.iter().map(|&d| d as usize).collect::<Vec<_>>(), values.to_vec())
     };
     eval(&net, &floats.iter().map(tensor).collect::<Vec<_>>())
+}
+
+/// Extents and elements of an operand.
+type Floats<'a> = (&'a [i64], &'a [f32]);
+
+#[test]
+fn operators_of_the_optimizer() {
+    let of = |op: &str, floats: &[Floats], attributes: &[(&str, i64)]| {
+        one_of("com.microsoft", op, floats, &[], attributes, 1).unwrap().remove(0)
+    };
+    let (a, b): (Floats, Floats) = ((&[1, 2], &[1.0, 2.0]), (&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
+    close(&of("FusedMatMul", &[a, b], &[("transB", 1)]), &[5.0, 11.0]);
+    // The sum is 4 and 0; its mean square is 8.
+    let skip: Floats = (&[1, 2], &[3.0, -2.0]);
+    let gain: Floats = (&[2], &[1.0, 1.0]);
+    close(&of("SkipLayerNormalization", &[a, skip, gain], &[]), &[1.0, -1.0]);
+    close(&of("SkipSimplifiedLayerNormalization", &[a, skip, gain], &[]), &[2f32.sqrt(), 0.0]);
+    // Equal keys: the mean of the values; the last query sees all keys.
+    let (q, keys): (Floats, Floats) = ((&[1, 1, 1], &[1.0]), (&[1, 2, 1], &[1.0, 1.0]));
+    let values: Floats = (&[1, 2, 1], &[2.0, 6.0]);
+    close(&of("MultiHeadAttention", &[q, keys, values], &[("num_heads", 1)]), &[4.0]);
+    let hides = of("MultiHeadAttention", &[q, keys, values], &[("num_heads", 1), ("unidirectional", 1)]);
+    close(&hides, &[4.0]);
 }
 
 fn close(found: &crate::graph::Tensor, expected: &[f32]) {
