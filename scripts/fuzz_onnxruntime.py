@@ -27,6 +27,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_draws
+import onnx_rare
 from onnx_compare import difference
 
 FLOATS = [TensorProto.FLOAT, TensorProto.FLOAT16]
@@ -60,6 +61,7 @@ class Draw:
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.inputs, self.stored = {}, {}
+        self.opset, self.domain = 21, ""
 
     def pick(self, of):
         return of[self.r.integers(len(of))]
@@ -195,14 +197,20 @@ class Draw:
         return make([x, self.operand(kind, channels + window)], **common)
 
 
-def model_of(draw, nodes, opset=21):
+def model_of(draw, nodes, opset):
     kind = lambda array: helper.np_dtype_to_tensor_dtype(array.dtype)
     infos = [helper.make_tensor_value_info(n, kind(a), a.shape) for n, a in draw.inputs.items()]
-    outputs = ["y"] if len(nodes) > 1 else list(nodes[0].output)[:1]
+    outputs = ["y"] if any("y" in node.output for node in nodes) else list(nodes[0].output)[:1]
     graph = helper.make_graph(
         nodes, "case", infos, [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(a, n) for n, a in draw.stored.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(draw.domain, 1)] if draw.domain else [])]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=10)
+    if draw.domain:
+        # The standard's inference does not know the operators of a domain.
+        made = runtime(model, draw.inputs)
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info(model.graph.output[0].name, kind(made), made.shape))
+        return model
     model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
     onnx.checker.check_model(model)
     return model
@@ -299,6 +307,7 @@ def main():
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--wide", action="store_true", help="small graphs of a longer list of operators")
+    parser.add_argument("--rare", action="store_true", help="attributes, opsets and operands that are rarely used")
     parser.add_argument("--ways", default="reference", type=lambda text: text.split(","), help="reference, fast, exact")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for models that differ")
     options = parser.parse_args()
@@ -309,8 +318,8 @@ def main():
         for seed in range(options.seed, options.seed + options.cases):
             draw = Draw(seed)
             try:
-                op, nodes = onnx_draws.graph(draw) if options.wide else draw.single()
-                model = model_of(draw, nodes, 23 if any(n.op_type == "RMSNormalization" for n in nodes) else 21)
+                op, nodes = onnx_rare.graph(draw) if options.rare else onnx_draws.graph(draw) if options.wide else draw.single()
+                model = model_of(draw, nodes, 23 if any(n.op_type == "RMSNormalization" for n in nodes) else draw.opset)
                 wanted = runtime(model, draw.inputs)
             except Exception as error:
                 counts["no model, or refused by ONNX Runtime"] += 1
