@@ -67,21 +67,27 @@ impl BinaryRows<'_> {
         let mut own = [0; LONGEST];
         own[..last].fill(u16::MAX);
         for row in 0..count {
-            let (one, to) = (&one[row * one_stride..], &mut to[row * to_stride..]);
-            let mut at = 0;
-            while at + LONGEST <= columns {
-                let y = match other {
-                    Some((other, stride)) => &other[row * stride + at..],
-                    None => &to[at..],
-                };
-                let Some(made) = by.vector(&one[at..], y) else { return };
-                to[at..][..LONGEST].copy_from_slice(&made);
-                at += LONGEST;
-            }
-            let (x, to) = (&one[at..], &mut to[at..]);
+            let at = columns - last;
+            let (one, x) = one[row * one_stride..].split_at(at);
+            let (whole, to) = to[row * to_stride..].split_at_mut(at);
+            let (one, whole) = (one.as_chunks::<LONGEST>().0, whole.as_chunks_mut::<LONGEST>().0);
+            // Chunks of equal number, so that the loops have no test but their ends.
             let y = match other {
-                Some((other, stride)) => &other[row * stride + at..],
-                None => &*to,
+                Some((other, stride)) => {
+                    let (other, y) = other[row * stride..].split_at(at);
+                    for ((to, x), y) in whole.iter_mut().zip(one).zip(other.as_chunks().0) {
+                        let Some(made) = by.of(*x, *y) else { return };
+                        *to = made;
+                    }
+                    y
+                }
+                None => {
+                    for (to, x) in whole.iter_mut().zip(one) {
+                        let Some(made) = by.of(*x, *to) else { return };
+                        *to = made;
+                    }
+                    &*to
+                }
             };
             // The tail is processed as a full vector where both operands and the result extend past the row; lanes past its end are not changed.
             let behind = x.len().min(y.len()).min(to.len());

@@ -11,7 +11,7 @@ use crate::num::wide::{Exact, Wide};
 use crate::params::Rounding;
 use crate::reduce::{ElementwiseEpilogue, Operation, prepare};
 use crate::rows::Operand;
-use crate::simd;
+use crate::simd::{self, LONGEST};
 use crate::table::Table;
 use crate::tensor::Extents;
 use crate::view::{
@@ -184,13 +184,24 @@ impl WithSimd for Job<'_, '_> {
                 let last = of.stages.len() - 1;
                 // The last stage writes to its place where nothing is read there. One call for all stages: its code is long.
                 let in_place = straight && is_whole;
-                for (i, stage) in of.stages.iter().enumerate() {
+                let mut direct = straight && !is_whole && columns >= LONGEST;
+                let mut i = 0;
+                while let Some(stage) = of.stages.get(i) {
                     let (before, rest) = values.split_at_mut(i * most);
-                    let (to, left): (&[f16], _) =
-                        if in_place && i == last { (&[], &mut to[..n]) } else { (&*to, &mut rest[..n]) };
-                    at.stage(simd, stage, &Sources { of: &of, to, block, values: before, most }, left);
+                    let target = (direct && i == last).then_some(stored);
+                    let (to, left): (&[f16], _) = match target {
+                        Some(_) => (&[], &mut *to),
+                        None if in_place && i == last => (&[], &mut to[..n]),
+                        None => (&*to, &mut rest[..n]),
+                    };
+                    let sources = Sources { of: &of, to, block, values: before, most };
+                    // A stage that cannot write rows to their places is executed again, for a row without gaps.
+                    match (at.stage(simd, stage, &sources, left, target), target) {
+                        (false, Some(_)) => direct = false,
+                        _ => i += 1,
+                    }
                 }
-                if in_place {
+                if in_place || direct {
                     return;
                 }
                 let left = &values[last * most..][..n];
@@ -318,8 +329,21 @@ impl Sources<'_> {
 }
 
 impl At<'_> {
+    /// Executes a stage. Its results are a row without gaps, or rows at their places if there is a `target`. Returns false, without
+    /// writing, if the stage cannot write such rows.
     #[inline(always)]
-    fn stage<S: Simd>(&mut self, simd: S, stage: &MapStage, sources: &Sources, left: &mut [f16]) {
+    fn stage<S: Simd>(
+        &mut self,
+        simd: S,
+        stage: &MapStage,
+        sources: &Sources,
+        left: &mut [f16],
+        target: Option<Rows>,
+    ) -> bool {
+        let combines = matches!(stage.kind, MapKind::Combine(_) | MapKind::CombineExactly(_));
+        if target.is_some() && !combines {
+            return false;
+        }
         let rows = Rows::one(left.len());
         let At { wide, a, b, exact: [exact_a, exact_b], gathered } = self;
         match &stage.kind {
@@ -330,8 +354,11 @@ impl At<'_> {
             }
             MapKind::LookUp(table) => table.look_up(sources.gather(stage.inputs[0], gathered), left),
             MapKind::Combine(of) => {
-                if sources.combine(simd, stage, of, None, gathered, left) {
-                    return;
+                if sources.combine(simd, stage, of, None, gathered, left, target) {
+                    return true;
+                }
+                if target.is_some() {
+                    return false;
                 }
                 let space = Space { wide, gathered };
                 let row = combined(simd, Admitted, (stage, of), sources, [a, b], space);
@@ -343,9 +370,12 @@ impl At<'_> {
             }
             MapKind::CombineExactly(of) => {
                 if let Some(narrow) = &of.narrow
-                    && sources.combine(simd, stage, narrow, Some(of.rules), gathered, left)
+                    && sources.combine(simd, stage, narrow, Some(of.rules), gathered, left, target)
                 {
-                    return;
+                    return true;
+                }
+                if target.is_some() {
+                    return false;
                 }
                 let space = Space { wide, gathered };
                 if let Some(narrow) = &of.narrow {
@@ -357,6 +387,7 @@ impl At<'_> {
                 }
             }
         }
+        true
     }
 }
 

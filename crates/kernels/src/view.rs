@@ -118,7 +118,11 @@ pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
 pub fn copy_rows(from: &[f16], to: &mut [f16], rows: Rows) {
     let Rows { count, columns, from_stride, to_stride } = rows;
     for row in 0..count {
-        copy_short(&from[row * from_stride..][..columns], &mut to[row * to_stride..][..columns]);
+        let (from, to) = (&from[row * from_stride..][..columns], &mut to[row * to_stride..][..columns]);
+        match columns {
+            32.. => copy_by::<f16, 32>(from, to),
+            _ => copy_short(from, to),
+        }
     }
 }
 

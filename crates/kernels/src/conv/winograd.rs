@@ -42,6 +42,10 @@ const CHANNELS: usize = 128;
 const KEPT: usize = 3 << 17;
 /// Elements of the transformed source that stay in the cache of a core.
 const L2_ELEMENTS: usize = 1 << 18;
+/// The same beside the transformed kernels of all lines, if these are at most so many elements: both are read again and again. More kernels do not
+/// stay in the cache, and are read once for all rows that are processed together.
+const BESIDE_KERNELS: usize = L2_ELEMENTS / 4;
+const FEW_KERNELS: usize = L2_ELEMENTS / 2;
 /// Elements staged before they are read: loads that overlap recent stores of another width stall (store forwarding).
 const ELSEWHERE: usize = 1 << 12;
 /// Lanes of the longest vectors.
@@ -76,7 +80,7 @@ fn cost(channels: usize, to_channels: usize, down: usize, across: usize) -> usiz
         (_, None) => HEIGHT,
     };
     let columns = HEIGHT * (n / LONGEST) + rest;
-    let blocks = down.div_ceil(rows_at_once(channels, down, across));
+    let blocks = down.div_ceil(rows_at_once(L2_ELEMENTS, channels, down, across));
     let vectors = down * across.div_ceil(LONGEST);
     channels * panels * (PLACES * columns + blocks * KERNELS) / 2
         + vectors * (channels * SQUARES + to_channels * RESULTS)
@@ -104,11 +108,11 @@ fn stride(down: usize, across: usize) -> usize {
     (down * across).next_multiple_of(LONGEST) | LONGEST
 }
 
-/// Rows of tiles that are processed together.
-fn rows_at_once(channels: usize, down: usize, across: usize) -> usize {
+/// Rows of tiles that are processed together, at most `most` elements.
+fn rows_at_once(most: usize, channels: usize, down: usize, across: usize) -> usize {
     let elements = |rows: usize| channels * PLACES * (rows * across).next_multiple_of(LONGEST);
-    let most = (1..=down).take_while(|&rows| elements(rows) <= L2_ELEMENTS).last().unwrap_or(1);
-    down.div_ceil(down.div_ceil(most))
+    let rows = (1..=down).take_while(|&rows| elements(rows) <= most).last().unwrap_or(1);
+    down.div_ceil(down.div_ceil(rows))
 }
 
 /// Number of tail tiles that are computed with vectors over output channels instead of tiles; `None` if a vector over tiles is cheaper.
@@ -161,7 +165,9 @@ impl WithSimd for Job<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { kernel, finish, window, channels, from, columns, share, scratch } = self;
         let [down, across] = tile_counts(share.rows, columns);
-        let at_once = rows_at_once(channels, down, across);
+        let lines = share.channels().div_ceil(HEIGHT);
+        let most = if lines * channels * STEP <= FEW_KERNELS { BESIDE_KERNELS } else { L2_ELEMENTS };
+        let at_once = rows_at_once(most, channels, down, across);
         // Staged like 4x4 windows of stride 2.
         let windows = Window { k: [INPUT_TILE; 2], s: [OUTPUT_TILE; 2], ..window.clone() };
         let segment = channels.min(CHANNELS);
@@ -170,7 +176,7 @@ impl WithSimd for Job<'_, '_> {
         let weights = segment * STEP + PLACES * LINE;
         let sums = Planes::of(HEIGHT, source.stride);
         let result = OUTPUT_TILE * across.next_multiple_of(LONGEST);
-        let [lines, segments] = [share.channels().div_ceil(HEIGHT), channels.div_ceil(segment)];
+        let segments = channels.div_ceil(segment);
         let kept = down > at_once && lines * segments * weights <= KEPT;
         let Scratch { packed, wide, panel, sums: buffer, staged, .. } = scratch;
         let transformed = scratch_slice(packed, source.elements());

@@ -12,7 +12,7 @@ use pulp::Simd;
 
 impl Sources<'_> {
     /// Executes a stage in registers: a sum or product of two inputs without factors, bias and function, or factors and a bias of one input.
-    /// Returns false, without writing, for any other stage.
+    /// Results are a row without gaps, or for two inputs the rows of `target`. Returns false, without writing, for any other stage.
     #[inline(always)]
     pub(super) fn combine<S: Simd>(
         &self,
@@ -22,12 +22,15 @@ impl Sources<'_> {
         rules: Option<&Rounding>,
         gathered: &mut [f16],
         to: &mut [f16],
+        target: Option<Rows>,
     ) -> bool {
         if stage.relus != [false; 2] {
             return false;
         }
         let (one, other) = match *stage.inputs.as_slice() {
-            [one] if rules.is_none() => return of.in_registers(simd, self.gather(one, gathered), to),
+            [one] if rules.is_none() && target.is_none() => {
+                return of.in_registers(simd, self.gather(one, gathered), to);
+            }
             [one, other] => (one, other),
             _ => return false,
         };
@@ -47,11 +50,12 @@ impl Sources<'_> {
         };
         // Rows without gaps are processed as one row.
         let whole = [one.1, other.1] == [columns; 2];
-        if !whole && columns < SHORT {
-            return false;
-        }
-        let (count, columns) = if whole { (1, count * columns) } else { (count, columns) };
-        let rows = Rows { count, columns, from_stride: 0, to_stride: columns };
+        let rows = match target {
+            Some(rows) => rows,
+            None if whole => Rows::one(count * columns),
+            None if columns < SHORT => return false,
+            None => Rows { count, columns, from_stride: 0, to_stride: columns },
+        };
         BinaryRows { one, other: Some(other), is_second, rows }.combine(
             simd,
             of.operation.op,

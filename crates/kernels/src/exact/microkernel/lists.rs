@@ -19,6 +19,9 @@ pub(in crate::exact) struct Lists {
     pub(super) keep: [[f32; HEIGHT]; PASS],
     /// Each of these taps with each row of which some products may be dropped: 16 times the tap, and the row.
     pairs: [u32; PASS * HEIGHT + LONGEST],
+    /// The negated coefficient of each pair, and the least operand that counts.
+    back: [f32; PASS * HEIGHT + LONGEST],
+    counts_from: [f32; PASS * HEIGHT + LONGEST],
     pub(super) pair_count: usize,
     /// Columns that are summed one by one, in a pass.
     pub(super) alone: [[f32; PASS]; MOST_TAIL],
@@ -36,6 +39,8 @@ impl Lists {
         mixes: 0,
         keep: [[0.0; HEIGHT]; PASS],
         pairs: [0; PASS * HEIGHT + LONGEST],
+        back: [0.0; PASS * HEIGHT + LONGEST],
+        counts_from: [0.0; PASS * HEIGHT + LONGEST],
         pair_count: 0,
         alone: [[0.0; PASS]; MOST_TAIL],
     };
@@ -66,22 +71,26 @@ impl Lists {
             let key = |w: f32| w.abs().to_bits().wrapping_sub(from);
             let w = &w[tap * height..];
             if let (Some(host), Some(w)) = (longest::of(simd), w.first_chunk::<LONGEST>()) {
-                let mut keys = [0; LONGEST];
+                let (mut keys, mut back) = ([0; LONGEST], [0.0; LONGEST]);
                 for row in 0..LONGEST {
-                    keys[row] = key(w[row]);
+                    (keys[row], back[row]) = (key(w[row]), -w[row]);
                 }
                 let below = host.below(keys, [limit; LONGEST]) & ((1u32 << height) - 1) as u16;
                 self.pairs[found..][..LONGEST].copy_from_slice(&host.places(first, below));
+                self.back[found..][..LONGEST].copy_from_slice(&host.packed(back, below));
                 found += below.count_ones() as usize;
             } else if w[..height].iter().fold(false, |some, &w| some | (key(w) < limit)) {
                 for (row, &w) in w[..height].iter().enumerate() {
                     // Written, and kept or not: no branch to mispredict.
-                    self.pairs[found] = first + row as u32;
+                    (self.pairs[found], self.back[found]) = (first + row as u32, -w);
                     found += usize::from(key(w) < limit);
                 }
             }
         }
         self.pair_count = found;
+        // Vectors over pairs: a row at a time would leave most lanes empty.
+        let of_pairs = self.counts_from.iter_mut().zip(&self.back).take(found);
+        of_pairs.for_each(|(from, back)| *from = reading.keep_from(*back));
     }
 
     /// Returns true if all rows of these taps take less time than their pairs one by one.
@@ -90,10 +99,12 @@ impl Lists {
         self.pair_count * DENSE > self.mixes * height
     }
 
-    /// Tap and row of each pair.
+    /// Tap and row of each pair, its negated coefficient, and the least operand that counts.
     #[inline(always)]
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.pairs[..self.pair_count].iter().map(|&pair| (pair as usize / LONGEST, pair as usize % LONGEST))
+    pub(super) fn pairs(&self) -> impl Iterator<Item = ([usize; 2], [f32; 2])> {
+        let numbers = self.back.iter().zip(&self.counts_from);
+        let pairs = self.pairs[..self.pair_count].iter().map(|&pair| pair as usize);
+        pairs.zip(numbers).map(|(pair, (&back, &from))| ([pair / LONGEST, pair % LONGEST], [back, from]))
     }
 
     #[inline(always)]

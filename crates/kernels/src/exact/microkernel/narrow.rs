@@ -38,9 +38,9 @@ pub(super) fn narrow<S: Simd>(
     let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
-        narrow_vectors(simd, reading, lists, height, w, x, VECTORS, whole, ends);
+        narrow_vectors(simd, lists, height, w, x, VECTORS, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
-        narrow_vectors(simd, reading, lists, height, w, x, 1, lanes, ends);
+        narrow_vectors(simd, lists, height, w, x, 1, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
         narrow_column(simd, lists, height, w, &x[first..][..w.len() / height], column, ends);
@@ -50,7 +50,6 @@ pub(super) fn narrow<S: Simd>(
 #[inline(always)]
 pub(super) fn narrow_vectors<S: Simd>(
     simd: S,
-    reading: Reading,
     lists: &Lists,
     height: usize,
     w: &[f32],
@@ -61,9 +60,9 @@ pub(super) fn narrow_vectors<S: Simd>(
 ) {
     let most = if const { S::REGISTER_COUNT >= 32 } { HEIGHT } else { MOST_ROWS };
     let (some, rest) = (height.min(most), height.saturating_sub(most));
-    narrow_rows(simd, reading, lists, height, w, [0, some], x, vectors, columns, ends);
+    narrow_rows(simd, lists, height, w, [0, some], x, vectors, columns, ends);
     if rest > 0 {
-        narrow_rows(simd, reading, lists, height, w, [some, rest], x, vectors, columns, ends);
+        narrow_rows(simd, lists, height, w, [some, rest], x, vectors, columns, ends);
     }
 }
 
@@ -131,7 +130,6 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
 #[inline(always)]
 pub(super) fn narrow_rows<S: Simd>(
     simd: S,
-    reading: Reading,
     lists: &Lists,
     height: usize,
     w: &[f32],
@@ -178,10 +176,10 @@ pub(super) fn narrow_rows<S: Simd>(
                 acc[r][v] = own[r][v];
             }
         }
-        for (tap, row) in lists.pairs().take(if dense { 0 } else { lists.pair_count }) {
+        for ([tap, row], numbers) in lists.pairs().take(if dense { 0 } else { lists.pair_count }) {
             let Some(acc) = acc[..rows].get_mut(row.wrapping_sub(first)) else { continue };
-            let (w, x) = (w[tap * height + row], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
-            let (back, keep) = (simd.splat_f32s(-w), simd.splat_f32s(reading.keep_from(w)));
+            let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
+            let [back, keep] = numbers.map(|x| simd.splat_f32s(x));
             for v in 0..vectors {
                 let drops = simd.less_than_f32s(simd::abs(simd, x[v]), keep);
                 acc[v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], acc[v]), acc[v]);
