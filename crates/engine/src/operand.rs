@@ -73,11 +73,17 @@ impl MemRef {
     /// Byte address of each row, innermost axis fastest.
     pub(crate) fn rows(&self) -> impl Iterator<Item = u64> + '_ {
         let count = self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
-        (0..count).map(move |mut i| {
-            let mut address = self.base_bytes;
-            for axis in self.axes.iter().rev() {
-                address += i % axis.count * axis.stride_bytes;
-                i /= axis.count;
+        let (mut next, mut places) = (self.base_bytes, vec![0; self.axes.len()]);
+        (0..count).map(move |_| {
+            let address = next;
+            for (axis, place) in self.axes.iter().zip(&mut places).rev() {
+                *place += 1;
+                next = next.wrapping_add(axis.stride_bytes);
+                if *place < axis.count {
+                    break;
+                }
+                next = next.wrapping_sub(axis.count.wrapping_mul(axis.stride_bytes));
+                *place = 0;
             }
             address
         })

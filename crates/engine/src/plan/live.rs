@@ -20,8 +20,8 @@ impl LiveBytes {
 
     /// Returns false only if a box of the same region contains none of the bytes.
     pub(super) fn meets(&self, of: &MemRef) -> bool {
-        let Some(ranges) = ranges(of) else { return self.meets_range((of.base_bytes, of.end())) };
-        ranges.into_iter().any(|range| self.meets_range(range))
+        let near = !of.is_empty() && self.meets_range((of.base_bytes, of.end()));
+        near && (!has_few_rows(of) || of.rows().any(|row| self.meets_range((row, row + of.row_bytes))))
     }
 
     fn meets_range(&self, (start, end): (u64, u64)) -> bool {
@@ -31,6 +31,9 @@ impl LiveBytes {
 
     /// Removes the bytes of a box of the same region, unless the box is an upper bound.
     pub(super) fn remove(&mut self, of: &MemRef) {
+        if !self.meets_range((of.base_bytes, of.end())) {
+            return;
+        }
         let Some(gone) = ranges(of) else { return };
         let mut rest = Vec::with_capacity(self.0.len());
         let mut gone = gone.into_iter().peekable();
@@ -60,10 +63,14 @@ impl LiveBytes {
     }
 }
 
-/// Rows of a box as ascending ranges; `None` if there are too many, or the box is an upper bound.
+/// Returns true if the rows of a box are known, and few enough to be tracked.
+fn has_few_rows(of: &MemRef) -> bool {
+    of.exact && of.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul) <= MOST_ROWS
+}
+
+/// Rows of a box as ascending ranges; `None` unless [`has_few_rows`].
 fn ranges(of: &MemRef) -> Option<Vec<(u64, u64)>> {
-    let count = of.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
-    if !of.exact || count > MOST_ROWS {
+    if !has_few_rows(of) {
         return None;
     }
     let mut rows: Vec<u64> = of.rows().collect();
