@@ -30,7 +30,7 @@ pub const CRATES: &[Crate] = &[
     Crate { name: "net", package: "anemone-net", may_use: &[], outside: true },
     Crate { name: "kernels", package: "anemone-kernels", may_use: &[], outside: true },
     Crate { name: "program", package: "anemone-program", may_use: &["facts"], outside: true },
-    Crate { name: "check", package: "anemone-check", may_use: &["facts", "net"], outside: false },
+    Crate { name: "check", package: "anemone-check", may_use: &["facts", "net"], outside: true },
     Crate {
         name: "compile",
         package: "anemone-compile",

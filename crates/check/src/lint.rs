@@ -5,7 +5,8 @@ mod slow;
 mod wrong;
 
 use super::legal::Route;
-use super::{Place, Placement};
+use super::placement::Placement;
+use super::verdict::Place;
 use anemone_facts::Basis;
 use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::lint::{Lint, by_code};

@@ -1,7 +1,8 @@
 //! Segments: the predicted choice of the framework's segmenter, and the operations that run together on the engine.
 
 use super::estimate::estimate;
-use super::place::{Place, Verdict, idle};
+use super::place::idle;
+use super::verdict::{Place, Verdict};
 use anemone_facts::chips::Chip;
 use anemone_facts::placement::{LAUNCH_MS, OUTPUT_MS, SWITCH_MS};
 use anemone_net::outline::Outline;

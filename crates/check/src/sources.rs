@@ -2,8 +2,8 @@
 
 use super::describe;
 use super::legal;
-use super::place::Verdict;
 use super::strict;
+use super::verdict::Verdict;
 use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::legal::{Quantity as Q, Stage};
 use anemone_facts::ops::{self, Reach};

@@ -1,6 +1,7 @@
 //! Proofs of numeric properties of a value from the operations that compute it.
 
-use crate::{Net, OpKind, Unary, ValueId};
+use crate::graph::{Net, ValueId};
+use crate::ops::{OpKind, Unary};
 
 /// Depth limit of a proof, in operations.
 pub const LONGEST_PROOF: usize = 8;

@@ -1,7 +1,8 @@
 //! Rules for slow operations. Times are modelled.
 
 use super::Finding;
-use crate::{Placement, legal};
+use crate::legal;
+use crate::placement::Placement;
 use anemone_facts::weights::WeightForm;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 

@@ -3,7 +3,8 @@
 use super::Finding;
 use super::ranges::{Bound, magnitude, operand};
 use crate::describe;
-use crate::{Placement, Route};
+use crate::legal::Route;
+use crate::placement::Placement;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 use anemone_net::proof::{LONGEST_PROOF, Sign, sign};
 use std::collections::HashMap;

@@ -90,12 +90,12 @@ impl Builder<'_> {
         let (mut whole, last) = (self.shape(out), self.shape(out).len() - 1);
         let column = self.shape(y).last() == Some(&1);
         let (vector, axis) = if column { (y, last) } else { (x, last - 1) };
-        let mut turned = self.shape(vector);
-        let rank = turned.len();
-        whole[axis] = turned[rank - 2].max(turned[rank - 1]);
-        turned.swap(rank - 2, rank - 1);
-        let turned = self.op("turned", OpKind::Reshape, &[vector], turned);
-        let operands = if column { [x, turned] } else { [turned, y] };
+        let mut transposed = self.shape(vector);
+        let rank = transposed.len();
+        whole[axis] = transposed[rank - 2].max(transposed[rank - 1]);
+        transposed.swap(rank - 2, rank - 1);
+        let transposed = self.op("transposed", OpKind::Reshape, &[vector], transposed);
+        let operands = if column { [x, transposed] } else { [transposed, y] };
         let products = self.op("products", OpKind::Binary(Binary::Mul), &operands, whole);
         self.push(OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![axis], keep_dims: true }, &[products], out);
     }

@@ -214,12 +214,12 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
 fn rotary(n: &mut Node) -> Result<bool, Error> {
     let (x, tables) = (n.need(0)?, [n.need(1)?, n.need(2)?]);
     let (places, count) = (n.input(3), n.size("num_heads", n.int("num_heads", 0))?);
-    let id = turned(n, x, tables, places, count)?;
+    let id = rotated(n, x, tables, places, count)?;
     n.done(id)
 }
 
 /// Turns pairs of the elements of each head by the angles whose cosines and sines these tables have at the positions.
-pub fn turned(
+pub fn rotated(
     n: &mut Node,
     x: ValueId,
     [mut cos, mut sin]: [ValueId; 2],
@@ -235,17 +235,17 @@ pub fn turned(
         cos = n.build().gather(cos, places, 0)?;
         sin = n.build().gather(sin, places, 0)?;
     }
-    let turned = match n.size("rotary_embedding_dim", n.int("rotary_embedding_dim", 0))? {
+    let rotated = match n.size("rotary_embedding_dim", n.int("rotary_embedding_dim", 0))? {
         0 => width,
         some => some,
     };
-    let half = turned / 2;
+    let half = rotated / 2;
     let table = |n: &mut Node, t: ValueId| {
         let rows = elements(&n.shape(t)) / (steps * half).max(1);
         n.build().reshape(t, [rows, 1, steps, half])
     };
     let (cos, sin) = (table(n, cos)?, table(n, sin)?);
-    let part = n.build().slice(x, 3, 0, turned)?;
+    let part = n.build().slice(x, 3, 0, rotated)?;
     let (mut a, mut b);
     let interleaved = n.flag("interleaved", false);
     if interleaved {
@@ -256,7 +256,7 @@ pub fn turned(
         };
         (a, b) = (take(n, 0)?, take(n, 1)?);
     } else {
-        (a, b) = (n.build().slice(part, 3, 0, half)?, n.build().slice(part, 3, half, turned)?);
+        (a, b) = (n.build().slice(part, 3, 0, half)?, n.build().slice(part, 3, half, rotated)?);
     }
     let (ac, bs) = (n.build().binary(Binary::Mul, a, cos)?, n.build().binary(Binary::Mul, b, sin)?);
     let (asn, bc) = (n.build().binary(Binary::Mul, a, sin)?, n.build().binary(Binary::Mul, b, cos)?);
@@ -268,8 +268,8 @@ pub fn turned(
     } else {
         n.build().concat(&[a, b], 3)?
     };
-    if turned < width {
-        let rest = n.build().slice(x, 3, turned, width)?;
+    if rotated < width {
+        let rest = n.build().slice(x, 3, rotated, width)?;
         id = n.build().concat(&[id, rest], 3)?;
     }
     if given.len() == 3 {

@@ -1,7 +1,7 @@
 //! Operators of ONNX Runtime's own domain that its optimizer writes for several of the standard: products and convolutions with an
 //! activation, activations with a bias, norms of sums, attention over heads, and products with weights of few bits.
 
-use super::attention::{heads, turned};
+use super::attention::{heads, rotated};
 use super::elementwise::matmul;
 use super::node::Node;
 use super::normalize;
@@ -120,7 +120,8 @@ fn matmul_of_bits(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     let (rows, columns) = (n.size("N", n.int("N", 0))?, n.size("K", n.int("K", 0))?);
     let (bits, block) = (n.size("bits", n.int("bits", 4))?, n.size("block_size", n.int("block_size", 0))?);
-    if !matches!(bits, 2 | 4 | 8) || block == 0 || !(block * bits).is_multiple_of(8) {
+    let block_bits = block.saturating_mul(bits);
+    if !matches!(bits, 2 | 4 | 8) || block == 0 || !block_bits.is_multiple_of(8) {
         return Err(n.unsupported(format!("blocks of {block} integers of {bits} bits")));
     }
     if n.input(4).is_some() {
@@ -131,20 +132,24 @@ fn matmul_of_bits(n: &mut Node) -> Result<bool, Error> {
     };
     let (packed, scales) = (packed.data.to_i32(), scales.data.to_f32());
     let blocks = columns.div_ceil(block);
+    // Before anything of these sizes is allocated.
+    let count = rows.saturating_mul(blocks);
+    if scales.len() != count || packed.len() != count.saturating_mul(block_bits / 8) {
+        return Err(n.unsupported(format!("{} bytes and {} scales of {rows} rows", packed.len(), scales.len())));
+    }
     let taken = |bytes: &[i32], at: usize| bytes.get(at * bits / 8).map(|b| b >> (at * bits % 8) & ((1 << bits) - 1));
     let zeros: Vec<f32> = match n.constant(3, "zero_points")? {
-        None => vec![(1 << (bits - 1)) as f32; rows * blocks],
+        None => vec![(1 << (bits - 1)) as f32; count],
         Some(zeros) if zeros.data.dtype().is_float() => zeros.data.to_f32(),
         Some(zeros) => {
             let bytes = zeros.data.to_i32();
             let row = (blocks * bits).div_ceil(8);
             let of = |i: usize| taken(bytes.get(i / blocks * row..)?, i % blocks);
-            (0..rows * blocks).map(|i| of(i).unwrap_or(0) as f32).collect()
+            (0..count).map(|i| of(i).unwrap_or(0) as f32).collect()
         }
     };
-    if packed.len() != rows * blocks * block * bits / 8 || scales.len() != rows * blocks || zeros.len() != scales.len()
-    {
-        return Err(n.unsupported(format!("{} bytes and {} scales of {rows} rows", packed.len(), scales.len())));
+    if zeros.len() != count {
+        return Err(n.unsupported(format!("{} zero points of {count} blocks", zeros.len())));
     }
     let weight = |i: usize| {
         let (row, column) = (i / columns, i % columns);
@@ -239,7 +244,7 @@ fn multi_head_attention(n: &mut Node) -> Result<bool, Error> {
 /// Attention whose queries, keys and values are one product.
 fn attention(n: &mut Node) -> Result<bool, Error> {
     if n.input(4).is_some() || n.input(6).is_some() || n.flag("do_rotary", false) {
-        return Err(n.unsupported("past keys and values, or turned ones"));
+        return Err(n.unsupported("past keys and values, or rotated ones"));
     }
     let (x, weights) = (n.need(0)?, n.need(1)?);
     let mut all = matmul(n, x, weights)?;
@@ -286,6 +291,6 @@ fn rotary(n: &mut Node) -> Result<bool, Error> {
         let counted = n.build().cast(counted, dtype)?;
         places = n.build().binary(Binary::Add, places, counted)?;
     }
-    let id = turned(n, x, [cos, sin], Some(places), count)?;
+    let id = rotated(n, x, [cos, sin], Some(places), count)?;
     n.done(id)
 }
