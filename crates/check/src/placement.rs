@@ -9,7 +9,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::outline::{Outline, OutlineOp};
 use std::collections::BTreeMap;
 
-/// Default text of [`Verdict::own`], for operations that only this compiler supports and that have no row in [`own::REWRITES`].
+/// Default text of [`Verdict::own`], for operations that only this compiler supports and that have no row in [`super::own::REWRITES`].
 pub const REWRITTEN: &str = "what its own passes make of it (`ane compile --dump-ir` shows them)";
 
 /// Placement of a program on one chip by one route: verdicts, and the totals that follow from them.
