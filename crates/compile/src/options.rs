@@ -147,7 +147,7 @@ conventions! {
     shared_inputs_staged: true true false, "A small input that is also combined elementwise is copied before a product.";
     left_matrices_turned: false true false, "A transposed left matrix whose rows are folded is transposed first.";
     rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
-    many_passes_folded: false true false, "64 rows are folded for more than four passes of outputs, whatever their coefficients take, and else if those of all passes fit kernel memory.";
+    many_passes_folded: false true false, "64 rows are folded for more than four passes of outputs, and for fewer if the coefficients of all passes fit kernel memory.";
     equal_biases_are_numbers: false true false, "Equal biases of `linear` are one number of its task.";
     zero_biases_streamed: false false true, "Biases are streamed even where all are zero.";
     softmax_fused: true true false, "A softmax over channels or columns has a lowering of its own.";

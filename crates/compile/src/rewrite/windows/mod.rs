@@ -139,6 +139,7 @@ impl Windows<'_, '_> {
                 match self.builder.net.value(op.inputs[1]).data.clone() {
                     Some(kernel) => {
                         let conv = Conv { kernel, bias: op.inputs.get(2).copied(), axes, groups: *groups };
+                        // The engine refuses a window that lies wholly in the trailing padding.
                         let ends = |a: &Axis| (a.out - 1) * a.stride < a.before + a.size;
                         if conv.axes.len() < 3 && self.is_native(&conv) && conv.axes.iter().all(ends) {
                             return false;
