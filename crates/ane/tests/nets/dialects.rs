@@ -143,6 +143,27 @@ fn attention_of_an_input_to_itself_brings_it_once() {
 }
 
 #[test]
+fn an_input_added_to_its_products_stays_beside_them() {
+    let source = "net \"n\" {\n  input %x: f16[1, 128, 256]\n  const %v: f16[512, 256] = blob 0\n  const %w: f16[256, 512] = blob 1\n  \
+                  %a: f16[1, 128, 512] = matmul(%x, %v) transpose_x=false transpose_y=true\n  %r: f16[1, 128, 512] = relu(%a)\n  \
+                  %m: f16[1, 128, 256] = matmul(%r, %w) transpose_x=false transpose_y=true\n  %y: f16[1, 128, 256] = add(%x, %m)\n  output %y\n}\n";
+    let [own, apples] = both(source, &[sparse(512, 256), sparse(256, 512)], &[array("x", &[1, 128, 256], small)]);
+    assert_eq!(apples.0, 5, "a copy, a transpose, two products and the sum");
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn scores_of_two_products_lie_behind_their_maxima() {
+    let source = "net \"n\" {\n  input %q: f16[1, 256, 32]\n  input %k: f16[1, 256, 32]\n  input %v: f16[1, 256, 32]\n  \
+                  %m: f16[1, 256, 256] = matmul(%q, %k) transpose_x=false transpose_y=true\n  %s: f16[1, 256, 256] = softmax(%m) axis=2\n  \
+                  %y: f16[1, 256, 32] = matmul(%s, %v) transpose_x=false transpose_y=false\n  output %y\n}\n";
+    let inputs = ["q", "k", "v"].map(|name| array(name, &[1, 256, 32], |i| small(i * i) / 8.0));
+    let [own, apples] = both(source, &[], &inputs);
+    assert_eq!(apples.0, 11, "two copies, two products each way and five tasks of the softmax");
+    assert!(own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= 4e-3), "both sum the same values");
+}
+
+#[test]
 fn sums_over_rows_are_turned_there_and_back() {
     for shape in [[1, 32, 4, 4], [1, 128, 16, 16]] {
         let [_, c, h, w] = shape;

@@ -79,10 +79,9 @@ impl Emitter<'_> {
 
     /// Returns true for a copy of a whole input to a whole output (`reduce_probe_mean_ax1_1x1x1x512`).
     pub(super) fn copies_whole(&self) -> bool {
-        let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
         let whole = |v: &View4| {
             let port = self.placed.graph.buffer(v.buffer).port.as_ref();
-            port.is_some_and(|port| port.elements() == elements(v))
+            port.is_some_and(|port| port.elements() == v.count())
         };
         copies(self.layer) && !self.layer.transpose && whole(&self.layer.sources[0]) && whole(&self.layer.result)
     }

@@ -34,7 +34,9 @@ impl Emitter<'_> {
         let whole = tile.rows == hin
             || matches!(layer.kind, Kind::MulChannels { .. })
                 && self.source_place(0).is_some()
-                && result_tile(layer).rows == hout;
+                && result_tile(layer).rows == hout
+            // Nor do two of the planar engine (`chain_resffn_d512_s128`: 128 rows of 512 columns).
+            || matches!(layer.kind, Kind::Planar { .. }) && self.source_place(0).is_some() && self.second_place().is_some();
         let height = match &layer.kind {
             _ if whole => hout,
             Kind::Conv { window, .. } if rows_of_units(layer).is_some() => tile.rows / window.stride[0],
@@ -94,7 +96,8 @@ impl Emitter<'_> {
                 let strides = planes.map_or(place.strides, |_| [channel, row, depth, group]);
                 self.set_each(SECOND, strides)?;
             } else {
-                if first.is_none() {
+                // The same tensor again follows directly (`chain_res_relu_d1024`: 0x4020).
+                if first.is_none() && layer.sources[0].elements() != layer.sources[1].elements() {
                     base = apart(base - row * rows, base);
                 }
                 self.set_bytes(Src2L2Base, base)?;
@@ -274,6 +277,10 @@ impl Emitter<'_> {
         let end = start + row * tile.rows as u64;
         let result = match self.placed.residency.resident(&layer.result) {
             Some(place) => place.base_bytes..place.base_bytes + place.strides[0] * layer.result.channels() as u64,
+            // Interleaved channels leave tile memory by two sets (`env_mm_r3rr_m128_k64_n128_tx0_ty1_b1`: 0x800 at 0x4000).
+            None if !layer.is_neural() && layer.interleave > 1 => {
+                end..end + 2 * (layer.interleave * layer.result.width) as u64 * ELEMENT_BYTES
+            }
             // The planar engine's result has the tile of its source.
             None if !layer.is_neural() => end..end + (end - start),
             None => {
@@ -285,8 +292,8 @@ impl Emitter<'_> {
     }
 
     /// By source and result of this task, two flags: true if it reuses the place of the source of the planar task before it, and true if of
-    /// its result. The lower operand takes all places that it overlaps, a result also one at its end, and declares the result alone
-    /// (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m64_k64_n64_tx0_ty1_b1`, `env_mm_r3rr_m128_k128_n64_tx0_ty0_b1`).
+    /// its result. The source, which is read first, declares the later of what it overlaps, and the result what is left, also what begins
+    /// where it ends (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m128_k64_n128_tx0_ty1_b1`, `env_mm_r3rr_m128_k128_n64_tx0_ty0_b1`).
     fn reuses_planar(&self) -> [[bool; 2]; 2] {
         let before = &self.placed.graph.layers[self.index - 1].sources[0];
         if self.placed.residency.source(self.index - 1, 0, before).is_some() {
@@ -294,18 +301,11 @@ impl Emitter<'_> {
             return [[true, false], [false, true]];
         }
         let [own, before] = [self.index, self.index - 1].map(|index| self.extent(index));
-        let mut order = [0, 1];
-        order.sort_by_key(|&at| own[at].start);
-        let (mut free, mut reused) = ([true; 2], [[false; 2]; 2]);
-        // A result reaches what begins where it ends.
-        let ends = [0, 1];
-        for at in order {
-            let taken =
-                [0, 1].map(|i| free[i] && own[at].start < before[i].end && before[i].start < own[at].end + ends[at]);
-            free = [free[0] && !taken[0], free[1] && !taken[1]];
-            reused[at] = [taken[0] && !taken[1], taken[1]];
-        }
-        reused
+        let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        let source = [0, 1].map(|i| meets(&own[0], &before[i]));
+        let reach = own[1].start..own[1].end + 1;
+        let result = [0, 1].map(|i| meets(&reach, &before[i]) && !source[1] && !(i == 0 && source[0]));
+        [[source[0] && !source[1], source[1]], [result[0] && !result[1], result[1]]]
     }
 
     /// Returns true if the result of the second task of a group takes the place of the result of the planar task before the group, which

@@ -124,6 +124,11 @@ impl View4 {
         (self.buffer, self.offset_bytes, axes, self.width)
     }
 
+    /// Number of elements.
+    pub fn count(&self) -> usize {
+        self.axes.iter().map(|a| a.extent).product::<usize>() * self.width
+    }
+
     /// Groups.
     pub fn groups(&self) -> usize {
         self.axes[0].extent

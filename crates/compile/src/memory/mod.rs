@@ -60,7 +60,7 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
     }
     let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, spreads, chip)).collect();
     let grouped = groups(graph, options.convention, options.conventions().maxima_of_channels);
-    let ways = Ways { conventions, spreads };
+    let ways = Ways { conventions, chip, spreads };
     Residency::of(graph, chip, (allocations, grouped), &staged, &schedule.partitions, &ways).spreading(spreads)
 }
 

@@ -179,6 +179,7 @@ pub struct Residency {
 #[derive(Clone, Copy, Debug)]
 pub struct Ways<'a> {
     pub(crate) conventions: &'a Conventions,
+    pub(crate) chip: &'a Chip,
     /// True if rows that are read together start in different banks.
     pub(crate) spreads: bool,
 }
@@ -249,8 +250,7 @@ impl Residency {
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
             // A source that others read in parts is not kept.
             let port = graph.buffer(view.buffer).port.as_ref();
-            let elements = view.axes.iter().map(|a| a.extent).product::<usize>() * view.width;
-            let whole = port.is_none_or(|port| port.elements() == elements);
+            let whole = port.is_none_or(|port| port.elements() == view.count());
             let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
             // Later readers, as long as each has space for its staged operands; every further one needs more.

@@ -128,7 +128,8 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
             spread(units, 1, (if height > 1 { most.min(height as u64) } else { most }, gap))
         }
         _ if height == 1 && !small_source(layer, chip) => units,
-        _ if copies(layer) && height < COPY_ROWS => units,
+        // Few rows are left as they fall (`reduce_probe_max_ax1_1x32x4x4`: four of 32 channels).
+        _ if (copies(layer) || matches!(layer.kind, Kind::MaxChannels) && !kept) && height < COPY_ROWS => units,
         // A tile of some of the columns has four rows in a unit (`encoder_slice_lastdim`: 0x85 for 0x80).
         _ if tile.columns < input(layer)[2] && tile.columns == COPY_COLUMNS => spread(units, 1, FEW_NEURAL_BANKS),
         Kind::Conv { window, .. } if kept || small_source(layer, chip) => {

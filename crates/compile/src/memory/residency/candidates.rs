@@ -3,7 +3,7 @@
 use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
-use crate::tile::{copies, fitting_rows, spread, spread_all, unit_banks};
+use crate::tile::{copies, fitting_rows, small_source, spread, spread_all, unit_banks};
 use anemone_facts::staging::{COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
 
 /// Buffers that could stay, in the order of their writers, without addresses.
@@ -74,20 +74,19 @@ fn in_pieces(view: &View4, whole: &View4) -> bool {
 fn resident(
     graph: &Graph,
     groups: &[usize],
-    &Ways { conventions, spreads }: &Ways,
+    &Ways { conventions, chip, spreads }: &Ways,
     last: usize,
     writers: &[usize],
     readers: &[(usize, usize)],
 ) -> Option<Resident> {
     let &writer = writers.first()?;
     let mut view = graph.layers[writer].result;
-    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
     if writers.len() > 1 {
         let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
         view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
         // The view of a reader whose rows these are.
         let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
-            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
+            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && v.count() == view.count()
         });
         view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
@@ -95,12 +94,13 @@ fn resident(
     let copied = readers.iter().all(|&(i, _)| graph.layers[i].kind.is_copy());
     let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
     let fills =
-        reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
+        reader.offset_bytes == view.offset_bytes && reader.width == view.width && reader.count() == view.count();
     if copied && fills && view.height() > 1 && reader.height() == 1 {
         view = *reader;
     }
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
+    let small = readers.iter().any(|&(i, _)| small_source(&graph.layers[i], chip));
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
     // A result that a convolution stores for another one is contiguous (`chain_pair_mm_mm_d256_s64`).
     let stored = conventions.places_by_use && graph.layers[writer].convolves() && !graph.layers[writer].transpose;
@@ -125,8 +125,9 @@ fn resident(
     };
     // Numbers that are repeated along rows lie side by side (`env_chain_softmax_h1_s128`).
     if spreads && conventions.places_by_use && view.height() == 1 && view.width > 1 && readers.iter().any(as_rows) {
-        // Channels that the planar engine reads as rows are apart as those (`chain_serial_d256_s64`: 0x21 for 0x20).
-        channel = spread(channel, 1, (PLANAR_BANKS.0.min(view.channels() as u64), PLANAR_BANKS.1));
+        // Channels that the planar engine reads as rows start in banks of their own (`chain_serial_d256_s64`: 0x21 for 0x20;
+        // `chain_resffn_d512_s128`: 0x41 for 0x40).
+        channel |= 1;
     }
     let mut row = channel * view.channels() as u64;
     let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
@@ -170,6 +171,8 @@ fn resident(
             (..=2, _) => row,
             // Eight rows of the planar engine's distance (`env_chain_softmax_h1_s128`: 0x11 for 0x10).
             _ if !convolved => spread_all(row, &[rows((NEURAL_BANKS.0, PLANAR_BANKS.1)), unit]),
+            // Few rows of a small source are apart as eight are (`env_chain_mlp_m32_k2048_h4096`: 0x803 for 0x800).
+            (3..=4, gap) if conventions.places_by_use && small => spread(row, 1, (view.height() as u64, gap)),
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };

@@ -77,14 +77,13 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
         .collect()
 }
 
-/// Returns true if a computation of two sources reads the source of a copy later, as it is in memory.
+/// Returns true if a computation of two sources reads the source of a copy later, also with other axes
+/// (`chain_resffn_d512_s128`: rows that were channels; `chain_resffn_d512_s64`: rows that were folded).
 fn read_again(graph: &Graph, copy: usize) -> bool {
     let source = &graph.layers[copy].sources[0];
-    let reads = |layer: &Layer| {
-        !layer.is_neural()
-            && layer.sources.len() == 2
-            && layer.sources.iter().any(|s| s.elements() == source.elements())
-    };
+    let same =
+        |s: &View4| s.buffer == source.buffer && s.offset_bytes == source.offset_bytes && s.count() == source.count();
+    let reads = |layer: &Layer| !layer.is_neural() && layer.sources.len() == 2 && layer.sources.iter().any(same);
     graph.layers[copy + 1..].iter().any(reads)
 }
 

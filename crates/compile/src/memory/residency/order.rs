@@ -28,7 +28,9 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     if writer.transpose && matches!(writer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. }) {
         return 0;
     }
-    if !result.alone || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
+    // Products are no such parts (`chain_attn_s256_dh96`: the scores behind the maxima).
+    let begins = matches!(graph.layers[result.writer].kind, Kind::Product { .. } | Kind::Conv { .. });
+    if !result.alone && !begins || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
         return 0;
     }
     // A row that another product reads while it is computed is placed behind the matrix that it is computed from.
@@ -42,7 +44,6 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     };
     let mut functions = graph.layers.iter().filter(|layer| function(layer));
     // A product begins its place; it is no copy that others replace (`env_chain_attention_s128_d128`, `chain_pair_add_ln_d256_s64`).
-    let begins = matches!(graph.layers[result.writer].kind, Kind::Product { .. } | Kind::Conv { .. });
     let turns = !begins && first.iter().filter(|&&f| f == at).count() > 1;
     if turns || functions.any(|layer| same(&layer.sources[0]) || same(&layer.result)) {
         return 2;
