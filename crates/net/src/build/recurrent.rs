@@ -4,6 +4,7 @@
 //! all steps are slices and concatenations of leading axes, and products are 1x1 convolutions.
 
 mod joined;
+mod lengths;
 
 use super::{Builder, Built};
 use crate::error::Error;
@@ -14,15 +15,43 @@ use crate::ops::{Scan, UNROLLED_OPS};
 /// Largest number of unrolled steps: a step has about sixteen operations.
 const STEPS: usize = UNROLLED_OPS / 16;
 
+/// Activation of a recurrent layer.
+#[derive(Clone, Copy)]
+pub enum Function {
+    /// A function of the graph.
+    Unary(Unary),
+    /// `alpha x + beta`.
+    Affine(f32, f32),
+    /// `x` above the threshold, zero elsewhere.
+    Above(f32),
+}
+
+impl From<Unary> for Function {
+    fn from(f: Unary) -> Function {
+        Function::Unary(f)
+    }
+}
+
+/// Order and number of the steps, and what limits their sums.
+#[derive(Clone, Copy, Default)]
+pub struct Steps {
+    /// True from the last step to the first.
+    pub backwards: bool,
+    /// Largest magnitude of the operands of activations.
+    pub clip: Option<f32>,
+    /// Steps of each column, `[N]` integers; states behind them are zero, and the last state is that of the last step.
+    pub lengths: Option<ValueId>,
+}
+
 /// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
 pub enum Cell {
     /// `h = f(Wx + Rh + b)`.
-    Plain(Unary),
+    Plain(Function),
     /// LSTM, with activations of the gates `f`, the candidate `g` and the output `h`.
     Long {
-        gate: Unary,
-        candidate: Unary,
-        output: Unary,
+        gate: Function,
+        candidate: Function,
+        output: Function,
         /// Positions of the input, forget, output and candidate gates among the rows of the weights.
         order: [usize; 4],
         /// Constants like `[3, H]` for the input, forget and output gates.
@@ -32,8 +61,8 @@ pub enum Cell {
     },
     /// GRU: reset and update gates (their positions among the rows), then the candidate.
     Gated {
-        gate: Unary,
-        candidate: Unary,
+        gate: Function,
+        candidate: Function,
         order: [usize; 3],
         /// True if the reset gate acts after the product with the recurrent weights.
         after: bool,
@@ -63,15 +92,14 @@ pub struct Sequence {
 }
 
 impl Builder {
-    /// Runs a layer over `x` of `[steps, N, I]` from a state `[N, H]` and a cell, forwards or backwards.
+    /// Runs a layer over `x` of `[steps, N, I]` from a state `[N, H]` and a cell.
     pub fn recurrent(
         &mut self,
         kind: &Cell,
         x: ValueId,
         weights: &Weights,
         start: (ValueId, Option<ValueId>),
-        backwards: bool,
-        clip: Option<f32>,
+        course: Steps,
     ) -> Result<Sequence, Error> {
         let shape = self.shape(x);
         let [steps, n, features] = shape[..] else {
@@ -81,8 +109,11 @@ impl Builder {
         let x = self.reshape(x, [1, features, steps, n])?;
         let mut hidden = self.as_channels(start.0)?;
         let size = self.shape(hidden)[1];
+        let Steps { backwards, clip, lengths } = course;
+        let seen = self.seen(lengths, steps, n)?;
         if steps <= STEPS && features <= 2 * size && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
-            return self.joined(kind, x, weights, (hidden, start.1), backwards);
+            let run = self.joined(kind, x, weights, (hidden, start.1), backwards, seen.as_ref())?;
+            return self.ended(run, seen.as_ref());
         }
         // One product computes the input's part of all steps.
         let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
@@ -92,21 +123,31 @@ impl Builder {
             let types = [Some(hidden), cell].into_iter().flatten().map(|id| self.ty(id).clone()).collect();
             let mut turn = self.turn(types);
             let now = self.scan(&mut turn, all, scan, steps);
-            let (h, c) = self.cell(kind, now, weights, (turn.carried[0], turn.carried.get(1).copied()), clip)?;
+            let before = (turn.carried[0], turn.carried.get(1).copied());
+            let (mut h, mut c) = self.cell(kind, now, weights, before, clip)?;
+            if let Some(seen) = &seen {
+                let counts = self.scan(&mut turn, seen.mask, scan, steps);
+                (h, c) = self.kept(counts, (h, c), before)?;
+            }
             let starts: Vec<ValueId> = [Some(hidden), cell].into_iter().flatten().collect();
             let next: Vec<ValueId> = [Some(h), c].into_iter().flatten().collect();
             let results = self.close(turn, &starts, &next, &[(h, scan)], steps)?;
             let cell = cell.map(|_| results[1]);
-            return Ok(Sequence { states: results[results.len() - 1..].to_vec(), last: results[0], cell });
+            let run = Sequence { states: results[results.len() - 1..].to_vec(), last: results[0], cell };
+            return self.ended(run, seen.as_ref());
         }
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };
+            if seen.as_ref().is_some_and(|seen| seen.is_beyond(step)) {
+                continue;
+            }
             let now = self.slice(all, 2, step, step + 1)?;
-            (hidden, cell) = self.cell(kind, now, weights, (hidden, cell), clip)?;
+            let next = self.cell(kind, now, weights, (hidden, cell), clip)?;
+            (hidden, cell) = self.stepped(seen.as_ref(), step, next, (hidden, cell))?;
             states[step] = hidden;
         }
-        Ok(Sequence { states, last: hidden, cell })
+        self.ended(Sequence { states, last: hidden, cell }, seen.as_ref())
     }
 
     /// A state `[N, H]` as `[1, H, 1, N]`.
@@ -164,7 +205,7 @@ impl Builder {
             Cell::Plain(f) => {
                 let sum = self.binary(Binary::Add, now, past)?;
                 let sum = self.clipped(sum, clip)?;
-                Ok((self.unary(*f, sum)?, None))
+                Ok((self.activated(*f, sum)?, None))
             }
             Cell::Long { .. } => {
                 let cell = cell.ok_or_else(|| self.unsupported("recurrent", "no initial cell"))?;
@@ -181,7 +222,7 @@ impl Builder {
                 }
                 let sum = self.binary(Binary::Add, pair[0], pair[1])?;
                 let sum = self.clipped(sum, clip)?;
-                let gates = self.unary(*gate, sum)?;
+                let gates = self.activated(*gate, sum)?;
                 let reset = self.gate(gates, order[0] - first, size)?;
                 let update = self.gate(gates, order[1] - first, size)?;
                 let fresh = part(self, now, 2)?;
@@ -197,7 +238,7 @@ impl Builder {
                 };
                 let sum = self.binary(Binary::Add, fresh, seen)?;
                 let sum = self.clipped(sum, clip)?;
-                let new = self.unary(*candidate, sum)?;
+                let new = self.activated(*candidate, sum)?;
                 // (1 - z) n + z h, as n + z (h - n).
                 let change = self.binary(Binary::Sub, hidden, new)?;
                 let change = self.binary(Binary::Mul, update, change)?;
@@ -225,7 +266,7 @@ impl Builder {
             None => {
                 let sum = self.slice(sum, 1, first * size, last * size)?;
                 let sum = self.clipped(sum, clip)?;
-                Some(self.unary(*gate, sum)?)
+                Some(self.activated(*gate, sum)?)
             }
         };
         let opened = |b: &mut Builder, i: usize, cell: ValueId| match (together, peephole) {
@@ -238,7 +279,7 @@ impl Builder {
                     x = b.binary(Binary::Add, x, seen)?;
                 }
                 let x = b.clipped(x, clip)?;
-                b.unary(*gate, x)
+                b.activated(*gate, x)
             }
         };
         let i = opened(self, 0, cell)?;
@@ -250,13 +291,28 @@ impl Builder {
         };
         let g = self.gate(sum, order[3], size)?;
         let g = self.clipped(g, clip)?;
-        let g = self.unary(*candidate, g)?;
+        let g = self.activated(*candidate, g)?;
         let kept = self.binary(Binary::Mul, f, cell)?;
         let new = self.binary(Binary::Mul, i, g)?;
         let cell = self.binary(Binary::Add, kept, new)?;
         let o = opened(self, 2, cell)?;
-        let shown = self.unary(*output, cell)?;
+        let shown = self.activated(*output, cell)?;
         Ok((self.binary(Binary::Mul, o, shown)?, Some(cell)))
+    }
+
+    fn activated(&mut self, f: Function, x: ValueId) -> Built {
+        match f {
+            Function::Unary(f) => self.unary(f, x),
+            Function::Affine(alpha, beta) => {
+                let scaled = self.with(Binary::Mul, x, alpha)?;
+                self.with(Binary::Add, scaled, beta)
+            }
+            Function::Above(alpha) => {
+                let above = self.with(Binary::Greater, x, alpha)?;
+                let zero = self.scalar(0.0, x);
+                self.select(above, x, zero)
+            }
+        }
     }
 
     /// One gate of a slice of several.

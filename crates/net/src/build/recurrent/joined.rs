@@ -1,7 +1,8 @@
 //! Recurrent layers with one product a step: state and input of a step are one operand, so that the sums of all gates need no addition.
 //! The gates' sigmoids are hyperbolic tangents, `1/2 + tanh(x/2)/2`, so that one function behind the product serves all rows.
 
-use super::{Cell, Sequence, Weights};
+use super::lengths::Seen;
+use super::{Cell, Function, Sequence, Weights};
 use crate::build::{Builder, Built};
 use crate::error::Error;
 use crate::graph::ValueId;
@@ -13,7 +14,13 @@ impl Cell {
     pub(super) fn is_joined(&self) -> bool {
         match self {
             Cell::Plain(_) | Cell::Gated { after: true, .. } => true,
-            Cell::Long { gate: Unary::Sigmoid, candidate: Unary::Tanh, peephole: None, coupled: false, .. } => true,
+            Cell::Long {
+                gate: Function::Unary(Unary::Sigmoid),
+                candidate: Function::Unary(Unary::Tanh),
+                peephole: None,
+                coupled: false,
+                ..
+            } => true,
             Cell::Long { .. } | Cell::Gated { .. } => false,
         }
     }
@@ -28,6 +35,7 @@ impl Builder {
         weights: &Weights,
         (mut hidden, cell): (ValueId, Option<ValueId>),
         backwards: bool,
+        seen: Option<&Seen>,
     ) -> Result<Sequence, Error> {
         let steps = self.shape(x)[2];
         let size = self.shape(hidden)[1];
@@ -36,11 +44,15 @@ impl Builder {
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };
+            if seen.is_some_and(|seen| seen.is_beyond(step)) {
+                continue;
+            }
+            let before = (hidden, cell);
             let now = self.slice(x, 2, step, step + 1)?;
             let operand = self.concat(&[hidden, now], 1)?;
             let sum = self.pointwise("gates", operand, matrix, bias)?;
             (hidden, cell) = match (kind, cell) {
-                (Cell::Plain(f), _) => (self.unary(*f, sum)?, None),
+                (Cell::Plain(f), _) => (self.activated(*f, sum)?, None),
                 (Cell::Gated { gate, candidate, .. }, _) => {
                     (self.gated_of_sums(*gate, *candidate, sum, size, hidden)?, None)
                 }
@@ -50,6 +62,7 @@ impl Builder {
                 }
                 _ => return Err(self.unsupported("recurrent", "no initial cell")),
             };
+            (hidden, cell) = self.stepped(seen, step, (hidden, cell), before)?;
             states[step] = hidden;
         }
         Ok(Sequence { states, last: hidden, cell })
@@ -106,14 +119,21 @@ impl Builder {
     }
 
     /// State of a GRU step from its sums: reset gate, update gate, the candidate's part of the state, that of the input.
-    fn gated_of_sums(&mut self, gate: Unary, candidate: Unary, sum: ValueId, size: usize, hidden: ValueId) -> Built {
+    fn gated_of_sums(
+        &mut self,
+        gate: Function,
+        candidate: Function,
+        sum: ValueId,
+        size: usize,
+        hidden: ValueId,
+    ) -> Built {
         let gates = self.slice(sum, 1, 0, 2 * size)?;
-        let gates = self.unary(gate, gates)?;
+        let gates = self.activated(gate, gates)?;
         let (reset, update) = (self.gate(gates, 0, size)?, self.gate(gates, 1, size)?);
         let (seen, fresh) = (self.gate(sum, 2, size)?, self.gate(sum, 3, size)?);
         let seen = self.binary(Binary::Mul, reset, seen)?;
         let sum = self.binary(Binary::Add, fresh, seen)?;
-        let new = self.unary(candidate, sum)?;
+        let new = self.activated(candidate, sum)?;
         // (1 - z) n + z h, as n + z (h - n).
         let change = self.binary(Binary::Sub, hidden, new)?;
         let change = self.binary(Binary::Mul, update, change)?;
@@ -134,7 +154,7 @@ impl Builder {
     /// State and cell of an LSTM step from its sums. The cell lies before the candidate, so that both products of the cell are one.
     fn long_of_tanh(
         &mut self,
-        output: Unary,
+        output: Function,
         sum: ValueId,
         size: usize,
         cell: ValueId,
@@ -151,7 +171,7 @@ impl Builder {
         let (kept, new) = (self.gate(products, 0, size)?, self.gate(products, 1, size)?);
         let cell = self.binary(Binary::Add, kept, new)?;
         let opened = self.gate(gates, 2, size)?;
-        let shown = self.unary(output, cell)?;
+        let shown = self.activated(output, cell)?;
         Ok((self.binary(Binary::Mul, opened, shown)?, cell))
     }
 }

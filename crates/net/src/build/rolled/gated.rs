@@ -3,7 +3,7 @@
 
 use super::{Course, Turn};
 use crate::build::Builder;
-use crate::build::recurrent::{Cell, Weights};
+use crate::build::recurrent::{Cell, Steps, Weights};
 use crate::error::Error;
 use crate::graph::{Op, ValueId};
 use crate::ops::{Binary, OpKind, ScatterMode, Unary};
@@ -196,8 +196,9 @@ impl Builder {
         let first = self.slice(list, 0, 0, 1)?;
         let first = self.cast(first, float)?;
         let start = self.reshape(first, [n, size])?;
-        let cell = Cell::Gated { gate: gru.gate, candidate: gru.candidate, order: [0, 1, 2], after: true };
-        let run = self.recurrent(&cell, x, &weights, (start, None), false, None)?;
+        let cell =
+            Cell::Gated { gate: gru.gate.into(), candidate: gru.candidate.into(), order: [0, 1, 2], after: true };
+        let run = self.recurrent(&cell, x, &weights, (start, None), Steps::default())?;
         let states = self.all_states(&[run])?;
         let states = self.transpose(states, &[1, 2, 0])?;
         let all = self.concat(&[first, states], 0)?;

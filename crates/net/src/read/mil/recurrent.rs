@@ -1,7 +1,7 @@
 //! MIL recurrent layers.
 
 use super::call::Call;
-use crate::build::recurrent::{Cell, Sequence, Weights};
+use crate::build::recurrent::{Cell, Function, Sequence, Steps, Weights};
 use crate::error::Error;
 use crate::graph::ValueId;
 use crate::ops::Unary;
@@ -27,7 +27,8 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     let forward = weights(call, "")?;
     match direction.as_str() {
         "forward" | "reverse" => {
-            let run = call.build().recurrent(&kind, x, &forward, (hidden, cell), direction == "reverse", clip)?;
+            let course = Steps { backwards: direction == "reverse", clip, lengths: None };
+            let run = call.build().recurrent(&kind, x, &forward, (hidden, cell), course)?;
             give(call, &[run])
         }
         "bidirectional" if call.op.ty == "lstm" => {
@@ -39,7 +40,8 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             for (i, (kind, weights)) in [(&kind, &forward), (&back_kind, &back)].into_iter().enumerate() {
                 let hidden = half(call, hidden, i)?;
                 let cell = cell.map(|cell| half(call, cell, i)).transpose()?;
-                runs.push(call.build().recurrent(kind, x, weights, (hidden, cell), i == 1, clip)?);
+                let course = Steps { backwards: i == 1, clip, lengths: None };
+                runs.push(call.build().recurrent(kind, x, weights, (hidden, cell), course)?);
             }
             give(call, &runs)
         }
@@ -75,9 +77,9 @@ fn weights(call: &mut Call, suffix: &str) -> Result<Weights, Error> {
     })
 }
 
-fn activation(call: &Call, name: &str, default: &str) -> Result<Unary, Error> {
+fn activation(call: &Call, name: &str, default: &str) -> Result<Function, Error> {
     let found = call.text(name)?.unwrap_or_else(|| default.to_string());
-    Ok(match found.as_str() {
+    Ok(Function::Unary(match found.as_str() {
         "sigmoid" => Unary::Sigmoid,
         "tanh" => Unary::Tanh,
         "relu" => Unary::Relu,
@@ -85,7 +87,7 @@ fn activation(call: &Call, name: &str, default: &str) -> Result<Unary, Error> {
         "hard_sigmoid" => Unary::SigmoidHard { alpha: 0.2, beta: 0.5 },
         "scaled_tanh" => Unary::ScaledTanh { alpha: 1.7159, beta: 2.0 / 3.0 },
         other => return Err(call.unsupported(&format!("{name} `{other}`"))),
-    })
+    }))
 }
 
 /// States of all steps or the last, then the last state and cell; two directions are concatenated.

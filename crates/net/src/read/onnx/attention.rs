@@ -69,7 +69,7 @@ fn modified(n: &mut Node, name: &str, x: ValueId) -> Result<ValueId, Error> {
 }
 
 /// Keys and values repeated for each of `heads` query heads (grouped-query attention).
-fn shared(n: &mut Node, k: ValueId, v: ValueId, heads: usize) -> Result<(ValueId, ValueId), Error> {
+pub fn shared(n: &mut Node, k: ValueId, v: ValueId, heads: usize) -> Result<(ValueId, ValueId), Error> {
     let own = n.shape(k)[1];
     if own == heads {
         return Ok((k, v));
@@ -214,8 +214,19 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
 fn rotary(n: &mut Node) -> Result<bool, Error> {
     let (x, tables) = (n.need(0)?, [n.need(1)?, n.need(2)?]);
     let (places, count) = (n.input(3), n.size("num_heads", n.int("num_heads", 0))?);
-    let id = rotated(n, x, tables, places, count)?;
+    let part = n.size("rotary_embedding_dim", n.int("rotary_embedding_dim", 0))?;
+    let way = Rotation { part, interleaved: n.flag("interleaved", false) };
+    let id = rotated(n, x, tables, places, count, way)?;
     n.done(id)
+}
+
+/// Elements that a rotary embedding turns.
+#[derive(Clone, Copy)]
+pub struct Rotation {
+    /// Number of the first elements of a head that are turned; zero for all.
+    pub part: usize,
+    /// True if a pair is two neighbours, false if it is one element of each half.
+    pub interleaved: bool,
 }
 
 /// Turns pairs of the elements of each head by the angles whose cosines and sines these tables have at the positions.
@@ -225,6 +236,7 @@ pub fn rotated(
     [mut cos, mut sin]: [ValueId; 2],
     places: Option<ValueId>,
     count: usize,
+    Rotation { part, interleaved }: Rotation,
 ) -> Result<ValueId, Error> {
     let given = n.shape(x);
     let x = heads(n, x, count)?;
@@ -235,10 +247,7 @@ pub fn rotated(
         cos = n.build().gather(cos, places, 0)?;
         sin = n.build().gather(sin, places, 0)?;
     }
-    let rotated = match n.size("rotary_embedding_dim", n.int("rotary_embedding_dim", 0))? {
-        0 => width,
-        some => some,
-    };
+    let rotated = if part == 0 { width } else { part };
     let half = rotated / 2;
     let table = |n: &mut Node, t: ValueId| {
         let rows = elements(&n.shape(t)) / (steps * half).max(1);
@@ -247,7 +256,6 @@ pub fn rotated(
     let (cos, sin) = (table(n, cos)?, table(n, sin)?);
     let part = n.build().slice(x, 3, 0, rotated)?;
     let (mut a, mut b);
-    let interleaved = n.flag("interleaved", false);
     if interleaved {
         let take = |n: &mut Node, odd: i32| {
             let indices = (0..half as i32).map(|i| 2 * i + odd).collect();

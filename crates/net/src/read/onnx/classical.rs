@@ -4,7 +4,7 @@
 use super::node::Node;
 use crate::error::Error;
 use crate::graph::{DType, Tensor, ValueId};
-use crate::ops::{Binary, OpKind, ReduceKind};
+use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
 /// Domain of classical models.
 pub const DOMAIN: &str = "ai.onnx.ml";
@@ -51,8 +51,135 @@ pub fn translate_classical(n: &mut Node) -> Result<bool, Error> {
             }
             n.done(id)
         }
+        "Scaler" => {
+            let x = n.need(0)?;
+            let (offset, scale) = (listed(n, "offset", x)?, listed(n, "scale", x)?);
+            let moved = n.build().binary(Binary::Sub, x, offset)?;
+            let id = n.build().binary(Binary::Mul, moved, scale)?;
+            n.done(id)
+        }
+        "Imputer" => imputed(n),
+        "Normalizer" => normalized(n),
+        "LinearRegressor" | "LinearClassifier" => linear(n),
+        "FeatureVectorizer" => {
+            let parts = n.inputs.iter().map(|x| x.ok_or_else(|| n.missing("input"))).collect::<Result<Vec<_>, _>>()?;
+            let widths = n.ints("inputdimensions").unwrap_or_default();
+            let found: Vec<i64> = parts.iter().map(|&x| n.shape(x).last().map_or(0, |&w| w as i64)).collect();
+            if found != widths || parts.iter().any(|&x| n.shape(x).len() != 2) {
+                return Err(n.unsupported(format!("{found:?} columns, {widths:?} declared, or operands not of rank 2")));
+            }
+            let single = |x: &ValueId| n.build().cast(*x, DType::F32);
+            let parts = parts.iter().map(single).collect::<Result<Vec<_>, _>>()?;
+            let id = n.build().concat(&parts, 1)?;
+            n.done(id)
+        }
+        "OneHotEncoder" => {
+            let x = n.need(0)?;
+            let Some(kinds) = n.ints("cats_int64s").filter(|kinds| !kinds.is_empty() && n.flag("zeros", true)) else {
+                return Err(n.unsupported("texts, or an error for an unknown category"));
+            };
+            let mut wide = n.shape(x);
+            wide.push(1);
+            let x = n.build().cast(x, DType::I32)?;
+            let x = n.build().reshape(x, wide)?;
+            let kinds = kinds.iter().map(|&k| i32::try_from(k)).collect::<Result<Vec<i32>, _>>();
+            let kinds = kinds.map_err(|_| n.unsupported("a category beyond 32 bits"))?;
+            let kinds = n.build().integers([kinds.len()], kinds);
+            let same = n.build().binary(Binary::Equal, x, kinds)?;
+            let id = n.build().cast(same, DType::F32)?;
+            n.done(id)
+        }
         _ => Ok(false),
     }
+}
+
+/// Numbers of an attribute as a constant beside an operand: one for all columns, or one for each.
+fn listed(n: &mut Node, name: &str, like: ValueId) -> Result<ValueId, Error> {
+    let list = n.attribute(name).map(|a| a.floats.clone()).unwrap_or_default();
+    let columns = n.shape(like).last().copied().unwrap_or(1);
+    if list.len() != 1 && list.len() != columns {
+        return Err(n.unsupported(format!("{} numbers of `{name}` for {columns} columns", list.len())));
+    }
+    Ok(n.build().floats([list.len()], &list, like))
+}
+
+/// The operand with one number replaced.
+fn imputed(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    if n.attribute("imputed_value_floats").is_none_or(|a| a.floats.is_empty()) {
+        return Err(n.unsupported("values of other types than floats"));
+    }
+    let (value, replaced) = (listed(n, "imputed_value_floats", x)?, n.float("replaced_value_float", 0.0));
+    // NaN, a missing value, differs from itself.
+    let missing = match replaced.is_nan() {
+        true => n.build().binary(Binary::NotEqual, x, x)?,
+        false => n.build().with(Binary::Equal, x, replaced)?,
+    };
+    let id = n.build().select(missing, value, x)?;
+    n.done(id)
+}
+
+/// Rows divided by their norm; a row of zeros stays.
+fn normalized(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let last = n.axis(-1, n.shape(x).len())?;
+    let norm = match n.text("norm").as_deref() {
+        None | Some("MAX") => n.build().reduce(ReduceKind::Max, x, &[last], true)?,
+        Some("L1") => n.build().reduce(ReduceKind::L1, x, &[last], true)?,
+        Some("L2") => n.build().reduce(ReduceKind::L2, x, &[last], true)?,
+        Some(other) => return Err(n.unsupported(format!("norm `{other}`"))),
+    };
+    let (one, none) = (n.build().scalar(1.0, norm), n.build().with(Binary::Equal, norm, 0.0)?);
+    let norm = n.build().select(none, one, norm)?;
+    let id = n.build().binary(Binary::Div, x, norm)?;
+    n.done(id)
+}
+
+/// Sums of weighted columns, and their class.
+fn linear(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let classes = n.ints("classlabels_ints").unwrap_or_default();
+    let list = |name: &str| n.attribute(name).map(|a| a.floats.clone()).unwrap_or_default();
+    let (weights, offsets) = (list("coefficients"), list("intercepts"));
+    let is_class = n.op() == "LinearClassifier";
+    let columns = n.shape(x).last().copied().unwrap_or(0);
+    let rows = weights.len() / columns.max(1);
+    let stated = if is_class { classes.len() } else { n.size("targets", n.int("targets", 1))? };
+    if rows == 0 || rows != stated || weights.len() != rows * columns || ![0, rows].contains(&offsets.len()) {
+        return Err(n.unsupported(format!(
+            "{} coefficients and {} intercepts for {columns} columns and {stated} results",
+            weights.len(),
+            offsets.len()
+        )));
+    }
+    let x = n.build().cast(x, DType::F32)?;
+    let matrix = n.build().floats([rows, columns], &weights, x);
+    let mut scores = n.build().matmul(x, matrix, true)?;
+    if !offsets.is_empty() {
+        let offsets = n.build().floats([rows], &offsets, scores);
+        scores = n.build().binary(Binary::Add, scores, offsets)?;
+    }
+    let last = n.axis(-1, n.shape(scores).len())?;
+    let id = match n.text("post_transform").as_deref() {
+        None | Some("NONE") => scores,
+        Some("SOFTMAX") => n.build().softmax(scores, last)?,
+        Some("LOGISTIC") => n.build().unary(Unary::Sigmoid, scores)?,
+        Some(other) => return Err(n.unsupported(format!("`post_transform` is {other}"))),
+    };
+    if !is_class {
+        return n.done(id);
+    }
+    let labels = classes.iter().map(|&label| i32::try_from(label)).collect::<Result<Vec<i32>, _>>();
+    let labels = labels.map_err(|_| n.unsupported("a label beyond 32 bits"))?;
+    let (_, first) = n.build().top_k(scores, last, 1, false)?;
+    let mut shape = n.shape(first);
+    shape.pop();
+    let first = n.build().reshape(first, shape)?;
+    let labels = n.build().integers([labels.len()], labels);
+    let label = n.build().gather(labels, first, 0)?;
+    n.output(0, label);
+    n.output(1, id);
+    n.finish(2)
 }
 
 /// Counts of the n-grams of a list of integers in each row, with elements up to `max_skip_count` apart; clamped to 1

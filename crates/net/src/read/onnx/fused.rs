@@ -1,13 +1,12 @@
 //! Operators of ONNX Runtime's own domain that its optimizer writes for several of the standard: products and convolutions with an
-//! activation, activations with a bias, norms of sums, attention over heads, and products with weights of few bits.
+//! activation, activations with a bias, norms of sums, and products with weights of few bits.
 
-use super::attention::{heads, rotated};
 use super::elementwise::matmul;
 use super::node::Node;
 use super::normalize;
 use super::spatial;
 use crate::error::Error;
-use crate::graph::{DType, ValueId};
+use crate::graph::ValueId;
 use crate::ops::{Binary, GeluMode, Unary};
 
 /// Translates the operator if it belongs to this group; returns false otherwise.
@@ -27,10 +26,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "SkipLayerNormalization" => norm_of_sum(n, 4),
         "SkipSimplifiedLayerNormalization" => norm_of_sum(n, 3),
         "MatMulNBits" => matmul_of_bits(n),
-        "MultiHeadAttention" => multi_head_attention(n),
-        "Attention" => attention(n),
-        "RotaryEmbedding" => rotary(n),
-        _ => Ok(false),
+        _ => super::heads::translate(n),
     }
 }
 
@@ -162,135 +158,5 @@ fn matmul_of_bits(n: &mut Node) -> Result<bool, Error> {
     if let Some(bias) = n.input(5) {
         id = n.build().binary(Binary::Add, id, bias)?;
     }
-    n.done(id)
-}
-
-/// Operands of attention beside queries, keys and values.
-struct Scores {
-    /// Integers by item and key; keys with zero are hidden.
-    mask: Option<ValueId>,
-    added: Option<ValueId>,
-}
-
-/// Attention of queries, keys and values by head; the heads of the result are together.
-fn attended(n: &mut Node, [q, k, v]: [ValueId; 3], scores: Scores) -> Result<ValueId, Error> {
-    let (sq, sk) = (n.shape(q), n.shape(k));
-    if [&sq, &sk, &n.shape(v)].iter().any(|s| s.len() != 4) {
-        return Err(n.unsupported("operands of rank other than 3 or 4"));
-    }
-    let (steps, keys) = (sq[2], sk[2]);
-    let scale = match n.float("scale", 0.0) {
-        0.0 => 1.0 / (sq[3] as f32).sqrt(),
-        given => given,
-    };
-    let all = n.build().matmul(q, k, true)?;
-    let mut all = n.build().with(Binary::Mul, all, scale)?;
-    if let Some(added) = scores.added {
-        all = n.build().binary(Binary::Add, all, added)?;
-    }
-    if let Some(mask) = scores.mask {
-        let shape = n.shape(mask);
-        if shape != [sq[0], keys] {
-            return Err(n.unsupported(format!("a mask {shape:?} of {keys} keys")));
-        }
-        let mask = n.build().cast(mask, DType::Bool)?;
-        let mask = n.build().reshape(mask, [sq[0], 1, 1, keys])?;
-        let (shown, hidden) = (0.0, n.float("mask_filter_value", -1e4));
-        let (shown, hidden) = (n.build().scalar(shown, all), n.build().scalar(hidden, all));
-        let added = n.build().select(mask, shown, hidden)?;
-        all = n.build().binary(Binary::Add, all, added)?;
-    }
-    if n.flag("unidirectional", false) {
-        let past = keys.saturating_sub(steps);
-        let mask = (0..steps * keys).map(|i| i % keys <= i / keys + past).collect();
-        let mask = n.build().mask([steps, keys], mask);
-        let hidden = n.build().scalar(f32::NEG_INFINITY, all);
-        all = n.build().select(mask, all, hidden)?;
-    }
-    let weights = n.build().softmax(all, 3)?;
-    let id = n.build().matmul(weights, v, false)?;
-    let shape = n.shape(id);
-    let id = n.build().transpose(id, &[0, 2, 1, 3])?;
-    n.build().reshape(id, [shape[0], shape[2], shape[1] * shape[3]])
-}
-
-/// Refuses inputs from this position on.
-fn none_from(n: &Node, first: usize, what: &str) -> Result<(), Error> {
-    match (first..n.inputs.len()).any(|at| n.input(at).is_some()) {
-        true => Err(n.unsupported(what)),
-        false => Ok(()),
-    }
-}
-
-fn multi_head_attention(n: &mut Node) -> Result<bool, Error> {
-    none_from(n, 6, "past keys and values")?;
-    let count = n.size("num_heads", n.int("num_heads", 0))?;
-    let mut parts = [n.need(0)?, n.need(1)?, n.need(2)?];
-    let mut start = 0;
-    for part in &mut parts {
-        let shape = n.shape(*part);
-        if let (Some(bias), &[_, _, width]) = (n.input(3), shape.as_slice()) {
-            let own = n.build().slice(bias, 0, start, start + width)?;
-            *part = n.build().binary(Binary::Add, *part, own)?;
-            start += width;
-        }
-        *part = heads(n, *part, count)?;
-    }
-    let scores = Scores { mask: n.input(4), added: n.input(5) };
-    let id = attended(n, parts, scores)?;
-    n.done(id)
-}
-
-/// Attention whose queries, keys and values are one product.
-fn attention(n: &mut Node) -> Result<bool, Error> {
-    if n.input(4).is_some() || n.input(6).is_some() || n.flag("do_rotary", false) {
-        return Err(n.unsupported("past keys and values, or rotated ones"));
-    }
-    let (x, weights) = (n.need(0)?, n.need(1)?);
-    let mut all = matmul(n, x, weights)?;
-    if let Some(bias) = n.input(2) {
-        all = n.build().binary(Binary::Add, all, bias)?;
-    }
-    let shape = n.shape(all);
-    let last = n.axis(-1, shape.len())?;
-    let widths = match n.ints("qkv_hidden_sizes").filter(|sizes| !sizes.is_empty()) {
-        Some(sizes) => n.sizes("qkv_hidden_sizes", &sizes)?,
-        None => vec![shape[last] / 3; 3],
-    };
-    if widths.len() != 3 || widths.iter().sum::<usize>() != shape[last] {
-        return Err(n.unsupported(format!("{widths:?} of {} columns", shape[last])));
-    }
-    let count = n.size("num_heads", n.int("num_heads", 0))?;
-    let (mut parts, mut start) = ([all; 3], 0);
-    for (part, width) in parts.iter_mut().zip(widths) {
-        let own = n.build().slice(all, last, start, start + width)?;
-        *part = heads(n, own, count)?;
-        start += width;
-    }
-    let scores = Scores { mask: n.input(3), added: n.input(5) };
-    let id = attended(n, parts, scores)?;
-    n.done(id)
-}
-
-/// Rotary embedding with positions before the tables; a single position is that of the first step.
-fn rotary(n: &mut Node) -> Result<bool, Error> {
-    if n.flag("is_packed_batching", false) {
-        return Err(n.unsupported("packed sequences"));
-    }
-    let (x, mut places, cos, sin) = (n.need(0)?, n.need(1)?, n.need(2)?, n.need(3)?);
-    let shape = n.shape(x);
-    let half = n.shape(cos).last().copied().unwrap_or(0);
-    let mut count = n.size("num_heads", n.int("num_heads", 0))?;
-    if let (0, &[_, _, width]) = (count, shape.as_slice()) {
-        count = width / (2 * half).max(1);
-    }
-    let steps = shape.get(shape.len().wrapping_sub(2)).copied().unwrap_or(0);
-    if n.shape(places) == [1] && steps > 1 {
-        let dtype = n.dtype(places);
-        let counted = n.build().integers([steps], (0..steps as i32).collect());
-        let counted = n.build().cast(counted, dtype)?;
-        places = n.build().binary(Binary::Add, places, counted)?;
-    }
-    let id = rotated(n, x, [cos, sin], Some(places), count)?;
     n.done(id)
 }

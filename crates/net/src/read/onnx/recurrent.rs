@@ -1,7 +1,7 @@
 //! Recurrent layers.
 
 use super::node::Node;
-use crate::build::recurrent::{Cell, Sequence, Weights};
+use crate::build::recurrent::{Cell, Function, Sequence, Steps, Weights};
 use crate::error::Error;
 use crate::graph::{Data, Tensor, ValueId, elements};
 use crate::ops::Unary;
@@ -18,18 +18,14 @@ fn layer(n: &mut Node) -> Result<bool, Error> {
         x = n.build().transpose(x, &[1, 0, 2])?;
     }
     let &[steps, batch, _] = n.shape(x).as_slice() else { return Err(n.unsupported("operand not of rank 3")) };
-    if let Some(lengths) = n.integers(4, "sequence_lens")?
-        && lengths.iter().any(|&l| l != steps as i64)
-    {
-        return Err(n.unsupported("sequences shorter than the operand"));
-    }
     let directions = match n.text("direction").as_deref() {
         None | Some("forward") => vec![false],
         Some("reverse") => vec![true],
         Some("bidirectional") => vec![false, true],
         Some(other) => return Err(n.unsupported(format!("direction `{other}`"))),
     };
-    let clip = n.attribute("clip").map(|a| a.f);
+    let (clip, lengths) = (n.attribute("clip").map(|a| a.f), n.input(4));
+    let functions = functions(n, directions.len())?;
     let (w, r) = (n.need(1)?, n.need(2)?);
     let hidden = n.shape(r)[2];
     let mut runs = Vec::new();
@@ -61,49 +57,48 @@ fn layer(n: &mut Node) -> Result<bool, Error> {
         };
         let state = start(n, 5)?;
         let cell = if n.op() == "LSTM" { Some(start(n, 6)?) } else { None };
-        let kind = kind(n, d, hidden)?;
+        let kind = kind(n, d, hidden, &functions)?;
         let weights = Weights { input, recurrent, input_bias, recurrent_bias };
-        runs.push(n.build().recurrent(&kind, x, &weights, (state, cell), backwards, clip)?);
+        let course = Steps { backwards, clip, lengths };
+        runs.push(n.build().recurrent(&kind, x, &weights, (state, cell), course)?);
     }
     give(n, &runs, steps, batch_first)
 }
 
-fn kind(n: &mut Node, direction: usize, hidden: usize) -> Result<Cell, Error> {
-    let per = if n.op() == "LSTM" {
-        3
-    } else if n.op() == "GRU" {
-        2
-    } else {
-        1
-    };
+/// Activations in the order of the standard, those of the second direction last. Each takes the next number of a list that it has a
+/// parameter in.
+fn functions(n: &Node, directions: usize) -> Result<Vec<Function>, Error> {
     let defaults = match n.op() {
         "LSTM" => ["Sigmoid", "Tanh", "Tanh"].as_slice(),
         "GRU" => &["Sigmoid", "Tanh"],
         _ => &["Tanh"],
     };
     let named = n.attribute("activations").map(|a| a.strings.clone()).unwrap_or_default();
-    let list = |name: &str| n.attribute(name).map(|a| a.floats.clone()).unwrap_or_default();
-    let (alphas, betas) = (list("activation_alpha"), list("activation_beta"));
-    let function = |i: usize| {
-        let at = direction * per + i;
+    let list = |name: &str| n.attribute(name).map(|a| a.floats.clone()).unwrap_or_default().into_iter();
+    let (mut alphas, mut betas) = (list("activation_alpha"), list("activation_beta"));
+    let one = |at: usize| {
         let name = match named.get(at) {
             Some(name) => String::from_utf8_lossy(name).into_owned(),
-            None => defaults[i].to_string(),
+            None => defaults[at % defaults.len()].to_string(),
         };
-        activation(&name, alphas.get(at).copied(), betas.get(at).copied())
-            .ok_or_else(|| n.unsupported(format!("activation `{name}`")))
+        activation(&name, &mut alphas, &mut betas).ok_or_else(|| n.unsupported(format!("activation `{name}`")))
     };
+    (0..directions * defaults.len()).map(one).collect()
+}
+
+fn kind(n: &mut Node, direction: usize, hidden: usize, functions: &[Function]) -> Result<Cell, Error> {
+    let function = |of: usize, i: usize| functions[direction * of + i];
     Ok(match n.op() {
-        "RNN" => Cell::Plain(function(0)?),
+        "RNN" => Cell::Plain(function(1, 0)),
         "GRU" => Cell::Gated {
-            gate: function(0)?,
-            candidate: function(1)?,
+            gate: function(2, 0),
+            candidate: function(2, 1),
             // Rows are update, reset, candidate gates.
             order: [1, 0, 2],
             after: n.flag("linear_before_reset", false),
         },
         _ => {
-            let (gate, candidate, output) = (function(0)?, function(1)?, function(2)?);
+            let (gate, candidate, output) = (function(3, 0), function(3, 1), function(3, 2));
             let peephole = match n.input(7) {
                 None => None,
                 Some(all) => {
@@ -122,19 +117,26 @@ fn kind(n: &mut Node, direction: usize, hidden: usize) -> Result<Cell, Error> {
     })
 }
 
-fn activation(name: &str, alpha: Option<f32>, beta: Option<f32>) -> Option<Unary> {
-    Some(match name.to_ascii_lowercase().as_str() {
+fn activation(
+    name: &str,
+    alphas: &mut impl Iterator<Item = f32>,
+    betas: &mut impl Iterator<Item = f32>,
+) -> Option<Function> {
+    let (mut alpha, mut beta) = (|default| alphas.next().or(default), |default| betas.next().or(default));
+    Some(Function::Unary(match name.to_ascii_lowercase().as_str() {
         "relu" => Unary::Relu,
         "tanh" => Unary::Tanh,
         "sigmoid" => Unary::Sigmoid,
-        "leakyrelu" => Unary::LeakyRelu { alpha: alpha.unwrap_or(0.01) },
-        "elu" => Unary::Elu { alpha: alpha.unwrap_or(1.0) },
-        "hardsigmoid" => Unary::SigmoidHard { alpha: alpha.unwrap_or(0.2), beta: beta.unwrap_or(0.5) },
-        "scaledtanh" => Unary::ScaledTanh { alpha: alpha.unwrap_or(1.0), beta: beta.unwrap_or(1.0) },
+        "leakyrelu" => Unary::LeakyRelu { alpha: alpha(Some(0.01))? },
+        "elu" => Unary::Elu { alpha: alpha(Some(1.0))? },
+        "hardsigmoid" => Unary::SigmoidHard { alpha: alpha(Some(0.2))?, beta: beta(Some(0.5))? },
+        "scaledtanh" => Unary::ScaledTanh { alpha: alpha(None)?, beta: beta(None)? },
         "softsign" => Unary::Softsign,
         "softplus" => Unary::Softplus,
+        "affine" => return Some(Function::Affine(alpha(None)?, beta(None)?)),
+        "thresholdedrelu" => return Some(Function::Above(alpha(Some(1.0))?)),
         _ => return None,
-    })
+    }))
 }
 
 /// Binds the outputs `[S, D, N, H]`, `[D, N, H]` and the cell, or the same with the batch first.

@@ -1,6 +1,8 @@
 //! Small ONNX models written here. The operators themselves are held to the `onnx` package's tests by
 //! `scripts/onnx_backend.py`.
 
+mod states;
+
 use super::proto::{Attribute, Dim, Entry, Graph, Model, Node, OpsetId, Shape, Tensor, TensorType, Type, ValueInfo};
 use super::{element, outline_onnx, read_onnx};
 use crate::check::check;
@@ -112,7 +114,7 @@ fn refusals_name_the_operator() {
         ("ai.onnx.ml", "TreeEnsembleRegressor", "Run them on the host"),
         ("ai.onnx.ml", "SVMClassifier", "Run them on the host"),
         ("ai.onnx.ml", "ZipMap", "Export without them"),
-        ("ai.onnx.ml", "Imputer", "Run it on the host"),
+        ("ai.onnx.ml", "CategoryMapper", "Run it on the host"),
         ("com.example", "Fused", "the domain com.example. Export with operators of ai.onnx"),
     ] {
         odd.graph.as_mut().unwrap().node[1] = Node { domain: domain.into(), ..node(op, &["/mm/out"], "y") };
@@ -253,7 +255,7 @@ fn operators_of_the_optimizer() {
     let gain: Floats = (&[2], &[1.0, 1.0]);
     close(&of("SkipLayerNormalization", &[a, skip, gain], &[]), &[1.0, -1.0]);
     close(&of("SkipSimplifiedLayerNormalization", &[a, skip, gain], &[]), &[2f32.sqrt(), 0.0]);
-    // Equal keys: the mean of the values; the last query sees all keys.
+    // Equal keys: the mean of the values; the only query sees all keys.
     let (q, keys): (Floats, Floats) = ((&[1, 1, 1], &[1.0]), (&[1, 2, 1], &[1.0, 1.0]));
     let values: Floats = (&[1, 2, 1], &[2.0, 6.0]);
     close(&of("MultiHeadAttention", &[q, keys, values], &[("num_heads", 1)]), &[4.0]);
