@@ -7,7 +7,7 @@ use anemone_facts::chips;
 use anemone_net::{Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 18] = [
+const CASES: [(&str, &[&str], &str, usize); 19] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -80,6 +80,12 @@ const CASES: [(&str, &[&str], &str, usize); 18] = [
         &["f16[12, 64]", "f16[12, 20]"],
         "%y: f16[64, 20] = matmul(%x0, %x1) transpose_x=true transpose_y=false",
         2,
+    ),
+    (
+        "choices by parts of one condition",
+        &["f16[4, 6, 8]", "f16[4, 6, 8]"],
+        "%t: bool[4, 6, 8] = greater(%x0, %x1)\n  %c0: bool[1, 6, 8] = slice(%t) begin=[0, 0, 0] end=[1, 6, 8] stride=[1, 1, 1]\n  %a0: f16[1, 6, 8] = slice(%x0) begin=[0, 0, 0] end=[1, 6, 8] stride=[1, 1, 1]\n  %b0: f16[1, 6, 8] = slice(%x1) begin=[0, 0, 0] end=[1, 6, 8] stride=[1, 1, 1]\n  %s0: f16[1, 6, 8] = select(%c0, %a0, %b0)\n  %c1: bool[1, 6, 8] = slice(%t) begin=[1, 0, 0] end=[2, 6, 8] stride=[1, 1, 1]\n  %a1: f16[1, 6, 8] = slice(%x0) begin=[1, 0, 0] end=[2, 6, 8] stride=[1, 1, 1]\n  %b1: f16[1, 6, 8] = slice(%x1) begin=[1, 0, 0] end=[2, 6, 8] stride=[1, 1, 1]\n  %s1: f16[1, 6, 8] = select(%c1, %a1, %b1)\n  %c2: bool[1, 6, 8] = slice(%t) begin=[2, 0, 0] end=[3, 6, 8] stride=[1, 1, 1]\n  %a2: f16[1, 6, 8] = slice(%x0) begin=[2, 0, 0] end=[3, 6, 8] stride=[1, 1, 1]\n  %b2: f16[1, 6, 8] = slice(%x1) begin=[2, 0, 0] end=[3, 6, 8] stride=[1, 1, 1]\n  %s2: f16[1, 6, 8] = select(%c2, %a2, %b2)\n  %c3: bool[1, 6, 8] = slice(%t) begin=[3, 0, 0] end=[4, 6, 8] stride=[1, 1, 1]\n  %a3: f16[1, 6, 8] = slice(%x0) begin=[3, 0, 0] end=[4, 6, 8] stride=[1, 1, 1]\n  %b3: f16[1, 6, 8] = slice(%x1) begin=[3, 0, 0] end=[4, 6, 8] stride=[1, 1, 1]\n  %s3: f16[1, 6, 8] = select(%c3, %a3, %b3)\n  %y: f16[4, 6, 8] = concat(%s0, %s1, %s2, %s3) axis=0",
+        32,
     ),
 ];
 

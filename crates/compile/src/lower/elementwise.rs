@@ -5,7 +5,7 @@ use super::product::rows_as_channels;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{Binary, DType, Unary, ValueId};
+use anemone_net::{Binary, DType, OpKind, Unary, ValueId};
 use half::f16;
 use std::sync::Arc;
 
@@ -122,14 +122,29 @@ impl Lowerer<'_> {
             Binary::Mul => PlanarOp::Mul,
             Binary::Max => PlanarOp::Max,
             Binary::Min => PlanarOp::Min,
-            Binary::Div if self.options.conventions().divisors_transposed && self.turned_inverse(&a, &b, &to) => {
+            Binary::Div
+                if self.options.conventions().divisors_transposed
+                    && !self.may_be_least(y)
+                    && self.turned_inverse(&a, &b, &to) =>
+            {
                 return Ok(());
             }
             Binary::Div => {
                 let known = self.inverses.get(&y).filter(|v| v.shape() == b.shape()).cloned();
                 let inverse = match known {
                     Some(inverse) => inverse,
-                    None => self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?,
+                    None => {
+                        let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
+                        match self.may_be_least(y) {
+                            false => inverse,
+                            true => {
+                                let most = self.scratch("most", &inverse.shape());
+                                let table = Table::clip(f32::NEG_INFINITY, f16::MAX.to_f32());
+                                self.table(table, 0.0, 1.0, &inverse, &most)?;
+                                most
+                            }
+                        }
+                    }
                 };
                 self.inverses.insert(y, inverse.clone());
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
@@ -269,6 +284,15 @@ impl Lowerer<'_> {
         self.push(kind, vec![a4, row], vec![[false; 3]; 2], to4, false);
         self.source_turned(1);
         true
+    }
+
+    /// Returns true for a divisor that a small number was added to, so that it is never zero, and whose inverse may be beyond fp16. Bounded
+    /// inverses keep the quotient of zero and such a divisor zero.
+    fn may_be_least(&self, y: ValueId) -> bool {
+        let made = self.net.ops.iter().find(|op| op.outputs.contains(&y));
+        let Some((OpKind::Binary(Binary::Add), inputs)) = made.map(|op| (&op.kind, &op.inputs)) else { return false };
+        let small = |&id: &ValueId| self.scalar(id).is_some_and(|c| c > 0.0 && 1.0 / c > f16::MAX.to_f32());
+        self.options.conventions().whole_epilogues && inputs.iter().any(small)
     }
 
     /// A conversion with arithmetic: floats lose their fraction on the way to an integer.

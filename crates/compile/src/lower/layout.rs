@@ -8,7 +8,7 @@ use anemone_facts::Field;
 use anemone_net::ValueId;
 
 /// Alignment of rows, in columns.
-const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
+pub(super) const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
 /// Limit of scratch memory for one scattered block of a reshape.
 const SCATTER_BYTES: u64 = 64 << 20;
 
@@ -303,7 +303,7 @@ impl Lowerer<'_> {
     }
 
     /// A slice as a view, if its columns are contiguous and start on a row boundary.
-    fn sliced(&self, from: &View, begin: &[usize], end: &[usize], stride: &[usize]) -> Option<View> {
+    pub(super) fn sliced(&self, from: &View, begin: &[usize], end: &[usize], stride: &[usize]) -> Option<View> {
         let last = from.lead.len();
         if stride[last] != 1 || !begin[last].is_multiple_of(COLUMN_ALIGN) {
             return None;

@@ -9,10 +9,11 @@
 //! reads NaN as plus infinity, which leaves the operand of a minimum unchanged as well.
 
 use super::Lowerer;
+use super::layout::COLUMN_ALIGN;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::ValueId;
+use anemone_net::{Op, OpKind, ValueId};
 use half::f16;
 use std::sync::Arc;
 
@@ -106,6 +107,12 @@ impl Lowerer<'_> {
     /// Clamping bound of a selection. Where the condition equals `kept` it leaves the operand unchanged: `neutral`, or NaN in
     /// arithmetic that has one. Elsewhere it is `number`.
     fn bound(&mut self, c: ValueId, kept: bool, neutral: f32, number: f32) -> Result<View> {
+        if let Some((whole, [begin, end, stride])) = self.part_of_condition(c) {
+            let view = self.bound(whole, kept, neutral, number)?;
+            if let Some(part) = self.sliced(&view, &begin, &end, &stride) {
+                return Ok(part);
+            }
+        }
         let pair = if kept { [neutral, number] } else { [number, neutral] };
         let key = (c, pair.map(f32::to_bits), Purpose::Bound);
         if let Some(view) = self.masks.get(&key) {
@@ -121,6 +128,12 @@ impl Lowerer<'_> {
 
     /// NaN where the condition equals `truth`, in arithmetic that has NaN; else zero.
     fn undefined(&mut self, c: ValueId, truth: bool) -> Result<View> {
+        if let Some((whole, [begin, end, stride])) = self.part_of_condition(c) {
+            let view = self.undefined(whole, truth)?;
+            if let Some(part) = self.sliced(&view, &begin, &end, &stride) {
+                return Ok(part);
+            }
+        }
         let pair = if truth { [INF, 0.0] } else { [0.0, INF] };
         let key = (c, pair.map(f32::to_bits), Purpose::Undefined);
         if let Some(view) = self.masks.get(&key) {
@@ -135,6 +148,12 @@ impl Lowerer<'_> {
 
     /// One number where the condition is true, another where it is false.
     fn mask(&mut self, c: ValueId, pair: [f32; 2]) -> Result<View> {
+        if let Some((whole, [begin, end, stride])) = self.part_of_condition(c) {
+            let view = self.mask(whole, pair)?;
+            if let Some(part) = self.sliced(&view, &begin, &end, &stride) {
+                return Ok(part);
+            }
+        }
         let key = (c, pair.map(f32::to_bits), Purpose::Numbers);
         if let Some(view) = self.masks.get(&key) {
             return Ok(view.clone());
@@ -154,6 +173,18 @@ impl Lowerer<'_> {
         };
         self.masks.insert(key, mask.clone());
         Ok(mask)
+    }
+
+    /// The condition that this one is a slice of, with its begin, end and stride, if others are slices of it too: the masks of the whole are
+    /// made once, and their slices are views.
+    fn part_of_condition(&self, c: ValueId) -> Option<(ValueId, [Vec<usize>; 3])> {
+        let made: &Op = self.net.ops.iter().find(|op| op.outputs.contains(&c))?;
+        let OpKind::Slice { begin, end, stride } = &made.kind else { return None };
+        let whole = *made.inputs.first()?;
+        let last = begin.len().checked_sub(1)?;
+        let is_view = stride[last] == 1 && begin[last].is_multiple_of(COLUMN_ALIGN);
+        let shared = self.constant(whole).is_none() && self.uses[whole.0 as usize] > 1;
+        (is_view && shared).then(|| (whole, [begin.clone(), end.clone(), stride.clone()]))
     }
 
     fn condition(&mut self, c: ValueId) -> Result<Condition> {

@@ -687,6 +687,18 @@ static FOUND: &[Found] = &[
 ",
         &[&[2050.0, 2048.0, 3.0, -7.0, 2052.0], &[0.0]],
     ),
+    // The inverse of a small number that keeps a divisor from zero overflowed: zero divided by it was NaN.
+    (
+        0,
+        "  input %x: f16[2, 3]
+  input %u: f16[2, 3]
+  const %e: f16[] = [1e-5]
+  %d: f16[2, 3] = add(%u, %e)
+  %y: f16[2, 3] = div(%x, %d)
+  output %y
+",
+        &[&[0.0, 1.0, 2.0], &[0.0, 1.0, 3.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
