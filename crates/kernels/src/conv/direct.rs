@@ -10,6 +10,9 @@ use crate::view::{OutputTile, TensorView, Transposed};
 use crate::workers::{Scratch, scratch_slice};
 use pulp::{Simd, WithSimd};
 
+/// Outputs that all panels compute one after another: whole runs of every panel height, whose operands, of [`TAPS`] taps, stay in L2.
+const OUTPUTS_AT_ONCE: usize = 512;
+
 /// Tile of the direct kernel. In a tile of a transposed result channels and columns are exchanged.
 pub(super) struct Job<'a, 'b> {
     pub(super) staging: &'a Im2col,
@@ -39,7 +42,7 @@ impl WithSimd for Job<'_, '_> {
         let sources = if staging.unicast { at_once } else { 1 };
         let staged = scratch_slice(&mut scratch.staged, sources * area + staging.staged_slack());
         let sums = scratch_slice(&mut scratch.sums, at_once * stride);
-        let widened = scratch_slice(&mut scratch.panel, PANEL * TAPS.min(taps));
+        let widened = scratch_slice(&mut scratch.panel, at_once * TAPS.min(taps));
         let halves = scratch_slice(&mut scratch.halves, if transposed { at_once * share.rows * columns } else { 0 });
         let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
         staged[sources * area..].fill(0.0);
@@ -59,17 +62,23 @@ impl WithSimd for Job<'_, '_> {
             for tap in (0..taps).step_by(TAPS) {
                 let some = tap..taps.min(tap + TAPS);
                 for m in (0..count).step_by(height) {
-                    let source = if staging.unicast { &staged[m * area..] } else { &staged[..] };
-                    let height = kernel.packed.height(channel + m);
-                    let panel = kernel.packed.widen(channel + m, some.clone(), widened);
+                    kernel.packed.widen(channel + m, some.clone(), &mut widened[m * some.len()..]);
                     if !staging.unicast {
                         // Prefetch the coefficients of the next panel.
                         kernel.packed.fetch(channel + m + height, some.clone());
                     }
-                    let sums = &mut sums[m * stride..];
-                    let places = &offsets[some.clone()];
-                    let resume = tap > 0;
-                    MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                }
+                // All panels read the operands of some outputs while these are in cache.
+                for output in (0..outputs).step_by(OUTPUTS_AT_ONCE) {
+                    for m in (0..count).step_by(height) {
+                        let source = if staging.unicast { &staged[m * area..] } else { &staged[..] };
+                        let height = kernel.packed.height(channel + m);
+                        let panel = &widened[m * some.len()..][..height * some.len()];
+                        let (source, sums) = (&source[output..], &mut sums[m * stride + output..]);
+                        let outputs = OUTPUTS_AT_ONCE.min(outputs - output);
+                        let (places, resume) = (&offsets[some.clone()], tap > 0);
+                        MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                    }
                 }
             }
             for m in 0..count {

@@ -22,8 +22,9 @@ const CHANNELS: usize = 16 * PANEL;
 const LEAST_ROW: usize = 16;
 /// Sums that stay in L1.
 const L1_SUMS: usize = 1 << 12;
-/// Capacity of the packed source, in elements; bounds the outputs of a part, which must be enough to amortize the widening of coefficients.
-const PACKED: usize = 1 << 20;
+/// Capacity of the packed source, in elements: half of an L2 of 1 MiB, because every panel reads all of it. Bounds the outputs of a part, which must
+/// be enough to amortize the widening of coefficients.
+const PACKED: usize = 1 << 17;
 const OUTPUTS: [usize; 2] = [256, 1024];
 
 /// Tile of a convolution, the work of one thread. In a tile of a transposed result channels and columns are exchanged.
@@ -52,6 +53,8 @@ impl WithSimd for Job<'_, '_> {
         }
         let taps = kernel.packed.taps();
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
+        // Whole runs; `OUTPUTS` are.
+        let most = most - most % run_outputs::<S>();
         for part in Part::all(self.share, self.columns, self.transposed, most) {
             self.pack(simd, taps, &part);
             let mut before = 0;
