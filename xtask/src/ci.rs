@@ -54,8 +54,6 @@ const STEPS: &[Step] = &[
     // `cargo test` does not link shared libraries that no test uses.
     Cargo(&["build", "--release", "--workspace"]),
     Cargo(&["run", "--release", "--bin", "xtask", "--", "inlined"]),
-    // The Python package with joblib, Dask, mypy and notebooks; skipped like the suite above.
-    Program("python3", &["scripts/python_package.py"]),
     // Predictions of `ane check` for this compiler, on the models that the suite wrote.
     Cargo(&["test", "--release", "--workspace", "--test", "nets", "check_of_the_suite"]),
 ];

@@ -1,8 +1,9 @@
-//! Layering rules: allowed dependencies between crates, allowed imports between modules, forbidden constructs in source, and
+//! Layering rules: allowed dependencies between crates and their features, allowed imports between modules, forbidden constructs in source, and
 //! limits on the length of files and functions.
 //!
 //! Dependencies come from `cargo tree`; source is read as tokens, so that comments and strings are ignored.
 
+mod features;
 mod imports;
 mod length;
 mod rules;
@@ -68,6 +69,7 @@ pub const CRATES: &[Crate] = &[
         may_use: &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
+    Crate { name: "schema", package: "anemone-schema", may_use: &[], outside: true },
     Crate {
         name: "bench",
         package: "anemone-bench",
@@ -117,6 +119,7 @@ pub fn run(_: &[String]) -> Outcome {
             }
         }
     }
+    findings.extend(features::check());
     findings.extend(imports::check());
     findings.extend(length::check());
     let pairs: usize = CRATES.iter().map(|r| forbidden(r).count()).sum();

@@ -12,6 +12,7 @@ use anemone_program::{Direction, Program, raw};
 use common::draw::{Draw, choices, drawn};
 use half::f16;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Random networks per run; `ANE_CASES` sets another number.
@@ -65,14 +66,16 @@ fn difference(program: &Program, plain: &[Vec<u16>], planned: &[Vec<u16>]) -> Op
     Some(format!("{} elements of port `{name}`, the first at {at}: {a:#06x} and {b:#06x}", differing.count() + 1))
 }
 
-/// A program runs the same at both levels, or faults alike.
+/// A program runs the same at both levels, or faults alike. Task after task, each seed runs once: it takes most of the time.
 fn same(name: &str, program: &Program, seeds: &[u64]) {
+    let distinct: Vec<u64> = BTreeSet::from_iter(seeds.iter().copied()).into_iter().collect();
     for model in Model::ALL {
-        let of = |level| left(program, model, level, seeds).map_err(|fault| fault.to_string());
-        let (plain, planned) = (of(Level::Unoptimized), of(Level::Optimized));
+        let of = |level, seeds: &[u64]| left(program, model, level, seeds).map_err(|fault| fault.to_string());
+        let (plain, planned) = (of(Level::Unoptimized, &distinct), of(Level::Optimized, seeds));
         match (plain, planned) {
             (Ok(plain), Ok(planned)) => {
-                for (run, (a, b)) in plain.iter().zip(&planned).enumerate() {
+                let plain = seeds.iter().map(|seed| &plain[distinct.partition_point(|d| d < seed)]);
+                for (run, (a, b)) in plain.zip(&planned).enumerate() {
                     let (ports, told) = (difference(program, &a.0, &b.0), model.name());
                     assert!(a == b, "{name}, {told}, run {run}: {ports:?}");
                 }
