@@ -26,7 +26,7 @@ enum Start {
     Computed(ValueId),
 }
 
-/// What attention adds to its scores, or hides of them.
+/// Terms added to the scores of attention, and keys hidden from its queries.
 struct Scores {
     mask: Option<ValueId>,
     added: Option<ValueId>,
