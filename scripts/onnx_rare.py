@@ -183,7 +183,12 @@ def recurrent(g):
         functions = {"LSTM": ["Sigmoid", g.pick(["Softsign", "Relu"]), "Tanh"], "GRU": ["HardSigmoid", "Tanh"],
                      "RNN": [g.pick(["Relu", "Sigmoid", "Softsign", "Elu"])]}[op]
         more["activations"] = functions * turns
-    if g.below(0, 4) == 0:
+    return layer(g, op, operands, more, clipped=4)
+
+
+def layer(g, op, operands, more, clipped):
+    """A recurrent layer without the absent operands at the end; one in `clipped` has a clip."""
+    if g.below(0, clipped) == 0:
         more["clip"] = 0.6
     if op == "GRU":
         more["linear_before_reset"] = g.flip()

@@ -6,7 +6,7 @@ a mask."""
 import numpy as np
 from onnx import TensorProto, helper
 
-from onnx_rare import BOOL, DOMAIN, FLOAT, HALF, I8, I32, I64, U8, Rare
+from onnx_rare import BOOL, DOMAIN, FLOAT, HALF, I8, I32, I64, U8, Rare, layer
 
 ML = "ai.onnx.ml"
 
@@ -34,14 +34,7 @@ def recurrent(g):
         more = {k: v for k, v in more.items() if v != []}
     if op == "LSTM" and g.below(0, 5) == 0:
         more["input_forget"] = 1
-    if g.below(0, 5) == 0:
-        more["clip"] = 0.6
-    if op == "GRU":
-        more["linear_before_reset"] = g.flip()
-    while not operands[-1]:
-        operands.pop()
-    results = 3 if op == "LSTM" else 2
-    return g.node(op, operands, results, take=g.below(0, results), **more)
+    return layer(g, op, operands, more, clipped=5)
 
 
 def attention(g):

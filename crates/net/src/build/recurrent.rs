@@ -32,7 +32,7 @@ impl From<Unary> for Function {
     }
 }
 
-/// Order and number of the steps, and what limits their sums.
+/// Order and number of the steps, and the bound on the operands of activations.
 #[derive(Clone, Copy, Default)]
 pub struct Steps {
     /// True from the last step to the first.
