@@ -129,7 +129,7 @@ const RECIPES: &[Recipe] = &[
         ],
         shown_by: &[
             Shown::Copy(
-                &["test", "--profile", "dev", "--package", "anemone-net", "--lib", "rows_are_distinct"],
+                &["test", "--profile", "dev", "--package", "anemone-net", "--test", "units", "rows_are_distinct"],
                 "1 passed",
             ),
             Shown::Copy(&["check", "--package", "anemone-compile"], ""),

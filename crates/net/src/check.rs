@@ -106,6 +106,3 @@ fn define(net: &Net, op: &str, id: ValueId, defined: &mut [bool], errors: &mut V
         errors.push(Error::DefinedTwice { op: op.to_string(), value: value.name.clone() });
     }
 }
-
-#[cfg(test)]
-mod tests;

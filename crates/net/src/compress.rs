@@ -217,7 +217,8 @@ fn centres(sorted: &[f32], count: usize) -> Vec<f32> {
     centres
 }
 
-fn palettize(tensor: &Tensor, bits: u32) -> Result<Tensor, Error> {
+/// The tensor as indices of `bits` bits, at most 8, into a table of values.
+pub fn palettize(tensor: &Tensor, bits: u32) -> Result<Tensor, Error> {
     let values = tensor.data.to_f32();
     let mut sorted = values.clone();
     sorted.sort_by(f32::total_cmp);
@@ -239,7 +240,8 @@ fn palettize(tensor: &Tensor, bits: u32) -> Result<Tensor, Error> {
     Stored::tensor(Form::Palette { indices, table, axis, mask: None }, tensor.shape.clone())
 }
 
-fn int8(tensor: &Tensor) -> Result<Tensor, Error> {
+/// The tensor as integers of eight bits with a scale for each row of its first axis.
+pub fn int8(tensor: &Tensor) -> Result<Tensor, Error> {
     let values = tensor.data.to_f32();
     let rows = tensor.shape.first().copied().unwrap_or(1).max(1);
     let width = elements(&tensor.shape) / rows;
@@ -262,7 +264,8 @@ fn int8(tensor: &Tensor) -> Result<Tensor, Error> {
     Stored::tensor(Form::Scaled { data, scale, offset: None, mask: None }, tensor.shape.clone())
 }
 
-fn prune(tensor: &Tensor, share: f32) -> Result<Tensor, Error> {
+/// The tensor without this share of its elements, those nearest to zero.
+pub fn prune(tensor: &Tensor, share: f32) -> Result<Tensor, Error> {
     let values = tensor.data.to_f32();
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].abs().total_cmp(&values[b].abs()));
@@ -280,73 +283,4 @@ fn without(tensor: &Tensor, mask: &[u8]) -> Result<Tensor, Error> {
     let mask = Stored::tensor(form, tensor.shape.clone())?;
     let values = Tensor { shape: vec![kept.len()], data: Data::from_f32(tensor.data.dtype(), &kept) };
     Stored::tensor(Form::Sparse { mask, values }, tensor.shape.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn weights() -> Tensor {
-        let value = |i: usize| ((i * 2_654_435_761) % 1000) as f32 / 500.0 - 1.0;
-        Tensor::f32([32, 64], (0..2048).map(value).collect())
-    }
-
-    fn worst(a: &Tensor, b: &Tensor) -> f32 {
-        a.data.to_f32().iter().zip(b.data.to_f32()).fold(0.0, |m, (x, y)| m.max((x - y).abs()))
-    }
-
-    #[test]
-    fn what_is_made_of_compressed_constants_is_compressed_again() {
-        let of = |made: &Tensor| Compression::of(&made.data);
-        let dense = |t: &Tensor| Tensor { shape: t.shape.clone(), data: Data::F32(t.data.to_f32()) };
-        let (few, sparse, plain) = (palettize(&weights(), 4), prune(&weights(), 0.5), weights());
-        let (few, sparse) = (few.unwrap(), sparse.unwrap());
-        let twice = |t: &Tensor| Tensor {
-            shape: t.shape.clone(),
-            data: Data::F32(t.data.to_f32().iter().map(|v| 2.0 * v).collect()),
-        };
-        let made = recompressed(twice(&few), [&plain, &few]);
-        assert_eq!(of(&made), Compression { palette: true, ..Compression::default() });
-        assert_eq!(made.data.to_f32(), twice(&few).data.to_f32());
-        let made = recompressed(twice(&sparse), [&sparse]);
-        assert_eq!(of(&made), Compression { sparse: true, ..Compression::default() });
-        assert_eq!(made.data.to_f32(), twice(&sparse).data.to_f32());
-        // More values than a byte counts; and nothing that was compressed.
-        assert_eq!(recompressed(dense(&plain), [&few]), dense(&plain));
-        assert_eq!(recompressed(dense(&few), [&plain]), dense(&few));
-        let scales = |t: &Tensor| of(t).scaled;
-        assert_eq!(scales(&int8(&weights()).unwrap()), Some(Scales::Channel));
-    }
-
-    #[test]
-    fn compressed_weights_are_near() {
-        let w = weights();
-        // Even values in -1..1 lie at most half a cluster from a centre.
-        let four = palettize(&w, 4).unwrap();
-        assert!(worst(&w, &four) < 1.2 / 16.0, "{}", worst(&w, &four));
-        assert_eq!(four.data.stored_bytes(), 1024 + 16 * 4);
-        assert!(worst(&w, &palettize(&w, 8).unwrap()) < 1.2 / 256.0);
-        let eight = int8(&w).unwrap();
-        assert!(worst(&w, &eight) < 0.6 / 127.0);
-        assert_eq!(eight.data.stored_bytes(), 2048 + 32 * 4);
-        let pruned = prune(&w, 0.75).unwrap();
-        assert_eq!(pruned.data.to_f32().iter().filter(|&&v| v != 0.0).count(), 512);
-        assert!(worst(&w, &pruned) <= 0.76);
-    }
-
-    #[test]
-    fn only_large_weights_are_taken() {
-        let mut net = crate::text::parse(
-            "net \"n\" { input %x: f32[1, 64] const %w: f32[32, 64] = blob 0 const %b: f32[32] = blob 1 \
-             %y: f32[1, 32] = linear(%x, %w, %b) output %y }",
-            &[Arc::new(weights()), Arc::new(Tensor::f32([32], vec![0.5; 32]))],
-        )
-        .unwrap();
-        let summary = compress(&mut net, Method::Int8).unwrap();
-        assert_eq!((summary.tensors, summary.bytes_before), (1, 2048 * 4 + 128));
-        assert!(summary.bytes_after < summary.bytes_before / 3);
-        assert_eq!(compress(&mut net, Method::Int8).unwrap().tensors, 0, "compressed already");
-        assert!(compress(&mut net, Method::Palette { bits: 5 }).is_err());
-        crate::check::check(&net).unwrap();
-    }
 }

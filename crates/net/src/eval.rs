@@ -10,7 +10,7 @@
 mod detection;
 mod elementwise;
 mod indexing;
-mod linear;
+pub(crate) mod linear;
 mod looped;
 mod movement;
 mod statistics;
@@ -420,6 +420,3 @@ fn rows<const N: usize>(shape: &[usize], strides: [&[usize]; N], mut visit: impl
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

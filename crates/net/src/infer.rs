@@ -487,6 +487,3 @@ impl Infer<'_> {
             .collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -28,6 +28,7 @@
 //! # Ok::<(), anemone_net::Error>(())
 //! ```
 
+#[doc(hidden)]
 mod build;
 pub mod check;
 pub mod compress;
@@ -57,3 +58,16 @@ pub use ops::{
 };
 pub use tensor::{Data, Tensor, stored};
 pub use types::{DType, TensorType};
+
+/// Items that the tests in `tests/units` reach.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::build::Builder;
+    pub use crate::eval::linear::{matrix, matrix_mut, product_on};
+    pub use crate::mil::lex::{Lexer, Token, float, hex_float, integer};
+    pub use crate::mil::proto as mil;
+    pub use crate::read::blob::decode;
+    pub use crate::read::onnx::counts::COUNTS;
+    pub use crate::read::onnx::{element, proto as onnx};
+    pub use crate::read::packed::unpack;
+}

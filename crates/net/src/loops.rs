@@ -210,6 +210,3 @@ fn give(build: &mut Builder, l: &Loop, op: &Op, carried: Vec<ValueId>, parts: Ve
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

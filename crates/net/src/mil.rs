@@ -1,13 +1,16 @@
 //! MIL programs: the messages of the model format, their text form both ways, and conversion of a net to a program.
 
-mod lex;
+#[doc(hidden)]
+pub(crate) mod lex;
 mod parse;
 mod print;
-pub(crate) mod proto;
+#[doc(hidden)]
+pub mod proto;
 mod write;
 
 pub use parse::{Fault, parse};
 pub use print::{print, printed};
+#[doc(inline)]
 pub use proto::Program;
 pub use write::{Written, manifest, model, write};
 
@@ -44,6 +47,3 @@ pub fn component(bytes: &[u8]) -> Option<String> {
     let pair = info.pairs.iter().find(|p| p.key.as_ref().and_then(text).as_deref() == Some("coremlc-component-MIL"))?;
     text(pair.value.as_ref()?)
 }
-
-#[cfg(test)]
-mod tests;

@@ -439,6 +439,3 @@ impl<'a> Writer<'a> {
         true
     }
 }
-
-#[cfg(test)]
-mod tests;

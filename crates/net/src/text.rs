@@ -37,6 +37,3 @@ pub const INLINE_ELEMENTS: usize = 16;
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_.@/$+-".contains(c)
 }
-
-#[cfg(test)]
-mod tests;

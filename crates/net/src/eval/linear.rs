@@ -13,11 +13,12 @@ const UNFOLDED_ELEMENTS: usize = 1 << 22;
 const FITS: &str = "the matrix lies inside the slice it is cut from";
 
 /// Row-major `rows` by `columns`, rows `stride` apart.
-fn matrix(data: &[f32], rows: usize, columns: usize, stride: usize) -> ArrayView2<'_, f32> {
+pub fn matrix(data: &[f32], rows: usize, columns: usize, stride: usize) -> ArrayView2<'_, f32> {
     ArrayView2::from_shape((rows, columns).strides((stride, 1)), data).expect(FITS)
 }
 
-fn matrix_mut(data: &mut [f32], rows: usize, columns: usize, stride: usize) -> ArrayViewMut2<'_, f32> {
+/// As [`matrix`], to write to.
+pub fn matrix_mut(data: &mut [f32], rows: usize, columns: usize, stride: usize) -> ArrayViewMut2<'_, f32> {
     ArrayViewMut2::from_shape((rows, columns).strides((stride, 1)), data).expect(FITS)
 }
 
@@ -34,7 +35,8 @@ fn product(a: ArrayView2<f32>, b: ArrayView2<f32>, beta: f32, c: ArrayViewMut2<f
     product_on(threads, a, b, beta, c);
 }
 
-fn product_on(threads: usize, a: ArrayView2<f32>, b: ArrayView2<f32>, beta: f32, mut c: ArrayViewMut2<f32>) {
+/// `c = a * b + beta * c` on so many threads.
+pub fn product_on(threads: usize, a: ArrayView2<f32>, b: ArrayView2<f32>, beta: f32, mut c: ArrayViewMut2<f32>) {
     let (rows, columns) = c.dim();
     let axis = Axis(usize::from(rows < columns));
     let at = (c.len_of(axis) * (threads / 2) / threads.max(1)).next_multiple_of(TILES);
@@ -343,27 +345,6 @@ fn fold_back(geometry: &Geometry, spread: &[f32], out: &mut [f32], channels: usi
                     let out = &mut out[(z * oh + y) * ow..][from..ow];
                     out.iter_mut().step_by(geometry.strides[2]).zip(&line[begin..end]).for_each(|(o, v)| *o += v);
                 }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_of_a_product_do_not_depend_on_its_threads() {
-        let number = |i: usize| (i * 7919 % 1013) as f32 / 97.0 - 5.0;
-        for (m, k, n) in [(130, 300, 70), (37, 40, 259), (64, 9, 64), (200, 270, 1)] {
-            let [a, b, c] = [m * k, k * n, m * n].map(|len| (0..len).map(number).collect::<Vec<f32>>());
-            let sums = |threads: usize, beta: f32| {
-                let mut c = c.clone();
-                product_on(threads, matrix(&a, m, k, k), matrix(&b, k, n, n), beta, matrix_mut(&mut c, m, n, n));
-                c.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
-            };
-            for (beta, threads) in [0.0, 1.0].into_iter().flat_map(|beta| [2, 3, 5, 8].map(|threads| (beta, threads))) {
-                assert_eq!(sums(threads, beta), sums(1, beta), "{m} by {k} by {n}, {threads} threads");
             }
         }
     }

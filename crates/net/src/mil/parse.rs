@@ -45,7 +45,7 @@ impl std::fmt::Display for Fault {
 /// Parses the text of a program. Errors: all syntax errors, at most 20.
 pub fn parse(text: &str) -> Result<Program, Vec<Fault>> {
     let mut lexer = Lexer::new(text);
-    let now = lexer.next();
+    let now = lexer.take();
     let mut parser = Parser { text, lexer, now, faults: Vec::new(), depth: 0 };
     let program = parser.program();
     if parser.faults.is_empty() { Ok(program.unwrap_or_default()) } else { Err(parser.faults) }
@@ -64,7 +64,7 @@ type Parsed<T> = Option<T>;
 
 impl Parser<'_> {
     fn advance(&mut self) -> Spanned {
-        let next = self.lexer.next();
+        let next = self.lexer.take();
         std::mem::replace(&mut self.now, next)
     }
 
@@ -271,7 +271,7 @@ impl Parser<'_> {
         let mut operation = Operation::default();
         // An operation without results begins with its own name, which is followed by its arguments.
         let mut ahead = Lexer::new(&self.text[self.now.end..]);
-        let bare = matches!(self.now.token, Token::Word(_)) && matches!(ahead.next().token, Token::Mark('('));
+        let bare = matches!(self.now.token, Token::Word(_)) && matches!(ahead.take().token, Token::Mark('('));
         if !bare {
             loop {
                 operation.outputs.push(self.named_type()?);
@@ -336,7 +336,7 @@ impl Parser<'_> {
         let Token::Word(word) = &self.now.token else { return false };
         let known = element_of(word).is_some() || COMPOUND.contains(&word.as_str());
         let mut ahead = Lexer::new(&self.text[self.now.end..]);
-        known && matches!(ahead.next().token, Token::Mark('(' | '<'))
+        known && matches!(ahead.take().token, Token::Mark('(' | '<'))
     }
 
     /// `[name = value, ...]`, if present.

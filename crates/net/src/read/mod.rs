@@ -1,13 +1,13 @@
 //! Readers of model files. They receive bytes, and request further files from [`Files`].
 
-mod blob;
+pub(crate) mod blob;
 mod mil;
 pub mod mlpackage;
 pub mod netplist;
 pub mod npy;
-mod onnx;
+pub(crate) mod onnx;
 mod outline;
-mod packed;
+pub(crate) mod packed;
 mod property;
 
 pub use mlpackage::{
@@ -125,6 +125,3 @@ pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Readin
         }),
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -8,7 +8,7 @@ mod attention;
 mod bits;
 mod classical;
 mod contributed;
-mod counts;
+pub(crate) mod counts;
 mod elementwise;
 mod fused;
 mod heads;
@@ -19,7 +19,8 @@ mod made;
 mod node;
 mod normalize;
 mod open;
-mod proto;
+#[doc(hidden)]
+pub mod proto;
 mod quantized;
 mod recurrent;
 mod regions;
@@ -30,8 +31,6 @@ mod shape;
 mod spatial;
 mod spectrum;
 mod subgraph;
-#[cfg(test)]
-mod tests;
 
 use super::{Files, Options, Reading};
 use crate::build::Builder;

@@ -8,7 +8,7 @@ const ANY: usize = usize::MAX;
 
 /// Least and greatest number of operands, and the operators that take it.
 #[rustfmt::skip]
-const COUNTS: &[(usize, usize, &str)] = &[
+pub const COUNTS: &[(usize, usize, &str)] = &[
     (0, 0, "Constant RandomNormal RandomUniform SequenceEmpty"),
     (0, 1, "Optional OptionalHasElement"),
     (1, 1, "Abs Acos Acosh ArgMax ArgMin Asin Asinh Atan Atanh AveragePool Bernoulli BitCast BitwiseNot BlackmanWindow Cast Ceil Celu ConcatFromSequence ConstantOfShape Cos Cosh DepthToSpace Det DynamicQuantizeLinear Elu Erf Exp EyeLike Flatten Floor Gelu GlobalAveragePool GlobalLpPool GlobalMaxPool HammingWindow HannWindow HardSigmoid HardSwish Hardmax Identity If ImageDecoder IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization LpPool MaxPool MeanVarianceNormalization Mish Multinomial Neg NonZero Not OptionalGetElement RandomNormalLike RandomUniformLike Reciprocal RegexFullMatch Relu Round Selu SequenceLength Shape Shrink Sigmoid Sign Sin Sinh Size Softmax Softplus Softsign SpaceToDepth Sqrt StringNormalizer StringSplit Swish Tan Tanh TfIdfVectorizer ThresholdedRelu Transpose Unique"),
@@ -53,20 +53,5 @@ pub fn check(node: &Node) -> Result<(), Error> {
     match missing.filter(|_| !OPEN.contains(&op)) {
         Some(at) => Err(node.missing(&format!("input {at}"))),
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_operator_has_one_row() {
-        let mut names: Vec<&str> = COUNTS.iter().flat_map(|row| row.2.split(' ')).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-        assert!(count > 190 && COUNTS.iter().all(|&(least, most, _)| least <= most));
     }
 }

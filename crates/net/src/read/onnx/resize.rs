@@ -245,30 +245,3 @@ fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> R
     perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);
     n.build().transpose(spread, &back)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The elements that a nearest mode reads for these sizes.
-    fn nearest(coordinates: &str, nearest: &str, from: usize, to: usize) -> Vec<usize> {
-        let sampler = Sampler {
-            mode: "nearest".into(),
-            coordinates: coordinates.into(),
-            nearest: nearest.into(),
-            cubic: -0.75,
-            exclude_outside: false,
-            extrapolation: 0.0,
-            antialias: false,
-        };
-        let scaling = Scaling { from, to, scale: to as f32 / from as f32, length: to as f32, region: None };
-        sampler.weights(&scaling).unwrap().into_iter().map(|row| row.unwrap()[0].0).collect()
-    }
-
-    #[test]
-    fn rounded_scales_reach_the_whole_positions() {
-        assert_eq!(nearest("pytorch_half_pixel", "ceil", 5, 1), [0]);
-        assert_eq!(nearest("align_corners", "floor", 7, 4), [0, 2, 4, 6]);
-        assert_eq!(nearest("asymmetric", "floor", 6, 4), [0, 1, 3, 4]);
-    }
-}

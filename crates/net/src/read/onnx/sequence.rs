@@ -135,6 +135,3 @@ fn concat(n: &mut Node) -> Result<bool, Error> {
     };
     n.done(id)
 }
-
-#[cfg(test)]
-mod tests;

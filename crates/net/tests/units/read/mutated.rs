@@ -1,7 +1,7 @@
 //! Seeded mutations of MIL text, weight files and ONNX models: errors or nets that check, never a panic.
 
 use super::*;
-use crate::mil::{parse, print};
+use anemone_net::mil::{parse, print};
 
 /// Numbers without pattern, the same every run.
 struct Random(u64);

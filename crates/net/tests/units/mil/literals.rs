@@ -1,7 +1,7 @@
 //! Every form of literal and type, and several faults told at once.
 
 use super::{parse, print};
-use crate::mil::proto::*;
+use anemone_net::testing::mil::*;
 
 /// The value that an attribute of the program has, written so.
 fn value(literal: &str) -> Value {

@@ -1,10 +1,12 @@
 //! Netplists that were read and are written come back.
 
-use super::*;
-use crate::check::check;
-use crate::eval::eval;
-use crate::read::tests::{Disk, netplists};
-use crate::read::{MemoryFiles, Options, read_netplist};
+use crate::read::{Disk, netplists};
+use anemone_net::Error;
+use anemone_net::check::check;
+use anemone_net::eval::eval;
+use anemone_net::graph::{Data, Net, Tensor, TensorType};
+use anemone_net::netplist::*;
+use anemone_net::read::{MemoryFiles, Options, read_netplist};
 
 /// Netplists written anew compute the same.
 #[test]
@@ -66,7 +68,7 @@ fn every_operation_comes_back() {
   output %h
   output %o
 }"#;
-    let net = crate::text::parse(text, &[]).unwrap();
+    let net = anemone_net::text::parse(text, &[]).unwrap();
     for version in [Version::Procedures, Version::Flat] {
         let (xml, weights) = write_as(&net, version).unwrap();
         let files = MemoryFiles([(WEIGHTS.to_string(), weights.into())].into());

@@ -1,13 +1,24 @@
 //! Readers on real packages and netplists where they are there, and on damaged ones.
 
-use super::*;
-use crate::check::check;
-use crate::eval::eval;
-use crate::graph::{DType, Data, Tensor};
+mod blob;
+mod damaged;
+mod kinds;
+mod mutated;
+mod npy;
+mod onnx;
+mod packed;
+mod procedures;
+mod programs;
+
+use anemone_net::Error;
+use anemone_net::check::check;
+use anemone_net::eval::eval;
+use anemone_net::graph::{DType, Data, Tensor};
+use anemone_net::read::*;
 use std::path::{Path, PathBuf};
 
 /// A folder of test data: from the environment, else beside the workspace.
-pub(crate) fn data_dir(variable: &str, default: &str) -> Option<PathBuf> {
+pub fn data_dir(variable: &str, default: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(default);
     let path = std::env::var_os(variable).map_or_else(beside, PathBuf::from);
     if path.is_dir() {
@@ -17,7 +28,7 @@ pub(crate) fn data_dir(variable: &str, default: &str) -> Option<PathBuf> {
     None
 }
 
-pub(crate) fn models() -> Vec<PathBuf> {
+pub fn models() -> Vec<PathBuf> {
     let Some(dir) = data_dir("ANE_MODELS_DIR", "../shared/models") else { return vec![] };
     let mut found: Vec<PathBuf> = dir.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|p| p.join("model.mlpackage").is_dir());
@@ -26,7 +37,7 @@ pub(crate) fn models() -> Vec<PathBuf> {
 }
 
 /// Files under a folder of the disk.
-pub(crate) struct Disk(pub PathBuf);
+pub struct Disk(pub PathBuf);
 
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<Bytes, String> {
@@ -36,7 +47,7 @@ impl Files for Disk {
 
 fn npy(path: &Path) -> Option<Tensor> {
     let bytes = std::fs::read(path).ok()?;
-    let array = npy::Npy::read(&bytes).unwrap();
+    let array = anemone_net::read::npy::Npy::read(&bytes).unwrap();
     let elements = array.to_f32();
     let data = match &array.descr[1..] {
         "f4" => Data::F32(elements),
@@ -57,7 +68,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> f32 {
 }
 
 /// Zeros for every weight file, with a record wherever one is looked for.
-pub(crate) struct Zeros;
+pub struct Zeros;
 
 impl Files for Zeros {
     fn read(&self, _: &str) -> Result<Bytes, String> {
@@ -102,7 +113,7 @@ fn sniffs_by_content() {
     let _ = DType::F16;
 }
 
-pub(crate) fn netplists() -> Vec<PathBuf> {
+pub fn netplists() -> Vec<PathBuf> {
     let Some(dir) = data_dir("ANE_GOLDEN_DIR", "../shared/golden") else { return vec![] };
     let entries = |folder: &str| dir.join(folder).read_dir().unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>();
     let mut found = entries("h13/netplists");
@@ -113,7 +124,7 @@ pub(crate) fn netplists() -> Vec<PathBuf> {
 }
 
 #[test]
-pub(crate) fn netplists_read_and_check() {
+pub fn netplists_read_and_check() {
     let mut read = 0;
     let paths = netplists();
     for path in &paths {
@@ -145,9 +156,3 @@ pub(crate) fn netplists_read_and_check() {
     }
     assert!(read + 6 >= paths.len(), "only {read} of {}", paths.len());
 }
-
-mod damaged;
-mod kinds;
-mod mutated;
-mod procedures;
-mod programs;

@@ -1,6 +1,7 @@
-use super::*;
-use crate::check::check;
-use crate::{Data, Tensor, eval, text};
+use anemone_net::OpKind;
+use anemone_net::check::check;
+use anemone_net::loops::{any, grouped, unrolled};
+use anemone_net::{Data, Tensor, eval, text};
 
 /// Adds the parts of a sequence one by one, from the last to the first, and scales each sum: twelve turns.
 const SUMS: &str = r#"net "n" {

@@ -44,7 +44,7 @@ const PROCEDURES: &str = "<key>ProcedureList</key><array>\
     <dict><key>Name</key><string>both</string><key>Networks</key><array><string>first</string><string>second</string></array></dict>\
     </array>";
 
-fn kinds(net: &crate::graph::Net) -> Vec<&'static str> {
+fn kinds(net: &anemone_net::graph::Net) -> Vec<&'static str> {
     net.ops.iter().map(|op| op.kind.name()).collect()
 }
 
@@ -115,17 +115,17 @@ fn procedures_list_inputs_operations_and_outputs() {
 fn written_netplists_read_as_the_same_net() {
     for function in ["first", "second"] {
         let (net, _) = read_function(&file("1.0.9", ""), Some(function)).unwrap();
-        let (xml, _) = crate::netplist::write(&net).unwrap();
+        let (xml, _) = anemone_net::netplist::write(&net).unwrap();
         let (again, _) = read_function(&xml, None).unwrap();
         assert_eq!(kinds(&again), kinds(&net));
-        let names = |net: &crate::graph::Net| -> Vec<(String, crate::graph::TensorType)> {
+        let names = |net: &anemone_net::graph::Net| -> Vec<(String, anemone_net::graph::TensorType)> {
             net.values.iter().map(|v| (v.name.clone(), v.ty.clone())).collect()
         };
         assert_eq!(names(&again), names(&net));
         let x =
             Tensor { shape: vec![1, 2, 1, 3], data: Data::from_f32(DType::F16, &[-2.0, -0.5, 0.0, 0.25, 1.0, 3.0]) };
         assert_eq!(eval(&again, std::slice::from_ref(&x)).unwrap(), eval(&net, &[x]).unwrap());
-        let (third, _) = crate::netplist::write(&again).unwrap();
+        let (third, _) = anemone_net::netplist::write(&again).unwrap();
         assert_eq!(String::from_utf8(third), String::from_utf8(xml));
     }
 }

@@ -1,7 +1,7 @@
 //! Damaged and hostile files: an error, never a panic, never memory without bound.
 
 use super::*;
-use crate::text::print;
+use anemone_net::text::print;
 
 /// Numbers without pattern, the same every run.
 struct Random(u64);

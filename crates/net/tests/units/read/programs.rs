@@ -1,9 +1,9 @@
 //! Small models written here: what the readers make of single units and operations.
 
 use super::*;
-use crate::graph::{Net, TensorType};
-use crate::mil::proto;
-use crate::ops::{Binary, OpKind, Unary};
+use anemone_net::graph::{Net, TensorType};
+use anemone_net::ops::{Binary, OpKind, Unary};
+use anemone_net::testing::mil as proto;
 use prost::Message;
 use std::collections::BTreeMap;
 

@@ -1,13 +1,14 @@
 //! MIL text: the corpus where it is there, round trips, and faults with their places.
 
+mod lex;
 mod literals;
 
-use super::*;
-use crate::check::check;
-use crate::eval::eval;
-use crate::graph::{Data, Tensor};
-use crate::read::tests::{Disk, data_dir, models};
-use crate::read::{MemoryFiles, Options, read_package, read_program};
+use crate::read::{Disk, data_dir, models};
+use anemone_net::check::check;
+use anemone_net::eval::eval;
+use anemone_net::graph::{Data, Tensor};
+use anemone_net::mil::*;
+use anemone_net::read::{MemoryFiles, Options, read_package, read_program};
 
 const SMALL: &str = r#"program(1.3)
 [buildInfo = dict<string, string>({{"a-b", "1"}, {"c", "\"q\""}})]
@@ -111,7 +112,7 @@ fn the_corpus_parses() {
         let program = parse(text).unwrap_or_else(|f| panic!("{name}: {}", f[0]));
         assert_eq!(parse(&print(&program)).unwrap(), program, "{name}");
         // Their weights are not there: zeros stand in.
-        match read_program(&program, &crate::read::tests::Zeros, &Options::default()) {
+        match read_program(&program, &crate::read::Zeros, &Options::default()) {
             Ok((net, _)) => {
                 check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
                 read += 1;
@@ -129,7 +130,7 @@ fn packages_survive_the_text() {
         let name = dir.file_name().unwrap().to_string_lossy().into_owned();
         let files = Disk(dir.join("model.mlpackage"));
         let (net, _) = read_package(&files, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let program = crate::read::package_program(&files).unwrap();
+        let program = anemone_net::read::package_program(&files).unwrap();
         let weights = Disk(dir.join("model.mlpackage/Data/com.apple.CoreML"));
         let text = print(&program);
         let back = parse(&text).unwrap_or_else(|f| panic!("{name}: {}", f[0]));
@@ -165,7 +166,7 @@ fn a_long_loop_stays_a_loop() {
     let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
     let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
     check(&net).unwrap();
-    let found = net.ops.iter().find_map(|op| if let crate::OpKind::Loop(l) = &op.kind { Some(l) } else { None });
+    let found = net.ops.iter().find_map(|op| if let anemone_net::OpKind::Loop(l) = &op.kind { Some(l) } else { None });
     let found = found.expect("a loop");
     assert_eq!((found.turns, found.carried, found.scanned.len()), (900, 1, 1));
     assert!(found.body.ops.iter().all(|op| op.kind.name() != "gather"), "{:?}", found.body.ops);
@@ -178,7 +179,7 @@ fn a_long_loop_stays_a_loop() {
     let outputs = eval(&net, &inputs).unwrap();
     assert_eq!(outputs[0].data, Data::F32(vec![a.max(0.0), b.max(0.0)]));
     assert_eq!(outputs[1].data.to_i32(), [900]);
-    assert_eq!(eval(&crate::loops::unrolled(&net).unwrap(), &inputs).unwrap(), outputs);
+    assert_eq!(eval(&anemone_net::loops::unrolled(&net).unwrap(), &inputs).unwrap(), outputs);
 }
 
 /// Both blocks of a condition computed at run time are computed, and their results and states selected.
@@ -197,7 +198,7 @@ fn a_condition_at_run_time_selects() {
     let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
     let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
     check(&net).unwrap();
-    let state = Tensor { shape: vec![2], data: Data::from_f32(crate::DType::F16, &[1.0, 2.0]) };
+    let state = Tensor { shape: vec![2], data: Data::from_f32(anemone_net::DType::F16, &[1.0, 2.0]) };
     let run = |x: [f32; 2], t: f32| {
         let inputs = [Tensor::f32([2], x.to_vec()), Tensor::f32([1], vec![t]), state.clone()];
         eval(&net, &inputs).unwrap().iter().map(|o| o.data.to_f32()).collect::<Vec<_>>()

@@ -2,7 +2,8 @@
 //! functions.
 
 use super::*;
-use crate::mil::{parse, proto};
+use anemone_net::mil::parse;
+use anemone_net::testing::mil as proto;
 use prost::Message;
 
 fn model(kind: proto::Kind, description: proto::ModelDescription) -> Vec<u8> {

@@ -1,15 +1,20 @@
 //! Small ONNX models written here. The operators themselves are held to the `onnx` package's tests by
 //! `scripts/onnx_backend.py`.
 
+mod counts;
+mod resize;
+mod sequence;
 mod states;
 
-use super::proto::{Attribute, Dim, Entry, Graph, Model, Node, OpsetId, Shape, Tensor, TensorType, Type, ValueInfo};
-use super::{element, outline_onnx, read_onnx};
-use crate::check::check;
-use crate::error::Error;
-use crate::eval::eval;
-use crate::graph::DType;
-use crate::read::{MemoryFiles, Options, sniff};
+use anemone_net::Error;
+use anemone_net::check::check;
+use anemone_net::eval::eval;
+use anemone_net::graph::DType;
+use anemone_net::read::{MemoryFiles, Options, outline_onnx, read_onnx, sniff};
+use anemone_net::testing::element;
+use anemone_net::testing::onnx::{
+    Attribute, Dim, Entry, Graph, Model, Node, OpsetId, Shape, Tensor, TensorType, Type, ValueInfo,
+};
 use prost::Message;
 
 pub(super) fn float_info(name: &str, dims: Vec<Dim>) -> ValueInfo {
@@ -58,14 +63,14 @@ fn files() -> MemoryFiles {
 #[test]
 fn a_model_with_external_weights_and_a_symbolic_batch() {
     let bytes = model().encode_to_vec();
-    assert_eq!(sniff(&bytes), Some(crate::read::Format::Onnx));
+    assert_eq!(sniff(&bytes), Some(anemone_net::read::Format::Onnx));
     let error = read_onnx(&bytes, &files(), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "input `x`: axis 0 has no extent; give one for `N`");
     let options = Options { extents: [("N".to_string(), 1)].into(), ..Options::default() };
     let (net, _) = read_onnx(&bytes, &files(), &options).unwrap();
     check(&net).unwrap();
     assert_eq!(net.value(net.outputs[0]).name, "y");
-    let x = crate::graph::Tensor::f32([1, 2], vec![3.0, 4.0]);
+    let x = anemone_net::graph::Tensor::f32([1, 2], vec![3.0, 4.0]);
     assert_eq!(eval(&net, &[x]).unwrap()[0].data.to_f32(), [11.0, 0.0]);
     let missing = read_onnx(&bytes, &MemoryFiles::default(), &options).unwrap_err();
     assert!(matches!(missing, Error::File { .. }), "{missing}");
@@ -83,7 +88,7 @@ fn arrays_give_open_extents() {
         let shapes = shapes.iter().map(|(name, shape)| (name.to_string(), shape.to_vec())).collect();
         let extents = extents.iter().map(|(name, n)| (name.to_string(), *n)).collect();
         let options = Options { shapes, extents, ..Options::default() };
-        let inputs = |(net, _): (crate::Net, Vec<String>)| {
+        let inputs = |(net, _): (anemone_net::Net, Vec<String>)| {
             net.inputs.iter().map(|&id| net.value(id).ty.shape[0]).collect::<Vec<_>>()
         };
         read_onnx(bytes, &files(), &options).map(inputs).map_err(|e| e.to_string())
@@ -188,7 +193,7 @@ fn one(
     integers: &[(&[i64], &[i64])],
     attributes: &[(&str, i64)],
     outputs: usize,
-) -> Result<Vec<crate::graph::Tensor>, Error> {
+) -> Result<Vec<anemone_net::graph::Tensor>, Error> {
     one_of("", op, floats, integers, attributes, outputs)
 }
 
@@ -200,7 +205,7 @@ fn one_of(
     integers: &[(&[i64], &[i64])],
     attributes: &[(&str, i64)],
     outputs: usize,
-) -> Result<Vec<crate::graph::Tensor>, Error> {
+) -> Result<Vec<anemone_net::graph::Tensor>, Error> {
     let names: Vec<String> = (0..floats.len() + integers.len()).map(|i| format!("in{i}")).collect();
     let (inputs, constants) = names.split_at(floats.len());
     let attribute = |&(name, i): &(&str, i64)| Attribute { name: name.into(), i, ..Attribute::default() };
@@ -235,7 +240,7 @@ fn one_of(
     let (net, _) = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())?;
     check(&net).map_err(|mut e| e.swap_remove(0))?;
     let tensor = |(dims, values): &(&[i64], &[f32])| {
-        crate::graph::Tensor::f32(dims.iter().map(|&d| d as usize).collect::<Vec<_>>(), values.to_vec())
+        anemone_net::graph::Tensor::f32(dims.iter().map(|&d| d as usize).collect::<Vec<_>>(), values.to_vec())
     };
     eval(&net, &floats.iter().map(tensor).collect::<Vec<_>>())
 }
@@ -263,7 +268,7 @@ fn operators_of_the_optimizer() {
     close(&hides, &[4.0]);
 }
 
-fn close(found: &crate::graph::Tensor, expected: &[f32]) {
+fn close(found: &anemone_net::graph::Tensor, expected: &[f32]) {
     let values = found.data.to_f32();
     let near = values.len() == expected.len() && values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5);
     assert!(near, "{values:?}, expected {expected:?}");
@@ -344,15 +349,15 @@ fn with_wide(op: &str, c: i64, bytes: Option<Vec<u8>>, output: i32) -> Result<Ve
 /// A node's result on an input `x` of 1 and -2 and a constant, both of the constant's type.
 fn with_constant(op: &str, constant: Tensor, output: i32) -> Result<Vec<f32>, Error> {
     let x = match constant.data_type {
-        DOUBLE => crate::graph::Tensor::f32([2], vec![1.0, -2.0]),
-        _ => crate::graph::Tensor::i32([2], vec![1, -2]),
+        DOUBLE => anemone_net::graph::Tensor::f32([2], vec![1.0, -2.0]),
+        _ => anemone_net::graph::Tensor::i32([2], vec![1, -2]),
     };
     let net = net_with_constant(op, constant, output)?;
     Ok(eval(&net, &[x]).expect("evaluates")[0].data.to_f32())
 }
 
 /// A network of a node on an input `x` of two elements and a constant, both of the constant's type.
-fn net_with_constant(op: &str, constant: Tensor, output: i32) -> Result<crate::graph::Net, Error> {
+fn net_with_constant(op: &str, constant: Tensor, output: i32) -> Result<anemone_net::graph::Net, Error> {
     let info = |name: &str, element: i32| {
         let mut info = float_info(name, vec![extent(2)]);
         info.ty = info.ty.map(|ty| Type { tensor: ty.tensor.map(|t| TensorType { element, ..t }) });
@@ -482,7 +487,7 @@ fn a_prelu_with_one_slope_is_a_leaky_relu() {
     ] {
         let net = read(slopes);
         assert_eq!(net.ops.iter().map(|op| op.kind.name()).collect::<Vec<_>>(), names);
-        let x = crate::Tensor::f32([1, 2, 1, 2], vec![-2.0, 3.0, -4.0, 0.0]);
+        let x = anemone_net::Tensor::f32([1, 2, 1, 2], vec![-2.0, 3.0, -4.0, 0.0]);
         assert_eq!(eval(&net, &[x]).expect("it runs")[0].data.to_f32(), wanted);
     }
 }

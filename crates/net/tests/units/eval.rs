@@ -1,8 +1,12 @@
 //! Every operation against values computed by hand or by its definition in naive loops.
 
-use super::*;
-use crate::graph::Value;
-use crate::ops::{Binary, Coordinates, EdgeMode, GeluMode, PoolKind, ReduceKind, ResizeMode, Unary};
+mod linear;
+
+use anemone_net::Error;
+use anemone_net::eval::*;
+use anemone_net::graph::Value;
+use anemone_net::graph::{DType, Data, Tensor, TensorType};
+use anemone_net::ops::{Binary, Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ReduceKind, ResizeMode, Unary};
 
 fn run(kind: OpKind, inputs: &[Tensor], declared: Option<TensorType>) -> Tensor {
     fold(&kind, &inputs.iter().collect::<Vec<_>>(), declared.as_ref()).unwrap()
@@ -407,7 +411,7 @@ fn resampling() {
 
 #[test]
 fn nets_run_in_order_and_show_their_values() {
-    let mut net = crate::text::parse(
+    let mut net = anemone_net::text::parse(
         "net \"main\" { input %x: f16[2] const %c: f16[1] = [10.0] %a: f16[2] = add(%x, %c) \
          %b: f16[2] = mul(%a, %x) output %b output %x output %c }",
         &[],

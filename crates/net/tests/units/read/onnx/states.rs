@@ -1,11 +1,12 @@
 //! Operators with states, by laws: shorter sequences are those of shorter operands, and a step with a cache is the last one of all steps.
 
-use crate::eval::eval;
-use crate::read::onnx::proto::{Attribute, Graph, Model, Node, OpsetId, Tensor as Stored, TensorType, Type, ValueInfo};
-use crate::read::onnx::read_onnx;
-use crate::read::onnx::tests::{extent, float_info};
-use crate::read::{MemoryFiles, Options};
-use crate::{Data, Tensor};
+use super::{extent, float_info};
+use anemone_net::eval::eval;
+use anemone_net::read::{MemoryFiles, Options, read_onnx};
+use anemone_net::testing::onnx::{
+    Attribute, Graph, Model, Node, OpsetId, Tensor as Stored, TensorType, Type, ValueInfo,
+};
+use anemone_net::{Data, Tensor};
 use prost::Message;
 
 /// One node; operands are given at run time, or stored.

@@ -1,7 +1,10 @@
 //! Result types against hand-computed ones, and the error for each rule.
 
-use super::*;
-use crate::ops::{Coordinates, PoolKind, ReduceKind, ResizeMode};
+use anemone_net::Error;
+use anemone_net::graph::{DType, TensorType};
+use anemone_net::infer::*;
+use anemone_net::ops::{Binary, OpKind, Unary};
+use anemone_net::ops::{Coordinates, EdgeMode, PoolKind, ReduceKind, ResizeMode};
 
 fn f16(shape: &[usize]) -> TensorType {
     TensorType::new(DType::F16, shape)

@@ -1,12 +1,11 @@
 //! One model for each operator of sequences, as exporters write it.
 
-use crate::Tensor as Data;
-use crate::eval::eval;
-use crate::read::onnx::proto::{Attribute, Graph, Model, Node, OpsetId, Tensor};
-use crate::read::onnx::read_onnx;
-use crate::read::onnx::tests::{extent, float_info, node};
-use crate::read::{MemoryFiles, Options};
-use crate::{Error, Net};
+use super::{extent, float_info, node};
+use anemone_net::Tensor as Data;
+use anemone_net::eval::eval;
+use anemone_net::read::{MemoryFiles, Options, read_onnx};
+use anemone_net::testing::onnx::{Attribute, Graph, Model, Node, OpsetId, Tensor};
+use anemone_net::{Error, Net};
 use prost::Message;
 
 fn number(name: &str, value: i64) -> Tensor {

@@ -1,15 +1,13 @@
 //! Round trips, and texts that do not parse.
 
-use super::*;
-use crate::build::Builder;
-use crate::check::check;
-use crate::error::{Error, TextFault};
-use crate::graph::{DType, Net, TensorType};
-use crate::ops::{Binary, GeluMode, OpKind, ReduceKind, Unary};
-use crate::read::{
-    Options, read_netplist, read_package,
-    tests::{Disk, models, netplists},
-};
+use crate::read::{Disk, models, netplists};
+use anemone_net::check::check;
+use anemone_net::graph::{DType, Net, TensorType};
+use anemone_net::ops::{Binary, GeluMode, OpKind, ReduceKind, Unary};
+use anemone_net::read::{Options, read_netplist, read_package};
+use anemone_net::testing::Builder;
+use anemone_net::text::{parse, print};
+use anemone_net::{Error, TextFault};
 use proptest::prelude::*;
 
 const SAMPLE: &str = r#"net "main" {

@@ -1,8 +1,10 @@
 //! One net per violation.
 
-use super::*;
-use crate::graph::{DType, Op, Tensor};
-use crate::ops::{OpKind, Unary};
+use anemone_net::Error;
+use anemone_net::check::check;
+use anemone_net::graph::{DType, Op, Tensor};
+use anemone_net::graph::{Net, TensorType, Value, ValueId};
+use anemone_net::ops::{OpKind, Unary};
 use std::sync::Arc;
 
 /// `y = relu(x)`.
