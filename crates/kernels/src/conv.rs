@@ -22,7 +22,7 @@ mod gemv;
 mod im2col;
 mod kernels;
 pub mod nchwc;
-mod pair;
+pub(crate) mod pair;
 mod pointwise;
 pub mod registry;
 pub mod winograd;
@@ -308,6 +308,3 @@ fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads:
         tensors.iter_mut().for_each(|(strides, numbers)| strides[2] = ext.w * *numbers);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! Copies: strided boxes of elements, and rows converted between the element format in memory and fp32.
 
-mod strided;
+pub(crate) mod strided;
 
 pub use strided::{CopyAxis, normalized, select, strided};
 
@@ -22,7 +22,7 @@ pub enum NanRule {
 
 impl NanRule {
     #[inline(always)]
-    fn quiet(x: f16) -> f16 {
+    pub fn quiet(x: f16) -> f16 {
         num::copied(x)
     }
 

@@ -25,11 +25,9 @@
 
 pub mod bounds;
 mod columns;
-mod decode;
-mod microkernel;
+pub(crate) mod decode;
+pub(crate) mod microkernel;
 mod row;
-#[cfg(test)]
-mod tests;
 mod tiled;
 pub mod vector;
 mod wide;
@@ -54,7 +52,7 @@ pub use row::SingleRow;
 use std::ops::Range;
 
 /// Columns of a panel of operands.
-const WIDTH: usize = 32;
+pub const WIDTH: usize = 32;
 /// Rows of a block: at two vectors a row, as many as 32 registers hold. The rows of a block share the lists of their taps. The last block may
 /// have fewer, a multiple of the least height.
 pub const HEIGHT: usize = 12;
@@ -283,7 +281,8 @@ pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f3
     product_with(isa::arch(), weights, columns, bias, out);
 }
 
-fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
+/// [`product`] by an instruction set.
+pub fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
     debug_assert!(weights.mac == columns.mac && weights.packed.taps() == columns.taps);
     debug_assert_eq!(out.len(), weights.rows() * columns.columns);
     if out.is_empty() {

@@ -52,7 +52,8 @@ pub fn name() -> &'static str {
     name_of(arch())
 }
 
-fn name_of(arch: Arch) -> &'static str {
+/// Name of an instruction set.
+pub fn name_of(arch: Arch) -> &'static str {
     let is = |other: &Arch| std::mem::discriminant(other) == std::mem::discriminant(&arch);
     available().iter().find(|(_, other)| is(other)).map_or("scalar", |(name, _)| name)
 }
@@ -68,25 +69,4 @@ pub fn force(name: &str) -> Result<(), IsaError> {
     let arch = all.iter().find(|(known, _)| *known == name).map(|(_, arch)| *arch).ok_or_else(|| refused(None))?;
     let in_use = name_of(*FORCED.get_or_init(|| arch));
     if in_use == name { Ok(()) } else { Err(refused(Some(in_use))) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_instruction_set_is_forced_once() {
-        assert_eq!(name(), name_of(Arch::new()));
-        let elsewhere = if host::IS_X86 { "neon" } else { "v3" };
-        let missing = force(elsewhere).map_err(|e| e.to_string());
-        assert!(missing.is_err_and(|e| e.contains("this host has no instruction set") && e.contains("scalar")));
-        assert!(force("sse9").is_err_and(|e| e.to_string().contains("is no instruction set")));
-        let best = name();
-        assert_eq!(force(best), Ok(()));
-        assert_eq!(force(best), Ok(()));
-        if best != "scalar" {
-            assert!(force("scalar").is_err_and(|e| e.in_use == Some(best)));
-        }
-        assert_eq!(name(), best);
-    }
 }

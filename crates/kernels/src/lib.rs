@@ -75,3 +75,12 @@ pub mod tensor;
 pub mod view;
 pub mod window;
 pub mod workers;
+
+/// Items that the tests in `tests/units` reach.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::conv::pair::PACKED_CAPACITY;
+    pub use crate::copy::strided::{Piece, copy, cut, each};
+    pub use crate::exact::decode::{Reading, exp2i, raised};
+    pub use crate::exact::microkernel::settle_away;
+}

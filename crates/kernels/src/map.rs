@@ -469,6 +469,3 @@ fn combined<'a, S: Simd, N: Line, R: Reader<N>>(
     of.ending.apply(a);
     a
 }
-
-#[cfg(test)]
-mod tests;

@@ -132,7 +132,7 @@ impl Claims {
 
 /// Calls `work` with every index below `count` on all threads, and spins until all is done: a thread that waits in the scheduler goes to
 /// sleep after a moment, and would have to be woken for the next task. After a panic some indices may be left out.
-fn busy_join(count: usize, work: &(dyn Fn(usize) + Sync)) {
+pub fn busy_join(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let left = AtomicUsize::new(count);
     let threads = rayon::current_num_threads().clamp(1, count.max(1));
     let claims = Claims::new(count, threads);
@@ -169,7 +169,7 @@ fn on_threads(count: usize, awake: bool, work: &(dyn Fn(usize) + Sync)) {
 }
 
 /// Calls `work` with the index and the value of every item, on all threads if `shared`; they spin if `awake`.
-pub(crate) fn share<T: Send>(items: Vec<T>, shared: bool, awake: bool, work: &(dyn Fn(usize, T) + Sync)) {
+pub fn share<T: Send>(items: Vec<T>, shared: bool, awake: bool, work: &(dyn Fn(usize, T) + Sync)) {
     if !shared || items.len() < 2 || !are_several() {
         return items.into_iter().enumerate().for_each(|(i, item)| work(i, item));
     }
@@ -200,55 +200,5 @@ fn chunks_by<T: Send>(data: &mut [T], size: usize, nanos: usize, work: &(dyn Fn(
         data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
     } else {
         share(data.chunks_mut(size).collect(), true, false, work);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    #[test]
-    fn works_come_from_several_threads_and_a_panic_ends_one() {
-        let sum = |n: usize| {
-            on_all_threads(|| {
-                let sum = AtomicUsize::new(0);
-                busy_join(n, &|i| _ = sum.fetch_add(i + 1, Relaxed));
-                sum.into_inner()
-            })
-        };
-        std::thread::scope(|scope| {
-            for n in 1..5 {
-                scope.spawn(move || {
-                    (0..50).for_each(|i| assert_eq!(sum(10 * n + i), (10 * n + i) * (10 * n + i + 1) / 2))
-                });
-            }
-        });
-        assert!(catch_unwind(|| on_all_threads(|| panic!("of the test"))).is_err());
-        assert_eq!(sum(100), 5050);
-    }
-
-    #[test]
-    fn every_item_is_done_once_and_a_panic_is_passed_on() {
-        for threads in [1, 3] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-            for (count, awake) in [0, 1, 2, 50].into_iter().flat_map(|count| [(count, false), (count, true)]) {
-                let mut items = vec![0; count];
-                let parts: Vec<&mut usize> = items.iter_mut().collect();
-                pool.install(|| share(parts, true, awake, &|i, item| *item += i + 1));
-                assert!(items.iter().enumerate().all(|(i, item)| *item == i + 1), "{items:?}");
-            }
-            // A panic in the item that this thread takes, and in one that another thread takes.
-            for bad in [0, 7] {
-                let items: Vec<AtomicUsize> = (0..20).map(|_| AtomicUsize::new(0)).collect();
-                let one = |i: usize| {
-                    items[i].fetch_add(1, Relaxed);
-                    assert!(i != bad);
-                };
-                let ended = catch_unwind(AssertUnwindSafe(|| pool.install(|| busy_join(items.len(), &one))));
-                assert!(ended.is_err());
-                assert!(items.iter().all(|item| item.load(Relaxed) <= 1));
-            }
-        }
     }
 }

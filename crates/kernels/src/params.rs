@@ -109,32 +109,3 @@ pub enum BinaryOp {
     /// The square of the sum.
     SquareOfSum,
 }
-
-/// Sample accumulators for tests.
-#[cfg(test)]
-pub(crate) mod samples {
-    use super::{AccumulatorSpec, Specials, Ties, Tile};
-
-    /// A plain Q15.16 integer accumulator.
-    pub(crate) static FIXED: AccumulatorSpec = AccumulatorSpec {
-        fraction_bits: 16,
-        least_exponent_sum: -16,
-        ceiling_log2: Some(15),
-        tile: None,
-        ties: Ties::Away,
-        specials: Specials::Numbers,
-        flush_subnormals: false,
-    };
-
-    /// With a first stage and infinities; subnormal operands are flushed.
-    pub(crate) static TILED: AccumulatorSpec = AccumulatorSpec {
-        tile: Some(Tile { lanes: 4, significand_bits: 12 }),
-        ties: Ties::Even,
-        specials: Specials::Infinities,
-        flush_subnormals: true,
-        ..FIXED
-    };
-
-    /// The same without a ceiling.
-    pub(crate) static TILED_SUM: AccumulatorSpec = AccumulatorSpec { ceiling_log2: None, ..TILED };
-}

@@ -146,21 +146,6 @@ impl<N: Wide> ElementwiseEpilogue<N> {
         self.plain && self.function.is_none() && !self.relu
     }
 
-    /// Epilogue without any stage.
-    #[cfg(test)]
-    pub fn nothing() -> ElementwiseEpilogue<N> {
-        let [zero, one] = [0.0, 1.0].map(N::canonicalize);
-        ElementwiseEpilogue {
-            plain: true,
-            last: one,
-            scale: one,
-            bias: zero,
-            epsilon: zero,
-            function: None,
-            relu: false,
-        }
-    }
-
     /// Applies the epilogue to a row in place.
     #[inline(always)]
     pub fn apply(&self, row: &mut [N]) {

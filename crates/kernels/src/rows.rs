@@ -16,7 +16,8 @@ use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-mod transposed;
+#[doc(hidden)]
+pub mod transposed;
 
 /// Elements that a thread reduces at a time.
 const FOLDED_AT_ONCE: usize = 1 << 15;
@@ -195,7 +196,9 @@ fn reduce_in_fp32(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: E
     transposed::reduce(workers, lines, fold, ext).unwrap_or_else(|| reduce(workers, lines, fold, ext))
 }
 
-fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
+/// [`RowNumber::reduce`], a few planes at a time.
+#[doc(hidden)]
+pub fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
     let elements = ext.g * ext.c * ext.plane();
     let mut results = vec![f16::ZERO; ext.g * ext.c];
     let at_once = SIDE_BY_SIDE * (FOLDED_AT_ONCE / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);

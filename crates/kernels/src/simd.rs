@@ -519,6 +519,3 @@ pub fn arches() -> Vec<Arch> {
 mod pieces;
 
 pub use pieces::{Pieces, has_pieces, pieces_in_place, pieces_of};
-
-#[cfg(test)]
-mod tests;

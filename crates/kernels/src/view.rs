@@ -297,6 +297,3 @@ fn parts(mut whole: &mut [f16], stride: usize, count: usize) -> impl Iterator<It
         part
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -54,17 +54,6 @@ impl Workers {
         Workers { arch: isa::arch(), scratch, aside: Mutex::default(), blocks: Mutex::default(), awake: false }
     }
 
-    /// Workers for an instruction set, with scratch buffers that hold garbage: no result may depend on it.
-    #[cfg(test)]
-    pub fn used(arch: Arch) -> Workers {
-        let mut workers = Workers { arch, ..Workers::new() };
-        for scratch in workers.scratch.iter_mut().filter_map(|scratch| scratch.get_mut().ok()) {
-            let Scratch { staged, packed, wide, panel, sums, .. } = scratch;
-            [staged, packed, wide, panel, sums].into_iter().for_each(|buffer| buffer.resize(1 << 16, f32::NAN));
-        }
-        workers
-    }
-
     /// Returns true if [`simd::converts`] holds for the instruction set in use.
     pub fn converts(&self) -> bool {
         struct Converts;

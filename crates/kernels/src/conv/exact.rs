@@ -399,6 +399,3 @@ impl Operands for Staged<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -24,7 +24,7 @@ pub struct Kernels {
     /// Offset of each tap in the staged source.
     pub(super) offsets: Vec<u32>,
     /// Window positions that are kept; the coefficients at the others are zero. `None` if all are kept.
-    pub(super) kept: Option<Arc<[usize]>>,
+    pub kept: Option<Arc<[usize]>>,
     /// Filters with all positions, made on demand for a source that is not finite: zero times infinity is NaN.
     pub(super) all: Arc<OnceLock<Arc<Vec<Filter>>>>,
     /// Statistics of each filter for the GEMV of a fixed-point accumulator; empty for other kernels.

@@ -15,7 +15,7 @@ pub struct FusedDepthwise<'a, A> {
 }
 
 /// Capacity of the packed source of the first convolution, in elements: taps times outputs.
-pub(super) const PACKED_CAPACITY: usize = 1 << 16;
+pub const PACKED_CAPACITY: usize = 1 << 16;
 
 /// Returns true if both windows have kernels, and the channels of both results fill their blocks well enough.
 pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -> bool {

@@ -25,13 +25,13 @@ mod transform;
 use transform::*;
 
 /// Side of the output tile, side of the input tile, and elements of the latter.
-const OUTPUT_TILE: usize = 2;
-const INPUT_TILE: usize = 4;
-const PLACES: usize = INPUT_TILE * INPUT_TILE;
+pub const OUTPUT_TILE: usize = 2;
+pub const INPUT_TILE: usize = 4;
+pub const PLACES: usize = INPUT_TILE * INPUT_TILE;
 /// Elements of a kernel.
-const KERNEL: usize = 9;
+pub const KERNEL: usize = 9;
 /// Output channels that are summed together: two panels, each in half a line.
-const HEIGHT: usize = 2 * PANEL;
+pub const HEIGHT: usize = 2 * PANEL;
 const HALF: usize = 8;
 const LINE: usize = 2 * HALF;
 /// Elements between the lines of input channels: padded by one line to avoid cache-set conflicts.
@@ -429,6 +429,3 @@ impl<const R: usize> WithSimd for TailKernel<'_, R> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,7 @@ const SPECIAL: u32 = 0xff << 23;
 
 /// Decoding of operands in a model.
 #[derive(Clone, Copy)]
-pub(super) struct Reading {
+pub struct Reading {
     /// True if exponent 31 encodes finite numbers.
     numbers: bool,
     /// Smaller magnitudes are flushed to zero.
@@ -24,7 +24,7 @@ pub(super) struct Reading {
 
 // No branches below, so that LLVM vectorizes these functions.
 impl Reading {
-    pub(super) fn new(mac: &AccumulatorSpec) -> Reading {
+    pub fn new(mac: &AccumulatorSpec) -> Reading {
         let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 32)) - 1;
         Reading {
             numbers: mac.specials == Specials::Numbers,
@@ -51,7 +51,7 @@ impl Reading {
     }
 
     #[inline(always)]
-    pub(super) fn decode(self, x: f32) -> f32 {
+    pub fn decode(self, x: f32) -> f32 {
         let bits = x.to_bits();
         // The same fraction with exponent 16.
         let number = f32::from_bits(bits & !SPECIAL | (127 + 16) << 23);
@@ -63,7 +63,7 @@ impl Reading {
 
     /// Smallest operand magnitude whose product with `w` is not dropped; 0 if none is.
     #[inline(always)]
-    pub(super) fn keep_from(self, w: f32) -> f32 {
+    pub fn keep_from(self, w: f32) -> f32 {
         // Exponents in the position of fp32.
         const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
         const LEAST: i32 = (127 + LEAST_EXPONENT) << DIGITS;
@@ -78,7 +78,7 @@ impl Reading {
     /// Weights of which products with operands of some exponents, bit `e - LEAST_EXPONENT` for exponent `e`, may be dropped and would not
     /// round to zero: bits of the least magnitude, and how many follow.
     #[inline(always)]
-    pub(super) fn may_drop(self, exponents: u32) -> [u32; 2] {
+    pub fn may_drop(self, exponents: u32) -> [u32; 2] {
         let power = |e: i32| ((e + 127).max(1) as u32) << (f32::MANTISSA_DIGITS - 1);
         let lowest = LEAST_EXPONENT + exponents.trailing_zeros() as i32;
         let highest = LEAST_EXPONENT + 31 - exponents.leading_zeros() as i32;
@@ -88,7 +88,7 @@ impl Reading {
 
     /// [`Reading::keep_from`] for a vector of finite numbers; zero counts as the smallest one.
     #[inline(always)]
-    pub(super) fn keep_each<S: Simd>(self, simd: S, w: S::f32s) -> S::f32s {
+    pub fn keep_each<S: Simd>(self, simd: S, w: S::f32s) -> S::f32s {
         const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
         const LEAST: u32 = ((127 + LEAST_EXPONENT) as u32) << DIGITS;
         let splat = |x: u32| simd.splat_u32s(x);
@@ -101,7 +101,7 @@ impl Reading {
 
     /// Set of operand exponents whose product with `w` is dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
     #[inline(always)]
-    pub(super) fn dropping(self, w: f32) -> u32 {
+    pub fn dropping(self, w: f32) -> u32 {
         let all = self.dropped >> (exponent(w) - LEAST_EXPONENT).min(31);
         if w == 0.0 { 0 } else { all }
     }
@@ -122,9 +122,9 @@ impl<S: Simd> LaneMap<S> for BumpUlp {
     }
 }
 
-/// [`BumpUlp`] for a finite number.
+/// `BumpUlp` for a finite number.
 #[inline(always)]
-pub(super) fn raised(w: f32) -> f32 {
+pub fn raised(w: f32) -> f32 {
     if w == 0.0 { w } else { f32::from_bits(w.to_bits() + 1) }
 }
 
@@ -142,7 +142,7 @@ fn exponent(x: f32) -> i32 {
 }
 
 #[inline(always)]
-pub(super) fn exp2i(e: i32) -> f32 {
+pub fn exp2i(e: i32) -> f32 {
     f32::from_bits(((e + 127) as u32) << 23)
 }
 
@@ -164,29 +164,4 @@ pub fn least(row: &[f32]) -> f32 {
 #[inline(always)]
 fn largest_bits(row: &[f32]) -> u32 {
     row.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & !(1 << 31)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::params::samples::FIXED;
-    use pulp::Scalar;
-
-    /// For every number that a coefficient can be, raised or not.
-    #[test]
-    fn vectors_keep_what_single_numbers_do() {
-        let reading = Reading::new(&FIXED);
-        for x in (0..=u16::MAX).map(|bits| reading.decode(half::f16::from_bits(bits).to_f32())).filter(|x| *x != 0.0) {
-            for x in [x, raised(x)] {
-                assert_eq!(reading.keep_each(Scalar::new(), x).to_bits(), reading.keep_from(x).to_bits(), "{x}");
-                for exponents in (0..31).flat_map(|e| [1 << e, 1 << e | 1, 1 << e | 1 << 30]) {
-                    let [from, count] = reading.may_drop(exponents);
-                    let looked_at = x.abs().to_bits().wrapping_sub(from) < count;
-                    // Of subnormal ones products may round to zero that their exponent does not tell.
-                    let matters = reading.dropping(x) & exponents != 0 && x.abs() >= exp2i(LEAST_EXPONENT);
-                    assert!(looked_at || !matters, "{x}, {exponents:b}");
-                }
-            }
-        }
-    }
 }

@@ -452,9 +452,9 @@ pub(super) fn round_sum<S: Simd>(simd: S, sum: S::f32s) -> S::f32s {
     simd.transmute_f32s_u32s(simd.and_u32s(simd.add_u32s(sum, simd.splat_u32s(HALF)), simd.splat_u32s(KEPT)))
 }
 
-/// [`settle_run`] for a sum in units of 2^-16.
+/// `settle_run` for a sum in units of 2^-16.
 #[inline(always)]
-pub(super) fn settle_away(sum: i32) -> f32 {
+pub fn settle_away(sum: i32) -> f32 {
     let magnitude = sum.unsigned_abs();
     // The bits that do not fit into fp32 are far below the rounding position.
     let fits = if magnitude >> 24 == 0 { magnitude } else { magnitude & !0xff };

@@ -1,4 +1,10 @@
-use super::*;
+use anemone_kernels::host::Rows;
+use anemone_kernels::num;
+use anemone_kernels::simd::{
+    LONGEST, Relation, arches, larger, places, round_rows, smaller, widen_pairs, widen_rows, widen_short_rows,
+};
+use half::f16;
+use pulp::{Simd, WithSimd};
 
 struct BinaryRows(Rows);
 

@@ -1,9 +1,13 @@
-use super::microkernel::settle_away;
-use super::*;
-use crate::num::reference::{self, round_result};
-use crate::params::samples::{FIXED, TILED, TILED_SUM};
-use crate::simd::arches;
+mod decode;
+
+use crate::samples::{FIXED, TILED, TILED_SUM};
+use anemone_kernels::exact::{Columns, HEIGHT, SingleRow, WIDTH, Weights, decode, least, product, product_with};
+use anemone_kernels::num::reference::{self, round_result};
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::simd::arches;
+use anemone_kernels::testing::settle_away;
 use half::f16;
+use pulp::Arch;
 
 /// Random numbers with uniformly distributed exponents, so that ties, drops and overflows are common.
 struct Draw(u64);

@@ -1,12 +1,21 @@
-use super::*;
-use crate::num;
-use crate::num::elementwise;
-use crate::params::BinaryOp;
-use crate::workers::arches;
+use crate::samples::{nothing, used};
+use anemone_kernels::epilogue::Activation;
+use anemone_kernels::map::{
+    Combination, ExactCombination, Map, MapInput, MapKind, MapStage, key, map, table_of, with_tables,
+};
+use anemone_kernels::num::wide::{Exact, Wide};
+use anemone_kernels::num::{self, elementwise};
+use anemone_kernels::params::{BinaryOp, Rounding};
+use anemone_kernels::reduce::{ElementwiseEpilogue, Operation};
+use anemone_kernels::table::Table;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::TensorView;
+use anemone_kernels::workers::{Workers, arches};
+use half::f16;
 
 fn combine(op: BinaryOp, inputs: &[MapInput], relu: bool) -> MapStage {
     let operation = Operation { op, first: 1.0, sign: 1.0 };
-    let ending = ElementwiseEpilogue { relu, ..ElementwiseEpilogue::nothing() };
+    let ending = ElementwiseEpilogue { relu, ..nothing() };
     let kind = MapKind::Combine(Box::new(Combination { pre: None, operation, ending }));
     MapStage { inputs: inputs.to_vec(), relus: [false; 2], kind }
 }
@@ -27,7 +36,7 @@ fn stages_at(ext: Extents) {
     let numbers = |n: usize, by: usize| (0..n).map(|i| f16::from_f32((i * by % 211) as f32 / 31.0 - 3.0)).collect();
     let [x, y, pairs]: [Vec<f16>; 3] = [numbers(3 * ext.h * gap, 7), numbers(3 * 185, 11), numbers(6, 5)];
     let table: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 1)).collect();
-    let table = Activation::Table(std::sync::Arc::new(crate::table::Table::of(table, None)));
+    let table = Activation::Table(std::sync::Arc::new(anemone_kernels::table::Table::of(table, None)));
     let stages = [
         combine(BinaryOp::Add, &[Operand(0), Operand(1), Operand(2)], true),
         combine(BinaryOp::Mul, &[Value(0), Operand(0)], false),
@@ -52,7 +61,7 @@ fn stages_at(ext: Extents) {
         let pair = |row: usize| TensorView { data: &pairs[3 * row..], strides: [0, 1, 0] };
         let from = TensorView { data: &x, strides: gaps };
         let operands = [Some((from, false)), Some((pair(0), true)), Some((pair(1), true)), None];
-        map(&Workers::used(arch), Map { stages: &stages, operands: &operands }, &mut found, ext, strides);
+        map(&used(arch), Map { stages: &stages, operands: &operands }, &mut found, ext, strides);
         let bits = |of: &[f16]| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&found), bits(&wanted));
     }
@@ -68,7 +77,7 @@ fn exact_stages_round_by_their_rules() {
     let combination = |op, inputs: &[MapInput], relu, narrow: bool| {
         let one = Exact::canonicalize(1.0);
         let operation = Operation { op, first: one, sign: one };
-        let ending = ElementwiseEpilogue { relu, ..ElementwiseEpilogue::nothing() };
+        let ending = ElementwiseEpilogue { relu, ..nothing() };
         let of = Combination { pre: None, operation, ending };
         let MapKind::Combine(fp32) = combine(op, inputs, relu).kind else { unreachable!() };
         let narrow = narrow.then_some(*fp32);
@@ -93,7 +102,7 @@ fn exact_stages_round_by_their_rules() {
         let operands = [Some((from, false)), Some((shift, true))];
         let mut found = vec![f16::ONE; 555];
         let of = Map { stages: &stages, operands: &operands };
-        map(&Workers::used(arch), of, &mut found, ext, [0, 185, 37]);
+        map(&used(arch), of, &mut found, ext, [0, 185, 37]);
         let wanted: Vec<u16> = (0..555).map(|i| at(i, narrow)).collect();
         assert_eq!(found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), wanted, "{narrow}");
     }

@@ -1,14 +1,22 @@
 //! Convolution kernels compared with plain loops.
 
-use super::pair::PACKED_CAPACITY;
-use super::*;
-use crate::epilogue::Activation;
-use crate::filter::Values;
-use crate::view::dense;
-use crate::view::reach;
-use crate::window::Window;
-use crate::window::some_windows;
-use crate::workers::arches;
+mod depthwise;
+mod exact;
+mod winograd;
+
+use crate::samples::{some_windows, used};
+use anemone_kernels::conv::nchwc::{Operand, ResidualAdd};
+use anemone_kernels::conv::{
+    BatchMember, Coefficients, FusedDepthwise, Im2col, Kernels, RepackCache, can_fuse_depthwise, convolve,
+    convolve_direct, convolve_nchwc, convolve_pointwise, convolve_winograd,
+};
+use anemone_kernels::epilogue::{Activation, Epilogue};
+use anemone_kernels::filter::Values;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::testing::PACKED_CAPACITY;
+use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense, reach};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{Workers, arches};
 use half::f16;
 use std::ops::Range;
 
@@ -94,7 +102,7 @@ fn windows_take_their_taps_in_order() {
             wanted.push(f16::from_f32(sum));
         }
         for arch in arches() {
-            let workers = Workers::used(arch);
+            let workers = used(arch);
             for small in if unicast { &[false][..] } else { &[false, true] } {
                 let mut data = vec![f16::NAN; wanted.len()];
                 let to = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
@@ -222,7 +230,7 @@ fn pairs_have_the_bits_of_two_tasks() {
             let finish = |n: usize, bias| Epilogue { bias, scale: 1.0 + bias, activation: &activations[n % 5] };
             let finish = [finish(tried, 0.0), finish(tried + 2, if p == 0 { 0.5 } else { 0.0 })];
             for arch in arches() {
-                let workers = Workers::used(arch);
+                let workers = used(arch);
                 let between = Extents { g: 1, c, h, w };
                 let mut data = vec![f16::ONE; c * h * w];
                 let target = TensorViewMut { data: &mut data, strides: dense(between), transposed: false };
@@ -281,7 +289,7 @@ fn pairs_have_the_bits_of_two_tasks() {
                 let mut wanted_sum = other.clone();
                 for (n, product) in wanted_product.iter().enumerate() {
                     let at = n / to[1] / to[0] * strides[1] + n / to[1] % to[0] * strides[2] + n % to[1];
-                    wanted_sum[at] = crate::num::round(product.to_f32() + other[at].to_f32());
+                    wanted_sum[at] = anemone_kernels::num::round(product.to_f32() + other[at].to_f32());
                 }
                 let known = |x: &[f16]| x.iter().map(|x| (!x.is_nan()).then(|| x.to_bits())).collect::<Vec<_>>();
                 for (source, is_first) in [(Some(TensorView { data: &other, strides }), false), (None, true)] {
@@ -333,7 +341,7 @@ fn columns_alone_have_the_sums_of_columns_together() {
             sum + biases[c]
         };
         for arch in arches() {
-            let workers = Workers::used(arch);
+            let workers = used(arch);
             for transposed in [false, true] {
                 let stored = if transposed { ext.transposed() } else { ext };
                 let mut data = vec![f16::NAN; cout * w];

@@ -1,10 +1,13 @@
-use super::*;
-use crate::conv::Coefficients;
-use crate::conv::{Im2col, Kernels, convolve, convolve_direct, convolve_winograd};
-use crate::epilogue::Activation;
-use crate::filter::Values;
-use crate::view::{TensorViewMut, dense, partition};
-use crate::workers::{Workers, arches};
+use crate::samples::used;
+use anemone_kernels::conv::winograd::{HEIGHT, INPUT_TILE, Job, KERNEL, OUTPUT_TILE, PLACES, is_profitable};
+use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve, convolve_direct, convolve_winograd};
+use anemone_kernels::epilogue::{Activation, Epilogue};
+use anemone_kernels::filter::Values;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{TensorView, TensorViewMut, dense, partition};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{Workers, arches};
+use half::f16;
 
 /// Convolution of random numbers of both signs and many magnitudes.
 struct Case {
@@ -79,7 +82,7 @@ fn tiles_have_the_sums_of_their_taps() {
         let kernels = case.kernels();
         let run = |arch, rows, channels| {
             let mut data = vec![f16::NAN; ext.c * ext.plane()];
-            Workers::used(arch).each(partition(&mut data, ext, dense(ext), rows, channels), false, |share, scratch| {
+            used(arch).each(partition(&mut data, ext, dense(ext), rows, channels), false, |share, scratch| {
                 let kernel = kernels.of(share).expect("there is one");
                 let (window, from) = (&case.window, case.source());
                 let (channels, columns, finish) = (case.cin, ext.w, &finish);

@@ -1,19 +1,22 @@
-use super::*;
-use crate::conv::nchwc::{ExactAccumulator, Operand};
-use crate::conv::{FusedDepthwise, can_fuse_depthwise, convolve_nchwc};
-use crate::epilogue::ScaledClamp;
-use crate::exact::all_rows;
-use crate::num::elementwise;
-use crate::num::reference::dot;
-use crate::params::Rounding;
-use crate::params::samples::FIXED;
-use crate::simd;
-use crate::table::Table;
-use crate::view::{BLOCK, dense};
-use crate::window::some_windows;
-use crate::workers::arches;
+use crate::samples::{FIXED, some_windows, used};
+use anemone_kernels::conv::exact::{Exact, Groups, Sets, convolve};
+use anemone_kernels::conv::nchwc::{ExactAccumulator, Operand};
+use anemone_kernels::conv::{FusedDepthwise, Im2col, Kernels, can_fuse_depthwise, convolve_nchwc};
+use anemone_kernels::epilogue::{ExactEpilogue, ScaledClamp};
+use anemone_kernels::exact::{Weights, all_rows};
+use anemone_kernels::filter::Values;
+use anemone_kernels::host::Rows;
+use anemone_kernels::num::reference::dot;
+use anemone_kernels::num::{self, elementwise};
+use anemone_kernels::params::Rounding;
+use anemone_kernels::simd;
+use anemone_kernels::table::Table;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::arches;
 use half::f16;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use std::sync::Arc;
 
 /// Stores a row of sums through a scale and a clamp.
@@ -100,7 +103,7 @@ fn windows_have_the_sums_of_the_array() {
         };
         let mut data = vec![f16::NAN; cout * to[0] * to[1]];
         let target = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
-        convolve(&Workers::used(Arch::new()), &exact, TensorView { data: &x, strides }, target, ext);
+        convolve(&used(Arch::new()), &exact, TensorView { data: &x, strides }, target, ext);
         for (n, &found) in data.iter().enumerate() {
             let (c, h, w) = (n / (to[0] * to[1]), n / to[1] % to[0], n % to[1]);
             let terms: Vec<(f16, f16)> = (0..taps)
@@ -202,7 +205,7 @@ fn channels_side_by_side_have_the_sums_of_the_array() {
             let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             let mut results = Vec::new();
             for arch in arches() {
-                let workers = Workers::used(arch);
+                let workers = used(arch);
                 let run = |n: usize, x: &[f16], blocks: bool| {
                     let (sets, kernels) = &coefficients[n];
                     let groups = match blocks {

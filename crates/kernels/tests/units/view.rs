@@ -1,4 +1,6 @@
-use super::*;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{Part, TensorView, dense, nested, partition, partition_columns, reach, transpose_blocks};
+use half::f16;
 
 /// Every element of every row belongs to exactly one tile, whichever of rows and channels has the larger stride.
 #[test]

@@ -1,0 +1,56 @@
+use crate::samples::nothing;
+use anemone_kernels::params::BinaryOp;
+use anemone_kernels::reduce::{Fold, Operation};
+use anemone_kernels::rows::transposed::reduce;
+use anemone_kernels::rows::{Form, Operand, RowKernel, reduce as one_by_one};
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::TensorView;
+use anemone_kernels::workers::Workers;
+use half::f16;
+
+/// Every form, with and without gaps between planes, for plane counts and lengths that are not multiples of a vector; NaN and zeros of both
+/// signs included.
+#[test]
+fn turned_planes_have_the_numbers_of_planes_one_by_one() {
+    let data: Vec<f16> = (0..60_000u32)
+        .map(|i| match i * 7919 % 1009 {
+            0 => f16::from_f32(-0.0),
+            1 if i % 5 == 0 => f16::NAN,
+            x => f16::from_f32(x as f32 / 504.5 - 1.0),
+        })
+        .collect();
+    let (workers, ending) = (Workers::new(), nothing());
+    for (ext, gap) in [(37, 1, 5), (70, 1, 64), (9, 3, 33), (33, 1, 200)]
+        .into_iter()
+        .flat_map(|(c, h, w)| [0, 3].map(|gap| (Extents { g: 2, c, h, w }, gap)))
+    {
+        let plane = ext.plane() + gap;
+        let rows = |first: usize| TensorView { data: &data[first..], strides: [ext.c * plane, plane, ext.w] };
+        let operand = |first, one_column| Operand {
+            source: TensorView { strides: [ext.c * plane, plane, 0], ..rows(first) },
+            one_column,
+            relu: false,
+            pairs_turned: false,
+            one_pair: false,
+        };
+        let whole = |first| Operand { source: rows(first), ..operand(first, false) };
+        let ops = [BinaryOp::Add, BinaryOp::Mul, BinaryOp::SquareOfSum];
+        for (form, op, second) in ops
+            .into_iter()
+            .flat_map(|op| [(Form::One, op, whole(7)), (Form::Two, op, whole(7)), (Form::Two, op, operand(11, true))])
+        {
+            let operation = Operation { op, first: 1.0, sign: -1.0 };
+            let operands = [whole(0), second];
+            let (pre, rules, columns) = (Some((0.75, false)), None, ext.w);
+            let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns };
+            for fold in [Fold::Sum(None), Fold::Max] {
+                let bits = |of: Vec<f16>| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let wanted = bits(one_by_one(&workers, &lines, &fold, ext));
+                match reduce(&workers, &lines, &fold, ext) {
+                    Some(found) => assert_eq!(bits(found), wanted, "{ext:?} {op:?}"),
+                    None => assert!(!workers.converts()),
+                }
+            }
+        }
+    }
+}
