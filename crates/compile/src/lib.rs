@@ -50,3 +50,25 @@ pub use legalize::TASKS;
 pub use lower::PORTS;
 pub use options::{Activations, Compat, Convention, Disabled, Options};
 pub use remarks::{Log, Progress, Stage};
+
+/// Items that the tests in `tests/compile` reach.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::fuse::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, small_error};
+    pub use crate::ir::{
+        Axis, Buffer, BufferId, Connect, Datum, Graph, Kind, Layer, Nonlinear, ROW_ALIGN, Role, View, View4, Window,
+        dense_axes, reads,
+    };
+    pub use crate::legalize::{fits, legalize, native};
+    pub use crate::lower::{Strided, lower};
+    pub use crate::pipeline::verify_passes;
+    pub use crate::remarks::Remarks;
+    pub use crate::rewrite::gathers::{Piece, pieces, separate};
+    pub use crate::rewrite::scatter::Region;
+    pub use crate::rewrite::{
+        absorb_affines, align_heads, bound_values, decompose, drop_conversions, fold_constants, forward_affines,
+        forward_slices, join_parts, recognize, recognize_norms, recognize_quantization, remove_dead, replace_matmul,
+        scale_small_terms, scale_whole_sums, wrap_narrow,
+    };
+    pub use crate::tile::spread;
+}

@@ -11,6 +11,7 @@ use crate::schedule::{self, Schedule};
 use crate::{lower, rewrite, stream};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, loops};
+use std::cell::Cell;
 
 /// One step from network to program.
 pub struct Pass {
@@ -245,8 +246,33 @@ struct Run {
     rules: Rules,
 }
 
+type Verify = fn(&State) -> Vec<String>;
+
+thread_local! {
+    /// Verifier of each stage. It is set and not called by name, so that programs that never set it do not contain it.
+    static VERIFY: Cell<Option<Verify>> = const { Cell::new(None) };
+}
+
+/// Verification of every pass in compilations of this thread, until it is dropped.
+#[doc(hidden)]
+pub struct Verified(());
+
+/// Verifies the result of every pass, as builds with debug assertions do.
+#[doc(hidden)]
+pub fn verify_passes() -> Verified {
+    VERIFY.set(Some(State::verify));
+    Verified(())
+}
+
+impl Drop for Verified {
+    fn drop(&mut self) {
+        VERIFY.set(None);
+    }
+}
+
 /// Runs the passes in order, up to `last` if given. Returns the placed layers, or `None` if it stopped before placement.
-pub(crate) fn run(
+#[doc(hidden)]
+pub fn run(
     net: &Net,
     chip: &'static Chip,
     options: &Options,
@@ -254,7 +280,7 @@ pub(crate) fn run(
     last: Option<&Pass>,
 ) -> Result<Option<Placed>> {
     let wanted = log.wants();
-    let verified = cfg!(any(debug_assertions, test));
+    let verify = if cfg!(debug_assertions) { Some(State::verify as Verify) } else { VERIFY.get() };
     let remarks = Remarks { wanted, lines: Vec::new() };
     let mut run = Run { chip, options: *options, remarks, rules: Rules::default() };
     let unrolled = loops::any(net).then(|| loops::unrolled(net)).transpose().map_err(|e| Error::Net(e.to_string()))?;
@@ -269,7 +295,7 @@ pub(crate) fn run(
             return Err(Error::Stopped);
         }
         state = pass.apply(state, &mut run, taken)?;
-        if let Some(wrong) = if verified { state.verify() } else { Vec::new() }.first() {
+        if let Some(wrong) = verify.and_then(|verify| verify(&state).into_iter().next()) {
             return Err(Error::Net(format!("after {}: {wrong}", pass.name)));
         }
         if wanted {

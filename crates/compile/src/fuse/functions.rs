@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// Largest number of layers of a function.
 const MOST_LAYERS: usize = 16;
 /// Error that is always admitted: that of one rounding.
-const ROUNDING: f64 = 1.0 / 2048.0;
+pub const ROUNDING: f64 = 1.0 / 2048.0;
 /// Largest error of a table under [`Activations::Fused`]: the tolerance of tables.
 const MOST_ERROR: f64 = 1.2e-2;
 /// Greatest error of a table under [`Activations::Auto`]: over the networks of `docs/compiler.md` such tables cost no more than rounding.
-const SMALL_ERROR: f64 = 2e-3;
+pub const SMALL_ERROR: f64 = 2e-3;
 /// Limit of the sum of the errors of a network's tables under [`Activations::Auto`]: in the worst case each layer passes earlier errors
 /// on unchanged. The tolerance of a network is four times that of one rounding, here four times that of one table.
-const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
+pub const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
 /// [`TOTAL_ERROR`] for functions that are zero at zero, such as hard swish. Near zero the error of a table is as large as the values, so
 /// that the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
 const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
@@ -371,7 +371,7 @@ fn cheap_steps(graph: &Graph, regions: &[Region]) -> Vec<bool> {
 
 /// Largest admitted error of a table: at most [`SMALL_ERROR`], and such that all errors up to it sum to at most `total`.
 /// Tables below [`ROUNDING`] are always admitted and not counted.
-fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
+pub fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
     errors.retain(|error| (ROUNDING..=SMALL_ERROR).contains(error));
     errors.sort_by(f64::total_cmp);
     let mut most = SMALL_ERROR;
@@ -399,58 +399,4 @@ fn drop_unread(graph: &mut Graph) {
         }
     }
     retain(graph, &removed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compile;
-    use anemone_facts::chips::CHIPS;
-
-    #[test]
-    fn a_factor_between_a_convolution_and_a_clip_stays_a_factor() {
-        // The weights grow by a power of two, since terms are small.
-        let weights = ["0.001953125"; 16].join(", ");
-        let net = format!(
-            r#"net "n" {{
-  input %x: f16[1, 4, 8, 8]
-  const %w: f16[4, 4, 1, 1] = [{weights}]
-  %t: f16[1, 4, 8, 8] = tanh(%x)
-  %c: f16[1, 4, 8, 8] = conv(%t, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
-  %y: f16[1, 4, 8, 8] = relu6(%c)
-  output %y
-}}
-"#
-        );
-        let net = anemone_net::text::parse(&net, &[]).expect("a network");
-        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program");
-        let tasks = program.tasks().expect("a stream");
-        let scale = |t: &anemone_program::Task| t.get(program.layout, anemone_facts::Field::PostScale);
-        assert_eq!(tasks.iter().map(scale).collect::<Vec<_>>(), [Some(0x3c00), Some(0x3000)]);
-    }
-
-    #[test]
-    fn a_function_before_an_output_stays_steps_in_a_large_network() {
-        let tasks = |products: usize| {
-            let step = |i: usize| format!("  %c{}: f16[1, 80, 8, 8] = mul(%c{i}, %d)\n", i + 1);
-            let steps: String = (0..products).map(step).collect();
-            let net = format!(
-                "net \"n\" {{\n  input %c0: f16[1, 80, 8, 8]\n  input %d: f16[1, 80, 8, 8]\n{steps}  %y: f16[1, 80, 8, 8] = sigmoid(%c{products})\n  output %y\n}}\n"
-            );
-            let net = anemone_net::text::parse(&net, &[]).expect("a network");
-            let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program");
-            program.tasks().expect("a stream").len() - products
-        };
-        assert_eq!((tasks(2), tasks(20)), (1, 2));
-    }
-
-    #[test]
-    fn errors_of_many_tables_add_up() {
-        let small_error = |errors| small_error(errors, TOTAL_ERROR);
-        assert_eq!(small_error(vec![1e-3; 47]), SMALL_ERROR);
-        assert_eq!(small_error(vec![1e-3; 49]), ROUNDING);
-        // The few of the greater error go first.
-        assert_eq!(small_error([vec![6e-4; 50], vec![1.9e-3; 20]].concat()), 6e-4);
-        assert_eq!(small_error(vec![1e-5; 1000]), SMALL_ERROR);
-    }
 }

@@ -17,6 +17,7 @@ use half::f16;
 use std::collections::HashMap;
 
 pub(crate) use functions::into_tables as functions_into_tables;
+pub use functions::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, small_error};
 pub(crate) use net::{collapse_transposes, deduplicate_dequantizations, eliminate_copies, fold_padding};
 pub(crate) use sources::{relu_into_reader, round_once, scale_into_reader};
 pub(crate) use transposes::into_producer as transposes_into_producer;
@@ -320,6 +321,3 @@ fn in_place_of(shape: &View4, to: &View4) -> View4 {
     let axes = shape.axes.map(|a| if a.extent > 1 { own.next().unwrap_or(a) } else { a });
     View4 { axes, ..*to }
 }
-
-#[cfg(test)]
-mod tests;

@@ -178,34 +178,3 @@ impl Lowerer<'_> {
         Some(place)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::{Options, compile};
-    use anemone_facts::chips::CHIPS;
-
-    fn tasks(body: &str) -> usize {
-        let text = format!("net \"n\" {{\n  input %x: f16[1, 4, 3, 1]\n{body}}}\n");
-        let net = anemone_net::text::parse(&text, &[]).expect("the text parses");
-        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
-        program.tasks().map_or(0, |tasks| tasks.len())
-    }
-
-    #[test]
-    fn steps_take_their_rows_without_a_copy() {
-        let step = |i: usize, h: &str| {
-            format!(
-                "  %s{i}: f16[1, 4, 1, 1] = slice(%t) begin=[0, 0, {i}, 0] end=[1, 4, {}, 1] stride=[1, 1, 1, 1]\n  \
-                 %c{i}: f16[1, 12, 1, 1] = concat(%{h}, %s{i}) axis=1\n  %h{i}: f16[1, 12, 1, 1] = tanh(%c{i})\n  \
-                 %g{i}: f16[1, 8, 1, 1] = slice(%h{i}) begin=[0, 0, 0, 0] end=[1, 8, 1, 1] stride=[1, 1, 1, 1]\n  \
-                 %r{i}: f16[1, 8, 1, 1] = relu(%g{i})\n",
-                i + 1
-            )
-        };
-        let start = "  %t: f16[1, 4, 3, 1] = relu(%x)\n  %a: f16[1, 4, 1, 1] = slice(%x) begin=[0, 0, 0, 0] end=[1, 4, 1, 1] stride=[1, 1, 1, 1]\n  \
-                     %b: f16[1, 8, 1, 1] = concat(%a, %a) axis=1\n  %r: f16[1, 8, 1, 1] = relu(%b)\n";
-        let body = format!("{start}{}{}{}  output %r2\n", step(0, "r"), step(1, "r0"), step(2, "r1"));
-        // The value, the start and its function, and two functions a step.
-        assert_eq!(tasks(&body), 1 + 2 + 3 * 2);
-    }
-}

@@ -39,6 +39,8 @@ use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+pub use strided::Strided;
+
 /// Lowers a rewritten network (see [`crate::rewrite`]).
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
     let resident = options.most_resident(chip);

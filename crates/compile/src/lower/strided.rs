@@ -11,15 +11,17 @@ const MOST_AXES: usize = 3;
 
 /// Part of an axis with one stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Atom {
+pub struct Atom {
     pub extent: usize,
     pub stride_bytes: u64,
 }
 
 /// A tensor in memory with arbitrary strides.
 #[derive(Clone, Debug)]
-pub(super) struct Strided {
+pub struct Strided {
+    /// The buffer.
     pub buffer: BufferId,
+    /// Offset of the first element in bytes.
     pub offset_bytes: u64,
     /// Atoms of every axis, outermost first; none where the extent is 1.
     pub axes: Vec<Vec<Atom>>,
@@ -38,6 +40,7 @@ impl From<&View> for Strided {
 }
 
 impl Strided {
+    /// Exchanges axes: axis `i` of the result is axis `perm[i]`.
     pub fn permuted(&self, perm: &[usize]) -> Strided {
         Strided { axes: perm.iter().map(|&p| self.axes[p].clone()).collect(), ..self.clone() }
     }
@@ -170,31 +173,4 @@ pub(super) fn merged_axes(views: &[&View]) -> Vec<Vec<Axis>> {
         }
     }
     merged
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn dense(shape: &[usize]) -> Strided {
-        let (lead, _) = dense_axes(shape);
-        Strided::from(&View { buffer: BufferId(0), offset_bytes: 0, lead, width: shape[shape.len() - 1] })
-    }
-
-    #[test]
-    fn windows_of_rows_are_a_view() {
-        // [8, 8, 32] as windows of 4 by 4: nothing moves within a row.
-        let windows = dense(&[8, 8, 32]).reshaped(&[2, 4, 2, 4, 32]).expect("atoms divide").permuted(&[0, 2, 1, 3, 4]);
-        let view = windows.view().expect("rows stay whole");
-        assert_eq!(view.shape(), [2, 2, 4, 4, 32]);
-        assert!(windows.reshaped(&[4, 16, 32]).expect("atoms divide").view().is_none());
-    }
-
-    #[test]
-    fn a_reshape_there_and_back_is_the_view_again() {
-        let there = dense(&[6, 40]).reshaped(&[6, 5, 8]).expect("atoms divide");
-        assert!(there.view().is_none());
-        assert_eq!(there.reshaped(&[6, 40]).and_then(|s| s.view()), dense(&[6, 40]).view());
-        assert!(dense(&[2, 40]).permuted(&[1, 0]).reshaped(&[16, 5]).is_none());
-    }
 }

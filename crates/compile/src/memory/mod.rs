@@ -30,7 +30,7 @@ pub struct Address {
 /// A schedule with addresses.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    pub(crate) graph: Graph,
+    pub graph: Graph,
     /// Address by buffer; `None` for buffers that no layer accesses.
     pub(crate) addresses: Vec<Option<Address>>,
     /// Size of the intermediate region.

@@ -6,7 +6,7 @@ use crate::remarks::Remarks;
 use anemone_net::Net;
 
 /// Removes operations whose results are not read.
-pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut live: Vec<bool> = vec![false; net.values.len()];
     net.outputs.iter().for_each(|o| live[o.0 as usize] = true);
     let mut ops = std::mem::take(&mut net.ops);
@@ -24,30 +24,4 @@ pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> 
     ops.reverse();
     net.ops = ops;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn what_nobody_reads_disappears() {
-        becomes(
-            remove_dead,
-            r#"net "n" {
-  input %x: f16[2]
-  %a: f16[2] = relu(%x)
-  %y: f16[2] = abs(%x)
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[2]
-  %y: f16[2] = abs(%x)
-  output %y
-}
-"#,
-        );
-    }
 }

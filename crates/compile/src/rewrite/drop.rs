@@ -8,7 +8,7 @@ use anemone_net::{DType, Net, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
 /// Removes type conversions, identities and reshapes without effect, since the engine has fp16 only.
-pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
     let mut uses = net.read_counts();
     let ops = std::mem::take(&mut net.ops);
@@ -62,91 +62,4 @@ pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn what_changes_nothing_is_dropped() {
-        becomes(
-            drop_conversions,
-            r#"net "n" {
-  input %x: f32[2, 2]
-  %h: f16[2, 2] = cast(%x)
-  %i: f16[2, 2] = identity(%h)
-  %r: f16[2, 2] = relu(%i)
-  %y: f32[2, 2] = cast(%r)
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f32[2, 2]
-  %y: f32[2, 2] = relu(%x) name="r"
-  output %y
-}
-"#,
-        );
-    }
-
-    #[test]
-    fn a_value_that_others_read_too_is_copied_to_the_output() {
-        becomes(
-            drop_conversions,
-            r#"net "n" {
-  input %x: f16[2]
-  %a: f16[2] = relu(%x)
-  %b: f16[2] = identity(%a)
-  %z: f16[2] = abs(%b)
-  %y: f16[2] = identity(%b)
-  output %y
-  output %z
-}
-"#,
-            r#"net "n" {
-  input %x: f16[2]
-  %a: f16[2] = relu(%x)
-  %z: f16[2] = abs(%a)
-  %y: f16[2] = identity(%a)
-  output %y
-  output %z
-}
-"#,
-        );
-    }
-
-    #[test]
-    fn a_truth_value_as_an_integer_is_one() {
-        let both = r#"net "n" {
-  input %x: f16[2]
-  %t: bool[2] = cast(%x)
-  %y: i32[2] = cast(%t)
-  output %y
-}
-"#;
-        becomes(drop_conversions, both, both);
-    }
-
-    #[test]
-    fn truncation_stays() {
-        becomes(
-            drop_conversions,
-            r#"net "n" {
-  input %x: f16[2]
-  %i: i32[2] = cast(%x)
-  %y: f16[2] = cast(%i)
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[2]
-  %i: i32[2] = cast(%x)
-  %y: f16[2] = cast(%i)
-  output %y
-}
-"#,
-        );
-    }
 }

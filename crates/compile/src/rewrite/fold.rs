@@ -10,7 +10,7 @@ use std::sync::Arc;
 const FOLD_ELEMENTS: usize = 16 << 20;
 
 /// Replaces operations with constant operands by constants.
-pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
         let constant = !op.inputs.is_empty() && op.inputs.iter().all(|&i| net.value(i).data.is_some());
@@ -30,33 +30,4 @@ pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) 
         net.values[output.0 as usize].data = Some(Arc::new(folded));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn constants_are_computed() {
-        becomes(
-            fold_constants,
-            r#"net "n" {
-  input %x: f16[2]
-  const %a: f16[2] = [1.0, 2.0]
-  const %b: f16[2] = [3.0, 4.0]
-  %c: f16[2] = add(%a, %b)
-  %y: f16[2] = mul(%x, %c)
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[2]
-  const %c: f16[2] = [4.0, 6.0]
-  %y: f16[2] = mul(%x, %c)
-  output %y
-}
-"#,
-        );
-    }
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 /// `linear(x * g + b, w, c)` becomes `linear(x, w * g, w · b + c)` if only products read the affine. Compressed weights absorb no factors,
 /// since they would not stay compressed. An addend stays if `x` is exact: a separate sum of close numbers with opposite signs is exact,
 /// whereas behind a product both would have been rounded. An affine also stays if its constants overflow fp16.
-pub(crate) fn forward_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn forward_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     // 9.509 computes the factor by itself (`chain_pair_mul_mm_d256_s64`).
     if !options.conventions().affines_forwarded {
         return Ok(());
@@ -161,70 +161,6 @@ fn absorb(net: &mut Net, names: &mut Names, reader: usize, part: Part) {
             let op = &mut builder.net.ops[reader];
             op.inputs.truncate(2);
             op.inputs.push(id);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn gain_and_offset_go_into_the_products_behind() {
-        becomes(
-            forward_affines,
-            r#"net "n" {
-  input %x: f16[3, 2]
-  const %g: f16[2] = [2.0, 3.0]
-  const %b: f16[2] = [1.0, -1.0]
-  const %w: f16[1, 2] = [1.0, 2.0]
-  %s: f16[3, 2] = mul(%x, %g)
-  %t: f16[3, 2] = add(%s, %b)
-  %y: f16[3, 1] = linear(%t, %w)
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[3, 2]
-  const %y.weight: f32[1, 2] = [2.0, 6.0]
-  const %y.bias: f32[1] = [-1.0]
-  %y: f16[3, 1] = linear(%x, %y.weight, %y.bias)
-  output %y
-}
-"#,
-        );
-    }
-
-    #[test]
-    fn an_addend_to_exact_numbers_stays() {
-        let kept = r#"net "n" {
-  input %x: f16[3, 1]
-  const %b: f16[1] = [-2.1972656]
-  const %w: f16[1, 1] = [-3.984375]
-  %t: f16[3, 1] = add(%x, %b)
-  %y: f16[3, 1] = linear(%t, %w)
-  output %y
-}
-"#;
-        becomes(forward_affines, kept, kept);
-    }
-
-    #[test]
-    fn constants_beyond_fp16_stay_apart() {
-        for (g, w) in [("2048.0", "64.0"), ("1e-4", "1e-3")] {
-            let kept = format!(
-                r#"net "n" {{
-  input %x: f16[3, 1]
-  const %g: f16[1] = [{g}]
-  const %w: f16[1, 1] = [{w}]
-  %t: f16[3, 1] = mul(%x, %g)
-  %y: f16[3, 1] = linear(%t, %w)
-  output %y
-}}
-"#
-            );
-            becomes(forward_affines, &kept, &kept);
         }
     }
 }

@@ -9,13 +9,17 @@ use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
 
 /// Positions along an axis that form one slice, each repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    first: usize,
-    step: usize,
-    count: usize,
-    repeat: usize,
+pub struct Piece {
+    /// The first position.
+    pub first: usize,
+    /// Distance between positions.
+    pub step: usize,
+    /// Number of different positions.
+    pub count: usize,
+    /// Repetitions of each position.
+    pub repeat: usize,
     /// True if the slice is read from its end to its beginning.
-    backwards: bool,
+    pub backwards: bool,
 }
 
 /// Fewest positions for which a slice has a stride above one; two are as well two slices.
@@ -31,7 +35,7 @@ const WORTH_STRETCHES: usize = 48;
 const MOST_COEFFICIENTS: usize = 1 << 22;
 
 /// Partitions a list of positions into few pieces, in order.
-fn pieces(places: &[usize]) -> Vec<Piece> {
+pub fn pieces(places: &[usize]) -> Vec<Piece> {
     let runs: Vec<(usize, usize)> = places.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
     let mut all = Vec::new();
     let mut rest = runs.as_slice();
@@ -285,7 +289,7 @@ fn depends(shape: &[usize], indices: &[i32], depth: usize, at: usize) -> Vec<boo
 }
 
 /// The lists whose outer product the indices `[.., depth]` are, coordinates in the order of the axes; `None` if they are not an outer product.
-fn separate(shape: &[usize], indices: &[i32]) -> Option<Vec<Vec<i32>>> {
+pub fn separate(shape: &[usize], indices: &[i32]) -> Option<Vec<Vec<i32>>> {
     let (&depth, outer) = shape.split_last()?;
     let depends: Vec<Vec<bool>> = (0..depth).map(|at| depends(outer, indices, depth, at)).collect();
     let mut start = 0;
@@ -303,58 +307,4 @@ fn separate(shape: &[usize], indices: &[i32]) -> Option<Vec<Vec<i32>>> {
         start = end;
     }
     Some(lists)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn places_are_few_pieces() {
-        let piece = |first, step, count, repeat| Piece { first, step, count, repeat, backwards: false };
-        assert_eq!(pieces(&[0, 1, 2, 5, 6]), [piece(0, 1, 3, 1), piece(5, 1, 2, 1)]);
-        assert_eq!(pieces(&[0, 0, 1, 1, 2, 2]), [piece(0, 1, 3, 2)]);
-        assert_eq!(pieces(&[1, 3, 5, 7]), [piece(1, 2, 4, 1)]);
-        assert_eq!(pieces(&[0, 4, 3]), [piece(0, 1, 1, 1), piece(4, 1, 1, 1), piece(3, 1, 1, 1)]);
-        assert_eq!(pieces(&[2, 2, 2]), [piece(2, 1, 1, 3)]);
-        assert_eq!(pieces(&[6, 5, 4, 3, 2, 7]), [Piece { backwards: true, ..piece(2, 1, 5, 1) }, piece(7, 1, 1, 1)]);
-        assert_eq!(
-            pieces(&[0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3]),
-            [piece(0, 1, 1, 2), piece(1, 1, 2, 4), piece(3, 1, 1, 2)]
-        );
-    }
-
-    #[test]
-    fn outer_products_of_places_are_told_apart() {
-        // Rows 0 and 2, columns 1, 1 and 3.
-        let grid: Vec<i32> = [0, 2].iter().flat_map(|&r| [1, 1, 3].map(|c| [r, c])).flatten().collect();
-        assert_eq!(separate(&[2, 3, 2], &grid), Some(vec![vec![0, 2], vec![1, 1, 3]]));
-        let diagonal = [0, 0, 1, 1];
-        assert_eq!(separate(&[2, 2], &diagonal), None);
-    }
-
-    #[test]
-    fn repeated_places_are_a_broadcast() {
-        becomes(
-            decompose,
-            r#"net "n" {
-  input %x: f16[2, 3]
-  const %i: i32[6] = [0, 0, 1, 1, 2, 2]
-  %y: f16[2, 6] = gather(%x, %i) axis=1
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[2, 3]
-  const %i: i32[6] = [0, 0, 1, 1, 2, 2]
-  %y.apart: f16[2, 3, 1] = reshape(%x) name="y"
-  %y.repeated: f16[2, 3, 2] = broadcast(%y.apart) name="y"
-  %y.side_by_side: f16[2, 6] = reshape(%y.repeated) name="y"
-  %y: f16[2, 6] = reshape(%y.side_by_side)
-  output %y
-}
-"#,
-        );
-    }
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 const LEAST_COLUMNS: usize = 8;
 
 /// `reshape(linear(x))` to heads of a size that no view can split becomes a wider product, a reshape and a slice.
-pub(crate) fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let uses = net.read_counts();
     // Products that a single reshape splits, by their result, with the number of columns of a head.
     let mut heads: HashMap<ValueId, usize> = HashMap::new();
@@ -113,31 +113,5 @@ impl Builder<'_> {
         let heads = self.op("heads", OpKind::Reshape, &[made], wide);
         let slice = OpKind::Slice { begin: vec![0; shape.len()], end: shape.clone(), stride: vec![1; shape.len()] };
         self.push(slice, &[heads], op.outputs[0]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn heads_begin_on_boundaries() {
-        let text = |rows: usize| {
-            let zeros = vec!["0.5"; rows * 2].join(", ");
-            format!(
-                "net \"n\" {{\n  input %x: f16[3, 2]\n  const %w: f16[{rows}, 2] = [{zeros}]\n  %p: f16[3, {rows}] = linear(%x, %w)\n  \
-                 %y: f16[3, 2, {}] = reshape(%p)\n  output %y\n}}\n",
-                rows / 2
-            )
-        };
-        // Heads of 32 columns are views as they are.
-        becomes(align_heads, &text(64), &text(64));
-        let mut net = anemone_net::text::parse(&text(48), &[]).expect("the case parses");
-        align_heads(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
-        let kinds: Vec<&str> = net.ops.iter().map(|op| op.kind.name()).collect();
-        assert_eq!(kinds, ["linear", "reshape", "slice"]);
-        assert_eq!(net.value(net.ops[0].outputs[0]).ty.shape, [3, 64]);
-        assert_eq!(net.value(net.ops[2].outputs[0]).ty.shape, [3, 2, 24]);
     }
 }

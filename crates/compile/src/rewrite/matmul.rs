@@ -11,12 +11,7 @@ use std::sync::Arc;
 /// affines after it can be absorbed.
 ///
 /// Under the book's convention a matrix larger than tile memory stays a product: "a weight above the 2 MB ceiling stays a tiled matrix multiply".
-pub(crate) fn replace_matmul(
-    net: &mut Net,
-    chip: &'static Chip,
-    options: &Options,
-    reasons: &mut Remarks,
-) -> Result<()> {
+pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
     let ceiling = options.most_resident(chip);
     for at in 0..net.ops.len() {
         let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
@@ -58,31 +53,4 @@ pub(crate) fn replace_matmul(
         net.ops[at].inputs[1] = id;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn a_constant_matrix_becomes_a_weight() {
-        becomes(
-            |net, options, reasons| replace_matmul(net, &anemone_facts::chips::CHIPS[0], options, reasons),
-            r#"net "n" {
-  input %x: f16[3, 2]
-  const %w: f16[2, 1] = [1.0, 2.0]
-  %y: f16[3, 1] = matmul(%x, %w) transpose_x=false transpose_y=false
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[3, 2]
-  const %y.weight: f16[1, 2] = [1.0, 2.0]
-  %y: f16[3, 1] = linear(%x, %y.weight)
-  output %y
-}
-"#,
-        );
-    }
 }

@@ -2,7 +2,7 @@
 //! absorption of per-channel affines into convolutions.
 //!
 //! Each rewrite is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
-//! own with before-and-after cases.
+//! own; `tests/compile/rewrite` has before-and-after cases.
 
 pub(crate) mod affines;
 pub(crate) mod dead;
@@ -38,24 +38,25 @@ use half::f16;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub(crate) use affines::absorb_affines;
-pub(crate) use dead::remove_dead;
-pub(crate) use decompose::decompose;
-pub(crate) use drop::drop_conversions;
-pub(crate) use fold::fold_constants;
-pub(crate) use forward::forward_affines;
-pub(crate) use heads::align_heads;
-pub(crate) use matmul::replace_matmul;
-pub(crate) use narrow::wrap_narrow;
+pub use affines::absorb_affines;
+pub use dead::remove_dead;
+pub use decompose::decompose;
+pub use drop::drop_conversions;
+pub use fold::fold_constants;
+pub use forward::forward_affines;
+pub use heads::align_heads;
+pub use matmul::replace_matmul;
+pub use narrow::wrap_narrow;
 pub(crate) use native::expand_natives;
-pub(crate) use norms::{held_epsilon, of_pixels, recognize_norms};
-pub(crate) use parts::join_parts;
-pub(crate) use quantized::recognize_quantization;
-pub(crate) use ranges::bound_values;
-pub(crate) use recognize::recognize;
-pub(crate) use slices::forward_slices;
-pub(crate) use small::scale_small_terms;
-pub(crate) use whole::scale_whole_sums;
+pub use norms::recognize_norms;
+pub(crate) use norms::{held_epsilon, of_pixels};
+pub use parts::join_parts;
+pub use quantized::recognize_quantization;
+pub use ranges::bound_values;
+pub use recognize::recognize;
+pub use slices::forward_slices;
+pub use small::scale_small_terms;
+pub use whole::scale_whole_sums;
 pub(crate) use windows::{Limits, fit_windows};
 
 /// Largest number of pieces that an operation is assembled from; each is a copy.
@@ -172,25 +173,3 @@ const USUAL: f32 = 1024.0;
 
 /// Smallest positive normal fp16 number.
 const LEAST_NORMAL: f32 = 1.0 / 16384.0;
-
-#[cfg(test)]
-mod cases {
-    use crate::error::Result;
-    use crate::options::Options;
-    use crate::remarks::Remarks;
-    use anemone_net::{Net, text};
-
-    /// Asserts that a pass turns one text into the other. Element types are not compared from [`super::drop_conversions`]
-    /// on, since all become fp16.
-    pub fn becomes(pass: fn(&mut Net, &Options, &mut Remarks) -> Result<()>, before: &str, after: &str) {
-        let mut net = text::parse(before, &[]).expect("the case parses");
-        pass(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
-        let after = text::parse(after, &[]).expect("the expected text parses");
-        assert_eq!(text::print(&net).0, text::print(&after).0);
-    }
-
-    /// [`super::decompose`] for the first chip.
-    pub fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
-        super::decompose(net, &anemone_facts::chips::CHIPS[0], options, reasons)
-    }
-}

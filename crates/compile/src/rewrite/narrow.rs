@@ -16,7 +16,7 @@ const HALF: f32 = 16.0;
 const MOST_EXPONENT: f32 = 8.0;
 
 /// Makes operations on 8-bit integers wrap and saturate.
-pub(crate) fn wrap_narrow(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn wrap_narrow(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     wrapped::drop_wrapped_places(net, reasons);
     rewrite(net, reasons, |builder, op| {
         let ty = &builder.net.value(op.outputs[0]).ty;

@@ -54,7 +54,7 @@ impl Bounds {
 }
 
 /// Removes conversions of integers in range and clips without effect, and replaces values that are always zero by constants.
-pub(crate) fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut bounds: HashMap<ValueId, Bounds> = HashMap::new();
     let mut instead: HashMap<ValueId, ValueId> = HashMap::new();
     let mut clips: HashMap<ValueId, (ValueId, [f32; 2])> = HashMap::new();
@@ -194,77 +194,5 @@ fn binary(f: Binary, x: Bounds, y: Bounds) -> Bounds {
         Binary::Div if x.is_zero() && y.low >= 0.0 => Bounds { whole: true, ..Bounds::new(0.0, 0.0) },
         Binary::Div if x.low >= 0.0 && y.low >= 0.0 => Bounds::new(0.0, f32::INFINITY),
         _ => Bounds { whole: whole && matches!(f, Binary::Mul), ..Bounds::ANY },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::*;
-    use super::*;
-
-    #[test]
-    fn whole_numbers_in_range_need_no_conversion() {
-        becomes(
-            bound_values,
-            r#"net "n" {
-  input %x: f16[4]
-  %c: f16[4] = clip(%x) min=0.0 max=255.0
-  %r: f16[4] = round(%c)
-  %b: u8[4] = cast(%r)
-  %y: f16[4] = abs(%b)
-  %z: f16[4] = neg(%y)
-  output %z
-}
-"#,
-            r#"net "n" {
-  input %x: f16[4]
-  %c: f16[4] = clip(%x) min=0.0 max=255.0
-  %r: f16[4] = round(%c)
-  %z: f16[4] = neg(%r)
-  output %z
-}
-"#,
-        );
-    }
-
-    #[test]
-    fn numbers_beyond_the_type_are_converted() {
-        let net = r#"net "n" {
-  input %x: f16[4]
-  %c: f16[4] = clip(%x) min=0.0 max=300.0
-  %r: f16[4] = round(%c)
-  %b: u8[4] = cast(%r)
-  %z: f16[4] = neg(%b)
-  output %z
-}
-"#;
-        becomes(bound_values, net, net);
-    }
-
-    #[test]
-    fn a_range_from_zero_on_has_no_zero_point() {
-        becomes(
-            bound_values,
-            r#"net "n" {
-  input %x: f16[4]
-  const %zero: f16[] = [0.0]
-  %r: f16[4] = relu(%x)
-  %m: f16[1] = reduce_min(%r) axes=[0] keep_dims=true
-  %l: f16[1] = min(%m, %zero)
-  %q: f16[4] = sub(%r, %l)
-  %y: f16[4] = neg(%q)
-  output %y
-}
-"#,
-            r#"net "n" {
-  input %x: f16[4]
-  const %zero: f16[] = [0.0]
-  %r: f16[4] = relu(%x)
-  %m: f16[1] = reduce_min(%r) axes=[0] keep_dims=true
-  %y: f16[4] = neg(%r)
-  output %y
-}
-"#,
-        );
     }
 }

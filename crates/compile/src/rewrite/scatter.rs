@@ -190,18 +190,18 @@ impl Builder<'_> {
 
 /// Positions that a slice selects. An axis with a step is two axes: the steps, and the positions of one step.
 #[derive(Debug, PartialEq)]
-struct Region {
+pub struct Region {
     /// Extents, with stepped axes divided.
-    shape: Vec<usize>,
+    pub shape: Vec<usize>,
     /// First position along each axis.
-    begin: Vec<usize>,
+    pub begin: Vec<usize>,
     /// End of the positions along each axis, exclusive.
-    end: Vec<usize>,
+    pub end: Vec<usize>,
 }
 
 impl Region {
     /// The region of flat positions in `shape`, if they are those of a slice in order.
-    fn of(shape: &[usize], targets: &[usize]) -> Option<Region> {
+    pub fn of(shape: &[usize], targets: &[usize]) -> Option<Region> {
         let strides = strides(shape);
         let mut region = Region { shape: Vec::new(), begin: Vec::new(), end: Vec::new() };
         let mut taken: Vec<Vec<usize>> = Vec::new();
@@ -289,26 +289,4 @@ fn blocks(shape: &[usize], places: &[usize], batch: usize, indices: &[i32]) -> s
 
 fn strides(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).map(|a| shape[a + 1..].iter().product()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Region;
-
-    fn region(shape: [usize; 2], targets: &[usize]) -> Option<(Vec<usize>, Vec<usize>, Vec<usize>)> {
-        Region::of(&shape, targets).map(|r| (r.shape, r.begin, r.end))
-    }
-
-    #[test]
-    fn places_of_slices_are_known_in_their_order() {
-        // Rows of 4: columns 1 and 2 of rows 0 and 1; columns 1 and 3; the same in another order; twice one place; all.
-        assert_eq!(region([3, 4], &[1, 2, 5, 6]), Some((vec![3, 4], vec![0, 1], vec![2, 3])));
-        assert_eq!(region([3, 4], &[1, 3, 5, 7]), Some((vec![3, 2, 2], vec![0, 0, 1], vec![2, 2, 2])));
-        assert_eq!(region([3, 4], &[5, 6, 1, 2]), None);
-        assert_eq!(region([3, 4], &[1, 1]), None);
-        assert_eq!(region([3, 4], &[1, 2, 5]), None);
-        assert_eq!(region([1, 4], &[0, 1, 2, 3]), Some((vec![1, 4], vec![0, 0], vec![1, 4])));
-        // Steps that do not divide the axis.
-        assert_eq!(region([1, 5], &[0, 2, 4]), None);
-    }
 }

@@ -16,7 +16,7 @@ const LARGEST: f32 = 65504.0;
 const LONGEST_PROOF: usize = 8;
 
 /// `mul(cast(product(x, w)), s)` of integers becomes `mul(product(x, w / 2^k), s * 2^k)`; dynamic quantization has this form.
-pub(crate) fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let uses = net.read_counts();
@@ -149,41 +149,5 @@ impl Builder<'_> {
         let shape = self.shape(factor);
         let number = self.constant("power", vec![1], vec![number]);
         self.op("factor", OpKind::Binary(Binary::Mul), &[factor, number], shape)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use anemone_net::text;
-
-    fn kinds(weight: &str, reader: &str) -> Vec<&'static str> {
-        let text = r#"net "n" {
-  input %q: u8[3, 2]
-  input %s: f32[3, 1]
-  const %w: f32[1, 2] = [WEIGHT, -100.0]
-  %x: f32[3, 2] = cast(%q)
-  %p: f32[3, 1] = linear(%x, %w)
-  %c: i32[3, 1] = cast(%p)
-  %f: f32[3, 1] = cast(%c)
-  %y: f32[3, 1] = READER
-  output %y
-}
-"#;
-        let text = text.replace("WEIGHT", weight).replace("READER", reader);
-        let mut net = text::parse(&text, &[]).expect("the case parses");
-        let (options, mut remarks) = (Options::default(), Remarks::default());
-        super::super::drop_conversions(&mut net, &options, &mut remarks).expect("the pass succeeds");
-        scale_whole_sums(&mut net, &options, &mut remarks).expect("the pass succeeds");
-        super::super::remove_dead(&mut net, &options, &mut remarks).expect("the pass succeeds");
-        net.ops.iter().map(|op| op.kind.name()).collect()
-    }
-
-    #[test]
-    fn sums_that_are_scaled_stay_floats() {
-        assert_eq!(kinds("127.0", "mul(%f, %s)"), ["linear", "mul", "mul"]);
-        // Not whole, or not scaled.
-        assert_eq!(kinds("0.5", "mul(%f, %s)"), ["linear", "cast", "mul"]);
-        assert_eq!(kinds("127.0", "add(%f, %s)"), ["linear", "cast", "add"]);
     }
 }

@@ -3,7 +3,8 @@
 mod banks;
 mod zin9509;
 
-pub(crate) use banks::{spread, spread_all};
+pub use banks::spread;
+pub(crate) use banks::spread_all;
 pub(crate) use zin9509::{
     apart, apart_in_unit, computed, continues_product, fitting_rows, input, kept_tile, result_tile, row_bytes,
     rows_of_units, small_source, source_tile, staging, turned_rows, turns_few_channels, unit_banks, unit_rows,

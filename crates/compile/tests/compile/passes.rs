@@ -4,7 +4,7 @@ use anemone_compile::{Error, Log, Options, Stage, compile, pipeline};
 use anemone_facts::chips::CHIPS;
 use anemone_net::text;
 
-/// Passes whose cases stand elsewhere: fusions in `fuse/tests.rs`, forms of weights in `stream/form.rs`, copies behind attention in the
+/// Passes whose cases stand elsewhere: fusions in `fuse.rs`, forms of weights in `stream/form.rs`, copies behind attention in the
 /// packages.
 const FUSIONS: &[&str] = &[
     "eliminate-elementwise-copies",

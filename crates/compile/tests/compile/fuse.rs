@@ -1,7 +1,9 @@
 //! Every fusion pass has an effect: without it a network has more tasks. Barriers keep what must not be fused.
 
-use crate::options::{Compat, Options};
-use crate::{compile, pipeline};
+mod functions;
+
+use anemone_compile::testing::verify_passes;
+use anemone_compile::{Compat, Options, compile, pipeline};
 use anemone_facts::chips::CHIPS;
 use anemone_net::text;
 
@@ -20,6 +22,7 @@ const SUM: &str = "  %s: f16[1, 4, 8, 8] = add(%x, %z)\n";
 
 /// Tasks of a network; `pass` is left out.
 fn tasks(body: &str, pass: Option<&str>, compat: Compat) -> usize {
+    let _verified = verify_passes();
     let source = format!("{HEAD}{body}  output %y\n}}\n");
     let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let mut options = Options { compat, ..Options::default() };

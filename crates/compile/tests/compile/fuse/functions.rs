@@ -1,0 +1,52 @@
+use anemone_compile::testing::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, small_error, verify_passes};
+use anemone_compile::{Options, compile};
+use anemone_facts::chips::CHIPS;
+
+#[test]
+fn a_factor_between_a_convolution_and_a_clip_stays_a_factor() {
+    let _verified = verify_passes();
+    // The weights grow by a power of two, since terms are small.
+    let weights = ["0.001953125"; 16].join(", ");
+    let net = format!(
+        r#"net "n" {{
+  input %x: f16[1, 4, 8, 8]
+  const %w: f16[4, 4, 1, 1] = [{weights}]
+  %t: f16[1, 4, 8, 8] = tanh(%x)
+  %c: f16[1, 4, 8, 8] = conv(%t, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+  %y: f16[1, 4, 8, 8] = relu6(%c)
+  output %y
+}}
+"#
+    );
+    let net = anemone_net::text::parse(&net, &[]).expect("a network");
+    let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program");
+    let tasks = program.tasks().expect("a stream");
+    let scale = |t: &anemone_program::Task| t.get(program.layout, anemone_facts::Field::PostScale);
+    assert_eq!(tasks.iter().map(scale).collect::<Vec<_>>(), [Some(0x3c00), Some(0x3000)]);
+}
+
+#[test]
+fn a_function_before_an_output_stays_steps_in_a_large_network() {
+    let _verified = verify_passes();
+    let tasks = |products: usize| {
+        let step = |i: usize| format!("  %c{}: f16[1, 80, 8, 8] = mul(%c{i}, %d)\n", i + 1);
+        let steps: String = (0..products).map(step).collect();
+        let net = format!(
+            "net \"n\" {{\n  input %c0: f16[1, 80, 8, 8]\n  input %d: f16[1, 80, 8, 8]\n{steps}  %y: f16[1, 80, 8, 8] = sigmoid(%c{products})\n  output %y\n}}\n"
+        );
+        let net = anemone_net::text::parse(&net, &[]).expect("a network");
+        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program");
+        program.tasks().expect("a stream").len() - products
+    };
+    assert_eq!((tasks(2), tasks(20)), (1, 2));
+}
+
+#[test]
+fn errors_of_many_tables_add_up() {
+    let small_error = |errors| small_error(errors, TOTAL_ERROR);
+    assert_eq!(small_error(vec![1e-3; 47]), SMALL_ERROR);
+    assert_eq!(small_error(vec![1e-3; 49]), ROUNDING);
+    // The few of the greater error go first.
+    assert_eq!(small_error([vec![6e-4; 50], vec![1.9e-3; 20]].concat()), 6e-4);
+    assert_eq!(small_error(vec![1e-5; 1000]), SMALL_ERROR);
+}

@@ -1,0 +1,5 @@
+//! Tests of `src/ir`.
+
+mod parse;
+mod reads;
+mod verify;

@@ -1,0 +1,5 @@
+//! Tests of `src/lower`.
+
+mod around;
+mod joined;
+mod strided;

@@ -1,0 +1,3 @@
+//! Tests of `src/native`.
+
+mod attention;

@@ -1,0 +1,40 @@
+use super::becomes;
+use anemone_compile::testing::recognize;
+
+const BEFORE: &str = r#"net "n" {
+  input %x: f16[4]
+  const %c: f16[1] = [-3.0]
+  const %z: f16[1] = [0.0]
+  %p: bool[4] = greater_equal(%x, %c)
+  %t: f16[4] = select(%p, %x, %z)
+  %h: f16[4] = sigmoid_hard(%x) alpha=ALPHA beta=0.5
+  %y: f16[4] = mul(%t, %h)
+  output %y
+}
+"#;
+
+#[test]
+fn the_logarithm_of_a_softmax_is_a_difference() {
+    let before = "net \"n\" {\n  input %x: f16[2, 4]\n  %p: f16[2, 4] = softmax(%x) axis=1\n  %y: f16[2, 4] = log(%p) epsilon=1e-45\n  output %y\n}\n";
+    let after = "  %p: f16[2, 4] = softmax(%x) axis=1\n  %y.sum: f16[2, 1] = reduce_log_sum_exp(%x) axes=[1] keep_dims=true name=\"y\"\n  \
+                 %y.difference: f16[2, 4] = sub(%x, %y.sum) name=\"y\"\n  %y: f16[2, 4] = clip(%y.difference) min=-103.27893 max=inf\n";
+    let start = before.find("  %p").expect("a softmax");
+    let end = before.find("  output").expect("an output");
+    becomes(recognize, before, &format!("{}{after}{}", &before[..start], &before[end..]));
+    // An epsilon that fp16 holds is part of the result.
+    let kept = before.replace("1e-45", "0.00001");
+    becomes(recognize, &kept, &kept);
+}
+
+#[test]
+fn hard_swish_needs_no_threshold() {
+    let before = BEFORE.replace("ALPHA", "0.125");
+    becomes(recognize, &before, &before);
+    // A sixth in fp16 is zero up to -3.0007.
+    let before = BEFORE.replace("ALPHA", "0.16662598");
+    let limited = "  %y.limited: f16[4] = max(%x, %c) name=\"y\"\n  %y: f16[4] = mul(%y.limited";
+    becomes(recognize, &before, &before.replace("  %y: f16[4] = mul(%t", limited));
+    let of_choice = before.replace("sigmoid_hard(%x)", "sigmoid_hard(%t)");
+    let after = of_choice.replace("select(%p, %x, %z)", "max(%x, %c)");
+    becomes(recognize, &of_choice, &after);
+}

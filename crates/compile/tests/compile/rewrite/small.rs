@@ -1,0 +1,158 @@
+use super::becomes;
+use anemone_compile::testing::scale_small_terms;
+
+#[test]
+fn small_terms_grow_and_the_result_is_divided() {
+    becomes(
+        scale_small_terms,
+        r#"net "n" {
+  input %x: f16[1, 4]
+  const %w: f16[2, 4] = [0.001953125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.001953125]
+  const %b: f16[2] = [0.0, 0.5]
+  %t: f16[1, 4] = tanh(%x)
+  %y: f16[1, 2] = linear(%t, %w, %b)
+  %z: f16[1, 2] = relu(%y)
+  output %z
+}
+"#,
+        r#"net "n" {
+  input %x: f16[1, 4]
+  %t: f16[1, 4] = tanh(%x)
+  const %y.weight: f16[2, 4] = [0.03125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.03125]
+  const %y.bias: f32[2] = [0.0, 8.0]
+  %y.scaled: f16[1, 2] = linear(%t, %y.weight, %y.bias) name="y"
+  const %y.unscale: f16[] = [0.0625]
+  %y: f16[1, 2] = mul(%y.scaled, %y.unscale)
+  %z: f16[1, 2] = relu(%y)
+  output %z
+}
+"#,
+    );
+}
+
+#[test]
+fn a_product_between_products_stays_scaled() {
+    becomes(
+        scale_small_terms,
+        r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[2, 2] = [0.0078125, 0.0, 0.0, 0.0078125]
+  const %v: f16[2, 2] = [0.5, 0.0, 0.0, 0.5]
+  %t: f16[1, 2] = tanh(%x)
+  %y: f16[1, 2] = linear(%t, %w)
+  %z: f16[1, 2] = linear(%y, %v)
+  output %z
+}
+"#,
+        r#"net "n" {
+  input %x: f16[1, 2]
+  %t: f16[1, 2] = tanh(%x)
+  const %y.weight: f16[2, 2] = [0.03125, 0.0, 0.0, 0.03125]
+  %y: f16[1, 2] = linear(%t, %y.weight)
+  const %v: f16[2, 2] = [0.5, 0.0, 0.0, 0.5]
+  %z.scaled: f16[1, 2] = linear(%y, %v) name="z"
+  const %z.unscale: f16[] = [0.25]
+  %z: f16[1, 2] = mul(%z.scaled, %z.unscale)
+  output %z
+}
+"#,
+    );
+}
+
+#[test]
+fn a_small_token_beside_others_makes_terms_grow() {
+    becomes(
+        scale_small_terms,
+        r#"net "n" {
+  input %x: f16[1, 3, 4]
+  const %c: f16[1, 1, 4] = [0.000001, -0.000001, 0.000001, -0.000001]
+  const %w: f16[2, 4] = [0.0625, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0625]
+  %t: f16[1, 4, 4] = concat(%c, %x) axis=1
+  %n: f16[1, 4, 4] = layer_norm(%t) axes=[2] epsilon=1e-6
+  %y: f16[1, 4, 2] = linear(%n, %w)
+  output %y
+}
+"#,
+        r#"net "n" {
+  input %x: f16[1, 3, 4]
+  const %c: f16[1, 1, 4] = [0.000001013279, -0.000001013279, 0.000001013279, -0.000001013279]
+  %t: f16[1, 4, 4] = concat(%c, %x) axis=1
+  %n: f16[1, 4, 4] = layer_norm(%t) axes=[2] epsilon=1e-6
+  const %y.weight: f16[2, 4] = [32.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 32.0]
+  %y.scaled: f16[1, 4, 2] = linear(%n, %y.weight) name="y"
+  const %y.unscale: f16[] = [0.001953125]
+  %y: f16[1, 4, 2] = mul(%y.scaled, %y.unscale)
+  output %y
+}
+"#,
+    );
+}
+
+#[test]
+fn operands_without_a_bound_stay() {
+    let net = r#"net "n" {
+  input %x: f16[5, 2]
+  const %w: f16[2, 2] = [0.001, 0.0, 0.0, 0.001]
+  %y: f16[5, 2] = linear(%x, %w)
+  output %y
+}
+"#;
+    becomes(scale_small_terms, net, net);
+}
+
+#[test]
+fn few_rows_with_small_terms_are_computed_twice() {
+    let zeros = ", 0.0".repeat(63);
+    let before = format!(
+        r#"net "n" {{
+  input %x: f16[1, 64]
+  const %w: f16[1, 64] = [0.0009765625{zeros}]
+  const %b: f16[1] = [0.5]
+  %r: f16[1, 64] = relu(%x)
+  %y: f16[1, 1] = linear(%r, %w, %b)
+  output %y
+}}
+"#
+    );
+    let after = format!(
+        r#"net "n" {{
+  input %x: f16[1, 64]
+  %r: f16[1, 64] = relu(%x)
+  const %w: f16[1, 64] = [0.0009765625{zeros}]
+  const %b: f16[1] = [0.5]
+  %y.plain: f16[1, 1] = linear(%r, %w, %b) name="y"
+  const %y.weight: f16[1, 64] = [0.0625{zeros}]
+  const %y.bias: f32[1] = [32.0]
+  %y.scaled: f16[1, 1] = linear(%r, %y.weight, %y.bias) name="y"
+  const %y.unscale: f16[] = [0.015625]
+  %y.fine: f16[1, 1] = mul(%y.scaled, %y.unscale) name="y"
+  const %y.error: f16[] = [0.001983642578125]
+  %y.above: f16[1, 1] = add(%y.plain, %y.error) name="y"
+  %y.less: f16[1, 1] = min(%y.fine, %y.above) name="y"
+  %y.below: f16[1, 1] = sub(%y.plain, %y.error) name="y"
+  %y: f16[1, 1] = max(%y.less, %y.below)
+  output %y
+}}
+"#
+    );
+    becomes(scale_small_terms, &before, &after);
+    // An input of the network, and few terms.
+    let of_input = before.replace("linear(%r", "linear(%x");
+    becomes(scale_small_terms, &of_input, &of_input);
+    let few = before.replace("64]", "4]").replace(&zeros, ", 0.0, 0.0, 0.0");
+    becomes(scale_small_terms, &few, &few);
+}
+
+#[test]
+fn a_scale_stays_below_the_bound_of_sums() {
+    let net = r#"net "n" {
+  input %x: f16[1, 2]
+  const %w: f16[2, 2] = [0.001, 0.0, 0.0, 0.001]
+  const %b: f16[2] = [0.0, 8192.0]
+  %t: f16[1, 2] = tanh(%x)
+  %y: f16[1, 2] = linear(%t, %w, %b)
+  output %y
+}
+"#;
+    becomes(scale_small_terms, net, net);
+}

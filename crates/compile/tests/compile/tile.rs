@@ -1,0 +1,3 @@
+//! Tests of `src/tile`.
+
+mod banks;
