@@ -15,8 +15,9 @@
 //!   enough, are computed in fp64: the same with 1.5 * 2^36 in place of 192.
 //! - The accumulator drops a product whose exponents sum to too little, that is, where `x` is below a power of two that
 //!   depends on `w` alone. Most of these round to zero anyway. The others need certain pairs of exponents: sets of the
-//!   exponents that occur select the taps that need the comparison. All products are added first, and dropped ones are
-//!   subtracted afterwards: rounding is symmetric about zero, so that nothing of them remains.
+//!   exponents that occur select the taps that need the comparison. Register tiles add these under a mask. Columns that are
+//!   summed one by one, and sums in fp64, add all products first, and subtract dropped ones afterwards: rounding is
+//!   symmetric about zero, so that nothing of them remains.
 //!
 //! Models with a first stage are computed in fp64 and integers (`tiled`).
 //!

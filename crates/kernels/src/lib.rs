@@ -81,6 +81,6 @@ pub mod workers;
 pub mod testing {
     pub use crate::conv::pair::PACKED_CAPACITY;
     pub use crate::copy::strided::{Piece, copy, cut, each};
-    pub use crate::exact::decode::{Reading, exp2i, raised};
+    pub use crate::exact::decode::{Reading, raised};
     pub use crate::exact::microkernel::settle_away;
 }

@@ -128,6 +128,8 @@ pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32])
 pub enum Relation {
     /// They have bits in common.
     Meets,
+    /// They have none.
+    IsApart,
     /// The first one is less than the second.
     IsBelow,
 }
@@ -138,6 +140,7 @@ pub enum Relation {
 pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u32]) -> usize {
     let one = |a: u32, b: u32| match is {
         Relation::Meets => a & b != 0,
+        Relation::IsApart => a & b == 0,
         Relation::IsBelow => a < b,
     };
     let mut found = 0;
@@ -147,6 +150,7 @@ pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u3
             (Some(host), Some(a), Some(b)) => {
                 let places = match is {
                     Relation::Meets => host.in_common(*a, *b),
+                    Relation::IsApart => !host.in_common(*a, *b),
                     Relation::IsBelow => host.below(*a, *b),
                 };
                 if places != 0 {

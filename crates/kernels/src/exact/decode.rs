@@ -75,17 +75,6 @@ impl Reading {
         f32::from_bits(least as u32 & u32::from(some).wrapping_neg())
     }
 
-    /// Weights of which products with operands of some exponents, bit `e - LEAST_EXPONENT` for exponent `e`, may be dropped and would not
-    /// round to zero: bits of the least magnitude, and how many follow.
-    #[inline(always)]
-    pub fn may_drop(self, exponents: u32) -> [u32; 2] {
-        let power = |e: i32| ((e + 127).max(1) as u32) << (f32::MANTISSA_DIGITS - 1);
-        let lowest = LEAST_EXPONENT + exponents.trailing_zeros() as i32;
-        let highest = LEAST_EXPONENT + 31 - exponents.leading_zeros() as i32;
-        let (from, to) = (power(ROUND_TO_ZERO_BELOW - highest), power(self.least_exponent_sum - lowest));
-        [from, if exponents == 0 { 0 } else { to.saturating_sub(from) }]
-    }
-
     /// [`Reading::keep_from`] for a vector of finite numbers; zero counts as the smallest one.
     #[inline(always)]
     pub fn keep_each<S: Simd>(self, simd: S, w: S::f32s) -> S::f32s {
@@ -101,7 +90,7 @@ impl Reading {
 
     /// Set of operand exponents whose product with `w` is dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
     #[inline(always)]
-    pub fn dropping(self, w: f32) -> u32 {
+    pub(super) fn dropping(self, w: f32) -> u32 {
         let all = self.dropped >> (exponent(w) - LEAST_EXPONENT).min(31);
         if w == 0.0 { 0 } else { all }
     }
@@ -142,7 +131,7 @@ fn exponent(x: f32) -> i32 {
 }
 
 #[inline(always)]
-pub fn exp2i(e: i32) -> f32 {
+pub(super) fn exp2i(e: i32) -> f32 {
     f32::from_bits(((e + 127) as u32) << 23)
 }
 

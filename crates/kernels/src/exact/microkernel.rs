@@ -417,13 +417,12 @@ impl WithSimd for OneRun<'_, '_, '_> {
         lists.fill(simd, pair, taps.start, taps.end);
         let begin = taps.start - pair.first;
         let of_run = begin * pair.height..(taps.end - pair.first) * pair.height;
-        let (w, x) = (&pair.raised[of_run], (&pair.x[taps.clone()], &pair.exponents[taps]));
-        // A call for each height, which is a constant after inlining.
+        let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
         match pair.height {
-            LEAST_HEIGHT => narrow(simd, pair.reading, lists, LEAST_HEIGHT, begin, w, x, columns, &mut ends),
-            MOST_ROWS => narrow(simd, pair.reading, lists, MOST_ROWS, begin, w, x, columns, &mut ends),
-            THREE_QUARTERS => narrow(simd, pair.reading, lists, THREE_QUARTERS, begin, w, x, columns, &mut ends),
-            _ => narrow(simd, pair.reading, lists, HEIGHT, begin, w, x, columns, &mut ends),
+            LEAST_HEIGHT => narrow::<S, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            MOST_ROWS => narrow::<S, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            THREE_QUARTERS => narrow::<S, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            _ => narrow::<S, HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
         }
     }
 }

@@ -39,10 +39,6 @@ impl Longest {
         match self.0 {}
     }
 
-    pub(crate) fn packed(self, _: [f32; 16], _: u16) -> [f32; 16] {
-        match self.0 {}
-    }
-
     pub(crate) fn pairs(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
         match self.0 {}
     }

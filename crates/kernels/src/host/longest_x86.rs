@@ -55,12 +55,6 @@ impl Longest {
         cast(self.0.avx512f._mm512_maskz_compress_epi32(bits, all))
     }
 
-    /// The elements at the set bits of a mask, packed to the front; zeros behind them.
-    #[inline(always)]
-    pub(crate) fn packed(self, x: [f32; 16], bits: u16) -> [f32; 16] {
-        cast(self.0.avx512f._mm512_maskz_compress_ps(bits, cast(x)))
-    }
-
     /// Deinterleaves two vectors: elements with even and with odd index.
     #[inline(always)]
     pub(crate) fn pairs(self, x: [f32; 16], y: [f32; 16]) -> [[f32; 16]; 2] {

@@ -94,10 +94,16 @@ fn places_are_those_of_numbers_one_by_one() {
             let a: Vec<u32> = (0..n).map(|i| i.wrapping_mul(0x9e37_79b9) | 1 << 31).collect();
             let b: Vec<u32> = (0..n).map(|i| if (i + n) % every == 0 { 3 << 30 } else { !a[i as usize] }).collect();
             let wanted: Vec<u32> = (0..n).filter(|i| (i + n) % every == 0).collect();
+            let apart: Vec<u32> = (0..n).filter(|i| (i + n) % every != 0).collect();
             let above: Vec<u32> = a.iter().zip(0..n).map(|(a, i)| a.saturating_add((i + n) % every)).collect();
             let below: Vec<u32> = (0..n).filter(|i| a[*i as usize] < above[*i as usize]).collect();
             for arch in arches() {
-                for (is, b, wanted) in [(Relation::Meets, &b, &wanted), (Relation::IsBelow, &above, &below)] {
+                let relations = [
+                    (Relation::Meets, &b, &wanted),
+                    (Relation::IsApart, &b, &apart),
+                    (Relation::IsBelow, &above, &below),
+                ];
+                for (is, b, wanted) in relations {
                     let mut found = vec![7; n as usize + LONGEST];
                     let count = arch.dispatch(Places(&a, is, b, &mut found));
                     assert_eq!(&found[..count], wanted, "{n} {every} {arch:?}");

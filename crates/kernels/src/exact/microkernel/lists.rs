@@ -1,28 +1,21 @@
 //! Taps of a run whose products the array drops in part.
 
 use super::*;
-use crate::host::longest;
 use crate::simd::{self, Relation};
 
-/// One row of so many has products that may be dropped where all rows are looked at.
-const DENSE: usize = 3;
 /// Space for their numbers in a list, and for what vectors write behind them.
 const LIST_CAPACITY: usize = PASS + LONGEST;
 
-/// Products that a run, or some of its taps, takes back: products are added as they come, and those that are dropped subtracted. Taps
-/// are counted from the first.
+/// Taps of a run, or of a part of it, by what is added of their products. Taps are counted from the first.
 pub(in crate::exact) struct Lists {
     /// Under these, some products are dropped that do not round to zero anyway.
-    pub(super) mixed: [u32; LIST_CAPACITY],
-    pub(super) mixes: usize,
+    mixed: [u32; LIST_CAPACITY],
+    mixes: usize,
     /// The least operands that count under each of them, by row.
     pub(super) keep: [[f32; HEIGHT]; PASS],
-    /// Each of these taps with each row of which some products may be dropped: 16 times the tap, and the row.
-    pairs: [u32; PASS * HEIGHT + LONGEST],
-    /// The negated coefficient of each pair, and the least operand that counts.
-    back: [f32; PASS * HEIGHT + LONGEST],
-    counts_from: [f32; PASS * HEIGHT + LONGEST],
-    pub(super) pair_count: usize,
+    /// All products of the other taps are added.
+    whole: [u32; LIST_CAPACITY],
+    wholes: usize,
     /// Columns that are summed one by one, in a pass.
     pub(super) alone: [[f32; PASS]; MOST_TAIL],
 }
@@ -38,10 +31,8 @@ impl Lists {
         mixed: [0; LIST_CAPACITY],
         mixes: 0,
         keep: [[0.0; HEIGHT]; PASS],
-        pairs: [0; PASS * HEIGHT + LONGEST],
-        back: [0.0; PASS * HEIGHT + LONGEST],
-        counts_from: [0.0; PASS * HEIGHT + LONGEST],
-        pair_count: 0,
+        whole: [0; LIST_CAPACITY],
+        wholes: 0,
         alone: [[0.0; PASS]; MOST_TAIL],
     };
 
@@ -59,56 +50,25 @@ impl Lists {
     pub(in crate::exact) fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize, end: usize) {
         let (dropping, met) = (&pair.dropping[first..end], &pair.exponents[first..end]);
         self.mixes = simd::places(simd, dropping, Relation::Meets, met, &mut self.mixed);
+        self.wholes = simd::places(simd, dropping, Relation::IsApart, met, &mut self.whole);
     }
 
-    /// Finds the rows of these taps of which some products may be dropped: the exponents met under a tap say of which weights.
+    /// Finds the least operands that count under the mixed taps.
     #[inline(always)]
-    pub(super) fn take_pairs<S: Simd>(&mut self, simd: S, reading: Reading, height: usize, w: &[f32], met: &[u32]) {
-        let mut found = 0;
-        for i in 0..self.mixes {
-            let tap = self.mixed[i] as usize;
-            let (first, [from, limit]) = ((tap * LONGEST) as u32, reading.may_drop(met[tap]));
-            let key = |w: f32| w.abs().to_bits().wrapping_sub(from);
-            let w = &w[tap * height..];
-            if let (Some(host), Some(w)) = (longest::of(simd), w.first_chunk::<LONGEST>()) {
-                let (mut keys, mut back) = ([0; LONGEST], [0.0; LONGEST]);
-                for row in 0..LONGEST {
-                    (keys[row], back[row]) = (key(w[row]), -w[row]);
-                }
-                let below = host.below(keys, [limit; LONGEST]) & ((1u32 << height) - 1) as u16;
-                self.pairs[found..][..LONGEST].copy_from_slice(&host.places(first, below));
-                self.back[found..][..LONGEST].copy_from_slice(&host.packed(back, below));
-                found += below.count_ones() as usize;
-            } else if w[..height].iter().fold(false, |some, &w| some | (key(w) < limit)) {
-                for (row, &w) in w[..height].iter().enumerate() {
-                    // Written, and kept or not: no branch to mispredict.
-                    (self.pairs[found], self.back[found]) = (first + row as u32, -w);
-                    found += usize::from(key(w) < limit);
-                }
-            }
-        }
-        self.pair_count = found;
-        // Vectors over pairs: a row at a time would leave most lanes empty.
-        let of_pairs = self.counts_from.iter_mut().zip(&self.back).take(found);
-        of_pairs.for_each(|(from, back)| *from = reading.keep_from(*back));
-    }
-
-    /// Returns true if all rows of these taps take less time than their pairs one by one.
-    #[inline(always)]
-    pub(super) fn is_dense(&self, height: usize) -> bool {
-        self.pair_count * DENSE > self.mixes * height
-    }
-
-    /// Tap and row of each pair, its negated coefficient, and the least operand that counts.
-    #[inline(always)]
-    pub(super) fn pairs(&self) -> impl Iterator<Item = ([usize; 2], [f32; 2])> {
-        let numbers = self.back.iter().zip(&self.counts_from);
-        let pairs = self.pairs[..self.pair_count].iter().map(|&pair| pair as usize);
-        pairs.zip(numbers).map(|(pair, (&back, &from))| ([pair / LONGEST, pair % LONGEST], [back, from]))
+    pub(super) fn take_keep<const H: usize>(&mut self, reading: Reading, w: &[[f32; H]]) {
+        // A raised weight has the exponent of the weight. One flat loop, so that it vectorizes well.
+        let keep = &mut self.keep.as_flattened_mut().as_chunks_mut().0[..self.mixes];
+        keep.iter_mut().zip(&self.mixed).for_each(|(keep, &tap)| *keep = w[tap as usize]);
+        keep.as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
     }
 
     #[inline(always)]
     pub(in crate::exact) fn mixed(&self) -> impl Iterator<Item = usize> {
         self.mixed[..self.mixes].iter().map(|&tap| tap as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn whole(&self) -> impl Iterator<Item = usize> {
+        self.whole[..self.wholes].iter().map(|&tap| tap as usize)
     }
 }

@@ -12,57 +12,48 @@ pub(super) fn tail_columns<S: Simd>(columns: usize) -> usize {
     if reaches { 0 } else { alone }
 }
 
-/// One run over `height` rows, a constant after inlining; `first` is its first tap within the pass.
+/// One run over `H` rows; `first` is its first tap within the pass.
 #[inline(always)]
-pub(super) fn narrow<S: Simd>(
+pub(super) fn narrow<S: Simd, const H: usize>(
     simd: S,
     reading: Reading,
     lists: &mut Lists,
-    height: usize,
     first: usize,
     w: &[f32],
-    (x, met): (&[Line], &[u32]),
+    x: &[Line],
     columns: usize,
     ends: &mut Ends,
 ) {
-    lists.take_pairs(simd, reading, height, w, met);
+    let rows = w.as_chunks::<H>().0;
     let (lanes, whole) = (S::F32_LANES, columns - tail_columns::<S>(columns));
-    if whole < columns || lists.is_dense(height) {
-        // A raised weight has the exponent of the weight. One flat loop, so that it vectorizes well.
-        let keep = lists.keep.as_flattened_mut();
-        for (keep, &tap) in keep.chunks_exact_mut(height).zip(&lists.mixed[..lists.mixes]) {
-            keep.copy_from_slice(&w[tap as usize * height..][..height]);
-        }
-        keep[..lists.mixes * height].iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
-    }
+    lists.take_keep(reading, rows);
     let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
-        narrow_vectors(simd, lists, height, w, x, VECTORS, whole, ends);
+        narrow_vectors(simd, lists, rows, x, VECTORS, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
-        narrow_vectors(simd, lists, height, w, x, 1, lanes, ends);
+        narrow_vectors(simd, lists, rows, x, 1, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
-        narrow_column(simd, lists, height, w, &x[first..][..w.len() / height], column, ends);
+        narrow_column(simd, lists, H, w, &x[first..][..rows.len()], column, ends);
     }
 }
 
 #[inline(always)]
-pub(super) fn narrow_vectors<S: Simd>(
+pub(super) fn narrow_vectors<S: Simd, const H: usize>(
     simd: S,
     lists: &Lists,
-    height: usize,
-    w: &[f32],
+    w: &[[f32; H]],
     x: &[Line],
     vectors: usize,
     columns: usize,
     ends: &mut Ends,
 ) {
     let most = if const { S::REGISTER_COUNT >= 32 } { HEIGHT } else { MOST_ROWS };
-    let (some, rest) = (height.min(most), height.saturating_sub(most));
-    narrow_rows(simd, lists, height, w, [0, some], x, vectors, columns, ends);
+    let (some, rest) = (H.min(most), H.saturating_sub(most));
+    narrow_rows(simd, lists, w, [0, some], x, vectors, columns, ends);
     if rest > 0 {
-        narrow_rows(simd, lists, height, w, [some, rest], x, vectors, columns, ends);
+        narrow_rows(simd, lists, w, [some, rest], x, vectors, columns, ends);
     }
 }
 
@@ -128,11 +119,10 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
 
 /// Register tile of some rows, from row `first` on, by some vectors; their numbers are constants after inlining.
 #[inline(always)]
-pub(super) fn narrow_rows<S: Simd>(
+pub(super) fn narrow_rows<S: Simd, const H: usize>(
     simd: S,
     lists: &Lists,
-    height: usize,
-    w: &[f32],
+    w: &[[f32; H]],
     [first, rows]: [usize; 2],
     x: &[Line],
     vectors: usize,
@@ -140,13 +130,16 @@ pub(super) fn narrow_rows<S: Simd>(
     ends: &mut Ends,
 ) {
     let zero = simd.splat_f32s(0.0);
+    // One length, and thus one check of a tap.
+    let taps = w.len().min(x.len());
+    let (w, x) = (&w[..taps], &x[..taps]);
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(vectors) {
         let mut own = [[zero; VECTORS]; HEIGHT];
         for r in 0..rows {
             own[r] = [simd.splat_f32s(ends.start(first + r)); VECTORS];
         }
-        for (w, x) in w.chunks_exact(height).zip(x) {
-            let (w, x) = (&w[first..][..rows], &S::as_simd_f32s(&x.0).0[vector..][..vectors]);
+        for tap in lists.whole() {
+            let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
             // Row by row: the registers hold all accumulators and one weight.
             for r in 0..rows {
                 let weight = simd.splat_f32s(w[r]);
@@ -155,16 +148,19 @@ pub(super) fn narrow_rows<S: Simd>(
                 }
             }
         }
-        let dense = lists.is_dense(height);
-        for (i, tap) in lists.mixed().enumerate().take(if dense { lists.mixes } else { 0 }) {
-            let keep = &lists.keep.as_flattened()[i * height + first..][..rows];
-            let w = &w[tap * height + first..][..rows];
-            let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
+        for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
+            let keep = &keep[first..][..rows];
+            let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
             for r in 0..rows {
-                let (back, keep) = (simd.splat_f32s(-w[r]), simd.splat_f32s(keep[r]));
+                let (weight, keep) = (simd.splat_f32s(w[r]), simd.splat_f32s(keep[r]));
                 for v in 0..vectors {
-                    let drops = simd.less_than_f32s(simd::abs(simd, x[v]), keep);
-                    own[r][v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], own[r][v]), own[r][v]);
+                    let counts = simd.greater_than_or_equal_f32s(simd::abs(simd, x[v]), keep);
+                    own[r][v] = if const { S::REGISTER_COUNT >= 32 } {
+                        // The addition under a mask.
+                        simd.select_f32s(counts, simd.mul_add_e_f32s(weight, x[v], own[r][v]), own[r][v])
+                    } else {
+                        simd.mul_add_e_f32s(weight, simd.select_f32s(counts, x[v], zero), own[r][v])
+                    };
                 }
             }
         }
@@ -174,15 +170,6 @@ pub(super) fn narrow_rows<S: Simd>(
         for r in 0..rows {
             for v in 0..vectors {
                 acc[r][v] = own[r][v];
-            }
-        }
-        for ([tap, row], numbers) in lists.pairs().take(if dense { 0 } else { lists.pair_count }) {
-            let Some(acc) = acc[..rows].get_mut(row.wrapping_sub(first)) else { continue };
-            let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
-            let [back, keep] = numbers.map(|x| simd.splat_f32s(x));
-            for v in 0..vectors {
-                let drops = simd.less_than_f32s(simd::abs(simd, x[v]), keep);
-                acc[v] = simd.select_f32s(drops, simd.mul_add_e_f32s(back, x[v], acc[v]), acc[v]);
             }
         }
         for r in 0..rows {
