@@ -8,6 +8,7 @@ mod imports;
 mod length;
 mod rules;
 mod table;
+mod units;
 
 use crate::tokens::Token;
 use crate::{Outcome, conclude, repo};
@@ -122,6 +123,7 @@ pub fn run(_: &[String]) -> Outcome {
     findings.extend(features::check());
     findings.extend(imports::check());
     findings.extend(length::check());
+    findings.extend(units::check());
     let pairs: usize = CRATES.iter().map(|r| forbidden(r).count()).sum();
     let (upward, long) = (table::UPWARD.len(), table::LONG.len());
     let closing = format!(
