@@ -3,6 +3,8 @@
 use anemone::{Array, execute};
 use anemone_compile::{Compat, Options, compile};
 use anemone_facts::chips::CHIPS;
+use anemone_facts::layout::H13;
+use anemone_facts::{Field, Field::*};
 use anemone_net::{Data, Tensor, check, text};
 use half::f16;
 use std::sync::Arc;
@@ -485,4 +487,27 @@ fn equal_biases_of_a_linear_layer_are_one_number() {
             assert!(apples.1.iter().any(|y| y.fract().abs() == 0.75), "the bias is added");
         }
     }
+}
+
+#[test]
+fn second_sources_avoid_banks_and_products_read_columns_in_parts() {
+    let last = |source: &str, field: Field| {
+        let net = text::parse(source, &[]).expect("the network is well formed");
+        let options = Options { compat: Compat::Zin9509, ..Options::default() };
+        let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+        program.tasks().expect("tasks").last().and_then(|task| task.get(&H13, field))
+    };
+    for (channels, units) in [(96, 0x61), (512, 0x204)] {
+        let shape = format!("f16[1, {channels}, 1, 1]");
+        let source = format!(
+            "net \"n\" {{\n  input %x: {shape}\n  input %z: {shape}\n  %y: {shape} = sub(%x, %z)\n  output %y\n}}\n"
+        );
+        assert_eq!(last(&source, Src2L2Base), Some(units), "{channels} channels");
+    }
+    let source = "net \"n\" {\n  input %x: f16[64, 128]\n  input %w: f16[128, 256]\n  \
+                  %y: f16[64, 256] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}\n";
+    assert_eq!(last(source, SrcL2ChannelStride), Some(0x10), "128 of 256 columns");
+    let inputs = [array("x", &[64, 128], small), array("w", &[128, 256], |i| small(i * 3 + i / 256))];
+    let [own, apples] = both(source, &[], &inputs);
+    assert_eq!(own.1, apples.1, "the same numbers");
 }

@@ -51,7 +51,8 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     }
     if layer.is_neural() {
         // Rows that are interleaved are copied as others are (`env_mm_r3rr_m256_k256_n128_tx0_ty0_b1`: 128 of 256 columns).
-        let interleaves = layer.kind.is_copy() && !layer.transpose;
+        // So are columns that a product of computed rows reads (`rrmm_r2rr_m64_k128_n256_tx0_ty0`: 128 of 256).
+        let interleaves = layer.kind.is_copy() && !layer.transpose || matches!(layer.kind, Kind::Product { .. });
         let tile = Tile::of(channels, height, width, if interleaves { COPY_COLUMNS } else { width }, height);
         // A row that is cut keeps the columns of a copy (`env_mm_r2rr_m16_k4096_n4096_tx0_ty0`: 128 of 4096 channels).
         if tile.columns < width.min(COPY_COLUMNS) {
@@ -213,11 +214,15 @@ pub(crate) fn apart_in_unit(layer: &Layer, units: u64, step: u64) -> u64 {
     }
 }
 
-/// Start of a second source staged after one that occupies `first..end`: in another bank.
+/// Start of a second source staged after one that occupies `first..end`: directly behind it, unless its banks are fewer than
+/// [`SECOND_BYTES`] from those of the first (`env_bcast_sub_1x96x1x1_runtime_1x96x1x1`: 0x610; `binary_add_1x512x1x1`: 0x2040 for 0x2020).
 pub(crate) fn apart(first: u64, end: u64) -> u64 {
-    let bank = |address: u64| address / UNIT_BYTES % BANKS;
-    let aligned = end.next_multiple_of(SECOND_BYTES);
-    if bank(aligned) == bank(first) { aligned + SECOND_BYTES } else { aligned }
+    let (round, gap) = (BANKS * UNIT_BYTES, SECOND_BYTES);
+    let distance = (end - first) % round;
+    match (gap..=round - gap).contains(&distance) {
+        true => end,
+        false => end + (gap + round - distance) % round,
+    }
 }
 
 /// Returns true for a convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
