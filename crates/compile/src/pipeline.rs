@@ -111,6 +111,8 @@ passes! {
         "per-channel addends and factors are absorbed by the convolution before them";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
         "per-column addends and factors are absorbed by the products behind them";
+    LOOKUPS: 1 true "0eba-join-lookups" Work::Net(rewrite::join_lookups), "ours",
+        "rows of several tables at computed positions are gathered at once";
     PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
         "operations alike on slices of one value become one operation on all of the slices";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",

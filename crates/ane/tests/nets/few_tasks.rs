@@ -123,3 +123,45 @@ fn rewrites_are_exact_in_few_tasks() {
         assert!(tasks <= most, "{name}: {tasks} tasks, at most {most}");
     }
 }
+
+/// Rows of four tables at columns of one tensor and at positions of their own, some counted from the end.
+#[test]
+fn rows_of_several_tables_are_gathered_at_once() {
+    let table = |k: usize| (0..72).map(|i| format!("{}.0", (i * 31 + k * 17) % 199)).collect::<Vec<_>>().join(", ");
+    for own in [false, true] {
+        let mut source = String::from("net \"n\" {\n  input %x: i32[5, 4]\n");
+        if own {
+            (0..4).for_each(|k| source += &format!("  input %p{k}: i32[5]\n"));
+        }
+        for k in 0..4 {
+            source += &format!("  const %t{k}: f16[24, 3] = [{}]\n", table(k));
+            if !own {
+                source += &format!(
+                    "  %s{k}: i32[5, 1] = slice(%x) begin=[0, {k}] end=[5, {}] stride=[1, 1]\n  %p{k}: i32[5] = reshape(%s{k})\n",
+                    k + 1
+                );
+            }
+            source += &format!("  %r{k}: f16[5, 3] = gather(%t{k}, %p{k}) axis=0\n");
+        }
+        source += "  %f: f16[5, 4] = cast(%x)\n  %u: f16[5, 1] = reduce_max(%f) axes=[1] keep_dims=true\n  %v: f16[5, 3] = add(%r0, %u)\n";
+        source += "  %y: f16[5, 12] = concat(%v, %r1, %r2, %r3) axis=1\n  output %y\n}\n";
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let position = |at: usize| (at * 7 % 48) as f32 - 24.0;
+        let tensor = |id| {
+            let ty = &net.value(id).ty;
+            Tensor::f32(ty.shape.clone(), (0..ty.elements()).map(position).collect()).cast(ty.dtype)
+        };
+        let tensors: Vec<Tensor> = net.inputs.iter().map(|&id| tensor(id)).collect();
+        let expected = eval::eval_typed(&net, &tensors).expect("evaluates")[0].data.to_f32();
+        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        let named = net.inputs.iter().zip(&tensors);
+        let arrays: Vec<(String, Array)> = named
+            .map(|(&id, t)| (net.value(id).name.clone(), Array { shape: t.shape.clone(), data: t.data.to_f32() }))
+            .collect();
+        let run = execute(&program, &arrays, Default::default()).expect("runs");
+        assert_eq!(run.outputs[0].1.data, expected, "positions of their own: {own}");
+        let tasks = program.tasks().expect("tasks").len();
+        // Four gathers one by one are more than forty.
+        assert!(tasks <= 24, "{tasks} tasks, positions of their own: {own}");
+    }
+}

@@ -7,12 +7,9 @@ use super::elementwise::aligned;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
+use crate::rewrite::lookups::{MOST_POSITIONS, MOST_TOGETHER};
 use anemone_net::{DType, ReduceKind, ValueId};
 
-/// Largest number of positions along the axis.
-const MOST_POSITIONS: usize = 128;
-/// Most elements of all positions together; beyond, each position takes four tasks of its own.
-const MOST_TOGETHER: usize = 1 << 20;
 const INF: f32 = f32::INFINITY;
 
 impl Lowerer<'_> {
@@ -27,6 +24,26 @@ impl Lowerer<'_> {
         let slot = |mut element: View| {
             for _ in 1..own {
                 element.lead.insert(axis.min(element.lead.len()), Axis { extent: 1, stride_bytes: 0 });
+            }
+            element
+        };
+        self.pick(&source, axis, &places, &to, slot)
+    }
+
+    /// Each index is one position along the axis behind the batch axes; the axes of the indices replace that axis.
+    pub(super) fn gather_nd(&mut self, axis: usize, x: ValueId, places: ValueId, out: ValueId) -> Result<()> {
+        let [from, own] = [x, places].map(|id| self.net.value(id).ty.shape.clone());
+        if own.last() != Some(&1) || own.len() < axis + 2 || from.len() < axis + 2 {
+            return Err(self.unsupported("computed positions along several axes", "keep it on the host for now"));
+        }
+        let (source, to) = (self.view(x)?, self.result(out));
+        let mut places = self.positions(places, from[axis])?;
+        for _ in axis + 2..from.len() {
+            places = self.behind(places)?;
+        }
+        let slot = |mut element: View| {
+            for _ in axis + 2..own.len() {
+                element.lead.insert(axis, Axis { extent: 1, stride_bytes: 0 });
             }
             element
         };

@@ -244,12 +244,12 @@ impl Lowerer<'_> {
             OpKind::Select => self.select(op.inputs[0], op.inputs[1], op.inputs[2], out),
             OpKind::Gather { axis } => self.gather(*axis, op.inputs[0], op.inputs[1], out),
             OpKind::GatherAlong { axis } => self.gather_along(*axis, op.inputs[0], op.inputs[1], out),
+            OpKind::GatherNd { batch_dims } => self.gather_nd(*batch_dims, op.inputs[0], op.inputs[1], out),
             OpKind::Loop(_) => Err(self.unsupported("loops are unrolled before lowering", "report this as a defect")),
             OpKind::Combine => {
                 Err(self.unsupported("combinations are products before lowering", "report this as a defect"))
             }
-            OpKind::GatherNd { .. }
-            | OpKind::ScatterAlong { .. }
+            OpKind::ScatterAlong { .. }
             | OpKind::ScatterNd { .. }
             | OpKind::ArgReduce { .. }
             | OpKind::ArgSort { .. }

@@ -253,7 +253,13 @@ impl Builder<'_> {
         self.push(OpKind::Reshape, &[part], out);
     }
 
-    fn slice_of(&mut self, whole: ValueId, axis: usize, range: &Range<usize>, dtype: anemone_net::DType) -> ValueId {
+    pub(super) fn slice_of(
+        &mut self,
+        whole: ValueId,
+        axis: usize,
+        range: &Range<usize>,
+        dtype: anemone_net::DType,
+    ) -> ValueId {
         let mut shape = self.shape(whole);
         let kind = slice(&shape, axis, range);
         shape[axis] = range.len();
@@ -262,7 +268,7 @@ impl Builder<'_> {
         part
     }
 
-    fn value(&mut self, suffix: &str, dtype: anemone_net::DType, shape: Vec<usize>) -> ValueId {
+    pub(super) fn value(&mut self, suffix: &str, dtype: anemone_net::DType, shape: Vec<usize>) -> ValueId {
         let name = self.fresh(suffix);
         let ty = anemone_net::TensorType { dtype, shape };
         self.net.add_value(Value { name, ty, data: None, surface: None })

@@ -94,6 +94,12 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[3, 2] = mul(%x, %g)\n  %y: f16[3, 1] = linear(%s, %w)\n  output %y\n}\n",
     ),
     (
+        "join-lookups",
+        "net \"n\" {\n  input %x: i32[3]\n  input %z: i32[3]\n  const %t: f16[2, 2] = [1.0, 2.0, 3.0, 4.0]\n  \
+         const %u: f16[2, 2] = [5.0, 6.0, 7.0, 8.0]\n  %a: f16[3, 2] = gather(%t, %x) axis=0\n  \
+         %b: f16[3, 2] = gather(%u, %z) axis=0\n  %y: f16[3, 2] = add(%a, %b)\n  output %y\n}\n",
+    ),
+    (
         "join-parts",
         "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  %a: f16[1, 2, 8, 8] = slice(%x) begin=[0, 0, 0, 0] end=[1, 2, 8, 8] stride=[1, 1, 1, 1]\n  \
          %b: f16[1, 2, 8, 8] = slice(%x) begin=[0, 2, 0, 0] end=[1, 4, 8, 8] stride=[1, 1, 1, 1]\n  \
