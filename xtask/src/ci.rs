@@ -2,7 +2,7 @@
 
 pub mod record;
 
-use crate::{Outcome, conclude, cross, docs, layers, links, recipes, repo, words};
+use crate::{Outcome, conclude, cross, docs, layers, links, repo, words};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -45,8 +45,6 @@ const STEPS: &[Step] = &[
     Chore("words", words::run, &[]),
     Chore("docs", docs::run, &["--check"]),
     Chore("links", links::run, &[]),
-    // The cheapest two; the hosted workflow runs all.
-    Chore("recipes", recipes::run, &["A chip", "A kernel"]),
     // Systems that this machine cannot run; each is fetched by rustup, and skipped with a message if it is unavailable.
     Chore("cross", cross::run, &["--check"]),
     // Skipped with a message if the package registry is not reachable.

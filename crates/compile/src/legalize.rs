@@ -361,7 +361,7 @@ fn tensors(layer: &Layer) -> impl Iterator<Item = &View4> {
 }
 
 /// The layer as the rules see it. Each group is a run of its own, so that extents are those of one group. `None` for an own
-/// task, whose native layer was checked before it was lowered ([`crate::target::gate`]).
+/// task, whose native layer was checked before it was lowered (`target::gate`).
 pub fn native(layer: &Layer) -> Option<anemone_check::Layer> {
     let extents = |view: &View4| [1, view.channels(), view.height(), view.width];
     let of = |kind: &str| {

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 pub use strided::Strided;
 
-/// Lowers a rewritten network (see [`crate::rewrite`]).
+/// Lowers a rewritten network (see `rewrite`).
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
     let resident = options.most_resident(chip);
     let mut lowerer = Lowerer {

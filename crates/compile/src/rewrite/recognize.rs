@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// rounded slope: hard swish as Core ML's converter writes it. The operand of the second factor may be the selection too. The maximum keeps
 /// minus infinity from being multiplied by zero.
 ///
-/// `log(softmax(x))` becomes `x - logsumexp(x)`: see [`logarithms_of_softmax`].
+/// `log(softmax(x))` becomes `x - logsumexp(x)`: see `logarithms_of_softmax`.
 pub fn recognize(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if options.conventions().functions_fitted {
         logarithms_of_softmax(net, reasons);
