@@ -204,20 +204,11 @@ impl State {
         }
     }
 
-    /// Defects that the verifier of this stage finds, one message each. `converts`: conversions between integers and floats are operations still.
-    fn verify(&self, converts: bool) -> Vec<String> {
-        use anemone_net::Error::TypeMismatch;
-        // Operations on integers compute in fp16 as those on floats do, once conversions between them are dropped.
-        let counts = |e: &anemone_net::Error| match e {
-            TypeMismatch { found, expected, .. } => {
-                converts || found.shape != expected.shape || !found.dtype.is_float() || expected.dtype.is_float()
-            }
-            _ => true,
-        };
+    /// Defects that the verifier of this stage finds, one message each.
+    fn verify(&self) -> Vec<String> {
         match self {
             State::Net(net) => {
-                let errors = anemone_net::check::check(net).err().into_iter().flatten();
-                errors.filter(counts).map(|e| e.to_string()).collect()
+                anemone_net::check::check(net).err().into_iter().flatten().map(|e| e.to_string()).collect()
             }
             _ => self.graph().map_or_else(Vec::new, Graph::verify),
         }
@@ -257,7 +248,7 @@ struct Run {
     rules: Rules,
 }
 
-type Verify = fn(&State, bool) -> Vec<String>;
+type Verify = fn(&State) -> Vec<String>;
 
 thread_local! {
     /// Verifier of each stage. It is set and not called by name, so that programs that never set it do not contain it.
@@ -296,7 +287,7 @@ pub fn run(
     let mut run = Run { chip, options: *options, remarks, rules: Rules::default() };
     let unrolled = loops::any(net).then(|| loops::unrolled(net)).transpose().map_err(|e| Error::Net(e.to_string()))?;
     let mut state = State::Net(unrolled.unwrap_or_else(|| net.clone()));
-    let (mut optional, mut converts) = (0, true);
+    let mut optional = 0;
     for (position, pass) in ALL.iter().enumerate() {
         let wanted_pass =
             options.pass_limit.is_none_or(|limit| optional < limit) && !options.disabled.contains(position);
@@ -306,8 +297,7 @@ pub fn run(
             return Err(Error::Stopped);
         }
         state = pass.apply(state, &mut run, taken)?;
-        converts &= pass.name != DROP.name;
-        if let Some(wrong) = verify.and_then(|verify| verify(&state, converts).into_iter().next()) {
+        if let Some(wrong) = verify.and_then(|verify| verify(&state).into_iter().next()) {
             return Err(Error::Net(format!("after {}: {wrong}", pass.name)));
         }
         if wanted {
