@@ -1,5 +1,5 @@
-//! Layering rules: allowed dependencies between crates and their features, allowed imports between modules, forbidden constructs in source, and
-//! limits on the length of files and functions.
+//! Layering rules: allowed dependencies between crates and their features, allowed imports between modules, forbidden constructs in source,
+//! limits on the length of files and functions, and no test where none would run.
 //!
 //! Dependencies come from `cargo tree`; source is read as tokens, so that comments and strings are ignored.
 
