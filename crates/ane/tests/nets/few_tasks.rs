@@ -89,39 +89,93 @@ const CASES: [(&str, &[&str], &str, usize); 19] = [
     ),
 ];
 
+/// Operations over three axes, and the largest number of tasks; `W` is a kernel of that many numbers.
+const VOLUMES: [(&str, &str, usize); 6] = [
+    (
+        "convolution with padding",
+        "const %w: f16[4, 3, 3, 3, 3] = [W324]\n  const %b: f16[4] = [1.0, 2.0, 3.0, 4.0]\n  %y: f16[1, 4, 6, 8, 8] = conv(%x0, %w, %b) strides=[1, 1, 1] pads=[[1, 1], [1, 1], [1, 1]] dilations=[1, 1, 1] groups=1",
+        1,
+    ),
+    (
+        "strided dilated convolution by groups",
+        "const %w: f16[6, 1, 2, 3, 3] = [W108]\n  %y: f16[1, 6, 3, 4, 4] = conv(%x0, %w) strides=[2, 2, 2] pads=[[1, 1], [1, 1], [1, 1]] dilations=[2, 1, 1] groups=3",
+        3,
+    ),
+    (
+        "transposed convolution",
+        "const %w: f16[3, 2, 4, 4, 4] = [W384]\n  %y: f16[1, 2, 12, 16, 16] = conv_transpose(%x0, %w) strides=[2, 2, 2] pads=[[1, 1], [1, 1], [1, 1]] output_pads=[0, 0, 0] dilations=[1, 1, 1] groups=1",
+        7,
+    ),
+    (
+        "maxima",
+        "%y: f16[1, 3, 3, 4, 4] = max_pool(%x0) kernel=[2, 2, 2] strides=[2, 2, 2] pads=[[0, 0], [0, 0], [0, 0]] ceil_mode=false",
+        2,
+    ),
+    (
+        "overlapping maxima of three planes",
+        "%y: f16[1, 3, 4, 4, 4] = max_pool(%x0) kernel=[3, 3, 3] strides=[1, 2, 2] pads=[[0, 0], [1, 1], [1, 1]] ceil_mode=false",
+        3,
+    ),
+    (
+        "means",
+        "%y: f16[1, 3, 3, 4, 4] = avg_pool(%x0) kernel=[2, 2, 2] strides=[2, 2, 2] pads=[[0, 0], [0, 0], [0, 0]] exclude_padding=true ceil_mode=false",
+        3,
+    ),
+];
+
+/// One plane after another, padded and copied beside each other, would be more tasks.
+#[test]
+fn planes_of_a_volume_are_channels() {
+    for (name, ops, most) in VOLUMES {
+        let mut ops = ops.to_string();
+        if let Some(at) = ops.find("[W") {
+            let end = at + ops[at..].find(']').expect("an end");
+            let count: usize = ops[at + 2..end].parse().expect("a number");
+            let weights: Vec<String> = (0..count).map(|i| format!("{}.0", i * 7 % 5 % 3)).collect();
+            ops.replace_range(at + 1..end, &weights.join(", "));
+        }
+        exact_in_few_tasks(name, &["f16[1, 3, 6, 8, 8]"], &ops, most);
+    }
+}
+
 #[test]
 fn rewrites_are_exact_in_few_tasks() {
     for (name, types, ops, most) in CASES {
-        let declared: Vec<String> = types.iter().enumerate().map(|(i, ty)| format!("  input %x{i}: {ty}\n")).collect();
-        let source = format!("net \"n\" {{\n{}  {ops}\n  output %y\n}}\n", declared.concat());
-        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
-        check::check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-        let tensors: Vec<Tensor> = net
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(i, &id)| {
-                let ty = &net.value(id).ty;
-                // Positions are within the axis; the first inputs take both signs.
-                let value = |at: usize| match i {
-                    0 => (at * 37 % 101) as f32 - 50.0,
-                    _ => (at * 7 % 24) as f32,
-                };
-                Tensor::f32(ty.shape.clone(), (0..ty.elements()).map(value).collect()).cast(ty.dtype)
-            })
-            .collect();
-        let expected = eval::eval_typed(&net, &tensors).expect("evaluates")[0].data.to_f32();
-        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
-        let arrays: Vec<(String, Array)> = tensors
-            .iter()
-            .enumerate()
-            .map(|(i, t)| (format!("x{i}"), Array { shape: t.shape.clone(), data: t.data.to_f32() }))
-            .collect();
-        let run = execute(&program, &arrays, Default::default()).expect("runs");
-        assert_eq!(run.outputs[0].1.data, expected, "{name}");
-        let tasks = program.tasks().expect("tasks").len();
-        assert!(tasks <= most, "{name}: {tasks} tasks, at most {most}");
+        exact_in_few_tasks(name, types, ops, most);
     }
+}
+
+/// Compiles and runs a network whose inputs are small integers.
+fn exact_in_few_tasks(name: &str, types: &[&str], ops: &str, most: usize) {
+    let declared: Vec<String> = types.iter().enumerate().map(|(i, ty)| format!("  input %x{i}: {ty}\n")).collect();
+    let source = format!("net \"n\" {{\n{}  {ops}\n  output %y\n}}\n", declared.concat());
+    let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+    check::check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+    let tensors: Vec<Tensor> = net
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(i, &id)| {
+            let ty = &net.value(id).ty;
+            // Positions are within the axis; the first inputs take both signs.
+            let value = |at: usize| match i {
+                0 => (at * 37 % 101) as f32 - 50.0,
+                _ => (at * 7 % 24) as f32,
+            };
+            Tensor::f32(ty.shape.clone(), (0..ty.elements()).map(value).collect()).cast(ty.dtype)
+        })
+        .collect();
+    let expected = eval::eval_typed(&net, &tensors).expect("evaluates")[0].data.to_f32();
+    let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    let arrays: Vec<(String, Array)> = tensors
+        .iter()
+        .enumerate()
+        .map(|(i, t)| (format!("x{i}"), Array { shape: t.shape.clone(), data: t.data.to_f32() }))
+        .collect();
+    let run = execute(&program, &arrays, Default::default()).expect("runs");
+    assert_eq!(run.outputs[0].1.data, expected, "{name}");
+    let tasks = program.tasks().expect("tasks").len();
+    assert!(tasks <= most, "{name}: {tasks} tasks, at most {most}");
 }
 
 /// Rows of four tables at columns of one tensor and at positions of their own, some counted from the end.

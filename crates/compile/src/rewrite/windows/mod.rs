@@ -8,7 +8,8 @@
 //! | `phases` | strides beyond the register field | phases of the stride as channels, stride 1 |
 //! | `unfold` | kernels and dilated windows beyond the limits | blocks of taps as channels |
 //! | `fold` | long kernels over one axis | kernels over two axes |
-//! | `volume` | kernels over three axes | depth taps as channels |
+//! | `planes` | kernels over three axes, few planes | planes as channels |
+//! | `volume` | other kernels over three axes | depth taps as channels |
 //! | `upsample` | transposed convolutions beyond the limits | phases of the result as output channels |
 //! | `pool` | wide poolings | poolings in stages, products with averaging matrices |
 //! | `live` | kernels computed at run time | products of two matrices |
@@ -17,6 +18,7 @@ mod axis;
 mod fold;
 mod live;
 mod phases;
+mod planes;
 mod pool;
 mod unfold;
 mod upsample;
@@ -184,7 +186,7 @@ impl Windows<'_, '_> {
     /// A convolution by convolutions that the chip supports.
     fn conv(&mut self, mut conv: Conv, x: ValueId) -> ValueId {
         if conv.axes.len() > 2 {
-            return self.volume(conv, x);
+            return self.planes(&conv, x).unwrap_or_else(|| self.volume(conv, x));
         }
         let mut x = x;
         for axis in 0..conv.axes.len() {

@@ -75,6 +75,9 @@ impl Windows<'_, '_> {
         if self.limits.pools(kernel, strides) {
             return None;
         }
+        if let Some(made) = self.pooled_planes(&axes, op) {
+            return Some(made);
+        }
         match kind {
             PoolKind::Max => self.nested(kind, &axes, op).or_else(|| Some(self.max_pool(&axes, op.inputs[0]))),
             PoolKind::Average { .. } => self.mean_of_all(&axes, op).or_else(|| self.nested(kind, &axes, op)),

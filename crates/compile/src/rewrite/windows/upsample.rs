@@ -59,6 +59,9 @@ impl Windows<'_, '_> {
         let Some(given) = self.builder.net.value(op.inputs[1]).data.clone() else {
             return Some(self.live_transposed(op, strides, pads, dilations, groups));
         };
+        if let Some(made) = self.transposed_planes(op, &given) {
+            return Some(made);
+        }
         let [from, to] = [op.inputs[0], op.outputs[0]].map(|id| self.builder.shape(id));
         let phases: Vec<Phases> = (0..strides.len())
             .map(|i| Phases::of(strides[i], to[i + 2], pads[i].0, given.shape[i + 2], dilations[i]))
@@ -121,7 +124,7 @@ impl Windows<'_, '_> {
     }
 
     /// A bias with each number repeated `times` times.
-    fn repeated_bias(&mut self, id: ValueId, times: usize) -> ValueId {
+    pub(super) fn repeated_bias(&mut self, id: ValueId, times: usize) -> ValueId {
         match self.builder.net.value(id).data.clone() {
             Some(bias) => {
                 let data: Vec<f32> = bias.data.to_f32().into_iter().flat_map(|b| vec![b; times]).collect();
