@@ -130,6 +130,7 @@ conventions! {
     products_of_equal_rows: false true false, "Rows of a product that fill engines with fewer lanes are staged at once, and its parts have as many rows each.";
     rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
+    scratch_interleaved: false true false, "A matrix that is turned into scratch memory for convolutions has eight channels interleaved.";
     repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
     constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";

@@ -29,7 +29,9 @@ pub const COPY_COLUMNS_LEAST: usize = 32;
 pub const COPY_ROWS: usize = 8;
 /// Columns of a planar tile.
 pub const PLANAR_COLUMNS: usize = 512;
-/// Rows of a planar tile of full width.
+/// Columns of the tiles of two sources that a planar task reads together, where one does not fit a tile.
+pub const PLANAR_COLUMNS_OF_TWO: usize = 32;
+/// Rows of a piece in which the planar engine reduces a source that later tasks also read.
 pub const PLANAR_ROWS: usize = 32;
 /// Alignment of a second source, and its offset where it would start in the first one's bank.
 pub const SECOND_BYTES: u64 = 0x40;
@@ -51,6 +53,9 @@ pub const PATCH_THAT_STAYS: u32 = 7;
 
 /// Columns of a patch of a reduction at most, as a power of two (`reduce_probe_sum_ax3_1x1x1x512`).
 pub const PATCH_OF_REDUCED: u32 = 6;
+
+/// Columns of a patch of a deviation of several rows at most, as a power of two (`norm_layer_norm_ax1_2_3_1x8x1x64`).
+pub const PATCH_OF_DEVIATION: u32 = 5;
 
 /// Rows of a patch, as a power of two, where the neural engine continues in tile memory: its work unit.
 pub const PATCH_REWRITTEN: u32 = 4;

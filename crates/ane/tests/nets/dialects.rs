@@ -3,14 +3,12 @@
 use anemone::{Array, execute};
 use anemone_compile::{Compat, Options, compile};
 use anemone_facts::chips::CHIPS;
-use anemone_facts::layout::H13;
-use anemone_facts::{Field, Field::*};
 use anemone_net::{Data, Tensor, check, text};
 use half::f16;
 use std::sync::Arc;
 
 /// Tasks and result of a network of one output, whose constants are blobs in their order, in each dialect.
-fn both(source: &str, blobs: &[Arc<Tensor>], inputs: &[(String, Array)]) -> [(usize, Vec<f32>); 2] {
+pub(crate) fn both(source: &str, blobs: &[Arc<Tensor>], inputs: &[(String, Array)]) -> [(usize, Vec<f32>); 2] {
     let net = text::parse(source, blobs).expect("the network is well formed");
     check::check(&net).expect("the network is valid");
     [Compat::Own, Compat::Zin9509].map(|compat| {
@@ -21,13 +19,13 @@ fn both(source: &str, blobs: &[Arc<Tensor>], inputs: &[(String, Array)]) -> [(us
     })
 }
 
-fn array(name: &str, shape: &[usize], value: impl Fn(usize) -> f32) -> (String, Array) {
+pub(crate) fn array(name: &str, shape: &[usize], value: impl Fn(usize) -> f32) -> (String, Array) {
     let count = shape.iter().product();
     (name.into(), Array { shape: shape.to_vec(), data: (0..count).map(value).collect() })
 }
 
 /// Whole numbers from -2 to 2, which sum exactly.
-fn small(i: usize) -> f32 {
+pub(crate) fn small(i: usize) -> f32 {
     (i * 7 % 5) as f32 - 2.0
 }
 
@@ -487,27 +485,4 @@ fn equal_biases_of_a_linear_layer_are_one_number() {
             assert!(apples.1.iter().any(|y| y.fract().abs() == 0.75), "the bias is added");
         }
     }
-}
-
-#[test]
-fn second_sources_avoid_banks_and_products_read_columns_in_parts() {
-    let last = |source: &str, field: Field| {
-        let net = text::parse(source, &[]).expect("the network is well formed");
-        let options = Options { compat: Compat::Zin9509, ..Options::default() };
-        let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
-        program.tasks().expect("tasks").last().and_then(|task| task.get(&H13, field))
-    };
-    for (channels, units) in [(96, 0x61), (512, 0x204)] {
-        let shape = format!("f16[1, {channels}, 1, 1]");
-        let source = format!(
-            "net \"n\" {{\n  input %x: {shape}\n  input %z: {shape}\n  %y: {shape} = sub(%x, %z)\n  output %y\n}}\n"
-        );
-        assert_eq!(last(&source, Src2L2Base), Some(units), "{channels} channels");
-    }
-    let source = "net \"n\" {\n  input %x: f16[64, 128]\n  input %w: f16[128, 256]\n  \
-                  %y: f16[64, 256] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}\n";
-    assert_eq!(last(source, SrcL2ChannelStride), Some(0x10), "128 of 256 columns");
-    let inputs = [array("x", &[64, 128], small), array("w", &[128, 256], |i| small(i * 3 + i / 256))];
-    let [own, apples] = both(source, &[], &inputs);
-    assert_eq!(own.1, apples.1, "the same numbers");
 }

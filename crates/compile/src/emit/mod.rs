@@ -7,6 +7,7 @@ mod extension;
 mod header;
 mod kernel;
 mod operands;
+mod shapes;
 mod units;
 mod zin421;
 mod zin9509;

@@ -68,7 +68,8 @@ impl Emitter<'_> {
         // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
         // plain copies from memory.
         let copied = copies(self.layer) && self.source_place(0).is_none() && !self.copies_whole();
-        let simple = if self.conventions().copies_bypass_buffer { !copied } else { !self.convolves() };
+        let bypasses = copied || self.conventions().bank_aware_tiles && self.cuts_columns();
+        let simple = if self.conventions().copies_bypass_buffer { !bypasses } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
         if let Some((distance, kernel)) = hints.hazard(index) {
             let by = if kernel { HazardKernel } else { HazardEn };

@@ -3,10 +3,9 @@
 use super::{Emitter, in_memory};
 use crate::ir::*;
 use crate::memory::Place;
-use crate::stream::pack::Packing;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, continues_product, copies, fitting_rows, input, kept_tile, result_tile,
-    row_bytes, rows_of_units, small_source, source_tile, spread, turned_rows, turns_few_channels, unit_rows,
+    Tile, apart, apart_in_unit, computed, continues_product, copies, cut_columns, fitting_rows, input, kept_tile,
+    result_tile, row_bytes, rows_of_units, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -120,6 +119,9 @@ impl Emitter<'_> {
         let log2 = |n: usize| n.next_power_of_two().ilog2();
         let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
         let columns = log2(win.min(tile.columns)).clamp(4, 9);
+        // Several rows of a deviation leave 32 columns (`norm_layer_norm_ax1_2_3_1x8x1x64`).
+        let several = matches!(layer.kind, Kind::Deviation { .. }) && hin > 1;
+        let columns = if several { columns.min(PATCH_OF_DEVIATION) } else { columns };
         let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
         let patch = match layer.kind {
             // A result that the neural engine rewrites in place has its work units.
@@ -168,6 +170,10 @@ impl Emitter<'_> {
                 let groups = layer.result.groups() as u64;
                 let idle = if groups == 1 { channel } else { 0 };
                 self.set_each(RESULT, [channel, channel * groups, channel, idle])?;
+            } else if self.cuts_columns() {
+                // The result's tiles are those of the sources.
+                let row = row_bytes(layer, tile, layer.result.height(), false, self.chip);
+                self.set_each(RESULT, [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes])?;
             } else if copies(layer) && streamed && !self.copies_whole() {
                 let out = result_tile(layer);
                 let height = layer.result.height();
@@ -184,6 +190,11 @@ impl Emitter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns true for a planar task whose sources from memory are cut to some of their columns.
+    pub(super) fn cuts_columns(&self) -> bool {
+        cut_columns(self.layer).is_some() && self.source_place(0).is_none() && self.second_place().is_none()
     }
 
     fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
@@ -353,20 +364,20 @@ impl Emitter<'_> {
     }
 
     /// Returns true if a task brings its source into tile memory by some of the columns at a time.
-    fn cut_in_columns(&self) -> bool {
+    pub(super) fn cut_in_columns(&self) -> bool {
         let [_, rows, columns] = input(self.layer);
         self.loads_resident(self.index) && rows > COPY_ROWS && source_tile(self.layer).columns < columns
     }
 
     /// Returns true if the first source of a task is in tile memory or kept there, and its result only there.
-    fn resides(&self) -> bool {
+    pub(super) fn resides(&self) -> bool {
         let source = self.source_place(0).map_or_else(|| self.placed.residency.keeps(self.index), |p| !p.crosses);
         source && self.result_place().is_some_and(|p| !p.crosses)
     }
 
     /// The engine (1 neural, 2 planar) whose result a task consumes element by element while it is written: that of the
     /// previous task.
-    fn waits_on(&self, index: usize) -> Option<u32> {
+    pub(super) fn waits_on(&self, index: usize) -> Option<u32> {
         let (layer, before) = (self.layer, &self.placed.graph.layers[index - 1]);
         let place = self.source_place(0).filter(|p| p.written && p.from + 1 == index)?;
         let alike = before.result.elements() == layer.sources[0].elements();
@@ -375,7 +386,12 @@ impl Emitter<'_> {
         // that is a factor of all elements (`norm_softmax_a3_1x8x1x64`).
         let factor = matches!(layer.kind, Kind::Planar { .. }) && layer.broadcast[0] != [false; 3];
         let turns = !layer.is_neural() && !factor && (layer.turned[0] || !before.is_neural() && before.transpose);
-        if opens || !alike || !place.alone || turns {
+        // A norm's mean shares its buffer with the deviation that is computed from it (`norm_layer_norm_ax1_1x2048x1x1`), unless the
+        // planar engine has brought the row itself (`env_chain_ln_matmul_m1_k2048_n2048`).
+        let mean = self.conventions().norms_by_group
+            && matches!(layer.kind, Kind::Deviation { .. })
+            && self.second_place().is_some_and(|row| row.written);
+        if opens || !alike || !(place.alone || mean) || turns {
             return None;
         }
         match (before.is_neural(), layer.is_neural()) {
@@ -400,98 +416,18 @@ impl Emitter<'_> {
     }
 
     /// Returns true for a sum, maximum or product without coefficients whose result stays for the next task.
-    fn reads_rows(&self) -> bool {
+    pub(super) fn reads_rows(&self) -> bool {
         let layer = self.layer;
         let reads = matches!(layer.kind, Kind::SumChannels { .. } | Kind::MaxChannels | Kind::Product { .. });
         reads && self.result_place().is_some_and(|place| !place.crosses)
     }
 
     /// Returns true if a task has replaced a result of the planar engine in its place.
-    fn follows_planar(&self, index: usize) -> bool {
+    pub(super) fn follows_planar(&self, index: usize) -> bool {
         let layer = &self.placed.graph.layers[index];
         let source = self.placed.residency.source(index, 0, &layer.sources[0]);
         let result = self.placed.residency.resident(&layer.result);
         let planar = |place: &Place| place.written && !self.placed.graph.layers[place.from].is_neural();
         source.filter(planar).is_some_and(|s| result.is_some_and(|r| r.base_bytes == s.base_bytes))
-    }
-
-    /// Returns true for a convolution that takes longer to compute than to move its bytes; its work units then have a fixed shape.
-    fn computes_longest(&self) -> bool {
-        let moved = self.moved() + Packing::of(self.layer).total_bytes();
-        let rows = 1 << unit_rows(self.layer).min(3);
-        self.macs() * rows >= moved * UNIT_MACS
-    }
-
-    /// Shape codes: rows of a work unit, as powers of two.
-    fn shapes(&mut self) -> Result<(), FieldError> {
-        let layer = self.layer;
-        let rows = computed(layer)[1].next_power_of_two().ilog2();
-        let (preferred, least, most) = match &layer.kind {
-            Kind::SumChannels { .. } => {
-                self.set(SmallSourceMode, 1)?;
-                (4, 4, 4)
-            }
-            _ if small_source(layer, self.chip) => {
-                self.set(SmallSourceMode, 1)?;
-                (4, 4, 4)
-            }
-            Kind::Conv { .. } if self.computes_longest() => {
-                let rows = unit_rows(layer).min(3);
-                (rows, rows, rows)
-            }
-            // Rows that the planar engine has just computed (`chain_pair_mul_mm_d256_s64`).
-            Kind::Conv { .. } if self.index > 0 && self.waits_on(self.index) == Some(2) => {
-                let unit = fitting_rows(layer).min(1);
-                (unit, unit, unit)
-            }
-            // Rows of a matrix that were folded to a square.
-            Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
-            Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
-            // Units of two rows at least where they fit (`binary_pow_1x64x8x8`, `binary_pow_1x3x224x224`).
-            Kind::MulChannels { .. } => {
-                let least = fitting_rows(layer).min(1);
-                (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
-            }
-            // A task that reads a kept source or another task's rows has a unit of twice its rows
-            // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
-            Kind::Product { .. } | Kind::MaxChannels if self.reads_rows() && computed(layer)[2] > 1 => {
-                let unit = (rows + 1).min(fitting_rows(layer));
-                (unit, unit, unit)
-            }
-            Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
-            Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
-            // Rows that stay in tile memory are processed together; those of sixteen columns fill a unit by eight
-            // (`norm_softmax_a3_1x128x16x16`).
-            Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
-                let narrow = computed(layer)[2] <= 1 << PATCH_REWRITTEN;
-                let unit = if narrow { fitting_rows(layer).min(PATCH_REWRITTEN) } else { PATCH_REWRITTEN };
-                (unit, unit, unit)
-            }
-            // A single row that replaces a planar result has the rows of its patch (`chain_attn_s64_dh64`).
-            Kind::Neuron { .. } if self.resides() && !layer.transpose && self.follows_planar(self.index) => {
-                let unit = fitting_rows(layer).min(1);
-                (unit, unit, unit)
-            }
-            // Wide rows in tile memory are turned as they are (`env_chain_ln_matmul_m1_k2048_n2048`).
-            Kind::Neuron { .. }
-                if turns_few_channels(layer) && (self.source_place(0).is_none() || turned_rows(layer) > 3) =>
-            {
-                let unit = turned_rows(layer);
-                // Rows that a unit has, though there is one (`reduce_probe_sum_ax1_1x8x1x64`).
-                (unit, rows.max(fitting_rows(layer)).min(unit), unit)
-            }
-            // A tile of some of the columns has units of four rows (`binary_pow_1x3x224x224`), where tiles fill the columns, of one
-            // (`chain_base_softmax_d256_s64`).
-            Kind::Neuron { .. } if self.cut_in_columns() => {
-                let whole = input(layer)[2].is_multiple_of(source_tile(layer).columns);
-                (0, 0, if whole { 0 } else { 2 })
-            }
-            // Copies to tile memory are processed in work units.
-            _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
-            // A table has units of the rows that fit (`env_act_gelu_1x256x32x32_exact`).
-            Kind::Neuron { .. } if !copies(layer) => (0, 0, unit_rows(layer).min(4)),
-            _ => (0, 0, rows.min(4)),
-        };
-        self.set_all(&[(ShPref, preferred), (ShMin, least), (ShMax, most)])
     }
 }

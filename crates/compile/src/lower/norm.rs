@@ -38,8 +38,9 @@ fn columns_alone(view: View4, pieces: usize) -> View4 {
         (1, _) => (one, rows),
         _ => (rows, channels),
     };
-    // The stride of a single row is that of the whole tensor.
+    // A single row has its own stride (`norm_softmax_an1_1x64x1x64`), rows that become channels that of the whole tensor.
     let stride_bytes = match pieces {
+        1 if rows.extent == 1 && rows.stride_bytes > 0 => rows.stride_bytes,
         1 => channels.extent as u64 * channels.stride_bytes,
         _ => width as u64 * ELEMENT_BYTES,
     };
@@ -345,6 +346,8 @@ impl Lowerer<'_> {
             || Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine: Affine::UNIT, relu: false };
         self.push(copy(), vec![x], vec![[false; 3]], turned, true);
         self.norm_of_planes(1, epsilon, &row, &normed)?;
+        // The two numbers are read turned, as those of several rows are.
+        self.source_turned(1);
         self.push(copy(), vec![back], vec![[false; 3]], y, false);
         self.source_turned(0);
         Ok(true)

@@ -12,8 +12,9 @@ pub use residency::{Place, Residency, Ways};
 use crate::ir::*;
 use crate::options::{Later, Options};
 use crate::schedule::Schedule;
-use crate::tile::{Staging, staging};
+use crate::tile::{Staging, copies, staging};
 use anemone_facts::chips::Chip;
+use anemone_facts::staging::STAGED_INTERLEAVE;
 use anemone_program::Program;
 use residency::{groups, groups_in_pairs};
 use std::fmt;
@@ -65,8 +66,12 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
 }
 
 /// Assigns addresses.
-pub fn place(schedule: Schedule, residency: Residency, options: &Options) -> Placed {
-    let Schedule { graph, live, .. } = schedule;
+pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) -> Placed {
+    let Schedule { mut graph, live, .. } = schedule;
+    if options.conventions().scratch_interleaved {
+        interleave_scratch(&mut graph, &residency);
+        residency.pair_readers(&graph);
+    }
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();
     // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 sorts by name.
@@ -118,6 +123,36 @@ pub fn place(schedule: Schedule, residency: Residency, options: &Options) -> Pla
         addresses[i] = Some(Address { bar: Program::SCRATCH_BAR, offset_bytes: offset });
     }
     Placed { graph, addresses, scratch_bytes, constants, residency }
+}
+
+/// Interleaves by eight the channels of a matrix that a copy turns into scratch memory, if only convolutions read it
+/// (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
+fn interleave_scratch(graph: &mut Graph, residency: &Residency) {
+    for (i, buffer) in graph.buffers.iter_mut().enumerate() {
+        let of = |view: &View4| view.buffer.0 as usize == i;
+        let (writers, rest): (Vec<&Layer>, Vec<&Layer>) = graph.layers.iter().partition(|l| of(&l.result));
+        let readers: Vec<&Layer> = rest.into_iter().filter(|l| l.sources.iter().any(of)).collect();
+        let &[writer] = writers.as_slice() else { continue };
+        let view = writer.result;
+        let [groups, channels, rows] = view.axes.map(|axis| axis.extent);
+        let turned = copies(writer) && writer.transpose && view.offset_bytes == 0 && (groups, rows) == (1, 1);
+        let convolved = |l: &&Layer| l.convolves() && l.source_interleave == 1 && l.sources == [view];
+        let whole = channels.is_multiple_of(STAGED_INTERLEAVE) && !readers.is_empty() && readers.iter().all(convolved);
+        if buffer.role != Role::Scratch || residency.resident(&view).is_some() || !turned || !whole {
+            continue;
+        }
+        let set = ((view.width * STAGED_INTERLEAVE) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+        buffer.bytes = set * (channels / STAGED_INTERLEAVE) as u64;
+        for layer in &mut graph.layers {
+            if of(&layer.result) {
+                layer.interleave = STAGED_INTERLEAVE;
+                layer.result.axes[1].stride_bytes = set;
+            } else if layer.sources.first().is_some_and(of) {
+                layer.source_interleave = STAGED_INTERLEAVE;
+                layer.sources[0].axes[1].stride_bytes = set;
+            }
+        }
+    }
 }
 
 fn overlap(a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> bool {

@@ -416,6 +416,20 @@ impl Residency {
         self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)
     }
 
+    /// Divides into pairs the tasks of a group that read one matrix from scratch memory with interleaved channels
+    /// (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
+    pub(super) fn pair_readers(&mut self, graph: &Graph) {
+        let reads = |layer: &Layer| layer.convolves() && layer.source_interleave > 1;
+        let (mut more, mut run) = (0, 0);
+        for (i, layer) in graph.layers.iter().enumerate() {
+            let before = i.checked_sub(1).map(|before| &graph.layers[before]).filter(|before| reads(before));
+            let same = before.is_some_and(|before| before.sources[0].buffer == layer.sources[0].buffer);
+            run = if reads(layer) && same { run + 1 } else { 0 };
+            more += usize::from(run > 0 && run % 2 == 0);
+            self.groups[i] += more;
+        }
+    }
+
     /// The same residency with or without rows in different banks.
     pub(crate) fn spreading(self, spreads: bool) -> Residency {
         Residency { spreads, ..self }

@@ -6,8 +6,9 @@ mod zin9509;
 pub use banks::spread;
 pub(crate) use banks::spread_all;
 pub(crate) use zin9509::{
-    apart, apart_in_unit, computed, continues_product, fitting_rows, input, kept_tile, result_tile, row_bytes,
-    rows_of_units, small_source, source_tile, staging, turned_rows, turns_few_channels, unit_banks, unit_rows,
+    apart, apart_in_unit, computed, continues_product, cut_columns, fitting_rows, input, kept_tile, result_tile,
+    row_bytes, rows_of_units, small_source, source_tile, staging, turned_rows, turns_few_channels, unit_banks,
+    unit_rows,
 };
 
 use crate::ir::*;

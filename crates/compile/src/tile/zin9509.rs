@@ -52,7 +52,8 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     if layer.is_neural() {
         // Rows that are interleaved are copied as others are (`env_mm_r3rr_m256_k256_n128_tx0_ty0_b1`: 128 of 256 columns).
         // So are columns that a product of computed rows reads (`rrmm_r2rr_m64_k128_n256_tx0_ty0`: 128 of 256).
-        let interleaves = layer.kind.is_copy() && !layer.transpose || matches!(layer.kind, Kind::Product { .. });
+        let interleaves =
+            layer.kind.is_copy() || matches!(layer.kind, Kind::Product { .. }) || layer.source_interleave > 1;
         let tile = Tile::of(channels, height, width, if interleaves { COPY_COLUMNS } else { width }, height);
         // A row that is cut keeps the columns of a copy (`env_mm_r2rr_m16_k4096_n4096_tx0_ty0`: 128 of 4096 channels).
         if tile.columns < width.min(COPY_COLUMNS) {
@@ -65,7 +66,17 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     if reduces && height > 1 && width > 1 << PATCH_OF_REDUCED {
         return Tile::of(channels, height, width, 1 << PATCH_OF_REDUCED, height);
     }
-    Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
+    Tile::of(channels, height, width, cut_columns(layer).unwrap_or(PLANAR_COLUMNS), height)
+}
+
+/// Columns of the tiles of two sources of equal extents that a planar task reads from memory, where one does not fit a tile
+/// (`env_bcast_add_1x8x375x375_runtime_1x8x375x375`, `env_bcast_mul_1x1024x375_runtime_1x1024x375`: 32 of 375, all rows).
+pub(crate) fn cut_columns(layer: &Layer) -> Option<usize> {
+    let [channels, height, width] = input(layer);
+    let two =
+        matches!(layer.kind, Kind::Planar { .. }) && layer.sources.len() > 1 && layer.broadcast == [[false; 3]; 2];
+    let whole = Tile::of(channels, height, width, width, height);
+    (two && height > 1 && whole.rows < height).then_some(PLANAR_COLUMNS_OF_TWO)
 }
 
 /// Source rows of the tiles of a convolution whose windows share no rows and whose source is larger than a tile: those of a work unit
@@ -121,6 +132,8 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
             units
         }
         _ if !layer.is_neural() && tile.columns >= 1 << patch(layer) => units,
+        // A single row of a norm's last step, too (`norm_layer_norm_ax1_2_3_1x8x1x64`: 64 columns).
+        Kind::ChannelAffine { .. } if height == 1 && tile.columns >= 1 << PATCH_OF_REDUCED => units,
         // A single row of one channel meets no other (`reduce_probe_max_ax3_1x1x1x64`).
         _ if !layer.is_neural() && height == 1 && input(layer)[0] == 1 => units,
         // Fewer rows than are read together have more distances to choose from (`reduce_probe_sum_ax3_1x1x1x512`: four rows, 0x8).

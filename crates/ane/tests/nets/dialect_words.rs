@@ -1,0 +1,107 @@
+//! Words of single tasks in the dialect of Apple's compiler of 2026, where a rule decides them, and the results of our own way.
+
+use super::dialects::{array, both, small};
+use anemone_compile::{Compat, Options, compile};
+use anemone_facts::chips::CHIPS;
+use anemone_facts::layout::H13;
+use anemone_facts::{Field, Field::*};
+use anemone_net::{Data, Tensor, text};
+use anemone_program::Task;
+use half::f16;
+use std::sync::Arc;
+
+/// Tasks of a network in that dialect.
+fn tasks(source: &str, blobs: &[Arc<Tensor>]) -> Vec<Task> {
+    let net = text::parse(source, blobs).expect("the network is well formed");
+    let options = Options { compat: Compat::Zin9509, ..Options::default() };
+    let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+    program.tasks().expect("tasks")
+}
+
+/// A field of every task.
+fn each(tasks: &[Task], field: Field) -> Vec<u32> {
+    tasks.iter().map(|task| task.get(&H13, field).unwrap_or_default()).collect()
+}
+
+#[test]
+fn second_sources_avoid_banks_and_products_read_columns_in_parts() {
+    let last = |source: &str, field: Field| tasks(source, &[]).last().and_then(|task| task.get(&H13, field));
+    for (channels, units) in [(96, 0x61), (512, 0x204)] {
+        let shape = format!("f16[1, {channels}, 1, 1]");
+        let source = format!(
+            "net \"n\" {{\n  input %x: {shape}\n  input %z: {shape}\n  %y: {shape} = sub(%x, %z)\n  output %y\n}}\n"
+        );
+        assert_eq!(last(&source, Src2L2Base), Some(units), "{channels} channels");
+    }
+    let source = "net \"n\" {\n  input %x: f16[64, 128]\n  input %w: f16[128, 256]\n  \
+                  %y: f16[64, 256] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}\n";
+    assert_eq!(last(source, SrcL2ChannelStride), Some(0x10), "128 of 256 columns");
+    let inputs = [array("x", &[64, 128], small), array("w", &[128, 256], |i| small(i * 3 + i / 256))];
+    let [own, apples] = both(source, &[], &inputs);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn a_matrix_beyond_tile_memory_is_interleaved_in_scratch_memory_and_read_in_pairs() {
+    let source = "net \"n\" {\n  input %x: f16[256, 4096]\n  const %w: f16[512, 4096] = blob 0\n  \
+                  %y: f16[256, 512] = matmul(%x, %w) transpose_x=false transpose_y=true\n  output %y\n}\n";
+    let value = |i: usize| if i.is_multiple_of(13) { small(i / 13) } else { 0.0 };
+    let data = Data::F16((0..512 * 4096).map(|i| f16::from_f32(value(i))).collect());
+    let weights = Arc::new(Tensor { shape: vec![512, 4096], data });
+    let made = tasks(source, std::slice::from_ref(&weights));
+    assert_eq!(each(&made, DstInterleave), [8, 1, 1, 1, 1]);
+    assert_eq!(each(&made, Src1Interleave), [1, 8, 8, 8, 8]);
+    assert_eq!(each(&made, Spl), [1, 1, 0, 1, 0], "groups of two");
+    assert_eq!(each(&made, ShMax)[1..], [1; 4], "eight lanes");
+    let [own, apples] = both(source, &[weights], &[array("x", &[256, 4096], |i| small(i / 3))]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn two_sources_beyond_a_tile_are_cut_to_columns_and_one_is_not_cut_to_rows() {
+    let shape = [1, 8, 375, 375];
+    let source = "net \"n\" {\n  input %x: f16[1, 8, 375, 375]\n  input %z: f16[1, 8, 375, 375]\n  \
+                  %y: f16[1, 8, 375, 375] = add(%x, %z)\n  output %y\n}\n";
+    let made = tasks(source, &[]);
+    let fields = [SrcL2RowStride, ResL2RowStride, PatchWidth, PatchHeight, TileHeight];
+    assert_eq!(fields.map(|field| each(&made, field)[0]), [0x21, 0x21, 5, 3, 375]);
+    let inputs = [array("x", &shape, small), array("z", &shape, |i| small(i / 5))];
+    let [own, apples] = both(source, &[], &inputs);
+    assert_eq!(own.1, apples.1, "the same numbers");
+
+    let row = (0..1024).map(|i| format!("{}.5", i % 7)).collect::<Vec<_>>().join(", ");
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[1, 375, 1024]\n  const %z: f16[1, 1, 1024] = [{row}]\n  \
+         %y: f16[1, 375, 1024] = add(%x, %z)\n  output %y\n}}\n"
+    );
+    assert_eq!(each(&tasks(&source, &[]), TileHeight).last(), Some(&375));
+    let [own, apples] = both(&source, &[], &[array("x", &[1, 375, 1024], small)]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn a_norm_of_channels_waits_for_its_mean_and_reads_both_numbers_turned() {
+    for channels in [128, 512, 4096] {
+        let shape = format!("f16[1, {channels}, 1, 1]");
+        let source = format!(
+            "net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = layer_norm(%x) axes=[1] epsilon=1e-5\n  output %y\n}}\n"
+        );
+        let made = tasks(&source, &[]);
+        let columns = (channels as u32).ilog2().min(9);
+        assert_eq!(each(&made, Dependent), [0, 0, 2, 0, 0], "{channels}");
+        assert_eq!(each(&made, Src2Transpose), [0, 0, 0, 1, 0], "{channels}");
+        assert_eq!(each(&made, PatchWidth), [4, columns, columns, columns, 4], "{channels}");
+    }
+}
+
+#[test]
+fn single_rows_have_their_own_stride_and_wide_ones_are_not_spread() {
+    let source = "net \"n\" {\n  input %x: f16[1, 64, 1, 64]\n  \
+                  %y: f16[1, 64, 1, 64] = softmax(%x) axis=3\n  output %y\n}\n";
+    assert_eq!(each(&tasks(source, &[]), Src1RowStride)[0], 2, "of 64 bytes");
+    let source = "net \"n\" {\n  input %x: f16[1, 8, 1, 64]\n  \
+                  %y: f16[1, 8, 1, 64] = layer_norm(%x) axes=[1, 2, 3] epsilon=1e-5\n  output %y\n}\n";
+    let made = tasks(source, &[]);
+    assert_eq!(each(&made, SrcL2RowStride)[2], 0x40);
+    assert_eq!([PatchWidth, PatchHeight].map(|field| each(&made, field)[1]), [5, 3]);
+}

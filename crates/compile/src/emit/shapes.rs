@@ -1,0 +1,101 @@
+//! Shapes of the neural engine's work units as zin 9.509 chooses them (`docs/evidence.md`, key `h13-staging`).
+
+use super::Emitter;
+use crate::ir::*;
+use crate::stream::pack::Packing;
+use crate::tile::{
+    computed, copies, fitting_rows, input, small_source, source_tile, turned_rows, turns_few_channels, unit_rows,
+};
+use anemone_facts::Field::*;
+use anemone_facts::staging::*;
+use anemone_program::FieldError;
+
+impl Emitter<'_> {
+    /// Returns true for a convolution that takes longer to compute than to move its bytes; its work units then have a fixed shape.
+    fn computes_longest(&self) -> bool {
+        let moved = self.moved() + Packing::of(self.layer).total_bytes();
+        let rows = 1 << unit_rows(self.layer).min(3);
+        self.macs() * rows >= moved * UNIT_MACS
+    }
+
+    /// Shape codes: rows of a work unit, as powers of two.
+    pub(super) fn shapes(&mut self) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let rows = computed(layer)[1].next_power_of_two().ilog2();
+        let (preferred, least, most) = match &layer.kind {
+            Kind::SumChannels { .. } => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
+            _ if small_source(layer, self.chip) => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
+            Kind::Conv { .. } if self.computes_longest() => {
+                let rows = unit_rows(layer).min(3);
+                (rows, rows, rows)
+            }
+            // Rows that the planar engine has just computed (`chain_pair_mul_mm_d256_s64`).
+            Kind::Conv { .. } if self.index > 0 && self.waits_on(self.index) == Some(2) => {
+                let unit = fitting_rows(layer).min(1);
+                (unit, unit, unit)
+            }
+            // Rows of a matrix that were folded to a square.
+            Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
+            // A unit is no wider than the tile of a matrix from memory (`env_mm_r2rb_m512_k8192_n2048_tx0_ty1`: 64 columns), and half as
+            // wide where engines have fewer lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`: eight).
+            Kind::Conv { .. } if layer.source_interleave > 1 => {
+                let columns = source_tile(layer).columns.next_power_of_two().ilog2();
+                let least = NEURAL_UNIT.saturating_sub(columns);
+                let unit = least.max(u32::from(Packing::of(layer).lanes < LANES));
+                (unit, least, unit)
+            }
+            Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
+            // Units of two rows at least where they fit (`binary_pow_1x64x8x8`, `binary_pow_1x3x224x224`).
+            Kind::MulChannels { .. } => {
+                let least = fitting_rows(layer).min(1);
+                (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
+            }
+            // A task that reads a kept source or another task's rows has a unit of twice its rows
+            // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
+            Kind::Product { .. } | Kind::MaxChannels if self.reads_rows() && computed(layer)[2] > 1 => {
+                let unit = (rows + 1).min(fitting_rows(layer));
+                (unit, unit, unit)
+            }
+            Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
+            Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
+            // Rows that stay in tile memory are processed together; those of sixteen columns fill a unit by eight
+            // (`norm_softmax_a3_1x128x16x16`).
+            Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
+                let narrow = computed(layer)[2] <= 1 << PATCH_REWRITTEN;
+                let unit = if narrow { fitting_rows(layer).min(PATCH_REWRITTEN) } else { PATCH_REWRITTEN };
+                (unit, unit, unit)
+            }
+            // A single row that replaces a planar result has the rows of its patch (`chain_attn_s64_dh64`).
+            Kind::Neuron { .. } if self.resides() && !layer.transpose && self.follows_planar(self.index) => {
+                let unit = fitting_rows(layer).min(1);
+                (unit, unit, unit)
+            }
+            // Wide rows in tile memory are turned as they are (`env_chain_ln_matmul_m1_k2048_n2048`).
+            Kind::Neuron { .. }
+                if turns_few_channels(layer) && (self.source_place(0).is_none() || turned_rows(layer) > 3) =>
+            {
+                let unit = turned_rows(layer);
+                // Rows that a unit has, though there is one (`reduce_probe_sum_ax1_1x8x1x64`).
+                (unit, rows.max(fitting_rows(layer)).min(unit), unit)
+            }
+            // A tile of some of the columns has units of four rows (`binary_pow_1x3x224x224`), where tiles fill the columns, of one
+            // (`chain_base_softmax_d256_s64`).
+            Kind::Neuron { .. } if self.cut_in_columns() => {
+                let whole = input(layer)[2].is_multiple_of(source_tile(layer).columns);
+                (0, 0, if whole { 0 } else { 2 })
+            }
+            // Copies to tile memory are processed in work units.
+            _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
+            // A table has units of the rows that fit (`env_act_gelu_1x256x32x32_exact`).
+            Kind::Neuron { .. } if !copies(layer) => (0, 0, unit_rows(layer).min(4)),
+            _ => (0, 0, rows.min(4)),
+        };
+        self.set_all(&[(ShPref, preferred), (ShMin, least), (ShMax, most)])
+    }
+}
