@@ -2,7 +2,7 @@
 //!
 //! Required in addition to rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for Linux with shared libraries and for macOS `cargo-zigbuild` and
 //! `ziglang` of PyPI on the path. `--check` needs neither; without targets it checks two foreign
-//! systems and the core, and that unsupported processors are refused. `--test` runs tests under an emulator, or reports that
+//! systems, and a processor that is not supported must be refused if its target is named. `--test` runs tests under an emulator, or reports that
 //! there is none; `--only` selects one part of them.
 
 mod parts;
@@ -48,16 +48,18 @@ pub fn run(arguments: &[String]) -> Outcome {
     let asked = parse(arguments).map_err(|e| vec![e, USAGE.into()])?;
     let (check, test) = (asked.mode == "--check", asked.mode == "--test");
     let parts = if test { parts::named(&asked.only).map_err(|e| vec![e])? } else { Vec::new() };
+    let is_refused = |name: &String| check && targets::REFUSED.iter().any(|(triple, _)| triple == name);
+    let (refused, named): (Vec<&String>, Vec<&String>) = asked.targets.iter().partition(|name| is_refused(name));
     let chosen: Vec<&Target> = if asked.targets.is_empty() {
         TARGETS
             .iter()
             .filter(|t| if check { t.in_ci } else { !t.is_core() && (!test || !t.runner.is_empty()) })
             .collect()
     } else {
-        asked.targets.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
+        named.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
     };
     if check {
-        return check_all(&chosen);
+        return check_all(&chosen, &refused);
     }
     let mut findings = Vec::new();
     for target in &chosen {
@@ -76,8 +78,8 @@ pub fn run(arguments: &[String]) -> Outcome {
 }
 
 /// Checks targets, several in one command where possible, so that all processors are busy, and with the features of the whole workspace, so that
-/// build scripts and macros are shared with every other step of this profile.
-fn check_all(chosen: &[&Target]) -> Outcome {
+/// build scripts and macros are shared with every other step of this profile. Then checks that processors are refused.
+fn check_all(chosen: &[&Target], refused: &[&String]) -> Outcome {
     let (mut checked, mut findings) = (0, Vec::new());
     for core in [false, true] {
         let mut command = Command::new(cargo());
@@ -103,17 +105,17 @@ fn check_all(chosen: &[&Target]) -> Outcome {
             Err(e) => findings.push(e),
         }
     }
-    let mut refused = 0;
-    for (triple, message) in targets::REFUSED {
+    let mut refusals = 0;
+    for (triple, message) in targets::REFUSED.iter().filter(|(triple, _)| refused.iter().any(|r| r == triple)) {
         match add(triple) {
             Ok(()) => {
                 findings.extend(refusal(triple, message).err());
-                refused += 1;
+                refusals += 1;
             }
             Err(why) => println!("{triple}: skipped: {why}"),
         }
     }
-    conclude(findings, format!("{checked} targets checked, {refused} refused by name"))
+    conclude(findings, format!("{checked} targets checked, {refusals} refused by name"))
 }
 
 /// Checks that a processor is refused at compile time, by this message.

@@ -135,7 +135,7 @@ pub const TARGETS: &[Target] = &[
         linker: Linker::None,
         flags: "",
         runner: &[],
-        in_ci: true,
+        in_ci: false,
         wheel: "",
         shown: ["yes", "-", "no", "no"],
     },
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(oldest("aarch64-apple-darwin"), Ok("11.0".into()));
         assert_eq!(oldest("x86_64-apple-darwin"), Ok("10.12".into()));
         assert_eq!(oldest("x86_64-pc-windows-gnu"), Ok(String::new()));
-        // Two foreign systems and the core.
-        assert_eq!(TARGETS.iter().filter(|t| t.in_ci).count(), 3);
+        // Two foreign systems; the budget of `.ci/run` has no time for more.
+        assert_eq!(TARGETS.iter().filter(|t| t.in_ci).count(), 2);
     }
 }

@@ -140,12 +140,13 @@ fn compiled() -> Vec<(String, Program)> {
     all
 }
 
-/// Programs of packages in every form: read and written again, listed and assembled again, byte for byte.
+/// Programs of packages in every form: read and written again, listed and assembled again, byte for byte. Containers are listed in one dialect for each
+/// program, in turn, because listings of large programs are long.
 #[test]
 fn everything_compiled_survives_every_form() {
     let all = compiled();
     assert!(!all.is_empty(), "our own example compiles");
-    for (name, program) in all {
+    for (turn, (name, program)) in all.into_iter().enumerate() {
         let coverage = Coverage::of_program(&program);
         assert_eq!((coverage.unexplained_bits, coverage.undecoded_bytes), (0, 0), "{name}: {}", coverage.render());
         let again = text::assemble(&text::list(&program)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -154,15 +155,18 @@ fn everything_compiled_survives_every_form() {
             "{name}"
         );
         let mut sizes = Vec::new();
-        for dialect in DIALECTS.iter().copied().filter(|d| d.written) {
+        let written: Vec<_> = DIALECTS.iter().copied().filter(|d| d.written).collect();
+        for (at, &dialect) in written.iter().enumerate() {
             let container = hwx::Options { dialect, ..hwx::Options::default() };
             let around = WriteOptions { container, ..WriteOptions::default() };
             let bytes = encode(&program, Form::Hwx, &around).unwrap_or_else(|e| panic!("{name}: {e}"));
             let read = Container::read(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert!(read.write() == bytes && read.residue.is_empty(), "{name} as {}", dialect.name);
-            let listed =
-                text::assemble_container(&text::list_container(&read)).unwrap_or_else(|e| panic!("{name}: {e}"));
-            assert!(listed.write() == bytes, "{name} as {}", dialect.name);
+            if at == turn % written.len() {
+                let listed =
+                    text::assemble_container(&text::list_container(&read)).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert!(listed.write() == bytes, "{name} as {}", dialect.name);
+            }
             let lifted = read.program().unwrap_or_else(|e| panic!("{name} as {}: {e}", dialect.name));
             assert!(lifted.kernel == program.kernel, "{name} as {}", dialect.name);
             assert_eq!(lifted.tasks().map(|t| t.len()), program.tasks().map(|t| t.len()), "{name}");
