@@ -67,6 +67,13 @@ impl Lists {
         self.mixed[..self.mixes].iter().map(|&tap| tap as usize)
     }
 
+    /// Returns true if of so many taps few are mixed: to add all products and take some back is cheaper than the list, whose addresses cost
+    /// instructions.
+    #[inline(always)]
+    pub(super) fn are_few(&self, taps: usize) -> bool {
+        8 * self.mixes < taps
+    }
+
     #[inline(always)]
     pub(super) fn whole(&self) -> impl Iterator<Item = usize> {
         self.whole[..self.wholes].iter().map(|&tap| tap as usize)

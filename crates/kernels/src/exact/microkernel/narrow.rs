@@ -138,31 +138,47 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
         for r in 0..rows {
             own[r] = [simd.splat_f32s(ends.start(first + r)); VECTORS];
         }
-        for tap in lists.whole() {
-            let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
-            // Row by row: the registers hold all accumulators and one weight.
-            for r in 0..rows {
-                let weight = simd.splat_f32s(w[r]);
-                for v in 0..vectors {
-                    own[r][v] = simd.mul_add_e_f32s(weight, x[v], own[r][v]);
+        macro_rules! add {
+            ($taps: expr) => {
+                for tap in $taps {
+                    let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
+                    // Row by row: the registers hold all accumulators and one weight.
+                    for r in 0..rows {
+                        let weight = simd.splat_f32s(w[r]);
+                        for v in 0..vectors {
+                            own[r][v] = simd.mul_add_e_f32s(weight, x[v], own[r][v]);
+                        }
+                    }
                 }
-            }
+            };
         }
-        for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
-            let keep = &keep[first..][..rows];
-            let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
-            for r in 0..rows {
-                let (weight, keep) = (simd.splat_f32s(w[r]), simd.splat_f32s(keep[r]));
-                for v in 0..vectors {
-                    let counts = simd.greater_than_or_equal_f32s(simd::abs(simd, x[v]), keep);
-                    own[r][v] = if const { S::REGISTER_COUNT >= 32 } {
-                        // The addition under a mask.
-                        simd.select_f32s(counts, simd.mul_add_e_f32s(weight, x[v], own[r][v]), own[r][v])
-                    } else {
-                        simd.mul_add_e_f32s(weight, simd.select_f32s(counts, x[v], zero), own[r][v])
-                    };
+        match lists.are_few(taps) {
+            true => add!(0..taps),
+            false => add!(lists.whole()),
+        }
+        macro_rules! mix {
+            ($sign: expr, $compare: ident) => {
+                for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
+                    let keep = &keep[first..][..rows];
+                    let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
+                    for r in 0..rows {
+                        let (weight, keep) = (simd.splat_f32s($sign * w[r]), simd.splat_f32s(keep[r]));
+                        for v in 0..vectors {
+                            let counts = simd.$compare(simd::abs(simd, x[v]), keep);
+                            own[r][v] = if const { S::REGISTER_COUNT >= 32 } {
+                                // The addition under a mask.
+                                simd.select_f32s(counts, simd.mul_add_e_f32s(weight, x[v], own[r][v]), own[r][v])
+                            } else {
+                                simd.mul_add_e_f32s(weight, simd.select_f32s(counts, x[v], zero), own[r][v])
+                            };
+                        }
+                    }
                 }
-            }
+            };
+        }
+        match lists.are_few(taps) {
+            true => mix!(-1.0, less_than_f32s),
+            false => mix!(1.0, greater_than_or_equal_f32s),
         }
         // In memory, by rows that vary: those of the loops above stay in registers.
         let mut in_memory = Aligned([[zero; VECTORS]; HEIGHT]);
