@@ -153,9 +153,9 @@ pub static BOUNDS: &[Bound] = &[
     },
     Bound {
         outside: ANGLES,
-        ..row("cos", 0.0, 3.2e-3, "as the sine of half of a half turn more, which rounds").worst(2029.3, 1.5703125)
+        ..row("cos", 0.0, 1.6e-3, "as the sine of a quarter turn less the size of the rest").worst(1483.6, 26.703125)
     },
-    Bound { outside: STEEP, ..row("tan", 5.0e-3, 2.0e-3, "a quotient of two sines").worst(6.5, 1.390625) },
+    Bound { outside: STEEP, ..row("tan", 3.0e-3, 1.2e-3, "a quotient of two sines").worst(5.0, 0.007774353) },
     row("asin", 0.0, 1.8e-3, "an arc tangent of x over a root").worst(3.2, 0.027053833),
     row("acos", 0.0, 3.2e-3, "a quarter turn less the arc sine").worst(14848.0, 1.0),
     row("sinh", 1.0e-2, 1.0e-3, "two tables of 2^x").worst(2047.0, 0.00012201071),

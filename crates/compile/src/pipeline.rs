@@ -114,7 +114,7 @@ passes! {
     LOOKUPS: 1 true "0eba-join-lookups" Work::Net(rewrite::join_lookups), "ours",
         "rows of several tables at computed positions are gathered at once";
     PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
-        "operations alike on slices of one value become one operation on all of the slices";
+        "operations alike on slices of one value, and sines of several values, become one operation";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
         "attention heads are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",

@@ -4,7 +4,8 @@ use anemone::Array;
 use anemone::execute::execute;
 use anemone_compile::{Options, compile};
 use anemone_facts::chips;
-use anemone_net::{Tensor, check, eval, text};
+use anemone_facts::numerics::Model;
+use anemone_net::{DType, Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
 const CASES: [(&str, &[&str], &str, usize); 19] = [
@@ -218,4 +219,31 @@ fn rows_of_several_tables_are_gathered_at_once() {
         // Four gathers one by one are more than forty.
         assert!(tasks <= 24, "{tasks} tasks, positions of their own: {own}");
     }
+}
+
+/// Sines and cosines of three multiples of one value, as encodings of positions have them; one by one they are more than forty tasks.
+#[test]
+fn waves_of_several_values_are_computed_at_once() {
+    let mut source = String::from("net \"n\" {\n  input %a0: f16[6, 32]\n");
+    for (k, scale) in [(1, "3.0"), (2, "40.0")] {
+        source += &format!("  const %s{k}: f16[] = [{scale}]\n  %a{k}: f16[6, 32] = mul(%a0, %s{k})\n");
+    }
+    (0..3).for_each(|k| source += &format!("  %i{k}: f16[6, 32] = sin(%a{k})\n  %c{k}: f16[6, 32] = cos(%a{k})\n"));
+    source += "  %y: f16[36, 32] = concat(%i0, %c0, %i1, %c1, %i2, %c2) axis=0\n  output %y\n}\n";
+    let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    // Arguments of the last pair reach 700, hundreds of turns.
+    let values = (0..192).map(|at| (at * 37 % 141) as f32 * 0.25 - 17.5).collect();
+    let x = Tensor::f32(vec![6, 32], values).cast(DType::F16);
+    let expected = eval::eval_typed(&net, std::slice::from_ref(&x)).expect("evaluates")[0].data.to_f32();
+    let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    let arrays = [("a0".to_string(), Array { shape: x.shape.clone(), data: x.data.to_f32() })];
+    for model in [Model::Fast, Model::Fixed] {
+        let options = anemone_engine::Options { model, ..Default::default() };
+        let run = execute(&program, &arrays, options).expect("runs");
+        for (at, (y, expected)) in run.outputs[0].1.data.iter().zip(&expected).enumerate() {
+            assert!((y - expected).abs() < 3e-3, "{model:?}, {at}: {y} for {expected}");
+        }
+    }
+    let tasks = program.tasks().expect("tasks").len();
+    assert!(tasks <= 20, "{tasks} tasks");
 }

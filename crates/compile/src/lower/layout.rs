@@ -349,14 +349,22 @@ impl Lowerer<'_> {
         if axis < last || aligned {
             return self.concat_parts(axis, inputs, &sizes, &to);
         }
-        let from = inputs.iter().map(|&input| self.view(input)).collect::<Result<Vec<View>>>()?;
         // The axis that fills rows best takes the place of the columns.
         let other = (0..last).max_by_key(|&i| to.lead[i].extent).filter(|&i| to.lead[i].extent > 1);
+        let own = |lowerer: &mut Self, from: &[Strided]| {
+            other.and_then(|other| lowerer.tried(|l| l.concat_exchanged(other, from, &starts, &to)))
+        };
+        // A part that only moves data is copied once.
+        let moved = inputs.iter().map(|&input| self.moved(input)).collect::<Result<Vec<Strided>>>()?;
+        if let (true, Some(other), Some(_)) = (inputs.iter().any(|id| self.is_pending(*id)), other, own(self, &moved)) {
+            return self.concat_exchanged(other, &moved, &starts, &to);
+        }
+        let from = inputs.iter().map(|&input| self.view(input)).collect::<Result<Vec<View>>>()?;
+        let strided: Vec<Strided> = from.iter().map(Strided::from).collect();
         let single = self.tried(|lowerer| lowerer.concat_single(&from, &starts, &to));
-        let exchanged = other.and_then(|other| self.tried(|l| l.concat_exchanged(other, &from, &starts, &to)));
-        match (other, exchanged) {
+        match (other, own(self, &strided)) {
             (Some(other), Some(cost)) if single.is_none_or(|least| cost < least) => {
-                self.concat_exchanged(other, &from, &starts, &to)
+                self.concat_exchanged(other, &strided, &starts, &to)
             }
             _ => self.concat_single(&from, &starts, &to),
         }
@@ -383,7 +391,7 @@ impl Lowerer<'_> {
     }
 
     /// Slices with axis `other` in the columns' place.
-    fn concat_exchanged(&mut self, other: usize, inputs: &[View], starts: &[usize], to: &View) -> Result<()> {
+    fn concat_exchanged(&mut self, other: usize, inputs: &[Strided], starts: &[usize], to: &View) -> Result<()> {
         let last = to.lead.len();
         let mut perm: Vec<usize> = (0..=last).collect();
         perm.swap(other, last);
@@ -393,8 +401,8 @@ impl Lowerer<'_> {
         for (input, &start) in inputs.iter().zip(starts) {
             let mut part = turned.clone();
             part.offset_bytes += start as u64 * part.lead[other].stride_bytes;
-            part.lead[other].extent = input.width;
-            self.rearrange(&Strided::from(input).permuted(&perm), &part)?;
+            part.lead[other].extent = input.axes[last].iter().map(|atom| atom.extent).product();
+            self.rearrange(&input.permuted(&perm), &part)?;
         }
         self.rearrange(&Strided::from(&turned).permuted(&perm), to)
     }

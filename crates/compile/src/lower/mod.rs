@@ -63,6 +63,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         summed_for_norms: product::summed_for_norms(net),
         turned: HashMap::new(),
         inverses: HashMap::new(),
+        half_turns: Vec::new(),
         masks: HashMap::new(),
         op: String::new(),
         kind: String::new(),
@@ -144,6 +145,8 @@ pub(crate) struct Lowerer<'a> {
     turned: HashMap<ValueId, product::TransposedMatrix>,
     /// Reciprocals of divisors, for reuse.
     inverses: HashMap<ValueId, View>,
+    /// Arguments of sines and cosines with their rests in half turns, for reuse.
+    half_turns: Vec<(View, View)>,
     /// Masks made from the conditions of choices, for reuse.
     masks: HashMap<select::MaskKey, View>,
     /// Name and kind of the operation at hand, for layers and errors.

@@ -28,6 +28,19 @@ impl Lowerer<'_> {
         }
     }
 
+    /// Returns true if a value is a move that nothing has executed.
+    pub(super) fn is_pending(&self, id: ValueId) -> bool {
+        self.pending.contains_key(&id)
+    }
+
+    /// Strided layout of a value's elements; a pending move with other readers is executed.
+    pub(super) fn moved(&mut self, id: ValueId) -> Result<Strided> {
+        if self.uses[id.0 as usize] > 1 {
+            self.view(id)?;
+        }
+        self.strided(id)
+    }
+
     /// Records a tensor with any strides as the result of an operation.
     fn record_strided(&mut self, out: ValueId, made: Strided, single: Option<(OpKind, ValueId)>) -> Result<()> {
         if let Some(view) = made.view() {

@@ -158,6 +158,7 @@ impl Lowerer<'_> {
         self.views.retain(|_, view| stays(view));
         self.reserved.retain(|_, view| stays(view));
         self.masks.retain(|_, view| stays(view));
+        self.half_turns.retain(|(_, view)| stays(view));
         self.turned.retain(|_, turned| stays(turned.view()));
         made.ok().map(|()| cost)
     }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::lut::{Knots, Table};
 use anemone_net::{GELU_SLOPE, GeluMode, Unary, ValueId};
-use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, PI, TAU};
+use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, TAU};
 
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
 const LAST_PLACE_OF_ONE: f32 = 1.0 / 1024.0;
@@ -111,8 +111,8 @@ impl Lowerer<'_> {
             Unary::Ceil => self.ceil(1.0, from, to),
             Unary::Floor => self.ceil(-1.0, from, to),
             Unary::Round => self.round(from, to),
-            Unary::Sin => self.sine(0.0, from, to),
-            Unary::Cos => self.sine(0.5, from, to),
+            Unary::Sin => self.sine(from, to),
+            Unary::Cos => self.cosine(from, to),
             Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh | Unary::Atanh => {
                 Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host"))
             }
@@ -177,25 +177,38 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
     }
 
-    /// Sine of an argument plus a number of half turns. Whole turns are subtracted: their number is `trunc(2t) - trunc(t)`
-    /// of the argument `t` in turns, which rounds to nearest. A turn is the sum of two fp16 numbers, of which the first times a small
-    /// number of turns is exact.
-    fn sine(&mut self, half_turns: f32, from: &View, to: &View) -> Result<()> {
+    /// Argument in half turns without its whole turns: their number is `trunc(2t) - trunc(t)` of the argument `t` in turns, which
+    /// rounds to nearest. A turn is the sum of two fp16 numbers, of which the first times a small number of turns is exact.
+    fn half_turns(&mut self, from: &View) -> Result<View> {
         const TURN: f32 = 6.281_25;
-        let shape = from.shape();
-        let angle = half_turns * PI;
-        let twice = self.tabled("twice", Table::truncate(), angle, FRAC_1_PI, from)?;
-        let once = self.tabled("once", Table::truncate(), angle, FRAC_1_PI / 2.0, from)?;
-        let [turns, near, rest] = ["turns", "near", "rest"].map(|name| self.scratch(name, &shape));
+        if let Some((_, rest)) = self.half_turns.iter().find(|(of, _)| of == from) {
+            return Ok(rest.clone());
+        }
+        let twice = self.tabled("twice", Table::truncate(), 0.0, FRAC_1_PI, from)?;
+        let once = self.tabled("once", Table::truncate(), 0.0, FRAC_1_PI / 2.0, from)?;
+        let [turns, near, rest] = ["turns", "near", "rest"].map(|name| self.scratch(name, &from.shape()));
         self.planar_two(PlanarOp::Sub, Affine::UNIT, &twice, &once, &turns)?;
         self.planar_two(PlanarOp::Add, Affine { pre_scale: -TURN, ..Affine::UNIT }, &turns, from, &near)?;
-        let last = Affine { pre_scale: TURN - TAU, final_scale: FRAC_1_PI, bias: half_turns, ..Affine::UNIT };
+        let last = Affine { pre_scale: TURN - TAU, final_scale: FRAC_1_PI, ..Affine::UNIT };
         self.planar_two(PlanarOp::Add, last, &turns, &near, &rest)?;
+        self.half_turns.push((from.clone(), rest.clone()));
+        Ok(rest)
+    }
+
+    fn sine(&mut self, from: &View, to: &View) -> Result<()> {
+        let rest = self.half_turns(from)?;
         // Hundreds of turns are counted to a half: the rest can exceed a half turn.
         let beyond = self.tabled("beyond", Table::truncate(), 0.0, 1.0, &rest)?;
-        let within = self.scratch("within", &shape);
+        let within = self.scratch("within", &from.shape());
         self.planar_two(PlanarOp::Add, Affine { pre_scale: -2.0, ..Affine::UNIT }, &beyond, &rest, &within)?;
         self.table(Table::sine_of_half_turns(), 0.0, 1.0, &within, to)
+    }
+
+    /// The sine of a quarter turn less the size of the argument, which is within half a turn.
+    fn cosine(&mut self, from: &View, to: &View) -> Result<()> {
+        let rest = self.half_turns(from)?;
+        let quarter = self.affined("quarter", Affine { scale: -1.0, bias: 0.5, ..Affine::UNIT }, true, &rest)?;
+        self.table(Table::sine_of_half_turns(), 0.0, 1.0, &quarter, to)
     }
 
     /// Table of the base-2 logarithm: that of Apple's 4.2.1, or one with a value at infinity.

@@ -98,7 +98,7 @@ fn apply(net: &mut Net, groups: &[Group], reasons: &mut Remarks) {
 }
 
 /// Operations behind the operations that make their operands, otherwise in the order given.
-fn ordered(ops: Vec<Op>) -> Vec<Op> {
+pub(super) fn ordered(ops: Vec<Op>) -> Vec<Op> {
     let makers: HashMap<ValueId, usize> =
         ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let mut readers = vec![Vec::new(); ops.len()];

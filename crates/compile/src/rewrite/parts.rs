@@ -45,6 +45,7 @@ pub fn join_parts(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Re
     if !options.conventions().whole_epilogues {
         return Ok(());
     }
+    super::waves::join_waves(net, reasons);
     for _ in 0..ROUNDS {
         let joined: Vec<Joined> = groups(net).into_iter().flat_map(|group| runs(net, group)).collect();
         if joined.is_empty() {
