@@ -128,15 +128,28 @@ const VOLUMES: [(&str, &str, usize); 6] = [
 #[test]
 fn planes_of_a_volume_are_channels() {
     for (name, ops, most) in VOLUMES {
-        let mut ops = ops.to_string();
-        if let Some(at) = ops.find("[W") {
-            let end = at + ops[at..].find(']').expect("an end");
-            let count: usize = ops[at + 2..end].parse().expect("a number");
-            let weights: Vec<String> = (0..count).map(|i| format!("{}.0", i * 7 % 5 % 3)).collect();
-            ops.replace_range(at + 1..end, &weights.join(", "));
-        }
-        exact_in_few_tasks(name, &["f16[1, 3, 6, 8, 8]"], &ops, most);
+        exact_in_few_tasks(name, &["f16[1, 3, 6, 8, 8]"], &filled(ops), most);
     }
+}
+
+/// Text with small weights for each `[Wn]`, a number of them.
+fn filled(text: &str) -> String {
+    let mut text = text.to_string();
+    while let Some(at) = text.find("[W") {
+        let end = at + text[at..].find(']').expect("an end");
+        let count: usize = text[at + 2..end].parse().expect("a number");
+        let weights: Vec<String> = (0..count).map(|i| format!("{}.0", i * 7 % 5 % 3)).collect();
+        text.replace_range(at + 1..end, &weights.join(", "));
+    }
+    text
+}
+
+/// Two tables with the same positions take the tasks of one gather, not twice as many.
+#[test]
+fn columns_of_tables_with_the_same_positions_are_gathered_at_once() {
+    let ops = "const %t: f16[24, 3] = [W72]\n  const %u: f16[24, 1] = [W24]\n  %r: f16[5, 3] = gather(%t, %x1) axis=0\n  \
+               %s: f16[5, 1] = gather(%u, %x1) axis=0\n  %m: f16[5, 3] = mul(%r, %s)\n  %y: f16[5, 3] = add(%m, %x0)";
+    exact_in_few_tasks("tables side by side", &["f16[1, 3]", "i32[5]"], &filled(ops), 13);
 }
 
 #[test]

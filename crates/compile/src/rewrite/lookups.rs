@@ -1,10 +1,11 @@
 //! Gathers of rows at computed positions from several tables, done at once. Ours.
 //!
 //! Recommenders and models of categorical columns read one row of a table for each column. Each gather compares positions in tasks of its
-//! own; tables of equal extents behind each other take the tasks of one gather.
+//! own; tables of equal extents behind each other, and tables with the same positions side by side, take the tasks of one gather.
 
 use super::{Builder, Names};
 use crate::error::Result;
+use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Data, Net, Op, OpKind, Tensor, ValueId};
@@ -24,11 +25,72 @@ pub(crate) fn join_lookups(net: &mut Net, options: &Options, reasons: &mut Remar
     if !options.conventions().whole_epilogues {
         return Ok(());
     }
+    side_by_side(net, reasons);
     let groups = groups(net);
     if !groups.is_empty() {
         apply(net, &groups, reasons);
     }
     Ok(())
+}
+
+/// Positions that are a value, or one element along an axis of a value; equal positions have equal keys.
+fn positions(net: &Net, makers: &HashMap<ValueId, usize>, id: ValueId) -> (ValueId, Vec<usize>, Vec<usize>) {
+    let shape = net.value(id).ty.shape.clone();
+    let maker = |id: ValueId| makers.get(&id).map(|&at| &net.ops[at]);
+    let sliced = maker(id).filter(|op| op.kind == OpKind::Reshape).and_then(|op| maker(op.inputs[0])).or(maker(id));
+    match sliced.map(|op| (&op.kind, op.inputs.as_slice())) {
+        Some((OpKind::Slice { begin, end, stride }, &[from])) if stride.iter().all(|&s| s == 1) => {
+            (from, [begin.as_slice(), end].concat(), shape)
+        }
+        _ => (id, Vec::new(), shape),
+    }
+}
+
+/// Replaces gathers at the same positions from tables of equal numbers of rows by one from a table with all of their columns, each
+/// table's from a boundary of memory rows on.
+fn side_by_side(net: &mut Net, reasons: &mut Remarks) {
+    const ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
+    let makers: HashMap<ValueId, usize> =
+        net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
+    let mut alike: HashMap<_, Vec<usize>> = HashMap::new();
+    for (at, op) in net.ops.iter().enumerate().filter(|(_, op)| compared(net, op).is_some()) {
+        let [table, places] = [op.inputs[0], op.inputs[1]];
+        let (rows, dtype) = (net.value(table).ty.shape[0], net.value(op.outputs[0]).ty.dtype);
+        alike.entry((positions(net, &makers, places), rows, dtype)).or_default().push(at);
+    }
+    let few = |group: &Vec<usize>| {
+        let [table, places] = [0, 1].map(|i| &net.value(net.ops[group[0]].inputs[i]).ty);
+        let widths = group.iter().map(|&at| net.value(net.ops[at].inputs[0]).ty.shape[1].next_multiple_of(ALIGN));
+        let together = table.shape[0].saturating_mul(places.elements()).saturating_mul(widths.sum());
+        group.len() > 1 && together <= MOST_TOGETHER
+    };
+    let mut groups: Vec<Vec<usize>> = alike.into_values().filter(few).collect();
+    groups.sort();
+    let mut names = Names::of(net);
+    let mut made: HashMap<usize, Vec<Op>> = HashMap::new();
+    for group in groups {
+        let ops: Vec<Op> = group.iter().map(|&at| net.ops[at].clone()).collect();
+        let widths = ops.iter().map(|op| net.value(op.inputs[0]).ty.shape[1]);
+        let starts: Vec<usize> =
+            widths.scan(0, |end, width| Some(std::mem::replace(end, (*end + width).next_multiple_of(ALIGN)))).collect();
+        let first = &ops[0];
+        reasons.say(|| format!("{}: columns of {} tables at once", first.name, ops.len()));
+        let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: first.name.clone() };
+        let whole = builder.beside(&ops, &starts);
+        let shape = builder.shape(whole);
+        let axis = shape.len() - 1;
+        made.insert(group[0], std::mem::take(&mut builder.ops));
+        for ((op, &at), start) in ops.iter().zip(&group).zip(starts) {
+            let width = builder.shape(op.inputs[0])[1];
+            let (mut begin, mut end) = (vec![0; shape.len()], shape.clone());
+            (begin[axis], end[axis]) = (start, start + width);
+            let kind = OpKind::Slice { begin, end, stride: vec![1; shape.len()] };
+            let part = Op { name: op.name.clone(), kind, inputs: vec![whole], outputs: op.outputs.clone() };
+            made.entry(at).or_default().push(part);
+        }
+    }
+    let ops = std::mem::take(&mut net.ops);
+    net.ops = ops.into_iter().enumerate().flat_map(|(at, op)| made.remove(&at).unwrap_or_else(|| vec![op])).collect();
 }
 
 /// Elements that a gather compares, if it is one of the rows of a constant matrix at computed positions.
@@ -125,6 +187,26 @@ pub(super) fn ordered(ops: Vec<Op>) -> Vec<Op> {
 }
 
 impl Builder<'_> {
+    /// One gather from the tables of all operations, each from its column on.
+    fn beside(&mut self, ops: &[Op], starts: &[usize]) -> ValueId {
+        let tables: Vec<_> = ops.iter().filter_map(|op| self.net.value(op.inputs[0]).data.clone()).collect();
+        let rows = tables[0].shape[0];
+        let width = tables.iter().zip(starts).map(|(table, start)| start + table.shape[1]).max().unwrap_or(0);
+        let mut data = vec![0.0; rows * width];
+        for (table, &start) in tables.iter().zip(starts) {
+            for (row, from) in table.data.to_f32().chunks(table.shape[1].max(1)).enumerate() {
+                data[row * width + start..][..from.len()].copy_from_slice(from);
+            }
+        }
+        let table = self.constant("table", vec![rows, width], data);
+        let places = ops[0].inputs[1];
+        let shape = [self.shape(places), vec![width]].concat();
+        let dtype = self.net.value(ops[0].outputs[0]).ty.dtype;
+        let whole = self.value("columns", dtype, shape);
+        self.push(OpKind::Gather { axis: 0 }, &[table, places], whole);
+        whole
+    }
+
     /// One gather for all members, and its slices as their results.
     fn look_up<'a>(&mut self, members: &[&Op], maker: impl Fn(ValueId) -> Option<&'a Op>) {
         let (count, [table, own]) = (members.len(), [0, 1].map(|i| self.shape(members[0].inputs[i])));
