@@ -27,6 +27,7 @@ pub(crate) mod recognize;
 pub(crate) mod scatter;
 pub(crate) mod slices;
 pub(crate) mod small;
+mod spelled;
 mod waves;
 pub(crate) mod whole;
 pub(crate) mod windows;

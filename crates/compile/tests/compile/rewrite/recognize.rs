@@ -38,3 +38,30 @@ fn hard_swish_needs_no_threshold() {
     let after = of_choice.replace("select(%p, %x, %z)", "max(%x, %c)");
     becomes(recognize, &of_choice, &after);
 }
+
+/// A GELU by the error function and one by the hyperbolic tangent, with constants in fp16 and operations in other orders.
+#[test]
+fn a_gelu_that_is_spelled_out_is_one_operation() {
+    let net =
+        |constants: &str, ops: &str| format!("net \"n\" {{\n  input %x: f16[4]\n{constants}{ops}  output %y\n}}\n");
+    let by_erf = net(
+        "  const %r: f16[] = [1.4140625]\n  const %one: f16[] = [1.0]\n  const %half: f16[] = [0.5]\n",
+        "  %d: f16[4] = div(%x, %r)\n  %e: f16[4] = erf(%d)\n  %s: f16[4] = add(%e, %one)\n  %m: f16[4] = mul(%x, %s)\n  %y: f16[4] = mul(%m, %half)\n",
+    );
+    let gelu = |before: &str, mode: &str| {
+        let start = before.find("  %").expect("operations");
+        format!("{}  %y: f16[4] = gelu(%x) mode={mode}\n  output %y\n}}\n", &before[..start])
+    };
+    becomes(recognize, &by_erf, &gelu(&by_erf, "exact"));
+    let by_tanh = net(
+        "  const %c: f16[] = [0.044708252]\n  const %k: f16[] = [0.7978516]\n  const %one: f16[] = [1.0]\n  const %half: f16[] = [0.5]\n  const %three: f16[] = [3.0]\n",
+        "  %p: f16[4] = pow(%x, %three)\n  %q: f16[4] = mul(%p, %c)\n  %a: f16[4] = add(%x, %q)\n  %b: f16[4] = mul(%a, %k)\n  %t: f16[4] = tanh(%b)\n  \
+         %s: f16[4] = add(%t, %one)\n  %h: f16[4] = mul(%half, %x)\n  %y: f16[4] = mul(%h, %s)\n",
+    );
+    becomes(recognize, &by_tanh, &gelu(&by_tanh, "tanh"));
+    // Another function, and one whose parts are read elsewhere, stay.
+    let other = by_erf.replace("[1.4140625]", "[1.5]");
+    becomes(recognize, &other, &other);
+    let read = by_erf.replace("  output %y", "  output %y\n  output %e");
+    becomes(recognize, &read, &read);
+}
