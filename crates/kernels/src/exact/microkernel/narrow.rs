@@ -157,12 +157,12 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
             false => add!(lists.whole()),
         }
         macro_rules! mix {
-            ($sign: expr, $compare: ident) => {
+            ($compare: ident $(, $minus: tt)?) => {
                 for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
                     let keep = &keep[first..][..rows];
                     let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
                     for r in 0..rows {
-                        let (weight, keep) = (simd.splat_f32s($sign * w[r]), simd.splat_f32s(keep[r]));
+                        let (weight, keep) = (simd.splat_f32s($($minus)? w[r]), simd.splat_f32s(keep[r]));
                         for v in 0..vectors {
                             let counts = simd.$compare(simd::abs(simd, x[v]), keep);
                             own[r][v] = if const { S::REGISTER_COUNT >= 32 } {
@@ -177,8 +177,8 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
             };
         }
         match lists.are_few(taps) {
-            true => mix!(-1.0, less_than_f32s),
-            false => mix!(1.0, greater_than_or_equal_f32s),
+            true => mix!(less_than_f32s, -),
+            false => mix!(greater_than_or_equal_f32s),
         }
         // In memory, by rows that vary: those of the loops above stay in registers.
         let mut in_memory = Aligned([[zero; VECTORS]; HEIGHT]);
