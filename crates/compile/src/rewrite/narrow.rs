@@ -74,7 +74,7 @@ impl Builder<'_> {
                 self.wrapped(value, range, out);
             }
             OpKind::Cast if from.is_float() => {
-                let clipped = self.result_of(out, clip(range), &op.inputs);
+                let clipped = self.typed("clip", clip(range), &op.inputs, from, out);
                 self.push(OpKind::Cast, &[clipped], out);
             }
             // Narrower types, and the same one, fit.
