@@ -105,3 +105,18 @@ fn single_rows_have_their_own_stride_and_wide_ones_are_not_spread() {
     assert_eq!(each(&made, SrcL2RowStride)[2], 0x40);
     assert_eq!([PatchWidth, PatchHeight].map(|field| each(&made, field)[1]), [5, 3]);
 }
+
+#[test]
+fn pieces_that_skip_zeros_say_the_lanes_of_the_widest() {
+    let source = "net \"n\" {\n  input %x: f16[1, 256, 32, 32]\n  const %w: f16[256, 256, 3, 3] = blob 0\n  \
+                  %y: f16[1, 256, 15, 15] = conv(%x, %w) strides=[2, 2] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  output %y\n}\n";
+    let value = |i: usize| if i.is_multiple_of(31) { small(i / 31) } else { 0.0 };
+    let data = Data::F16((0..256 * 256 * 9).map(|i| f16::from_f32(value(i))).collect());
+    let weights = Arc::new(Tensor { shape: vec![256, 256, 3, 3], data });
+    let made = tasks(source, std::slice::from_ref(&weights));
+    assert_eq!(each(&made, SparseFmt), [1, 1]);
+    assert_eq!(each(&made, Cout), [64, 192]);
+    assert_eq!(each(&made, OcgSize), [4, 4]);
+    let [own, apples] = both(source, &[weights], &[array("x", &[1, 256, 32, 32], |i| small(i / 7))]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}

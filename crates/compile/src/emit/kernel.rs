@@ -82,6 +82,17 @@ impl Kernel {
 }
 
 impl Emitter<'_> {
+    /// Output channels that a task says an engine computes at a time: a piece of a convolution that skips zeros, if it is one pass, says
+    /// those of the widest piece, which comes last (`conv_probe_k3_c256_n256_s32_st2_g1_bias0_same`: 64 and 192 outputs, both 16; without
+    /// skipped zeros, `conv_probe_k3_c256_n256_s16_st1_g1_bias1_valid`, 32 and 224 outputs have 2 and 16).
+    pub(super) fn stated_lanes(&self, packing: &Packing) -> usize {
+        let alike = packing.is_one_pass() && packing.skips_zeros() && self.conventions().passes_fit_kernel_memory;
+        let pieces = self.placed.graph.layers[self.index + 1..]
+            .iter()
+            .take_while(|l| alike && matches!(l.kind, Kind::Conv { .. }) && l.name == self.layer.name);
+        pieces.map(|l| Packing::of(l).lanes).fold(packing.lanes, usize::max)
+    }
+
     /// Kernel DMA: places the streams and sets the engines' addresses. Returns the bytes they move.
     pub(super) fn coefficients(
         &mut self,

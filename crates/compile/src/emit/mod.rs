@@ -346,7 +346,7 @@ impl Emitter<'_> {
             let engines = self.engines(packing);
             self.set(ActiveNe, engines.ilog2())?;
             self.set(Ene, engines.ilog2() + 1)?;
-            self.set(OcgSize, packing.lanes.next_power_of_two().ilog2())?;
+            self.set(OcgSize, self.stated_lanes(packing).next_power_of_two().ilog2())?;
             self.set(TaskNid, 1)?;
             self.set(NeTranspose, u32::from(self.layer.transpose))?;
         } else {

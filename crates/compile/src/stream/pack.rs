@@ -124,6 +124,11 @@ impl Packing {
         Packing { engines, lanes, outputs, groups, taps, bias, skips, bits, palette_bytes, table_bytes }
     }
 
+    /// Returns true if all engines compute their outputs at once.
+    pub fn is_one_pass(&self) -> bool {
+        self.outputs == self.engines * self.lanes
+    }
+
     /// Returns true if the streams skip zeros.
     pub fn skips_zeros(&self) -> bool {
         self.skips.is_some()
