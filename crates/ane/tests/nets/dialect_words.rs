@@ -107,7 +107,7 @@ fn single_rows_have_their_own_stride_and_wide_ones_are_not_spread() {
 }
 
 #[test]
-fn pieces_that_skip_zeros_say_the_lanes_of_the_widest() {
+fn pieces_that_skip_zeros_state_the_lanes_of_the_widest() {
     let source = "net \"n\" {\n  input %x: f16[1, 256, 32, 32]\n  const %w: f16[256, 256, 3, 3] = blob 0\n  \
                   %y: f16[1, 256, 15, 15] = conv(%x, %w) strides=[2, 2] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  output %y\n}\n";
     let value = |i: usize| if i.is_multiple_of(31) { small(i / 31) } else { 0.0 };

@@ -82,7 +82,7 @@ impl Kernel {
 }
 
 impl Emitter<'_> {
-    /// Output channels that a task says an engine computes at a time: a piece of a convolution that skips zeros, if it is one pass, says
+    /// Output channels that a task states for each engine and pass. A piece of a convolution that skips zeros, if it is one pass, states
     /// those of the widest piece, which comes last (`conv_probe_k3_c256_n256_s32_st2_g1_bias0_same`: 64 and 192 outputs, both 16; without
     /// skipped zeros, `conv_probe_k3_c256_n256_s16_st1_g1_bias1_valid`, 32 and 224 outputs have 2 and 16).
     pub(super) fn stated_lanes(&self, packing: &Packing) -> usize {

@@ -67,8 +67,8 @@ impl Lists {
         self.mixed[..self.mixes].iter().map(|&tap| tap as usize)
     }
 
-    /// Returns true if of so many taps few are mixed: to add all products and take some back is cheaper than the list, whose addresses cost
-    /// instructions.
+    /// Returns true if fewer than an eighth of the taps are mixed. Adding all products and subtracting the dropped ones then takes less time than
+    /// the list of whole taps, whose addresses cost instructions (docs/performance.md).
     #[inline(always)]
     pub(super) fn are_few(&self, taps: usize) -> bool {
         8 * self.mixes < taps
