@@ -21,7 +21,7 @@ pub fn render(dump: &Dump) -> String {
 }
 
 /// Shortens a structure and its substructures; returns the number of omitted fields.
-fn shorten(node: &mut Node, zeros: bool) -> usize {
+pub fn shorten(node: &mut Node, zeros: bool) -> usize {
     let entries = std::mem::take(&mut node.entries);
     let mut hidden = 0;
     let mut done: Vec<String> = Vec::new();
@@ -89,34 +89,5 @@ fn fold(array: &str, all: &[(u32, &Entry)], out: &mut Vec<Entry>) {
         }
         out.push(line);
         at += run + 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Node, shorten};
-    use anemone_program::text::Entry;
-
-    #[test]
-    fn arrays_fold_and_zeros_are_counted() {
-        let entry = |name: &str, raw: u64| Entry {
-            name: name.into(),
-            value: raw.to_string(),
-            raw: Some(raw),
-            evidence: Some("B"),
-            ..Entry::default()
-        };
-        let mut entries = Vec::new();
-        for i in 0..4 {
-            entries.push(entry(&format!("En[{i}]"), 1));
-            entries.push(entry(&format!("Hint[{i}]"), 0));
-            entries.push(entry(&format!("Base[{i}]"), 64 * i));
-        }
-        entries.push(entry("Cin", 3));
-        entries.push(entry("Shift", 0));
-        let mut node = Node { entries, ..Node::default() };
-        assert_eq!(shorten(&mut node, true), 5);
-        let lines: Vec<String> = node.entries.iter().map(|e| format!("{} = {}", e.name, e.value)).collect();
-        assert_eq!(lines, ["En[0..3] = 1", "Base[0..3] = 0 to 192", "Cin = 3"]);
     }
 }

@@ -86,3 +86,13 @@ pub use graph::Graph;
 pub use model::{Choices, Model};
 pub use session::Session;
 pub use tensor::Array;
+
+/// Items that the tests in `tests/cli` reach.
+#[cfg(feature = "system")]
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::cli::guard::guarded;
+    pub use crate::cli::run::by_layer::{table, verdict};
+    pub use crate::cli::run::report::{RoundingSource, Tolerance};
+    pub use crate::cli::{Args, GROUPS};
+}

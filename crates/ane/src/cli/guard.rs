@@ -28,17 +28,3 @@ pub fn guarded(work: impl FnOnce() -> Result<u8> + UnwindSafe) -> Result<u8> {
         ))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn panics_become_diagnostics() {
-        let diagnostic = guarded(|| panic!("broken at {}", 7)).expect_err("it panics");
-        assert_eq!((diagnostic.code, diagnostic.code.exit()), (Code::Defect, 3));
-        assert!(diagnostic.message.contains("broken at 7"), "{}", diagnostic.message);
-        assert!(diagnostic.place.is_some_and(|p| p.contains("guard.rs")));
-        assert!(diagnostic.help.is_some_and(|h| h.contains("report")));
-    }
-}

@@ -1,11 +1,11 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
 mod arrays;
-mod by_layer;
+pub(crate) mod by_layer;
 mod outcome;
 mod parts;
 mod plan;
-mod report;
+pub(crate) mod report;
 mod stages;
 mod tables;
 mod tolerance;

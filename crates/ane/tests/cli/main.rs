@@ -35,3 +35,19 @@ mod reasons;
 mod states;
 mod systems;
 mod training;
+mod units {
+    //! Tests of single modules; the tree mirrors that of `src/`.
+
+    mod aliases;
+    mod brief;
+    mod check {
+        mod json;
+        mod times;
+        mod verdict;
+    }
+    mod cli;
+    mod host;
+    mod places;
+    mod tensor;
+    mod warnings;
+}

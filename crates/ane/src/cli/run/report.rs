@@ -86,7 +86,9 @@ impl RoundingSource {
 /// Tolerance of the difference between an output and the expected one.
 #[derive(Default)]
 pub struct Tolerance {
+    /// Absolute tolerance.
     pub atol: f32,
+    /// Tolerance relative to the expected value.
     pub rtol: f32,
     /// Bound on the RMS error, unless tolerances are given by flags.
     pub rms: Option<f32>,
@@ -294,25 +296,5 @@ fn best(labels: &[u8], array: &Array) -> Result<(String, f32)> {
     match best {
         Some((i, &p)) if names.len() == array.data.len() => Ok((names[i].to_string(), p)),
         _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{RoundingCost, RoundingSource, Tolerance};
-
-    /// A text detector's map: fp16 alone costs 0.057 at its worst place, and a quarter of the range is no tolerance.
-    #[test]
-    fn probabilities_have_a_tolerance_of_their_own() {
-        let map: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();
-        let cost = Some(RoundingSource::Network(RoundingCost { max: 0.057, rms: 0.0005 }));
-        let tolerance = Tolerance::by_default(&map, cost);
-        assert!(tolerance.atol < 0.09 && tolerance.atol >= 0.057, "{}", tolerance.atol);
-        assert_eq!(tolerance.rms, Some(0.002f32.max(0.002 * (map.iter().map(|x| x * x).sum::<f32>() / 1000.0).sqrt())));
-        let scores: Vec<f32> = map.iter().map(|x| 8.0 * x - 4.0).collect();
-        assert_eq!(Tolerance::by_default(&scores, cost).atol, 4.0 * 0.057);
-        let classes =
-            Tolerance::by_default(&map, Some(RoundingSource::Network(RoundingCost { max: 0.001, rms: 0.0001 })));
-        assert!(classes.atol <= 0.01, "{}", classes.atol);
     }
 }
