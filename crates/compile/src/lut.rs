@@ -39,6 +39,9 @@ pub enum Knots {
     /// Off the function by half of the error of the chords beside a knot, so that the error is the same at knots and between
     /// them, and half of that with knots on the function.
     Between,
+    /// On the function but for the first behind zero, which lies on the tangent at zero: results of small arguments, such as those of a
+    /// soft cap `c tanh(x / c)`, are as precise as fp16, and those beside that knot are off by no more than others.
+    Tangent,
 }
 
 impl Knots {
@@ -47,6 +50,8 @@ impl Knots {
         let step = (-f64::from(shift)).exp2();
         move |x| match self {
             Knots::On => f(x),
+            Knots::Tangent if x == step => f(TANGENT) / TANGENT * step,
+            Knots::Tangent => f(x),
             Knots::Between => {
                 let chord = |low: f64| (f(low) + f(low + step)) / 2.0 - f(low + step / 2.0);
                 f(x) - (chord(x - step) + chord(x)) / 4.0
@@ -58,6 +63,8 @@ impl Knots {
 /// Shift at which every nonzero argument is beyond the knots, so that only limits and tails apply.
 const TAILS_ONLY: i16 = 64;
 const INF: f32 = f32::INFINITY;
+/// Argument of which the value gives a slope at zero.
+const TANGENT: f64 = 1.0 / 1024.0;
 
 impl Table {
     fn build(name: &str, form: Form, knot: impl Fn(usize) -> f64) -> Table {

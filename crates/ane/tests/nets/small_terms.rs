@@ -83,3 +83,35 @@ fn products_with_small_terms_keep_their_digits() {
     }
     assert!(compared >= 90, "{compared} results have normal magnitudes");
 }
+
+/// Functions of small values: a table with knots an eighth apart or more is off by as much as such values are large.
+#[test]
+fn functions_of_small_values_keep_their_digits() {
+    let hard_swish =
+        ["  %h: f16[1, 12, 16] = sigmoid_hard(%a) alpha=0.16666667 beta=0.5\n", "  %b: f16[1, 12, 16] = mul(%a, %h)\n"]
+            .concat();
+    let soft_cap = [
+        "  const %c: f16[] = [30.0]\n  %s: f16[1, 12, 16] = div(%a, %c)\n",
+        "  %t: f16[1, 12, 16] = tanh(%s)\n  %b: f16[1, 12, 16] = mul(%t, %c)\n",
+    ]
+    .concat();
+    let mut random = Random::new(56);
+    // The largest error relative to the largest value, and the scale of the weights.
+    for (body, scale, most_error) in [(hard_swish, 0.003, 0.004), (soft_cap, 0.1, 0.001)] {
+        let mut source =
+            String::from("net \"n\" {\n  input %x: f16[1, 12, 16]\n  %o: f16[1, 12, 16] = clip(%x) min=-1.0 max=1.0\n");
+        source += &constant("w", [16, 16], scale, &mut random);
+        source += &format!("  %a: f16[1, 12, 16] = linear(%o, %w)\n{body}");
+        source += &constant("v", [16, 16], 1.0, &mut random);
+        source += "  %y: f16[1, 12, 16] = linear(%b, %v)\n  output %y\n}\n";
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        let data: Vec<f32> = (0..12 * 16).map(|_| random.uniform(-1.0, 1.0)).collect();
+        let expected =
+            eval::eval(&net, &[Tensor::f32(vec![1, 12, 16], data.clone())]).expect("evaluates")[0].data.to_f32();
+        let result = execute(&program, &[data], Model::Fast).expect("runs");
+        let most = expected.iter().fold(0f32, |most, y| most.max(y.abs()));
+        let worst = expected.iter().zip(&result).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(worst <= most * most_error, "error {worst} of {most}\n{body}");
+    }
+}

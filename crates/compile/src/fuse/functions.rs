@@ -28,6 +28,9 @@ pub const TOTAL_ERROR: f64 = 4.0 * MOST_ERROR;
 /// [`TOTAL_ERROR`] for functions that are zero at zero, such as hard swish. Near zero the error of a table is as large as the values, so
 /// that the sum is bounded by four times 2e-3, the tolerance of a network relative to its largest value.
 const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
+/// Usual value below which the error of a table counts relative to it: errors of 2e-3 beside smaller ones are more than the sums of
+/// products average.
+const LEAST_USUAL: f64 = 1.0 / 32.0;
 /// Under [`Activations::Auto`], functions before outputs and of few elements stay steps if those are at most one in so many layers.
 const FEW_LAYERS: usize = 8;
 /// Number of elements up to which steps take no time to speak of, such as the gates of squeeze and excitation.
@@ -42,7 +45,10 @@ struct Region {
     /// Its argument.
     argument: View4,
     table: Table,
+    /// Error relative to values above 1.
     error: f64,
+    /// The same, greater where usual values are small: functions that are zero at zero make small values of small arguments.
+    usual_error: f64,
     /// True if its value at zero is zero.
     is_zero_at_zero: bool,
 }
@@ -271,7 +277,12 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             let fitted = known.entry(text).or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f, most)));
             if let Some((table, error)) = fitted.clone() {
                 let is_zero_at_zero = f(0.0) == 0.0;
-                found.push(Region { end, layers: layers.clone(), argument: *argument, table, error, is_zero_at_zero });
+                let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
+                let size = f(usual).abs().max(f(-usual).abs()) / LEAST_USUAL;
+                let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
+                let usual_error = if relative { error / size } else { error };
+                let (layers, argument) = (layers.clone(), *argument);
+                found.push(Region { end, layers, argument, table, error, usual_error, is_zero_at_zero });
             }
         }
         // The operand that is made last is opened first.
@@ -318,7 +329,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         }
     }
     let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
-        small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.error).collect(), total)
+        small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.usual_error).collect(), total)
     });
     let steps = cheap_steps(graph, &regions);
     for (found, as_steps) in regions.into_iter().zip(steps) {
@@ -328,11 +339,12 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
             Activations::Auto if as_steps => ROUNDING,
             Activations::Auto => small[usize::from(found.is_zero_at_zero)],
         };
-        let taken = found.error <= most;
+        let error = if options.activations == Activations::Fused { found.error } else { found.usual_error };
+        let taken = error <= most;
         reasons.say(|| {
             let verdict = if taken { "become one table," } else { "stay: one table would be" };
             let name = &graph.layers[found.end].name;
-            format!("{name}: {} layers {verdict} off by {:.1e}", found.layers.len(), found.error)
+            format!("{name}: {} layers {verdict} off by {error:.1e}", found.layers.len())
         });
         if taken {
             let layer = &mut graph.layers[found.end];
@@ -342,6 +354,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
             layer.second_relu = false;
         }
     }
+    graph.usual.clear();
     drop_unread(graph);
 }
 
@@ -362,7 +375,7 @@ fn cheap_steps(graph: &Graph, regions: &[Region]) -> Vec<bool> {
     let marked = |r: &Region| {
         let result = &graph.layers[r.end].result;
         let elements = result.width * result.axes.iter().map(|a| a.extent).product::<usize>();
-        r.error > ROUNDING && (elements <= FEW_ELEMENTS || direct[result.buffer.0 as usize])
+        r.usual_error > ROUNDING && (elements <= FEW_ELEMENTS || direct[result.buffer.0 as usize])
     };
     let marks: Vec<bool> = regions.iter().map(marked).collect();
     let more: usize = regions.iter().zip(&marks).filter(|(_, on)| **on).map(|(r, _)| r.layers.len() - 1).sum();

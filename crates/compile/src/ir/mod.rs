@@ -15,6 +15,7 @@ mod verify;
 mod weights;
 
 use crate::lut::Table;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use epilogue::Epilogue;
@@ -413,6 +414,9 @@ pub struct Graph {
     pub buffers: Vec<Buffer>,
     /// All layers.
     pub layers: Vec<Layer>,
+    /// Usual size of the elements of some buffers, for the choice between tables and steps: a hint from lowering to that pass alone,
+    /// without text form.
+    pub usual: HashMap<BufferId, f32>,
     /// Inputs in the network's order.
     pub inputs: Vec<BufferId>,
     /// Outputs in the network's order.

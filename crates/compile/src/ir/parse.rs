@@ -15,7 +15,7 @@ impl Graph {
         let name =
             lines.next().and_then(|(_, line)| line.strip_prefix("anec ")).ok_or("line 1: `anec NAME` expected")?;
         let (buffers, layers, inputs, outputs) = Default::default();
-        let mut graph = Graph { name: name.into(), buffers, layers, inputs, outputs };
+        let mut graph = Graph { name: name.into(), buffers, layers, inputs, outputs, ..Graph::default() };
         for (number, line) in lines {
             graph.line(line, data).map_err(|e| format!("line {}: {e}", number + 1))?;
         }

@@ -32,8 +32,9 @@ use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::lut::Knots;
 use crate::options::{Later, Options};
+use crate::rewrite::magnitudes::{Magnitude, magnitudes};
 use anemone_facts::chips::Chip;
-use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, Tensor, Unary, ValueId};
 use anemone_program::{BAR_COUNT, Program};
 use half::f16;
 use std::collections::{HashMap, HashSet};
@@ -65,6 +66,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         inverses: HashMap::new(),
         half_turns: Vec::new(),
         masks: HashMap::new(),
+        magnitudes: if options.conventions().functions_fitted && bends(net) { magnitudes(net) } else { Vec::new() },
         op: String::new(),
         kind: String::new(),
     };
@@ -80,7 +82,14 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         lowerer.lower_op(op)?;
     }
     numbers_only(&lowerer.graph)?;
+    lowerer.usual_sizes();
     Ok(lowerer.graph)
+}
+
+/// Returns true for a network with functions that may become tables.
+fn bends(net: &Net) -> bool {
+    let bends = |f: Unary| !matches!(f, Unary::Identity | Unary::Relu | Unary::Relu6 | Unary::Abs | Unary::Neg);
+    net.ops.iter().any(|op| matches!(op.kind, OpKind::Unary(f) if bends(f)))
 }
 
 /// Refuses weights that are no finite numbers in fp16: nothing that they are multiplied with would be one.
@@ -149,12 +158,25 @@ pub(crate) struct Lowerer<'a> {
     half_turns: Vec<(View, View)>,
     /// Masks made from the conditions of choices, for reuse.
     masks: HashMap<select::MaskKey, View>,
+    /// Magnitude of every value, by its id; none where nothing depends on it.
+    magnitudes: Vec<Magnitude>,
     /// Name and kind of the operation at hand, for layers and errors.
     op: String,
     kind: String,
 }
 
 impl Lowerer<'_> {
+    /// States the usual sizes of values for the choice of tables.
+    fn usual_sizes(&mut self) {
+        if self.magnitudes.is_empty() {
+            return;
+        }
+        for (id, view) in &self.views {
+            let size = self.graph.usual.entry(view.buffer).or_insert(f32::INFINITY);
+            *size = size.min(self.magnitudes[id.0 as usize].usual);
+        }
+    }
+
     fn bind_ports(&mut self) -> Result<()> {
         let names: HashSet<ValueId> = self.net.inputs.iter().chain(&self.net.outputs).copied().collect();
         // The name of an operation that alone has too many is one that others can do without the engine.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Magnitude of the elements of a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Magnitude {
+pub struct Magnitude {
     /// Bound of every element.
     pub most: f32,
     /// Bound of the sum of the magnitudes along the last axis.
@@ -102,7 +102,7 @@ fn lengths(data: &[f32], width: usize) -> f32 {
 }
 
 /// Magnitude of every value, by its id.
-pub(super) fn magnitudes(net: &Net) -> Vec<Magnitude> {
+pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
     let made: HashMap<ValueId, &Op> = net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&o| (o, op))).collect();
     let of_value =
         |value: &anemone_net::Value| value.data.as_ref().map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t));
