@@ -82,7 +82,7 @@ fn outside(span: &Span, limit: usize) -> FaultKind {
 
 /// Operands of a memory-to-memory task, at its first depth plane. Each may be in tile memory.
 #[derive(Clone)]
-pub(crate) struct Operands {
+pub struct Operands {
     pub(crate) from: Span,
     /// Destination of the copy of the source in tile memory, if the task keeps one there.
     kept: Option<Span>,

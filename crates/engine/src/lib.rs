@@ -92,3 +92,22 @@ pub use memory::{Memory, Region};
 pub use plan::{
     Level, Moved, Operand, Options, Outcome, PassText, Plan, Profile, Site, StepTime, Sums, TaskTrace, Values, run,
 };
+
+/// Items that the tests in `tests/engine` reach.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::field_support::OTHER_GENERATIONS;
+    pub use crate::memory::Home;
+    pub use crate::ne::flat::{along_columns, convolve_sequence, is_sequence, one_row};
+    pub use crate::ne::select::Planned;
+    pub use crate::operand::MemRef;
+    pub use crate::plan::commute::run as commute;
+    pub use crate::plan::dense::run as make_dense;
+    pub use crate::plan::lift::{Interleaved, interleaved_axes};
+    pub use crate::plan::live::LiveBytes;
+    pub use crate::plan::maps::{Map, MapOperand};
+    pub use crate::plan::moves::{run as compose, through};
+    pub use crate::plan::ops::{Kind, Move, Op};
+    pub use crate::plan::product::resolved;
+    pub use crate::plan::slices::run as into_slices;
+}

@@ -388,7 +388,7 @@ impl Memory {
 
 /// Location of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub enum Home {
     /// Memory behind a base register.
     Bar(u8),
     /// Tile memory.

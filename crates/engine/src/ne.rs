@@ -2,8 +2,8 @@
 
 mod channel_scale;
 mod channels;
-mod flat;
-mod select;
+pub(crate) mod flat;
+pub(crate) mod select;
 
 use channels::{max_over_channels, product_of_channels, sum_of_channels};
 pub(crate) use select::Kernel;

@@ -6,26 +6,29 @@ use std::ops::Range;
 
 /// An axis of a box: number of steps, and their stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Axis {
-    pub(crate) count: u64,
-    pub(crate) stride_bytes: u64,
+pub struct Axis {
+    pub count: u64,
+    pub stride_bytes: u64,
 }
 
 /// A strided box: rows of equal length at regular distances.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MemRef {
-    pub(crate) home: Home,
-    pub(crate) base_bytes: u64,
+pub struct MemRef {
+    /// The memory.
+    pub home: Home,
+    /// Address of the first byte.
+    pub base_bytes: u64,
     /// Axes of a count other than 1, largest stride first.
-    pub(crate) axes: Vec<Axis>,
-    pub(crate) row_bytes: u64,
+    pub axes: Vec<Axis>,
+    /// Bytes of a row.
+    pub row_bytes: u64,
     /// True if every byte of the box is accessed; false if the box is an upper bound.
-    pub(crate) exact: bool,
+    pub exact: bool,
 }
 
 impl MemRef {
     /// A box with `axes` (count, stride in bytes) over rows. Rows without gaps, and axes that continue each other, are merged.
-    pub(crate) fn new(home: Home, base_bytes: u64, axes: &[(u64, u64)], row_bytes: u64) -> MemRef {
+    pub fn new(home: Home, base_bytes: u64, axes: &[(u64, u64)], row_bytes: u64) -> MemRef {
         let mut sorted: Vec<Axis> = Vec::with_capacity(axes.len());
         for &(count, stride_bytes) in axes.iter().filter(|(count, _)| *count != 1) {
             let at = sorted.partition_point(|outer| outer.stride_bytes >= stride_bytes);
@@ -60,18 +63,18 @@ impl MemRef {
     }
 
     /// Address one past the last byte.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         let steps = self.axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(axis.stride_bytes));
         steps.fold(self.base_bytes.saturating_add(self.row_bytes), u64::saturating_add)
     }
 
     /// Number of bytes accessed; a byte in several rows counts several times.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.axes.iter().map(|axis| axis.count).fold(self.row_bytes, u64::saturating_mul)
     }
 
     /// Byte address of each row, innermost axis fastest.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = u64> + '_ {
         let count = self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
         let (mut next, mut places) = (self.base_bytes, vec![0; self.axes.len()]);
         (0..count).map(move |_| {
@@ -90,7 +93,7 @@ impl MemRef {
     }
 
     /// Returns false only if the boxes are known to have no byte in common.
-    pub(crate) fn overlaps(&self, other: &MemRef) -> bool {
+    pub fn overlaps(&self, other: &MemRef) -> bool {
         self.home == other.home
             && !self.is_empty()
             && !other.is_empty()
@@ -118,7 +121,7 @@ impl MemRef {
     }
 
     /// Returns true if each stride is at least the reach of the axes inside it, so that no byte is in two rows.
-    pub(crate) fn is_nested(&self) -> bool {
+    pub fn is_nested(&self) -> bool {
         let mut reach = self.row_bytes;
         self.axes.iter().rev().all(|axis| {
             let apart = axis.stride_bytes >= reach;
@@ -143,50 +146,5 @@ impl fmt::Display for MemRef {
             write!(f, "{} x {} B, ", axis.count, axis.stride_bytes)?;
         }
         write!(f, "{} B]", self.row_bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn memory(base: u64, axes: &[(u64, u64)], row: u64) -> MemRef {
-        MemRef::new(Home::Bar(1), base, axes, row)
-    }
-
-    #[test]
-    fn rows_without_gaps_are_joined() {
-        let joined = memory(8, &[(4, 64), (8, 8), (1, 3)], 8);
-        assert_eq!((joined.axes.len(), joined.row_bytes, joined.end()), (0, 256, 264));
-        let apart = memory(0, &[(4, 64), (3, 16)], 2);
-        assert_eq!((apart.axes.len(), apart.bytes(), apart.end()), (2, 24, 226));
-        assert!(apart.is_nested() && !memory(0, &[(4, 8), (4, 4)], 2).is_nested());
-        assert_eq!(apart.rows().take(4).collect::<Vec<_>>(), [0, 16, 32, 64]);
-    }
-
-    /// Every pair of small boxes, compared byte by byte: no overlap is missed.
-    #[test]
-    fn boxes_with_common_bytes_overlap() {
-        let bytes = |of: &MemRef| {
-            let rows: Vec<u64> = of.rows().collect();
-            rows.into_iter().flat_map(|row| row..row + of.row_bytes).collect::<std::collections::HashSet<_>>()
-        };
-        let mut boxes = Vec::new();
-        for base in [0, 2, 6, 17, 40] {
-            for (n, s) in [(1, 0), (3, 16), (2, 32), (5, 6)] {
-                for (m, t) in [(1, 0), (2, 4), (3, 2)] {
-                    boxes.push(memory(base, &[(n, s), (m, t)], 2));
-                }
-            }
-        }
-        let mut apart = 0;
-        for a in &boxes {
-            for b in &boxes {
-                let common = !bytes(a).is_disjoint(&bytes(b));
-                assert!(!common || a.overlaps(b), "{a} and {b}");
-                apart += usize::from(!a.overlaps(b) && a.base_bytes < b.end() && b.base_bytes < a.end());
-            }
-        }
-        assert!(apart > 0, "columns of a matrix are told apart");
     }
 }

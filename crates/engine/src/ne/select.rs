@@ -18,23 +18,18 @@ use anemone_kernels::workers::Workers;
 
 /// An fp32 convolution with its kernel.
 #[derive(Clone, Copy)]
-pub(super) struct Planned<'a> {
-    pub(super) staging: &'a Im2col,
-    pub(super) kernels: &'a Kernels,
+pub struct Planned<'a> {
+    /// The staging buffer.
+    pub staging: &'a Im2col,
+    /// Packed coefficients.
+    pub kernels: &'a Kernels,
     /// `None` if every run packs the coefficients: the kernel is then selected for the packed layout.
-    pub(super) row: Option<&'static Row>,
+    pub row: Option<&'static Row>,
 }
 
 impl Planned<'_> {
     /// Executes the convolution and its epilogue; `ext` are the extents of the result before it is transposed.
-    pub(super) fn convolve(
-        self,
-        workers: &Workers,
-        finish: &Epilogue,
-        from: TensorView,
-        to: TensorViewMut,
-        ext: Extents,
-    ) {
+    pub fn convolve(self, workers: &Workers, finish: &Epilogue, from: TensorView, to: TensorViewMut, ext: Extents) {
         match self.row {
             Some(row) => convolve_by(row, workers, self.staging, self.kernels, finish, from, to, ext),
             None => convolve(workers, self.staging, self.kernels, finish, from, to, ext),

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// A pointwise convolution with a single output position.
 #[derive(Clone)]
-pub(crate) struct Gemv {
+pub struct Gemv {
     pub(crate) input: Extents,
     /// Extents of the result before it is transposed, and as stored.
     pub(crate) output: Extents,

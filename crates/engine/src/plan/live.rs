@@ -6,20 +6,21 @@ use crate::operand::MemRef;
 const MOST_ROWS: u64 = 1 << 16;
 
 /// A set of bytes of one region: ascending ranges, each from its first byte to one past its last.
-pub(super) struct LiveBytes(Vec<(u64, u64)>);
+pub struct LiveBytes(Vec<(u64, u64)>);
 
 impl LiveBytes {
     /// All bytes of a box; `None` if it has too many rows, or is an upper bound.
-    pub(super) fn of(all: &MemRef) -> Option<LiveBytes> {
+    pub fn of(all: &MemRef) -> Option<LiveBytes> {
         ranges(all).map(LiveBytes)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Returns true if no byte is left.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns false only if a box of the same region contains none of the bytes.
-    pub(super) fn meets(&self, of: &MemRef) -> bool {
+    pub fn meets(&self, of: &MemRef) -> bool {
         let near = !of.is_empty() && self.meets_range((of.base_bytes, of.end()));
         near && (!has_few_rows(of) || of.rows().any(|row| self.meets_range((row, row + of.row_bytes))))
     }
@@ -30,7 +31,7 @@ impl LiveBytes {
     }
 
     /// Removes the bytes of a box of the same region, unless the box is an upper bound.
-    pub(super) fn remove(&mut self, of: &MemRef) {
+    pub fn remove(&mut self, of: &MemRef) {
         if !self.meets_range((of.base_bytes, of.end())) {
             return;
         }
@@ -87,32 +88,4 @@ fn ranges(of: &MemRef) -> Option<Vec<(u64, u64)>> {
     }
     ranges.retain(|(start, end)| start < end);
     Some(ranges)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::Home;
-
-    /// Compared with sets of single bytes.
-    #[test]
-    fn bytes_are_removed_one_by_one() {
-        let boxes: Vec<MemRef> = [0, 3, 10, 17]
-            .into_iter()
-            .flat_map(|base| [(1, 0), (3, 16), (4, 6), (2, 40)].map(|axis| MemRef::new(Home::Tile, base, &[axis], 5)))
-            .collect();
-        let bytes = |of: &MemRef| of.rows().flat_map(|row| row..row + of.row_bytes).collect::<Vec<_>>();
-        for whole in &boxes {
-            for gone in &boxes {
-                let mut live = LiveBytes::of(whole).expect("few rows");
-                live.remove(gone);
-                let left: Vec<u64> = bytes(whole).into_iter().filter(|byte| !bytes(gone).contains(byte)).collect();
-                assert_eq!(live.is_empty(), left.is_empty(), "{whole} without {gone}");
-                for read in &boxes {
-                    let wanted = bytes(read).iter().any(|byte| left.contains(byte));
-                    assert_eq!(live.meets(read), wanted, "{whole} without {gone}, {read}");
-                }
-            }
-        }
-    }
 }

@@ -38,23 +38,30 @@ const MOST_TRACED: usize = 1 << 14;
 
 /// Source or result of a chain. Offset and strides are in fp16 elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MapOperand {
-    pub(crate) home: Home,
-    pub(crate) base: usize,
-    pub(crate) axes: OperandAxes,
+pub struct MapOperand {
+    /// The memory.
+    pub home: Home,
+    /// First element.
+    pub base: usize,
+    /// Strides.
+    pub axes: OperandAxes,
 }
 
 /// An elementwise chain, memory to memory.
 #[derive(Clone)]
-pub(crate) struct Map {
-    pub(crate) ext: Extents,
-    pub(crate) to: MapOperand,
-    pub(crate) sources: Vec<MapOperand>,
-    pub(crate) stages: Vec<MapStage>,
+pub struct Map {
+    /// Extents of the result.
+    pub ext: Extents,
+    /// The result.
+    pub to: MapOperand,
+    /// Operands, by position.
+    pub sources: Vec<MapOperand>,
+    /// Stages, in order.
+    pub stages: Vec<MapStage>,
     /// Number of tasks that it replaces.
-    pub(crate) tasks: usize,
+    pub tasks: usize,
     /// True if the chain has other sources or stages than its tasks, so that executing the tasks cannot replace it.
-    pub(super) rewired: bool,
+    pub rewired: bool,
 }
 
 impl MapOperand {
@@ -111,7 +118,7 @@ impl MapOperand {
 
 impl Map {
     /// The chain as an operation.
-    pub(super) fn op(self, tasks: std::ops::Range<usize>) -> Op {
+    pub fn op(self, tasks: std::ops::Range<usize>) -> Op {
         let reads = self.sources.iter().map(|source| source.of(self.ext)).collect();
         let writes = vec![self.to.of(self.ext)];
         Op { tasks, reads, writes, kind: Kind::Map(Box::new(self)), known: true }

@@ -15,19 +15,22 @@ use std::ops::Range;
 
 /// One operation of a plan.
 #[derive(Clone)]
-pub(crate) struct Op {
+pub struct Op {
     /// Tasks that the operation replaces; for a fused chain only the last one (see [`Op::task_count`]).
-    pub(crate) tasks: Range<usize>,
-    pub(crate) kind: Kind,
-    pub(crate) reads: Vec<MemRef>,
-    pub(crate) writes: Vec<MemRef>,
+    pub tasks: Range<usize>,
+    /// Its kind.
+    pub kind: Kind,
+    /// Operands read.
+    pub reads: Vec<MemRef>,
+    /// Operands written.
+    pub writes: Vec<MemRef>,
     /// True if `reads` and `writes` are all its accesses; otherwise it may access anything.
-    pub(crate) known: bool,
+    pub known: bool,
 }
 
 /// Kind of an operation.
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Elementwise stages.
     Map(Box<Map>),
     /// A strided copy.
@@ -50,12 +53,15 @@ pub(crate) enum Kind {
 
 /// A copy from one strided box to another. Offsets and strides are in fp16 elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Move {
-    pub(crate) rule: NanRule,
-    pub(crate) to: (Home, usize),
-    pub(crate) from: (Home, usize),
+pub struct Move {
+    /// Treatment of NaN.
+    pub rule: NanRule,
+    /// Memory and first element written.
+    pub to: (Home, usize),
+    /// Memory and first element read.
+    pub from: (Home, usize),
     /// Axes, [`normalized`].
-    pub(crate) axes: Vec<CopyAxis>,
+    pub axes: Vec<CopyAxis>,
 }
 
 /// Bytes of an element.
@@ -63,7 +69,7 @@ const ELEMENT_BYTES: u64 = 2;
 
 impl Move {
     /// A copy over normalized axes; `None` if it is empty, or may write an element twice.
-    pub(crate) fn new(rule: NanRule, to: (Home, usize), from: (Home, usize), axes: &[CopyAxis]) -> Option<Move> {
+    pub fn new(rule: NanRule, to: (Home, usize), from: (Home, usize), axes: &[CopyAxis]) -> Option<Move> {
         let this = Move { rule, to, from, axes: normalized(axes) };
         let written = this.written();
         (!written.is_empty() && written.is_nested()).then_some(this)
@@ -106,7 +112,7 @@ impl Move {
     }
 
     /// Element ranges of source and destination, each from the first to the last element accessed.
-    pub(crate) fn ranges(&self) -> [Range<usize>; 2] {
+    pub fn ranges(&self) -> [Range<usize>; 2] {
         let reach = |stride: fn(&CopyAxis) -> usize| {
             self.axes.iter().map(|axis| (axis.count - 1) * stride(axis)).sum::<usize>() + 1
         };
@@ -140,7 +146,7 @@ impl Move {
 
 impl Op {
     /// The operation for a copy that replaces `tasks`.
-    pub(crate) fn moves(tasks: Range<usize>, of: Move) -> Op {
+    pub fn moves(tasks: Range<usize>, of: Move) -> Op {
         Op { tasks, reads: vec![of.read()], writes: vec![of.written()], kind: Kind::Move(of), known: true }
     }
 
@@ -170,7 +176,7 @@ impl Op {
     }
 
     /// The copy, if the operation is one.
-    pub(crate) fn as_move(&self) -> Option<&Move> {
+    pub fn as_move(&self) -> Option<&Move> {
         match &self.kind {
             Kind::Move(of) => Some(of),
             _ => None,

@@ -285,7 +285,7 @@ struct Member<'a, A> {
 
 /// A fused group: a convolution, the depthwise convolution that reads its result, and up to two tasks behind them.
 #[derive(Clone)]
-pub(crate) struct Fused {
+pub struct Fused {
     /// Operands of the first task.
     first: Operands,
     /// Operands of the last one.

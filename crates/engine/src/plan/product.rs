@@ -26,7 +26,7 @@ const MOST_ROWS: usize = 1 << 20;
 /// A pointwise convolution whose coefficients are fp16 elements in memory: the matrix of coefficients, one row per output channel, times
 /// the matrix of the source, one row per input channel.
 #[derive(Clone)]
-pub(crate) struct Product {
+pub struct Product {
     pub(crate) input: Extents,
     /// Extents of the result before it is transposed.
     pub(crate) output: Extents,
@@ -51,18 +51,18 @@ pub(crate) struct Product {
 
 /// Coefficients in memory, by group, row and tap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CoefficientBox {
-    pub(crate) home: Home,
+pub struct CoefficientBox {
+    pub home: Home,
     /// Offset of the first coefficient of each row, in elements of the region; for each group, or one group for all.
-    pub(crate) rows: Vec<usize>,
+    pub rows: Vec<usize>,
     /// Elements between the taps of a row.
-    pub(crate) stride: usize,
-    pub(crate) taps: usize,
+    pub stride: usize,
+    pub taps: usize,
 }
 
 impl CoefficientBox {
     /// Range of elements from the first one read to the end of the last.
-    pub(crate) fn range(&self) -> Range<usize> {
+    pub fn range(&self) -> Range<usize> {
         let first = self.rows.iter().copied().min().unwrap_or(0);
         let last = self.rows.iter().copied().max().unwrap_or(0);
         first..last + self.taps.saturating_sub(1) * self.stride + 1
@@ -133,7 +133,7 @@ impl Product {
 }
 
 /// Resolves a matrix of `rows` rows from copies of its parts; `None` if the tap stride is not constant, or a row is missing.
-fn resolved(parts: &[Move], rows: usize, taps: usize) -> Option<CoefficientBox> {
+pub fn resolved(parts: &[Move], rows: usize, taps: usize) -> Option<CoefficientBox> {
     let home = parts.first()?.from.0;
     let mut starts = vec![None; rows];
     let mut stride = None;
@@ -266,29 +266,5 @@ impl Machine<'_> {
             admits: false,
             tasks: 1,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use anemone_kernels::copy::CopyAxis;
-
-    fn part(first_row: usize, from: usize, axes: &[(usize, usize, usize)]) -> Move {
-        let axes: Vec<CopyAxis> = axes.iter().map(|&(count, to, from)| CopyAxis { count, to, from }).collect();
-        Move::new(NanRule::Quiet, (Home::Tile, 3 * first_row), (Home::Bar(2), from), &axes).expect("a part")
-    }
-
-    /// Rows of three taps: four of them as pairs of lanes, and one behind them.
-    #[test]
-    fn rows_are_found_in_the_parts_that_have_them() {
-        let pairs = part(0, 100, &[(2, 6, 50), (2, 3, 1), (3, 1, 2)]);
-        let found = resolved(&[pairs.clone(), part(4, 300, &[(3, 1, 2)])], 5, 3).expect("rows");
-        assert_eq!((found.rows.as_slice(), found.stride), ([100, 101, 150, 151, 300].as_slice(), 2));
-        assert_eq!(found.range(), 100..305);
-        // A missing row, a larger tap stride, or two different strides.
-        assert_eq!(resolved(std::slice::from_ref(&pairs), 5, 3), None);
-        assert_eq!(resolved(&[pairs, part(4, 300, &[(3, 1, 5)])], 5, 3), None);
-        assert_eq!(resolved(&[part(0, 0, &[(2, 2, 9), (2, 1, 4)])], 1, 4), None);
     }
 }

@@ -18,7 +18,7 @@ const LEAST_ELEMENTS: usize = 1 << 20;
 
 /// Sum or maximum of each channel's elements, in fp32.
 #[derive(Clone)]
-pub(crate) struct Reduction {
+pub struct Reduction {
     pub(crate) ext: Extents,
     pub(crate) source: MapOperand,
     pub(crate) to: MapOperand,

@@ -13,7 +13,7 @@ use anemone_facts::{Field, Layout, Space};
 use anemone_program::Task;
 
 /// A decoded task.
-pub(crate) struct Step {
+pub struct Step {
     pub(crate) task: Task,
     pub(crate) fields: Fields,
     pub(crate) work: Work,

@@ -33,7 +33,7 @@ impl Candidate<'_> {
 
 /// A batch: pointwise convolutions of one source that produce consecutive channels of one result.
 #[derive(Clone)]
-pub(crate) struct TaskBatch {
+pub struct TaskBatch {
     from: Span,
     to: Span,
     /// Extents of the result before it is transposed.

@@ -10,4 +10,23 @@ mod numerics_mac;
 mod operands;
 mod pairs;
 mod streams;
+mod units {
+    //! Tests of single modules; the tree mirrors that of `src/`.
+
+    mod field_support;
+    mod ne {
+        mod flat;
+    }
+    mod numerics;
+    mod operand;
+    mod plan {
+        mod commute;
+        mod dense;
+        mod lift;
+        mod live;
+        mod moves;
+        mod product;
+        mod slices;
+    }
+}
 mod written;
