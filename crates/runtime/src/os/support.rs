@@ -92,18 +92,3 @@ pub const FEATURES: &[Feature] = &[
         support: [Tested, Absent("no broker"), Absent("no broker")],
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_agree_with_the_calls_of_this_system() {
-        let broker = FEATURES.iter().find(|f| f.name == "broker").and_then(|f| f.on(crate::os::NAME));
-        let pair = crate::os::socket::pair();
-        assert_eq!(broker.is_some_and(Support::works), pair.is_ok());
-        if let Err(error) = pair {
-            assert!(error.to_string().contains(crate::os::NAME), "{error}");
-        }
-    }
-}

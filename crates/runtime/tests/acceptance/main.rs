@@ -17,3 +17,20 @@ mod m_path;
 mod n_in_place;
 mod nets;
 mod stress;
+mod units {
+    //! Tests of single modules; the tree mirrors that of `src/`.
+
+    mod broker {
+        #[cfg(target_os = "linux")]
+        mod service;
+    }
+    mod driver {
+        mod balancer;
+    }
+    mod os {
+        #[cfg(target_os = "linux")]
+        mod linux;
+        mod shared;
+        mod support;
+    }
+}
