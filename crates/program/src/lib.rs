@@ -50,6 +50,13 @@ pub use program::{BAR_COUNT, Direction, Element, Nchw, Port, Program, Strides};
 pub use renumber::PortOrder;
 pub use task::{FieldError, Form, Run, StreamError, Task};
 
+/// Items that the tests in `tests/program` reach.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::e5::write::write;
+    pub use crate::text::lex::{quote, tokens};
+}
+
 // Memory of a program is read in place, and 64-bit offsets index it.
 const _: () = assert!(u16::from_ne_bytes([1, 0]) == 1, "anemone needs a little-endian processor");
 const _: () = assert!(usize::BITS == 64 || cfg!(target_family = "wasm"), "anemone needs a 64-bit processor");

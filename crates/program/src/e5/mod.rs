@@ -9,7 +9,7 @@ mod layout;
 mod read;
 mod repeat;
 mod sequence;
-mod write;
+pub(crate) mod write;
 
 use anemone_facts::formats::e5::TableRow;
 use std::collections::HashMap;

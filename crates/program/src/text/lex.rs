@@ -26,7 +26,7 @@ pub(super) const SPARSE: &str = ",sparse";
 
 /// A token with its position.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token<'a> {
+pub struct Token<'a> {
     pub line: usize,
     pub column: usize,
     pub text: &'a str,
@@ -116,7 +116,7 @@ impl<'a> Token<'a> {
 }
 
 /// A text in double quotes. Bytes that are not valid UTF-8 and control characters are escaped.
-pub(super) fn quote(bytes: &[u8]) -> String {
+pub fn quote(bytes: &[u8]) -> String {
     let mut out = String::from('"');
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -143,7 +143,7 @@ pub(super) fn quote(bytes: &[u8]) -> String {
 
 /// A line that holds at least one token.
 #[derive(Clone, Debug)]
-pub(super) struct Line<'a> {
+pub struct Line<'a> {
     pub tokens: Vec<Token<'a>>,
     /// Position after the last token.
     pub end: Token<'a>,
@@ -261,7 +261,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn tokens(line: &str, number: usize) -> Result<Line<'_>, TextError> {
+/// Tokens of a line without its comment; `number` is its number in the listing.
+pub fn tokens(line: &str, number: usize) -> Result<Line<'_>, TextError> {
     let mut out = Vec::new();
     let mut start: Option<(usize, usize)> = None;
     let mut quoted = false;
@@ -293,32 +294,4 @@ fn tokens(line: &str, number: usize) -> Result<Line<'_>, TextError> {
         out.push(Token { line: number, column: at, text: &line[from..last.0] });
     }
     Ok(Line { tokens: out, end })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_round_trip() {
-        for bytes in [&b"a \"b\\ ; c\n\t"[..], b"\xff\x00\x01z", "größe".as_bytes(), b""] {
-            let text = quote(bytes);
-            let line = tokens(&text, 1).expect("one line");
-            assert_eq!(line.tokens.len(), 1, "{text}");
-            assert_eq!(line.at(0).quoted(), Ok(bytes.to_vec()));
-        }
-    }
-
-    #[test]
-    fn errors_have_places() {
-        let line = tokens("  key=0x1g \"ab\\q\" ; note", 7).expect("well-formed");
-        let error = line.keyed(0, "key").and_then(|t| t.u32());
-        assert_eq!(error.map_err(|e| (e.line, e.column)), Err((7, 7)));
-        assert_eq!(line.at(1).quoted().map_err(|e| e.column), Err(15));
-        assert_eq!(line.at(2).column, 19);
-        assert!(tokens("\"open", 1).is_err_and(|e| e.column == 6));
-        for text in ["\"\\", "\"\\\"", "\"\\x1\"", "\"\\xé\"", "\""] {
-            assert!(tokens(text, 1).and_then(|l| l.at(0).quoted()).is_err(), "{text}");
-        }
-    }
 }

@@ -19,7 +19,7 @@ mod dump_file;
 mod dump_forms;
 mod dump_tasks;
 mod image;
-mod lex;
+pub(crate) mod lex;
 mod listing;
 mod value;
 

@@ -11,3 +11,18 @@ mod image;
 mod malformed;
 mod properties;
 mod tasks;
+mod units {
+    //! Tests of single modules; the tree mirrors that of `src/`.
+
+    mod cost;
+    mod e5 {
+        mod repeat;
+        mod write;
+    }
+    mod hwx {
+        mod symbols;
+    }
+    mod text {
+        mod lex;
+    }
+}
