@@ -216,7 +216,10 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
                 },
             },
         ],
-        shown_by: &[Shown::Copy(&["test", "--profile", "dev", "--package", "anemone-facts", "--lib"], "0 failed")],
+        shown_by: &[Shown::Copy(
+            &["test", "--profile", "dev", "--package", "anemone-facts", "--test", "units"],
+            "0 failed",
+        )],
     },
     Recipe {
         section: "### A test case",
