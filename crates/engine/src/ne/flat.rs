@@ -10,7 +10,7 @@ use anemone_kernels::workers::{Workers, scratch_slice};
 /// Fewest rows for which a plane is executed as one row.
 const LEAST_ROWS: usize = 8;
 
-/// Returns true if the window slides along rows of one element, at least [`LEAST_ROWS`] of them.
+/// Returns true if the window slides along rows of one element, at least `LEAST_ROWS` of them.
 pub fn is_sequence(window: &Window) -> bool {
     let one_column = [window.from[1], window.to[1], window.k[1]] == [1; 3] && window.p[1] == 0;
     one_column && window.to[0] >= LEAST_ROWS

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// One operation of a plan.
 #[derive(Clone)]
 pub struct Op {
-    /// Tasks that the operation replaces; for a fused chain only the last one (see [`Op::task_count`]).
+    /// Tasks that the operation replaces; for a fused chain only the last one (see `Op::task_count`).
     pub tasks: Range<usize>,
     /// Its kind.
     pub kind: Kind,
