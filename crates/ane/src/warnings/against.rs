@@ -5,7 +5,7 @@ use super::overflow::{Limit, Overflow};
 use super::{LARGEST_WHOLE, Warning, warning, whole};
 use crate::tensor::{Array, View};
 use anemone_facts::numerics::Model;
-use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
+use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
 use half::f16;
 use std::collections::HashSet;
 
@@ -212,8 +212,12 @@ fn multiplied_by_zeros(net: &Net) -> HashSet<&str> {
         | OpKind::PadEdge { .. }
         | OpKind::Resize { .. }
         | OpKind::Combine => true,
-        // Constant positions that differ by row become a product with a selection matrix.
-        OpKind::GatherAlong { .. } => op.inputs.get(1).is_some_and(|&id| net.value(id).data.is_some()),
+        // Constant positions that differ by row, and sums of rows at constant positions, become a product with a matrix of zeros and ones.
+        OpKind::GatherAlong { .. }
+        | OpKind::ScatterAlong { mode: ScatterMode::Add | ScatterMode::Sub, .. }
+        | OpKind::ScatterNd { mode: ScatterMode::Add | ScatterMode::Sub } => {
+            op.inputs.get(1).is_some_and(|&id| net.value(id).data.is_some())
+        }
         _ => false,
     };
     let touched = net.ops.iter().filter(spreads).flat_map(|op| op.inputs.iter().chain(&op.outputs));

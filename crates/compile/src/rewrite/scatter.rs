@@ -5,6 +5,11 @@ use super::{Builder, MOST_PIECES};
 use crate::error::{Error, Result};
 use anemone_net::{Binary, Op, OpKind, ScatterMode, ValueId};
 
+/// Largest number of runs of rows that copies add; a product with a matrix of ones is fewer tasks than more of them.
+const FEW_RUNS: usize = 8;
+/// Most elements of such a matrix.
+const MOST_ONES: usize = 1 << 20;
+
 /// Source of a result's element: the operand, and the flat index in it.
 type Origin = (usize, usize);
 
@@ -42,6 +47,9 @@ impl Builder<'_> {
             }
             OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode } => {
                 if self.region_written(op, mode.binary(), neutral(mode), &targets) {
+                    return Ok(true);
+                }
+                if self.rows_added(op, mode, &targets) {
                     return Ok(true);
                 }
                 let count = targets.len();
@@ -100,6 +108,45 @@ impl Builder<'_> {
             }
         }
         self.push(OpKind::Reshape, &[written], op.outputs[0]);
+        true
+    }
+
+    /// Sums of whole rows at many positions, such as the messages of a graph's edges: a product with the matrix of ones that adds each row to
+    /// its target. Returns `false` for other scatters, and for those of few runs, which are copies.
+    fn rows_added(&mut self, op: &Op, mode: ScatterMode, targets: &[usize]) -> bool {
+        let (x, updates) = (op.inputs[0], op.inputs[2]);
+        let shape = self.shape(x);
+        let size: usize = shape.iter().skip(1).product();
+        let sign = match mode {
+            ScatterMode::Add => 1.0,
+            ScatterMode::Sub => -1.0,
+            _ => return false,
+        };
+        let whole = |row: &[usize]| row[0].is_multiple_of(size) && row.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        if size == 0 || !self.net.value(x).ty.dtype.is_float() || !targets.chunks(size).all(whole) {
+            return false;
+        }
+        let rows: Vec<usize> = targets.chunks(size).map(|row| row[0] / size).collect();
+        let runs = rows.chunk_by(|a, b| a + 1 == *b).count();
+        let (count, sums) = (rows.len(), shape[0]);
+        if runs <= FEW_RUNS || count * sums > MOST_ONES {
+            return false;
+        }
+        let mut ones = vec![0.0; sums * count];
+        rows.iter().enumerate().for_each(|(i, row)| ones[row * count + i] = sign);
+        let matrix = self.constant("ones", vec![sums, count], ones);
+        let flat = self.reshaped("rows", updates, vec![count, size]);
+        let perm = || OpKind::Transpose { perm: vec![1, 0] };
+        let columns = self.op("columns", perm(), &[flat], vec![size, count]);
+        let added = self.op("added", OpKind::Linear, &[columns, matrix], vec![size, sums]);
+        let added = self.op("turned", perm(), &[added], vec![sums, size]);
+        let zero = self.net.value(x).data.as_ref().is_some_and(|t| t.data.to_f32().iter().all(|&x| x == 0.0));
+        if zero {
+            self.push(OpKind::Reshape, &[added], op.outputs[0]);
+        } else {
+            let added = self.reshaped("sums", added, shape);
+            self.push(OpKind::Binary(Binary::Add), &[x, added], op.outputs[0]);
+        }
         true
     }
 
