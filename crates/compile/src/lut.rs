@@ -340,6 +340,15 @@ impl Table {
         Table::build("exp2", form, |i| (i as f64 / 32.0).exp2())
     }
 
+    /// `2^x`, and 1 for positive arguments.
+    pub fn exp2_to_one() -> Table {
+        let mut table = Table::exp2();
+        table.name = "exp2<1".into();
+        table.halfwords[place::X_HIGH] = 0;
+        table.halfwords[place::Y_HIGH] = f16::ONE.to_bits();
+        table
+    }
+
     /// Base-2 logarithm.
     pub fn log2() -> Table {
         let form = Form {

@@ -8,7 +8,7 @@ use anemone_facts::numerics::Model;
 use anemone_net::{DType, Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 19] = [
+const CASES: [(&str, &[&str], &str, usize); 21] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -46,6 +46,18 @@ const CASES: [(&str, &[&str], &str, usize); 19] = [
     ("remainders of a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = mod(%x0, %d)", 8),
     ("floors of quotients by a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = floor_div(%x0, %d)", 6),
     ("quotients by a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = div(%x0, %d)", 4),
+    (
+        "rows added at constant positions",
+        &["f16[6, 3]", "f16[40, 3]"],
+        "const %i: i32[40, 1] = [4, 2, 5, 2, 5, 5, 5, 4, 0, 3, 1, 5, 0, 1, 0, 2, 3, 1, 3, 4, 0, 4, 1, 0, 5, 1, 3, 2, 1, 3, 1, 0, 1, 4, 4, 3, 1, 1, 0, 0]\n  %y: f16[6, 3] = scatter_nd(%x0, %i, %x1) mode=add",
+        6,
+    ),
+    (
+        "elements of rows added to zeros",
+        &["f16[40, 3]"],
+        "const %z: f16[6, 3] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]\n  const %i: i32[40, 3] = [4, 4, 4, 2, 2, 2, 5, 5, 5, 2, 2, 2, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4, 4, 4, 0, 0, 0, 3, 3, 3, 1, 1, 1, 5, 5, 5, 0, 0, 0, 1, 1, 1, 0, 0, 0, 2, 2, 2, 3, 3, 3, 1, 1, 1, 3, 3, 3, 4, 4, 4, 0, 0, 0, 4, 4, 4, 1, 1, 1, 0, 0, 0, 5, 5, 5, 1, 1, 1, 3, 3, 3, 2, 2, 2, 1, 1, 1, 3, 3, 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, 4, 4, 4, 4, 4, 4, 3, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]\n  %y: f16[6, 3] = scatter_along(%z, %i, %x0) axis=0 mode=add",
+        5,
+    ),
     (
         "products of 49 rows",
         &["f16[8, 49, 16]", "f16[8, 16, 49]"],
@@ -89,6 +101,32 @@ const CASES: [(&str, &[&str], &str, usize); 19] = [
         32,
     ),
 ];
+
+/// Functions made of several tasks, and the largest number of those.
+const FUNCTIONS: [(&str, &str, usize); 4] = [
+    ("sine", "%y: f16[4, 32] = sin(%x)", 7),
+    ("sine of few turns", "%a: f16[4, 32] = clip(%x) min=-60.0 max=60.0\n  %y: f16[4, 32] = sin(%a)", 6),
+    ("cosine", "%y: f16[4, 32] = cos(%x)", 6),
+    ("elu", "%y: f16[4, 32] = elu(%x) alpha=0.5", 3),
+];
+
+/// Steps that round, truncate or limit on their own would be more tasks.
+#[test]
+fn functions_share_their_steps() {
+    for (name, ops, most) in FUNCTIONS {
+        let source = format!("net \"n\" {{\n  input %x: f16[4, 32]\n  {ops}\n  output %y\n}}\n");
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        let data: Vec<f32> = (0..128).map(|i| (i as f32 - 64.0) * 1.5).collect();
+        let expected = eval::eval(&net, &[Tensor::f32(vec![4, 32], data.clone())]).expect("evaluates")[0].data.to_f32();
+        let array = Array { shape: vec![4, 32], data };
+        let run = execute(&program, &[("x".into(), array)], Default::default()).expect("runs");
+        let worst = expected.iter().zip(&run.outputs[0].1.data).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst <= 2.2e-3, "{name}: error {worst}");
+        let tasks = program.tasks().expect("tasks").len();
+        assert!(tasks <= most, "{name}: {tasks} tasks, at most {most}");
+    }
+}
 
 /// Operations over three axes, and the largest number of tasks; `W` is a kernel of that many numbers.
 const VOLUMES: [(&str, &str, usize); 6] = [

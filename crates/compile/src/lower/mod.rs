@@ -66,6 +66,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         inverses: HashMap::new(),
         half_turns: Vec::new(),
         masks: HashMap::new(),
+        most: f32::INFINITY,
         magnitudes: if options.conventions().functions_fitted && bends(net) { magnitudes(net) } else { Vec::new() },
         op: String::new(),
         kind: String::new(),
@@ -78,6 +79,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     for op in &net.ops {
         lowerer.op = op.name.clone();
         lowerer.kind = op.kind.name().into();
+        lowerer.most = f32::INFINITY;
         lowerer.numbers_alone(op)?;
         lowerer.lower_op(op)?;
     }
@@ -158,6 +160,8 @@ pub(crate) struct Lowerer<'a> {
     half_turns: Vec<(View, View)>,
     /// Masks made from the conditions of choices, for reuse.
     masks: HashMap<select::MaskKey, View>,
+    /// Bound of the operand of the current function.
+    most: f32,
     /// Magnitude of every value, by its id; none where nothing depends on it.
     magnitudes: Vec<Magnitude>,
     /// Name and kind of the operation at hand, for layers and errors.

@@ -15,6 +15,10 @@ const LAST_PLACE_OF_ONE: f32 = 1.0 / 1024.0;
 /// `h^4 u^2 - 6 h^2 u^4 + 15 u^6`.
 const SMALL_ANGLE: f32 = 0.05;
 
+/// Angle of 32 turns, up to which the rest is less than 1/16 beyond a half turn, where the table of sines ends: turns are rounded to 1/128,
+/// and their factor to fp16.
+const EXACT_TURNS: f32 = 201.0;
+
 fn scaled(scale: f32) -> Affine {
     Affine { scale, ..Affine::UNIT }
 }
@@ -27,6 +31,7 @@ impl Lowerer<'_> {
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
         let f = if self.net.value(out).ty.dtype.is_integer() { of_integers(f) } else { f };
         let table = self.one_table(f);
+        self.most = self.magnitudes.get(x.0 as usize).map_or(f32::INFINITY, |m| m.most);
         let steps = self.options.conventions().tables_of_two_steps;
         let small = f == Unary::Tanh && self.magnitudes.get(x.0 as usize).is_some_and(|m| m.usual <= SMALL_ANGLE);
         self.knots = match steps && !self.net.inputs.contains(&x) {
@@ -130,9 +135,16 @@ impl Lowerer<'_> {
     }
 
     fn elu(&mut self, alpha: f32, from: &View, to: &View) -> Result<()> {
+        let line = Affine { scale: alpha, bias: -alpha, ..Affine::UNIT };
+        if self.options.conventions().functions_fitted && (0.0..=1.0).contains(&alpha) {
+            // Below zero `alpha (e^x - 1)` is the larger one, above zero the argument.
+            let exp = self.tabled("exp", Table::exp2_to_one(), 0.0, LOG2_E, from)?;
+            let left = self.affined("left", line, false, &exp)?;
+            return self.planar_two(PlanarOp::Max, Affine::UNIT, from, &left, to);
+        }
         let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
         let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &low)?;
-        let left = self.affined("left", Affine { scale: alpha, bias: -alpha, ..Affine::UNIT }, false, &exp)?;
+        let left = self.affined("left", line, false, &exp)?;
         let right = self.scratch("right", &from.shape());
         self.unary_into(Unary::Relu, from, &right)?;
         self.planar_two(PlanarOp::Add, Affine::UNIT, &left, &right, to)
@@ -187,17 +199,17 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
     }
 
-    /// Argument in half turns without its whole turns: their number is `trunc(2t) - trunc(t)` of the argument `t` in turns, which
-    /// rounds to nearest. A turn is the sum of two fp16 numbers, of which the first times a small number of turns is exact.
+    /// Argument in half turns without its whole turns. A turn is the sum of two fp16 numbers, of which the first times a small number of
+    /// turns is exact.
     fn half_turns(&mut self, from: &View) -> Result<View> {
         const TURN: f32 = 6.281_25;
         if let Some((_, rest)) = self.half_turns.iter().find(|(of, _)| of == from) {
             return Ok(rest.clone());
         }
-        let twice = self.tabled("twice", Table::truncate(), 0.0, FRAC_1_PI, from)?;
-        let once = self.tabled("once", Table::truncate(), 0.0, FRAC_1_PI / 2.0, from)?;
-        let [turns, near, rest] = ["turns", "near", "rest"].map(|name| self.scratch(name, &from.shape()));
-        self.planar_two(PlanarOp::Sub, Affine::UNIT, &twice, &once, &turns)?;
+        let parts = self.affined("parts", scaled(FRAC_1_PI / 2.0), false, from)?;
+        let [least, greatest] = Table::ROUNDED_RANGE;
+        let turns = self.tabled("turns", Table::rounded(least, greatest), 0.0, 1.0, &parts)?;
+        let [near, rest] = ["near", "rest"].map(|name| self.scratch(name, &from.shape()));
         self.planar_two(PlanarOp::Add, Affine { pre_scale: -TURN, ..Affine::UNIT }, &turns, from, &near)?;
         let last = Affine { pre_scale: TURN - TAU, final_scale: FRAC_1_PI, ..Affine::UNIT };
         self.planar_two(PlanarOp::Add, last, &turns, &near, &rest)?;
@@ -207,6 +219,9 @@ impl Lowerer<'_> {
 
     fn sine(&mut self, from: &View, to: &View) -> Result<()> {
         let rest = self.half_turns(from)?;
+        if self.most <= EXACT_TURNS {
+            return self.table(Table::sine_of_half_turns(), 0.0, 1.0, &rest, to);
+        }
         // Hundreds of turns are counted to a half: the rest can exceed a half turn.
         let beyond = self.tabled("beyond", Table::truncate(), 0.0, 1.0, &rest)?;
         let within = self.scratch("within", &from.shape());

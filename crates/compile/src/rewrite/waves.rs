@@ -1,6 +1,6 @@
 //! Sines and cosines of several values, computed at once. Ours.
 //!
-//! Encodings of positions take sines of many multiples of one value. Each sine takes eight tasks, and all together take as many.
+//! Encodings of positions take sines of many multiples of one value. Each sine takes seven tasks, and all together take as many.
 
 use super::lookups::ordered;
 use super::{Builder, Names};
