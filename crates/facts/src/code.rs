@@ -211,3 +211,5 @@ pub const ESTIMATE_COLUMNS_LEAST: u64 = 32;
 pub const ESTIMATE_MACS: (u64, u64) = (2_560_000, 7);
 /// Elements that the neural engine processes in the same time without coefficients.
 pub const ESTIMATE_NEURAL: u64 = 32_768;
+/// Times that a table of a single channel, which one engine computes, takes of the planar engine's (`chain_ffn_d512_s128_biasfull`).
+pub const ESTIMATE_SINGLE: u64 = 5;

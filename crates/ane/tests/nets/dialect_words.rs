@@ -120,3 +120,87 @@ fn pieces_that_skip_zeros_state_the_lanes_of_the_widest() {
     let [own, apples] = both(source, &[weights], &[array("x", &[1, 256, 32, 32], |i| small(i / 7))]);
     assert_eq!(own.1, apples.1, "the same numbers");
 }
+
+/// A constant tensor of small whole numbers, most of them zero.
+fn sparse(shape: &[usize], apart: usize) -> Arc<Tensor> {
+    let value = |i: usize| if i.is_multiple_of(apart) { small(i / apart) } else { 0.0 };
+    let data = Data::F16((0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect());
+    Arc::new(Tensor { shape: shape.to_vec(), data })
+}
+
+#[test]
+fn parts_of_a_norm_overlap_and_are_turned_by_eight() {
+    for (rows, turned) in [(375_usize, 0), (512, 1)] {
+        let shape = format!("f16[1, {rows}, 1024]");
+        let source = format!(
+            "net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = layer_norm(%x) axes=[2] epsilon=1e-5\n  output %y\n}}\n"
+        );
+        let made = tasks(&source, &[]);
+        let parts = rows.div_ceil(192);
+        assert_eq!(made.len(), 2 * parts + 1, "{rows} rows");
+        assert_eq!(each(&made, ResultTranspose)[..2 * parts], vec![turned; 2 * parts], "{rows} rows");
+        assert_eq!(each(&made, OverlapFirst)[..2 * parts], vec![1; 2 * parts], "{rows} rows");
+        // Rows of the deviations: the larger parts first, in the order of their means.
+        let sizes: &[u32] = if parts == 2 { &[183, 192, 192, 183, 375] } else { &[128, 192, 192, 192, 192, 128, 512] };
+        assert_eq!(each(&made, Cout), sizes, "{rows} rows");
+        let [own, apples] = both(&source, &[], &[array("x", &[1, rows, 1024], |i| small(i / 3))]);
+        let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 0.01, "{rows} rows: {apart}");
+    }
+}
+
+#[test]
+fn a_matrix_added_to_products_is_read_beside_them_and_replaced_in_place() {
+    let source = "net \"n\" {\n  input %x: f16[1, 128, 256]\n  const %v: f16[1024, 256] = blob 0\n  const %b: f16[1, 128, 1024] = blob 1\n  \
+                  const %w: f16[256, 1024] = blob 2\n  const %c: f16[1, 128, 256] = blob 3\n  \
+                  %m: f16[1, 128, 1024] = matmul(%x, %v) transpose_x=false transpose_y=true\n  %a: f16[1, 128, 1024] = add(%m, %b)\n  \
+                  %g: f16[1, 128, 1024] = sigmoid(%a)\n  %n: f16[1, 128, 256] = matmul(%g, %w) transpose_x=false transpose_y=true\n  \
+                  %y: f16[1, 128, 256] = add(%n, %c)\n  output %y\n}\n";
+    let blobs =
+        [sparse(&[1024, 256], 13), sparse(&[1, 128, 1024], 3), sparse(&[256, 1024], 17), sparse(&[1, 128, 256], 1)];
+    let made = tasks(source, &blobs);
+    assert_eq!(each(&made, Src1En), [1, 0, 1, 0, 0, 0, 1], "the DMA of the first source is on for the second");
+    assert_eq!(each(&made, SourceMask)[2], 2);
+    let place = each(&made, ResL2Base);
+    assert_eq!(place[1..4], [place[1]; 3], "the sum and its table replace the product");
+    assert_eq!(each(&made, Src2L2RowStride)[2], 4, "32 columns of 1024");
+    assert_eq!(each(&made, TileHeight)[2], 128, "all rows");
+    let [own, apples] = both(source, &blobs, &[array("x", &[1, 128, 256], small)]);
+    let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart < 0.5, "{apart}");
+}
+
+#[test]
+fn a_product_reads_rows_as_they_are_written_by_a_task_of_its_extents() {
+    // Rows, inputs, hidden units: equal rows and inputs, or equal inputs and hidden units.
+    for (rows, inputs, hidden, waits) in
+        [(256, 256, 512, [0, 1, 0]), (128, 256, 512, [0, 0, 0]), (64, 256, 256, [0, 0, 1])]
+    {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, {rows}, {inputs}]\n  const %v: f16[{hidden}, {inputs}] = blob 0\n  \
+             const %w: f16[{inputs}, {hidden}] = blob 1\n  \
+             %a: f16[1, {rows}, {hidden}] = matmul(%x, %v) transpose_x=false transpose_y=true\n  \
+             %r: f16[1, {rows}, {hidden}] = relu(%a)\n  \
+             %y: f16[1, {rows}, {inputs}] = matmul(%r, %w) transpose_x=false transpose_y=true\n  output %y\n}}\n"
+        );
+        let blobs = [sparse(&[hidden, inputs], 13), sparse(&[inputs, hidden], 17)];
+        assert_eq!(each(&tasks(&source, &blobs), Dependent)[..3], waits, "{rows} rows");
+        let [own, apples] = both(&source, &blobs, &[array("x", &[1, rows, inputs], small)]);
+        assert_eq!(own.1, apples.1, "the same numbers");
+    }
+}
+
+#[test]
+fn a_softmax_of_one_channel_repeats_it() {
+    for columns in [64, 512] {
+        let shape = format!("f16[1, 1, 1, {columns}]");
+        let source =
+            format!("net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = softmax(%x) axis=1\n  output %y\n}}\n");
+        let made = tasks(&source, &[]);
+        assert_eq!([Src2BroadcastC, Src1BroadcastC].map(|field| each(&made, field)), [[1, 0, 0, 0], [0, 0, 0, 1]]);
+        assert_eq!(each(&made, SmallSourceMode), [0; 4]);
+        assert_eq!(each(&made, SrcL2ChannelStride)[0], columns.min(128) / 8, "columns of a patch");
+        let [own, apples] = both(&source, &[], &[array("x", &[1, 1, 1, columns as usize], small)]);
+        assert_eq!(own.1, apples.1, "ones");
+    }
+}

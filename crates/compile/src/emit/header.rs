@@ -37,7 +37,7 @@ impl Emitter<'_> {
             Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
             Kind::Neuron { nonlinear: Nonlinear::Table(t), .. }
             | Kind::SumChannels { nonlinear: Nonlinear::Table(t) }
-                if uses_mantissa(t) && !self.turns_to_several_units() =>
+                if uses_mantissa(t) && !self.fills_several_units() =>
             {
                 constant::DEBUG_COMPUTE_MANTISSA
             }
@@ -50,7 +50,10 @@ impl Emitter<'_> {
         let places = [self.source_place(0), self.second_place(), self.result_place()];
         let crosses = places.map(|p| p.is_some_and(|p| p.crosses));
         self.set_all(&[
-            (SrcLoc, u32::from(places[0].is_none())),
+            (
+                SrcLoc,
+                u32::from(places[0].is_none() || self.conventions().planar_sources_flagged && self.second_streamed()),
+            ),
             (DstLoc, u32::from(places[2].is_none())),
             (Spc, u32::from(crosses[0] || crosses[1])),
             (Dpc, u32::from(crosses[2])),
@@ -84,9 +87,11 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Returns true where channels become more columns than a work unit has: 256 do (`binary_real_div_1x256x1x1`), 64 do not.
-    fn turns_to_several_units(&self) -> bool {
-        self.layer.transpose && self.layer.result.width > 1 << staging::NEURAL_UNIT
+    /// Returns true where channels become more columns than a work unit has: 256 do (`binary_real_div_1x256x1x1`), 64 do not; or where a
+    /// single channel is summed whose row has more (`norm_softmax_a1_1x1x1x512`; 128 columns have not).
+    fn fills_several_units(&self) -> bool {
+        let single = matches!(self.layer.kind, Kind::SumChannels { .. }) && self.layer.sources[0].channels() == 1;
+        (self.layer.transpose || single) && self.layer.result.width > 1 << staging::NEURAL_UNIT
     }
 
     /// Tasks of a chain overlap.
@@ -130,14 +135,14 @@ impl Emitter<'_> {
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
             // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), but not of what the planar engine
             // has computed (`chain_lnproj_d512_s128`: 65536 have 2), and a single channel, which one engine computes, slower
-            // (`env_chain_softmax_h1_s128`: 16384 have 1).
+            // (`env_chain_softmax_h1_s128`: 16384 have 1; `chain_ffn_d512_s128_biasfull`: 262144 have 28).
             Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose && !planar_result => {
                 elements(1, u64::MAX) / (4 * ESTIMATE_NEURAL)
             }
             Kind::Neuron { .. }
                 if !copies(self.layer) && self.layer.result.channels() == 1 && self.layer.result.height() > 1 =>
             {
-                2 * elements(1, u64::MAX) / ESTIMATE_NEURAL
+                ESTIMATE_SINGLE * elements(1, u64::MAX) / planar
             }
             // Pairs of channels are multiplied (`binary_pow_1x3x224x224`: 301056 elements have 8).
             Kind::MulChannels { .. } => elements(1, u64::MAX) / 2 / ESTIMATE_NEURAL,

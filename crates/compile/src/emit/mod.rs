@@ -3,6 +3,7 @@
 //! Fields without functional effect (cache hints, patch shapes, tile heights, staging addresses) follow rules found
 //! in Apple's programs; for shapes that those do not contain, they are extrapolated and not tested on silicon.
 
+mod aliases;
 mod extension;
 mod header;
 mod kernel;
@@ -275,8 +276,11 @@ impl Emitter<'_> {
         match self.layer.kind {
             Kind::Planar { .. } => {
                 task_class = class::PLANAR_TWO;
-                let streamed = (0..2).all(|s| self.source_place(s).is_none());
-                mask = if streamed { source_mask::BOTH } else { source_mask::USUAL };
+                mask = match [0, 1].map(|s| self.source_place(s).is_none()) {
+                    [true, true] => source_mask::BOTH,
+                    [false, true] => source_mask::SECOND,
+                    _ => source_mask::USUAL,
+                };
             }
             Kind::ChannelAffine { .. } => task_class = class::PLANAR_AFFINE,
             Kind::Deviation { .. } => {

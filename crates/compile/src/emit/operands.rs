@@ -13,8 +13,13 @@ impl Emitter<'_> {
         let place = self.source_place(0);
         let streamed = place.is_none();
         let [hint, reuse, no_reuse] = if streamed { hints.source(index, 0) } else { [hint::NO_ALLOC; 3] };
+        // The DMA of the first source is on where that of the second is (`chain_ffn_d512_s128_biasfull`, `chain_lnproj_d512_s512`).
+        let beside = !streamed && self.conventions().planar_sources_flagged && self.second_streamed();
+        if beside {
+            self.set(Src1FmtMode, 1)?;
+        }
         self.set_all(&[
-            (Src1En, u32::from(streamed)),
+            (Src1En, u32::from(streamed || beside)),
             (Src1CacheHint, hint),
             (Src1CacheHintReuse, reuse),
             (Src1CacheHintNoReuse, no_reuse),
@@ -44,6 +49,11 @@ impl Emitter<'_> {
             false => residency::L2,
         };
         self.set_all(&[(SrcType, from), (Unk13840Bit8, u32::from(bit8))])
+    }
+
+    /// Returns true if a task reads its second source from memory.
+    pub(super) fn second_streamed(&self) -> bool {
+        self.second_source().is_some() && self.second_place().is_none()
     }
 
     pub(super) fn destination(&mut self, hints: &zin421::Hints, index: usize) -> Set {

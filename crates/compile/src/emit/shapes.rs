@@ -23,6 +23,8 @@ impl Emitter<'_> {
         let layer = self.layer;
         let rows = computed(layer)[1].next_power_of_two().ilog2();
         let (preferred, least, most) = match &layer.kind {
+            // A sum of one channel is a table of its row (`norm_softmax_a1_1x1x1x128`, `norm_softmax_a1_1x1x1x512`).
+            Kind::SumChannels { .. } if layer.sources[0].channels() == 1 => (0, 0, unit_rows(layer).min(3)),
             Kind::SumChannels { .. } => {
                 self.set(SmallSourceMode, 1)?;
                 (4, 4, 4)
@@ -64,6 +66,12 @@ impl Emitter<'_> {
             }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
+            // Few channels in tile memory are turned as they are (`chain_resffn_d512_s64`, `env_chain_ln_matmul_m1_k2048_n2048`).
+            Kind::Neuron { .. }
+                if turns_few_channels(layer) && self.source_place(0).is_some() && turned_rows(layer) <= 3 =>
+            {
+                (0, 0, 0)
+            }
             // Rows that stay in tile memory are processed together; those of sixteen columns fill a unit by eight
             // (`norm_softmax_a3_1x128x16x16`).
             Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
@@ -76,10 +84,7 @@ impl Emitter<'_> {
                 let unit = fitting_rows(layer).min(1);
                 (unit, unit, unit)
             }
-            // Wide rows in tile memory are turned as they are (`env_chain_ln_matmul_m1_k2048_n2048`).
-            Kind::Neuron { .. }
-                if turns_few_channels(layer) && (self.source_place(0).is_none() || turned_rows(layer) > 3) =>
-            {
+            Kind::Neuron { .. } if turns_few_channels(layer) => {
                 let unit = turned_rows(layer);
                 // Rows that a unit has, though there is one (`reduce_probe_sum_ax1_1x8x1x64`).
                 (unit, rows.max(fitting_rows(layer)).min(unit), unit)

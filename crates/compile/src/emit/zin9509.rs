@@ -4,13 +4,12 @@ use super::{Emitter, in_memory};
 use crate::ir::*;
 use crate::memory::Place;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, continues_product, copies, cut_columns, fitting_rows, input, kept_tile,
-    result_tile, row_bytes, rows_of_units, source_tile, spread,
+    Tile, apart, apart_in_unit, computed, copies, cut_columns, input, kept_tile, result_tile, row_bytes, rows_of_units,
+    source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
 use anemone_program::FieldError;
-use std::ops::Range;
 
 /// Strides of one operand in tile memory, in register order.
 type Strides = [u64; 4];
@@ -23,10 +22,9 @@ impl Emitter<'_> {
         let layer = self.layer;
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
-        let tile = match self.placed.residency.keeps(index) {
-            true => kept_tile(layer),
-            false => source_tile(layer),
-        };
+        let tile = if self.placed.residency.keeps(index) { kept_tile(layer) } else { source_tile(layer) };
+        let patch = self.patch(index, &tile);
+        let tile = self.tile_of_patch(index, tile, patch.0);
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
         let hout = if alone || matches!(layer.kind, Kind::Deviation { .. }) { hin } else { hout };
         // A source in tile memory limits no rows (`binary_pow_1x3x224x224`).
@@ -54,7 +52,7 @@ impl Emitter<'_> {
         if layer.is_neural() {
             self.shapes()?;
         } else {
-            self.patch(index, &tile)?;
+            self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])?;
         }
 
         // Operands from memory are staged above the resident ones: source, second source, result.
@@ -80,6 +78,7 @@ impl Emitter<'_> {
         };
         let staged = [tile.channel_bytes, row, depth, group];
         let first = self.source_place(0);
+        let mut staged_second = None;
         if let Some(place) = first {
             self.set_bytes(SrcL2Base, place.base_bytes)?;
             self.set_each(SOURCE, place.strides)?;
@@ -96,24 +95,30 @@ impl Emitter<'_> {
                 self.set_each(SECOND, strides)?;
             } else {
                 // The same tensor again follows directly (`chain_res_relu_d1024`: 0x4020).
-                if first.is_none() && layer.sources[0].elements() != layer.sources[1].elements() {
-                    base = apart(base - row * rows, base);
+                match first {
+                    None if layer.sources[0].elements() != layer.sources[1].elements() => {
+                        base = apart(base - row * rows, base);
+                    }
+                    // Also behind a first source that stays (`chain_ffn_d512_s128_biasfull`: 0x128840 behind 0x128800).
+                    Some(place) if self.conventions().places_by_use => base = apart(place.base_bytes, base),
+                    _ => {}
                 }
+                staged_second = Some(base..base + row * rows);
                 self.set_bytes(Src2L2Base, base)?;
                 self.set_each(SECOND, staged)?;
                 base += row * rows;
             }
         }
         self.stage_result(base, &tile)?;
-        self.aliases(index)?;
-        self.set(SrcDmaFmt, u32::from(in_memory(first)))?;
+        self.aliases(index, staged_second.filter(|_| first.is_some()))?;
+        self.set(SrcDmaFmt, u32::from(in_memory(first) || self.second_streamed()))?;
         self.set_size(SrcDmaInterleave, layer.source_interleave)?;
         self.set(ResDmaFmt, 1)?;
         self.set_size(ResDmaInterleave, layer.interleave)
     }
 
     /// Patch of the planar engine: columns and rows, as powers of two.
-    fn patch(&mut self, index: usize, tile: &Tile) -> Result<(), FieldError> {
+    fn patch(&self, index: usize, tile: &Tile) -> (u32, u32) {
         let layer = self.layer;
         let [_, hin, win] = input(layer);
         let log2 = |n: usize| n.next_power_of_two().ilog2();
@@ -123,7 +128,7 @@ impl Emitter<'_> {
         let several = matches!(layer.kind, Kind::Deviation { .. }) && hin > 1;
         let columns = if several { columns.min(PATCH_OF_DEVIATION) } else { columns };
         let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
-        let patch = match layer.kind {
+        match layer.kind {
             // A result that the neural engine rewrites in place has its work units.
             Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // So has one that a copy turns (`norm_layer_norm_ax1_1x64x8x8`).
@@ -146,8 +151,21 @@ impl Emitter<'_> {
             // A maximum of a product's rows has its work unit (`chain_attn_s64_dh64`: two rows of 64).
             Kind::Reduce { .. } if self.reduces_product() => (columns, PATCH_THAT_STAYS.saturating_sub(columns).min(1)),
             _ => (columns, log2(tile.rows).min(most)),
-        };
-        self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])
+        }
+    }
+
+    /// Tile of a planar task of two operands, one from memory, whose result stays: it has the columns of the patch, and no fewer than a
+    /// granule of memory (`chain_lnproj_d512_s512`: 128 of 512; `chain_ffn_d512_s128_biasfull`: 32 of 2048, with all rows).
+    fn tile_of_patch(&self, index: usize, tile: Tile, columns: u32) -> Tile {
+        let two = matches!(self.layer.kind, Kind::Planar { .. } | Kind::ChannelAffine { .. });
+        let streamed = self.source_place(0).is_none() || self.second_streamed();
+        let cut = two && streamed && self.result_place().is_some() && !self.placed.residency.keeps(index);
+        let columns = (1 << columns).max(COPY_COLUMNS_LEAST);
+        if !cut || !self.conventions().places_by_use || columns >= tile.columns {
+            return tile;
+        }
+        let [channels, height, width] = input(self.layer);
+        Tile::of(channels, height, width, columns, height)
     }
 
     /// Place of the result: its own where it stays, else `base`.
@@ -199,140 +217,6 @@ impl Emitter<'_> {
 
     fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
         fields.into_iter().zip(strides).try_for_each(|(field, bytes)| self.set_bytes(field, bytes))
-    }
-
-    /// Alias bits: the earlier operands whose place a buffer may reuse. The first task may reuse all; a task that opens a
-    /// group may reuse those of its own engine and of the engine before it.
-    fn aliases(&mut self, index: usize) -> Result<(), FieldError> {
-        if index == 0 {
-            return self.set_all(&[
-                (SrcAliasConvSrc, 1),
-                (SrcAliasConvRslt, 1),
-                (SrcAliasPlanarSrc, 1),
-                (SrcAliasPlanarRslt, 1),
-                (ResAliasConvSrc, 1),
-                (ResAliasConvRslt, 1),
-                (ResAliasPlanarSrc, 1),
-                (ResAliasPlanarRslt, 1),
-            ]);
-        }
-        let (layer, layers) = (self.layer, &self.placed.graph.layers);
-        let (opens, _) = self.placed.residency.opens_and_closes(index);
-        let before_neural = layers[index - 1].is_neural();
-        let places = [self.source_place(0), self.second_place()];
-        // Engine of the writer of each resident source, and of the task that loaded the kept one.
-        let neural_of = |p: &Place| layers[p.from].is_neural();
-        let waits_on = self.waits_on(index);
-        if let Some(engine) = waits_on {
-            self.set(Dependent, engine)?;
-        }
-        // A task need not wait for what an earlier task of the chain has waited for.
-        let read = |buffer: BufferId| {
-            let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
-            since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
-        };
-        let [first, second] = std::array::from_fn(|i| {
-            let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none()))?;
-            (!read(layer.sources[i].buffer)).then(|| neural_of(&place))
-        });
-        // A planar task has waited for the one that brought a source, if it has read its result (`norm_layer_norm_ax1_1x64x8x8`).
-        let waited = |place: &&Place| {
-            let result = layers[place.from].result.buffer;
-            let reads = |l: &Layer| !l.is_neural() && l.sources.iter().any(|s| s.buffer == result);
-            layers[place.from + 1..index].iter().any(reads)
-        };
-        let brought = places.iter().flatten().find(|p| !p.written).filter(|p| !waited(p)).map(neural_of);
-        let depends = self.task.get(self.layout, DependencyMode) == Some(1);
-        // A task that waits for the other engine's result in memory has no alias.
-        let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
-        let neural = [first, second].contains(&Some(true)) || alone;
-        let planar = [first, second].contains(&Some(false))
-            || waits_on == Some(1) && !self.layer.is_neural() && self.follows_planar(index - 1);
-        // A staged source may reuse the place of the other engine's.
-        let other = places[0].is_none() && before_neural != self.layer.is_neural();
-        let [source, mut result] = match alone && other && !before_neural {
-            true => self.reuses_planar(),
-            false => [[false; 2]; 2],
-        };
-        let mut brought_planar = false;
-        if self.conventions().operands_kept && self.layer.is_neural() && !alone {
-            let kept = places[0].filter(|place| !place.written);
-            let same = |l: &Layer| l.sources[0].buffer == layer.sources[0].buffer;
-            // The first of the tasks that read what a planar task has brought (`chain_resattn_s64_d256`).
-            brought_planar = kept.is_some_and(|p| !neural_of(&p) && !layers[p.from + 1..index].iter().any(same));
-            // A later one takes the place of what the planar task before it has read.
-            result[0] |= kept.is_some() && !before_neural && !brought_planar;
-            result[1] |= self.takes_planar_result();
-        }
-        self.set_all(&[
-            (SrcAliasConvRslt, u32::from(neural)),
-            (SrcAliasPlanarRslt, u32::from(planar || source[1])),
-            (
-                SrcAliasConvSrc,
-                u32::from(alone || other && before_neural || brought == Some(true) && !self.layer.convolves()),
-            ),
-            (SrcAliasPlanarSrc, u32::from(source[0] || brought_planar)),
-            (ResAliasConvSrc, u32::from(alone)),
-            (ResAliasConvRslt, u32::from(alone)),
-            (ResAliasPlanarSrc, u32::from(result[0])),
-            (ResAliasPlanarRslt, u32::from(result[1])),
-        ])
-    }
-
-    /// Places in tile memory, in bytes, of a task's staged source and of its result.
-    fn extent(&self, index: usize) -> [Range<u64>; 2] {
-        let layer = &self.placed.graph.layers[index];
-        let tile = source_tile(layer);
-        let row = row_bytes(layer, &tile, layer.sources[0].height(), false, self.chip);
-        let start = self.placed.residency.top(index);
-        let end = start + row * tile.rows as u64;
-        let result = match self.placed.residency.resident(&layer.result) {
-            Some(place) => place.base_bytes..place.base_bytes + place.strides[0] * layer.result.channels() as u64,
-            // Interleaved channels leave tile memory by two sets (`env_mm_r3rr_m128_k64_n128_tx0_ty1_b1`: 0x800 at 0x4000).
-            None if !layer.is_neural() && layer.interleave > 1 => {
-                end..end + 2 * (layer.interleave * layer.result.width) as u64 * ELEMENT_BYTES
-            }
-            // The planar engine's result has the tile of its source.
-            None if !layer.is_neural() => end..end + (end - start),
-            None => {
-                let tile = result_tile(layer);
-                end..end + tile.row_bytes * tile.rows as u64
-            }
-        };
-        [start..end, result]
-    }
-
-    /// By source and result of this task, two flags: true if it reuses the place of the source of the planar task before it, and true if of
-    /// its result. The source, which is read first, declares the later of what it overlaps, and the result what is left, also what begins
-    /// where it ends (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m128_k64_n128_tx0_ty1_b1`, `env_mm_r3rr_m128_k128_n64_tx0_ty0_b1`).
-    fn reuses_planar(&self) -> [[bool; 2]; 2] {
-        let before = &self.placed.graph.layers[self.index - 1].sources[0];
-        if self.placed.residency.source(self.index - 1, 0, before).is_some() {
-            // A task behind one on resident operands takes both (`env_chain_attention_s64_d64`).
-            return [[true, false], [false, true]];
-        }
-        let [own, before] = [self.index, self.index - 1].map(|index| self.extent(index));
-        let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
-        let source = [0, 1].map(|i| meets(&own[0], &before[i]));
-        let reach = own[1].start..own[1].end + 1;
-        let result = [0, 1].map(|i| meets(&reach, &before[i]) && !source[1] && !(i == 0 && source[0]));
-        [[source[0] && !source[1], source[1]], [result[0] && !result[1], result[1]]]
-    }
-
-    /// Returns true if the result of the second task of a group takes the place of the result of the planar task before the group, which
-    /// the first task has left (`env_chain_attention_s128_d64`).
-    fn takes_planar_result(&self) -> bool {
-        let (residency, layers) = (&self.placed.residency, &self.placed.graph.layers);
-        let Some(planar) = self.index.checked_sub(2) else { return false };
-        let resident = residency.source(planar, 0, &layers[planar].sources[0]).is_some();
-        let opens = residency.opens_and_closes(planar + 1).0 && layers[planar + 1].is_neural();
-        if resident || !opens || layers[planar].is_neural() || self.result_place().is_none() {
-            return false;
-        }
-        let [left, first, own] = [planar, planar + 1, self.index].map(|index| self.extent(index));
-        let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
-        let free = first.iter().all(|a| left.iter().all(|b| !meets(a, b)));
-        free && meets(&own[1], &left[1])
     }
 
     /// Returns true if the next task rewrites a result in tile memory row by row on the neural engine.
@@ -391,22 +275,34 @@ impl Emitter<'_> {
         let mean = self.conventions().norms_by_group
             && matches!(layer.kind, Kind::Deviation { .. })
             && self.second_place().is_some_and(|row| row.written);
+        // A product may start before its group does, on the rows of a copy (`chain_ffn_d256_s256`).
+        let opens = opens && !(before.is_neural() && layer.convolves() && self.conventions().places_by_use);
         if opens || !alike || !(place.alone || mean) || turns {
             return None;
         }
         match (before.is_neural(), layer.is_neural()) {
             (false, _) => Some(2),
             // Elements that were turned are not read in the order in which they are written (`norm_softmax_an1_1x256x1x1`).
-            (true, false) if layer.broadcast[0] == [false; 3] && !before.transpose => Some(1),
-            // A sum or product of rows for the planar engine (`norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`), but a product whose rows
-            // fill a unit (`env_chain_attention_s128_d64`).
-            (true, true) if self.reads_rows() && layer.sources[0].width > 1 => {
-                let fills = matches!(layer.kind, Kind::Product { .. }) && fitting_rows(layer) == 0;
-                (!fills || !self.conventions().places_by_use).then_some(1)
+            (true, false) if (layer.broadcast[0] == [false; 3] || self.repeats_element()) && !before.transpose => {
+                Some(1)
             }
-            (true, true) if self.conventions().places_by_use && continues_product(&self.placed.graph, index) => Some(1),
+            // Two tasks of the same extents, also over a transpose of a square (`chain_attn_s64_dh64`, `norm_softmax_a1_1x64x8x8`,
+            // `chain_pair_mm_mm_d256_s64`, `chain_ffn_d256_s256`), not of others (`chain_attn_s64_dh96`, `chain_ffn_d512_s128`).
+            // A product without coefficients does so for a result that stays (`rrmm_r3rr_m64_k64_n64_tx0_ty1_b1`).
+            (true, true) if self.conventions().places_by_use => {
+                let leaves = matches!(layer.kind, Kind::Product { .. }) && !self.reads_rows();
+                (input(before) == input(layer) && !leaves).then_some(1)
+            }
+            (true, true) if self.reads_rows() && layer.sources[0].width > 1 => Some(1),
             (true, _) => None,
         }
+    }
+
+    /// Returns true for a planar task whose first source is repeated along an axis of one element (`norm_softmax_a1_1x1x1x128`).
+    pub(super) fn repeats_element(&self) -> bool {
+        let layer = self.layer;
+        let [first, ..] = layer.broadcast.as_slice() else { return false };
+        !layer.is_neural() && first[0] && layer.sources[0].count() == layer.result.count()
     }
 
     /// Returns true if a task reduces the rows of the product before it while they are computed.

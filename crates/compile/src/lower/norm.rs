@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
 use crate::rewrite::{held_epsilon, of_pixels};
-use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};
+use anemone_facts::staging::{FOLD, FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
 use std::f32::consts::LOG2_E;
 use std::sync::Arc;
@@ -74,7 +74,9 @@ impl Lowerer<'_> {
             self.reduce_into(ReduceKind::Max, &[axis], &from, &max)?;
         }
         let difference = self.scratch("difference", &from.shape());
+        let first = self.graph.layers.len();
         self.planar_two(PlanarOp::Sub, BASE2, &from, &max, &difference)?;
+        self.repeat_element(first, 1, &from, axis);
         let exp = self.scratch("exp", &from.shape());
         let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: table(Table::exp2()) };
         self.elementwise(kind, &difference, &exp)?;
@@ -94,9 +96,23 @@ impl Lowerer<'_> {
             [&mut inverse, &mut exp, &mut to].into_iter().for_each(|view| view.lead.swap(axis, axis + 1));
         }
         if self.options.conventions().softmax_inverse_first {
-            return self.planar_two(PlanarOp::Mul, Affine::UNIT, &inverse, &exp, &to);
+            let first = self.graph.layers.len();
+            self.planar_two(PlanarOp::Mul, Affine::UNIT, &inverse, &exp, &to)?;
+            self.repeat_element(first, 0, &from, axis);
+            return Ok(());
         }
         self.planar_two(PlanarOp::Mul, Affine::UNIT, &exp, &inverse, &to)
+    }
+
+    /// Marks an operand of the layers from `first` on as repeated along the channels of one element over which a softmax is taken
+    /// (`norm_softmax_a1_1x1x1x128`).
+    fn repeat_element(&mut self, first: usize, operand: usize, from: &View, axis: usize) {
+        let one = axis + 2 == from.lead.len() && from.lead[axis].extent == 1;
+        if one && self.options.conventions().norms_by_group {
+            for layer in &mut self.graph.layers[first..] {
+                layer.broadcast[operand][0] = true;
+            }
+        }
     }
 
     /// Sums one leading axis on the neural engine without coefficients, then applies a function.
@@ -259,13 +275,19 @@ impl Lowerer<'_> {
         let limits = self.axis_limits();
         let wide = |n: usize| self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
         // Two tasks per 192 rows; for more rows, three tasks with statistics that are not transposed are fewer.
+        let stepwise = self.options.conventions().norms_by_group;
         let most = if self.options.conventions().whole_epilogues { 1 } else { MOST_TURNED };
         let many = channels.div_ceil(TURNED_CHANNELS) > most;
         let fits = channels <= limits[1] && height <= limits[2] && !wide(width.max(channels));
         if channels == 1 || width == 1 || !fits || many {
             return false;
         }
-        let numbers = self.scratch("statistics", &[2, channels]);
+        // Parts of rows that are turned end at a multiple of eight (`layer_norm_1x375x1024`: not turned).
+        let turned = channels <= TURNED_CHANNELS || channels.is_multiple_of(FOLD);
+        let numbers = match turned {
+            true => self.scratch("statistics", &[2, channels]),
+            false => self.scratch("statistics", &[2, channels, 1]),
+        };
         let (plain, each) = ([false; 3], [false, height > 1, true]);
         let chunk = |v: &View4, start: usize| {
             let mut v = *v;
@@ -273,26 +295,45 @@ impl Lowerer<'_> {
             v.axes[1].extent = TURNED_CHANNELS.min(channels - start);
             v
         };
-        let number = |row: usize, start: usize| View4 {
-            offset_bytes: row as u64 * numbers.lead[0].stride_bytes + start as u64 * ELEMENT_BYTES,
-            width: TURNED_CHANNELS.min(channels - start),
-            ..one(&numbers)
+        let number = |row: usize, start: usize| {
+            let (whole, count) = (one(&numbers), TURNED_CHANNELS.min(channels - start));
+            let offset_bytes = row as u64 * numbers.lead[0].stride_bytes;
+            match numbers.lead.get(1) {
+                None => View4 { offset_bytes: offset_bytes + start as u64 * ELEMENT_BYTES, width: count, ..whole },
+                Some(&each) => View4 {
+                    offset_bytes: offset_bytes + start as u64 * each.stride_bytes,
+                    axes: [whole.axes[0], Axis { extent: count, ..each }, whole.axes[2]],
+                    ..whole
+                },
+            }
         };
         let affine = Affine { final_scale: 1.0 / (height * width) as f32, ..Affine::UNIT };
         let starts: Vec<usize> = (0..channels).step_by(TURNED_CHANNELS).collect();
         for &start in starts.iter().rev() {
             let mean = Kind::Reduce { op: PoolOp::Sum, abs: false, affine, reciprocal: false };
-            self.push(mean, vec![chunk(&source, start)], vec![plain], number(0, start), true);
+            self.push(mean, vec![chunk(&source, start)], vec![plain], number(0, start), turned);
         }
-        for &start in &starts {
+        // Larger parts come first, in the order of their means (`layer_norm_1x375x1024`, `chain_lnproj_d512_s512`).
+        let mut parts: Vec<usize> = starts.into_iter().rev().collect();
+        if stepwise {
+            parts.sort_by_key(|&start| std::cmp::Reverse(TURNED_CHANNELS.min(channels - start)));
+        } else {
+            parts.reverse();
+        }
+        for start in parts {
             let sources = vec![number(0, start), chunk(&source, start)];
-            self.push(Kind::Deviation { epsilon }, sources, vec![each, plain], number(1, start), true);
-            self.source_turned(0);
+            self.push(Kind::Deviation { epsilon }, sources, vec![each, plain], number(1, start), turned);
+            if turned {
+                self.source_turned(0);
+            }
         }
         let mut both = one(&numbers);
         both.axes[2] = numbers.lead[0];
+        both.axes[1] = numbers.lead.get(1).copied().unwrap_or(both.axes[1]);
         self.push(Kind::ChannelAffine { subtract: true }, vec![source, both], vec![plain; 2], result, false);
-        self.source_turned(1);
+        if turned {
+            self.source_turned(1);
+        }
         true
     }
 

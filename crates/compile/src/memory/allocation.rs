@@ -229,7 +229,9 @@ fn chains(graph: &Graph, chip: &Chip, on_chip: &OnChip, shares: bool) -> Vec<boo
     let capable = shares && chip.hal.chaining != Some(0);
     let pair = |i: usize| {
         let (one, Some(next)) = (&graph.layers[i], graph.layers.get(i + 1)) else { return false };
-        let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
+        // Parts of one statistic overlap too (`layer_norm_1x375x1024`, `chain_lnproj_d512_s512`).
+        let part = !one.is_neural() && !next.is_neural() && next.result.buffer == one.result.buffer;
+        let read = part || next.sources.iter().any(|s| s.buffer == one.result.buffer);
         let turns = |at: usize| {
             let [before, copy, after] = graph.layers.get(at.wrapping_sub(1)..at + 2).unwrap_or_default() else {
                 return false;

@@ -47,7 +47,8 @@ pub struct Place {
 fn reduces_alike(graph: &Graph, result: &Resident, source: &Resident) -> bool {
     let layer = &graph.layers[result.writer];
     let same = layer.sources[0].buffer == source.view.buffer && result.strides == source.strides;
-    matches!(layer.kind, Kind::Reduce { .. }) && same && result.bytes == source.bytes
+    let reduces = matches!(layer.kind, Kind::Reduce { .. } | Kind::SumChannels { .. });
+    reduces && same && result.bytes == source.bytes
 }
 
 /// A result that stays in tile memory.
@@ -349,7 +350,8 @@ impl Residency {
         for at in 1..order.len() {
             let [later, before] = [order[at - 1], order[at]].map(|i| (&candidates[i].1, last[i]));
             // An operand reduced to as many elements comes before its result (`norm_softmax_an1_1x256x1x1`).
-            let reduced = conventions.places_by_use && reduces_alike(graph, later.0, before.0);
+            let in_turn = candidates.iter().zip(&first).filter(|(_, place)| **place == order[at]).map(|((_, r), _)| r);
+            let reduced = conventions.places_by_use && in_turn.into_iter().any(|r| reduces_alike(graph, later.0, r));
             if reduced || later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
                 order.swap(at - 1, at);
             }
@@ -361,8 +363,8 @@ impl Residency {
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
         for i in order {
             // A reduction reads and writes elements in different banks.
-            let beside = candidates.iter().find(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
-            let beside = beside.map(|(_, before)| before.base_bytes).filter(|_| conventions.places_by_use);
+            let beside = candidates.iter().position(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
+            let beside = beside.map(|at| candidates[first[at]].1.base_bytes).filter(|_| conventions.places_by_use);
             let r = &mut candidates[i].1;
             // An operand that the other engine's task, or the last one of a group, has just read is still in place
             // (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
@@ -375,7 +377,12 @@ impl Residency {
             };
             // A product takes the place of what the planar engine has read before it (`chain_resattn_s128_d256`).
             let product = matches!(graph.layers[r.writer].kind, Kind::Product { .. });
-            let start = if r.writer > 0 && !product && apart(r.writer - 1) { r.writer - 1 } else { r.writer };
+            // So is what the product before has read, while both are computed (`env_chain_mlp_m32_k4096_h4096`).
+            let continues = conventions.places_by_use && tile::continues_product(graph, r.writer);
+            let start = match r.writer > 0 && !product && apart(r.writer - 1) || continues {
+                true => r.writer - 1,
+                false => r.writer,
+            };
             let end = if last[i] + 1 < layers && apart(last[i]) { last[i] + 1 } else { last[i] };
             let mut others: Vec<(u64, u64)> = placed[start..=end].iter().flatten().copied().collect();
             others.sort_unstable();

@@ -175,8 +175,9 @@ pub(crate) fn fitting_rows(layer: &Layer) -> u32 {
     NEURAL_UNIT.saturating_sub(width.next_power_of_two().ilog2())
 }
 
-/// Returns true for a product that reads the single row of the product before it while that is computed: no other task reads the row, and
-/// it does not fill a work unit (`chain_pair_mm_mm_d256_s64`).
+/// Returns true for a product that reads the few rows of the product before it while that is computed: no other task reads them, they do
+/// not fill a work unit, and both products have as many inputs (`chain_pair_mm_mm_d256_s64`, `env_chain_mlp_m32_k4096_h4096`; not
+/// `env_chain_mlp_m32_k2048_h4096`).
 pub(crate) fn continues_product(graph: &Graph, index: usize) -> bool {
     let product = |layer: &&Layer| matches!(&layer.kind, Kind::Conv { window, .. } if *window == Window::UNIT);
     let layers = &graph.layers;
@@ -184,8 +185,8 @@ pub(crate) fn continues_product(graph: &Graph, index: usize) -> bool {
     let Some((before, layer)) = before.zip(layers.get(index).filter(product)) else { return false };
     let row = &before.result;
     let alone = layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == row.buffer).count() == 1;
-    let narrow = row.height() == 1 && row.groups() == 1 && (2..1 << NEURAL_UNIT).contains(&row.width);
-    alone && narrow && !before.transpose && layer.sources[0].buffer == row.buffer
+    let narrow = row.groups() == 1 && row.width > 1 && row.height() * row.width < 1 << NEURAL_UNIT;
+    alone && narrow && input(before) == input(layer) && !before.transpose && layer.sources[0].buffer == row.buffer
 }
 
 /// Rows of a work unit, as a power of two: as many as fit, but no more than are computed.
@@ -248,7 +249,7 @@ pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
         return false;
     };
     let packing = Packing::of(layer);
-    height.max(width) <= SMALL_SIDE && (!layer.transpose || ahead(packing.plane_bytes(), packing.passes(0), chip))
+    height.max(width) <= SMALL_SIDE && (!layer.transpose || ahead(packing.plane_bytes(), packing.passes(0) + 1, chip))
 }
 
 /// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.

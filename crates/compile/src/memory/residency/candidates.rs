@@ -50,7 +50,39 @@ pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(u
         })
         .collect();
     found.sort_by_key(|(_, r)| r.writer);
+    if ways.conventions.places_by_use {
+        inherit(graph, &mut found);
+    }
     found
+}
+
+/// Gives results that can be computed in the place of a convolution's transposed result its layout: its rows are channels
+/// (`chain_ffn_d512_s128_biasfull`: the sum, then its table).
+fn inherit(graph: &Graph, found: &mut [(usize, Resident)]) {
+    let mut turned: Vec<usize> = Vec::new();
+    for i in 0..found.len() {
+        let (buffer, own) = &found[i];
+        let layer = &graph.layers[own.writer];
+        if own.alone && layer.transpose && layer.convolves() && own.view.height() == 1 && own.view.channels() > 1 {
+            turned.push(*buffer);
+        }
+        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose && own.alone;
+        let source = &layer.sources[0];
+        let of = source.buffer.0 as usize;
+        let alike = source.axes == layer.result.axes && source.width == layer.result.width;
+        let plain = layer.interleave == 1 && layer.broadcast[0] == [false; 3] && !layer.turned[0];
+        let Some(from) = found.iter().find(|(b, r)| *b == of && r.read_once).map(|(_, r)| r) else { continue };
+        if !(each && alike && plain && turned.contains(&of) && layer.result.offset_bytes == source.offset_bytes) {
+            continue;
+        }
+        let view = View4 { buffer: layer.result.buffer, ..from.view };
+        let new = Resident { view, strides: from.strides, bytes: from.bytes, ..own.clone() };
+        let views = graph.layers.iter().flat_map(|l| l.sources.iter().chain([&l.result]));
+        if views.filter(|v| v.buffer == view.buffer).all(|v| new.strides(v).is_some()) {
+            turned.push(*buffer);
+            found[i].1 = new;
+        }
+    }
 }
 
 /// Returns false for own tasks, which access memory alone.
@@ -86,7 +118,8 @@ fn resident(
         view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
         // The view of a reader whose rows these are.
         let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
-            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && v.count() == view.count()
+            let rows = v.height() > 1 && writers.len().is_multiple_of(v.height());
+            rows && v.width == view.width && v.groups() == 1 && v.count() == view.count()
         });
         view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
@@ -97,6 +130,25 @@ fn resident(
         reader.offset_bytes == view.offset_bytes && reader.width == view.width && reader.count() == view.count();
     if copied && fills && view.height() > 1 && reader.height() == 1 {
         view = *reader;
+    }
+    // Rows that one access folds and another has one below another are channels (`chain_resffn_d512_s64`).
+    let accesses = || {
+        writers
+            .iter()
+            .map(|&i| &graph.layers[i].result)
+            .chain(readers.iter().map(|&(i, s)| &graph.layers[i].sources[s]))
+    };
+    let folds = |v: &View4| {
+        let [_, channels, rows] = v.axes;
+        channels.extent > 1 && rows.extent > 1 && rows.stride_bytes == channels.extent as u64 * channels.stride_bytes
+    };
+    let below = |v: &View4| v.channels() == 1 && v.height() > 1;
+    let whole = accesses()
+        .all(|v| v.count() == view.count() && v.width == view.width && v.groups() == 1 && (folds(v) || below(v)));
+    let unfolded = conventions.places_by_use && whole && accesses().any(folds);
+    if let Some(rows) = accesses().find(|v| below(v)).filter(|_| unfolded) {
+        let [one, channels, rows] = rows.axes;
+        view.axes = [one, rows, Axis { extent: 1, ..channels }];
     }
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
@@ -112,19 +164,28 @@ fn resident(
     // A result of the planar engine is contiguous (`chain_pair_mul_mm_d256_s64`).
     let planar = conventions.places_by_use && !written.is_neural();
     let beside = (convolved && !stored && !planar || turned) && writers.len() == 1;
-    if spreads && beside && view.height() == 1 && view.channels() > 1 {
+    if spreads && !unfolded && beside && view.height() == 1 && view.channels() > 1 {
         // An odd distance starts neighbouring channels in banks of their own.
         channel |= 1;
     }
     let as_rows = |&(i, s): &(usize, usize)| {
         let (layer, source) = (&graph.layers[i], &graph.layers[i].sources[s]);
-        // An operand beside one from memory is laid out as that (`chain_resattn_s64_d256`).
-        let computed = layer.sources.iter().all(|source| graph.buffer(source.buffer).role == Role::Scratch);
+        // An operand behind one from memory is laid out as that (`chain_resattn_s64_d256`), not one before
+        // (`chain_ffn_d512_s128_biasfull`).
+        let computed = graph.buffer(layer.sources[0].buffer).role == Role::Scratch;
+        // Nor is one that is replaced in its place.
+        let computed = computed && graph.buffer(layer.result.buffer).role != Role::Scratch;
         let rows = source.channels() == 1 && source.height() > 1 && source.axes[2] == view.axes[1];
         !layer.is_neural() && computed && rows
     };
     // Numbers that are repeated along rows lie side by side (`env_chain_softmax_h1_s128`).
-    if spreads && conventions.places_by_use && view.height() == 1 && view.width > 1 && readers.iter().any(as_rows) {
+    if spreads
+        && !unfolded
+        && conventions.places_by_use
+        && view.height() == 1
+        && view.width > 1
+        && readers.iter().any(as_rows)
+    {
         // Channels that the planar engine reads as rows start in banks of their own (`chain_serial_d256_s64`: 0x21 for 0x20;
         // `chain_resffn_d512_s128`: 0x41 for 0x40).
         channel |= 1;

@@ -19,10 +19,10 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
         .map(|(i, layer)| {
             let cut = i.checked_sub(1).is_some_and(|before| {
                 let before = &graph.layers[before];
-                // A copy of a copied input (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
+                // A copy of a copied input (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`) or of a table's result (`chain_ffn_d512_s128_biasfull`).
                 let brought = |layer: &Layer| {
                     let writer = graph.layers[..i].iter().rfind(|l| l.result.buffer == layer.sources[0].buffer);
-                    layer.kind.is_copy() && writer.is_some_and(|l| l.kind.is_copy())
+                    layer.kind.is_copy() && writer.is_some_and(|l| matches!(l.kind, Kind::Neuron { .. }))
                 };
                 let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
                 // A task of the group has brought the same rows (`chain_resattn_s64_d256`: its input is both matrices and the values).

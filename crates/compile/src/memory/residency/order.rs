@@ -1,6 +1,6 @@
 //! Order in which results are placed in tile memory, and reuse of places.
 
-use super::Resident;
+use super::{Resident, reduces_alike};
 use crate::ir::*;
 use crate::memory::Allocations;
 use crate::options::Conventions;
@@ -23,6 +23,12 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     let of = |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize);
     let same = |view: &View4| of(view).is_some_and(|i| first[i] == at);
     let result = &candidates[at].1;
+    // An operand reduced to as many elements comes first (`norm_softmax_a1_1x1x1x128`: exponentials, then their sums).
+    let summed = matches!(graph.layers[result.writer].kind, Kind::SumChannels { .. });
+    let operand = |r: &Resident| summed && reduces_alike(graph, result, r);
+    if let Some(operand) = candidates.iter().position(|(_, r)| operand(r)) {
+        return rank(graph, candidates, first, first[operand]);
+    }
     // Numbers that a reduction turns come first (`norm_layer_norm_ax1_1x64x8x8`).
     let writer = &graph.layers[result.writer];
     if writer.transpose && matches!(writer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. }) {
@@ -36,6 +42,20 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     // A row that another product reads while it is computed is placed behind the matrix that it is computed from.
     if tile::continues_product(graph, result.writer + 1) {
         return 3;
+    }
+    if tile::continues_product(graph, result.writer) {
+        return 4;
+    }
+    // Results that replace a convolution's come first, and one beside an operand from memory last (`chain_ffn_d512_s128_biasfull`).
+    if matches!(writer.kind, Kind::Conv { .. }) {
+        let readers = || graph.layers.iter().filter(|l| l.sources.iter().any(same));
+        if candidates.iter().enumerate().any(|(i, _)| i != at && first[i] == at) {
+            return 0;
+        }
+        let streams = |l: &Layer| graph.buffer(l.sources[l.sources.len() - 1].buffer).role != Role::Scratch;
+        if readers().all(|l| matches!(l.kind, Kind::Planar { .. }) && streams(l)) {
+            return 3;
+        }
     }
     // A function of a result, and its operand.
     let function = |layer: &Layer| {

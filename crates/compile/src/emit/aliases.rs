@@ -1,0 +1,195 @@
+//! Alias bits of a task as zin 9.509 sets them: the earlier operands whose place in tile memory it may reuse (`docs/evidence.md`, key
+//! `h13-staging`).
+
+use super::Emitter;
+use crate::ir::*;
+use crate::memory::Place;
+use crate::tile::{result_tile, row_bytes, source_tile};
+use anemone_facts::Field::*;
+use anemone_program::FieldError;
+use std::ops::Range;
+
+impl Emitter<'_> {
+    /// Alias bits: the earlier operands whose place a buffer may reuse. The first task may reuse all; a task that opens a
+    /// group may reuse those of its own engine and of the engine before it.
+    pub(super) fn aliases(&mut self, index: usize, behind: Option<Range<u64>>) -> Result<(), FieldError> {
+        if index == 0 {
+            return self.set_all(&[
+                (SrcAliasConvSrc, 1),
+                (SrcAliasConvRslt, 1),
+                (SrcAliasPlanarSrc, 1),
+                (SrcAliasPlanarRslt, 1),
+                (ResAliasConvSrc, 1),
+                (ResAliasConvRslt, 1),
+                (ResAliasPlanarSrc, 1),
+                (ResAliasPlanarRslt, 1),
+            ]);
+        }
+        let (layer, layers) = (self.layer, &self.placed.graph.layers);
+        let (opens, _) = self.placed.residency.opens_and_closes(index);
+        let before_neural = layers[index - 1].is_neural();
+        let places = [self.source_place(0), self.second_place()];
+        // Engine of the writer of each resident source, and of the task that loaded the kept one.
+        let neural_of = |p: &Place| layers[p.from].is_neural();
+        let waits_on = self.waits_on(index);
+        if let Some(engine) = waits_on {
+            self.set(Dependent, engine)?;
+        }
+        // A task need not wait for what an earlier task of the chain has waited for.
+        let read = |buffer: BufferId| {
+            let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
+            since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
+        };
+        let [first, second] = std::array::from_fn(|i| {
+            let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none() || self.repeats_element()))?;
+            let waited = read(layer.sources[i].buffer) || self.waited_later(index, &layer.sources[i]);
+            (!waited).then(|| neural_of(&place))
+        });
+        // A planar task has waited for the one that brought a source, if it has read its result (`norm_layer_norm_ax1_1x64x8x8`).
+        let waited = |place: &&Place| {
+            let result = layers[place.from].result.buffer;
+            let reads = |l: &Layer| !l.is_neural() && l.sources.iter().any(|s| s.buffer == result);
+            layers[place.from + 1..index].iter().any(reads)
+        };
+        let brought = places.iter().flatten().find(|p| !p.written).filter(|p| !waited(p)).map(neural_of);
+        let depends = self.task.get(self.layout, DependencyMode) == Some(1);
+        // A task that waits for the other engine's result in memory has no alias.
+        let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
+        let neural = [first, second].contains(&Some(true)) || alone;
+        let planar = [first, second].contains(&Some(false))
+            || waits_on == Some(1) && !self.layer.is_neural() && self.follows_planar(index - 1);
+        // A staged source may reuse the place of the other engine's.
+        let other = places[0].is_none() && before_neural != self.layer.is_neural();
+        let [source, mut result] = match alone && other && !before_neural {
+            true => self.reuses_planar(),
+            false => [[false; 2]; 2],
+        };
+        let mut brought_planar = false;
+        if self.conventions().operands_kept && self.layer.is_neural() && !alone {
+            let kept = places[0].filter(|place| !place.written);
+            let same = |l: &Layer| l.sources[0].buffer == layer.sources[0].buffer;
+            // The first of the tasks that read what a planar task has brought (`chain_resattn_s64_d256`).
+            brought_planar = kept.is_some_and(|p| !neural_of(&p) && !layers[p.from + 1..index].iter().any(same));
+            // A later one takes the place of what the planar task before it has read.
+            result[0] |= kept.is_some() && !before_neural && !brought_planar;
+            result[1] |= self.takes_planar_result();
+        }
+        self.set_all(&[
+            (SrcAliasConvRslt, u32::from(neural)),
+            (SrcAliasPlanarRslt, u32::from(planar || source[1])),
+            (
+                SrcAliasConvSrc,
+                u32::from(
+                    alone
+                        || other && before_neural
+                        || brought == Some(true) && !self.layer.convolves()
+                        || behind.as_ref().is_some_and(|range| before_neural && self.takes_source(range)),
+                ),
+            ),
+            (SrcAliasPlanarSrc, u32::from(source[0] || brought_planar)),
+            (ResAliasConvSrc, u32::from(alone)),
+            (ResAliasConvRslt, u32::from(alone)),
+            (ResAliasPlanarSrc, u32::from(result[0])),
+            (ResAliasPlanarRslt, u32::from(result[1])),
+        ])
+    }
+
+    /// Places in tile memory, in bytes, of a task's staged source and of its result.
+    fn extent(&self, index: usize) -> [Range<u64>; 2] {
+        let layer = &self.placed.graph.layers[index];
+        let tile = source_tile(layer);
+        let row = row_bytes(layer, &tile, layer.sources[0].height(), false, self.chip);
+        let residency = &self.placed.residency;
+        // Operands in tile memory have their places (`env_chain_attention_s64_d64`, `chain_attn_s64_dh96`).
+        let places = layer.sources.iter().enumerate().filter(|(s, _)| *s == 0 || !layer.is_neural());
+        let places: Vec<_> = places.filter_map(|(s, v)| Some((residency.source(index, s, v)?, v))).collect();
+        let from = |(place, _): &(Place, &View4)| place.base_bytes;
+        let (start, end) = match places.iter().map(from).min() {
+            Some(start) => (start, residency.top(index)),
+            None => (residency.top(index), residency.top(index) + row * tile.rows as u64),
+        };
+        let result = match self.placed.residency.resident(&layer.result) {
+            Some(place) => place.base_bytes..place.base_bytes + place.strides[0] * layer.result.channels() as u64,
+            // Interleaved channels leave tile memory by two sets (`env_mm_r3rr_m128_k64_n128_tx0_ty1_b1`: 0x800 at 0x4000).
+            None if !layer.is_neural() && layer.interleave > 1 => {
+                end..end + 2 * (layer.interleave * layer.result.width) as u64 * ELEMENT_BYTES
+            }
+            // The planar engine's result has the tile of its source.
+            None if !layer.is_neural() => end..end + (end - start),
+            None => {
+                let tile = result_tile(layer);
+                end..end + tile.row_bytes * tile.rows as u64
+            }
+        };
+        [start..end, result]
+    }
+
+    /// By source and result of this task, two flags: true if it reuses the place of the source of the planar task before it, and true if of
+    /// its result. The source, which is read first, declares the later of what it overlaps, and the result what is left, also what begins
+    /// where it ends (`env_mm_r2rr_m128_k2048_n2048_tx0_ty0`, `env_mm_r3rr_m128_k64_n128_tx0_ty1_b1`, `env_mm_r3rr_m128_k128_n64_tx0_ty0_b1`).
+    fn reuses_planar(&self) -> [[bool; 2]; 2] {
+        let (own, before) = (self.extent(self.index), self.extent(self.index - 1));
+        let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        let source = [0, 1].map(|i| meets(&own[0], &before[i]));
+        let first = &self.placed.graph.layers[self.index - 1].sources[0];
+        if !source[1] && self.placed.residency.source(self.index - 1, 0, first).is_some() {
+            // A task behind one on resident operands takes both (`env_chain_attention_s64_d64`), unless its source alone meets the
+            // result (`chain_attn_s64_dh96`).
+            return [[true, false], [false, true]];
+        }
+        let reach = own[1].start..own[1].end + 1;
+        let result = [0, 1].map(|i| meets(&reach, &before[i]) && !source[1] && !(i == 0 && source[0]));
+        [[source[0] && !source[1], source[1]], [result[0] && !result[1], result[1]]]
+    }
+
+    /// Returns true if the result of the second task of a group takes the place of the result of the planar task before the group, which
+    /// the first task has left (`env_chain_attention_s128_d64`).
+    fn takes_planar_result(&self) -> bool {
+        let (residency, layers) = (&self.placed.residency, &self.placed.graph.layers);
+        let Some(planar) = self.index.checked_sub(2) else { return false };
+        let resident = residency.source(planar, 0, &layers[planar].sources[0]).is_some();
+        let opens = residency.opens_and_closes(planar + 1).0 && layers[planar + 1].is_neural();
+        if resident || !opens || layers[planar].is_neural() || self.result_place().is_none() {
+            return false;
+        }
+        let [left, first, own] = [planar, planar + 1, self.index].map(|index| self.extent(index));
+        let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        let free = first.iter().all(|a| left.iter().all(|b| !meets(a, b)));
+        free && meets(&own[1], &left[1])
+    }
+
+    /// Returns true if a range of tile memory is in the place of what the task before has read (`chain_ffn_d512_s128_biasfull`: the first
+    /// of two sums).
+    fn takes_source(&self, range: &Range<u64>) -> bool {
+        let before = self.index - 1;
+        let source = &self.placed.graph.layers[before].sources[0];
+        let Some(place) = self.placed.residency.source(before, 0, source) else { return false };
+        let [channel, row, ..] = place.strides;
+        let end = place.base_bytes + (channel * source.channels() as u64).max(row * source.height() as u64);
+        place.base_bytes < range.end && range.start < end
+    }
+
+    /// Returns true if a task before `index` has waited for a result that the same engine has computed after that view, which is thus
+    /// complete (`layer_norm_1x375x1024`: the mean of the last rows).
+    fn waited_later(&self, index: usize, view: &View4) -> bool {
+        let layers = &self.placed.graph.layers;
+        let range = |view: &View4| {
+            let reach = view.axes.iter().map(|a| (a.extent as u64 - 1) * a.stride_bytes).sum::<u64>();
+            view.offset_bytes..view.offset_bytes + reach + view.width as u64 * ELEMENT_BYTES
+        };
+        let writer = |before: usize, view: &View4| {
+            let read = range(view);
+            let wrote = |l: &Layer| {
+                let range = range(&l.result);
+                l.result.buffer == view.buffer && range.start < read.end && read.start < range.end
+            };
+            layers[..before].iter().rposition(wrote)
+        };
+        let Some(own) = writer(index, view) else { return false };
+        let later = |j: usize| {
+            let made = layers[j].sources.iter().filter(|s| s.buffer == view.buffer).filter_map(|s| writer(j, s));
+            made.into_iter().any(|w| w > own && layers[w].is_neural() == layers[own].is_neural())
+        };
+        (own + 1..index).any(later)
+    }
+}
