@@ -77,9 +77,6 @@ impl Kind {
         if bytes.get(formats::e5::ROOT_VTABLE_OFFSET..).is_some_and(|b| b.starts_with(&formats::e5::ROOT_VTABLE)) {
             return Kind::E5;
         }
-        if image::is_image(bytes) || image::is_records(bytes) {
-            return Kind::Image;
-        }
         let named = match extension {
             "hwx" | "loaded" => Kind::Hwx,
             "anec" | "ane" => Kind::Anec,
@@ -92,6 +89,8 @@ impl Kind {
         let sniffed = read::sniff(bytes);
         match named {
             _ if matches!(sniffed, Some(read::Format::Netplist | read::Format::Mil)) => Kind::Net,
+            // An image is recognized by its size alone, which a network may have.
+            named if named != Kind::Net && (image::is_image(bytes) || image::is_records(bytes)) => Kind::Image,
             _ if raw::read_anec(bytes).is_ok() => Kind::Anec,
             Kind::Net => named,
             _ if raw::read_bin(bytes).is_ok() => Kind::Bin,

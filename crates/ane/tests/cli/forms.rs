@@ -403,3 +403,14 @@ fn a_register_image_is_listed_and_comes_back() {
     // By its content it is no task stream.
     ane!("run", patched).refused(1, "ANE1001", &["register image", "not executed"]);
 }
+
+/// The register image of version 10 has no magic number, only its size.
+#[test]
+fn a_network_of_the_size_of_an_image_is_a_network() {
+    let scratch = Scratch::new();
+    let text = "program(1.0) { func main<ios15>(tensor<fp16, [1, 4]> x) {
+        tensor<fp16, [1, 4]> y = relu(x = x)[name = string(\"y\")]; } -> (y); }";
+    let model = scratch.file("net.mil", format!("{text:948}"));
+    assert_eq!(std::fs::metadata(&model).expect("a file").len(), 948);
+    ane!("compile", model, "-o", scratch.out("net.hwx")).fine();
+}
