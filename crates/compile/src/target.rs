@@ -8,6 +8,7 @@ use anemone_facts::native::FAMILIES;
 use anemone_net::native::Native;
 use anemone_net::outline::Outline;
 use anemone_net::{Net, OpKind};
+use anemone_program::order;
 
 /// The native layers of a network.
 pub fn natives(net: &Net) -> impl Iterator<Item = &Native> {
@@ -47,7 +48,7 @@ pub(crate) fn gate(net: &Net, chip: &'static Chip) -> Result<()> {
 pub fn first_chip(net: &Net) -> Option<&'static Chip> {
     let silicon = CHIPS.iter().filter(|c| c.is_silicon() && c.family.starts_with('A'));
     let mut all: Vec<&Chip> = silicon.collect();
-    all.sort_by_key(|c| FAMILIES.iter().position(|f| *f == c.family));
+    order::by_key(&mut all, |c| FAMILIES.iter().position(|f| *f == c.family));
     all.into_iter().find(|chip| gate(net, chip).is_ok())
 }
 

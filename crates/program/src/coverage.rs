@@ -1,5 +1,6 @@
 //! Coverage of descriptors by rows: known and used fields, bits with and without a field.
 
+use crate::order;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anemone_facts::formats::hwx as rows;
@@ -127,7 +128,7 @@ impl Coverage {
         }
         self.fields_seen = self.seen.len();
         self.unexplained = self.places.values().cloned().collect();
-        self.unexplained.sort_by_key(|place| std::cmp::Reverse(place.set));
+        order::by_key(&mut self.unexplained, |place| std::cmp::Reverse(place.set));
     }
 
     /// Fraction of set bits without a field, 0 to 1.

@@ -38,6 +38,7 @@ pub mod e5;
 pub mod firmware;
 pub mod hwx;
 pub mod images;
+pub mod order;
 pub mod patch;
 mod program;
 pub mod raw;

@@ -4,6 +4,7 @@
 //! 4 and above, an output if some task writes it. Base register 0 is the start of the stream, 1 kernel data, 3
 //! intermediate tensors.
 
+use crate::order;
 use anemone_facts::formats::raw as rows;
 use anemone_facts::{Field, Layout, layout};
 
@@ -362,7 +363,7 @@ fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
             bytes: bytes(bar).max(tight.checked_next_multiple_of(BUFFER_GRANULE).unwrap_or(u64::MAX)),
         });
     }
-    ports.sort_by_key(|p| p.direction == Direction::Output);
+    order::by_key(&mut ports, |p| p.direction == Direction::Output);
     for direction in [Direction::Input, Direction::Output] {
         let stem = if direction == Direction::Input { "input" } else { "output" };
         for (i, port) in ports.iter_mut().filter(|p| p.direction == direction).enumerate() {

@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::os::shared::FileBytes;
 pub use crate::words::hex;
+use anemone_program::order;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -266,7 +267,7 @@ impl Cache {
                 Some(Entry { key, bytes, used: used.unwrap_or(SystemTime::UNIX_EPOCH) })
             })
             .collect();
-        out.sort_by(|a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
+        order::by(&mut out, |a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
         out
     }
 

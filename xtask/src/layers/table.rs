@@ -55,7 +55,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "program",
         layers: &[
-            &["bytes", "task"],
+            &["bytes", "order", "task"],
             &["program"],
             &["hwx", "images", "patch", "raw"],
             &["cost", "coverage", "e5", "firmware", "renumber"],

@@ -7,6 +7,7 @@ use anemone_program::e5::{
     Declared, Descriptor, Dispatch, EngineCall, HostCall, Mark, Repeat, Sequence, container_hash, without_engine_names,
 };
 use anemone_program::hwx::Container;
+use anemone_program::order;
 use anemone_program::{Direction, Program};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ impl Containers {
             entries.filter(|p| p.extension().is_some_and(|e| e == "hwx") && p.is_file()).collect();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let other = |p: &PathBuf| !p.file_name().unwrap_or_default().to_string_lossy().starts_with(&*stem);
-        left.sort_by_key(|p| std::cmp::Reverse((other(p), p.clone())));
+        order::by_key(&mut left, |p| std::cmp::Reverse((other(p), p.clone())));
         Containers { left, known: HashMap::new() }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Answer, Report, reason};
 use anemone_check::{Placement, Route, Verdict, describe};
+use anemone_program::order;
 
 /// A cause.
 pub struct Cause<'a> {
@@ -140,7 +141,7 @@ pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
         cause.ops.sort_unstable();
         cause.ops.dedup();
     }
-    causes.sort_by_key(|cause| cause.ops[0]);
+    order::by_key(&mut causes, |cause| cause.ops[0]);
     causes
 }
 

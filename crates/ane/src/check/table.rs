@@ -8,6 +8,7 @@ use anemone_check::lint::Finding;
 use anemone_check::{Place, Placement, Route};
 use anemone_compile::here::Here;
 use anemone_facts::lint::Severity;
+use anemone_program::order;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -156,7 +157,7 @@ fn matrix(report: &Report, groups: &[Same], style: Style, out: &mut String) {
         types.entry(op.op.as_str()).or_default().push(at);
     }
     let mut rows: Vec<(&str, Vec<usize>)> = types.into_iter().collect();
-    rows.sort_by_key(|(_, ops)| std::cmp::Reverse(ops.len()));
+    order::by_key(&mut rows, |(_, ops)| std::cmp::Reverse(ops.len()));
     let cell = |same: &Same, ops: &[usize]| {
         let placement = same.answer.by(report.route);
         let mut counts: Vec<(usize, &str)> = Vec::new();
@@ -168,7 +169,7 @@ fn matrix(report: &Report, groups: &[Same], style: Style, out: &mut String) {
             }
         }
         counts.retain(|(n, _)| *n > 0);
-        counts.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
+        order::by_key(&mut counts, |(n, _)| std::cmp::Reverse(*n));
         match counts.as_slice() {
             [(_, only)] => only.to_string(),
             several => several.iter().map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", "),
@@ -326,7 +327,7 @@ fn warnings(report: &Report, verbose: bool, out: &mut String) {
         }
     }
     report.across.iter().for_each(|finding| add_warning(&mut told, finding, "between chips"));
-    told.sort_by_key(|warning| warning.first.code);
+    order::by_key(&mut told, |warning| warning.first.code);
     if !told.is_empty() {
         out.push_str("warnings:\n");
     }

@@ -3,6 +3,7 @@
 use super::Answer;
 use anemone_compile::here::Here;
 use anemone_net::outline::Outline;
+use anemone_program::order;
 use std::collections::HashMap;
 
 /// Modelled times on the engine, in nanoseconds, without copies and dispatch overhead.
@@ -23,7 +24,7 @@ impl Times {
     /// Operations that take time, the longest first.
     pub fn longest(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.by_op.len()).filter(|&at| self.by_op[at] > 0.0).collect();
-        order.sort_by(|&a, &b| self.by_op[b].total_cmp(&self.by_op[a]));
+        order::by(&mut order, |&a, &b| self.by_op[b].total_cmp(&self.by_op[a]));
         order
     }
 }

@@ -3,6 +3,7 @@
 use super::{Verbosity, print};
 use anemone::explain::explain;
 use anemone::{Code, Diagnostic, Model, Result, overview};
+use anemone_program::order;
 use anemone_program::text::{Change, Part, Selection, differences};
 use clap::Args;
 use serde_json::json;
@@ -33,7 +34,7 @@ pub fn run(flags: Flags, verbosity: Verbosity) -> Result<u8> {
     }
     let (a, b) = (Model::load(&flags.a)?, Model::load(&flags.b)?);
     let mut changes = differences(&explain(&a, &flags.a, &selection)?, &explain(&b, &flags.b, &selection)?);
-    changes.sort_by_key(|change| rank(change.part));
+    order::by_key(&mut changes, |change| rank(change.part));
     if verbosity.json {
         let document = json!({ "schema": "anemone.diff/1", "changes": changes });
         print(&format!("{document}\n"))?;

@@ -11,6 +11,7 @@ use crate::ir::*;
 use crate::lut::Table;
 use crate::options::{Activations, Options};
 use crate::remarks::Remarks;
+use anemone_program::order;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -290,7 +291,7 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
         let Some(next) = frontier.iter().filter_map(open).max() else { break };
         frontier.retain(|v| open(v) != Some(next));
         frontier.extend(graph.layers[next].sources.iter().copied());
-        frontier.sort_by_key(|v| (v.buffer, v.offset_bytes));
+        order::by_key(&mut frontier, |v| (v.buffer, v.offset_bytes));
         layers.push(next);
     }
     // The longest that saves a layer; one that does not may hold a shorter one that does.
@@ -386,7 +387,7 @@ fn cheap_steps(graph: &Graph, regions: &[Region]) -> Vec<bool> {
 /// Tables below [`ROUNDING`] are always admitted and not counted.
 pub fn small_error(mut errors: Vec<f64>, total: f64) -> f64 {
     errors.retain(|error| (ROUNDING..=SMALL_ERROR).contains(error));
-    errors.sort_by(f64::total_cmp);
+    order::by(&mut errors, f64::total_cmp);
     let mut most = SMALL_ERROR;
     while let Some(&last) = errors.last()
         && errors.iter().sum::<f64>() > total

@@ -4,6 +4,7 @@
 use super::Lowerer;
 use crate::ir::*;
 use anemone_net::{Op, OpKind, ValueId};
+use anemone_program::order;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -137,7 +138,7 @@ impl Lowerer<'_> {
         // Axes that the slices divide are outermost.
         let last = extents.len().checked_sub(1)?;
         let mut order: Vec<usize> = (0..last).collect();
-        order.sort_by_key(|&i| whole[i] == slice[i]);
+        order::by_key(&mut order, |&i| whole[i] == slice[i]);
         let permuted: Vec<usize> = order.iter().map(|&i| extents[i]).chain([extents[last]]).collect();
         if dense_axes(&permuted).1 > most {
             return None;

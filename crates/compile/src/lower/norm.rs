@@ -8,6 +8,7 @@ use crate::lut::Table;
 use crate::rewrite::{held_epsilon, of_pixels};
 use anemone_facts::staging::{FOLD, FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
+use anemone_program::order;
 use std::f32::consts::LOG2_E;
 use std::sync::Arc;
 
@@ -316,7 +317,7 @@ impl Lowerer<'_> {
         // Larger parts come first, in the order of their means (`layer_norm_1x375x1024`, `chain_lnproj_d512_s512`).
         let mut parts: Vec<usize> = starts.into_iter().rev().collect();
         if stepwise {
-            parts.sort_by_key(|&start| std::cmp::Reverse(TURNED_CHANNELS.min(channels - start)));
+            order::by_key(&mut parts, |&start| std::cmp::Reverse(TURNED_CHANNELS.min(channels - start)));
         } else {
             parts.reverse();
         }

@@ -10,6 +10,7 @@ use super::strided::Strided;
 use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::Field;
+use anemone_program::order;
 
 /// One loop of a copy: count, and strides of source and result in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Move {
     fn within_rows(&self) -> [Vec<Loop>; 2] {
         let pick = |stride: fn(&Loop) -> u64| {
             let mut loops: Vec<Loop> = self.loops.iter().filter(|l| !aligned(stride(l))).copied().collect();
-            loops.sort_by_key(|l| std::cmp::Reverse(stride(l)));
+            order::by_key(&mut loops, |l| std::cmp::Reverse(stride(l)));
             loops
         };
         [pick(|l| l.from), pick(|l| l.to)]
@@ -211,7 +212,7 @@ impl Lowerer<'_> {
         match way {
             Way::Rows { columns } => {
                 let mut lead = copy.without(columns.as_slice());
-                lead.sort_by_key(|l| l.extent);
+                order::by_key(&mut lead, |l| l.extent);
                 let view = |(buffer, offset_bytes): (BufferId, u64), stride: fn(&Loop) -> u64| View {
                     buffer,
                     offset_bytes,
@@ -249,7 +250,7 @@ impl Lowerer<'_> {
     fn exchange_columns(&mut self, copy: &Move, source: Option<Loop>, result: Option<Loop>) -> Result<()> {
         let taken: Vec<Loop> = source.into_iter().chain(result).collect();
         let mut rest = copy.without(&taken);
-        rest.sort_by_key(|l| std::cmp::Reverse(l.extent));
+        order::by_key(&mut rest, |l| std::cmp::Reverse(l.extent));
         let outside = rest.split_off(rest.len().min(2));
         rest.reverse();
         // Column pieces of either side that the exchange holds, on row boundaries.
@@ -299,7 +300,7 @@ impl Lowerer<'_> {
     fn side_by_side(&mut self, copy: &Move, columns: Option<Loop>, sets: Loop, together: bool) -> Result<()> {
         let taken: Vec<Loop> = columns.into_iter().chain([sets]).collect();
         let mut rest = copy.without(&taken);
-        rest.sort_by_key(|l| std::cmp::Reverse(l.extent));
+        order::by_key(&mut rest, |l| std::cmp::Reverse(l.extent));
         let outside = rest.split_off(rest.len().min(2));
         let [groups_most, _, rows_most] = self.axis_limits();
         let width = columns.map_or(1, |l| l.extent);
@@ -352,7 +353,7 @@ impl Lowerer<'_> {
             copy.loops.iter().filter(|l| !source.contains(l) && Some(**l) != columns).copied().collect();
         // Axes of the result's rows are innermost, next to the source row, so that they merge if possible.
         let (mut inner, outer): (Vec<Loop>, Vec<Loop>) = others.iter().partition(|l| result.contains(l));
-        inner.sort_by_key(|l| std::cmp::Reverse(l.to));
+        order::by_key(&mut inner, |l| std::cmp::Reverse(l.to));
         let shared = source.iter().any(|l| result.contains(l));
         let innermost = source.iter().filter(|l| result.contains(l)).map(|l| l.to).min();
         let within: Vec<Loop> =
@@ -410,7 +411,7 @@ impl Lowerer<'_> {
         let row_bytes = (columns.map_or(1, |l| l.extent) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
         let mut rest: Vec<Loop> = copy.loops.iter().filter(|l| Some(**l) != columns).copied().collect();
         // The result's rows innermost, in their order; the other loops unchanged.
-        rest.sort_by_key(|l| (result.contains(l), std::cmp::Reverse(l.to)));
+        order::by_key(&mut rest, |l| (result.contains(l), std::cmp::Reverse(l.to)));
         let mut stride = row_bytes;
         let mut placed: Vec<(Loop, u64)> = Vec::new();
         for l in rest.iter().rev() {

@@ -9,6 +9,7 @@ use crate::tile::{result_tile, source_tile};
 use anemone_facts::chips::Chip;
 use anemone_facts::enums;
 use anemone_facts::formats::Code;
+use anemone_program::order;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -94,7 +95,7 @@ impl Allocations {
         on_chip.takes.iter().filter(|_| shares).for_each(|&(buffer, of)| takes[buffer] = Some(of));
         // A later buffer depends on earlier ones, so producers are settled before.
         let mut order: Vec<usize> = (0..uses.len()).filter(|&b| !uses[b].writers.is_empty()).collect();
-        order.sort_by_key(|&b| uses[b].writers[0]);
+        order::by_key(&mut order, |&b| uses[b].writers[0]);
         let mut types: Vec<Option<(Allocation, &'static str)>> = uses
             .iter()
             .map(|u| (!u.readers.is_empty()).then_some((Allocation::Streamed, "the caller's, or a constant")))

@@ -16,6 +16,7 @@ use crate::tile::{Staging, copies, staging};
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::STAGED_INTERLEAVE;
 use anemone_program::Program;
+use anemone_program::order;
 use residency::{groups, groups_in_pairs};
 use std::fmt;
 
@@ -77,7 +78,7 @@ pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) ->
     // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 sorts by name.
     let mut ports: Vec<&BufferId> = graph.outputs.iter().chain(&graph.inputs).collect();
     if options.conventions().ports_by_name {
-        ports.sort_by_key(|id| &graph.buffer(**id).name);
+        order::by_key(&mut ports, |id| &graph.buffer(**id).name);
     }
     for (i, id) in ports.into_iter().enumerate() {
         addresses[id.0 as usize] = Some(Address { bar: Program::FIRST_PORT_BAR + i as u8, offset_bytes: 0 });
@@ -95,10 +96,10 @@ pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) ->
         }
     }
     let length = |i: usize| live[i].map_or(0, |(first, last)| last - first);
-    scratch.sort_by_key(|&i| (std::cmp::Reverse(graph.buffers[i].bytes), std::cmp::Reverse(length(i)), i));
+    order::by_key(&mut scratch, |&i| (std::cmp::Reverse(graph.buffers[i].bytes), std::cmp::Reverse(length(i)), i));
     // 9.509 places what is written first (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`: 512 KiB at 0, then 8 MiB).
     if options.conventions().places_by_use {
-        scratch.sort_by_key(|&i| live[i].map(|(first, _)| first));
+        order::by_key(&mut scratch, |&i| live[i].map(|(first, _)| first));
     }
     let mut taken: Vec<(usize, u64, u64)> = Vec::new();
     let mut scratch_bytes = 0;

@@ -98,7 +98,7 @@ impl Resident {
         let columns = (self.view.width as u64, ELEMENT_BYTES, ELEMENT_BYTES);
         let axes = self.view.axes.iter().zip(self.strides).map(|(a, here)| (a.extent as u64, a.stride_bytes, here));
         let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
-        own.sort_unstable_by_key(|&(_, memory, _)| std::cmp::Reverse(memory));
+        anemone_program::order::by_key(&mut own, |&(_, memory, _)| std::cmp::Reverse(memory));
         let (mut offset, mut left) = (0, offset_bytes);
         for (extent, memory, here) in &mut own {
             let first = left.checked_div(*memory)?;
@@ -357,7 +357,7 @@ impl Residency {
             }
         }
         if conventions.places_by_use {
-            order.sort_by_key(|&i| rank(graph, candidates, &first, i));
+            anemone_program::order::by_key(&mut order, |&i| rank(graph, candidates, &first, i));
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];

@@ -9,6 +9,7 @@ use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, Value, ValueId};
+use anemone_program::order;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -154,7 +155,7 @@ fn alike(net: &Net, a: &Op, b: &Op) -> bool {
 
 /// The slices of a group that are computed at once: neighbours, and for bounded functions slices with few elements between them.
 fn runs(net: &Net, mut group: Group) -> Vec<Joined> {
-    group.members.sort_by_key(|(_, range)| range.start);
+    order::by_key(&mut group.members, |(_, range)| range.start);
     let bounded = is_bounded(&net.ops[group.first].kind);
     let shape = &net.value(group.wholes[0]).ty.shape;
     let columns = group.axis + 1 == shape.len();

@@ -11,6 +11,7 @@ use crate::lut::Table;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, PoolKind, Tensor, Unary, Value, ValueId};
+use anemone_program::order;
 use std::collections::{HashMap, HashSet};
 
 /// Depth limit of the search for the quantization that a value has been through, in operations.
@@ -66,7 +67,7 @@ pub fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks)
         }
         added.extend(builder.ops.drain(..).map(|op| (one.at, op)));
     }
-    added.sort_by_key(|(at, _)| *at);
+    order::by_key(&mut added, |(at, _)| *at);
     for (at, op) in added.into_iter().rev() {
         net.ops.insert(at, op);
     }

@@ -11,6 +11,7 @@ use crate::stream::pack::Packing;
 use anemone_facts::chips::Chip;
 use anemone_facts::weights::{WeightForm, given_palette_bits};
 use anemone_net::compress::{Compression, Scales};
+use anemone_program::order;
 use half::f16;
 use std::sync::Arc;
 
@@ -101,7 +102,7 @@ fn palette(values: &[f16]) -> Option<StreamForm> {
         }
     }
     let bits = given_palette_bits().find(|bits| entries.len() <= 1 << bits)?;
-    entries.sort_by(f16::total_cmp);
+    order::by(&mut entries, f16::total_cmp);
     Some(StreamForm::Palette { bits, entries: entries.into() })
 }
 

@@ -1,5 +1,6 @@
 //! Writer of records as FlatBuffer bytes, in a fixed order: equal records give equal bytes.
 
+use crate::order;
 use anemone_facts::formats::e5::Kind;
 use flatbuffers::{FlatBufferBuilder, Push, TableFinishedWIPOffset, UnionWIPOffset, Vector, WIPOffset};
 
@@ -49,7 +50,7 @@ fn record(b: &mut Builder, r: &Record, is_root: bool) -> WIPOffset<TableFinished
     let start = b.start_table();
     // Tables grow downwards: the field pushed last has the lowest address. Wide numbers go first, so that no padding
     // separates the others.
-    slots.sort_by_key(|(slot, s)| {
+    order::by_key(&mut slots, |(slot, s)| {
         let size = match s {
             Slot::U64(_) => 8,
             Slot::U8(_) => 1,

@@ -3,6 +3,7 @@
 mod commands;
 mod kernels;
 
+use crate::order;
 use anemone_facts::formats::dialects::DIALECTS;
 use anemone_facts::formats::hwx as rows;
 
@@ -90,7 +91,7 @@ fn build(programs: &[Program], options: &Options, held: bool) -> Result<Containe
         commands.push(commands::run_state(part, &plan, dialect));
         // The vendor sorts the inputs of a procedure by name; outputs follow in order.
         let mut inputs: Vec<&Port> = part.program.ports_of(Direction::Input).collect();
-        inputs.sort_by(|a, b| a.name.cmp(&b.name));
+        order::by(&mut inputs, |a, b| a.name.cmp(&b.name));
         for port in inputs.into_iter().chain(part.program.ports_of(Direction::Output)) {
             commands.push(commands::tensor_record(part.program, port, dialect));
         }

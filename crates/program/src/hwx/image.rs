@@ -4,6 +4,7 @@
 //! commands, symbols and run state, and no word of the stream: the value at a relocation stays relative to its section,
 //! and resolves to section address plus value.
 
+use crate::order;
 use anemone_facts::formats::hwx as rows;
 
 use super::defs::{Command, Container, name16_text};
@@ -236,7 +237,7 @@ fn apertures(c: &Container) -> Vec<Aperture> {
             });
         }
     }
-    out.sort_by_key(|a| a.address);
+    order::by_key(&mut out, |a| a.address);
     out
 }
 

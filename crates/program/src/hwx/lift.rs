@@ -1,5 +1,6 @@
 //! Conversion of a [`Container`] to a [`Program`]: roles of base registers, and ports to bind.
 
+use crate::order;
 use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
@@ -247,7 +248,7 @@ impl Container {
     pub(crate) fn all_kernel_sections(&self) -> Vec<&Section> {
         let mut all: Vec<(usize, &Section)> =
             self.sections().filter_map(|s| kernel_number(s).map(|number| (number, s))).collect();
-        all.sort_by_key(|(number, _)| *number);
+        order::by_key(&mut all, |(number, _)| *number);
         all.into_iter().map(|(_, section)| section).collect()
     }
 
@@ -276,7 +277,7 @@ impl Container {
     fn scratch(&self) -> Option<(u64, u64)> {
         let (segment, section) = (name16(rows::BSS.segment), name16(rows::BSS.section));
         let mut all: Vec<&Section> = self.sections().filter(|s| s.segment == segment && s.name == section).collect();
-        all.sort_by_key(|s| s.address);
+        order::by_key(&mut all, |s| s.address);
         let (first, rest) = all.split_first()?;
         let end = rest.iter().fold(first.address.saturating_add(first.bytes), |end, s| {
             let follows = s.address == end.next_multiple_of(rows::PAGE);
@@ -415,7 +416,7 @@ impl Container {
             let section = self.sections().find(|s| s.address == window.address && is_window(&name16_text(&s.segment)));
             ports.push(port(name, bar as u8, at, record, section.map(|s| s.bytes))?);
         }
-        ports.sort_by_key(|p| p.direction == Direction::Output);
+        order::by_key(&mut ports, |p| p.direction == Direction::Output);
         Ok(ports)
     }
 }

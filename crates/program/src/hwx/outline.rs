@@ -1,5 +1,6 @@
 //! Containers without the contents of their sections, for summaries of large files.
 
+use crate::order;
 use std::ops::Range;
 
 use anemone_facts::formats::hwx as rows;
@@ -67,6 +68,6 @@ fn contents(head: &[u8], file_bytes: u64) -> Vec<Range<u64>> {
             }
         }
     }
-    found.sort_by_key(|r| r.start);
+    order::by_key(&mut found, |r| r.start);
     found
 }

@@ -15,6 +15,7 @@ mod units {
     //! Tests of single modules; the tree mirrors that of `src/`.
 
     mod cost;
+    mod order;
     mod e5 {
         mod repeat;
         mod write;

@@ -6,6 +6,7 @@ use anemone::tensor::Array;
 use anemone::{Code, Diagnostic, ProgramChain, Result, files};
 use anemone_engine::{Level, Options, Profile, StepTime};
 use anemone_program::Program;
+use anemone_program::order;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -137,7 +138,7 @@ fn classes(profile: &Profile) -> Vec<(&'static str, Class)> {
         class.macs += step.macs;
     }
     let mut classes: Vec<_> = classes.into_iter().collect();
-    classes.sort_by_key(|(_, class)| std::cmp::Reverse(class.nanos));
+    order::by_key(&mut classes, |(_, class)| std::cmp::Reverse(class.nanos));
     classes
 }
 
@@ -171,7 +172,7 @@ fn table(profile: &Profile) -> String {
         ms(profile.run_nanos),
     );
     let mut longest: Vec<(usize, &StepTime)> = profile.steps.iter().enumerate().collect();
-    longest.sort_by_key(|(_, step)| std::cmp::Reverse(step.nanos));
+    order::by_key(&mut longest, |(_, step)| std::cmp::Reverse(step.nanos));
     for (i, step) in longest.iter().take(LONGEST) {
         text += &format!(
             "{i:>6} {:34} task {:<6} {:>10.3} ms {:>5.1} % {:>9.2} MB\n",

@@ -5,6 +5,7 @@ use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
 use crate::tile::{copies, fitting_rows, small_source, spread, spread_all, unit_banks};
 use anemone_facts::staging::{COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
+use anemone_program::order;
 
 /// Buffers that could stay, in the order of their writers, without addresses.
 pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(usize, Resident)> {
@@ -49,7 +50,7 @@ pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(u
             reads.then_some((buffer, resident))
         })
         .collect();
-    found.sort_by_key(|(_, r)| r.writer);
+    order::by_key(&mut found, |(_, r)| r.writer);
     if ways.conventions.places_by_use {
         inherit(graph, &mut found);
     }

@@ -1,11 +1,12 @@
 //! Results that several layers write in parts.
 
 use crate::ir::*;
+use anemone_program::order;
 
 /// View of the whole that layers write in parts: consecutive channels with the same rows; or, with a single row, columns of
 /// rows that are `width` wide, or one row each. `None` if the parts do not join.
 pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
-    parts.sort_by_key(|part| part.offset_bytes);
+    order::by_key(&mut parts, |part| part.offset_bytes);
     let first = *parts.first()?;
     let one_row = first.height() == 1;
     let rows = |part: &View4| if one_row { part.height() == 1 } else { part.axes[2] == first.axes[2] };
