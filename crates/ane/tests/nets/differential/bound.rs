@@ -423,7 +423,9 @@ impl Step<'_> {
         // One rounding for each update that meets a place.
         let roundings = self.operands[1].data.len() as f32 * ROUNDING;
         let bounds = moved(ScatterMode::Add)?.into_iter().zip(size);
-        let each = |(e, size): (f32, f32)| if size < OVERFLOW { e + roundings * size + LEAST } else { f32::INFINITY };
+        // Many updates are added by a product.
+        let limit = if self.exact { CEILING } else { OVERFLOW };
+        let each = |(e, size): (f32, f32)| if size < limit { e + roundings * size + LEAST } else { f32::INFINITY };
         Ok(self.certain(1, self.copied(bounds.map(each).collect())))
     }
 
