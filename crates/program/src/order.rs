@@ -1,5 +1,5 @@
 //! Sorting of short lists by one piece of code: the standard library's sort takes 4 KB of a distributed program for each type of elements and each
-//! comparison. Lists of thousands of elements, and those of every run, use that.
+//! comparison. Code that sorts thousands of elements, or in every run, calls the standard library.
 
 use std::cmp::Ordering;
 

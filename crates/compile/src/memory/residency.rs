@@ -19,6 +19,7 @@ use crate::options::Conventions;
 use crate::tile::{self, Staging};
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
+use anemone_program::order::by_key;
 use candidates::candidates;
 use order::{by_last_reader, places, rank, takes};
 use std::collections::HashSet;
@@ -98,7 +99,7 @@ impl Resident {
         let columns = (self.view.width as u64, ELEMENT_BYTES, ELEMENT_BYTES);
         let axes = self.view.axes.iter().zip(self.strides).map(|(a, here)| (a.extent as u64, a.stride_bytes, here));
         let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
-        anemone_program::order::by_key(&mut own, |&(_, memory, _)| std::cmp::Reverse(memory));
+        by_key(&mut own, |&(_, memory, _)| std::cmp::Reverse(memory));
         let (mut offset, mut left) = (0, offset_bytes);
         for (extent, memory, here) in &mut own {
             let first = left.checked_div(*memory)?;
@@ -357,7 +358,7 @@ impl Residency {
             }
         }
         if conventions.places_by_use {
-            anemone_program::order::by_key(&mut order, |&i| rank(graph, candidates, &first, i));
+            by_key(&mut order, |&i| rank(graph, candidates, &first, i));
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
@@ -377,7 +378,7 @@ impl Residency {
             };
             // A product takes the place of what the planar engine has read before it (`chain_resattn_s128_d256`).
             let product = matches!(graph.layers[r.writer].kind, Kind::Product { .. });
-            // So is what the product before has read, while both are computed (`env_chain_mlp_m32_k4096_h4096`).
+            // The place of what the product before has read stays taken while both are computed (`env_chain_mlp_m32_k4096_h4096`).
             let continues = conventions.places_by_use && tile::continues_product(graph, r.writer);
             let start = match r.writer > 0 && !product && apart(r.writer - 1) || continues {
                 true => r.writer - 1,
