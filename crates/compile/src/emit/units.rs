@@ -110,7 +110,10 @@ impl Emitter<'_> {
         let product =
             if several(&own) { Some(own) } else { layers.iter().filter(several).find(|l| copies && staged(l)) };
         // Columns that do not fill a unit keep it idle in part (`rrmm_r2rr_m64_k2048_n64_tx0_ty1`, `env_mm_r3rr_m512_k512_n64_tx0_ty0_b1`).
-        let Some(product) = product.filter(|p| p.result.width >= 1 << NEURAL_UNIT) else { return Ok(()) };
+        // Nor has a product the category whose result stays in tile memory (`chain_attn_s512_dh64`: 16.8 million and 0).
+        let leaves = |p: &&Layer| self.placed.residency.resident(&p.result).is_none();
+        let wide = product.filter(|p| p.result.width >= 1 << NEURAL_UNIT);
+        let Some(product) = wide.filter(leaves) else { return Ok(()) };
         // Its parts read the same matrix.
         let parts = self.placed.graph.layers.iter().filter(several);
         let parts = parts.filter(|part| part.sources[0].elements() == product.sources[0].elements());
