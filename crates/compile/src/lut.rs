@@ -105,6 +105,18 @@ impl Table {
         Table::build(name, form, |_| at_zero)
     }
 
+    /// The magnitude of the argument: the slopes are exact.
+    pub fn magnitude() -> Table {
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits: [-INF, INF, INF, INF],
+            tails: [-1.0, 0.0, 1.0, 0.0],
+        };
+        Table::build("abs", form, |_| 0.0)
+    }
+
     /// `min(max(x, low), high)`.
     pub fn clip(low: f32, high: f32) -> Table {
         Table::clamp("clip", [low, high, low, high], 1.0)

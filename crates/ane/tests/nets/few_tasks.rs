@@ -170,6 +170,47 @@ fn planes_of_a_volume_are_channels() {
     }
 }
 
+/// Functions behind a window or a product, and means whose windows are farther apart than one task's.
+const WINDOWS: [(&str, &str, &str, usize); 5] = [
+    (
+        "magnitudes of means",
+        "f16[1, 3, 8, 8]",
+        "%m: f16[1, 3, 4, 4] = avg_pool(%x0) kernel=[2, 2] strides=[2, 2] pads=[[0, 0], [0, 0]] exclude_padding=true ceil_mode=false\n  %y: f16[1, 3, 4, 4] = abs(%m)",
+        1,
+    ),
+    (
+        "clipped means of padded windows, scaled and shifted",
+        "f16[1, 3, 8, 8]",
+        "const %s: f16[1] = [2.0]\n  const %b: f16[1] = [0.5]\n  %m: f16[1, 3, 9, 9] = avg_pool(%x0) kernel=[2, 2] strides=[1, 1] pads=[[1, 1], [1, 1]] exclude_padding=false ceil_mode=false\n  %t: f16[1, 3, 9, 9] = mul(%m, %s)\n  %u: f16[1, 3, 9, 9] = add(%t, %b)\n  %y: f16[1, 3, 9, 9] = clip(%u) min=-3.0 max=20.0",
+        1,
+    ),
+    (
+        "magnitudes of means, two images",
+        "f16[2, 3, 8, 8]",
+        "%m: f16[2, 3, 4, 4] = avg_pool(%x0) kernel=[2, 2] strides=[2, 2] pads=[[0, 0], [0, 0]] exclude_padding=true ceil_mode=false\n  %y: f16[2, 3, 4, 4] = abs(%m)",
+        2,
+    ),
+    (
+        "magnitudes of a convolution",
+        "f16[1, 3, 6, 6]",
+        "const %w: f16[4, 3, 3, 3] = [W108]\n  %c: f16[1, 4, 6, 6] = conv(%x0, %w) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1\n  %y: f16[1, 4, 6, 6] = abs(%c)",
+        1,
+    ),
+    (
+        "means eight rows and columns apart, two images",
+        "f16[2, 3, 32, 24]",
+        "%y: f16[2, 3, 4, 3] = avg_pool(%x0) kernel=[8, 8] strides=[8, 8] pads=[[0, 0], [0, 0]] exclude_padding=true ceil_mode=false",
+        4,
+    ),
+];
+
+#[test]
+fn windows_take_the_functions_behind_them() {
+    for (name, input, ops, most) in WINDOWS {
+        exact_in_few_tasks(name, &[input], &filled(ops), most);
+    }
+}
+
 /// Text with small weights for each `[Wn]`, a number of them.
 fn filled(text: &str) -> String {
     let mut text = text.to_string();

@@ -109,6 +109,10 @@ impl Epilogue {
                 let own = Epilogue::of(kind)?;
                 Some(Epilogue { gain: own.gain * affine.pre_scale, ..own })
             }
+            // The neural engine's tables have a slope on either side of zero.
+            Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: true, affine: Affine::UNIT, relu: false } => {
+                Some(Epilogue { post: Nonlinear::Table(Arc::new(Table::magnitude())), ..Epilogue::UNIT })
+            }
             _ => None,
         }
     }
@@ -171,7 +175,11 @@ impl Epilogue {
     /// of the planar engine becomes one of the neural engine.
     pub fn into_kind(self, layer: &Layer) -> Option<Kind> {
         let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
-        self.in_registers(&layer.kind, outputs * layer.result.groups())
+        let kind = match &self.post {
+            Nonlinear::Table(_) => window_sums(layer),
+            _ => None,
+        };
+        self.in_registers(kind.as_ref().unwrap_or(&layer.kind), outputs * layer.result.groups())
     }
 
     fn in_registers(self, kind: &Kind, outputs: usize) -> Option<Kind> {
@@ -285,4 +293,22 @@ impl Epilogue {
         };
         offset && post
     }
+}
+
+/// The neural engine's form of sums over windows of each channel; `None` for other layers, and for several groups, whose coefficients
+/// differ.
+fn window_sums(layer: &Layer) -> Option<Kind> {
+    let Kind::Pool { op: PoolOp::Sum, window, abs: false, affine, relu: false } = &layer.kind else { return None };
+    if *window == Window::UNIT || affine.pre_scale != 1.0 || layer.result.groups() > 1 || layer.transpose {
+        return None;
+    }
+    let coefficients = layer.result.channels() * window.kernel.iter().product::<usize>();
+    Some(Kind::Conv {
+        window: *window,
+        connect: Connect::Unicast { per_output: 1 },
+        weights: Arc::new(vec![1.0; coefficients].into()),
+        bias: None,
+        post_scale: 1.0,
+        nonlinear: Nonlinear::None,
+    })
 }

@@ -3,7 +3,9 @@
 
 use super::Lowerer;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_net::Op;
+use std::sync::Arc;
 
 impl Lowerer<'_> {
     pub(super) fn mean_windows(
@@ -17,9 +19,19 @@ impl Lowerer<'_> {
         let (mut current, to) = (self.view(op.inputs[0])?, self.result(op.outputs[0]));
         let target = to.shape();
         let axes: Vec<usize> = (0..kernel.len()).filter(|&i| kernel[i] > 1 || strides[i] > 1).collect();
+        let matrix = |i: usize, from: &[usize]| {
+            shares(from[i + 2], target[i + 2], kernel[i], strides[i], pads[i], exclude_padding)
+        };
+        if self.options.conventions().whole_epilogues
+            && axes == [0, 1]
+            && let (Some(source), Some(result)) = (current.nchw(), to.nchw())
+        {
+            let from = current.shape();
+            return self.means_of_planes(source, result, [0, 1].map(|i| matrix(i, &from)));
+        }
         for (step, &i) in axes.iter().enumerate() {
             let (axis, mut shape) = (i + 2, current.shape());
-            let shares = shares(shape[axis], target[axis], kernel[i], strides[i], pads[i], exclude_padding);
+            let shares = matrix(i, &shape);
             shape[axis] = target[axis];
             let result = if step + 1 == axes.len() { to.clone() } else { self.scratch("means", &shape) };
             if axis + 1 == shape.len() {
@@ -30,6 +42,31 @@ impl Lowerer<'_> {
             current = result;
         }
         if axes.is_empty() { self.copy(&current, &to) } else { Ok(()) }
+    }
+
+    /// Means over rows and columns in two tasks: rows are the channels of the first, whose result has columns as channels.
+    fn means_of_planes(&mut self, source: View4, result: View4, matrices: [Vec<f32>; 2]) -> Result<()> {
+        let [rows, columns] = matrices.map(|matrix| Kind::Conv {
+            window: Window::UNIT,
+            connect: Connect::Dense,
+            weights: Arc::new(matrix.into()),
+            bias: None,
+            post_scale: 1.0,
+            nonlinear: Nonlinear::None,
+        });
+        for n in 0..source.groups() {
+            // Rows as channels, channels as rows.
+            let at = |v: &View4| View4 {
+                offset_bytes: v.offset_bytes + n as u64 * v.axes[0].stride_bytes,
+                axes: [Axis { extent: 1, stride_bytes: 0 }, v.axes[2], v.axes[1]],
+                ..*v
+            };
+            let turned = self.scratch("means", &[1, source.width, source.channels(), result.height()]);
+            let Some(turned) = turned.nchw() else { continue };
+            self.push(rows.clone(), vec![at(&source)], vec![[false; 3]], turned, true);
+            self.push(columns.clone(), vec![turned], vec![[false; 3]], at(&result), true);
+        }
+        Ok(())
     }
 }
 

@@ -99,6 +99,15 @@ fn barriers_hold() {
     assert_eq!(tasks(&shared, None, Compat::Own), 2);
     let live = format!("{CONV}  %y: f16[1, 4, 8, 8] = add(%c, %z)\n");
     assert_eq!(tasks(&live, None, Compat::Own), 2);
+    // The planar engine has no tables, and the neural engine no maxima over windows.
+    let pool = |kind: &str, rest: &str| {
+        let window = "kernel=[2, 2] strides=[2, 2] pads=[[0, 0], [0, 0]]";
+        format!("  %m: f16[1, 4, 4, 4] = {kind}(%x) {window}{rest} ceil_mode=false\n  %y: f16[1, 4, 4, 4] = tanh(%m)\n")
+    };
+    assert_eq!(tasks(&pool("max_pool", ""), None, Compat::Own), 2);
+    assert_eq!(tasks(&pool("avg_pool", " exclude_padding=true"), None, Compat::Own), 1);
+    assert_eq!(tasks(&pool("avg_pool", " exclude_padding=true"), None, Compat::Zin9509), 2);
+    assert_eq!(tasks(&format!("{SUM}  %y: f16[1, 4, 8, 8] = tanh(%s)\n"), None, Compat::Own), 2);
     // Padding as wide as the window would leave windows of padding alone.
     let wide = PADDED.replace("[1, 1], [1, 1]] value", "[3, 3], [3, 3]] value").replace("10, 10]", "14, 14]");
     let wide = wide.replace("%y: f16[1, 4, 8, 8]", "%y: f16[1, 4, 12, 12]");
