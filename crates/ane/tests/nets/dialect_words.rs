@@ -58,6 +58,26 @@ fn a_matrix_beyond_tile_memory_is_interleaved_in_scratch_memory_and_read_in_pair
 }
 
 #[test]
+fn pieces_of_a_convolution_that_load_a_large_source_again_are_groups() {
+    let weights = || {
+        let value = |i: usize| if i.is_multiple_of(11) { small(i / 11) } else { 0.0 };
+        let data = Data::F16((0..256 * 256 * 9).map(|i| f16::from_f32(value(i))).collect());
+        Arc::new(Tensor { shape: vec![256, 256, 3, 3], data })
+    };
+    for (side, first) in [(64, [1, 1]), (16, [1, 0])] {
+        let shape = format!("f16[1, 256, {side}, {side}]");
+        let source = format!(
+            "net \"n\" {{\n  input %x: {shape}\n  const %w: f16[256, 256, 3, 3] = blob 0\n  \
+             %y: {shape} = conv(%x, %w) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1\n  output %y\n}}\n"
+        );
+        let made = tasks(&source, &[weights()]);
+        assert_eq!(each(&made, Spl), first, "{side} rows");
+        let reuses = [SrcAliasConvSrc, SrcAliasConvRslt, ResAliasConvSrc, ResAliasConvRslt];
+        assert_eq!(reuses.map(|field| each(&made, field)[1]), [first[1]; 4], "{side} rows");
+    }
+}
+
+#[test]
 fn two_sources_beyond_a_tile_are_cut_to_columns_and_one_is_not_cut_to_rows() {
     let shape = [1, 8, 375, 375];
     let source = "net \"n\" {\n  input %x: f16[1, 8, 375, 375]\n  input %z: f16[1, 8, 375, 375]\n  \
@@ -202,5 +222,37 @@ fn a_softmax_of_one_channel_repeats_it() {
         assert_eq!(each(&made, SrcL2ChannelStride)[0], columns.min(128) / 8, "columns of a patch");
         let [own, apples] = both(&source, &[], &[array("x", &[1, 1, 1, columns as usize], small)]);
         assert_eq!(own.1, apples.1, "ones");
+    }
+}
+
+#[test]
+fn units_of_turned_rows_and_rows_that_are_kept_fill_what_they_have() {
+    let turned = |rows: usize| {
+        format!(
+            "net \"n\" {{\n  input %x: f16[128, {rows}]\n  input %w: f16[256, 128]\n  \
+             %y: f16[{rows}, 256] = matmul(%x, %w) transpose_x=true transpose_y=true\n  output %y\n}}\n"
+        )
+    };
+    assert_eq!(each(&tasks(&turned(64), &[]), ShMin)[0], 1, "two rows of 64 columns");
+    assert_eq!(each(&tasks(&turned(128), &[]), ShMin)[0], 0);
+    let shape = "f16[1, 128, 16, 16]";
+    let source = format!(
+        "net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = layer_norm(%x) axes=[1] epsilon=1e-5\n  output %y\n}}\n"
+    );
+    let made = tasks(&source, &[]);
+    assert_eq!([0, 2].map(|at| each(&made, SrcL2RowStride)[at]), [0x102; 2]);
+}
+
+#[test]
+fn a_product_declares_what_two_of_its_tiles_reach() {
+    for (rows, products) in [(128, vec![1]), (512, vec![0; 4])] {
+        let source = format!(
+            "net \"n\" {{\n  input %q: f16[1, {rows}, 64]\n  input %k: f16[1, {rows}, 64]\n  input %v: f16[1, {rows}, 64]\n  \
+             %p: f16[1, {rows}, {rows}] = matmul(%q, %k) transpose_x=false transpose_y=true\n  \
+             %s: f16[1, {rows}, {rows}] = softmax(%p) axis=2\n  \
+             %y: f16[1, {rows}, 64] = matmul(%s, %v) transpose_x=false transpose_y=false\n  output %y\n}}\n"
+        );
+        let made = each(&tasks(&source, &[]), ResAliasPlanarRslt);
+        assert_eq!(made[made.len() - products.len()..], products, "{rows} rows");
     }
 }

@@ -133,9 +133,11 @@ impl Emitter<'_> {
         let source = [0, 1].map(|i| meets(&own[0], &before[i]));
         let first = &self.placed.graph.layers[self.index - 1].sources[0];
         if !source[1] && self.placed.residency.source(self.index - 1, 0, first).is_some() {
-            // A task behind one on resident operands takes both (`env_chain_attention_s64_d64`), unless its source alone meets the
-            // result (`chain_attn_s64_dh96`).
-            return [[true, false], [false, true]];
+            // A task behind one on resident operands takes the source (`env_chain_attention_s64_d64`), unless its source alone meets the
+            // result (`chain_attn_s64_dh96`), and the result where two tiles of its own reach it (`chain_attn_s128_dh64_noscale`: 0x8100
+            // behind 0x4000; not `chain_attn_s512_dh64`: 0x82000 behind 0x10000).
+            let reaches = 2 * own[1].end > before[1].start + own[1].start;
+            return [[true, false], [false, reaches]];
         }
         let reach = own[1].start..own[1].end + 1;
         let result = [0, 1].map(|i| meets(&reach, &before[i]) && !source[1] && !(i == 0 && source[0]));

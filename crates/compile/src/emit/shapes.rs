@@ -65,7 +65,10 @@ impl Emitter<'_> {
                 (unit, unit, unit)
             }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
-            Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
+            // Rows that a unit has, though there is one (`rrmm_r2rr_m64_k128_n256_tx1_ty1`: 64 columns).
+            Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => {
+                (3, rows.max(fitting_rows(layer)).min(3), 3)
+            }
             // Few channels in tile memory are turned as they are (`chain_resffn_d512_s64`, `env_chain_ln_matmul_m1_k2048_n2048`).
             Kind::Neuron { .. }
                 if turns_few_channels(layer) && self.source_place(0).is_some() && turned_rows(layer) <= 3 =>

@@ -424,8 +424,8 @@ impl Residency {
         self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)
     }
 
-    /// Divides into pairs the tasks of a group that read one matrix from scratch memory with interleaved channels
-    /// (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
+    /// Divides the tasks of a group that read one source from memory: into pairs where it is a matrix in scratch memory with interleaved
+    /// channels (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
     pub(super) fn pair_readers(&mut self, graph: &Graph) {
         let reads = |layer: &Layer| layer.convolves() && layer.source_interleave > 1;
         let (mut more, mut run) = (0, 0);
@@ -433,9 +433,21 @@ impl Residency {
             let before = i.checked_sub(1).map(|before| &graph.layers[before]).filter(|before| reads(before));
             let same = before.is_some_and(|before| before.sources[0].buffer == layer.sources[0].buffer);
             run = if reads(layer) && same { run + 1 } else { 0 };
-            more += usize::from(run > 0 && run % 2 == 0);
+            more += usize::from(run > 0 && run % 2 == 0 || i > 0 && self.loads_again(graph, i));
             self.groups[i] += more;
         }
+    }
+
+    /// Returns true for a convolution that loads the source of the convolution before it again, which does not fit tile memory
+    /// (`conv_probe_k3_c256_n256_s64_st1_g1_bias0_same`, `conv_probe_k3_c256_n256_s64_st2_g1_bias1_valid`).
+    fn loads_again(&self, graph: &Graph, layer: usize) -> bool {
+        let streams = |at: usize| {
+            let layer = &graph.layers[at];
+            let plain = layer.convolves() && layer.source_interleave == 1;
+            plain && !self.keeps[at] && self.source(at, 0, &layer.sources[0]).is_none()
+        };
+        let [before, own] = [layer - 1, layer].map(|at| &graph.layers[at].sources[0]);
+        before.buffer == own.buffer && streams(layer - 1) && streams(layer)
     }
 
     /// The same residency with or without rows in different banks.

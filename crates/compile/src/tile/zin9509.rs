@@ -154,13 +154,14 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         Kind::Neuron { .. } if kept && !copies(layer) && unit_banks(layer).0 > 1 => spread(units, 1, unit_banks(layer)),
         Kind::Neuron { .. } if !copies(layer) => apart_in_unit(layer, units, 1),
         // An operand that the planar engine reads next has its distances (`norm_softmax_a1_1x64x8x8`: 0x420 for 0x400).
-        // Sixteen rows have half of them (`norm_softmax_a2_1x64x8x8`: 0x90 for 0x80).
+        // Sixteen rows of one unit have half of them (`norm_softmax_a2_1x64x8x8`: 0x90 for 0x80; `norm_layer_norm_ax1_1x128x16x16`, of
+        // two units: 0x1020 for 0x1000).
         Kind::MaxChannels | Kind::Neuron { .. }
             if kept && (copies(layer) || matches!(layer.kind, Kind::MaxChannels)) =>
         {
             let (most, gap) = PLANAR_BANKS;
             let rows = most.min(height as u64);
-            spread(units, 1, (rows, gap.min(most / rows)))
+            spread(units, 1, (rows, gap.min(most / rows * (tile.channel_bytes / UNIT_BYTES))))
         }
         // Rows as wide as a unit are left as they fall (`encoder_transpose_r4_0213`: eight of 128 columns, 0x1770).
         _ if copies(layer) && !layer.transpose => apart_in_unit(layer, units, 1),
