@@ -295,11 +295,15 @@ impl Epilogue {
     }
 }
 
+/// Most rows and columns of a kernel; windows of the planar engine are up to 16 wide.
+const MOST_TAPS: usize = 13;
+
 /// The neural engine's form of sums over windows of each channel; `None` for other layers, and for several groups, whose coefficients
 /// differ.
 fn window_sums(layer: &Layer) -> Option<Kind> {
     let Kind::Pool { op: PoolOp::Sum, window, abs: false, affine, relu: false } = &layer.kind else { return None };
-    if *window == Window::UNIT || affine.pre_scale != 1.0 || layer.result.groups() > 1 || layer.transpose {
+    let wide = window.kernel.iter().any(|&k| k > MOST_TAPS);
+    if *window == Window::UNIT || wide || affine.pre_scale != 1.0 || layer.result.groups() > 1 || layer.transpose {
         return None;
     }
     let coefficients = layer.result.channels() * window.kernel.iter().product::<usize>();

@@ -107,6 +107,18 @@ fn barriers_hold() {
     assert_eq!(tasks(&pool("max_pool", ""), None, Compat::Own), 2);
     assert_eq!(tasks(&pool("avg_pool", " exclude_padding=true"), None, Compat::Own), 1);
     assert_eq!(tasks(&pool("avg_pool", " exclude_padding=true"), None, Compat::Zin9509), 2);
+    // Nor kernels as wide as the planar engine's windows.
+    for (window, side, wanted) in [(13, 4, 1), (14, 3, 2), (16, 1, 2)] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 4, 16, 16]\n  %m: f16[1, 4, {side}, {side}] = avg_pool(%x) \
+             kernel=[{window}, {window}] strides=[1, 1] pads=[[0, 0], [0, 0]] exclude_padding=true ceil_mode=false\n  \
+             %y: f16[1, 4, {side}, {side}] = tanh(%m)\n  output %y\n}}\n"
+        );
+        let net = text::parse(&source, &[]).expect("well formed");
+        let program =
+            compile(&net, &CHIPS[0], &Options::default(), &mut ()).unwrap_or_else(|e| panic!("{window}: {e}"));
+        assert_eq!(program.tasks().expect("a stream").len(), wanted, "{window}");
+    }
     assert_eq!(tasks(&format!("{SUM}  %y: f16[1, 4, 8, 8] = tanh(%s)\n"), None, Compat::Own), 2);
     // Padding as wide as the window would leave windows of padding alone.
     let wide = PADDED.replace("[1, 1], [1, 1]] value", "[3, 3], [3, 3]] value").replace("10, 10]", "14, 14]");
