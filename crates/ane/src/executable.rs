@@ -106,8 +106,11 @@ impl Executable {
     /// Runs once on the software engine, host segments on the host. States that are not given are zeros, as before the first
     /// run; outputs have the network's extents.
     pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {
-        let names: Vec<&str> = inputs.iter().map(|(name, _)| name.as_str()).collect();
-        let all = [inputs, &self.states_beside(&names)?].concat();
+        // Inputs without elements are constants of the network.
+        let mut all: Vec<_> = inputs.iter().filter(|(_, array)| !array.data.is_empty()).cloned().collect();
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        let states = self.states_beside(&names)?;
+        all.extend(states);
         self.chain.programs().iter().try_for_each(crate::execute::check)?;
         let mut outputs = self.chain.execution(options)?.run(&all)?.outputs;
         self.give_own_extents(&mut outputs);

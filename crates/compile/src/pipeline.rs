@@ -80,14 +80,14 @@ passes! {
     NARROW: 0 false "0aa-wrap-narrow" Work::Net(rewrite::wrap_narrow), "ours",
         "sums and products of 8-bit integers wrap, conversions to them saturate";
     DROP: 0 false "0b-drop-conversions" Work::Net(rewrite::drop_conversions), "ours",
-        "conversions, identities and reshapes without effect are removed";
+        "conversions, identities, and reshapes and broadcasts without effect are removed";
     WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",
         "sums of integers that are scaled directly stay floats";
     QUANTIZATION: 1 true "0bb-collapse-quant-dequant" Work::Net(rewrite::recognize_quantization),
         "book table 22.3, CollapseQuantDequant",
         "quantization that is spelled out becomes one rounding, and the operation behind it its scale";
     BOUNDS: 1 true "0bc-bound-values" Work::Net(rewrite::bound_values), "ours",
-        "conversions and clips without effect are removed, and results that are always zero become constants";
+        "conversions and clips without effect are removed, results that are always zero become constants, and limits of divisors have finite inverses";
     MATMUL: 1 true "0c-replace-matmul" Work::Target(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",

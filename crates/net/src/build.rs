@@ -6,6 +6,7 @@ pub mod attention;
 pub mod beyond;
 pub mod einsum;
 pub mod indexing;
+mod nothing;
 pub mod recurrent;
 pub mod rolled;
 pub mod sampling;
@@ -216,6 +217,11 @@ impl Builder {
 
     /// As [`Builder::op`], with the declared result type.
     pub fn op_as(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId], declared: Option<TensorType>) -> Built {
+        if inputs.iter().any(|&id| self.ty(id).elements() == 0)
+            && let Some(found) = self.without(&kind, inputs, declared.as_ref())
+        {
+            return found;
+        }
         let place = || format!("{} `{}`", kind.name(), self.op_stem);
         let types: Vec<&TensorType> = inputs.iter().map(|&id| self.ty(id)).collect();
         let ty = infer(&kind, &types, declared.as_ref()).map_err(|e| e.in_op(&place()))?.swap_remove(0);

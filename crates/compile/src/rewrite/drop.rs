@@ -1,15 +1,18 @@
-//! Elimination of type conversions, identities and reshapes without effect, since the engine has fp16 only.
+//! Elimination of type conversions, identities, and reshapes and broadcasts without effect, since the engine has fp16 only and
+//! repeats operands itself.
 //! Ours; symmetric pairs of the book's `CollapseTranspose` are left to views, which cost nothing.
 
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{DType, Net, OpKind, Unary, ValueId};
+use anemone_net::infer::infer;
+use anemone_net::{DType, Net, Op, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// Removes type conversions, identities and reshapes without effect, since the engine has fp16 only.
-pub fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+/// Removes type conversions, identities, and reshapes and broadcasts without effect.
+pub fn drop_conversions(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
+    let readers = if options.conventions().whole_epilogues { readers(net) } else { HashMap::new() };
     let mut uses = net.read_counts();
     let ops = std::mem::take(&mut net.ops);
     for mut op in ops {
@@ -27,6 +30,10 @@ pub fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
                 to != Some(DType::Bool) && (from.is_some_and(|d| !d.is_float()) || to.is_some_and(|d| d.is_float()))
             }
             OpKind::Reshape => net.value(op.inputs[0]).ty.shape == net.value(op.outputs[0]).ty.shape,
+            OpKind::Broadcast => {
+                let readers = readers.get(&op.outputs[0]).filter(|readers| !readers.is_empty());
+                readers.is_some_and(|all| all.iter().all(|reader| spreads(net, &op, reader, &replace)))
+            }
             _ => false,
         };
         let (input, output) = match (op.inputs.first(), op.outputs.first()) {
@@ -62,4 +69,30 @@ pub fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
         }
     }
     Ok(())
+}
+
+/// Operations that read each value, without the results of the network, which have a reader outside.
+fn readers(net: &Net) -> HashMap<ValueId, Vec<Op>> {
+    let mut readers: HashMap<ValueId, Vec<Op>> = HashMap::new();
+    let spread = net.ops.iter().filter(|op| op.kind == OpKind::Broadcast).map(|op| op.outputs[0]);
+    let kept = |id: &ValueId| net.outputs.contains(id) || net.states.iter().any(|state| state.output == *id);
+    readers.extend(spread.filter(|id| !kept(id)).map(|id| (id, Vec::new())));
+    for op in &net.ops {
+        for id in &op.inputs {
+            if let Some(readers) = readers.get_mut(id) {
+                readers.push(op.clone());
+            }
+        }
+    }
+    readers
+}
+
+/// Returns true if a function of two operands repeats the elements of the broadcast's operand itself: its result keeps its extents.
+fn spreads(net: &Net, op: &Op, reader: &Op, replace: &HashMap<ValueId, ValueId>) -> bool {
+    let (from, to) = (op.inputs[0], op.outputs[0]);
+    let now = |id: &ValueId| if *id == to { from } else { replace.get(id).copied().unwrap_or(*id) };
+    let types: Vec<_> = reader.inputs.iter().map(|id| &net.value(now(id)).ty).collect();
+    let found = infer(&reader.kind, &types, None);
+    matches!(reader.kind, OpKind::Binary(_))
+        && found.is_ok_and(|found| found[0].shape == net.value(reader.outputs[0]).ty.shape)
 }

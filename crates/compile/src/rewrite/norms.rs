@@ -12,7 +12,7 @@ const MOST_COLUMNS: usize = 16384;
 const MOST_ROWS: usize = 16384;
 
 /// Least positive fp16 number.
-const LEAST_POSITIVE: f32 = 5.960_464_5e-8;
+pub(super) const LEAST_POSITIVE: f32 = 5.960_464_5e-8;
 
 /// The epsilon of a norm rounded to fp16, but never to zero: operands without deviation then give finite results, which are zero after
 /// subtraction of the mean.

@@ -2,13 +2,17 @@
 //! value become constants. Quantization with a scale computed at run time depends on it: its values are integers within range
 //! before they are converted, and a range that begins at zero has no zero point.
 
+use super::norms::LEAST_POSITIVE;
 use super::whole::LARGEST_WHOLE;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, Tensor, Unary, ValueId};
+use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, Tensor, Unary, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// The least fp16 number whose inverse is at most half of the largest one, so that a table's error leaves it finite.
+const LEAST_DIVISOR: f32 = 1.0 / 32768.0;
 
 /// Bounds of every element of a value that is not NaN, and a flag that is set if all are integers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +58,10 @@ impl Bounds {
 }
 
 /// Removes conversions of integers in range and clips without effect, and replaces values that are always zero by constants.
-pub fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+pub fn bound_values(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    if options.conventions().whole_epilogues {
+        raise_divisors(net, reasons);
+    }
     let mut bounds: HashMap<ValueId, Bounds> = HashMap::new();
     let mut instead: HashMap<ValueId, ValueId> = HashMap::new();
     let mut clips: HashMap<ValueId, (ValueId, [f32; 2])> = HashMap::new();
@@ -105,6 +112,63 @@ pub fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result
         }
     }
     Ok(())
+}
+
+/// Raises positive limits of divisors whose inverses fp16 does not represent, so that zero divided by such a divisor, as in the norm of a
+/// row of zeros, stays zero: zero times an infinite inverse is NaN. Limits under a root, and numbers added there, stay positive in fp16.
+fn raise_divisors(net: &mut Net, reasons: &mut Remarks) {
+    // Values of which only inverses, and inverses of roots, are read: from the last operation to the first.
+    let mut least: HashMap<ValueId, f32> = HashMap::new();
+    let outside = net.outputs.iter().copied().chain(net.states.iter().map(|s| s.output));
+    least.extend(outside.map(|id| (id, 0.0)));
+    let mut raised = Vec::new();
+    for (at, op) in net.ops.iter().enumerate().rev() {
+        let number = |i: usize| {
+            let data = net.value(*op.inputs.get(i)?).data.as_ref()?.data.to_f32();
+            data.first().copied().filter(|first| data.iter().all(|x| x == first))
+        };
+        let wanted = least.get(&op.outputs[0]).copied().unwrap_or(0.0);
+        let root = if wanted > 0.0 { LEAST_POSITIVE } else { 0.0 };
+        let (given, constant) = match op.kind {
+            OpKind::Unary(Unary::Clip { min, max: f32::INFINITY }) => (min, None),
+            OpKind::Binary(Binary::Max) => (number(1).unwrap_or(0.0), Some(1)),
+            OpKind::Binary(Binary::Add) if wanted == LEAST_POSITIVE => (number(1).unwrap_or(0.0), Some(1)),
+            _ => (0.0, None),
+        };
+        if given > 0.0 && given < wanted {
+            raised.push((at, constant, wanted));
+        }
+        for (i, &id) in op.inputs.iter().enumerate() {
+            let own = match op.kind {
+                OpKind::Binary(Binary::Div) if i == 1 => LEAST_DIVISOR,
+                OpKind::Unary(Unary::Inverse { epsilon: 0.0 }) => LEAST_DIVISOR,
+                OpKind::Unary(Unary::Rsqrt { epsilon: 0.0 }) => LEAST_POSITIVE,
+                OpKind::Unary(Unary::Sqrt) => root,
+                OpKind::Binary(Binary::Pow) if i == 0 && number(1) == Some(0.5) => root,
+                OpKind::Binary(Binary::Pow) if i == 0 && number(1) == Some(-0.5) => LEAST_POSITIVE,
+                OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } => wanted,
+                _ => 0.0,
+            };
+            let known = least.entry(id).or_insert(own);
+            *known = known.min(own);
+        }
+    }
+    for (at, constant, wanted) in raised {
+        let name = net.ops[at].name.clone();
+        reasons
+            .say(|| format!("{name}: the limit of a divisor is raised to {wanted:e}, so that its inverse is finite"));
+        match constant {
+            None => net.ops[at].kind = OpKind::Unary(Unary::Clip { min: wanted, max: f32::INFINITY }),
+            Some(i) => {
+                let mut value = net.value(net.ops[at].inputs[i]).clone();
+                let data = Data::from_f32(value.ty.dtype, &vec![wanted; value.ty.elements()]);
+                value.data = Some(Arc::new(Tensor { shape: value.ty.shape.clone(), data }));
+                value.name = format!("{}.least", net.value(net.ops[at].outputs[0]).name);
+                net.ops[at].inputs[i] = ValueId(net.values.len() as u32);
+                net.values.push(value);
+            }
+        }
+    }
 }
 
 /// Bounds of all values of an element type.

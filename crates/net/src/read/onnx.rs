@@ -224,7 +224,7 @@ impl Translator<'_> {
         self.initializers(graph)?;
         for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {
             let ty = self.input_type(input)?;
-            let id = self.build.input(&input.name, ty)?;
+            let id = self.build.input_or_nothing(&input.name, ty)?;
             let tensor = input.ty.as_ref().and_then(|t| t.tensor.as_ref());
             if let Some(element) = tensor.and_then(|t| element(t.element)) {
                 self.note_element(id, element);

@@ -104,9 +104,15 @@ pub fn inputs(
         let own = net.is_some_and(|net| net.inputs.iter().any(|&id| net.value(id).name == name));
         own && !chain.ports(Direction::Input).any(|port| port.name == name)
     };
+    let no_port = |name: &str| !chain.ports(Direction::Input).any(|port| port.name == name);
     let read = |text: &&String| match text.split_once('=') {
         Some((name, _)) if unread(name) => {
             verbosity.note(format!("input {name} is not read"));
+            false
+        }
+        // Keys before the first step of a decoder, for example.
+        Some((name, path)) if no_port(name) && tensor::npy_shape(Path::new(path)).is_some_and(|s| s.contains(&0)) => {
+            verbosity.note(format!("input {name} has no elements"));
             false
         }
         _ => true,
@@ -176,6 +182,9 @@ fn named(flags: &[String], chain: &ProgramChain, direction: Direction, flag: &st
             continue;
         }
         for (name, array) in tensor::read_npz(Path::new(text))? {
+            if !names.contains(&name.as_str()) && array.data.is_empty() {
+                continue;
+            }
             if !names.contains(&name.as_str()) {
                 return Err(unknown(flag, &name, &names).at(text));
             }

@@ -81,3 +81,27 @@ fn truncation_stays() {
 "#,
     );
 }
+
+#[test]
+fn a_function_of_two_operands_repeats_elements_itself() {
+    let net = |first: &str| {
+        format!(
+            r#"net "n" {{
+  input %x: f16[3, 4]
+  input %a: f16[4]
+  input %b: f16[3, 1]
+{first}
+  %v: f16[3, 4] = broadcast(%b)
+  %z: f16[3, 4] = add(%v, %v)
+  %w: f16[3, 4] = broadcast(%a)
+  output %y
+  output %z
+  output %w
+}}
+"#
+        )
+    };
+    let before = "  %c: f16[3, 4] = broadcast(%a)\n  %d: f16[3, 4] = broadcast(%b)\n  %s: f16[3, 4] = mul(%c, %d)\n  %e: f16[3, 4] = broadcast(%a)\n  %y: f16[3, 4] = div(%s, %e)";
+    let after = "  %s: f16[3, 4] = mul(%a, %b)\n  %y: f16[3, 4] = div(%s, %a)";
+    becomes(drop_conversions, &net(before), &net(after));
+}

@@ -66,3 +66,59 @@ fn a_range_from_zero_on_has_no_zero_point() {
 "#,
     );
 }
+
+#[test]
+fn limits_of_divisors_have_finite_inverses() {
+    becomes(
+        bound_values,
+        r#"net "n" {
+  input %x: f16[2, 4]
+  input %l: f16[2, 1]
+  const %e: f16[] = [6e-8]
+  %c: f16[2, 1] = clip(%l) min=1e-12 max=inf
+  %y: f16[2, 4] = div(%x, %c)
+  %m: f16[2, 1] = max(%l, %e)
+  %w: f16[2, 4] = broadcast(%m)
+  %z: f16[2, 4] = div(%x, %w)
+  output %y
+  output %z
+}
+"#,
+        r#"net "n" {
+  input %x: f16[2, 4]
+  input %l: f16[2, 1]
+  const %m.least: f16[] = [3.0517578e-5]
+  %c: f16[2, 1] = clip(%l) min=3.0517578e-5 max=inf
+  %y: f16[2, 4] = div(%x, %c)
+  %m: f16[2, 1] = max(%l, %m.least)
+  %w: f16[2, 4] = broadcast(%m)
+  %z: f16[2, 4] = div(%x, %w)
+  output %y
+  output %z
+}
+"#,
+    );
+}
+
+#[test]
+fn numbers_added_under_a_root_that_divides_stay_positive() {
+    let net = |e: &str, read: &str| {
+        format!(
+            r#"net "n" {{
+  input %x: f32[2, 4]
+  input %s: f32[2, 1]
+  const %{e}
+  %c: f32[2, 1] = add(%s, %{})
+  %r: f32[2, 1] = sqrt(%c)
+  %y: f32[2, 4] = div(%x, %r)
+  output %y
+{read}}}
+"#,
+            e.split(':').next().unwrap()
+        )
+    };
+    let (small, raised) = ("e: f32[] = [1e-12]", "c.least: f32[] = [5.9604645e-8]");
+    becomes(bound_values, &net(small, ""), &net(raised, ""));
+    // A root that is a result keeps its number.
+    becomes(bound_values, &net(small, "  output %r\n"), &net(small, "  output %r\n"));
+}

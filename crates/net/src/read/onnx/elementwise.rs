@@ -76,7 +76,10 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let id = matmul(n, x, y)?;
             n.done(id)
         }
-        "Gemm" => gemm(n),
+        "Gemm" => {
+            let id = gemm(n)?;
+            n.done(id)
+        }
         "Einsum" => {
             let equation = n.text("equation").ok_or_else(|| n.missing("equation"))?;
             let operands: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
@@ -341,7 +344,8 @@ pub fn matmul(n: &mut Node, x: ValueId, y: ValueId) -> Result<ValueId, Error> {
     n.build().reshape(product, shape)
 }
 
-fn gemm(n: &mut Node) -> Result<bool, Error> {
+/// `alpha x y + beta c`.
+pub(super) fn gemm(n: &mut Node) -> Result<ValueId, Error> {
     let (x, y) = (n.need(0)?, n.need(1)?);
     let kind = OpKind::MatMul { transpose_x: n.flag("transA", false), transpose_y: n.flag("transB", false) };
     let (alpha, beta) = (n.float("alpha", 1.0), n.float("beta", 1.0));
@@ -355,5 +359,5 @@ fn gemm(n: &mut Node) -> Result<bool, Error> {
         }
         id = n.build().binary(Binary::Add, id, c)?;
     }
-    n.done(id)
+    Ok(id)
 }

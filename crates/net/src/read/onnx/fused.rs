@@ -1,19 +1,27 @@
 //! Operators of ONNX Runtime's own domain that its optimizer writes for several of the standard: products and convolutions with an
 //! activation, activations with a bias, norms of sums, and products with weights of few bits.
 
-use super::elementwise::matmul;
+use super::elementwise::{gemm, matmul};
 use super::node::Node;
 use super::normalize;
 use super::spatial;
 use crate::error::Error;
-use crate::graph::ValueId;
-use crate::ops::{Binary, GeluMode, Unary};
+use crate::graph::{DType, ValueId};
+use crate::ops::{Binary, GeluMode, ReduceKind, Unary};
 
 /// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "FusedMatMul" => fused_matmul(n),
         "FusedConv" => fused_conv(n),
+        "FusedGemm" => {
+            let id = gemm(n)?;
+            let given: Vec<f32> = ["activation_alpha", "activation_beta"]
+                .iter()
+                .map_while(|name| n.attribute(name).map(|a| a.f))
+                .collect();
+            activated(n, id, &given)
+        }
         "Gelu" | "BiasGelu" => gelu(n, GeluMode::Exact),
         "FastGelu" => gelu(n, GeluMode::Tanh),
         "QuickGelu" => {
@@ -23,6 +31,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let id = n.build().binary(Binary::Mul, x, gate)?;
             n.done(id)
         }
+        "EmbedLayerNormalization" => embedded(n),
         "SkipLayerNormalization" => norm_of_sum(n, 4),
         "SkipSimplifiedLayerNormalization" => norm_of_sum(n, 3),
         "MatMulNBits" => matmul_of_bits(n),
@@ -57,12 +66,20 @@ fn fused_conv(n: &mut Node) -> Result<bool, Error> {
         id = n.build().binary(Binary::Add, id, added)?;
     }
     let given = n.attribute("activation_params").map(|a| a.floats.clone()).unwrap_or_default();
+    activated(n, id, &given)
+}
+
+/// The operand after the activation that the node names, with these numbers.
+fn activated(n: &mut Node, mut id: ValueId, given: &[f32]) -> Result<bool, Error> {
     let param = |at: usize, default: f32| given.get(at).copied().unwrap_or(default);
     let activation = match n.text("activation").as_deref() {
         None | Some("") => None,
         Some("Relu") => Some(Unary::Relu),
         Some("Tanh") => Some(Unary::Tanh),
         Some("Sigmoid") => Some(Unary::Sigmoid),
+        Some("Softplus") => Some(Unary::Softplus),
+        Some("Softsign") => Some(Unary::Softsign),
+        Some("Elu") => Some(Unary::Elu { alpha: param(0, 1.0) }),
         Some("LeakyRelu") => Some(Unary::LeakyRelu { alpha: param(0, 0.01) }),
         Some("Clip") => Some(Unary::Clip { min: param(0, f32::MIN), max: param(1, f32::MAX) }),
         Some("HardSigmoid") => Some(Unary::SigmoidHard { alpha: param(0, 0.2), beta: param(1, 0.5) }),
@@ -82,6 +99,39 @@ fn gelu(n: &mut Node, mode: GeluMode) -> Result<bool, Error> {
     }
     let id = n.build().unary(Unary::Gelu(mode), x)?;
     n.done(id)
+}
+
+/// The norm of rows of tables: of words, positions and, if given, segments. The second result counts the words that a mask shows.
+fn embedded(n: &mut Node) -> Result<bool, Error> {
+    let (words, table, places) = (n.need(0)?, n.need(2)?, n.need(3)?);
+    let &[batch, steps] = n.shape(words).as_slice() else { return Err(n.unsupported("words not of rank 2")) };
+    if n.int("mask_index_type", 1) > 1 {
+        return Err(n.unsupported("a mask of two numbers an item"));
+    }
+    let mut sum = n.build().gather(table, words, 0)?;
+    let places = match n.input(8) {
+        Some(given) => n.build().gather(places, given, 0)?,
+        None => n.build().slice(places, 0, 0, steps)?,
+    };
+    sum = n.build().binary(Binary::Add, sum, places)?;
+    if let (Some(segments), Some(table)) = (n.input(1), n.input(4)) {
+        let own = n.build().gather(table, segments, 0)?;
+        sum = n.build().binary(Binary::Add, sum, own)?;
+    }
+    let epsilon = n.float("epsilon", 1e-12);
+    let normed = n.build().standardize(sum, &[2], epsilon)?;
+    let id = normalize::affine(n, normed, 5)?;
+    n.output(0, id);
+    let shown = match n.input(7) {
+        Some(mask) => {
+            let mask = n.build().cast(mask, DType::I32)?;
+            n.build().reduce(ReduceKind::Sum, mask, &[1], false)?
+        }
+        None => n.build().integers([batch], vec![0; batch]),
+    };
+    n.output(1, shown);
+    n.output(2, sum);
+    n.finish(3)
 }
 
 /// Norm over the last axis of the sum of the first two operands and the bias at this position; the sum is the fourth result.

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use crate::error::Error;
-use crate::graph::{TensorType, ValueId};
+use crate::graph::{DType, TensorType, ValueId};
 use crate::ops::{Coordinates, OpKind, ResizeMode, Unary};
 
 /// Resampling one axis at a time, as products with interpolation matrices; simple cases are [`OpKind::Resize`] of the net.
@@ -99,6 +99,9 @@ pub(super) fn resize(n: &mut Node) -> Result<bool, Error> {
         value = along(n, value, axis, &rows, sampler.extrapolation)?;
     }
     let id = if value == x { n.build().unary(Unary::Identity, x)? } else { value };
+    // Means of integers lose their fraction after the last axis, as in ONNX Runtime.
+    let dtype = n.dtype(x);
+    let id = n.build().cast(id, dtype)?;
     n.done(id)
 }
 
@@ -220,6 +223,7 @@ fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> R
     if from.saturating_mul(to) > 1 << 24 {
         return Err(n.unsupported(format!("an axis of {from} resampled to {to} by weights")));
     }
+    let x = if n.dtype(x).is_float() { x } else { n.build().cast(x, DType::F32)? };
     let mut weights = vec![0f32; from * to];
     for (o, row) in rows.iter().enumerate() {
         row.iter().flatten().for_each(|&(i, w)| weights[o * from + i] += w);

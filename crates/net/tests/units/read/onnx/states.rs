@@ -74,6 +74,8 @@ impl One {
         let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
         let model = Model { graph: Some(self.graph), opset_import, ..Model::default() };
         let read = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default());
+        // Operands without elements are constants of the network.
+        self.live.retain(|tensor| !tensor.data.is_empty());
         eval(&read.expect("a network").0, &self.live).expect("it runs")
     }
 }
@@ -231,6 +233,37 @@ fn heads_with_past_keys_are_those_of_all_keys() {
     let found = heads([&last(&q), &last(&k), &last(&v)], Some([&past(&all[1]), &past(&all[2])]));
     close(&found[0].data.to_f32(), &part(&all[0], 1, first, STEPS));
     close(&found[2].data.to_f32(), &all[2].data.to_f32());
+    // The first step of a decoder has a cache without keys.
+    let none = Tensor::f32([1, count, 0, width], Vec::new());
+    let found = heads([&q, &k, &v], Some([&none, &none]));
+    close(&found[0].data.to_f32(), &all[0].data.to_f32());
+    close(&found[1].data.to_f32(), &all[1].data.to_f32());
+}
+
+#[test]
+fn products_and_tables_of_the_optimizer() {
+    let stored = |shape: &[usize], values: &[f32]| Tensor::f32(shape.to_vec(), values.to_vec());
+    let x = stored(&[1, 2], &[1.0, -2.0]);
+    let product = One::new(DOMAIN, "FusedGemm", 1)
+        .live(x)
+        .stored(&stored(&[2, 2], &[1.0, 2.0, 3.0, 4.0]))
+        .stored(&stored(&[2], &[0.0, 8.0]))
+        .attribute("activation", |a| a.s = b"LeakyRelu".to_vec().into())
+        .attribute("activation_alpha", |a| a.f = 0.5);
+    close(&product.run()[0].data.to_f32(), &[-2.5, 2.0]);
+    // Row 1 of the words, place 0, row 0 of the segments: (1, 3), whose norm is (-1, 1).
+    let embedded = One::new(DOMAIN, "EmbedLayerNormalization", 2)
+        .live(whole(&[1, 1], &[1]))
+        .live(whole(&[1, 1], &[0]))
+        .stored(&stored(&[2, 2], &[9.0, 9.0, 1.0, 0.0]))
+        .stored(&stored(&[1, 2], &[0.0, 2.0]))
+        .stored(&stored(&[1, 2], &[0.0, 1.0]))
+        .stored(&stored(&[2], &[1.0, 2.0]))
+        .stored(&stored(&[2], &[0.0, 5.0]))
+        .live(whole(&[1, 1], &[1]))
+        .run();
+    close(&embedded[0].data.to_f32(), &[-1.0, 7.0]);
+    assert_eq!(embedded[1].data.to_i32(), [1]);
 }
 
 #[test]
