@@ -54,7 +54,7 @@ pub use remarks::{Log, Progress, Stage};
 /// Items that the tests in `tests/compile` reach.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::fuse::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, small_error};
+    pub use crate::fuse::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, collapse_transposes, small_error};
     pub use crate::ir::{
         Axis, Buffer, BufferId, Connect, Datum, Graph, Kind, Layer, Nonlinear, ROW_ALIGN, Role, View, View4, Window,
         dense_axes, reads,

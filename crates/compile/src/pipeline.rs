@@ -104,7 +104,7 @@ passes! {
         Work::Net(fuse::deduplicate_dequantizations), "book table 22.3, DeduplicateStandaloneDequantGOCsAcrossConcat",
         "equal scales of the parts of a concatenation become one scale behind it";
     TRANSPOSES: 1 true "0dc-collapse-transpose" Work::Net(fuse::collapse_transposes), "book table 22.3, CollapseTranspose",
-        "consecutive transposes become one, or none";
+        "consecutive transposes become one, or none, also around operations that work in any order of axes";
     PADDING: 4 true "0dd-fold-padding" Work::Net(fuse::fold_padding), "book table 22.1, pad optimization",
         "constant padding becomes the padding of the window behind it";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, FoldWeightsWithScale, kernel_scale",

@@ -18,7 +18,8 @@ use std::collections::HashMap;
 
 pub(crate) use functions::into_tables as functions_into_tables;
 pub use functions::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, small_error};
-pub(crate) use net::{collapse_transposes, deduplicate_dequantizations, eliminate_copies, fold_padding};
+pub use net::collapse_transposes;
+pub(crate) use net::{deduplicate_dequantizations, eliminate_copies, fold_padding};
 pub(crate) use sources::{relu_into_reader, round_once, scale_into_reader};
 pub(crate) use transposes::into_producer as transposes_into_producer;
 

@@ -1,6 +1,7 @@
 //! Every fusion pass has an effect: without it a network has more tasks. Barriers keep what must not be fused.
 
 mod functions;
+mod layouts;
 
 use anemone_compile::testing::verify_passes;
 use anemone_compile::{Compat, Options, compile, pipeline};

@@ -2,6 +2,7 @@
 
 mod copies;
 mod dequant;
+mod layouts;
 mod padding;
 mod transposes;
 
@@ -10,7 +11,7 @@ use anemone_net::{Net, OpKind, Unary, ValueId};
 pub(crate) use copies::eliminate_copies;
 pub(crate) use dequant::deduplicate_dequantizations;
 pub(crate) use padding::fold_padding;
-pub(crate) use transposes::collapse_transposes;
+pub use transposes::collapse_transposes;
 
 /// Index of the operation that defines each value, by value id.
 fn makers(net: &Net) -> Vec<Option<usize>> {

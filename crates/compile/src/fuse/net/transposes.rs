@@ -9,11 +9,12 @@ use anemone_net::{Net, OpKind, ValueId};
 /// Merges a transpose with transposes before it, directly or behind elementwise operations; inverse ones cancel
 /// (the book, table 22.3: `CollapseTranspose`).
 ///
-/// Barriers: intermediate values with other readers, operands with another permutation, non-scalar constants.
-pub(crate) fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+/// [Regions](super::layouts) of operations move before the transposes first. Barriers for the rest: intermediate values with other readers, operands with another permutation, non-scalar constants.
+pub fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
     }
+    super::layouts::straighten(net, reasons)?;
     while let Some((at, path)) = found(net) {
         reasons.say(|| format!("{}: one with the transposes before it", net.ops[at].name));
         collapse(net, at, &path);
