@@ -11,6 +11,7 @@ use crate::cost;
 use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::gemm::microkernel::{self, PANEL};
+use crate::gemm::rows::RowMatrix;
 use crate::tensor::Extents;
 use crate::view::{BLOCK, OutputTile, Strides, TensorView, TensorViewMut, partition, partition_columns};
 use crate::workers::Workers;
@@ -167,9 +168,59 @@ pub fn convolve_pointwise(
         }
     };
     let columns = if transposed { ext.c } else { ext.w };
+    multiply_tiles(workers, shares, shared, (members, None), from, columns, transposed);
+}
+
+/// Computes the tiles of a pointwise convolution, whose coefficients are packed, or rows in memory.
+fn multiply_tiles<'a>(
+    workers: &Workers,
+    shares: Vec<OutputTile>,
+    shared: bool,
+    (members, rows): (&[BatchMember], Option<(RowMatrix<'a>, &Epilogue<'a>)>),
+    from: TensorView,
+    columns: usize,
+    transposed: bool,
+) {
     workers.each(shares, shared, |share, scratch| {
-        workers.arch.dispatch(pointwise::Job { members, from, windows: None, columns, transposed, share, scratch });
+        let windows = None;
+        multiply_tile(workers, pointwise::Job { members, rows, from, windows, columns, transposed, share, scratch });
     });
+}
+
+/// Out of line, so that its scalar code is compiled once.
+#[inline(never)]
+fn multiply_tile(workers: &Workers, job: pointwise::Job) {
+    workers.arch.dispatch(job);
+}
+
+/// Returns true if [`convolve_rows`] computes a pointwise convolution whose coefficients are results; `ext` are the extents of the result before
+/// it is transposed.
+pub fn takes_rows(staging: &Im2col, transposed: bool, ext: Extents) -> bool {
+    staging.is_pointwise() && ext.h == 1 && Packing::for_staging(staging, transposed, ext.c) == Packing::Panels6
+}
+
+/// Pointwise convolution with rows of coefficients in memory, for planes of one row. Threads take groups, or channels of a group: the next operation
+/// takes rows of the result in the same order.
+pub fn convolve_rows(
+    workers: &Workers,
+    rows: RowMatrix,
+    finish: &Epilogue,
+    from: TensorView,
+    to: TensorViewMut,
+    ext: Extents,
+) {
+    let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
+    let shared = workers.shares(cost::products(ext.g * ext.c * ext.w * rows.taps));
+    let threads = if shared { rayon::current_num_threads() } else { 1 };
+    let parts = if ext.g < 2 * threads { threads } else { 1 };
+    let channels = ext.c.div_ceil(parts).next_multiple_of(PANEL);
+    let (shares, columns) = if transposed {
+        let starts: Vec<usize> = (0..ext.c).step_by(channels).collect();
+        (partition_columns(data, ext.transposed(), strides, &starts), ext.c)
+    } else {
+        (partition(data, ext, strides, 1, channels), ext.w)
+    };
+    multiply_tiles(workers, shares, shared, (&[], Some((rows, finish))), from, columns, transposed);
 }
 
 /// Splits the channels of all members into `threads` equal ranges, each of which starts at a panel of its member. Returns first channels.
@@ -257,15 +308,9 @@ pub fn convolve_direct(
         if small {
             let (windows, columns) = (Some((staging, offsets)), ext.w);
             let members = &[BatchMember { kernels, finish: *finish }];
-            return workers.arch.dispatch(pointwise::Job {
-                members,
-                from,
-                windows,
-                columns,
-                transposed,
-                share,
-                scratch,
-            });
+            let rows = None;
+            let job = pointwise::Job { members, rows, from, windows, columns, transposed, share, scratch };
+            return multiply_tile(workers, job);
         }
         workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, transposed, share, scratch });
     });

@@ -1,3 +1,4 @@
 //! fp32 GEMM.
 
 pub mod microkernel;
+pub mod rows;

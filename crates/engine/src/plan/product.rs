@@ -15,6 +15,7 @@ use anemone_kernels::conv::Im2col;
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::epilogue::{Activation, ExactEpilogue};
 use anemone_kernels::filter::CoefficientRow;
+use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::window::Window;
 use half::f16;
@@ -66,6 +67,12 @@ impl CoefficientBox {
         let first = self.rows.iter().copied().min().unwrap_or(0);
         let last = self.rows.iter().copied().max().unwrap_or(0);
         first..last + self.taps.saturating_sub(1) * self.stride + 1
+    }
+
+    /// The matrix in `data`, the elements of [`CoefficientBox::range`], with `channels` rows per group.
+    pub(crate) fn matrix<'a>(&'a self, data: &'a [f16], channels: usize) -> RowMatrix<'a> {
+        let (starts, first) = (&self.rows[..], self.range().start);
+        RowMatrix { data, starts, first, stride: self.stride, taps: self.taps, channels }
     }
 
     /// The rows of each group, `rows` per group, in `data`, the elements of [`CoefficientBox::range`].

@@ -10,7 +10,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::machine::ChainedResults;
 use crate::memory::{self, Home, Memory, Region};
 use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
-use anemone_kernels::conv::{Kernels, convolve, convolve_gemv};
+use anemone_kernels::conv::{Kernels, convolve, convolve_gemv, convolve_rows, takes_rows};
 use anemone_kernels::copy::{self, CopyAxis, NanRule};
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::Epilogue;
@@ -101,7 +101,7 @@ impl Schedule<'_> {
         let target = (of.to.home, of.to.base..of.to.end(stored));
         let ([coefficients, source], to) = memory::views(memory, l2, operands, target, &mut aside)?;
         let admitted = of.admits.then(|| admitted(coefficients)).flatten();
-        let groups = of.coefficients.of(admitted.as_deref().unwrap_or(coefficients), of.output.c);
+        let coefficients = admitted.as_deref().unwrap_or(coefficients);
         let source = TensorView { data: source, strides: of.source.axes.strides };
         // Rows of several groups may alternate in memory: kernels write these to dense rows, which are copied.
         let strides = of.to.axes.strides;
@@ -111,7 +111,9 @@ impl Schedule<'_> {
         let (data, at) = if alternate { (&mut *rows, dense(stored)) } else { (&mut *to, strides) };
         let target = TensorViewMut { data, strides: at, transposed: of.transposed };
         let (taps, staging) = (of.coefficients.taps, &of.staging);
+        let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
         if let (Some(mac), Some(exactly)) = (self.common.mac, &of.exactly) {
+            let groups = of.coefficients.of(coefficients, of.output.c);
             let mut sets = vec![Sets::default(); groups.len()];
             let nanos = cost::one_by_one(groups.len() * of.output.c * taps);
             chunks(&mut sets, 1, nanos, |g, sets| {
@@ -120,10 +122,19 @@ impl Schedule<'_> {
             let (window, groups) = (&of.window, Groups::Sets(&sets));
             let of_array = Exact { mac, window, channels: taps, unicast: false, staging, groups, exactly };
             exact::convolve(workers, &of_array, source, target, of.output);
+        } else if takes_rows(staging, of.transposed, of.output) {
+            convolve_rows(
+                workers,
+                of.coefficients.matrix(coefficients, of.output.c),
+                &finish,
+                source,
+                target,
+                of.output,
+            );
         } else {
+            let groups = of.coefficients.of(coefficients, of.output.c);
             let groups = groups.into_iter().map(|rows| (rows, None)).collect();
             let kernels = Kernels::pack_rows(staging, of.transposed, of.output.c, groups);
-            let finish = Epilogue { bias: of.bias, scale: of.scale, activation: &of.activation };
             convolve(workers, staging, &kernels, &finish, source, target, of.output);
         }
         if alternate {

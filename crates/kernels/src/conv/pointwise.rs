@@ -7,6 +7,7 @@ use crate::conv::{BatchMember, Im2col};
 use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, TailKernel, columns_of, run_outputs};
+use crate::gemm::rows::{RowKernel, RowMatrix};
 use crate::host::Rows;
 use crate::simd;
 use crate::view::{OutputTile, Part, TensorView, copy_short};
@@ -31,6 +32,8 @@ const OUTPUTS: [usize; 2] = [256, 1024];
 pub struct Job<'a, 'b> {
     /// Members that produce consecutive channels of the result; several only if it is transposed.
     pub members: &'a [BatchMember<'a>],
+    /// In place of members: coefficients in memory, with their epilogue.
+    pub rows: Option<(RowMatrix<'a>, &'a Epilogue<'a>)>,
     pub from: TensorView<'a>,
     /// For windows of several taps: plan of the staged source, and the offset of each tap there. There is a single member
     /// then.
@@ -47,20 +50,28 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let Some((kernel, finish)) = self.members.first().and_then(|member| member.of(self.share)) else { return };
-        if let Some((staging, offsets)) = self.windows {
+        let first = self.members.first().and_then(|member| member.of(self.share));
+        if let (Some((staging, offsets)), Some((kernel, finish))) = (self.windows, first) {
             return self.unfolded(simd, kernel, finish, staging, offsets);
         }
-        let taps = kernel.packed.taps();
+        let rows = self.rows.map(|(rows, finish)| (Coefficients::Rows(rows.of_group(self.share.group)), finish));
+        let count = if rows.is_some() { 1 } else { self.members.len() };
+        let taps = match (rows, first) {
+            (Some((rows, _)), _) => rows.taps(),
+            (None, Some((kernel, _))) => kernel.packed.taps(),
+            (None, None) => return,
+        };
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
         // Whole runs; `OUTPUTS` are.
         let most = most - most % run_outputs::<S>();
         for part in Part::all(self.share, self.columns, self.transposed, most) {
             self.pack(simd, taps, &part);
             let mut before = 0;
-            for member in self.members {
-                let Some((kernel, finish)) = member.of(self.share) else { return };
-                let all = before..before + kernel.packed.channels();
+            for i in 0..count {
+                let member = self.members.get(i).and_then(|member| member.of(self.share));
+                let member = member.map(|(kernel, finish)| (Coefficients::Packed(kernel), finish));
+                let Some((coefficients, finish)) = rows.or(member) else { return };
+                let all = before..before + coefficients.channels();
                 let channels = if self.transposed {
                     let stored = &self.share.columns;
                     all.start.max(stored.start) - before..all.end.min(stored.end).max(before) - before
@@ -68,7 +79,7 @@ impl WithSimd for Job<'_, '_> {
                     self.share.first_channel..self.share.first_channel + self.share.channels()
                 };
                 if !channels.is_empty() {
-                    self.part(simd, kernel, finish, before, channels, &part);
+                    self.part(simd, coefficients, finish, before, channels, &part);
                 }
                 before = all.end;
             }
@@ -97,18 +108,19 @@ impl Job<'_, '_> {
     fn part<S: Simd>(
         &mut self,
         simd: S,
-        kernel: &Filter,
+        coefficients: Coefficients,
         finish: &Epilogue,
         before: usize,
         channels: Range<usize>,
         part: &Part,
     ) {
-        let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
+        let (width, all) = (run_outputs::<S>(), coefficients.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
         let Scratch { packed, panel, sums, halves, places, .. } = &mut *self.scratch;
         let packed = scratch_slice(packed, stride * all);
-        let taps_at_once = pass_taps(all, TAPS[usize::from(outputs <= width)]);
+        let is_packed = matches!(coefficients, Coefficients::Packed(_));
+        let taps_at_once = pass_taps(all, TAPS[usize::from(outputs <= width && is_packed)]);
         let places = packed_offsets::<S>(places, taps_at_once);
         let sums = scratch_slice(sums, CHANNELS * stride);
         let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
@@ -119,10 +131,11 @@ impl Job<'_, '_> {
         // Rounding short rows one by one does not pay.
         let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
         let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
-        let panel = scratch_slice(panel, group * taps_at_once + COLUMN_SLACK);
+        let panels = group / PANEL * RowMatrix::panel_elements(taps_at_once);
+        let panel = scratch_slice(panel, panels + COLUMN_SLACK);
         for channel in (0..channels).step_by(CHANNELS) {
             let block = channel..channels.min(channel + CHANNELS);
-            let product = Product { kernel, first, outputs, stride, taps_at_once, places };
+            let product = Product { coefficients, first, outputs, stride, taps_at_once, places };
             for tap in (0..all).step_by(taps_at_once) {
                 let taps = tap..all.min(tap + taps_at_once);
                 for channel in block.clone().step_by(group) {
@@ -198,7 +211,9 @@ impl Job<'_, '_> {
         let panel = scratch_slice(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
         let sums = scratch_slice(sums, channels * stride);
         let places = packed_offsets::<S>(places, taps_at_once);
-        let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once, places };
+        let coefficients = Coefficients::Packed(kernel);
+        let first = self.share.first_channel;
+        let product = Product { coefficients, first, outputs, stride, taps_at_once, places };
         for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
             for (tap, &offset) in offsets.iter().enumerate() {
                 let rows = staged[offset as usize..].chunks(staging.width);
@@ -226,9 +241,34 @@ impl Job<'_, '_> {
     }
 }
 
+/// Coefficients of a product.
+#[derive(Clone, Copy)]
+enum Coefficients<'a> {
+    /// Packed in panels.
+    Packed(&'a Filter),
+    /// The rows of one group in memory.
+    Rows(RowMatrix<'a>),
+}
+
+impl Coefficients<'_> {
+    fn taps(&self) -> usize {
+        match self {
+            Coefficients::Packed(kernel) => kernel.packed.taps(),
+            Coefficients::Rows(rows) => rows.taps,
+        }
+    }
+
+    fn channels(&self) -> usize {
+        match self {
+            Coefficients::Packed(kernel) => kernel.packed.channels(),
+            Coefficients::Rows(rows) => rows.channels,
+        }
+    }
+}
+
 /// Product of some channels by the outputs of a part.
 struct Product<'a> {
-    kernel: &'a Filter,
+    coefficients: Coefficients<'a>,
     /// Channel of the filter at which channel ranges start counting.
     first: usize,
     outputs: usize,
@@ -262,8 +302,14 @@ impl Product<'_> {
         panel: &mut [f32],
         sums: &mut [f32],
     ) {
-        let &Product { kernel, first, outputs, stride, taps_at_once, places } = self;
+        let &Product { first, outputs, stride, taps_at_once, places, .. } = self;
         let (width, count, resume) = (run_outputs::<S>(), channels.len(), taps.start > 0);
+        let kernel = match &self.coefficients {
+            Coefficients::Packed(kernel) => *kernel,
+            Coefficients::Rows(rows) => {
+                return self.add_rows(simd, rows, channels, taps, packed, taps_of_run, panel, sums);
+            }
+        };
         for c in (0..count).step_by(PANEL) {
             kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
         }
@@ -307,9 +353,41 @@ impl Product<'_> {
         }
     }
 
+    /// [`Product::add`] for rows of coefficients.
+    #[inline(always)]
+    fn add_rows<S: Simd>(
+        &self,
+        simd: S,
+        rows: &RowMatrix,
+        channels: Range<usize>,
+        taps: Range<usize>,
+        packed: &[f32],
+        taps_of_run: usize,
+        panel: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let &Product { first, outputs, stride, .. } = self;
+        let (width, count, resume) = (run_outputs::<S>(), channels.len(), taps.start > 0);
+        let size = RowMatrix::panel_elements(taps.len());
+        for (c, panel) in (0..count).step_by(PANEL).zip(panel.chunks_exact_mut(size)) {
+            rows.widen(simd, first + channels.start + c, taps.clone(), panel);
+        }
+        for (run, output) in (0..outputs).step_by(width).enumerate() {
+            let source = &packed[run * taps_of_run * width..][..taps.len() * width];
+            let outputs = width.min(outputs - output);
+            for (c, panel) in (0..count).step_by(PANEL).zip(panel.chunks_exact(size)) {
+                let (height, sums) = (PANEL.min(count - c), &mut sums[c * stride + output..]);
+                RowKernel { panel, height, source, sums, stride, outputs, resume }.with_simd(simd);
+            }
+        }
+    }
+
     /// Bias of a channel.
     fn bias(&self, channel: usize) -> f32 {
-        self.kernel.bias(self.first + channel)
+        match &self.coefficients {
+            Coefficients::Packed(kernel) => kernel.bias(self.first + channel),
+            Coefficients::Rows(_) => 0.0,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub fn run_outputs<S: Simd>() -> usize {
 
 /// Vectors a channel: four with 32 registers, two with 16, one on scalar hosts, to generate little code.
 #[inline(always)]
-const fn run_vectors<S: Simd>() -> usize {
+pub(super) const fn run_vectors<S: Simd>() -> usize {
     match S::REGISTER_COUNT {
         _ if S::F32_LANES == 1 => 1,
         32.. => 4,

@@ -8,10 +8,11 @@ use crate::samples::{some_windows, used};
 use anemone_kernels::conv::nchwc::{Operand, ResidualAdd};
 use anemone_kernels::conv::{
     BatchMember, Coefficients, FusedDepthwise, Im2col, Kernels, RepackCache, can_fuse_depthwise, convolve,
-    convolve_direct, convolve_nchwc, convolve_pointwise, convolve_winograd,
+    convolve_direct, convolve_nchwc, convolve_pointwise, convolve_rows, convolve_winograd, takes_rows,
 };
 use anemone_kernels::epilogue::{Activation, Epilogue};
-use anemone_kernels::filter::Values;
+use anemone_kernels::filter::{CoefficientRow, Values};
+use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::testing::PACKED_CAPACITY;
 use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense, reach};
@@ -66,6 +67,52 @@ fn the_ways_to_one_product_agree() {
             assert_eq!(at(&transposed, ext.transposed(), [g, w, h, c]), x);
         }
     }
+}
+
+/// Rows of coefficients in memory give the bits of packed ones, contiguous or strided, on every instruction set.
+#[test]
+fn rows_in_memory_multiply_like_packed_ones() {
+    let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+    let finish = Epilogue { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
+    let k = [1, 1];
+    let mut taken = 0;
+    for (g, taps, c, w) in [(1, 300, 130, 70), (5, 33, 49, 49), (2, 40, 7, 200), (1, 1500, 25, 64), (3, 16, 6, 1030)] {
+        let (input, ext) = (Extents { g, c: taps, h: 1, w }, Extents { g, c, h: 1, w });
+        let window = Window { k, s: k, p: [0, 0], from: [1, w], to: [1, w] };
+        let staging = Im2col::new(window, taps, false, ext, rayon::current_num_threads()).expect("it is small");
+        let source: Vec<f16> = (0..reach(input, dense(input))).map(|i| draw(i + 5)).collect();
+        let from = TensorView { data: &source, strides: dense(input) };
+        for (stride, row) in [(1, taps + 2), (c + 3, 1)] {
+            let group = 40 + (taps - 1) * stride + (c - 1) * row;
+            let first = 17;
+            let data: Vec<f16> = (0..g * group).map(draw).collect();
+            let starts: Vec<usize> = (0..g * c).map(|i| first + i / c * group + i % c * row).collect();
+            let groups = starts.chunks(c).map(|starts| {
+                let rows = starts.iter().map(|start| CoefficientRow { data: &data[start - first..], stride });
+                (rows.collect(), None)
+            });
+            let groups: Vec<_> = groups.collect();
+            for (arch, transposed) in arches().into_iter().flat_map(|arch| [(arch, false), (arch, true)]) {
+                let mut workers = Workers::new();
+                workers.arch = arch;
+                let stored = if transposed { ext.transposed() } else { ext };
+                let run = |by: &dyn Fn(TensorViewMut)| {
+                    let mut data = vec![f16::NAN; reach(stored, dense(stored))];
+                    by(TensorViewMut { data: &mut data, strides: dense(stored), transposed });
+                    data
+                };
+                assert!(takes_rows(&staging, transposed, ext));
+                let rows = RowMatrix { data: &data, starts: &starts, first, stride, taps, channels: c };
+                let found = run(&|to| convolve_rows(&workers, rows, &finish, from, to, ext));
+                let kernels = Kernels::pack_rows(&staging, transposed, c, groups.clone());
+                let wanted = run(&|to| convolve(&workers, &staging, &kernels, &finish, from, to, ext));
+                assert!(wanted.iter().any(|x| x.to_f32() > 0.0) && wanted.iter().all(|x| !x.is_nan()));
+                assert_eq!(found, wanted, "{g} {taps} {c} {w} {stride} {transposed}");
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken >= 20);
 }
 
 /// Windows of every kind, direct and unfolded, on every instruction set: sums in the order of the taps. Winograd's sums are close to
