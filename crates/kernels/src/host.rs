@@ -9,6 +9,10 @@ use pulp::Arch;
 #[cfg_attr(not(target_arch = "x86_64"), path = "host/longest_portable.rs")]
 pub(crate) mod longest;
 
+#[cfg(target_arch = "x86_64")]
+#[path = "host/square_x86.rs"]
+mod square;
+
 /// True on x86-64.
 pub const IS_X86: bool = cfg!(target_arch = "x86_64");
 
@@ -21,6 +25,20 @@ pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
 #[inline(always)]
 pub(crate) fn transpose_8x8(rows: [[f16; 8]; 8]) -> Option<[[f16; 8]; 8]> {
     native::transpose_8x8(rows)
+}
+
+/// Returns true if the host has conversion instructions, and [`transpose_square`].
+pub(crate) fn converts() -> bool {
+    native::converts()
+}
+
+/// Edge length of a square that is transposed at once, in elements.
+pub const SQUARE: usize = 32;
+
+/// Transposes a square whose lines are `stride` elements apart in `from`. Returns false, without writing, as [`widen_halves`]. Panics if `from` is
+/// too short.
+pub fn transpose_square(from: &[f16], stride: usize, to: &mut [[f16; SQUARE]; SQUARE]) -> bool {
+    native::convert(from, to, stride, [native::turn, native::turn_long])
 }
 
 /// Layout of rows: their number, columns, and strides in the source and in the result, in elements.
@@ -96,7 +114,7 @@ pub fn fetch<T: bytemuck::Pod>(data: &[T]) {
 /// Hosts without conversion instructions that can be detected at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
-    use crate::host::{Rows, Two};
+    use crate::host::{Rows, SQUARE, Two};
     use half::f16;
     use pulp::Arch;
 
@@ -115,6 +133,12 @@ mod native {
 
     pub(super) fn fetch(_: &[u8]) {}
 
+    pub(super) fn converts() -> bool {
+        false
+    }
+
+    pub(super) fn turn(_: &[f16], _: &mut [[f16; SQUARE]], _: usize) {}
+
     pub(super) fn convert<T, U, X>(_: &[T], _: &mut [U], _: X, _: [fn(&[T], &mut [U], X); 2]) -> bool {
         false
     }
@@ -129,7 +153,9 @@ mod native {
 
     pub(super) fn round(_: &[f32], _: &mut [f16], _: Rows) {}
 
-    pub(super) use self::{look_up as look_up_sixteen, round as round_sixteen, widen as widen_sixteen};
+    pub(super) use self::{
+        look_up as look_up_sixteen, round as round_sixteen, turn as turn_long, widen as widen_sixteen,
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -168,6 +194,8 @@ mod native {
         Some(cast([all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)]))
     }
 
+    pub(super) use crate::host::square::{turn, turn_long};
+
     /// Bytes of a cache line.
     const LINE: usize = 64;
 
@@ -189,9 +217,13 @@ mod native {
     /// Signature of the conversions below.
     type Conversion<T, U, X> = unsafe fn(&[T], &mut [U], X);
 
+    pub(super) fn converts() -> bool {
+        is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c")
+    }
+
     /// Calls the second function of `by` on hosts with AVX-512, the first with AVX and F16C; returns false on others.
     pub(super) fn convert<T, U, X>(from: &[T], to: &mut [U], how: X, by: [Conversion<T, U, X>; 2]) -> bool {
-        let able = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
+        let able = converts();
         let longest = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         let by = by[usize::from(longest)];
         if able {

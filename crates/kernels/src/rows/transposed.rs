@@ -3,12 +3,14 @@
 
 use super::{FOLDED_AT_ONCE, Form, Operand, RowKernel};
 use crate::cost;
+use crate::host;
 use crate::line::Line;
+use crate::num;
 use crate::params::BinaryOp;
 use crate::reduce::{Fold, Operation};
 use crate::simd::{self, LONGEST};
 use crate::tensor::Extents;
-use crate::view::{SQUARE, gather_elements, transpose};
+use crate::view::{SQUARE, gather_elements, transpose_by_eights};
 use crate::workers::Workers;
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -56,15 +58,27 @@ impl<'a> TransposedOperand<'a> {
         match self {
             TransposedOperand::One(of_planes) if first == 0 => square.fill(*of_planes),
             TransposedOperand::One(_) => {}
-            TransposedOperand::Rows(from, stride) => transpose(
-                &from[first..],
-                *stride,
-                [columns, planes],
-                #[inline(always)]
-                |x| x,
-                #[inline(always)]
-                |column, _, line, _| square[column] = *line,
-            ),
+            TransposedOperand::Rows(from, stride) => {
+                let from = &from[first..];
+                let mut done = 0;
+                for lines in square[..columns].as_chunks_mut().0 {
+                    if planes < PLANES || !host::transpose_square(&from[done..], *stride, lines) {
+                        break;
+                    }
+                    done += SQUARE;
+                }
+                if done < columns {
+                    transpose_by_eights(
+                        &from[done..],
+                        *stride,
+                        [columns - done, planes],
+                        #[inline(always)]
+                        |x| x,
+                        #[inline(always)]
+                        |column, _, line, _| square[done + column] = *line,
+                    );
+                }
+            }
         }
     }
 }
@@ -143,6 +157,12 @@ impl Job<'_, '_> {
         let mut now = [simd.splat_f32s(start); VECTORS];
         let Operation { first: factor, sign, .. } = lines.operation;
         let by = By { simd, pre: lines.pre.map_or(1.0, |(pre, _)| pre), first: factor, sign };
+        if let (Some(TransposedOperand::Rows(from, stride)), ALONE, true, LONGEST..) = (&first, form, largest, total) {
+            for (plane, to) in to.iter_mut().enumerate().take(planes) {
+                *to = by.largest(&from[plane * stride..][..total]);
+            }
+            return;
+        }
         for at in (0..total).step_by(COLUMNS) {
             let columns = COLUMNS.min(total - at);
             let [one, other] = &mut **squares;
@@ -185,6 +205,31 @@ struct By<S> {
 }
 
 impl<S: Simd> By<S> {
+    /// Largest product of an element of a plane, at least one vector, and the factor; not transposed, because its order has an effect only on
+    /// the sign of zero, which is that of the first zero.
+    #[inline(always)]
+    fn largest(self, plane: &[f16]) -> f32 {
+        let By { simd, pre, .. } = self;
+        let factor = simd.splat_f32s(pre);
+        let mut now = [simd.splat_f32s(f32::NEG_INFINITY); 4];
+        let (whole, last) = (plane.as_chunks::<LONGEST>().0, plane.last_chunk());
+        for some in whole.chunks(now.len()).chain(last.map(std::slice::from_ref)) {
+            for (now, x) in now.iter_mut().zip(some) {
+                let Some(x) = simd::widened(simd, *x) else { return f32::NAN };
+                *now = simd::larger(simd, simd.mul_f32s(x, factor), *now);
+            }
+        }
+        let [a, b, c, d] = now;
+        let both = simd::larger(simd, simd::larger(simd, a, b), simd::larger(simd, c, d));
+        let mut lanes = [f32::NEG_INFINITY; LONGEST];
+        simd.partial_store_f32s(&mut lanes, both);
+        let found = lanes.iter().fold(f32::NEG_INFINITY, |most, x| if *x > most { *x } else { most });
+        if found != 0.0 {
+            return found;
+        }
+        plane.iter().map(|x| num::widen(*x) * pre).find(|x| *x == 0.0).unwrap_or(found)
+    }
+
     /// Accumulates the next elements of every plane.
     #[inline(always)]
     fn accumulate<const FORM: u8, const LARGEST: bool>(

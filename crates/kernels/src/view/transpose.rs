@@ -3,15 +3,45 @@
 use super::*;
 
 /// Edge length of a transposed block, in elements.
-pub const SQUARE: usize = 32;
+pub const SQUARE: usize = host::SQUARE;
 
 /// Transposes a matrix that is read as `across` lines, `stride` apart, of `contiguous` elements each. `put` receives the lines of the
 /// result in pieces: line index, index of the piece's first element, the piece, and its length, at most [`SQUARE`]. Elements may be passed
 /// more than once. `fix` is applied to every element.
 ///
-/// Blocks of 8 by 8 are transposed in registers, four at a time, so that whole cache lines are written.
+/// Squares of 32 by 32 are transposed in registers; of smaller matrices blocks of 8 by 8, four at a time, so that whole cache lines are written.
 #[inline(always)]
 pub fn transpose(
+    from: &[f16],
+    stride: usize,
+    [contiguous, across]: [usize; 2],
+    fix: impl Fn(f16) -> f16 + Copy,
+    mut put: impl FnMut(usize, usize, &[f16; SQUARE], usize),
+) {
+    if contiguous.min(across) < SQUARE || !host::converts() {
+        return transpose_by_eights(from, stride, [contiguous, across], fix, put);
+    }
+    let mut lines = [[f16::ZERO; SQUARE]; SQUARE];
+    for first in (0..across).step_by(SQUARE) {
+        // The last squares overlap those before.
+        let first = first.min(across - SQUARE);
+        for i in (0..contiguous).step_by(SQUARE) {
+            let i = i.min(contiguous - SQUARE);
+            host::transpose_square(&from[first * stride + i..], stride, &mut lines);
+            for (k, line) in lines.iter().enumerate().take(contiguous) {
+                let mut line = *line;
+                for l in 0..SQUARE {
+                    line[l] = fix(line[l]);
+                }
+                put(i + k, first, &line, SQUARE);
+            }
+        }
+    }
+}
+
+/// [`transpose`] for matrices smaller than a square.
+#[inline(always)]
+pub(crate) fn transpose_by_eights(
     from: &[f16],
     stride: usize,
     [contiguous, across]: [usize; 2],
@@ -87,8 +117,9 @@ pub struct Transposed<'a> {
 }
 
 impl Transposed<'_> {
-    /// Stores `channels` channels of `rows` rows from `first_row` on, all columns, from `column` of the tile on.
-    #[inline(always)]
+    /// Stores `channels` channels of `rows` rows from `first_row` on, all columns, from `column` of the tile on. Out of line, because it does not
+    /// depend on the caller's instruction set.
+    #[inline(never)]
     pub fn store(&self, share: &mut OutputTile, first_row: usize, rows: usize, column: usize, channels: usize) {
         for row in 0..rows {
             transpose(

@@ -1,5 +1,7 @@
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{Part, TensorView, dense, nested, partition, partition_columns, reach, transpose_blocks};
+use anemone_kernels::view::{
+    Part, TensorView, dense, nested, partition, partition_columns, reach, transpose, transpose_blocks,
+};
 use half::f16;
 
 /// Every element of every row belongs to exactly one tile, whichever of rows and channels has the larger stride.
@@ -82,5 +84,23 @@ fn shares_cover_a_result_in_either_order() {
     assert!(!nested(ext, [100, 4, 4]));
     for empty in [Extents { c: 0, ..ext }, Extents { h: 0, ..ext }, Extents { w: 0, ..ext }, Extents { g: 0, ..ext }] {
         assert!(partition(&mut [], empty, dense(empty), 0, 0).is_empty());
+    }
+}
+
+/// Matrices of every size around that of a block and of a square, with every element changed once.
+#[test]
+fn matrices_are_transposed_in_blocks() {
+    let sizes = [1, 7, 8, 9, 31, 32, 33, 49, 64, 100];
+    for (across, contiguous) in sizes.into_iter().flat_map(|across| sizes.map(|contiguous| (across, contiguous))) {
+        let stride = contiguous + 5;
+        let from: Vec<f16> = (0..across * stride).map(|i| f16::from_bits(i as u16)).collect();
+        let mut to = vec![f16::ZERO; contiguous * across];
+        let next = |x: f16| f16::from_bits(x.to_bits() + 1);
+        transpose(&from, stride, [contiguous, across], next, |line, first, piece, count| {
+            to[line * across + first..][..count].copy_from_slice(&piece[..count]);
+        });
+        for (i, x) in to.iter().enumerate() {
+            assert_eq!(usize::from(x.to_bits()), i % across * stride + i / across + 1, "{across} {contiguous}");
+        }
     }
 }
