@@ -5,6 +5,7 @@ executed by the models `fast` and `exact`; each with inputs live, and with all i
     cargo build --release && python3 scripts/onnx_backend.py                 # compare with what is recorded
     python3 scripts/onnx_backend.py --record                                 # record, then `cargo xtask docs`
     python3 scripts/onnx_backend.py --match attention -v                     # a few, every outcome
+    python3 scripts/onnx_backend.py --every 4                                # one test in four, as `.ci/run` does
 
 It makes a virtual environment with the pinned package (--venv). Outcomes:
 
@@ -148,6 +149,7 @@ def main():
     parser.add_argument("--suite", type=pathlib.Path, default=ROOT / "target/onnx-suite", help="folder of the models")
     parser.add_argument("--package", nargs="*", default=PINNED, help="what pip installs, to try another release")
     parser.add_argument("--match", default="", help="only tests whose name contains this")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one test in N, in the order of their names")
     parser.add_argument("--record", action="store_true", help="write the files in docs/data")
     parser.add_argument("--report", type=pathlib.Path, help="file for every outcome but `right`, with its text")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -159,7 +161,8 @@ def main():
     import warnings
 
     warnings.filterwarnings("ignore")
-    cases = onnx_cases.cases(options.suite, options.match)
+    partial = options.match or options.every > 1
+    cases = onnx_cases.cases(options.suite, options.match, options.every)
     runs = [(case, (form, way)) for case in cases for form, way in COLUMNS if form in case.runs]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         results = pool.map(lambda r: run(options.ane, options.suite, r[0], *r[1]), runs)
@@ -173,12 +176,12 @@ def main():
     if options.report:
         options.report.write_text("\n".join(told) + "\n")
     if options.record:
-        if options.match:
+        if partial:
             sys.exit("--record takes the whole suite")
         record(cases, outcomes)
         return 0
     found, better = findings(outcomes)
-    if options.match:
+    if partial:
         found = [f for f in found if "and no test" not in f]
     print("\n".join(found))
     if better:

@@ -49,8 +49,8 @@ class Case:
         self.outputs = []
 
 
-def cases(folder, match):
-    """Writes the models and inputs of the installed package's tests into a folder and gives the tests."""
+def cases(folder, match, every=1):
+    """Writes the models and inputs of the installed package's tests, or of one in `every`, into a folder and gives them."""
     import numpy
     import onnx
     from onnx.backend.test.loader import load_model_tests
@@ -102,7 +102,7 @@ def cases(folder, match):
     tests = [t for t in load_model_tests(kind="node") if match in t.name]
     single = {t.name: t.model for t in tests if len(t.model.graph.node) == 1}
     found = []
-    for test in sorted(tests, key=lambda t: t.name):
+    for test in sorted(tests, key=lambda t: t.name)[::every]:
         model = test.model
         base = single.get(test.name.split("_expanded")[0], model)
         operator = base.graph.node[0].op_type if base.graph.node else "?"

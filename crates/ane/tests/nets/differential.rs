@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-const CASES: u64 = 10_000;
+const CASES: u64 = 5_000;
 /// Trials to make a failure simpler.
 const TRIALS: usize = 1500;
 

@@ -77,16 +77,12 @@ fn digits(hash: Sha256) -> String {
     hash.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect()
 }
 
-/// Runs twice: later runs may do several tasks at once.
+/// The module `plans` compares later runs with first ones.
 fn run(program: &Program, inputs: &[(String, Array)], model: Model) -> Result<String, String> {
     let options = EngineOptions { model, ..EngineOptions::default() };
     let mut execution = Execution::new(program, options).map_err(|e| e.to_string())?;
-    let mut once = || -> Result<String, String> {
-        let run = execution.run(inputs).map_err(|e| e.to_string())?;
-        Ok(digits(hash(run.outputs.iter().map(|(_, a)| a.data.as_slice()))))
-    };
-    let (first, later) = (once()?, once()?);
-    if first == later { Ok(first) } else { Err("another result in a later run".into()) }
+    let run = execution.run(inputs).map_err(|e| e.to_string())?;
+    Ok(digits(hash(run.outputs.iter().map(|(_, a)| a.data.as_slice()))))
 }
 
 /// A package with its input, and states as zeros.

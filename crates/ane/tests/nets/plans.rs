@@ -98,17 +98,19 @@ fn same(name: &str, program: &Program, models: &[Model], inputs: &[Inputs], runs
     }
 }
 
-/// Two inputs, the second with the first before and behind it.
-fn same_again(name: &str, program: &Program) {
+/// These inputs, one after another; where sums of tiles are added, which is slow, the last one alone.
+fn same_in_models(name: &str, program: &Program, runs: &[usize]) {
     let inputs = [1, 2].map(|seed| drawn_inputs(program, seed));
-    same(name, program, &Model::ALL, &inputs, &[0, 1, 0]);
+    same(name, program, &[Model::Fast, Model::Fixed], &inputs, runs);
+    same(name, program, &[Model::Tiled], &inputs[1..], &[0]);
 }
 
-/// On one thread, and on two.
+/// On one thread, and on two: two inputs, the second with the first before and behind it.
 fn same_on_threads(name: &str, program: &Program) {
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-        pool.install(|| same_again(&format!("{name}, {threads} threads"), program));
+        let inputs = [1, 2].map(|seed| drawn_inputs(program, seed));
+        pool.install(|| same(&format!("{name}, {threads} threads"), program, &Model::ALL, &inputs, &[0, 1, 0]));
     }
 }
 
@@ -121,13 +123,13 @@ fn golden_programs_run_the_same_planned() {
     {
         let program = std::fs::read(&path).ok().and_then(|bytes| raw::read_bin(&bytes).ok());
         let Some(program) = program else { continue };
-        same_again(&common::stem(&path), &program);
+        same_in_models(&common::stem(&path), &program, &[0, 1, 0]);
         found += 1;
     }
     for folder in common::entries(&dir.join("h13/pairs")) {
         let container = std::fs::read(folder.join("model.hwx")).ok().and_then(|bytes| Container::read(&bytes).ok());
         let Some(Ok(program)) = container.map(|container| container.program()) else { continue };
-        same_again(&common::stem(&folder), &program);
+        same_in_models(&common::stem(&folder), &program, &[0, 1, 0]);
         found += 1;
     }
     assert!(found > 0, "programs are read");
@@ -141,10 +143,8 @@ fn packages_run_the_same_planned() {
         let compiled = anemone::Model::load(&folder.join("model.mlpackage"))
             .and_then(|model| model.compile(&CHIPS[0], &Options::default(), &mut ()));
         if let Ok(compiled) = compiled {
-            let inputs = [1, 2].map(|seed| drawn_inputs(&compiled.program, seed));
-            // On threads are the smaller ones below. Sums of tiles are added one after another: once is enough.
-            same(&common::stem(&folder), &compiled.program, &[Model::Fast, Model::Fixed], &inputs, &[0, 1]);
-            same(&common::stem(&folder), &compiled.program, &[Model::Tiled], &inputs[1..], &[0]);
+            // On threads are the smaller ones below.
+            same_in_models(&common::stem(&folder), &compiled.program, &[0, 1]);
         }
     }
 }
