@@ -226,15 +226,15 @@ fn a_softmax_of_one_channel_repeats_it() {
 }
 
 #[test]
-fn units_of_turned_rows_and_rows_that_are_kept_fill_what_they_have() {
-    let turned = |rows: usize| {
+fn units_of_transposed_rows_and_rows_that_are_kept_fill_what_they_have() {
+    let transposed = |rows: usize| {
         format!(
             "net \"n\" {{\n  input %x: f16[128, {rows}]\n  input %w: f16[256, 128]\n  \
              %y: f16[{rows}, 256] = matmul(%x, %w) transpose_x=true transpose_y=true\n  output %y\n}}\n"
         )
     };
-    assert_eq!(each(&tasks(&turned(64), &[]), ShMin)[0], 1, "two rows of 64 columns");
-    assert_eq!(each(&tasks(&turned(128), &[]), ShMin)[0], 0);
+    assert_eq!(each(&tasks(&transposed(64), &[]), ShMin)[0], 1, "two rows of 64 columns");
+    assert_eq!(each(&tasks(&transposed(128), &[]), ShMin)[0], 0);
     let shape = "f16[1, 128, 16, 16]";
     let source = format!(
         "net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = layer_norm(%x) axes=[1] epsilon=1e-5\n  output %y\n}}\n"

@@ -4,6 +4,7 @@
 //! writes slots back, if the rows of [`anemone_facts::epilogue`] give the unit these slots. Fusion works on slots alone.
 
 use super::*;
+use anemone_facts::chips::CHIPS;
 use anemone_facts::epilogue::{Holds, slot};
 use half::f16;
 
@@ -295,14 +296,17 @@ impl Epilogue {
     }
 }
 
-/// Most rows and columns of a kernel; windows of the planar engine are up to 16 wide.
-const MOST_TAPS: usize = 13;
+/// Most columns of a kernel on chips whose programs are made; windows of the planar engine may be wider.
+fn kernel_columns() -> u64 {
+    let made = CHIPS.iter().filter(|chip| chip.layout.is_some());
+    made.filter_map(|chip| chip.hal.max_kernel_width_fp16).min().unwrap_or(1)
+}
 
 /// The neural engine's form of sums over windows of each channel; `None` for other layers, and for several groups, whose coefficients
 /// differ.
 fn window_sums(layer: &Layer) -> Option<Kind> {
     let Kind::Pool { op: PoolOp::Sum, window, abs: false, affine, relu: false } = &layer.kind else { return None };
-    let wide = window.kernel.iter().any(|&k| k > MOST_TAPS);
+    let wide = window.kernel.iter().any(|&k| k as u64 > kernel_columns());
     if *window == Window::UNIT || wide || affine.pre_scale != 1.0 || layer.result.groups() > 1 || layer.transpose {
         return None;
     }

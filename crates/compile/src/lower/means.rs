@@ -61,10 +61,10 @@ impl Lowerer<'_> {
                 axes: [Axis { extent: 1, stride_bytes: 0 }, v.axes[2], v.axes[1]],
                 ..*v
             };
-            let turned = self.scratch("means", &[1, source.width, source.channels(), result.height()]);
-            let Some(turned) = turned.nchw() else { continue };
-            self.push(rows.clone(), vec![at(&source)], vec![[false; 3]], turned, true);
-            self.push(columns.clone(), vec![turned], vec![[false; 3]], at(&result), true);
+            let exchanged = self.scratch("means", &[1, source.width, source.channels(), result.height()]);
+            let Some(exchanged) = exchanged.nchw() else { continue };
+            self.push(rows.clone(), vec![at(&source)], vec![[false; 3]], exchanged, true);
+            self.push(columns.clone(), vec![exchanged], vec![[false; 3]], at(&result), true);
         }
         Ok(())
     }

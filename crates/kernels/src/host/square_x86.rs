@@ -44,8 +44,8 @@ pub(super) fn turn_long(from: &[f16], to: &mut [[f16; SQUARE]], stride: usize) {
         let [[ef0, ef1], [gh0, gh1]] = [pairs(line(4), line(5)), pairs(line(6), line(7))];
         let [[left0, left1], [left2, left3]] = [fours(ab0, cd0), fours(ab1, cd1)];
         let [[right0, right1], [right2, right3]] = [fours(ef0, gh0), fours(ef1, gh1)];
-        let turned = [all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)];
-        lanes.copy_from_slice(turned.as_flattened());
+        let transposed = [all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)];
+        lanes.copy_from_slice(transposed.as_flattened());
     }
     for k in 0..EIGHT {
         let [a, b, c, d] = [lanes[0][k], lanes[1][k], lanes[2][k], lanes[3][k]];

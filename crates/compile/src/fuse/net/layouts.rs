@@ -148,8 +148,8 @@ impl<'a> Layout<'a> {
                 // Reductions of trailing axes are single tasks.
                 let first = self.perm.len() - axes.len();
                 let trailing = |all: &[usize]| all.iter().all(|&axis| axis >= first);
-                let turned: Vec<usize> = axes.iter().map(|&axis| self.perm[axis]).collect();
-                gain -= i32::from(trailing(axes) && !trailing(&turned)) * OF_ELEMENTS;
+                let permuted: Vec<usize> = axes.iter().map(|&axis| self.perm[axis]).collect();
+                gain -= i32::from(trailing(axes) && !trailing(&permuted)) * OF_ELEMENTS;
             }
             for &id in op.inputs.iter().filter(|&&id| self.net.value(id).data.is_none()) {
                 if self.makers[id.0 as usize].is_some_and(|at| inside.contains(&at)) || !seen.insert(id) {
@@ -168,13 +168,13 @@ impl<'a> Layout<'a> {
                 continue;
             }
             let outside = self.readers[out.0 as usize].iter().filter(|at| !inside.contains(at));
-            let (turned, plain): (Vec<usize>, Vec<usize>) =
+            let (permuted, plain): (Vec<usize>, Vec<usize>) =
                 outside.partition(|&&at| matches!(self.net.ops[at].kind, OpKind::Transpose { .. }));
             let undone = |&&at: &&usize| {
                 let OpKind::Transpose { perm } = &self.net.ops[at].kind else { return false };
                 is_identity(&after(self.perm, perm))
             };
-            gain += self.cost(out) * turned.iter().filter(undone).count() as i32;
+            gain += self.cost(out) * permuted.iter().filter(undone).count() as i32;
             if !plain.is_empty() || self.kept.contains(&out) {
                 gain -= self.cost(out);
             }
