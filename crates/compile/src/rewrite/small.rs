@@ -2,9 +2,9 @@
 //!
 //! The arrays add in units of 2^-16 and overflow at 2^15 ([docs/numerics.md](../../../../docs/numerics.md#mac)). Weights of 0.02 and
 //! operands of 0.02 make terms that keep four digits. The weights times a power of two, and the layer's gain divided by it, keep the
-//! others. No scaled sum overflows where a bound is proven for all inputs. Elsewhere, and where the bounds of a chain of layers grow while
-//! its values shrink, none overflows unless the operand is [`SPARE`] powers of two beyond its usual size; products of few rows before an
-//! output, such as classifiers, are computed with and without a scale.
+//! others. No scaled sum overflows where a bound is proven for all inputs. Where the bounds of a chain of layers grow while its values
+//! shrink, none overflows unless the operand is [`SPARE`] powers of two beyond its usual size; products of few rows before an output, such
+//! as classifiers, are computed with and without a scale. Operands without any bound are not scaled.
 
 use super::magnitudes::{Magnitude, magnitudes, root_mean_square, rows, times};
 use super::{Builder, Names};
@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 /// Binary exponent that the usual term of a product should have: ten digits above the resolution.
@@ -21,7 +20,7 @@ const USUAL_TERM: i32 = -6;
 /// Binary exponent of the largest scaled sum: half of that at which an array overflows.
 const MOST_SUM: i32 = 14;
 
-/// Powers of two that an operand without a useful bound may grow beyond its usual size, all terms of a sum having one sign.
+/// Powers of two that an operand whose bound is of no use may grow beyond its usual size, all terms of a sum having one sign.
 const SPARE: i32 = 10;
 
 /// Binary exponent of the largest scale, whose inverse fp16 represents with all digits.
@@ -56,7 +55,6 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
     let mut demands = demands(net, &known);
     let mut scales = vec![0i32; net.values.len()];
     let mut direct = before_outputs(net);
-    let guessed = guessed(net, &known);
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
     let mut made = Vec::with_capacity(ops.len());
@@ -77,8 +75,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
                     demands.resize(net.values.len(), Demand { most: 0, wanted: 0 });
                     continue;
                 }
-                let guessed = guessed.contains(&op.inputs[0]);
-                product(&mut builder, &mut op, &known, before, demand, guessed)
+                product(&mut builder, &mut op, &known, before, demand)
             }
             OpKind::MatMul { .. } => before + of(1),
             kind if moves(kind) => before,
@@ -134,22 +131,6 @@ fn moves(kind: &OpKind) -> bool {
         OpKind::Unary(Unary::Identity | Unary::Relu | Unary::LeakyRelu { .. } | Unary::Abs | Unary::Neg)
     );
     linear || matches!(kind, OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. })
-}
-
-/// Values without a bound that no product lies before. The size of a network's input is only a guess: weights may be small because it is
-/// large.
-fn guessed(net: &Net, known: &[Magnitude]) -> HashSet<ValueId> {
-    let mut guessed: HashSet<ValueId> = net.inputs.iter().copied().collect();
-    for op in &net.ops {
-        let product = matches!(
-            op.kind,
-            OpKind::Linear | OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::MatMul { .. }
-        );
-        if !product && op.inputs.iter().any(|id| guessed.contains(id)) {
-            guessed.extend(op.outputs.iter().filter(|id| known[id.0 as usize].most.is_infinite()));
-        }
-    }
-    guessed
 }
 
 /// Marks values from which only elementwise operations and softmax lead to an output.
@@ -226,14 +207,18 @@ fn usual_sums(net: &Net, op: &Op, known: &[Magnitude]) -> f32 {
 }
 
 /// Scales a product with constant weights, of an operand with scale `before`; returns the scale of its result.
-fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, demand: Demand, guessed: bool) -> i32 {
+fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, demand: Demand) -> i32 {
     let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
     let data = weights.data.to_f32();
     let largest = data.iter().fold(0f32, |most, w| most.max(w.abs()));
     let term = known[op.inputs[0].0 as usize].least * root_mean_square(&data) * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let proven = capacity(MOST_SUM, sums(b.net, op, known));
-    let usual = if guessed { proven } else { capacity(MOST_SUM - SPARE, usual_sums(b.net, op, known)) };
+    // Where nothing bounds the operand, its usual size rests on a guess of the network's inputs, and errors of the guess add up over layers.
+    let usual = match known[op.inputs[0].0 as usize].most.is_infinite() {
+        true => proven,
+        false => capacity(MOST_SUM - SPARE, usual_sums(b.net, op, known)),
+    };
     let most = proven.max(usual).min(MOST_SCALE) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, largest));
     let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, &data, own)).flatten();

@@ -158,17 +158,22 @@ fn a_scale_stays_below_the_bound_of_sums() {
 }
 
 #[test]
-fn terms_grow_without_a_bound_behind_a_product() {
+fn terms_grow_where_bounds_do_and_values_do_not() {
     let weight = |name: &str, value: &str| format!("  const %{name}: f16[4, 4] = [{}]\n", vec![value; 16].join(", "));
-    let scaled = |layers: &str| {
-        let weights = weight("v", "0.25") + &weight("w", "0.00048828125");
-        let source = format!("net \"n\" {{\n  input %x: f16[1, 4]\n{weights}{layers}  output %y\n}}\n");
+    let scaled = |first: &str| {
+        let mut source = format!("net \"n\" {{\n  input %x: f16[1, 4]\n{}", weight("v", "0.5"));
+        source += &weight("w", "0.00048828125");
+        source += &format!("  %a0: f16[1, 4] = {first}\n");
+        for i in 0..24 {
+            source += &format!("  %a{}: f16[1, 4] = linear(%a{i}, %v)\n", i + 1);
+        }
+        source += "  %y: f16[1, 4] = linear(%a24, %w)\n  output %y\n}\n";
         let mut net = anemone_net::text::parse(&source, &[]).expect("the case parses");
         scale_small_terms(&mut net, &Default::default(), &mut Default::default()).expect("it succeeds");
         anemone_net::text::print(&net).0.contains("unscale")
     };
-    let rest = "  %y: f16[1, 4] = linear(%s, %w)\n";
-    assert!(scaled(&format!("  %a: f16[1, 4] = linear(%x, %v)\n  %s: f16[1, 4] = silu(%a)\n{rest}")));
-    // A network's input may have any size, and so may a function of it.
-    assert!(!scaled(&format!("  %s: f16[1, 4] = silu(%x)\n{rest}")));
+    // Bounds double in every layer, usual values stay.
+    assert!(scaled("tanh(%x)"));
+    // A network's input may have any size, and so may all that follows from it.
+    assert!(!scaled("silu(%x)"));
 }
