@@ -2,10 +2,10 @@
 //! window weights in its rows. Each axis is summed completely and rounded once.
 
 use super::Lowerer;
+use super::resample::matrix_product;
 use crate::error::Result;
 use crate::ir::*;
 use anemone_net::Op;
-use std::sync::Arc;
 
 impl Lowerer<'_> {
     pub(super) fn mean_windows(
@@ -46,14 +46,7 @@ impl Lowerer<'_> {
 
     /// Means over rows and columns in two tasks: rows are the channels of the first, whose result has columns as channels.
     fn means_of_planes(&mut self, source: View4, result: View4, matrices: [Vec<f32>; 2]) -> Result<()> {
-        let [rows, columns] = matrices.map(|matrix| Kind::Conv {
-            window: Window::UNIT,
-            connect: Connect::Dense,
-            weights: Arc::new(matrix.into()),
-            bias: None,
-            post_scale: 1.0,
-            nonlinear: Nonlinear::None,
-        });
+        let [rows, columns] = matrices.map(matrix_product);
         for n in 0..source.groups() {
             // Rows as channels, channels as rows.
             let at = |v: &View4| View4 {

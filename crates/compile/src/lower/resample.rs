@@ -177,14 +177,7 @@ impl Lowerer<'_> {
     /// Replaces every element along a leading axis by a weighted sum of that axis: a 1x1 convolution with the axis as channels.
     pub(super) fn mix_axis(&mut self, axis: usize, matrix: Vec<f32>, from: &View, to: &View) -> Result<()> {
         let (channels, outputs) = (from.lead[axis], to.lead[axis]);
-        let kind = Kind::Conv {
-            window: Window::UNIT,
-            connect: Connect::Dense,
-            weights: Arc::new(matrix.into()),
-            bias: None,
-            post_scale: 1.0,
-            nonlinear: Nonlinear::None,
-        };
+        let kind = matrix_product(matrix);
         for pair in self.plane_blocks(axis, from, to)? {
             let put = |v: View4, c: Axis| View4 { axes: [v.axes[0], c, v.axes[2]], ..v };
             self.push_per_batch(kind.clone(), put(pair[0], channels), put(pair[1], outputs));
@@ -227,4 +220,16 @@ fn phase_conv(
         pad: [vertical.pad, horizontal.pad],
     };
     Convolution { window, groups, per_group, cout, weights: weights.with(plain), bias }
+}
+
+/// A 1x1 convolution with this matrix, whose rows are outputs.
+pub(super) fn matrix_product(matrix: Vec<f32>) -> Kind {
+    Kind::Conv {
+        window: Window::UNIT,
+        connect: Connect::Dense,
+        weights: Arc::new(matrix.into()),
+        bias: None,
+        post_scale: 1.0,
+        nonlinear: Nonlinear::None,
+    }
 }

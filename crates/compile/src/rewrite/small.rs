@@ -214,7 +214,7 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
     let term = known[op.inputs[0].0 as usize].least * root_mean_square(&data) * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let proven = capacity(MOST_SUM, sums(b.net, op, known));
-    // Where nothing bounds the operand, its usual size rests on a guess of the network's inputs, and errors of the guess add up over layers.
+    // Without a bound, the usual size of the operand rests on a guess of the network's inputs, and errors of the guess add up over layers.
     let usual = match known[op.inputs[0].0 as usize].most.is_infinite() {
         true => proven,
         false => capacity(MOST_SUM - SPARE, usual_sums(b.net, op, known)),

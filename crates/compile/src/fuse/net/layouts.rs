@@ -32,7 +32,7 @@ pub(super) fn straighten(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
         let all: Vec<usize> =
             regions.into_iter().filter(|region| region.gain > 0).flat_map(|region| region.ops).collect();
         if !all.is_empty() {
-            turn(net, &perm, &all.into_iter().collect())?;
+            reorder(net, &perm, &all.into_iter().collect())?;
         }
     }
     Ok(())
@@ -216,7 +216,7 @@ fn before<T: Copy>(perm: &[usize], list: &[T]) -> Vec<T> {
 }
 
 /// Computes these operations in the order of axes before the transposes.
-fn turn(net: &mut Net, perm: &[usize], region: &HashSet<usize>) -> Result<()> {
+fn reorder(net: &mut Net, perm: &[usize], region: &HashSet<usize>) -> Result<()> {
     let rank = perm.len();
     let inverse = before(perm, &(0..rank).collect::<Vec<_>>());
     let layout = Layout::of(net, perm);

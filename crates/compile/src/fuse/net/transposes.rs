@@ -9,7 +9,8 @@ use anemone_net::{Net, OpKind, ValueId};
 /// Merges a transpose with transposes before it, directly or behind elementwise operations; inverse ones cancel
 /// (the book, table 22.3: `CollapseTranspose`).
 ///
-/// Regions of operations (`layouts`) move before the transposes first. Barriers for the rest: intermediate values with other readers, operands with another permutation, non-scalar constants.
+/// Regions of operations (`layouts`) move before the transposes first. Barriers for the rest: intermediate values with other readers,
+/// operands with another permutation, non-scalar constants.
 pub fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
