@@ -166,9 +166,23 @@ impl Map {
         self.stages.iter().any(|stage| matches!(stage.kind, MapKind::Convert(_) | MapKind::CombineExactly(_)))
     }
 
-    /// Returns true if the chain is faster than the kernels of its only task, which execute sums and products with a broadcast element in
-    /// several passes, and in fp64 in the exact models.
+    /// Returns true if the chain only applies factors and a bias to rows of one source with gaps, which is done in registers.
+    fn scales(&self) -> bool {
+        let [MapStage { inputs, relus: [false, _], kind: MapKind::Combine(of) }] = self.stages.as_slice() else {
+            return false;
+        };
+        let [source] = self.sources.as_slice() else { return false };
+        let Extents { h, w, .. } = self.ext;
+        let gaps = source.axes.strides[if h == 1 { 1 } else { 2 }] != w && !source.axes.one_column;
+        gaps && inputs.len() == 1 && of.ending.function.is_none() && !of.pre.is_some_and(|(_, abs)| abs)
+    }
+
+    /// Returns true if the chain is faster than the kernels of its only task, which execute factors, and sums and products with a broadcast
+    /// element, in several passes, and in fp64 in the exact models.
     fn is_faster_alone(&self) -> bool {
+        if self.scales() {
+            return true;
+        }
         let plain = |stage: &MapStage| match &stage.kind {
             MapKind::Combine(of) => of.is_plain(),
             MapKind::CombineExactly(of) => of.narrow.is_some(),
@@ -182,6 +196,7 @@ impl Map {
         match self.stages.len() {
             1 if self.tasks > 1 => "several tasks are fused",
             1 if self.rewired => "a source is read where a copy took it from",
+            1 if self.scales() => "factors and a bias of one source",
             1 if self.is_faster_alone() => "an element is broadcast to a row",
             1 => "it has few elements",
             _ => "several tasks are fused",

@@ -2,7 +2,7 @@
 //! products of consecutive rows by one matrix become one product, which packs that matrix once.
 
 use super::maps::MapOperand;
-use super::moves::{self, through};
+use super::moves::{self, readers, through};
 use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
 use crate::machine::Machine;
@@ -12,7 +12,7 @@ use crate::numerics::Parameters;
 use crate::unpack::StreamPart;
 use anemone_facts::Field::*;
 use anemone_kernels::conv::Im2col;
-use anemone_kernels::copy::NanRule;
+use anemone_kernels::copy::{CopyAxis, NanRule};
 use anemone_kernels::epilogue::{Activation, ExactEpilogue};
 use anemone_kernels::filter::CoefficientRow;
 use anemone_kernels::gemm::rows::RowMatrix;
@@ -187,6 +187,13 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
             None => j += 1,
         }
     }
+    for j in 0..ops.len() {
+        if let Some((m, copy, product)) = around_copy(ops, j, &own) {
+            ops[m] = Op::moves(ops[m].tasks.clone(), copy);
+            ops[j] = product.op(ops[j].tasks.clone());
+        }
+    }
+    moves::drop_unread(ops, &own);
 }
 
 /// The product at `j` with part of its coefficients read from the source of the copy that wrote it; `None` if there is no such part.
@@ -209,6 +216,46 @@ fn through_copy(ops: &[Op], j: usize) -> Option<Product> {
         product.coefficients = resolved(&product.parts, rows, taps)?;
         kept.then_some(product)
     })
+}
+
+/// The product at `j` with its coefficients read from the source of the copy that wrote them, although the copy of its other operand, at the
+/// returned index, overwrites that source: this copy writes where the first one did. `None` unless only the product reads both copies.
+fn around_copy(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize, Move, Product)> {
+    let Kind::Product(of) = &ops[j].kind else { return None };
+    let read = of.parts.first()?.read();
+    let i = ops[..j].iter().rposition(|op| op.may_write(&read))?;
+    let source = of.source.of(of.input);
+    let m = (i + 1..j).rev().find(|&m| ops[m].may_write(&source))?;
+    let (first, other) = (ops[i].as_move()?, ops[m].as_move()?);
+    let exact = of.exactly.is_some();
+    let rule = if exact { NanRule::Infinity } else { NanRule::Quiet };
+    let parts = of.parts.iter().map(|part| through(first, part)).collect::<Option<Vec<Move>>>()?;
+    let ([_, left], [_, needed]) = (first.ranges(), other.ranges());
+    let alone = [i, m].iter().all(|&at| own(ops[at].writes[0].home) && readers(ops, at).eq([j]));
+    let free = Op::moves(0..0, Move { axes: dense_axes(&left), ..first.clone() });
+    let apart = |op: &Op| op.known && !op.reads.iter().chain(&op.writes).any(|of| free.may_write(of));
+    let between = (i + 1..j).filter(|&at| at != m).all(|at| apart(&ops[at]));
+    let kept = parts.iter().all(|part| (i + 1..j).all(|at| at == m || !ops[at].may_write(&part.read())));
+    let inside = of.source.home == other.to.0
+        && of.source.base >= needed.start
+        && of.source.end(of.input) <= needed.end
+        && needed.len() <= left.len();
+    let unmoved = first.rule == rule
+        && !first.written().overlaps(&first.read())
+        && !free.may_write(&other.read())
+        && !ops[j].writes.iter().any(|of| free.may_write(of));
+    if !(alone && between && kept && inside && unmoved) {
+        return None;
+    }
+    let mut product = of.of_parts(parts)?;
+    product.admits = exact;
+    (product.source.home, product.source.base) = (first.to.0, left.start + of.source.base - needed.start);
+    Some((m, Move { to: first.to, ..other.clone() }, product))
+}
+
+/// Axes of a dense range of elements.
+fn dense_axes(range: &Range<usize>) -> Vec<CopyAxis> {
+    vec![CopyAxis { count: range.len(), to: 1, from: 1 }]
 }
 
 /// Joins two consecutive products to one operation; `None` if one depends on the other, or they do not join.

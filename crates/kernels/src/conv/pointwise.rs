@@ -10,8 +10,9 @@ use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, 
 use crate::gemm::rows::{RowKernel, RowMatrix};
 use crate::host::Rows;
 use crate::simd;
-use crate::view::{OutputTile, Part, TensorView, copy_short};
+use crate::view::{OutputTile, Part, TensorView, copy_rows, copy_short};
 use crate::workers::{Scratch, outline, scratch_slice};
+use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -123,14 +124,15 @@ impl Job<'_, '_> {
         let taps_at_once = pass_taps(all, TAPS[usize::from(outputs <= width && is_packed)]);
         let places = packed_offsets::<S>(places, taps_at_once);
         let sums = scratch_slice(sums, CHANNELS * stride);
-        let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
+        let halves = scratch_slice(halves, if self.transposed || !is_packed { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
         let (first, channels) = (channels.start, channels.len());
         let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
         // Rounding short rows one by one does not pay.
         let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
-        let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
+        let alone = is_packed && columns_of::<S>(outputs % width) > 0;
+        let group = if direct { channels_at_once(alone, stride) } else { CHANNELS };
         let panels = group / PANEL * RowMatrix::panel_elements(taps_at_once);
         let panel = scratch_slice(panel, panels + COLUMN_SLACK);
         for channel in (0..channels).step_by(CHANNELS) {
@@ -152,15 +154,36 @@ impl Job<'_, '_> {
                     if taps.end < all {
                         continue;
                     }
+                    if !is_packed {
+                        // Whole vectors: elements past the outputs are rounded too, but not stored.
+                        let columns = outputs.next_multiple_of(S::F32_LANES);
+                        let all = Rows { count: some.len(), columns, from_stride: stride, to_stride: stride };
+                        let place = [channel, row, column];
+                        let beside = if self.transposed || columns > outputs { None } else { self.share.lines(place) };
+                        let kept = beside.is_none();
+                        let (to, rows_of) = match beside {
+                            Some((to, to_stride)) => (to, Rows { to_stride, ..all }),
+                            None => (&mut halves[(channel - block.start) * stride..], all),
+                        };
+                        outline(simd, Finish { finish, bias: 0.0, sums, to, rows: rows_of });
+                        if kept && !self.transposed {
+                            let halves = &halves[(channel - block.start) * stride..];
+                            self.share.store(place, some.len(), halves, stride, rows, copy_rows);
+                        }
+                        continue;
+                    }
                     for (c, sums) in some.clone().zip(sums.chunks_exact_mut(stride)) {
                         let bias = product.bias(c);
                         if !direct {
                             finish.stages(bias, &mut sums[..outputs]);
                         } else if self.transposed {
                             let halves = &mut halves[(c - block.start) * stride..];
-                            finish.all(simd, bias, sums, halves, Rows::one(outputs));
+                            outline(simd, Finish { finish, bias, sums, to: halves, rows: Rows::one(outputs) });
                         } else {
-                            finish.store_channel(simd, self.share, [c, row, column], bias, sums, rows);
+                            let store = |sums: &mut [f32], to: &mut [f16], rows| {
+                                outline(simd, Finish { finish, bias, sums, to, rows });
+                            };
+                            self.share.store_channel([c, row, column], sums, rows, store);
                         }
                     }
                     if !direct {
@@ -236,8 +259,29 @@ impl Job<'_, '_> {
         }
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
         for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
-            finish.store_channel(simd, self.share, [c, 0, 0], product.bias(c), sums, rows);
+            let bias = product.bias(c);
+            let store = |sums: &mut [f32], to: &mut [f16], rows| outline(simd, Finish { finish, bias, sums, to, rows });
+            self.share.store_channel([c, 0, 0], sums, rows, store);
         }
+    }
+}
+
+/// Epilogue of rows of sums. Out of line, so that it is compiled once.
+struct Finish<'a, 'b> {
+    finish: &'a Epilogue<'a>,
+    /// Bias of the channel.
+    bias: f32,
+    sums: &'b mut [f32],
+    to: &'b mut [f16],
+    rows: Rows,
+}
+
+impl WithSimd for Finish<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.finish.all(simd, self.bias, self.sums, self.to, self.rows);
     }
 }
 
@@ -391,10 +435,9 @@ impl Product<'_> {
     }
 }
 
-/// Channels whose sums are rounded together: as many as stay in L1 with their operands, but enough panels for the tail kernel if a run has
-/// tail outputs.
-fn channels_at_once<S: Simd>(outputs: usize, stride: usize) -> usize {
-    let alone = columns_of::<S>(outputs % run_outputs::<S>()) > 0;
+/// Channels whose sums are rounded together: as many as stay in L1 with their operands, but enough panels for the tail kernel if it computes
+/// outputs `alone`.
+fn channels_at_once(alone: bool, stride: usize) -> usize {
     let near = (L1_SUMS / (PANEL * stride)).max(1);
     PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
 }
@@ -416,7 +459,15 @@ fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: us
     wide[outputs..].fill(0.0);
     // Where conversion needs no call, each run is widened directly into the packed buffer.
     let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
-    for tap in 0..taps {
+    let mut done = 0;
+    if one_row && outputs <= width {
+        // Taps of a single run side by side, in whole vectors: those of the last taps may end behind the source.
+        let (row, stride) = (&from.from(group, 0, part.rows.start)[part.columns.start..], from.strides[1]);
+        let columns = outputs.next_multiple_of(S::F32_LANES);
+        done = row.len().checked_sub(columns).map_or(0, |last| (last / stride.max(1) + 1).min(taps));
+        simd::widen_rows(simd, row, to, Rows { count: done, columns, from_stride: stride, to_stride: width });
+    }
+    for tap in done..taps {
         if part.rows.len() == 1 {
             from.fetch_after(group, tap, part.rows.start, part.columns.clone());
         }

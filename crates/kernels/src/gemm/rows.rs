@@ -41,17 +41,17 @@ impl RowMatrix<'_> {
     /// Widens some taps of the panel with first channel `first`. Rows beyond the last channel stay as they are.
     #[inline(always)]
     pub fn widen<S: Simd>(&self, simd: S, first: usize, taps: Range<usize>, to: &mut [f32]) {
-        let (whole, rest) = (taps.len() / DEPTH, taps.len() % DEPTH);
+        let all = taps.len().div_ceil(DEPTH);
         for (m, start) in self.starts[first..].iter().enumerate().take(PANEL) {
             let from = &self.data[start - self.first + taps.start * self.stride..];
             let to = &mut to[m * DEPTH..];
-            if self.stride == 1 {
+            // Taps past the last one are widened, and multiplied by nothing.
+            let whole = if self.stride == 1 { all.min(from.len() / DEPTH) } else { 0 };
+            if whole > 0 {
                 let blocks = Rows { count: whole, columns: DEPTH, from_stride: DEPTH, to_stride: PANEL * DEPTH };
                 simd::widen_rows(simd, from, to, blocks);
             }
-            let (done, end) =
-                if self.stride == 1 { (whole, whole + rest.min(1)) } else { (0, taps.len().div_ceil(DEPTH)) };
-            for block in done..end {
+            for block in whole..all {
                 let mut some = [f16::ZERO; DEPTH];
                 let count = DEPTH.min(taps.len() - block * DEPTH);
                 gather_elements(&from[block * DEPTH * self.stride..], self.stride, &mut some[..count]);

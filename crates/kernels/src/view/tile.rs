@@ -35,6 +35,12 @@ impl OutputTile<'_> {
         whole.then(|| &mut self.lines[channel][..self.rows * columns])
     }
 
+    /// Channels of one row from a channel, row and column of the tile on, and their stride; `None` if rows are not lines.
+    pub fn lines(&mut self, [channel, row, column]: [usize; 3]) -> Option<(&mut [f16], usize)> {
+        let line = self.lines.get_mut(row).filter(|_| self.rows_outside)?;
+        Some((&mut line[channel * self.stride + column..], self.stride))
+    }
+
     /// Visits the tile in blocks of at most `most` elements, but at least one row of `columns`.
     #[inline(always)]
     pub fn blocks(&mut self, columns: usize, most: usize, mut work: impl FnMut(Block, &mut [f16])) {
