@@ -12,9 +12,9 @@ use crate::native::extract;
 use crate::options::Options;
 use crate::remarks::Log;
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, Op, OpKind, ValueId, loops};
+use anemone_net::{Net, Op, OpKind, Unary, Value, ValueId, loops};
 use anemone_program::Program;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A part of a network, in the order of execution. A value that one part computes for another is an output there and an input here, under
 /// the same name.
@@ -115,6 +115,8 @@ fn cut_named(
         }
     }
     host.extend(turns.keys());
+    let computed = with_computed_outputs(net, names, &mut host);
+    let net = computed.as_ref().unwrap_or(net);
     // Programs by the operations of their segment: later attempts reuse them.
     let mut kept: HashMap<Vec<usize>, Vec<Program>> = HashMap::new();
     'attempts: for _ in 0..MOST_ATTEMPTS {
@@ -152,6 +154,31 @@ fn cut_named(
         return Ok(Cut { segments: segments.into_iter().map(segment).collect(), reasons });
     }
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
+}
+
+/// The network with an identity before each output that is a constant, because a segment gives only what its operations compute; `None` if
+/// there is none. Integers go to the host, which keeps them exact.
+fn with_computed_outputs(net: &Net, names: &mut HashSet<String>, host: &mut HashSet<usize>) -> Option<Net> {
+    let constants: BTreeSet<ValueId> = net.outputs.iter().copied().filter(|&id| net.value(id).data.is_some()).collect();
+    if constants.is_empty() {
+        return None;
+    }
+    let mut net = net.clone();
+    for id in constants {
+        let constant = net.value(id).clone();
+        let mut name = format!("{}.constant", constant.name);
+        while !names.insert(name.clone()) {
+            name.push('_');
+        }
+        if !constant.ty.dtype.is_float() {
+            host.insert(net.ops.len());
+        }
+        let from = net.add_value(Value { name: name.clone(), ..constant });
+        net.values[id.0 as usize].data = None;
+        net.ops.iter_mut().flat_map(|op| &mut op.inputs).filter(|read| **read == id).for_each(|read| *read = from);
+        net.ops.push(Op { name, kind: OpKind::Unary(Unary::Identity), inputs: vec![from], outputs: vec![id] });
+    }
+    Some(net)
 }
 
 /// A planned segment; a host segment carries the position of its first operation.

@@ -184,13 +184,18 @@ impl Builder {
         self.net.value(id).data.as_ref()
     }
 
+    /// The operation that computes a value, if one does.
+    pub fn maker(&self, id: ValueId) -> Option<&Op> {
+        self.net.ops.iter().rev().find(|op| op.outputs.contains(&id))
+    }
+
     /// Elements of a list of integers that are known now; for a concatenation, those of each part.
     pub fn known_elements(&self, id: ValueId) -> Vec<Option<i64>> {
         if let Some(tensor) = self.data(id) {
             return tensor.data.to_i32().into_iter().map(|v| Some(i64::from(v))).collect();
         }
         let unknown = || vec![None; elements(&self.shape(id))];
-        let Some(op) = self.net.ops.iter().rev().find(|op| op.outputs.contains(&id)) else { return unknown() };
+        let Some(op) = self.maker(id) else { return unknown() };
         match &op.kind {
             OpKind::Concat { axis: 0 } => op.inputs.iter().flat_map(|&part| self.known_elements(part)).collect(),
             OpKind::Reshape | OpKind::Cast | OpKind::Unary(Unary::Identity) => self.known_elements(op.inputs[0]),

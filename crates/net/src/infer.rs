@@ -35,6 +35,13 @@ pub fn infer(kind: &OpKind, inputs: &[&TensorType], declared: Option<&TensorType
     Ok(vec![result])
 }
 
+/// As [`infer`] for one result, with extents of zero.
+pub(crate) fn infer_open(kind: &OpKind, inputs: &[&TensorType], declared: Option<&TensorType>) -> Option<TensorType> {
+    let (least, most) = arity(kind);
+    let fits = (least..=most).contains(&inputs.len());
+    fits.then(|| Infer { name: kind.name(), inputs }.result(kind, declared).ok()).flatten()
+}
+
 /// Least and greatest number of operands.
 pub fn arity(kind: &OpKind) -> (usize, usize) {
     match kind {

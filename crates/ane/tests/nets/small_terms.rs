@@ -115,3 +115,34 @@ fn functions_of_small_values_keep_their_digits() {
         assert!(worst <= most * most_error, "error {worst} of {most}\n{body}");
     }
 }
+
+/// Twenty residual layers without norms or bounds: values grow from layer to layer, and a scale by their guessed size would overflow.
+#[test]
+fn deep_networks_without_norms_stay_finite() {
+    const C: usize = 8;
+    let mut random = Random::new(20);
+    let weights = |name: &str, size: f32, random: &mut Random| {
+        let data: Vec<String> = (0..C * C * 9).map(|_| format!("{:?}", random.uniform(-size, size))).collect();
+        format!("  const %{name}: f16[{C}, {C}, 3, 3] = [{}]\n", data.join(", "))
+    };
+    let conv = "strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1";
+    let ty = format!("f16[1, {C}, 8, 8]");
+    let mut source = format!("net \"n\" {{\n  input %x0: {ty}\n");
+    for i in 0..20 {
+        source += &weights(&format!("v{i}"), 0.3, &mut random);
+        source += &weights(&format!("w{i}"), 0.3, &mut random);
+        source += &format!("  %a{i}: {ty} = conv(%x{i}, %v{i}) {conv}\n  %b{i}: {ty} = relu(%a{i})\n");
+        source += &format!("  %c{i}: {ty} = conv(%b{i}, %w{i}) {conv}\n  %s{i}: {ty} = add(%x{i}, %c{i})\n");
+        source += &format!("  %x{}: {ty} = relu(%s{i})\n", i + 1);
+    }
+    source += "  output %x20\n}\n";
+    let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    let data: Vec<f32> = (0..C * 64).map(|_| random.uniform(-2.0, 2.0)).collect();
+    let expected = eval::eval(&net, &[Tensor::f32([1, C, 8, 8], data.clone())]).expect("evaluates")[0].data.to_f32();
+    let result = execute(&program, &[data], Model::Fixed).expect("runs");
+    let most = expected.iter().fold(0f32, |most, y| most.max(y.abs()));
+    let worst = expected.iter().zip(&result).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+    assert!((1000.0..16000.0).contains(&most), "values grow to {most}");
+    assert!(worst <= most / 100.0, "error {worst} of {most}");
+}

@@ -54,3 +54,34 @@ fn an_embedding_is_gathered_on_the_host() {
     assert_eq!(engine.ports.len(), 2);
     assert_eq!(cut.reasons.len(), 1);
 }
+
+#[test]
+fn outputs_that_are_constants_have_a_segment() {
+    let _verified = verify_passes();
+    let text = r#"net "n" {
+  input %x: f16[4]
+  const %c: f16[2] = [1.0, 2.0]
+  const %i: i32[1] = [70000]
+  %s: f16[4] = relu(%x)
+  %y: i32[4] = arg_sort(%s) axis=0 descending=true
+  %z: f16[2] = neg(%c)
+  output %y
+  output %c
+  output %i
+  output %z
+}
+"#;
+    let net = text::parse(text, &[]).expect("the text parses");
+    let cut = cut(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a cut");
+    let mut made: Vec<String> = Vec::new();
+    for segment in &cut.segments {
+        match segment {
+            Segment::Engine(program) => made.extend(program.ports.iter().map(|port| port.name.clone())),
+            Segment::Host(host) => made.extend(host.outputs.iter().map(|&id| host.value(id).name.clone())),
+            Segment::Loop(_) => panic!("no loop"),
+        }
+    }
+    for name in ["y", "c", "i", "z"] {
+        assert!(made.iter().any(|own| own == name), "{name}: {made:?}");
+    }
+}

@@ -1,9 +1,9 @@
 //! Values without elements, such as the keys before the first step of a decoder: they are constants, and nothing computes them.
 
 use super::{Builder, Built};
-use crate::graph::{Data, Tensor, TensorType, ValueId};
-use crate::infer::broadcast;
-use crate::ops::OpKind;
+use crate::graph::{Data, Tensor, TensorType, ValueId, elements};
+use crate::infer::infer_open;
+use crate::ops::{OpKind, ReduceKind};
 
 impl Builder {
     /// An input of a graph, or a constant if it has no elements.
@@ -19,8 +19,8 @@ impl Builder {
         self.constant("none", Tensor { shape: ty.shape, data })
     }
 
-    /// The result of an operation with operands without elements: a concatenation of the others, or a value without elements.
-    /// `None` if the operation makes elements from none.
+    /// The result of an operation with operands without elements: a concatenation of the others, a value
+    /// without elements, or sums of none. `None` if the operation makes other elements from none.
     pub(super) fn without(
         &mut self,
         kind: &OpKind,
@@ -29,7 +29,7 @@ impl Builder {
     ) -> Option<Built> {
         let &first = inputs.first()?;
         let shape = self.shape(first);
-        let shape = match kind {
+        let ty = match kind {
             OpKind::Concat { axis } => {
                 let around = |id: ValueId| {
                     let mut shape = self.shape(id);
@@ -39,20 +39,48 @@ impl Builder {
                 let parts: Vec<ValueId> = inputs.iter().copied().filter(|&id| self.ty(id).elements() > 0).collect();
                 match alike {
                     false => return None,
-                    true if parts.is_empty() => shape,
+                    true if parts.is_empty() => self.ty(first).clone(),
                     true => return Some(self.concat(&parts, *axis)),
                 }
             }
-            OpKind::Reshape | OpKind::Broadcast => declared?.shape.clone(),
-            OpKind::Transpose { perm } => perm.iter().map(|&axis| shape.get(axis).copied()).collect::<Option<_>>()?,
-            OpKind::Cast | OpKind::Unary(_) => shape,
-            OpKind::Binary(f) if !f.is_comparison() => {
-                broadcast(kind.name(), &shape, &self.shape(*inputs.get(1)?)).ok()?
+            OpKind::Slice { begin, end, stride } => {
+                let extents = begin.iter().zip(end).zip(stride);
+                let shape = extents.map(|((&from, to), &by)| Some(to.checked_sub(from)?.div_ceil(by.max(1))));
+                TensorType { dtype: self.dtype(first), shape: shape.collect::<Option<_>>()? }
+            }
+            OpKind::GatherAlong { .. } => TensorType { dtype: self.dtype(first), shape: self.shape(*inputs.get(1)?) },
+            // Updates of nothing.
+            OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } if elements(&shape) > 0 => return Some(Ok(first)),
+            OpKind::Reshape
+            | OpKind::Broadcast
+            | OpKind::Transpose { .. }
+            | OpKind::Cast
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Select
+            | OpKind::MatMul { .. }
+            | OpKind::Linear
+            | OpKind::Combine
+            | OpKind::Reduce { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Gather { .. }
+            | OpKind::GatherNd { .. }
+            | OpKind::LayerNorm { .. }
+            | OpKind::BatchNorm { .. }
+            | OpKind::Pad { .. } => {
+                let types: Vec<&TensorType> = inputs.iter().map(|&id| self.ty(id)).collect();
+                infer_open(kind, &types, declared)?
             }
             _ => return None,
         };
-        let dtype = declared.map_or(self.dtype(first), |ty| ty.dtype);
-        let ty = TensorType { dtype, shape };
-        (ty.elements() == 0).then(|| Ok(self.nothing(ty)))
+        if ty.elements() == 0 {
+            return Some(Ok(self.nothing(ty)));
+        }
+        // Sums without terms.
+        let zero = matches!(kind, OpKind::MatMul { .. } | OpKind::Reduce { kind: ReduceKind::Sum, .. });
+        zero.then(|| {
+            let zero = self.constant("zero", Tensor { shape: Vec::new(), data: Data::from_f32(ty.dtype, &[0.0]) });
+            self.broadcast(zero, ty.shape)
+        })
     }
 }

@@ -16,6 +16,7 @@ mod index;
 mod linear_attention;
 mod loss;
 mod made;
+mod masked;
 mod node;
 mod normalize;
 mod open;
@@ -293,12 +294,12 @@ impl Translator<'_> {
     }
 
     fn nodes(&mut self, nodes: &[proto::Node]) -> Result<(), Error> {
-        nodes.iter().try_for_each(|node| Node::new(self, node)?.translate())
+        masked::joined(nodes).iter().try_for_each(|node| Node::new(self, node)?.translate())
     }
 
     /// As [`Translator::nodes`], collecting nodes that the graph cannot express.
     fn nodes_for_host(&mut self, nodes: &[proto::Node], mut left: Vec<Left>) -> Result<Vec<Left>, Error> {
-        for node in nodes {
+        for node in masked::joined(nodes).iter() {
             let open = |name: &String| left.iter().any(|n| n.outputs.contains(name));
             let reason = if node.input.iter().any(open) {
                 String::new()

@@ -213,6 +213,23 @@ fn a_condition_at_run_time_selects() {
     assert!(error.contains("between f32[2] and f32[1]: the graph is static"), "{error}");
 }
 
+#[test]
+fn a_product_with_a_vector_has_no_axis_for_it() {
+    let text = r#"program(1.0) { func main<ios18>(tensor<fp32, [2]> x, tensor<fp32, [3, 2, 2]> w) {
+        tensor<fp32, [3, 2]> row = matmul(x = x, y = w);
+        tensor<fp32, [3, 2]> column = matmul(x = w, y = x, transpose_y = bool(true));
+        tensor<fp32, []> dot = matmul(x = x, y = x);
+        tensor<fp32, [3, 2]> sum = add(x = row, y = column);
+        tensor<fp32, [3, 2]> y = add(x = sum, y = dot);
+    } -> (y); }"#;
+    let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
+    let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+    check(&net).unwrap();
+    let inputs = [Tensor::f32([2], vec![1.0, 2.0]), Tensor::f32([3, 2, 2], (0..12).map(|i| i as f32).collect())];
+    // The dot product is 5; rows give (4, 7) and so on, columns (2, 8).
+    assert_eq!(eval(&net, &inputs).unwrap()[0].data.to_f32(), [11.0, 20.0, 35.0, 44.0, 59.0, 68.0]);
+}
+
 /// A loop over a list of states, as coremltools writes PyTorch's GRU; `one` minus the update gate weighs the candidate.
 fn gru_text(one: &str) -> String {
     let linear = |name: &str, x: &str, columns: usize, seed: usize| {

@@ -24,9 +24,9 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
         }
         "matmul" => {
             let (x, y) = (call.operand("x")?, call.operand("y")?);
-            let transpose_x = call.flag("transpose_x", false)?;
-            let transpose_y = call.flag("transpose_y", false)?;
-            call.give(OpKind::MatMul { transpose_x, transpose_y }, &[x, y])
+            let transpose_x = call.flag("transpose_x", false)? && call.shape(x).len() > 1;
+            let transpose_y = call.flag("transpose_y", false)? && call.shape(y).len() > 1;
+            product(call, x, y, OpKind::MatMul { transpose_x, transpose_y })
         }
         "cast" => cast(call),
         "select" => {
@@ -201,4 +201,24 @@ fn attention(call: &mut Call) -> Result<bool, Error> {
     let width = call.shape(operands[0]).last().copied().unwrap_or(1);
     let result = call.build().attention(operands, mask, 1.0 / (width as f32).sqrt())?;
     call.done(0, result)
+}
+
+/// A product of matrices; a vector is a row before and a column behind.
+fn product(call: &mut Call, x: ValueId, y: ValueId, kind: OpKind) -> Result<bool, Error> {
+    let (row, column) = (call.shape(x), call.shape(y));
+    let x = if let [n] = row[..] { call.build().reshape(x, [1, n])? } else { x };
+    let y = if let [n] = column[..] { call.build().reshape(y, [n, 1])? } else { y };
+    if row.len() > 1 && column.len() > 1 {
+        return call.give(kind, &[x, y]);
+    }
+    let made = call.emit("product", kind, &[x, y])?;
+    let mut shape = call.shape(made);
+    if column.len() == 1 {
+        shape.pop();
+    }
+    if row.len() == 1 {
+        shape.remove(shape.len() - 1 - usize::from(column.len() > 1));
+    }
+    let id = call.build().reshape(made, shape)?;
+    call.done(0, id)
 }

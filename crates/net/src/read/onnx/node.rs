@@ -3,7 +3,7 @@
 use super::proto::{self, Attribute};
 use super::{
     Translator, attention, bits, classical, contributed, counts, elementwise, index, linear_attention, loss, made,
-    normalize, quantized, recurrent, regions, sequence, shape, spatial, spectrum, subgraph,
+    masked, normalize, quantized, recurrent, regions, sequence, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
@@ -84,6 +84,7 @@ impl<'n, 'a> Node<'n, 'a> {
                 || recurrent::translate(&mut self)?
                 || classical::translate(&mut self)?)
             || self.node.domain == classical::DOMAIN && classical::translate_classical(&mut self)?
+            || self.node.domain == masked::DOMAIN && masked::translate(&mut self)?
             || self.node.domain == contributed::DOMAIN && contributed::translate(&mut self)?
             || self.node.domain == attention::PREVIEW && attention::translate_preview(&mut self)?
             || subgraph::translate(&mut self)?;

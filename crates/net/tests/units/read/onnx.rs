@@ -2,6 +2,7 @@
 //! `scripts/onnx_backend.py`.
 
 mod counts;
+mod masked;
 mod resize;
 mod sequence;
 mod states;
