@@ -117,6 +117,7 @@ fn cut_named(
     host.extend(turns.keys());
     let computed = with_computed_outputs(net, names, &mut host);
     let net = computed.as_ref().unwrap_or(net);
+    let is_loop = |at: &usize| matches!(net.ops[*at].kind, OpKind::Loop(_));
     // Programs by the operations of their segment: later attempts reuse them.
     let mut kept: HashMap<Vec<usize>, Vec<Program>> = HashMap::new();
     'attempts: for _ in 0..MOST_ATTEMPTS {

@@ -62,12 +62,14 @@ fn outputs_that_are_constants_have_a_segment() {
   input %x: f16[4]
   const %c: f16[2] = [1.0, 2.0]
   const %i: i32[1] = [70000]
+  const %j: i32[2] = [70001, 70002]
   %s: f16[4] = relu(%x)
   %y: i32[4] = arg_sort(%s) axis=0 descending=true
   %z: f16[2] = neg(%c)
   output %y
   output %c
   output %i
+  output %j
   output %z
 }
 "#;
@@ -81,7 +83,7 @@ fn outputs_that_are_constants_have_a_segment() {
             Segment::Loop(_) => panic!("no loop"),
         }
     }
-    for name in ["y", "c", "i", "z"] {
+    for name in ["y", "c", "i", "j", "z"] {
         assert!(made.iter().any(|own| own == name), "{name}: {made:?}");
     }
 }

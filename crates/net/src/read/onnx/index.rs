@@ -55,6 +55,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "OneHot" => one_hot(n),
+        "NonZero" if n.input(0).is_some_and(|x| n.t.build.data(x).is_some() && n.t.build.rank(x) > 0) => non_zero(n),
         "CumSum" | "CumProd" => {
             let x = n.need(0)?;
             let axis = n.integers(1, "axis")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("axis"))?;
@@ -135,6 +136,22 @@ fn top_k(n: &mut Node) -> Result<bool, Error> {
     n.output(0, values);
     n.output(1, positions);
     n.finish(2)
+}
+
+/// Positions of a constant's elements that are not zero, a row for each axis.
+fn non_zero(n: &mut Node) -> Result<bool, Error> {
+    let tensor = n.constant(0, "the tensor")?.ok_or_else(|| n.missing("the tensor"))?;
+    let values = tensor.data.to_f32();
+    let places: Vec<usize> = (0..values.len()).filter(|&at| values[at] != 0.0).collect();
+    let mut rows = Vec::new();
+    for axis in 0..tensor.shape.len() {
+        let inner = elements(&tensor.shape[axis + 1..]);
+        rows.extend(places.iter().map(|at| (at / inner % tensor.shape[axis]) as i32));
+    }
+    let shape = [tensor.shape.len(), places.len()];
+    n.build().budget.spend(&shape)?;
+    let id = n.build().integers(shape, rows);
+    n.done(id)
 }
 
 fn one_hot(n: &mut Node) -> Result<bool, Error> {

@@ -93,7 +93,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         let rows = n.shape(from);
         let kept = rows.iter().zip(&shape).rposition(|(a, b)| a == b).map_or(0, |axis| axis + 1);
         let alike = rows.len() == shape.len() && rows[..kept] == shape[..kept];
-        if alike && elements(&held) % elements(&shape[kept..]) == 0 {
+        if alike && elements(&held).is_multiple_of(elements(&shape[kept..])) {
             (whole, row) = (from, elements(&shape[kept..]));
         }
     }

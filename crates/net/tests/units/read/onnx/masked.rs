@@ -4,7 +4,7 @@ use super::{extent, float_info, node};
 use anemone_net::eval::eval;
 use anemone_net::read::{MemoryFiles, Options, read_onnx};
 use anemone_net::testing::Builder;
-use anemone_net::testing::onnx::{Attribute, Graph, Model, OpsetId, Tensor as Stored};
+use anemone_net::testing::onnx::{Attribute, Graph, Model, OpsetId, Tensor as Stored, ValueInfo};
 use anemone_net::{Binary, DType, Net, OpKind, ReduceKind, Tensor, TensorType};
 use prost::Message;
 
@@ -59,6 +59,30 @@ fn a_scatter_by_a_mask_is_a_selection() {
     assert_eq!(run(Tensor::f32([2, 1], vec![0.0, 0.0])), x.data.to_f32());
     let error = scattered([2, 3], 1).unwrap_err();
     assert!(error.contains("the first of a source"), "{error}");
+}
+
+#[test]
+fn positions_in_a_constant_are_constants() {
+    let stored = Stored {
+        dims: vec![2, 3],
+        name: "c".into(),
+        data_type: 1,
+        float_data: vec![0.0, 5.0, 0.0, -1.0, 0.0, 0.5],
+        ..Stored::default()
+    };
+    let graph = Graph {
+        node: vec![node("NonZero", &["c"], "places"), node("Mul", &["places", "i"], "y")],
+        initializer: vec![stored, Stored { name: "i".into(), data_type: 7, int64_data: vec![10], ..Stored::default() }],
+        output: vec![ValueInfo { name: "y".into(), ty: None }],
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+    let model = Model { graph: Some(graph), opset_import, ..Model::default() };
+    let (net, _) = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default()).expect("a network");
+    let y = net.outputs[0];
+    assert_eq!(net.value(y).ty.shape, [2, 3]);
+    let found = eval(&net, &[]).expect("it runs")[0].data.to_i32();
+    assert_eq!(found, [0, 10, 10, 10, 0, 20]);
 }
 
 #[test]
