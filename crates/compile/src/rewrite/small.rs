@@ -4,7 +4,8 @@
 //! operands of 0.02 make terms that keep four digits. The weights times a power of two, and the layer's gain divided by it, keep the
 //! others. No scaled sum overflows where a bound is proven for all inputs. Where the bounds of a chain of layers grow while its values
 //! shrink, none overflows unless the operand is [`SPARE`] powers of two beyond its usual size; products of few rows before an output, such
-//! as classifiers, are computed with and without a scale. Operands without any bound are not scaled.
+//! as classifiers, are computed with and without a scale. Operands without any bound are not scaled, but for a constant that later multiplies the
+//! result.
 
 use super::magnitudes::{Magnitude, magnitudes, root_mean_square, rows, times};
 use super::{Builder, Names};
@@ -72,7 +73,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
                     made.extend(builder.ops);
                     direct.resize(net.values.len(), false);
                     scales.resize(net.values.len(), 0);
-                    demands.resize(net.values.len(), Demand { most: 0, wanted: 0 });
+                    demands.resize(net.values.len(), Demand::NONE);
                     continue;
                 }
                 product(&mut builder, &mut op, &known, before, demand)
@@ -98,7 +99,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
         made.extend(builder.ops);
         direct.resize(net.values.len(), false);
         scales.resize(net.values.len(), 0);
-        demands.resize(net.values.len(), Demand { most: 0, wanted: 0 });
+        demands.resize(net.values.len(), Demand::NONE);
     }
     net.ops = made;
     Ok(())
@@ -153,18 +154,39 @@ struct Demand {
     most: i32,
     /// Scale that brings the terms of the readers to their usual size.
     wanted: i32,
+    /// Powers of two that every reader multiplies the value by, but one, before anything else: the sums may be as much larger.
+    gain: i32,
+}
+
+impl Demand {
+    const NONE: Demand = Demand { most: 0, wanted: 0, gain: 0 };
+
+    fn of(most: i32, wanted: i32) -> Demand {
+        Demand { most, wanted, gain: 0 }
+    }
+}
+
+/// Powers of two of a constant factor, but one: sums that are multiplied by it later are finite in fp16 unless they are beyond half of what
+/// the arrays hold.
+fn gain(net: &Net, op: &Op) -> i32 {
+    let OpKind::Binary(Binary::Mul) = op.kind else { return 0 };
+    let constants = op.inputs.iter().filter_map(|&id| net.value(id).data.as_ref());
+    let least =
+        |tensor: &std::sync::Arc<Tensor>| tensor.data.to_f32().iter().fold(f32::INFINITY, |a, x| a.min(x.abs()));
+    let factor = constants.map(least).fold(1.0, f32::max);
+    if factor.is_finite() { (factor.log2().floor() as i32 - 1).clamp(0, MOST_SCALE) } else { 0 }
 }
 
 /// Demand of the readers of each value.
 fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
     let of = |id: ValueId| known[id.0 as usize];
-    let mut demands = vec![Demand { most: MOST_SCALE, wanted: 0 }; net.values.len()];
+    let mut demands = vec![Demand { most: MOST_SCALE, wanted: 0, gain: MOST_SCALE }; net.values.len()];
     let kept = net.outputs.iter().chain(net.states.iter().map(|s| &s.output));
-    kept.for_each(|id| demands[id.0 as usize].most = 0);
+    kept.for_each(|id| demands[id.0 as usize] = Demand::NONE);
     for op in net.ops.iter().rev() {
         let asks = match &op.kind {
             OpKind::Linear | OpKind::Conv { .. } if is_constant(net, op) => {
-                vec![Demand { most: capacity(MOST_SUM, sums(net, op, known)), wanted: 0 }]
+                vec![Demand::of(capacity(MOST_SUM, sums(net, op, known)), 0)]
             }
             OpKind::MatMul { .. } => {
                 let (x, y) = (of(op.inputs[0]), of(op.inputs[1]));
@@ -172,17 +194,22 @@ fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
                 let wanted = growth(times(x.usual, y.usual));
                 // Attention weights are not results of products, and do not grow.
                 match x.row <= 1.0 {
-                    true => vec![Demand { most: 0, wanted: 0 }, Demand { most, wanted }],
-                    false => vec![Demand { most: most / 2, wanted: (wanted + 1) / 2 }; 2],
+                    true => vec![Demand::NONE, Demand::of(most, wanted)],
+                    false => vec![Demand::of(most / 2, (wanted + 1) / 2); 2],
                 }
             }
             kind if moves(kind) => vec![demands[op.outputs[0].0 as usize]],
+            OpKind::Binary(Binary::Mul) => vec![Demand { gain: gain(net, op), ..Demand::NONE }; 2],
             _ => Vec::new(),
         };
         for (i, id) in op.inputs.iter().enumerate() {
-            let asked = asks.get(i).copied().unwrap_or(Demand { most: 0, wanted: 0 });
+            let asked = asks.get(i).copied().unwrap_or(Demand::NONE);
             let all = &mut demands[id.0 as usize];
-            *all = Demand { most: asked.most.min(all.most).max(0), wanted: asked.wanted.max(all.wanted) };
+            *all = Demand {
+                most: asked.most.min(all.most).max(0),
+                wanted: asked.wanted.max(all.wanted),
+                gain: asked.gain.min(all.gain),
+            };
         }
     }
     demands
@@ -219,7 +246,7 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
         true => proven,
         false => capacity(MOST_SUM - SPARE, usual_sums(b.net, op, known)),
     };
-    let most = proven.max(usual).min(MOST_SCALE) - before;
+    let most = proven.max(usual).max(demand.gain).min(MOST_SCALE) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, largest));
     let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, &data, own)).flatten();
     let own = if scaled.is_some() { own } else { 0 };

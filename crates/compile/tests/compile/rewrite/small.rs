@@ -177,3 +177,30 @@ fn terms_grow_where_bounds_do_and_values_do_not() {
     // A network's input may have any size, and so may all that follows from it.
     assert!(!scaled("silu(%x)"));
 }
+
+#[test]
+fn a_later_factor_bounds_the_sums_of_an_unbounded_operand() {
+    becomes(
+        scale_small_terms,
+        r#"net "n" {
+  input %x: f16[1, 4]
+  const %w: f16[2, 4] = [0.001953125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.001953125]
+  const %s: f16[1] = [64.0]
+  %y: f16[1, 2] = linear(%x, %w)
+  %z: f16[1, 2] = mul(%y, %s)
+  output %z
+}
+"#,
+        r#"net "n" {
+  input %x: f16[1, 4]
+  const %y.weight: f16[2, 4] = [0.03125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.03125]
+  %y.scaled: f16[1, 2] = linear(%x, %y.weight) name="y"
+  const %y.unscale: f16[] = [0.0625]
+  %y: f16[1, 2] = mul(%y.scaled, %y.unscale)
+  const %s: f16[1] = [64.0]
+  %z: f16[1, 2] = mul(%y, %s)
+  output %z
+}
+"#,
+    );
+}
