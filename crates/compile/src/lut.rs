@@ -197,6 +197,11 @@ impl Table {
         Table::steps("choice.negative", [-tiny, 0.0, negative, other])
     }
 
+    /// One number up to an fp16 number, another from the next one on.
+    pub fn step(last: f16, next: f16, [low, high]: [f32; 2]) -> Table {
+        Table::steps("step", [last.to_f32(), next.to_f32(), low, high])
+    }
+
     /// One number for finite negative arguments, another for all others.
     pub fn choice_finite_below_zero(negative: f32, other: f32) -> Table {
         let form = Form {
@@ -211,15 +216,20 @@ impl Table {
 
     /// 1 at zero, 0 elsewhere.
     pub fn at_zero() -> Table {
+        Table::at_zero_or(1.0, 0.0)
+    }
+
+    /// A finite number at zero, another number elsewhere.
+    pub fn at_zero_or(zero: f32, other: f32) -> Table {
         let tiny = f16::from_bits(1).to_f32();
         let form = Form {
             mode: Mode::Centred,
             symmetry: Symmetry::None,
             shift: TAILS_ONLY,
-            limits: [-tiny, tiny, 0.0, 0.0],
+            limits: [-tiny, tiny, other, other],
             tails: [0.0; 4],
         };
-        Table::build("at_zero", form, |_| 1.0)
+        Table::build("at_zero", form, |_| f64::from(zero))
     }
 
     /// Adjacent limits: each argument has one of the two results.

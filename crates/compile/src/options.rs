@@ -131,9 +131,9 @@ conventions! {
     rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     scratch_interleaved: false true false, "A matrix that is turned into scratch memory for convolutions has eight channels interleaved.";
-    repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
+    repeated_operands_staged: false true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
-    constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
+    constants_per_channel: false true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
     operands_kept: false true false, "A source that later tasks of a group read is kept across tasks that do not read it.";
     affines_forwarded: true false true, "Factors and addends of a product's left matrix are absorbed by its weights.";
     numbers_after_transposes: false true false, "A matrix is transposed for a product before a number is applied to it.";
@@ -145,7 +145,7 @@ conventions! {
     norms_by_group: false true false, "A layer norm of the columns of channels and rows is computed in steps, with rows as groups of its sums.";
     maxima_of_channels: false true false, "A maximum over channels of one element is the neural engine's; a reduction of a turned row starts a group.";
     rows_are_no_scalars: true true false, "A constant row of equal elements stays a row, not a scalar.";
-    shared_inputs_staged: true true false, "A small input that is also combined elementwise is copied before a product.";
+    shared_inputs_staged: false true false, "A small input that is also combined elementwise is copied before a product.";
     left_matrices_turned: false true false, "A transposed left matrix whose rows are folded is transposed first.";
     rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
     many_passes_folded: false true false, "64 rows are folded for more than four passes of outputs, and for fewer if the coefficients of all passes fit kernel memory.";
@@ -174,6 +174,7 @@ conventions! {
     planar_palette_stated: true true false, "Planar tasks set that they have no palette.";
     concatenations_in_place: true true false, "Parts of a concatenation are computed in place.";
     ports_by_name: true true false, "Ports are numbered by name; else outputs first.";
+    phases_joined: true false false, "All phases of a transposed convolution are output channels of one convolution.";
     whole_epilogues: true false false, "Every slot of a task's epilogue is filled, also where Apple's records show tasks of their own.";
     functions_fitted: true false false, "Functions are lowered to steps, to which tables are fitted afterwards; else tables are those of Apple's compilers.";
     all_ready_compared: true false false, "The scheduler compares all ready layers; else those near the last one.";

@@ -211,6 +211,102 @@ fn windows_take_the_functions_behind_them() {
     }
 }
 
+/// Operations that the engine can do in few tasks: overlapping passes, phases as channels, shared copies, tables of single steps.
+const FEWER: [(&str, &[&str], &str, usize); 15] = [
+    (
+        "rows that no passes of several lanes hold",
+        &["f16[3, 49, 2]", "f16[3, 2, 8]"],
+        "%a: f16[3, 49, 2] = clip(%x0) min=-10.0 max=10.0\n  %y: f16[3, 49, 8] = matmul(%a, %x1) transpose_x=false transpose_y=false",
+        4,
+    ),
+    (
+        "a factor behind passes that overlap",
+        &["f16[3, 49, 2]", "f16[3, 2, 8]"],
+        "const %c: f16[1] = [0.5]\n  %a: f16[3, 49, 2] = clip(%x0) min=-10.0 max=10.0\n  %m: f16[3, 49, 8] = matmul(%a, %x1) transpose_x=false transpose_y=false\n  %y: f16[3, 49, 8] = mul(%m, %c)",
+        4,
+    ),
+    (
+        "rows of one matrix",
+        &["f16[100, 2]", "f16[2, 8]"],
+        "%a: f16[100, 2] = clip(%x0) min=-10.0 max=10.0\n  %y: f16[100, 8] = matmul(%a, %x1) transpose_x=false transpose_y=false",
+        4,
+    ),
+    (
+        "three passes of a transposed left matrix",
+        &["f16[2, 310]", "f16[2, 8]"],
+        "%a: f16[2, 310] = clip(%x0) min=-10.0 max=10.0\n  %y: f16[310, 8] = matmul(%a, %x1) transpose_x=true transpose_y=false",
+        7,
+    ),
+    (
+        "a ReLU of a row, three times",
+        &["f16[1, 1, 1, 7]"],
+        "%a: f16[1, 2, 1, 7] = concat(%x0, %x0) axis=1\n  %b: f16[1, 3, 1, 7] = concat(%a, %x0) axis=1\n  %c: f16[1, 3, 1, 7] = relu(%b)\n  %y: f16[1, 1, 3, 7] = transpose(%c) perm=[0, 2, 1, 3]",
+        4,
+    ),
+    ("a constant row", &["f16[2, 4, 8]"], "const %c: f16[8] = [W8]\n  %y: f16[2, 4, 8] = add(%x0, %c)", 1),
+    (
+        "a factor of each channel",
+        &["f16[1, 4, 3, 8]"],
+        "const %c: f16[4, 1, 1] = [1.0, 2.0, 0.5, 3.0]\n  %y: f16[1, 4, 3, 8] = mul(%x0, %c)",
+        1,
+    ),
+    (
+        "phases with the same window",
+        &["f16[2, 3, 4, 4]"],
+        "const %w: f16[3, 2, 2, 2] = [W24]\n  const %b: f16[2] = [1.0, 2.0]\n  %y: f16[2, 2, 8, 8] = conv_transpose(%x0, %w, %b) strides=[2, 2] pads=[[0, 0], [0, 0]] output_pads=[0, 0] dilations=[1, 1] groups=1",
+        6,
+    ),
+    (
+        "phases with different windows",
+        &["f16[1, 3, 4, 5]"],
+        "const %w: f16[3, 2, 4, 4] = [W96]\n  const %b: f16[2] = [1.0, 2.0]\n  %y: f16[1, 2, 8, 10] = conv_transpose(%x0, %w, %b) strides=[2, 2] pads=[[1, 1], [1, 1]] output_pads=[0, 0] dilations=[1, 1] groups=1",
+        3,
+    ),
+    (
+        "rotations of columns",
+        &["f16[2, 5, 16]"],
+        "%pa: f16[2, 5, 13] = slice(%x0) begin=[0, 0, 3] end=[2, 5, 16] stride=[1, 1, 1]\n  %pb: f16[2, 5, 3] = slice(%x0) begin=[0, 0, 0] end=[2, 5, 3] stride=[1, 1, 1]\n  %p: f16[2, 5, 16] = concat(%pa, %pb) axis=2\n  %qa: f16[2, 5, 9] = slice(%x0) begin=[0, 0, 7] end=[2, 5, 16] stride=[1, 1, 1]\n  %qb: f16[2, 5, 7] = slice(%x0) begin=[0, 0, 0] end=[2, 5, 7] stride=[1, 1, 1]\n  %q: f16[2, 5, 16] = concat(%qa, %qb) axis=2\n  %ra: f16[2, 5, 5] = slice(%x0) begin=[0, 0, 11] end=[2, 5, 16] stride=[1, 1, 1]\n  %rb: f16[2, 5, 11] = slice(%x0) begin=[0, 0, 0] end=[2, 5, 11] stride=[1, 1, 1]\n  %r: f16[2, 5, 16] = concat(%ra, %rb) axis=2\n  %m: f16[2, 5, 16] = max(%p, %q)\n  %y: f16[2, 5, 16] = min(%m, %r)",
+        7,
+    ),
+    (
+        "slices of the same rows, joined",
+        &["f16[2, 49]"],
+        "%p1: f16[2, 1] = slice(%x0) begin=[0, 7] end=[2, 8] stride=[1, 1]\n  %p2: f16[2, 2] = slice(%x0) begin=[0, 14] end=[2, 16] stride=[1, 1]\n  %p3: f16[2, 3] = slice(%x0) begin=[0, 21] end=[2, 24] stride=[1, 1]\n  %p4: f16[2, 4] = slice(%x0) begin=[0, 28] end=[2, 32] stride=[1, 1]\n  %p5: f16[2, 5] = slice(%x0) begin=[0, 35] end=[2, 40] stride=[1, 1]\n  %p6: f16[2, 6] = slice(%x0) begin=[0, 42] end=[2, 48] stride=[1, 1]\n  %y: f16[2, 21] = concat(%p1, %p2, %p3, %p4, %p5, %p6) axis=1",
+        8,
+    ),
+    (
+        "whole numbers that are equal",
+        &["i32[4, 1]"],
+        "const %c: i32[8] = [-4, 7, 0, 3, -50, 24, 11, 1]\n  %e: bool[4, 8] = equal(%x0, %c)\n  %y: f16[4, 8] = cast(%e)",
+        2,
+    ),
+    (
+        "rows of a constant table",
+        &["f16[1, 3]", "i32[5]"],
+        "const %t: f16[24, 3] = [W72]\n  %r: f16[5, 3] = gather(%t, %x1) axis=0\n  %y: f16[5, 3] = add(%r, %x0)",
+        8,
+    ),
+    (
+        "a convolution above a threshold",
+        &["f16[1, 3, 6, 6]"],
+        "const %w: f16[4, 3, 3, 3] = [W108]\n  const %l: f16[1] = [7.0]\n  const %z: f16[1] = [0.0]\n  %c: f16[1, 4, 6, 6] = conv(%x0, %w) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1\n  %g: bool[1, 4, 6, 6] = greater_equal(%c, %l)\n  %y: f16[1, 4, 6, 6] = select(%g, %c, %z)",
+        3,
+    ),
+    (
+        "means of windows that a concatenation joins",
+        &["f16[1, 2, 10, 10]"],
+        "%s0: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 0, 1] end=[1, 2, 4, 5] stride=[1, 1, 1, 1]\n  %m0: f16[1, 2, 1, 1] = reduce_mean(%s0) axes=[2, 3] keep_dims=true\n  %s1: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 0, 4] end=[1, 2, 4, 8] stride=[1, 1, 1, 1]\n  %m1: f16[1, 2, 1, 1] = reduce_mean(%s1) axes=[2, 3] keep_dims=true\n  %s2: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 3, 1] end=[1, 2, 7, 5] stride=[1, 1, 1, 1]\n  %m2: f16[1, 2, 1, 1] = reduce_mean(%s2) axes=[2, 3] keep_dims=true\n  %s3: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 3, 4] end=[1, 2, 7, 8] stride=[1, 1, 1, 1]\n  %m3: f16[1, 2, 1, 1] = reduce_mean(%s3) axes=[2, 3] keep_dims=true\n  %s4: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 6, 1] end=[1, 2, 10, 5] stride=[1, 1, 1, 1]\n  %m4: f16[1, 2, 1, 1] = reduce_mean(%s4) axes=[2, 3] keep_dims=true\n  %s5: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 6, 4] end=[1, 2, 10, 8] stride=[1, 1, 1, 1]\n  %m5: f16[1, 2, 1, 1] = reduce_mean(%s5) axes=[2, 3] keep_dims=true\n  %y: f16[1, 2, 1, 6] = concat(%m0, %m1, %m2, %m3, %m4, %m5) axis=3",
+        6,
+    ),
+];
+
+#[test]
+fn tasks_are_few() {
+    for (name, types, ops, most) in FEWER {
+        exact_in_few_tasks(name, types, &filled(ops), most);
+    }
+}
+
 /// Text with small weights for each `[Wn]`, a number of them.
 fn filled(text: &str) -> String {
     let mut text = text.to_string();

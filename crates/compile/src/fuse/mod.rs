@@ -13,6 +13,7 @@ mod transposes;
 use crate::ir::*;
 use crate::options::Conventions;
 use crate::remarks::Remarks;
+use anemone_program::order;
 use half::f16;
 use std::collections::HashMap;
 
@@ -194,7 +195,13 @@ fn into_parts(
     let count = |v: &View4| v.groups() * v.channels() * v.height() * v.width;
     // Elements keep their relative positions, so that each part of the source corresponds to a part of the result.
     let parts: usize = writers.iter().map(|&w| count(&graph.layers[w].result)).sum();
-    if shape(source) != shape(&reader.result) || parts != count(source) {
+    // Products of overlapping rows together write all.
+    let overlapping = |&w: &usize| {
+        let layer = &graph.layers[w];
+        matches!(layer.kind, Kind::Product { .. }) && is_inside(&layer.result, source)
+    };
+    let whole = parts == count(source) || parts > count(source) && writers.iter().all(overlapping);
+    if shape(source) != shape(&reader.result) || !whole {
         return None;
     }
     let part = |&writer: &usize| {
@@ -289,6 +296,25 @@ fn scaled_function(kind: &Kind) -> Option<(f32, Nonlinear)> {
 fn same_elements(a: &View4, b: &View4) -> bool {
     let axes = |v: &View4| v.axes.into_iter().filter(|a| a.extent > 1).collect::<Vec<_>>();
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)
+}
+
+/// Returns true if all rows of a part are rows of a view whose rows are equally far apart.
+fn is_inside(part: &View4, whole: &View4) -> bool {
+    let axes = |view: &View4| {
+        let mut axes: Vec<Axis> = view.axes.into_iter().filter(|axis| axis.extent > 1).collect();
+        order::by_key(&mut axes, |axis| std::cmp::Reverse(axis.stride_bytes));
+        axes
+    };
+    let reach = |view: &View4| axes(view).iter().map(|a| (a.extent as u64 - 1) * a.stride_bytes).sum::<u64>();
+    let rows = axes(whole);
+    let dense = rows.windows(2).all(|pair| pair[0].stride_bytes == pair[1].stride_bytes * pair[1].extent as u64);
+    let (Some(stride), Some(at)) =
+        (rows.last().map(|axis| axis.stride_bytes), part.offset_bytes.checked_sub(whole.offset_bytes))
+    else {
+        return false;
+    };
+    let on_rows = axes(part).iter().all(|axis| axis.stride_bytes.is_multiple_of(stride)) && at.is_multiple_of(stride);
+    dense && part.width == whole.width && on_rows && at + reach(part) <= reach(whole)
 }
 
 /// Returns true if two views have the same elements in the same order, with axes that may be divided differently.

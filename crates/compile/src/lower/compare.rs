@@ -29,9 +29,17 @@ impl Lowerer<'_> {
             Binary::Less => self.greater(&b, &a, to),
             Binary::GreaterEqual | Binary::LessEqual => {
                 let (a, b) = if f == Binary::GreaterEqual { (&a, &b) } else { (&b, &a) };
+                if self.options.conventions().whole_epilogues {
+                    let excess = self.excess(b, a, to)?;
+                    return self.truth(Table::choice(0.0, 1.0), &excess, undefined.as_ref(), to);
+                }
                 let less = self.scratch("less", &to.shape());
                 self.greater(b, a, &less)?;
                 self.opposite(&less, undefined.as_ref(), to)
+            }
+            Binary::Equal if self.is_told_at_zero([x, y]) => {
+                let difference = self.whole_difference(&a, &b, to)?;
+                self.truth(Table::at_zero(), &difference, undefined.as_ref(), to)
             }
             _ => {
                 let apart = self.not_equal(&a, &b, [x, y], to)?;
@@ -85,10 +93,13 @@ impl Lowerer<'_> {
 
     /// 1 if two operands differ, else 0; unspecified if one is NaN.
     fn not_equal(&mut self, a: &View, b: &View, ids: [ValueId; 2], to: &View) -> Result<View> {
+        if self.is_told_at_zero(ids) {
+            let difference = self.whole_difference(a, b, to)?;
+            return self.tabled("apart", Table::at_zero_or(0.0, 1.0), 0.0, 1.0, &difference);
+        }
         let apart = self.scratch("apart", &to.shape());
         if ids.iter().any(|&id| self.never_infinite(id)) {
-            let difference = self.scratch("difference", &to.shape());
-            self.planar_two(PlanarOp::Sub, WHOLE, a, b, &difference)?;
+            let difference = self.whole_difference(a, b, to)?;
             let size = self.affined("size", Affine::UNIT, true, &difference)?;
             self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &size, &apart)?;
             return Ok(apart);
@@ -98,6 +109,24 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Add, Affine::UNIT, &more, &less, &either)?;
         self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &either, &apart)?;
         Ok(apart)
+    }
+
+    /// Returns true if the difference of two operands is zero only where they are equal: one of them is finite.
+    fn is_told_at_zero(&self, ids: [ValueId; 2]) -> bool {
+        self.options.conventions().whole_epilogues && ids.iter().any(|&id| self.never_infinite(id))
+    }
+
+    fn whole_difference(&mut self, a: &View, b: &View, to: &View) -> Result<View> {
+        let difference = self.scratch("difference", &to.shape());
+        self.planar_two(PlanarOp::Sub, WHOLE, a, b, &difference)?;
+        Ok(difference)
+    }
+
+    /// A table of truth values; 0 where an operand is NaN, which the last ReLU makes zero.
+    fn truth(&mut self, table: Table, x: &View, undefined: Option<&View>, to: &View) -> Result<()> {
+        let Some(undefined) = undefined else { return self.table(table, 0.0, 1.0, x, to) };
+        let truth = self.tabled("truth", table, 0.0, 1.0, x)?;
+        self.rectified(PlanarOp::Add, Affine::UNIT, &truth, undefined, to)
     }
 
     /// Negation of a truth value; 0 for NaN, which the last ReLU makes zero.

@@ -118,8 +118,7 @@ impl Lowerer<'_> {
         for position in 0..count {
             let mut element = first.clone();
             element.offset_bytes += position as u64 * positions.stride_bytes;
-            let here = self.tabled("here", Table::at_zero(), -(position as f32), 1.0, places)?;
-            let bound = self.tabled("bound", Table::choice(INF, -INF), 0.0, 1.0, &here)?;
+            let bound = self.bound_of(&first, -(position as f32), places)?;
             let final_one = position + 1 == count;
             let alone = final_one && best.is_none();
             let bounded = if alone { to.clone() } else { self.scratch("bounded", &to.shape()) };
@@ -134,6 +133,19 @@ impl Lowerer<'_> {
             });
         }
         Ok(())
+    }
+
+    /// An upper bound of no effect on `source` where a distance plus a number is zero, and minus infinity elsewhere.
+    fn bound_of(&mut self, source: &View, add: f32, distance: &View) -> Result<View> {
+        if let Role::Constant(data) = &self.graph.buffer(source.buffer).role {
+            let finite = |bytes: &[u8]| half::f16::from_le_bytes([bytes[0], bytes[1]]).is_finite();
+            if self.options.conventions().whole_epilogues && data.chunks_exact(2).all(finite) {
+                let table = Table::at_zero_or(half::f16::MAX.to_f32(), -INF);
+                return self.tabled("bound", table, add, 1.0, distance);
+            }
+        }
+        let here = self.tabled("here", Table::at_zero(), add, 1.0, distance)?;
+        self.tabled("bound", Table::choice(INF, -INF), 0.0, 1.0, &here)
     }
 
     /// All positions at once, as the outermost axis of every step; `first` is the element at the first position.
@@ -152,8 +164,7 @@ impl Lowerer<'_> {
         let numbers = self.constant_view("positions", &shape, &counted);
         let distance = self.scratch("distance", &of(&at));
         self.planar_two(PlanarOp::Sub, Affine::UNIT, &at, &numbers, &distance)?;
-        let here = self.tabled("here", Table::at_zero(), 0.0, 1.0, &distance)?;
-        let bound = self.tabled("bound", Table::choice(INF, -INF), 0.0, 1.0, &here)?;
+        let bound = self.bound_of(&first, 0.0, &distance)?;
         let bounded = self.scratch("bounded", &of(&target));
         self.planar_two(PlanarOp::Min, Affine::UNIT, &all, &bound, &bounded)?;
         self.reduce_into(ReduceKind::Max, &[0], &bounded, &target)

@@ -1,6 +1,8 @@
 //! Concatenations in place: the layer that computes a part writes it at its position in the result, so that nothing is copied.
 
 use super::Lowerer;
+use super::strided::{Atom, Strided};
+use crate::error::Result;
 use crate::ir::*;
 use anemone_net::{Op, OpKind, ValueId};
 use std::collections::HashMap;
@@ -69,6 +71,42 @@ impl Lowerer<'_> {
         makers.contains_key(&id) && self.net.value(id).data.is_none() && !taken
     }
 
+    /// Slices of the same rows, whose columns are exchanged once for all parts.
+    pub(super) fn concat_of_row(
+        &mut self,
+        other: Option<usize>,
+        inputs: &[Strided],
+        starts: &[usize],
+        to: &View,
+    ) -> Result<()> {
+        let row = same_row(inputs).filter(|_| self.options.conventions().whole_epilogues);
+        let Some((mut row, places)) = row else {
+            return Err(self.unsupported("parts of several rows", "report this as a defect"));
+        };
+        let mut wide = to.clone();
+        let axis = other.unwrap_or(wide.lead.len());
+        if other.is_none() {
+            for view in [&mut row, &mut wide] {
+                view.lead.push(Axis { extent: 1, stride_bytes: 0 });
+            }
+        }
+        let turned = self.exchanged(&row, axis, "turned")?;
+        let mut shape = wide.shape();
+        let end = shape.len() - 1;
+        shape.swap(axis, end);
+        let joined = self.scratch("joined", &shape);
+        for (&[first, extent, step], &start) in places.iter().zip(starts) {
+            let (mut from, mut part) = (turned.clone(), joined.clone());
+            let column = from.lead[axis].stride_bytes;
+            from.offset_bytes += first as u64 * column;
+            from.lead[axis] = Axis { extent, stride_bytes: step as u64 * column };
+            part.offset_bytes += start as u64 * part.lead[axis].stride_bytes;
+            part.lead[axis].extent = extent;
+            self.copy(&from, &part)?;
+        }
+        self.copy_transposed(&joined, &wide, axis)
+    }
+
     /// Destination view of a concatenation's result, allocated and reserved on first use.
     fn place(&mut self, out: ValueId) -> View {
         if let Some(view) = self.views.get(&out).or_else(|| self.reserved.get(&out)) {
@@ -99,6 +137,32 @@ pub(super) fn part_of(to: &View, axis: usize, start: usize, size: usize) -> Opti
         }
     }
     Some(part)
+}
+
+/// The columns that hold all of these slices of the same rows, and first column, number of columns and step of each; `None` for slices of
+/// different rows.
+fn same_row(inputs: &[Strided]) -> Option<(View, Vec<[usize; 3]>)> {
+    let first = inputs.first()?;
+    let outer = |input: &Strided| input.axes[..input.axes.len() - 1].to_vec();
+    let axis = |atoms: &Vec<Atom>| match atoms.as_slice() {
+        [] => Some(Axis { extent: 1, stride_bytes: 0 }),
+        &[Atom { extent, stride_bytes }] => Some(Axis { extent, stride_bytes }),
+        _ => None,
+    };
+    let lead: Vec<Axis> = outer(first).iter().map(axis).collect::<Option<_>>()?;
+    let begin = inputs.iter().map(|input| input.offset_bytes).min()? / ROW_ALIGN * ROW_ALIGN;
+    let place = |input: &Strided| {
+        let columns = axis(input.axes.last()?)?;
+        let step = if columns.extent > 1 { columns.stride_bytes / ELEMENT_BYTES } else { 1 };
+        let same = input.buffer == first.buffer && outer(input) == outer(first);
+        same.then_some([((input.offset_bytes - begin) / ELEMENT_BYTES) as usize, columns.extent, step as usize])
+    };
+    let places: Vec<[usize; 3]> = inputs.iter().map(place).collect::<Option<_>>()?;
+    let width = places.iter().map(|[at, extent, step]| at + (extent - 1) * step + 1).max()?;
+    let row_bytes = width as u64 * ELEMENT_BYTES;
+    let apart = |a: &Axis| a.extent == 1 || a.stride_bytes >= row_bytes && a.stride_bytes.is_multiple_of(ROW_ALIGN);
+    let view = View { buffer: first.buffer, offset_bytes: begin, lead, width };
+    view.lead.iter().all(apart).then_some((view, places))
 }
 
 /// Returns true if two views select the same elements in the same order; leading axes of one element are ignored.

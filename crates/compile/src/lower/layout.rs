@@ -356,7 +356,13 @@ impl Lowerer<'_> {
         };
         // A part that only moves data is copied once.
         let moved = inputs.iter().map(|&input| self.moved(input)).collect::<Result<Vec<Strided>>>()?;
-        if let (true, Some(other), Some(_)) = (inputs.iter().any(|id| self.is_pending(*id)), other, own(self, &moved)) {
+        let pending = inputs.iter().filter(|id| self.is_pending(**id)).count();
+        let apart = own(self, &moved);
+        let once = self.tried(|lowerer| lowerer.concat_of_row(other, &moved, &starts, &to));
+        if pending > 1 && once.is_some_and(|cost| apart.is_none_or(|least| cost < least)) {
+            return self.concat_of_row(other, &moved, &starts, &to);
+        }
+        if let (true, Some(other), Some(_)) = (pending > 0, other, apart) {
             return self.concat_exchanged(other, &moved, &starts, &to);
         }
         let from = inputs.iter().map(|&input| self.view(input)).collect::<Result<Vec<View>>>()?;

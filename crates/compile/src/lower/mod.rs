@@ -242,6 +242,7 @@ impl Lowerer<'_> {
         let Some(&out) = op.outputs.first() else { return Ok(()) };
         match &op.kind {
             OpKind::Unary(f) => self.unary(*f, op.inputs[0], out),
+            OpKind::Binary(Binary::Greater | Binary::GreaterEqual) if self.is_only_threshold(op) => Ok(()),
             OpKind::Binary(f) => self.binary(*f, op.inputs[0], op.inputs[1], out),
             OpKind::Conv { strides, pads, dilations, groups } => self.conv(op, strides, pads, dilations, *groups),
             OpKind::Linear => self.linear(op),

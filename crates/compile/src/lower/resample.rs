@@ -19,7 +19,30 @@ struct Phase {
     pad: usize,
 }
 
+/// Most multiplications with zeros that phases computed together take beyond those of each: less than the tasks they save.
+const MOST_ADDED: usize = 1 << 23;
+
+/// Multiplications of one position by all phases of both axes in one window, beyond those of each phase in its own.
+fn added_taps(apart: [&[Phase]; 2], joined: &[Vec<Phase>; 2]) -> usize {
+    let all =
+        |of: [&[Phase]; 2]| of.iter().map(|axis| axis.iter().map(|phase| phase.taps.len()).sum::<usize>()).product();
+    let (own, together): (usize, usize) = (all(apart), all([&joined[0], &joined[1]]));
+    together.saturating_sub(own)
+}
+
 impl Phase {
+    /// The phases with zeros around their taps, so that all have the same window.
+    fn alike(mut phases: Vec<Phase>) -> Vec<Phase> {
+        let pad = phases.iter().map(|phase| phase.pad).max().unwrap_or(0);
+        let taps = phases.iter().map(|phase| phase.taps.len() + pad - phase.pad).max().unwrap_or(0);
+        for phase in &mut phases {
+            phase.taps.splice(0..0, vec![None; pad - phase.pad]);
+            phase.taps.resize(taps, None);
+            phase.pad = pad;
+        }
+        phases
+    }
+
     /// Phase `r` of stride `s`: outputs `r, r + s, ...` (`count` of them) of an axis of `size` elements, with the first `cut` elements of the
     /// result cropped, and `k` taps `dilation` apart.
     fn of(r: usize, s: usize, cut: usize, k: usize, dilation: usize, size: usize, count: usize) -> Phase {
@@ -85,6 +108,42 @@ impl Lowerer<'_> {
         let wide_shape = [n, c, out[2], counts[1] * stride[1]];
         let wide = if wide_shape[3] == out[3] { to.clone() } else { self.scratch("wide", &wide_shape) };
         let weights = (&tensor).into();
+        let along = |axis: usize| -> Vec<Phase> {
+            let of =
+                |r| Phase::of(r, stride[axis], cut[axis], kernel[axis], dilation[axis], shape[2 + axis], counts[axis]);
+            (0..stride[axis]).map(of).collect()
+        };
+        let whole = out[2].is_multiple_of(stride[0]) && groups == 1 && self.options.conventions().phases_joined;
+        let joined = [0, 1].map(|axis| Phase::alike(along(axis)));
+        let positions = shape[1] * c * counts[0] * counts[1];
+        if whole && stride != [1, 1] && added_taps([&along(0), &along(1)], &joined) * positions <= MOST_ADDED {
+            let phases = self.scratch("phases", &[n, stride[0], stride[1], c, counts[0], counts[1]]);
+            let each = |[v, h]: [usize; 2]| {
+                phase_conv(&weights, &tensor.shape, kernel, 1, &joined[0][v], &joined[1][h], bias.clone())
+            };
+            let mut all = (0..stride[0] * stride[1]).map(|i| each([i / stride[1], i % stride[1]]));
+            let Some(mut conv) = all.next() else { return Ok(()) };
+            for one in all {
+                let values: Vec<f16> = conv.weights.values.iter().chain(one.weights.values.iter()).copied().collect();
+                let added = conv.bias.take().map(|own| [own, one.bias.unwrap_or_default()].concat());
+                conv = Convolution { cout: conv.cout + c, weights: weights.with(values), bias: added, ..conv };
+            }
+            let [batch, rows, ..] = phases.lead.as_slice() else { return Ok(()) };
+            let (batch, rows) = (*batch, *rows);
+            let channels = Axis { extent: conv.cout, ..phases.lead[3] };
+            let lead = vec![batch, channels, phases.lead[4]];
+            self.convolve(conv, &from, &View { lead, ..phases.clone() })?;
+            for row_phase in 0..stride[0] {
+                let mut lead = phases.lead.clone();
+                lead.remove(1);
+                let offset_bytes = phases.offset_bytes + row_phase as u64 * rows.stride_bytes;
+                self.interleave_phases(&View { offset_bytes, lead, ..phases.clone() }, &wide, row_phase, stride[0])?;
+            }
+            if wide != to {
+                self.slice_into(&wide, &[0; 4], &out, &[1; 4], &to)?;
+            }
+            return Ok(());
+        }
         for row_phase in 0..stride[0].min(out[2]) {
             let rows_here = (out[2] - row_phase).div_ceil(stride[0]);
             let vertical = Phase::of(row_phase, stride[0], cut[0], kernel[0], dilation[0], shape[2], rows_here);

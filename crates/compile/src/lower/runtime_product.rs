@@ -52,7 +52,9 @@ impl Lowerer<'_> {
     fn turned_coefficients(&mut self, x: &View) -> Option<View4> {
         let (rows, batch) = x.lead.split_last()?;
         let (count, lanes) = rows_at_once(x.width);
-        let all = count == x.width && self.pieces(count, false) == [(0, count, lanes)] && count.is_multiple_of(lanes);
+        let all = count == x.width
+            && self.pieces(count, false) == [Staged::once(0, count, lanes)]
+            && count.is_multiple_of(lanes);
         if lanes == 1 || !all || batch.iter().any(|a| a.extent > 1) {
             return None;
         }
@@ -97,25 +99,22 @@ impl Lowerer<'_> {
         let mut right = (!transpose_y).then(|| y.clone());
         for index in indices(&batch).into_iter().rev() {
             let (x, to) = (matrix(x, &index), matrix(to, &index));
-            for (start, count, lanes) in self.pieces(to.lead[0].extent, false) {
+            for staged in self.pieces(to.lead[0].extent, false) {
                 let coefficients = match &all {
                     Some((planes, row)) => {
                         let at = index.iter().zip(&batch).fold(0, |at, (i, n)| at * n + i) as u64;
                         View4 { offset_bytes: planes.offset_bytes + at * row, ..*planes }
                     }
-                    None => self.coefficient_planes(&part(&x, start, count), lanes)?,
+                    None => self.coefficient_planes(&x, &staged)?,
                 };
                 let right = match &right {
                     Some(right) => right,
                     None => right.insert(self.exchanged(y, y.lead.len() - 1, "right")?),
                 };
-                let (Some(source), Some(result)) =
-                    (rows_first(&matrix(right, &index)), rows_first(&part(&to, start, count)))
-                else {
+                let (Some(source), Some(result)) = (rows_first(&matrix(right, &index)), rows_first(&to)) else {
                     return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
                 };
-                let kind = Kind::Product { lanes, post_scale: 1.0 };
-                self.push(kind, vec![source, coefficients], vec![[false; 3]; 2], result, false);
+                self.products_of(&staged, source, coefficients, result);
             }
         }
         Ok(())
@@ -154,43 +153,68 @@ impl Lowerer<'_> {
         };
         let (left, [outer, inner]) = x;
         let rows = left.lead[left.lead.len() - 1];
-        for (start, count, lanes) in self.pieces(rows.extent, true) {
-            let staged = self.scratch("coefficients", &[count / lanes, matrices, left.width * lanes]);
-            let &[set, matrix] = staged.lead.as_slice() else { return Ok(false) };
+        // A planar task stores all rows staged, if they are staged once.
+        let writer = self.graph.layers.iter().rev().find(|layer| layer.result.buffer == left.buffer);
+        let planar = writer.is_some_and(|layer| matches!(layer.kind, Kind::Planar { .. }) && !layer.transpose);
+        let pieces = match self.pieces(rows.extent, true) {
+            pieces if !planar || !self.options.conventions().rows_in_few_tasks => pieces,
+            _ => in_few_tasks(rows.extent, Staging::Computed),
+        };
+        // Rows that overlap are an axis of the staging copy, which matrices of two axes leave no place for.
+        let pieces = if outer.extent > 1 { pieces.iter().flat_map(Staged::apart).collect() } else { pieces };
+        for piece in pieces {
+            let (sets, lanes) = (piece.count / piece.lanes, piece.lanes);
+            let staged = self.scratch("coefficients", &[piece.times, sets, matrices, left.width * lanes]);
+            let &[again, set, matrix] = staged.lead.as_slice() else { return Ok(false) };
+            let step = Axis { extent: piece.times, stride_bytes: piece.step as u64 * rows.stride_bytes };
             let source = View4 {
                 buffer: left.buffer,
-                offset_bytes: left.offset_bytes + start as u64 * rows.stride_bytes,
-                axes: [outer, Axis { extent: count, ..rows }, inner],
+                offset_bytes: left.offset_bytes + piece.start as u64 * rows.stride_bytes,
+                axes: [if piece.times > 1 { step } else { outer }, Axis { extent: piece.count, ..rows }, inner],
                 width: left.width,
             };
             let apart = Axis { extent: outer.extent, stride_bytes: matrix.stride_bytes * inner.extent as u64 };
             let result = View4 {
                 buffer: staged.buffer,
                 offset_bytes: staged.offset_bytes,
-                axes: [apart, Axis { extent: count, ..set }, Axis { extent: inner.extent, ..matrix }],
+                axes: [
+                    if piece.times > 1 { again } else { apart },
+                    Axis { extent: piece.count, ..set },
+                    Axis { extent: inner.extent, ..matrix },
+                ],
                 width: left.width,
             };
             self.push(copy_kind(), vec![source], vec![[false; 3]], result, false);
             if let Some(layer) = self.graph.layers.last_mut() {
                 layer.interleave = lanes;
             }
-            let one = Axis { extent: 1, stride_bytes: 0 };
-            let planes = View4 { axes: [one, set, matrix], width: staged.width, ..result };
-            let mut result = results;
-            result.offset_bytes += start as u64 * result.axes[1].stride_bytes;
-            result.axes[1].extent = count;
-            let kind = Kind::Product { lanes, post_scale: 1.0 };
-            self.push(kind, vec![y, planes], vec![[false; 3]; 2], result, false);
+            let planes = View4 { axes: [again, set, matrix], width: staged.width, ..result };
+            self.products_of(&piece, y, planes, results);
         }
         Ok(true)
     }
 
-    /// Rows that are staged together: start, number and lanes; all rows with as many lanes where these fill engines
+    /// Products of the rows that are staged together; the first axis of their coefficients has the overlapping runs.
+    fn products_of(&mut self, staged: &Staged, source: View4, coefficients: View4, to: View4) {
+        let [again, set, matrix] = coefficients.axes;
+        for i in 0..staged.times {
+            let (one, row) = (Axis { extent: 1, stride_bytes: 0 }, to.axes[1]);
+            let offset_bytes = coefficients.offset_bytes + i as u64 * again.stride_bytes;
+            let planes = View4 { offset_bytes, axes: [one, set, matrix], ..coefficients };
+            let offset_bytes = to.offset_bytes + (staged.start + i * staged.step) as u64 * row.stride_bytes;
+            let axes = [to.axes[0], Axis { extent: staged.count, ..row }, to.axes[2]];
+            let result = View4 { offset_bytes, axes, ..to };
+            let kind = Kind::Product { lanes: staged.lanes, post_scale: 1.0 };
+            self.push(kind, vec![source, planes], vec![[false; 3]; 2], result, false);
+        }
+    }
+
+    /// Rows that are staged together: all rows with as many lanes where these fill engines
     /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes), or half of them in the last task (`rrmm_r2rr_m48_k64_n64_tx0_ty1`). Of matrices
     /// as groups, single rows are staged too.
-    fn pieces(&self, rows: usize, groups: bool) -> Vec<(usize, usize, usize)> {
+    fn pieces(&self, rows: usize, groups: bool) -> Vec<Staged> {
         if self.options.conventions().rows_in_few_tasks {
-            return in_few_tasks(rows, groups);
+            return in_few_tasks(rows, if groups { Staging::All } else { Staging::Interleaved });
         }
         let even = |lanes: &usize| rows.is_multiple_of(ENGINES * lanes);
         let half = || (rows > ENGINES && rows.is_multiple_of(ENGINES)).then_some(PRODUCT_LANES[2]);
@@ -199,7 +223,7 @@ impl Lowerer<'_> {
             return mixed(rows);
         };
         let most = 128 * ENGINES * lanes;
-        (0..rows).step_by(most).map(|start| (start, most.min(rows - start), lanes)).collect()
+        (0..rows).step_by(most).map(|start| Staged::once(start, most.min(rows - start), lanes)).collect()
     }
 
     /// Largest number of columns of a tensor.
@@ -214,7 +238,7 @@ impl Lowerer<'_> {
         let count: usize = batch.iter().product();
         let own: usize = x.lead[..x.lead.len() - 1].iter().map(|a| a.extent).product();
         let (Some(source), Some(&rows)) = (planes(x, true), x.lead.last()) else { return Ok(None) };
-        let &[(_, _, lanes)] = self.pieces(rows.extent, false).as_slice() else { return Ok(None) };
+        let &[Staged { lanes, times: 1, .. }] = self.pieces(rows.extent, false).as_slice() else { return Ok(None) };
         let fits = count <= self.axis_limits()[2] && rows.extent <= self.axis_limits()[1];
         if !computed || !fits || own != count || lanes == 1 || !rows.extent.is_multiple_of(lanes) {
             return Ok(None);
@@ -287,34 +311,32 @@ impl Lowerer<'_> {
         let mut start = 0;
         while start < rows {
             let (count, lanes) = rows_at_once(rows - start);
+            let staged = Staged::once(start, count, lanes);
             let coefficients = match turned {
                 Some(planes) => planes,
-                None => self.coefficient_planes(&part(x, start, count), lanes)?,
+                None => self.coefficient_planes(x, &staged)?,
             };
-            let mut result = result;
-            result.offset_bytes += start as u64 * result.axes[1].stride_bytes;
-            result.axes[1].extent = count;
-            let kind = Kind::Product { lanes, post_scale: 1.0 };
-            self.push(kind, vec![source, coefficients], vec![[false; 3]; 2], result, false);
+            self.products_of(&staged, source, coefficients, result);
             start += count;
         }
         Ok(())
     }
 
     /// Rows of a matrix as coefficient streams: a single row is one already; several lanes are interleaved first.
-    fn coefficient_planes(&mut self, rows: &View, lanes: usize) -> Result<View4> {
-        let Some(source) = rows_first(rows) else {
+    fn coefficient_planes(&mut self, matrix: &View, staged: &Staged) -> Result<View4> {
+        let &Staged { start, count, lanes, times, step } = staged;
+        let rows = &part(matrix, start, count);
+        let Some(mut source) = rows_first(rows) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
         };
+        source.axes[0] = Axis { extent: times, stride_bytes: step as u64 * rows.lead[0].stride_bytes };
         if lanes == 1 {
             return Ok(source);
         }
-        if let Some(planes) = self.constant_planes(rows, lanes) {
+        if let Some(planes) = self.constant_planes(matrix, staged) {
             return Ok(planes);
         }
-        let count = rows.lead[0].extent;
-        let staged = self.scratch("coefficients", &[count / lanes, rows.width * lanes]);
-        let Some(planes) = channels_first(&staged) else { return Ok(source) };
+        let planes = streams(&self.scratch("coefficients", &[times, count / lanes, rows.width * lanes]));
         let result = View4 {
             axes: [planes.axes[0], Axis { extent: count, ..planes.axes[1] }, planes.axes[2]],
             width: rows.width,
@@ -325,7 +347,8 @@ impl Lowerer<'_> {
     }
 
     /// Rows of a constant matrix, interleaved here (`env_mm_r2br_m32_k2048_n2048_tx0_ty1`: two tasks). `None` for rows that are computed.
-    fn constant_planes(&mut self, rows: &View, lanes: usize) -> Option<View4> {
+    fn constant_planes(&mut self, rows: &View, staged: &Staged) -> Option<View4> {
+        let &Staged { start, count, lanes, times, step } = staged;
         let Buffer { name, role: Role::Constant(data), .. } = self.graph.buffer(rows.buffer) else { return None };
         let (name, data, row) = (format!("{name}.coefficients"), data.clone(), rows.lead[0]);
         let element = |at: usize, column: usize| {
@@ -333,12 +356,13 @@ impl Lowerer<'_> {
             let bytes = data.get(start..start + ELEMENT_BYTES as usize)?;
             Some(f16::from_le_bytes([bytes[0], bytes[1]]).to_f32())
         };
-        let sets = row.extent / lanes;
-        let places = (0..sets).flat_map(|set| {
-            (0..rows.width).flat_map(move |column| (0..lanes).map(move |lane| (set * lanes + lane, column)))
+        let (sets, width) = (count / lanes, rows.width);
+        let places = (0..times * sets).flat_map(|set| {
+            let first = start + set / sets * step + set % sets * lanes;
+            (0..width).flat_map(move |column| (0..lanes).map(move |lane| (first + lane, column)))
         });
         let elements: Vec<f32> = places.map(|(at, column)| element(at, column)).collect::<Option<_>>()?;
-        channels_first(&self.constant_view(&name, &[sets, rows.width * lanes], &elements))
+        Some(streams(&self.constant_view(&name, &[times, sets, width * lanes], &elements)))
     }
 }
 
@@ -359,6 +383,13 @@ fn staged_axes(view: &View) -> Option<[Axis; 2]> {
     (0..batch.len()).find_map(|at| Some([merge(&batch[..at])?, merge(&batch[at..])?]))
 }
 
+/// Coefficient streams `[times, sets, columns]`: sets of rows as channels.
+fn streams(view: &View) -> View4 {
+    let one = Axis { extent: 1, stride_bytes: 0 };
+    let axes = [0, 1].map(|i| view.lead.get(i).copied().filter(|axis| i > 0 || axis.extent > 1).unwrap_or(one));
+    View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [axes[0], axes[1], one], width: view.width }
+}
+
 /// A range of rows of a matrix.
 fn part(matrix: &View, start: usize, count: usize) -> View {
     View {
@@ -368,40 +399,94 @@ fn part(matrix: &View, start: usize, count: usize) -> View {
     }
 }
 
-/// Rows of a matrix whose coefficients are staged together: start, number and lanes. Legalization splits them into products.
-fn mixed(rows: usize) -> Vec<(usize, usize, usize)> {
+/// Rows of a matrix whose coefficients one task stages, several times where rows overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Staged {
+    /// The first row.
+    start: usize,
+    /// Rows of a product, or of several that legalization makes of it.
+    count: usize,
+    lanes: usize,
+    /// Products of as many rows.
+    times: usize,
+    /// Rows from one to the next.
+    step: usize,
+}
+
+impl Staged {
+    fn once(start: usize, count: usize, lanes: usize) -> Staged {
+        Staged { start, count, lanes, times: 1, step: 0 }
+    }
+
+    /// The same products, each staged by itself.
+    fn apart(&self) -> impl Iterator<Item = Staged> + use<> {
+        let Staged { start, count, lanes, times, step } = *self;
+        (0..times).map(move |i| Staged::once(start + i * step, count, lanes))
+    }
+}
+
+/// Most rows in full passes, and the rest in passes of fewer lanes. Legalization splits them into products.
+fn mixed(rows: usize) -> Vec<Staged> {
     let full = ENGINES * MOST_LANES;
     let whole = rows / full * full;
-    let staged = |start| (start, MOST_STAGED.min(whole - start), MOST_LANES);
+    let staged = |start| Staged::once(start, MOST_STAGED.min(whole - start), MOST_LANES);
     let mut pieces: Vec<_> = (0..whole).step_by(MOST_STAGED).map(staged).collect();
     let mut start = whole;
     while start < rows {
         let (count, lanes) = rows_at_once(rows - start);
-        pieces.push((start, count, lanes));
+        pieces.push(Staged::once(start, count, lanes));
         start += count;
     }
     pieces
 }
 
-/// As [`mixed`], or most rows with the same lanes and the rest as [`mixed`], by the number of tasks, then by that of passes over single
-/// rows. Engines of a pass of several lanes are a power of two.
-fn in_few_tasks(rows: usize, groups: bool) -> Vec<(usize, usize, usize)> {
+/// Full passes with the same lanes, of which the last computes rows again that the one before it computed: a pass of several lanes is full. All
+/// are staged by one task where they can be equally far apart.
+fn overlapping(rows: usize, lanes: usize) -> Option<Vec<Staged>> {
+    let count = ENGINES * lanes;
+    let rest = rows.checked_sub(count).filter(|rest| !rest.is_multiple_of(count))?;
+    let further = rest.div_ceil(count);
+    if rest.is_multiple_of(further) {
+        return Some(vec![Staged { start: 0, count, lanes, times: further + 1, step: rest / further }]);
+    }
+    let whole = further * count;
+    (whole <= 128 * count).then(|| vec![Staged::once(0, whole, lanes), Staged::once(rest, count, lanes)])
+}
+
+/// Rows that take a task to be staged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Staging {
+    /// Those of several lanes.
+    Interleaved,
+    /// All.
+    All,
+    /// All but those that are staged at once, which the task that computes them does.
+    Computed,
+}
+
+/// As [`mixed`], or most rows with the same lanes and the rest as [`mixed`], or in passes that overlap, by the number of tasks, then by that of
+/// passes over single rows. Engines of a pass of several lanes are a power of two.
+fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
     let equal = |lanes: usize| {
         let streams = rows / lanes;
         let last = streams % ENGINES;
         let whole = (streams - last + if last > 0 { 1 << last.ilog2() } else { 0 }) * lanes;
         let most = 128 * ENGINES * lanes;
-        let mut pieces: Vec<_> = (0..whole).step_by(most).map(|at| (at, most.min(whole - at), lanes)).collect();
-        pieces.extend(mixed(rows - whole).into_iter().map(|(at, count, lanes)| (whole + at, count, lanes)));
+        let mut pieces: Vec<_> =
+            (0..whole).step_by(most).map(|at| Staged::once(at, most.min(whole - at), lanes)).collect();
+        pieces.extend(mixed(rows - whole).into_iter().map(|rest| Staged { start: whole + rest.start, ..rest }));
         pieces
     };
-    let passes = |&(_, count, lanes): &(usize, usize, usize)| count.div_ceil(ENGINES * lanes);
-    let tasks = |piece: &(usize, usize, usize)| passes(piece) + usize::from(groups || piece.2 > 1);
-    let cost = |pieces: &Vec<(usize, usize, usize)>| {
-        let lanes: usize = pieces.iter().map(|piece| passes(piece) * piece.2).sum();
-        (pieces.iter().map(tasks).sum::<usize>(), lanes)
+    let passes = |piece: &Staged| piece.times * piece.count.div_ceil(ENGINES * piece.lanes);
+    let tasks = |piece: &Staged| passes(piece) + usize::from(staging != Staging::Interleaved || piece.lanes > 1);
+    let cost = |pieces: &Vec<Staged>| {
+        let lanes: usize = pieces.iter().map(|piece| passes(piece) * piece.lanes).sum();
+        let stored = staging == Staging::Computed && matches!(pieces.as_slice(), [Staged { times: 1, .. }]);
+        (pieces.iter().map(tasks).sum::<usize>() - usize::from(stored), lanes)
     };
-    let all = std::iter::once(mixed(rows)).chain(PRODUCT_LANES.into_iter().map(equal));
+    let single = (rows <= 128 * ENGINES).then(|| vec![Staged::once(0, rows, 1)]);
+    let all = std::iter::once(mixed(rows)).chain(PRODUCT_LANES.into_iter().map(equal)).chain(single);
+    let all = all.chain(PRODUCT_LANES.into_iter().filter_map(|lanes| overlapping(rows, lanes)));
     all.min_by_key(cost).unwrap_or_default()
 }
 

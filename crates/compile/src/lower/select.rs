@@ -13,7 +13,7 @@ use super::layout::COLUMN_ALIGN;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{Op, OpKind, ValueId};
+use anemone_net::{Binary, Op, OpKind, ValueId};
 use half::f16;
 use std::sync::Arc;
 
@@ -49,10 +49,50 @@ impl Lowerer<'_> {
                 let to = self.result(out);
                 self.expand(&mask, &to)
             }
+            (None, Some(_)) if self.threshold(c, [x, y]).is_some() => {
+                let Some(table) = self.threshold(c, [x, y]) else { return Ok(()) };
+                let (from, to) = (self.view(x)?, self.result(out));
+                let bound = self.tabled("bound", table, 0.0, 1.0, &from)?;
+                self.rectified(PlanarOp::Min, Affine::UNIT, &from, &bound, &to)
+            }
             (None, Some(y)) => self.replace(c, true, x, y, out),
             (Some(x), None) => self.replace(c, false, y, x, out),
             (None, None) => self.choose(c, x, y, out),
         }
+    }
+
+    /// Returns true for a comparison that only a choice needs, which tells its operand from a number by itself.
+    pub(super) fn is_only_threshold(&self, comparison: &Op) -> bool {
+        let &[c] = comparison.outputs.as_slice() else { return false };
+        self.uses[c.0 as usize] == 1
+            && self.net.ops.iter().any(|op| match (&op.kind, op.inputs.as_slice()) {
+                (OpKind::Select, &[condition, x, y]) => condition == c && self.threshold(c, [x, y]).is_some(),
+                _ => false,
+            })
+    }
+
+    /// For `x` where it is above a number that is not negative, else zero: the table of an upper bound of `x`, which is infinite or zero. A ReLU
+    /// behind the minimum makes zeros of what is below, and of NaN.
+    fn threshold(&self, c: ValueId, [x, y]: [ValueId; 2]) -> Option<Table> {
+        let made: &Op = self.net.ops.iter().find(|op| op.outputs.contains(&c))?;
+        let (OpKind::Binary(f), &[compared, number]) = (&made.kind, made.inputs.as_slice()) else { return None };
+        let zero = self.uniform(y).is_some_and(|y| y.to_bits() == 0);
+        let limit = self.uniform(number).filter(|limit| *limit >= 0.0 && limit.is_finite())?;
+        let same = self.shape(x) == self.shape(c) && self.net.value(x).ty.dtype.is_float();
+        if !self.options.conventions().whole_epilogues || !zero || compared != x || !same || self.outputs.contains(&c) {
+            return None;
+        }
+        let passes = |value: f16| match f {
+            Binary::Greater => Some(value.to_f32() > limit),
+            Binary::GreaterEqual => Some(value.to_f32() >= limit),
+            _ => None,
+        };
+        // The bits of numbers that are not negative are in their order.
+        let near = f16::from_f32(limit).to_bits();
+        let next =
+            (near.saturating_sub(1)..=near + 1).map(f16::from_bits).find(|&value| passes(value) == Some(true))?;
+        let last = if next.to_bits() == 0 { f16::from_bits(0x8001) } else { f16::from_bits(next.to_bits() - 1) };
+        next.is_finite().then(|| Table::step(last, next, [0.0, INF]))
     }
 
     /// The value of a constant whose elements are all one number, in fp16; finite numbers beyond its range saturate.

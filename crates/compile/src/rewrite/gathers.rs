@@ -4,6 +4,7 @@
 use super::scatter::wrapped;
 use super::{Builder, Limits, MOST_PIECES};
 use crate::error::{Error, Result};
+use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use anemone_facts::chips::Chip;
 use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
 
@@ -89,6 +90,11 @@ impl Builder<'_> {
             });
         }
         let shape = self.shape(x);
+        // Columns that do not start on a boundary of memory are copied as rows, the whole row once.
+        let apart = |piece: &Piece| piece.step > 1 || !(piece.first as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN);
+        if axis + 1 == shape.len() && pieces.len() > 2 && pieces.iter().filter(|piece| apart(piece)).count() > 1 {
+            return self.by_rows(x, |builder, rows| builder.picked(op, rows, builder.shape(rows).len() - 2, places));
+        }
         let parts: Vec<ValueId> = pieces.into_iter().map(|piece| self.piece(x, axis, piece)).collect();
         let mut joined = shape;
         joined[axis] = places.len();
@@ -124,25 +130,36 @@ impl Builder<'_> {
         part
     }
 
+    /// What `make` makes of the columns as rows, as columns again.
+    fn by_rows(&mut self, x: ValueId, make: impl FnOnce(&mut Self, ValueId) -> Result<ValueId>) -> Result<ValueId> {
+        let shape = self.shape(x);
+        let rank = shape.len();
+        if rank == 1 {
+            let tall = self.reshaped("tall", x, vec![shape[0], 1]);
+            let made = make(self, tall)?;
+            let count = self.shape(made)[0];
+            return Ok(self.reshaped("wide", made, vec![count]));
+        }
+        let mut perm: Vec<usize> = (0..rank).collect();
+        perm.swap(rank - 2, rank - 1);
+        let turn = |builder: &mut Self, x: ValueId| {
+            let from = builder.shape(x);
+            let to = perm.iter().map(|&axis| from[axis]).collect();
+            builder.op("turned", OpKind::Transpose { perm: perm.clone() }, &[x], to)
+        };
+        let turned = turn(self, x);
+        let made = make(self, turned)?;
+        Ok(turn(self, made))
+    }
+
     /// The elements in reverse order along an axis: by factors of its extent, each of which is reversed by copies of slices. The columns of
     /// a row are reversed as rows.
     fn reversed(&mut self, x: ValueId, axis: usize) -> ValueId {
         let shape = self.shape(x);
         let (rank, extent) = (shape.len(), shape[axis]);
         if axis + 1 == rank && extent > 1 {
-            let tall = if rank == 1 { self.reshaped("tall", x, vec![extent, 1]) } else { x };
-            let (mut perm, rank): (Vec<usize>, usize) = ((0..rank).collect(), rank.max(2));
-            if perm.len() > 1 {
-                perm.swap(rank - 2, rank - 1);
-            }
-            let turn = |builder: &mut Self, x: ValueId| {
-                let from = builder.shape(x);
-                let to = perm.iter().map(|&axis| from[axis]).collect();
-                builder.op("turned", OpKind::Transpose { perm: perm.clone() }, &[x], to)
-            };
-            let turned = if perm.len() > 1 { turn(self, tall) } else { tall };
-            let reversed = self.reversed(turned, rank - 2);
-            return if perm.len() > 1 { turn(self, reversed) } else { self.reshaped("wide", reversed, shape) };
+            let reversed = self.by_rows(x, |builder, rows| Ok(builder.reversed(rows, builder.shape(rows).len() - 2)));
+            return reversed.unwrap_or(x);
         }
         let factor = (2..extent).find(|factor| extent % factor == 0).unwrap_or(extent);
         if factor == extent && extent > LARGEST_FACTOR {

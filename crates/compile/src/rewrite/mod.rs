@@ -5,6 +5,7 @@
 //! own; `tests/compile/rewrite` has before-and-after cases.
 
 pub(crate) mod affines;
+mod bins;
 pub(crate) mod dead;
 pub(crate) mod decompose;
 pub(crate) mod drop;
@@ -24,6 +25,7 @@ pub(crate) mod places;
 pub(crate) mod quantized;
 pub(crate) mod ranges;
 pub(crate) mod recognize;
+mod rotations;
 pub(crate) mod scatter;
 pub(crate) mod slices;
 pub(crate) mod small;

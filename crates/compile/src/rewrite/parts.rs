@@ -47,6 +47,7 @@ pub fn join_parts(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Re
         return Ok(());
     }
     super::waves::join_waves(net, reasons);
+    super::rotations::share_rotations(net, reasons)?;
     for _ in 0..ROUNDS {
         let joined: Vec<Joined> = groups(net).into_iter().flat_map(|group| runs(net, group)).collect();
         if joined.is_empty() {

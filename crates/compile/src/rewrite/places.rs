@@ -42,6 +42,7 @@ impl Builder<'_> {
         let mut shape = self.shape(places);
         shape.push(1);
         let at = self.op("at", OpKind::Reshape, &[places], shape.clone());
+        self.net.values[at.0 as usize].ty.dtype = self.net.value(places).ty.dtype;
         if let Some(last) = shape.last_mut() {
             *last = rows;
         }

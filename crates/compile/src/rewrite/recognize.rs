@@ -18,6 +18,7 @@ pub fn recognize(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Res
     if options.conventions().functions_fitted {
         logarithms_of_softmax(net, reasons);
         super::spelled::gelus(net, reasons);
+        super::bins::pool_bins(net, reasons)?;
     }
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
