@@ -1,7 +1,7 @@
 //! Micro-kernels for panels of few columns, where the operands of one tap do not fill the vectors.
 
 use super::*;
-use crate::simd::{self, Aligned};
+use crate::simd;
 
 /// Number of tail columns of a panel, which are computed one by one. None if the register tile of the other columns covers them: it would add
 /// them a second time.
@@ -27,13 +27,13 @@ pub(super) fn narrow<S: Simd, const H: usize>(
     let rows = w.as_chunks::<H>().0;
     let (lanes, whole) = (S::F32_LANES, columns - tail_columns::<S>(columns));
     lists.take_keep(reading, rows);
-    let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
         narrow_vectors(simd, lists, rows, x, VECTORS, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
         narrow_vectors(simd, lists, rows, x, 1, lanes, ends);
     }
+    let lists = &*lists;
     for (column, x) in (whole..columns).zip(&lists.alone) {
         narrow_column(simd, lists, H, w, &x[first..][..rows.len()], column, ends);
     }
@@ -42,7 +42,7 @@ pub(super) fn narrow<S: Simd, const H: usize>(
 #[inline(always)]
 pub(super) fn narrow_vectors<S: Simd, const H: usize>(
     simd: S,
-    lists: &Lists,
+    lists: &mut Lists,
     w: &[[f32; H]],
     x: &[Line],
     vectors: usize,
@@ -121,7 +121,7 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
 #[inline(always)]
 pub(super) fn narrow_rows<S: Simd, const H: usize>(
     simd: S,
-    lists: &Lists,
+    lists: &mut Lists,
     w: &[[f32; H]],
     [first, rows]: [usize; 2],
     x: &[Line],
@@ -161,18 +161,25 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
                 for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
                     let keep = &keep[first..][..rows];
                     let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
-                    for r in 0..rows {
-                        let (weight, keep) = (simd.splat_f32s($($minus)? w[r]), simd.splat_f32s(keep[r]));
-                        for v in 0..vectors {
-                            let counts = simd.$compare(simd::abs(simd, x[v]), keep);
-                            own[r][v] = if const { S::REGISTER_COUNT >= 32 } {
-                                // The addition under a mask.
-                                simd.select_f32s(counts, simd.mul_add_e_f32s(weight, x[v], own[r][v]), own[r][v])
-                            } else {
-                                simd.mul_add_e_f32s(weight, simd.select_f32s(counts, x[v], zero), own[r][v])
-                            };
-                        }
+                    macro_rules! add_rows {
+                        ($rows: expr) => {
+                            for r in $rows {
+                                let (weight, keep) = (simd.splat_f32s($($minus)? w[r]), simd.splat_f32s(keep[r]));
+                                for v in 0..vectors {
+                                    let counts = simd.$compare(simd::abs(simd, x[v]), keep);
+                                    own[r][v] = if const { S::REGISTER_COUNT >= 32 } {
+                                        // The addition under a mask.
+                                        simd.select_f32s(counts, simd.mul_add_e_f32s(weight, x[v], own[r][v]), own[r][v])
+                                    } else {
+                                        simd.mul_add_e_f32s(weight, simd.select_f32s(counts, x[v], zero), own[r][v])
+                                    };
+                                }
+                            }
+                        };
                     }
+                    // Two loops: the optimizer unrolls long ones too late for the accumulators to be registers, in any loop.
+                    add_rows!(0..rows.min(MOST_ROWS));
+                    add_rows!(MOST_ROWS..rows);
                 }
             };
         }
@@ -181,16 +188,16 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
             false => mix!(greater_than_or_equal_f32s),
         }
         // In memory, by rows that vary: those of the loops above stay in registers.
-        let mut in_memory = Aligned([[zero; VECTORS]; HEIGHT]);
-        let acc = &mut in_memory.0;
+        let finished = &mut lists.finished.0;
         for r in 0..rows {
             for v in 0..vectors {
-                acc[r][v] = own[r][v];
+                S::as_mut_simd_f32s(&mut finished[r]).0[v] = own[r][v];
             }
         }
         for r in 0..rows {
+            let acc = S::as_simd_f32s(&finished[r]).0;
             for v in 0..vectors {
-                ends.vector(simd, first + r, vector + v, acc[r][v]);
+                ends.vector(simd, first + r, vector + v, acc[v]);
             }
         }
     }
