@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::graph::{Data, Net, Tensor, elements};
 use crate::ops::OpKind;
+use crate::order::positions;
 use crate::stored::{Element, Form, Stored, pack};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -267,8 +268,7 @@ pub fn int8(tensor: &Tensor) -> Result<Tensor, Error> {
 /// The tensor without this share of its elements, those nearest to zero.
 pub fn prune(tensor: &Tensor, share: f32) -> Result<Tensor, Error> {
     let values = tensor.data.to_f32();
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|&a, &b| values[a].abs().total_cmp(&values[b].abs()));
+    let order = positions(values.len(), &|a, b| values[a].abs().total_cmp(&values[b].abs()));
     let gone = (values.len() as f64 * f64::from(share)).round() as usize;
     let mut mask = vec![1u8; values.len()];
     order.iter().take(gone).for_each(|&i| mask[i] = 0);

@@ -42,6 +42,7 @@ pub mod native;
 pub mod netplist;
 pub mod ops;
 pub mod opset;
+mod order;
 pub mod outline;
 pub mod proof;
 pub mod read;

@@ -40,7 +40,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "net",
         layers: &[
-            &["types"],
+            &["order", "types"],
             &["error", "opset"],
             &["native", "tensor"],
             &["ops"],

@@ -3,6 +3,7 @@
 use super::{Operand, Own, Row, odd};
 use crate::fault::FaultKind;
 use anemone_facts::Field::{OwnChannels, OwnColumns, OwnKind};
+use anemone_program::order;
 
 /// Limit of window steps over the result: bounds the run time of a task with arbitrary words.
 const MOST_STEPS: usize = 1 << 31;
@@ -133,7 +134,7 @@ fn sorted(own: &Own, x: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultK
         let mut order: Vec<(f32, usize)> =
             (0..keys).map(|k| (x.data[read + lane * from[vector] + k * from[along]], k)).collect();
         // The sort is stable in both directions.
-        order.sort_by(|a, b| if descending { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
+        order::by(&mut order, |a, b| if descending { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
         for (k, &(_, at)) in order.iter().take(count).enumerate() {
             if indices {
                 data[write + k * into[along]] = at as f32;

@@ -16,6 +16,7 @@ use anemone_facts::Field;
 use anemone_kernels::copy::CopyAxis;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
+use anemone_program::order;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of accesses of a component.
@@ -232,7 +233,7 @@ impl Place {
     fn distance(&self) -> Option<usize> {
         let mut axes: Vec<(usize, usize)> =
             self.axes.iter().copied().filter(|(count, stride)| *count > 1 && *stride > 0).collect();
-        axes.sort_unstable_by_key(|(_, stride)| *stride);
+        order::by_key(&mut axes, |(_, stride)| *stride);
         let mut reach = 1;
         for (count, stride) in axes {
             if stride > reach {

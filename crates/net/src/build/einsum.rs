@@ -56,7 +56,8 @@ impl Builder {
                 let mut wanted: Vec<char> = all.iter().filter(|c| once(c)).copied().collect();
                 wanted.dedup();
                 // Axes of an ellipsis lead.
-                wanted.sort_by_key(|c| (*c < '\u{E000}', *c));
+                let named = wanted.partition_point(|c| *c < '\u{E000}');
+                wanted.rotate_left(named);
                 wanted
             }
         };

@@ -1,6 +1,7 @@
 //! Detection: suppression of boxes that overlap boxes with better scores.
 
 use super::{Buffer, View};
+use crate::order::positions;
 
 /// Limits of a suppression.
 pub(super) struct Limits {
@@ -57,8 +58,7 @@ pub(super) fn suppress(boxes: View, scores: View, limits: &Limits) -> Buffer {
         };
         let best: Vec<(usize, f32)> = scores.chunks_exact(classes).map(best).collect();
         let sides: Vec<Sides> = boxes.chunks_exact(4).map(Sides::of).collect();
-        let mut order: Vec<usize> = (0..count).collect();
-        order.sort_by(|&a, &b| best[b].1.total_cmp(&best[a].1));
+        let order = positions(count, &|a, b| best[b].1.total_cmp(&best[a].1));
         let mut kept: Vec<usize> = Vec::new();
         for &at in order.iter().filter(|&&at| best[at].1 >= limits.score) {
             if kept.len() == limits.most {

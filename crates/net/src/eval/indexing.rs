@@ -4,6 +4,7 @@ use super::{Buffer, View, elementwise, strides, wrapped};
 use crate::error::Error;
 use crate::graph::{DType, elements};
 use crate::ops::{Outside, ResizeMode, ScatterMode};
+use crate::order::positions;
 
 fn position(index: i32, extent: usize, op: &str) -> Result<usize, Error> {
     let found = i64::from(index);
@@ -122,8 +123,7 @@ pub(super) fn arg_reduce(x: View, axis: usize, greatest: bool, last: bool) -> Bu
 pub(super) fn arg_sort(x: View, axis: usize, descending: bool) -> Buffer {
     let mut out = vec![0; elements(x.shape())];
     lines(x, axis, |at, first, step| {
-        let mut order: Vec<usize> = (0..x.shape()[axis]).collect();
-        order.sort_by(|&a, &b| {
+        let order = positions(x.shape()[axis], &|a, b| {
             // NaN is greater than all numbers, as in PyTorch and NumPy.
             let (a, b) = (at(a), at(b));
             let ordering = a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));

@@ -1,6 +1,7 @@
 //! Evaluation of native layers from their definitions: one element of the result at a time where possible.
 
 use super::{Kind, Native};
+use crate::order::positions;
 use half::f16;
 
 /// An operand: its extents and elements.
@@ -252,8 +253,8 @@ fn sort(native: &Native, x: &Operand, result: [usize; 4]) -> Vec<f32> {
         let mut key = at;
         key[vector] = lane;
         let keys = x.along(along, key);
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by(|&a, &b| if descending { keys[b].total_cmp(&keys[a]) } else { keys[a].total_cmp(&keys[b]) });
+        let ascending = |a: usize, b: usize| keys[a].total_cmp(&keys[b]);
+        let order = positions(keys.len(), &|a, b| if descending { ascending(b, a) } else { ascending(a, b) });
         let mut from = at;
         from[along] = order[at[along]];
         if native.flag("Indices") { order[at[along]] as f32 } else { x.at(from) }
