@@ -37,7 +37,7 @@ impl Lowerer<'_> {
                 self.greater(b, a, &less)?;
                 self.opposite(&less, undefined.as_ref(), to)
             }
-            Binary::Equal if self.is_told_at_zero([x, y]) => {
+            Binary::Equal if self.is_zero_only_if_equal([x, y]) => {
                 let difference = self.whole_difference(&a, &b, to)?;
                 self.truth(Table::at_zero(), &difference, undefined.as_ref(), to)
             }
@@ -93,7 +93,7 @@ impl Lowerer<'_> {
 
     /// 1 if two operands differ, else 0; unspecified if one is NaN.
     fn not_equal(&mut self, a: &View, b: &View, ids: [ValueId; 2], to: &View) -> Result<View> {
-        if self.is_told_at_zero(ids) {
+        if self.is_zero_only_if_equal(ids) {
             let difference = self.whole_difference(a, b, to)?;
             return self.tabled("apart", Table::at_zero_or(0.0, 1.0), 0.0, 1.0, &difference);
         }
@@ -112,7 +112,7 @@ impl Lowerer<'_> {
     }
 
     /// Returns true if the difference of two operands is zero only where they are equal: one of them is finite.
-    fn is_told_at_zero(&self, ids: [ValueId; 2]) -> bool {
+    fn is_zero_only_if_equal(&self, ids: [ValueId; 2]) -> bool {
         self.options.conventions().whole_epilogues && ids.iter().any(|&id| self.never_infinite(id))
     }
 
