@@ -5,6 +5,7 @@ use crate::os::{FileBytes, reason};
 use anemone_compile::{Log, Progress, Stage};
 use anemone_net::read::Bytes;
 use anemone_program::hwx::Container;
+use anemone_program::order;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,7 +38,7 @@ fn present(path: &Path) -> String {
     let name = missing.map_or(String::new(), |part| part.as_os_str().to_string_lossy().into_owned());
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
+    order::by(&mut names, Ord::cmp);
     let near = crate::reference::nearest(&name, names.iter().map(String::as_str));
     let model = |name: &&String| {
         let extension = Path::new(name.as_str()).extension().and_then(|e| e.to_str());

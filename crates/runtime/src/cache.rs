@@ -276,7 +276,7 @@ impl Cache {
         let beside = self.folder.parent().and_then(|family| fs::read_dir(family).ok()).into_iter().flatten().flatten();
         let others = beside.map(|e| e.path()).filter(|path| path.is_dir() && *path != self.folder);
         let mut out: Vec<_> = others.map(|path| (path.clone(), entries_of(&path).count())).collect();
-        out.sort();
+        order::by(&mut out, Ord::cmp);
         out
     }
 

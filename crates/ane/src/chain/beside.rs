@@ -107,8 +107,8 @@ impl Containers {
         for (direction, tensors) in [(Direction::Input, &call.inputs), (Direction::Output, &call.outputs)] {
             let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
             let mut named: Vec<&str> = tensors.iter().map(String::as_str).collect();
-            ports.sort_unstable();
-            named.sort_unstable();
+            order::by(&mut ports, Ord::cmp);
+            order::by(&mut named, Ord::cmp);
             if ports != named {
                 return malformed(format!("{name}: binds {tensors:?}, its container has {ports:?}"));
             }

@@ -138,7 +138,7 @@ pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
         }
     }
     for cause in &mut causes {
-        cause.ops.sort_unstable();
+        order::by(&mut cause.ops, Ord::cmp);
         cause.ops.dedup();
     }
     order::by_key(&mut causes, |cause| cause.ops[0]);

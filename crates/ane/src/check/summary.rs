@@ -5,6 +5,7 @@ use super::verdict::{self, by_answer, percent};
 use super::{Answer, Report, json, route_name};
 use crate::diagnostic::{Code, Diagnostic};
 use anemone_check::{Placement, Route};
+use anemone_program::order;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ fn is_folder(path: &Path) -> bool {
 fn inside(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
-    entries.sort();
+    order::by(&mut entries, Ord::cmp);
     for entry in entries {
         let link = entry.symlink_metadata().is_ok_and(|m| m.is_symlink());
         if is_folder(&entry) {

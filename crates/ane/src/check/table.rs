@@ -293,7 +293,7 @@ fn differing(report: &Report, groups: &[Same], out: &mut String) {
     }
     out.push_str("sources differ in what a chip accepts:\n");
     for (text, mut ops, mut chips) in told {
-        ops.sort_unstable();
+        order::by(&mut ops, Ord::cmp);
         ops.dedup();
         chips.dedup();
         let _ = writeln!(out, "  {text}");
@@ -340,7 +340,7 @@ fn warnings(report: &Report, verbose: bool, out: &mut String) {
         let _ = writeln!(out, "  {} {name}: {message}", first.code);
         let _ = writeln!(out, "      on:       {}", chips.join(", "));
         let mut ops: Vec<usize> = messages.iter().flat_map(|(_, ops)| ops).copied().collect();
-        ops.sort_unstable();
+        order::by(&mut ops, Ord::cmp);
         ops.dedup();
         if !ops.is_empty() {
             let _ = writeln!(out, "      in:       {}", named(report, &ops, false, verbose));

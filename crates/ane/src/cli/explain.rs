@@ -10,7 +10,7 @@ use anemone_facts::epilogue::{SLOTS, Slot};
 use anemone_facts::layout::KNOWN;
 use anemone_facts::lint::LINTS;
 use anemone_facts::{Coding, Field, Layout, Row, Space};
-use anemone_program::Task;
+use anemone_program::{Task, order};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn unknown(what: &str) -> Diagnostic {
         .filter(|n| n.to_ascii_lowercase().contains(&lower))
         .chain(ENUMERATIONS.iter().map(|e| e.name).filter(|n| n.contains(&lower)))
         .collect();
-    near.sort_unstable();
+    order::by(&mut near, Ord::cmp);
     near.dedup();
     near.truncate(8);
     let help = match near.is_empty() {

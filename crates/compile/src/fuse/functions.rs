@@ -158,7 +158,7 @@ struct Step<'a> {
 /// The layers of a function in the order in which they run.
 fn steps<'a>(graph: &'a Graph, uses: &Uses, layers: &[usize], argument: &View4) -> Vec<Step<'a>> {
     let mut ordered = layers.to_vec();
-    ordered.sort_unstable();
+    order::by(&mut ordered, Ord::cmp);
     let step = |&at: &usize| {
         let layer = &graph.layers[at];
         let from = |v: &View4| match v.elements() == argument.elements() {

@@ -9,6 +9,7 @@ use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Data, Net, Op, OpKind, Tensor, ValueId};
+use anemone_program::order;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
@@ -65,7 +66,7 @@ fn side_by_side(net: &mut Net, reasons: &mut Remarks) {
         group.len() > 1 && together <= MOST_TOGETHER
     };
     let mut groups: Vec<Vec<usize>> = alike.into_values().filter(few).collect();
-    groups.sort();
+    order::by(&mut groups, Ord::cmp);
     let mut names = Names::of(net);
     let mut made: HashMap<usize, Vec<Op>> = HashMap::new();
     for group in groups {

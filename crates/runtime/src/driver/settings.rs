@@ -6,6 +6,7 @@ use super::{Driver, priority_of};
 use crate::error::Code;
 use crate::os::shared::Shared;
 use anemone_facts::driver::limits as rows;
+use anemone_program::order;
 use std::sync::Arc;
 
 impl Driver {
@@ -72,7 +73,7 @@ impl Driver {
     pub fn depths(&self) -> Vec<u32> {
         let gate = lock(&self.gate);
         let mut all: Vec<u32> = gate.instances.values().map(|i| i.depth.min(gate.share)).collect();
-        all.sort_unstable();
+        order::by(&mut all, Ord::cmp);
         all
     }
 
