@@ -118,18 +118,14 @@ impl Lowerer<'_> {
         let positions = shape[1] * c * counts[0] * counts[1];
         if whole && stride != [1, 1] && added_taps([&along(0), &along(1)], &joined) * positions <= MOST_ADDED {
             let phases = self.scratch("phases", &[n, stride[0], stride[1], c, counts[0], counts[1]]);
-            let each = |[v, h]: [usize; 2]| {
-                phase_conv(&weights, &tensor.shape, kernel, 1, &joined[0][v], &joined[1][h], bias.clone())
-            };
-            let mut all = (0..stride[0] * stride[1]).map(|i| each([i / stride[1], i % stride[1]]));
-            let Some(mut conv) = all.next() else { return Ok(()) };
-            for one in all {
-                let values: Vec<f16> = conv.weights.values.iter().chain(one.weights.values.iter()).copied().collect();
-                let added = conv.bias.take().map(|own| [own, one.bias.unwrap_or_default()].concat());
-                conv = Convolution { cout: conv.cout + c, weights: weights.with(values), bias: added, ..conv };
-            }
-            let [batch, rows, ..] = phases.lead.as_slice() else { return Ok(()) };
-            let (batch, rows) = (*batch, *rows);
+            let of =
+                |v: usize, h: usize| phase_conv(&weights, &tensor.shape, kernel, 1, &joined[0][v], &joined[1][h], None);
+            let count = stride[0] * stride[1];
+            let mut values: Vec<f16> = Vec::new();
+            (0..count).for_each(|i| values.extend_from_slice(&of(i / stride[1], i % stride[1]).weights.values));
+            let bias = bias.map(|own| own.repeat(count));
+            let conv = Convolution { cout: count * c, weights: weights.with(values), bias, ..of(0, 0) };
+            let (batch, rows) = (phases.lead[0], phases.lead[1]);
             let channels = Axis { extent: conv.cout, ..phases.lead[3] };
             let lead = vec![batch, channels, phases.lead[4]];
             self.convolve(conv, &from, &View { lead, ..phases.clone() })?;

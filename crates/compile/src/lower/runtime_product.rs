@@ -15,8 +15,10 @@ use half::f16;
 
 /// Largest number of interleaved rows of a matrix in a stream.
 const MOST_LANES: usize = PRODUCT_LANES[0];
+/// Most whole products whose rows one task stages.
+const MOST_PASSES: usize = 128;
 /// Largest number of rows that one task stages: whole products, and at most the channels of a chip.
-const MOST_STAGED: usize = 128 * ENGINES * MOST_LANES;
+const MOST_STAGED: usize = MOST_PASSES * ENGINES * MOST_LANES;
 
 impl Lowerer<'_> {
     /// The rows of `x` become output channels with coefficients in memory; the rows of `y` are the channels of the
@@ -222,7 +224,7 @@ impl Lowerer<'_> {
         let Some(lanes) = lanes.filter(|_| self.options.conventions().products_of_equal_rows) else {
             return mixed(rows);
         };
-        let most = 128 * ENGINES * lanes;
+        let most = MOST_PASSES * ENGINES * lanes;
         (0..rows).step_by(most).map(|start| Staged::once(start, most.min(rows - start), lanes)).collect()
     }
 
@@ -450,7 +452,7 @@ fn overlapping(rows: usize, lanes: usize) -> Option<Vec<Staged>> {
         return Some(vec![Staged { start: 0, count, lanes, times: further + 1, step: rest / further }]);
     }
     let whole = further * count;
-    (whole <= 128 * count).then(|| vec![Staged::once(0, whole, lanes), Staged::once(rest, count, lanes)])
+    (whole <= MOST_PASSES * count).then(|| vec![Staged::once(0, whole, lanes), Staged::once(rest, count, lanes)])
 }
 
 /// Rows that take a task to be staged.
@@ -471,7 +473,7 @@ fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
         let streams = rows / lanes;
         let last = streams % ENGINES;
         let whole = (streams - last + if last > 0 { 1 << last.ilog2() } else { 0 }) * lanes;
-        let most = 128 * ENGINES * lanes;
+        let most = MOST_PASSES * ENGINES * lanes;
         let mut pieces: Vec<_> =
             (0..whole).step_by(most).map(|at| Staged::once(at, most.min(whole - at), lanes)).collect();
         pieces.extend(mixed(rows - whole).into_iter().map(|rest| Staged { start: whole + rest.start, ..rest }));
@@ -484,7 +486,7 @@ fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
         let stored = staging == Staging::Computed && matches!(pieces.as_slice(), [Staged { times: 1, .. }]);
         (pieces.iter().map(tasks).sum::<usize>() - usize::from(stored), lanes)
     };
-    let single = (rows <= 128 * ENGINES).then(|| vec![Staged::once(0, rows, 1)]);
+    let single = (rows <= MOST_PASSES * ENGINES).then(|| vec![Staged::once(0, rows, 1)]);
     let all = std::iter::once(mixed(rows)).chain(PRODUCT_LANES.into_iter().map(equal)).chain(single);
     let all = all.chain(PRODUCT_LANES.into_iter().filter_map(|lanes| overlapping(rows, lanes)));
     all.min_by_key(cost).unwrap_or_default()

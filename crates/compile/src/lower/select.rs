@@ -43,17 +43,16 @@ pub(super) enum Purpose {
 
 impl Lowerer<'_> {
     pub(super) fn select(&mut self, c: ValueId, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        if let Some(table) = self.threshold(c, [x, y]) {
+            let (from, to) = (self.view(x)?, self.result(out));
+            let bound = self.tabled("bound", table, 0.0, 1.0, &from)?;
+            return self.rectified(PlanarOp::Min, Affine::UNIT, &from, &bound, &to);
+        }
         match (self.uniform(x), self.uniform(y)) {
             (Some(x), Some(y)) => {
                 let mask = self.mask(c, [x, y])?;
                 let to = self.result(out);
                 self.expand(&mask, &to)
-            }
-            (None, Some(_)) if self.threshold(c, [x, y]).is_some() => {
-                let Some(table) = self.threshold(c, [x, y]) else { return Ok(()) };
-                let (from, to) = (self.view(x)?, self.result(out));
-                let bound = self.tabled("bound", table, 0.0, 1.0, &from)?;
-                self.rectified(PlanarOp::Min, Affine::UNIT, &from, &bound, &to)
             }
             (None, Some(y)) => self.replace(c, true, x, y, out),
             (Some(x), None) => self.replace(c, false, y, x, out),
@@ -61,7 +60,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Returns true for a comparison that only a choice needs, which tells its operand from a number by itself.
+    /// Returns true for a comparison that only a choice needs, which is computed without it ([`Self::threshold`]).
     pub(super) fn is_only_threshold(&self, comparison: &Op) -> bool {
         let &[c] = comparison.outputs.as_slice() else { return false };
         self.uses[c.0 as usize] == 1
@@ -78,7 +77,7 @@ impl Lowerer<'_> {
         let (OpKind::Binary(f), &[compared, number]) = (&made.kind, made.inputs.as_slice()) else { return None };
         let zero = self.uniform(y).is_some_and(|y| y.to_bits() == 0);
         let limit = self.uniform(number).filter(|limit| *limit >= 0.0 && limit.is_finite())?;
-        let same = self.shape(x) == self.shape(c) && self.net.value(x).ty.dtype.is_float();
+        let same = self.shape(x) == self.shape(c) && self.net.value(x).ty.dtype.is_float() && self.uniform(x).is_none();
         if !self.options.conventions().whole_epilogues || !zero || compared != x || !same || self.outputs.contains(&c) {
             return None;
         }

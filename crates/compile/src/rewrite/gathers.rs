@@ -61,6 +61,13 @@ pub fn pieces(places: &[usize]) -> Vec<Piece> {
     all
 }
 
+/// The transposition that exchanges the last two axes of so many.
+pub(super) fn exchange_of_last_axes(rank: usize) -> OpKind {
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(rank - 2, rank - 1);
+    OpKind::Transpose { perm }
+}
+
 impl Builder<'_> {
     /// A gather along one axis at constant positions.
     pub(super) fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
@@ -93,7 +100,9 @@ impl Builder<'_> {
         // Columns that do not start on a boundary of memory are copied as rows, the whole row once.
         let apart = |piece: &Piece| piece.step > 1 || !(piece.first as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN);
         if axis + 1 == shape.len() && pieces.len() > 2 && pieces.iter().filter(|piece| apart(piece)).count() > 1 {
-            return self.by_rows(x, |builder, rows| builder.picked(op, rows, builder.shape(rows).len() - 2, places));
+            let rows = self.columns_as_rows(x);
+            let picked = self.picked(op, rows, self.shape(rows).len() - 2, places)?;
+            return Ok(self.rows_as_columns(picked, shape.len()));
         }
         let parts: Vec<ValueId> = pieces.into_iter().map(|piece| self.piece(x, axis, piece)).collect();
         let mut joined = shape;
@@ -130,26 +139,24 @@ impl Builder<'_> {
         part
     }
 
-    /// What `make` makes of the columns as rows, as columns again.
-    fn by_rows(&mut self, x: ValueId, make: impl FnOnce(&mut Self, ValueId) -> Result<ValueId>) -> Result<ValueId> {
+    /// Columns as rows: the value with its last two axes exchanged; a vector as a column.
+    fn columns_as_rows(&mut self, x: ValueId) -> ValueId {
         let shape = self.shape(x);
+        if shape.len() == 1 { self.reshaped("tall", x, vec![shape[0], 1]) } else { self.last_axes_exchanged(x) }
+    }
+
+    /// Rows as columns again, in a value of so many axes.
+    fn rows_as_columns(&mut self, x: ValueId, rank: usize) -> ValueId {
+        let shape = self.shape(x);
+        if rank == 1 { self.reshaped("wide", x, vec![shape[0]]) } else { self.last_axes_exchanged(x) }
+    }
+
+    /// The value with its last two axes exchanged.
+    pub(super) fn last_axes_exchanged(&mut self, x: ValueId) -> ValueId {
+        let mut shape = self.shape(x);
         let rank = shape.len();
-        if rank == 1 {
-            let tall = self.reshaped("tall", x, vec![shape[0], 1]);
-            let made = make(self, tall)?;
-            let count = self.shape(made)[0];
-            return Ok(self.reshaped("wide", made, vec![count]));
-        }
-        let mut perm: Vec<usize> = (0..rank).collect();
-        perm.swap(rank - 2, rank - 1);
-        let turn = |builder: &mut Self, x: ValueId| {
-            let from = builder.shape(x);
-            let to = perm.iter().map(|&axis| from[axis]).collect();
-            builder.op("turned", OpKind::Transpose { perm: perm.clone() }, &[x], to)
-        };
-        let turned = turn(self, x);
-        let made = make(self, turned)?;
-        Ok(turn(self, made))
+        shape.swap(rank - 2, rank - 1);
+        self.op("turned", exchange_of_last_axes(rank), &[x], shape)
     }
 
     /// The elements in reverse order along an axis: by factors of its extent, each of which is reversed by copies of slices. The columns of
@@ -158,8 +165,9 @@ impl Builder<'_> {
         let shape = self.shape(x);
         let (rank, extent) = (shape.len(), shape[axis]);
         if axis + 1 == rank && extent > 1 {
-            let reversed = self.by_rows(x, |builder, rows| Ok(builder.reversed(rows, builder.shape(rows).len() - 2)));
-            return reversed.unwrap_or(x);
+            let rows = self.columns_as_rows(x);
+            let reversed = self.reversed(rows, self.shape(rows).len() - 2);
+            return self.rows_as_columns(reversed, rank);
         }
         let factor = (2..extent).find(|factor| extent % factor == 0).unwrap_or(extent);
         if factor == extent && extent > LARGEST_FACTOR {

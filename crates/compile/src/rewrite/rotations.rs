@@ -1,8 +1,9 @@
 //! Rotations of one value along an axis as slices of it, twice.
 //!
-//! A rotation is a concatenation of the end of a value and its begin. Each is two copies; columns are turned into rows before and back after
+//! A rotation is a concatenation of the end of a value and its begin. Each is two copies; columns are exchanged with rows before and after
 //! them. All rotations of a value are views of the value beside itself. Ours.
 
+use super::gathers::exchange_of_last_axes;
 use super::{Builder, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
@@ -61,42 +62,27 @@ pub(super) fn share_rotations(net: &mut Net, reasons: &mut Remarks) -> Result<()
 impl Builder<'_> {
     /// A value beside itself along an axis; columns as rows.
     fn twice(&mut self, x: ValueId, axis: usize) -> ValueId {
-        let rows = self.columns_exchanged(x, axis);
+        let columns = axis > 0 && axis + 1 == self.shape(x).len();
+        let (rows, axis) = if columns { (self.last_axes_exchanged(x), axis - 1) } else { (x, axis) };
         let mut shape = self.shape(rows);
-        let axis = if axis + 1 == shape.len() && axis > 0 { axis - 1 } else { axis };
         shape[axis] *= 2;
         self.op("twice", OpKind::Concat { axis }, &[rows, rows], shape)
-    }
-
-    /// The value with its last two axes exchanged if `axis` is the last one.
-    fn columns_exchanged(&mut self, x: ValueId, axis: usize) -> ValueId {
-        let mut shape = self.shape(x);
-        let rank = shape.len();
-        if axis + 1 < rank || rank < 2 {
-            return x;
-        }
-        let mut perm: Vec<usize> = (0..rank).collect();
-        perm.swap(rank - 2, rank - 1);
-        shape.swap(rank - 2, rank - 1);
-        self.op("turned", OpKind::Transpose { perm }, &[x], shape)
     }
 
     /// The rotation that begins at element `first`, of a value beside itself.
     fn rotated(&mut self, twice: ValueId, axis: usize, first: usize, out: ValueId) {
         let mut shape = self.shape(twice);
         let rank = shape.len();
-        let turned = axis + 1 == rank && rank > 1;
-        let along = if turned { rank - 2 } else { axis };
+        let columns = axis + 1 == rank && rank > 1;
+        let along = if columns { rank - 2 } else { axis };
         shape[along] /= 2;
         let (mut begin, mut end) = (vec![0; rank], shape.clone());
         (begin[along], end[along]) = (first, first + shape[along]);
         let slice = OpKind::Slice { begin, end, stride: vec![1; rank] };
-        if !turned {
+        if !columns {
             return self.push(slice, &[twice], out);
         }
         let part = self.op("rotated", slice, &[twice], shape);
-        let mut perm: Vec<usize> = (0..rank).collect();
-        perm.swap(rank - 2, rank - 1);
-        self.push(OpKind::Transpose { perm }, &[part], out);
+        self.push(exchange_of_last_axes(rank), &[part], out);
     }
 }

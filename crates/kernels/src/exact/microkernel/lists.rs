@@ -1,7 +1,7 @@
 //! Taps of a run whose products the array drops in part.
 
 use super::*;
-use crate::simd::{self, Aligned, Relation};
+use crate::simd::{self, Relation};
 
 /// Space for their numbers in a list, and for what vectors write behind them.
 const LIST_CAPACITY: usize = PASS + LONGEST;
@@ -18,9 +18,6 @@ pub(in crate::exact) struct Lists {
     wholes: usize,
     /// Columns that are summed one by one, in a pass.
     pub(super) alone: [[f32; PASS]; MOST_TAIL],
-    /// Finished accumulators of a register tile, by row. Not a variable of the kernel: the optimizer would merge that with the accumulators,
-    /// which every tap would then store.
-    pub(super) finished: Aligned<[[f32; WIDTH]; HEIGHT]>,
 }
 
 impl Default for Lists {
@@ -37,7 +34,6 @@ impl Lists {
         whole: [0; LIST_CAPACITY],
         wholes: 0,
         alone: [[0.0; PASS]; MOST_TAIL],
-        finished: Aligned([[0.0; WIDTH]; HEIGHT]),
     };
 
     /// Takes the columns of some taps of a panel that are summed one by one, the last ones of so many.

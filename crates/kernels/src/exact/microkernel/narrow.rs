@@ -1,7 +1,7 @@
 //! Micro-kernels for panels of few columns, where the operands of one tap do not fill the vectors.
 
 use super::*;
-use crate::simd;
+use crate::simd::{self, Aligned};
 
 /// Number of tail columns of a panel, which are computed one by one. None if the register tile of the other columns covers them: it would add
 /// them a second time.
@@ -27,13 +27,13 @@ pub(super) fn narrow<S: Simd, const H: usize>(
     let rows = w.as_chunks::<H>().0;
     let (lanes, whole) = (S::F32_LANES, columns - tail_columns::<S>(columns));
     lists.take_keep(reading, rows);
+    let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
         narrow_vectors(simd, lists, rows, x, VECTORS, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
         narrow_vectors(simd, lists, rows, x, 1, lanes, ends);
     }
-    let lists = &*lists;
     for (column, x) in (whole..columns).zip(&lists.alone) {
         narrow_column(simd, lists, H, w, &x[first..][..rows.len()], column, ends);
     }
@@ -42,7 +42,7 @@ pub(super) fn narrow<S: Simd, const H: usize>(
 #[inline(always)]
 pub(super) fn narrow_vectors<S: Simd, const H: usize>(
     simd: S,
-    lists: &mut Lists,
+    lists: &Lists,
     w: &[[f32; H]],
     x: &[Line],
     vectors: usize,
@@ -121,7 +121,7 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
 #[inline(always)]
 pub(super) fn narrow_rows<S: Simd, const H: usize>(
     simd: S,
-    lists: &mut Lists,
+    lists: &Lists,
     w: &[[f32; H]],
     [first, rows]: [usize; 2],
     x: &[Line],
@@ -188,16 +188,16 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
             false => mix!(greater_than_or_equal_f32s),
         }
         // In memory, by rows that vary: those of the loops above stay in registers.
-        let finished = &mut lists.finished.0;
+        let mut in_memory = Aligned([[zero; VECTORS]; HEIGHT]);
+        let acc = &mut in_memory.0;
         for r in 0..rows {
             for v in 0..vectors {
-                S::as_mut_simd_f32s(&mut finished[r]).0[v] = own[r][v];
+                acc[r][v] = own[r][v];
             }
         }
         for r in 0..rows {
-            let acc = S::as_simd_f32s(&finished[r]).0;
             for v in 0..vectors {
-                ends.vector(simd, first + r, vector + v, acc[v]);
+                ends.vector(simd, first + r, vector + v, acc[r][v]);
             }
         }
     }

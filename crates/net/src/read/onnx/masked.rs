@@ -9,7 +9,7 @@ use crate::graph::{DType, elements};
 use crate::ops::{Binary, OpKind};
 use std::borrow::Cow;
 
-/// Domain of the operator that stands for such nodes. No file can name it: domains are host names.
+/// Domain of the operator that stands for such nodes. Exporters do not write it, as it is no host name.
 pub const DOMAIN: &str = "(masked)";
 
 /// The nodes with one operator for each scatter by a mask: of the tensor, the mask, the source, and constants that must be zero.
