@@ -105,6 +105,14 @@ impl Data {
         }
     }
 
+    /// As [`Data::to_f32`], without a copy of dense `f32` elements.
+    pub fn floats(&self) -> Cow<'_, [f32]> {
+        match self {
+            Data::F32(v) => Cow::Borrowed(v),
+            other => Cow::Owned(other.to_f32()),
+        }
+    }
+
     /// Elements as `f32`; `I32` beyond 2^24 rounds, truth values become 0 and 1.
     pub fn to_f32(&self) -> Vec<f32> {
         match self {

@@ -1,6 +1,6 @@
 //! Magnitudes of values: a bound that holds for every input, and the usual size of an element, from weights, norms and functions.
 
-use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
 use std::collections::{HashMap, HashSet};
 
 /// Magnitude of the elements of a value.
@@ -28,6 +28,8 @@ impl Magnitude {
     const UNKNOWN: Magnitude =
         Magnitude { most: f32::INFINITY, row: f32::INFINITY, length: f32::INFINITY, usual: 1.0, least: 1.0 };
 
+    pub(super) const ZERO: Magnitude = Magnitude { most: 0.0, row: 0.0, length: 0.0, usual: 0.0, least: 0.0 };
+
     fn new(most: f32, usual: f32) -> Magnitude {
         Magnitude { most, usual: usual.min(most), least: usual.min(most), ..Magnitude::UNKNOWN }
     }
@@ -45,17 +47,24 @@ impl Magnitude {
         }
     }
 
-    fn of_data(tensor: &Tensor) -> Magnitude {
-        let data = tensor.data.to_f32();
-        let width = tensor.shape.last().copied().unwrap_or(1);
-        match data.iter().all(|x| x.is_finite()) {
-            true => Magnitude {
-                row: rows(&data, width),
-                length: lengths(&data, width),
-                ..Magnitude::new(most(&data), root_mean_square(&data))
-            },
-            false => Magnitude::UNKNOWN,
+    /// The magnitude of constant elements, in rows of `width`.
+    fn of_data(tensor: &Tensor, width: usize) -> Magnitude {
+        let data = tensor.data.floats();
+        let mut known = Magnitude::ZERO;
+        let mut squares = 0.0;
+        for row in data.chunks(width.max(1)) {
+            let sizes = Sizes::of(row);
+            squares += f64::from(sizes.squares);
+            known.most = known.most.max(sizes.most);
+            known.row = known.row.max(sizes.sum);
+            known.length = known.length.max(sizes.squares.sqrt());
+            // `max` ignores NaN.
+            if !sizes.sum.is_finite() && row.iter().any(|x| !x.is_finite()) {
+                return Magnitude::UNKNOWN;
+            }
         }
+        let usual = (squares / data.len().max(1) as f64).sqrt() as f32;
+        Magnitude { row: known.row, length: known.length, ..Magnitude::new(known.most, usual) }
     }
 
     /// The Euclidean norm along a last axis of this many elements.
@@ -82,31 +91,51 @@ impl Magnitude {
     }
 }
 
-fn most(data: &[f32]) -> f32 {
-    data.iter().fold(0.0, |most, x| most.max(x.abs()))
+/// Largest magnitude of some numbers, the sum of their magnitudes, and that of their squares.
+#[derive(Default)]
+struct Sizes {
+    most: f32,
+    sum: f32,
+    squares: f32,
 }
 
-pub(super) fn root_mean_square(data: &[f32]) -> f32 {
-    let squares: f64 = data.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    (squares / data.len().max(1) as f64).sqrt() as f32
-}
-
-/// Largest sum of magnitudes of `width` consecutive numbers.
-pub(super) fn rows(data: &[f32], width: usize) -> f32 {
-    data.chunks(width.max(1)).map(|row| row.iter().map(|x| x.abs()).sum()).fold(0.0, f32::max)
-}
-
-/// Largest Euclidean norm of `width` consecutive numbers.
-fn lengths(data: &[f32], width: usize) -> f32 {
-    data.chunks(width.max(1)).map(|row| row.iter().map(|x| x * x).sum::<f32>().sqrt()).fold(0.0, f32::max)
+impl Sizes {
+    /// Sums are kept in lanes, so that compilers use vectors.
+    fn of(row: &[f32]) -> Sizes {
+        const LANES: usize = 16;
+        let (whole, rest) = row.as_chunks::<LANES>();
+        let [mut most, mut sum, mut squares] = [[0f32; LANES]; 3];
+        for part in whole {
+            for i in 0..LANES {
+                let x = part[i].abs();
+                most[i] = if x > most[i] { x } else { most[i] };
+                sum[i] += x;
+                squares[i] += x * x;
+            }
+        }
+        let lanes = most.into_iter().zip(sum).zip(squares).map(|((most, sum), squares)| Sizes { most, sum, squares });
+        let rest = rest.iter().map(|x| Sizes { most: x.abs(), sum: x.abs(), squares: x * x });
+        lanes.chain(rest).fold(Sizes::default(), |all, one| Sizes {
+            most: all.most.max(one.most),
+            sum: all.sum + one.sum,
+            squares: all.squares + one.squares,
+        })
+    }
 }
 
 /// Magnitude of every value, by its id.
 pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
     let made: HashMap<ValueId, &Op> = net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&o| (o, op))).collect();
-    let of_value =
-        |value: &anemone_net::Value| value.data.as_ref().map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t));
-    let mut known: Vec<Magnitude> = net.values.iter().map(of_value).collect();
+    // Sums of a product have the terms of all axes of its weights but the first.
+    let weights: HashSet<ValueId> = net.ops.iter().filter_map(weights).collect();
+    let width = |id: usize, shape: &[usize]| match (weights.contains(&ValueId(id as u32)), shape) {
+        (true, [_, terms @ ..]) => terms.iter().product(),
+        _ => shape.last().copied().unwrap_or(1),
+    };
+    let of_value = |(id, value): (usize, &Value)| {
+        value.data.as_ref().map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t, width(id, &t.shape)))
+    };
+    let mut known: Vec<Magnitude> = net.values.iter().enumerate().map(of_value).collect();
     for op in &net.ops {
         let norm = normalized(net, &made, op)
             .map(|(x, axes, epsilon)| known[x.0 as usize].normalized(&net.value(x).ty.shape, axes, epsilon));
@@ -116,6 +145,11 @@ pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
         }
     }
     known
+}
+
+/// The weights of an operation that sums products with the rows of its second operand.
+fn weights(op: &Op) -> Option<ValueId> {
+    matches!(op.kind, OpKind::Linear | OpKind::Conv { .. } | OpKind::Combine).then(|| op.inputs[1])
 }
 
 /// Magnitude of an operation's result.
@@ -130,15 +164,14 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
         OpKind::Binary(f) => binary(net, op, *f, x, y),
         OpKind::Linear | OpKind::Conv { .. } | OpKind::Combine => {
             let Some(weights) = &net.value(op.inputs[1]).data else { return Magnitude::UNKNOWN };
-            let data = weights.data.to_f32();
-            let terms = data.len() / weights.shape.first().copied().unwrap_or(1).max(1);
-            let bias = op.inputs.get(2).map_or(Magnitude::new(0.0, 0.0), |id| known[id.0 as usize]);
+            let terms = weights.data.len() / weights.shape.first().copied().unwrap_or(1).max(1);
+            let bias = op.inputs.get(2).map_or(Magnitude::ZERO, |id| known[id.0 as usize]);
             let along = match op.kind {
                 OpKind::Conv { .. } => f32::INFINITY,
-                _ => times(x.row, most(&data)).min(times(x.length_of(terms), lengths(&data, terms))),
+                _ => times(x.row, y.most).min(times(x.length_of(terms), y.length)),
             };
-            let factor = (terms as f32).sqrt() * root_mean_square(&data);
-            let most = times(x.most, rows(&data, terms)).min(along) + bias.most;
+            let factor = (terms as f32).sqrt() * y.usual;
+            let most = times(x.most, y.row).min(along) + bias.most;
             x.sized_with(bias, most, |x, bias| (x * factor).hypot(bias))
         }
         OpKind::MatMul { transpose_x, transpose_y } => {
@@ -243,7 +276,7 @@ fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitud
         Binary::Max | Binary::Min => x.either(y),
         Binary::Div => match op.inputs.get(1).and_then(|&id| net.value(id).data.as_ref()) {
             Some(by) => {
-                let least = by.data.to_f32().iter().fold(f32::INFINITY, |least, d| least.min(d.abs()));
+                let least = by.data.floats().iter().fold(f32::INFINITY, |least, d| least.min(d.abs()));
                 let most = if least > 0.0 { x.most / least } else { f32::INFINITY };
                 x.sized(most, |x| if y.usual > 0.0 { x / y.usual } else { 1.0 })
             }

@@ -34,14 +34,10 @@ pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, rea
         let weight = if transpose_y {
             Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
         } else {
-            let places = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
             // fp16 weights stay fp16, which keeps the memory of large models low.
             let data = match &*tensor.data.dense() {
-                Data::F16(data) => Data::F16(places.map(|i| data[i]).collect()),
-                data => {
-                    let data = data.to_f32();
-                    Data::F32(places.map(|i| data[i]).collect())
-                }
+                Data::F16(data) => Data::F16(transposed(data, rows, columns)),
+                data => Data::F32(transposed(&data.floats(), rows, columns)),
             };
             compress::recompressed(Tensor { shape: vec![columns, rows], data }, [tensor.as_ref()])
         };
@@ -53,4 +49,22 @@ pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, rea
         net.ops[at].inputs[1] = id;
     }
     Ok(())
+}
+
+/// The transpose of a matrix of `rows` by `columns`, in blocks whose lines stay in the first cache.
+fn transposed<T: Copy + Default>(data: &[T], rows: usize, columns: usize) -> Vec<T> {
+    const BLOCK: usize = 32;
+    let mut out = vec![T::default(); rows * columns];
+    for first_row in (0..rows).step_by(BLOCK) {
+        let last_row = rows.min(first_row + BLOCK);
+        for first in (0..columns).step_by(BLOCK) {
+            for column in first..columns.min(first + BLOCK) {
+                let line = &mut out[column * rows..][first_row..last_row];
+                for (to, row) in line.iter_mut().zip(first_row..) {
+                    *to = data[row * columns + column];
+                }
+            }
+        }
+    }
+    out
 }

@@ -30,7 +30,7 @@ impl Bounds {
     }
 
     fn of_data(tensor: &Tensor) -> Bounds {
-        let data = tensor.data.to_f32();
+        let data = tensor.data.floats();
         if data.is_empty() || data.iter().any(|x| !x.is_finite()) {
             return Bounds::ANY;
         }

@@ -7,7 +7,7 @@
 //! as classifiers, are computed with and without a scale. Operands without any bound are not scaled, but for a constant that later multiplies the
 //! result.
 
-use super::magnitudes::{Magnitude, magnitudes, root_mean_square, rows, times};
+use super::magnitudes::{Magnitude, magnitudes, times};
 use super::{Builder, Names};
 use crate::error::Result;
 use crate::options::Options;
@@ -217,38 +217,37 @@ fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
 
 /// Bound of the sum of magnitudes of the terms of each result of a product with constant weights, and of its addend.
 fn sums(net: &Net, op: &Op, known: &[Magnitude]) -> f32 {
-    let Some(weights) = &net.value(op.inputs[1]).data else { return f32::INFINITY };
-    let data = weights.data.to_f32();
-    let bias = op.inputs.get(2).map_or(0.0, |id| known[id.0 as usize].most);
-    let terms = data.len() / weights.shape.first().copied().unwrap_or(1).max(1);
-    times(known[op.inputs[0].0 as usize].most, rows(&data, terms)).min(known[op.outputs[0].0 as usize].most) + bias
+    let sum = sum_of(net, op, known, |x| x.most);
+    sum.map_or(f32::INFINITY, |(sum, bias)| sum.min(known[op.outputs[0].0 as usize].most) + bias)
 }
 
 /// The same for usual elements of the operand.
 fn usual_sums(net: &Net, op: &Op, known: &[Magnitude]) -> f32 {
-    let Some(weights) = &net.value(op.inputs[1]).data else { return f32::INFINITY };
-    let data = weights.data.to_f32();
-    let bias = op.inputs.get(2).map_or(0.0, |id| known[id.0 as usize].most);
-    let terms = data.len() / weights.shape.first().copied().unwrap_or(1).max(1);
-    times(known[op.inputs[0].0 as usize].usual, rows(&data, terms)) + bias
+    sum_of(net, op, known, |x| x.usual).map_or(f32::INFINITY, |(sum, bias)| sum + bias)
+}
+
+/// The sum of the magnitudes of terms with operands of the given size, and that of the addend; `None` without constant weights.
+fn sum_of(net: &Net, op: &Op, known: &[Magnitude], size: impl Fn(Magnitude) -> f32) -> Option<(f32, f32)> {
+    net.value(op.inputs[1]).data.as_ref()?;
+    let of = |i: usize| op.inputs.get(i).map_or(Magnitude::ZERO, |id| known[id.0 as usize]);
+    Some((times(size(of(0)), of(1).row), of(2).most))
 }
 
 /// Scales a product with constant weights, of an operand with scale `before`; returns the scale of its result.
 fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, demand: Demand) -> i32 {
     let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
-    let data = weights.data.to_f32();
-    let largest = data.iter().fold(0f32, |most, w| most.max(w.abs()));
-    let term = known[op.inputs[0].0 as usize].least * root_mean_square(&data) * power(before);
+    let [operand, factor] = [0, 1].map(|i| known[op.inputs[i].0 as usize]);
+    let term = operand.least * factor.usual * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let proven = capacity(MOST_SUM, sums(b.net, op, known));
     // Without a bound, the usual size of the operand rests on a guess of the network's inputs, and errors of the guess add up over layers.
-    let usual = match known[op.inputs[0].0 as usize].most.is_infinite() {
+    let usual = match operand.most.is_infinite() {
         true => proven,
         false => capacity(MOST_SUM - SPARE, usual_sums(b.net, op, known)),
     };
     let most = proven.max(usual).max(demand.gain).min(MOST_SCALE) - before;
-    let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, largest));
-    let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, &data, own)).flatten();
+    let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, factor.most));
+    let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, own)).flatten();
     let own = if scaled.is_some() { own } else { 0 };
     if let Some(scaled) = scaled {
         op.inputs[1] = b.constant_of("weight", scaled);
@@ -267,18 +266,17 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
 fn twice(b: &mut Builder, op: &Op, known: &[Magnitude]) -> Option<()> {
     let (x, out) = (op.inputs[0], op.outputs[0]);
     let weights = b.net.value(op.inputs[1]).data.clone()?;
-    let data = weights.data.to_f32();
     let channels = *weights.shape.first()?;
-    let terms = data.len() / channels.max(1);
+    let terms = weights.data.len() / channels.max(1);
     let ty = b.net.value(out).ty.clone();
     // The size of a network's input is only a guess.
     let few = ty.elements() <= FEW_ROWS * channels && TERMS.contains(&terms) && !b.net.inputs.contains(&x);
-    let own = growth(known[x.0 as usize].usual * root_mean_square(&data)).min(MOST_TWICE);
+    let own = growth(known[x.0 as usize].usual * known[op.inputs[1].0 as usize].usual).min(MOST_TWICE);
     if !few || own < LEAST_TWICE || sums(b.net, op, known).is_finite() {
         return None;
     }
     let mut scaled = op.clone();
-    let grown = grown(&weights, &data, own)?;
+    let grown = grown(&weights, own)?;
     scaled.inputs[1] = b.constant_of("weight", grown);
     if let Some(bias) = op.inputs.get(2).and_then(|&id| b.net.value(id).data.clone()) {
         let grown = bias.data.to_f32().iter().map(|c| c * power(own)).collect();
@@ -305,8 +303,8 @@ fn twice(b: &mut Builder, op: &Op, known: &[Magnitude]) -> Option<()> {
 }
 
 /// Weights times a power of two, in the same form; `None` for compressed weights that would not stay compressed.
-fn grown(weights: &Tensor, data: &[f32], exponent: i32) -> Option<Tensor> {
-    let data: Vec<f32> = data.iter().map(|w| w * power(exponent)).collect();
+fn grown(weights: &Tensor, exponent: i32) -> Option<Tensor> {
+    let data: Vec<f32> = weights.data.floats().iter().map(|w| w * power(exponent)).collect();
     let made = Tensor { shape: weights.shape.clone(), data: Data::from_f32(weights.data.dtype(), &data) };
     let made = compress::recompressed(made, [weights]);
     (compress::is_compressed(&made.data) || !compress::is_compressed(&weights.data)).then_some(made)
