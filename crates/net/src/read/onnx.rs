@@ -14,12 +14,14 @@ mod fused;
 mod heads;
 mod index;
 mod linear_attention;
+mod live;
 mod loss;
 mod made;
 mod masked;
 mod node;
 mod normalize;
 mod open;
+mod outlined;
 #[doc(hidden)]
 pub mod proto;
 mod quantized;
@@ -27,6 +29,7 @@ mod recurrent;
 mod regions;
 mod resize;
 mod rois;
+mod rows;
 mod sequence;
 mod shape;
 mod spatial;
@@ -38,11 +41,13 @@ use crate::build::Builder;
 use crate::build::beyond::Beyond;
 use crate::error::Error;
 use crate::graph::{Data, MAX_RANK, Tensor, TensorType, ValueId, elements};
-use crate::outline::{Argument, Named, Outline, OutlineOp, OutlineType};
 use crate::stored::{Element, Form, Stored};
 use bytes::Bytes;
 use node::Node;
+use outlined::Left;
+pub use outlined::outline_onnx;
 use prost::Message;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -58,76 +63,31 @@ const OPSET: i64 = 28;
 /// Errors: operators and types that the graph cannot express ([`Error::Unsupported`]), dimensions without an extent,
 /// malformed data, and data outside its file.
 pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
-    let (build, notes, _) = translate(bytes, files, options, None)?;
+    let (build, notes, _) = translate(bytes, files, options, false)?;
     Ok((build.finish(), notes))
 }
 
-/// Outline of an ONNX model, including models with nodes that a static graph cannot represent: those, and all readers of their results,
-/// come last with unknown extents, for the host.
-///
-/// Errors: those of [`read_onnx`], except operators that the graph cannot express.
-pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<(Outline, Vec<String>), Error> {
-    let (mut build, mut notes, left) = translate(bytes, files, options, Some(Vec::new()))?;
-    // Values that the host reads become outputs of the graph.
-    for (name, id) in left.iter().flat_map(|node| &node.operands) {
-        if build.data(*id).is_none() && !build.net.inputs.contains(id) && !build.net.outputs.contains(id) {
-            build.output(*id, name)?;
-        }
-    }
-    let element = |id: ValueId| crate::outline::typed(build.ty(id));
-    let host: Vec<OutlineOp> = left.iter().map(|node| node.outlined(&element)).collect();
-    notes.extend(
-        left.iter().filter(|node| !node.reason.is_empty()).map(|n| format!("{} `{}`: {}", n.kind, n.name(), n.reason)),
-    );
-    let mut outline = Outline::of(&build.finish());
-    outline.outputs.extend(host.iter().flat_map(|op| op.outputs.iter().map(|o| o.name.clone())));
-    outline.ops.extend(host);
-    Ok((outline, notes))
-}
-
-/// A node that a static graph cannot represent.
-struct Left {
-    kind: String,
-    /// Operands that are values of the graph.
-    operands: Vec<(String, ValueId)>,
-    outputs: Vec<String>,
-    /// Reason; empty if the node only reads the result of such a node.
-    reason: String,
-}
-
-impl Left {
-    fn name(&self) -> &str {
-        self.outputs.first().map_or("", String::as_str)
-    }
-
-    fn outlined(&self, ty: &dyn Fn(ValueId) -> OutlineType) -> OutlineOp {
-        // The MIL name, if both formats have the operation.
-        let op = match self.kind.as_str() {
-            "NonMaxSuppression" => "non_maximum_suppression".to_string(),
-            "NonZero" => "non_zero".to_string(),
-            other => other.to_string(),
-        };
-        let open = OutlineType { element: "fp32", shape: vec![None], state: false };
-        let argument = |(name, id): &(String, ValueId)| {
-            ("x".to_string(), Argument::Value(Named { name: name.clone(), ty: ty(*id) }))
-        };
-        OutlineOp {
-            op,
-            name: self.name().to_string(),
-            arguments: self.operands.iter().map(argument).collect(),
-            outputs: self.outputs.iter().map(|name| Named { name: name.clone(), ty: open.clone() }).collect(),
-            blocks: 0,
-            constant: false,
-        }
-    }
-}
-
-/// Translates a model's graph; nodes that it cannot express are added to `left` if that is given.
+/// Translates a model's graph; nodes that it cannot express are added to `left` if that is given. A graph with rows at computed places
+/// that cannot all be computed is read again without them.
 fn translate(
     bytes: &[u8],
     files: &dyn Files,
     options: &Options,
-    left: Option<Vec<Left>>,
+    left: bool,
+) -> Result<(Builder, Vec<String>, Vec<Left>), Error> {
+    let lost = Cell::new(false);
+    match attempt(bytes, files, options, left, Some(&lost)) {
+        _ if lost.get() => attempt(bytes, files, options, left, None),
+        made => made,
+    }
+}
+
+fn attempt(
+    bytes: &[u8],
+    files: &dyn Files,
+    options: &Options,
+    left: bool,
+    lost: Option<&Cell<bool>>,
 ) -> Result<(Builder, Vec<String>, Vec<Left>), Error> {
     let syntax = |reason: String| Error::Syntax { place: "ONNX model".to_string(), reason };
     let model = proto::Model::decode(bytes).map_err(|e| syntax(e.to_string()))?;
@@ -138,6 +98,7 @@ fn translate(
     if !(7..=OPSET).contains(&opset) {
         notes.push(format!("ONNX opset {opset}: operators are read as those of 7 to {OPSET}"));
     }
+    let unused = Cell::new(false);
     let options = &open::with_extents(graph, options)?;
     let mut translator = Translator {
         build: Builder::new(&graph.name),
@@ -151,7 +112,9 @@ fn translate(
         wide: HashMap::new(),
         depth: 0,
         notes,
-        left,
+        left: left.then(Vec::new),
+        marks: lost.map(|_| HashMap::new()),
+        lost: lost.unwrap_or(&unused),
     };
     translator.build.budget.add_file(bytes.len());
     translator.graph(graph)?;
@@ -214,6 +177,10 @@ pub struct Translator<'a> {
     pub notes: Vec<String>,
     /// Nodes that a static graph cannot represent, if they are collected.
     left: Option<Vec<Left>>,
+    /// Values that depend on the number of places where a mask is true, if such are translated.
+    marks: Option<HashMap<ValueId, rows::Mark>>,
+    /// Set if a marked value has a reader that no rule translates.
+    lost: &'a Cell<bool>,
 }
 
 impl Translator<'_> {
@@ -234,14 +201,18 @@ impl Translator<'_> {
         }
         // Intermediate values must not use names that later nodes define.
         graph.node.iter().flat_map(|n| &n.output).for_each(|name| self.build.reserve(name));
+        let nodes = live::nodes(graph);
         match self.left.take() {
-            None => self.nodes(&graph.node)?,
-            Some(left) => self.left = Some(self.nodes_for_host(&graph.node, left)?),
+            None => self.nodes(&nodes)?,
+            Some(left) => self.left = Some(self.nodes_for_host(&nodes, left)?),
         }
         let open: Vec<&str> = self.left.iter().flatten().flat_map(|n| &n.outputs).map(String::as_str).collect();
         let outputs: Vec<_> = graph.output.iter().filter(|o| !open.contains(&o.name.as_str())).collect();
         for output in outputs {
             let id = self.value(&output.name, "graph outputs")?;
+            if self.mark(id).is_some() {
+                self.lost.set(true);
+            }
             self.declared(output, id)?;
             self.build.output(id, &output.name)?;
         }
@@ -288,6 +259,11 @@ impl Translator<'_> {
         }
     }
 
+    /// The dependence of a value on the number of places where a mask is true.
+    fn mark(&self, id: ValueId) -> Option<&rows::Mark> {
+        self.marks.as_ref()?.get(&id)
+    }
+
     /// The integer type in the file of a value that is held as `i32`, if it is not int32.
     pub fn wide_element(&self, id: ValueId) -> Option<Element> {
         self.wide.get(&id).copied()
@@ -295,30 +271,6 @@ impl Translator<'_> {
 
     fn nodes(&mut self, nodes: &[proto::Node]) -> Result<(), Error> {
         masked::joined(nodes).iter().try_for_each(|node| Node::new(self, node)?.translate())
-    }
-
-    /// As [`Translator::nodes`], collecting nodes that the graph cannot express.
-    fn nodes_for_host(&mut self, nodes: &[proto::Node], mut left: Vec<Left>) -> Result<Vec<Left>, Error> {
-        for node in masked::joined(nodes).iter() {
-            let open = |name: &String| left.iter().any(|n| n.outputs.contains(name));
-            let reason = if node.input.iter().any(open) {
-                String::new()
-            } else {
-                match Node::new(self, node).and_then(Node::translate) {
-                    Ok(()) => continue,
-                    Err(Error::Unsupported { reason, .. }) => reason,
-                    Err(other) => return Err(other),
-                }
-            };
-            let known = |name: &String| Some((name.clone(), *self.values.get(name)?));
-            left.push(Left {
-                kind: node.op_type.clone(),
-                operands: node.input.iter().filter_map(known).collect(),
-                outputs: node.output.iter().filter(|o| !o.is_empty()).cloned().collect(),
-                reason,
-            });
-        }
-        Ok(left)
     }
 
     fn value(&self, name: &str, place: &str) -> Result<ValueId, Error> {

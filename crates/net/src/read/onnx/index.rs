@@ -85,7 +85,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-fn reduction(n: &Node) -> Result<ScatterMode, Error> {
+pub(super) fn reduction(n: &Node) -> Result<ScatterMode, Error> {
     let name = n.text("reduction").unwrap_or_else(|| "none".to_string());
     let name = if name == "none" { "update" } else { name.as_str() };
     let mode = ScatterMode::ALL.iter().find(|(text, _)| *text == name).map(|row| row.1);

@@ -3,7 +3,7 @@
 use super::proto::{self, Attribute};
 use super::{
     Translator, attention, bits, classical, contributed, counts, elementwise, index, linear_attention, loss, made,
-    masked, normalize, quantized, recurrent, regions, sequence, shape, spatial, spectrum, subgraph,
+    masked, normalize, quantized, recurrent, regions, rows, sequence, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
@@ -66,34 +66,44 @@ impl<'n, 'a> Node<'n, 'a> {
         if known {
             counts::check(&self)?;
         }
+        if rows::translate(&mut self)? {
+            return Ok(());
+        }
+        self.translate_known()
+    }
+
+    /// Translates the node, whatever its operands are.
+    pub fn translate_known(&mut self) -> Result<(), Error> {
+        let n = self;
+        let known = matches!(n.node.domain.as_str(), "" | "ai.onnx");
         let done = known
-            && (sequence::translate(&mut self)?
-                || elementwise::translate(&mut self)?
-                || made::translate(&mut self)?
-                || shape::translate(&mut self)?
-                || index::translate(&mut self)?
-                || spatial::translate(&mut self)?
-                || regions::translate(&mut self)?
-                || spectrum::translate(&mut self)?
-                || bits::translate(&mut self)?
-                || linear_attention::translate(&mut self)?
-                || normalize::translate(&mut self)?
-                || attention::translate(&mut self)?
-                || loss::translate(&mut self)?
-                || quantized::translate(&mut self)?
-                || recurrent::translate(&mut self)?
-                || classical::translate(&mut self)?)
-            || self.node.domain == classical::DOMAIN && classical::translate_classical(&mut self)?
-            || self.node.domain == masked::DOMAIN && masked::translate(&mut self)?
-            || self.node.domain == contributed::DOMAIN && contributed::translate(&mut self)?
-            || self.node.domain == attention::PREVIEW && attention::translate_preview(&mut self)?
-            || subgraph::translate(&mut self)?;
+            && (sequence::translate(n)?
+                || elementwise::translate(n)?
+                || made::translate(n)?
+                || shape::translate(n)?
+                || index::translate(n)?
+                || spatial::translate(n)?
+                || regions::translate(n)?
+                || spectrum::translate(n)?
+                || bits::translate(n)?
+                || linear_attention::translate(n)?
+                || normalize::translate(n)?
+                || attention::translate(n)?
+                || loss::translate(n)?
+                || quantized::translate(n)?
+                || recurrent::translate(n)?
+                || classical::translate(n)?)
+            || n.node.domain == classical::DOMAIN && classical::translate_classical(n)?
+            || n.node.domain == masked::DOMAIN && masked::translate(n)?
+            || n.node.domain == contributed::DOMAIN && contributed::translate(n)?
+            || n.node.domain == attention::PREVIEW && attention::translate_preview(n)?
+            || subgraph::translate(n)?;
         if done {
             return Ok(());
         }
-        let op = self.node.op_type.as_str();
+        let op = n.node.op_type.as_str();
         let reason = REFUSED.iter().find(|(names, _)| names.contains(&op)).map(|row| row.1);
-        Err(self.unsupported(match (reason, self.node.domain.as_str()) {
+        Err(n.unsupported(match (reason, n.node.domain.as_str()) {
             (Some(reason), _) => reason.to_string(),
             (None, _) if known => "no translation for this operator".to_string(),
             (None, classical::DOMAIN) => {

@@ -4,6 +4,7 @@
 mod counts;
 mod masked;
 mod resize;
+mod rows;
 mod sequence;
 mod states;
 

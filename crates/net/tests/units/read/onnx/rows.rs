@@ -1,0 +1,99 @@
+//! Rows at the places where a mask is true, and nodes without readers.
+
+use super::{extent, float_info, node};
+use anemone_net::eval::eval;
+use anemone_net::read::{MemoryFiles, Options, read_onnx};
+use anemone_net::testing::onnx::{Attribute, Graph, Model, Node, OpsetId, Tensor as Stored, ValueInfo};
+use anemone_net::{Net, Tensor};
+use prost::Message;
+
+fn with(mut node: Node, name: &str, text: &str) -> Node {
+    node.attribute.push(Attribute { name: name.into(), s: text.as_bytes().to_vec().into(), ..Attribute::default() });
+    node
+}
+
+fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
+    let whole = |name: &str, values: &[i64]| Stored {
+        dims: vec![values.len() as i64],
+        name: name.into(),
+        data_type: 7,
+        int64_data: values.to_vec(),
+        ..Stored::default()
+    };
+    let limit = Stored { name: "limit".into(), data_type: 1, float_data: vec![0.5], ..Stored::default() };
+    let graph = Graph {
+        node,
+        initializer: vec![whole("one", &[1]), whole("zero", &[0]), whole("less", &[-1]), whole("least", &[-9]), limit],
+        input: vec![float_info("x", vec![extent(3), extent(2)]), float_info("m", vec![extent(3)])],
+        output: output.iter().map(|name| ValueInfo { name: name.to_string(), ty: None }).collect(),
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 18 }];
+    let model = Model { graph: Some(graph), opset_import, ..Model::default() };
+    let read = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default());
+    read.map(|(net, _)| net).map_err(|e| e.to_string())
+}
+
+/// Rows of `x` where `m` is above the limit.
+fn chosen() -> Vec<Node> {
+    vec![
+        node("Greater", &["m", "limit"], "mask"),
+        node("NonZero", &["mask"], "places"),
+        node("Squeeze", &["places", "zero"], "rows"),
+        node("Gather", &["x", "rows"], "some"),
+    ]
+}
+
+fn run(net: &Net, mask: [f32; 3]) -> Vec<f32> {
+    let x = Tensor::f32([3, 2], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    eval(net, &[x, Tensor::f32([3], mask.to_vec())]).expect("it runs")[0].data.to_f32()
+}
+
+#[test]
+fn rows_at_places_end_in_a_scatter() {
+    let mut nodes = chosen();
+    nodes.push(node("Exp", &["some"], "e"));
+    nodes.push(node("Log", &["e"], "same"));
+    nodes.push(node("Unsqueeze", &["rows", "one"], "at"));
+    let mut added = nodes.clone();
+    added.push(with(node("ScatterND", &["x", "at", "same"], "y"), "reduction", "add"));
+    let net = read(added, &["y"]).expect("a network");
+    let near = |found: Vec<f32>, wanted: [f32; 6]| {
+        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?} {wanted:?}");
+    };
+    near(run(&net, [1.0, 0.0, 1.0]), [2.0, 4.0, 3.0, 4.0, 10.0, 12.0]);
+    near(run(&net, [0.0; 3]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let mut written = nodes;
+    written.push(node("Neg", &["same"], "less"));
+    written.push(node("ScatterND", &["x", "at", "less"], "y"));
+    let net = read(written, &["y"]).expect("a network");
+    near(run(&net, [0.0, 1.0, 0.0]), [1.0, 2.0, -3.0, -4.0, 5.0, 6.0]);
+    near(run(&net, [1.0; 3]), [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+}
+
+#[test]
+fn what_depends_on_their_number_is_refused() {
+    let mut nodes = chosen();
+    nodes.push(node("ReduceSum", &["some", "zero"], "y"));
+    let error = read(nodes, &["y"]).unwrap_err();
+    assert!(error.contains("NonZero") && error.contains("static"), "{error}");
+    let mut nodes = chosen();
+    nodes.push(node("Shape", &["some"], "y"));
+    assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));
+    // Rows in reverse order are at other places.
+    let mut nodes = chosen();
+    nodes.push(node("Slice", &["some", "less", "least", "zero", "less"], "turned"));
+    nodes.push(node("Unsqueeze", &["rows", "one"], "at"));
+    nodes.push(with(node("ScatterND", &["x", "at", "turned"], "y"), "reduction", "add"));
+    assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));
+    assert!(read(chosen(), &["some"]).unwrap_err().contains("NonZero"));
+}
+
+#[test]
+fn nodes_that_nothing_reads_are_left_out() {
+    let mut nodes = chosen();
+    nodes.push(node("Relu", &["x"], "y"));
+    let net = read(nodes, &["y"]).expect("a network");
+    assert_eq!(net.ops.len(), 1);
+    assert_eq!(run(&net, [0.0; 3]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+}
