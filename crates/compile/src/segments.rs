@@ -4,6 +4,8 @@
 //! no second list of supported operations. Operations on integers alone move to the host too, where they are exact.
 //! The number of transfers between the sides is as low as the network's dependencies allow.
 
+mod integers;
+
 use crate::compiler::compile;
 use crate::error::{Error, Result};
 use crate::legalize::TASKS;
@@ -104,7 +106,9 @@ fn cut_named(
         reasons.extend(why);
         turns.insert(at, made);
     }
-    if turns.is_empty() {
+    let beyond = integers::beyond_half(net);
+    let computes = !net.ops.is_empty() || net.outputs.is_empty();
+    if turns.is_empty() && beyond.is_empty() && computes {
         let refused = match compile(net, chip, options, log) {
             Ok(program) => return Ok(Cut { segments: vec![Segment::Engine(Box::new(program))], reasons }),
             Err(error) => error,
@@ -113,6 +117,11 @@ fn cut_named(
         if !divides(&refused, net.ops.len()) {
             refuse(net, refused, &mut host, &mut reasons)?;
         }
+    }
+    if !beyond.is_empty() {
+        host.extend(&exact);
+        let reason = |&at: &usize| (net.ops[at].name.clone(), integers::error(&net.ops[at]));
+        reasons.extend(beyond.iter().map(reason));
     }
     host.extend(turns.keys());
     let computed = with_computed_outputs(net, names, &mut host);
@@ -246,6 +255,12 @@ fn programs(
         }
         program => Ok(vec![program?]),
     }
+}
+
+/// Returns true for a network that may have parts outside of its programs even if all of it compiles: loops, and integers that fp16 does
+/// not hold.
+pub fn may_divide(net: &Net) -> bool {
+    loops::any(net) || !integers::beyond_half(net).is_empty()
 }
 
 /// Results that this compiler leaves to the host: reason by name of the result. `None` if the network is refused with host segments too,

@@ -18,10 +18,10 @@ use crate::native;
 use anemone_check::lint::{self, Assumptions, Finding};
 use anemone_check::{Place, Placement, Route, check};
 use anemone_compile::here::{Here, Refused, here};
-use anemone_compile::segments::on_host;
+use anemone_compile::segments::{may_divide, on_host};
 use anemone_facts::chips::Chip;
 use anemone_net::outline::{Origin, Outline};
-use anemone_net::{Net, loops, read};
+use anemone_net::{Net, read};
 use anemone_program::hwx::Container;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -293,7 +293,7 @@ impl Report {
                 known.map_or_else(|| here(&net, chip, &mut crate::files::Releasing::new(&mut ())), |a| a.here.clone());
             let host = match &self.answers[at].here {
                 None => None,
-                Some(Here::Compiled { .. }) if !loops::any(&net) => Some(BTreeMap::new()),
+                Some(Here::Compiled { .. }) if !may_divide(&net) => Some(BTreeMap::new()),
                 Some(Here::Compiled { .. }) => on_host(&net, chip),
                 Some(Here::Refused(_)) => on_host(&net, chip),
             };

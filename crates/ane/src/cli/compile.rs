@@ -11,7 +11,7 @@ use anemone::chain::{Cut, ProgramChain};
 use anemone::compile::compile_until;
 use anemone::forms::Form;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
-use anemone_compile::{Compat, Options, pipeline};
+use anemone_compile::{Compat, Options, pipeline, segments};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
 use anemone_program::Program;
@@ -220,8 +220,8 @@ fn chain(
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
-    // A loop is not unrolled if a form can store it.
-    if !flags.engine_only && forms.contains(&Form::E5) && anemone_net::loops::any(&net) {
+    // A loop is not unrolled, and integers stay exact, if a form can store parts of the host.
+    if !flags.engine_only && forms.contains(&Form::E5) && segments::may_divide(&net) {
         return ProgramChain::with_host(&net, chip, options);
     }
     let mut segments = 0;

@@ -10,7 +10,7 @@ use anemone_program::order;
 use std::collections::HashMap;
 
 /// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
-pub(super) const LARGEST_WHOLE: f32 = 2048.0;
+pub(crate) const LARGEST_WHOLE: f32 = 2048.0;
 /// Largest finite fp16 number.
 const LARGEST: f32 = 65504.0;
 /// Recursion depth limit of the bound on an operand's magnitude, in operations.

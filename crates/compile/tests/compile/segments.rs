@@ -87,3 +87,49 @@ fn outputs_that_are_constants_have_a_segment() {
         assert!(made.iter().any(|own| own == name), "{name}: {made:?}");
     }
 }
+
+/// The kinds of the operations that the host has, and the number of programs.
+fn sides(text: &str) -> (Vec<&'static str>, usize) {
+    let net = text::parse(text, &[]).expect("the text parses");
+    let cut = cut(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a cut");
+    let (mut host, mut programs) = (Vec::new(), 0);
+    for segment in &cut.segments {
+        match segment {
+            Segment::Engine(_) => programs += 1,
+            Segment::Host(part) => host.extend(part.ops.iter().map(|op| op.kind.name())),
+            Segment::Loop(_) => panic!("no loop"),
+        }
+    }
+    (host, programs)
+}
+
+#[test]
+fn integers_beyond_fp16_are_the_hosts() {
+    let _verified = verify_passes();
+    let one = |body: &str| format!("net \"n\" {{\n  input %x: i32[4]\n  input %f: f16[4]\n{body}\n  output %y\n}}\n");
+    // Sums, products and results of any int32.
+    for body in [
+        "  %y: i32[4] = mul(%x, %x)",
+        "  %y: i32[1] = reduce_sum(%x) axes=[0] keep_dims=true",
+        "  %y: i32[4] = abs(%x)",
+        "  const %c: i32[1] = [50256]\n  %y: bool[4] = equal(%x, %c)",
+        "  %s: i32[4] = sub(%x, %x)\n  %t: f16[4] = cast(%s)\n  %y: f16[4] = mul(%t, %f)",
+    ] {
+        let (host, _) = sides(&one(body));
+        assert!(!host.is_empty(), "{body}");
+    }
+    // Comparisons with small numbers, numbers within limits, and masks that become floats.
+    for body in [
+        "  const %c: i32[1] = [0]\n  %y: bool[4] = equal(%x, %c)",
+        "  %l: i32[4] = clip(%x) min=0.0 max=31.0\n  %y: i32[4] = mul(%l, %l)",
+        "  const %c: i32[1] = [1]\n  %s: i32[4] = sub(%c, %x)\n  %t: f16[4] = cast(%s)\n  %y: f16[4] = mul(%t, %f)",
+        "  %s: i32[2, 2] = reshape(%x)\n  %t: f16[2, 2] = cast(%s)\n  %y: f16[2, 2] = relu(%t)",
+        "  %i: i32[1] = arg_max(%f) last=false axis=0 keep_dims=true\n  %y: i32[1] = mul(%i, %i)",
+        // Positions as converters write them: narrowed, and counted from the start.
+        "  const %t: f16[3] = [1.0, 2.0, 3.0]\n  const %z: i16[1] = [0]\n  const %n: i16[1] = [3]\n  %i: i16[4] = cast(%x)\n  \
+         %g: bool[4] = greater_equal(%i, %z)\n  %a: i16[4] = add(%i, %n)\n  %p: i16[4] = select(%g, %i, %a)\n  \
+         %y: f16[4] = gather(%t, %p) axis=0",
+    ] {
+        assert_eq!(sides(&one(body)), (Vec::new(), 1), "{body}");
+    }
+}
