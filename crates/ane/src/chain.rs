@@ -37,8 +37,10 @@ pub struct ProgramChain {
     order: Vec<Part>,
     /// Ends without a port in any program: inputs and outputs of host segments and loops only.
     host_ports: Vec<Port>,
-    /// Types of ends of loops only.
+    /// Types of ends of loops only, and of outputs that are inputs.
     host_types: Vec<(String, TensorType)>,
+    /// Outputs that are inputs: a run returns what it is given.
+    passed: Vec<(String, TensorType)>,
 }
 
 /// A step of a chain, by its index among steps of its kind.
@@ -78,14 +80,13 @@ pub enum Cut {
 impl ProgramChain {
     /// The programs of a network's segments ([`native::segments`]), in order.
     fn of_segments(net: &Net, mut programs: Vec<Program>) -> ProgramChain {
-        let states = written_states(net);
-        if programs.len() == 1 {
+        let (states, passed) = (written_states(net), passed(net));
+        if programs.len() == 1 && passed.is_empty() {
             return ProgramChain { states, ..ProgramChain::from(programs.remove(0)) };
         }
-        let names = |ids: &[anemone_net::ValueId]| ids.iter().map(|&id| net.value(id).name.clone()).collect();
-        let ends = [names(&net.inputs), names(&net.outputs)];
         let order = (0..programs.len()).map(Part::Program).collect();
-        ProgramChain { name: net.name.clone(), programs, ends, states, order, ..ProgramChain::default() }
+        let chain = ProgramChain { name: net.name.clone(), programs, states, order, ..ProgramChain::default() };
+        ProgramChain { ends: ends(net), passed, ..chain }.bound()
     }
 
     /// A network with host segments for operations without an engine path, and the reason for each.
@@ -98,13 +99,8 @@ impl ProgramChain {
         if chain.is_single() {
             return Ok((ProgramChain::of_network(net, chain.programs.remove(0)), reasons));
         }
-        let name = |id: &anemone_net::ValueId| net.value(*id).name.clone();
-        let left = net.states.iter().map(|s| &s.output).filter(|id| !net.outputs.contains(id));
-        let ends: [Vec<String>; 2] =
-            [net.inputs.iter().map(name).collect(), net.outputs.iter().chain(left).map(name).collect()];
-        (chain.ends, chain.states) = (ends, written_states(net));
-        chain.bind_hosts();
-        Ok((chain, reasons))
+        (chain.ends, chain.states, chain.passed) = (ends(net), written_states(net), passed(net));
+        Ok((chain.bound(), reasons))
     }
 
     /// Appends segments.
@@ -134,7 +130,7 @@ impl ProgramChain {
 
     /// Returns true for a single program without host segments.
     pub fn is_single(&self) -> bool {
-        matches!(self.order[..], [Part::Program(0)])
+        matches!(self.order[..], [Part::Program(0)]) && self.passed.is_empty()
     }
 
     /// Counted loops: their iterations, and the tensors that each iteration reads and writes.
@@ -182,16 +178,17 @@ impl ProgramChain {
         Ok(ProgramChain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 
-    /// Creates ports for ends without a port in any program: inputs and outputs of host segments only.
-    fn bind_hosts(&mut self) {
+    /// The chain with ports for ends without a port in any program: inputs and outputs of host segments only, and outputs that are inputs.
+    fn bound(mut self) -> ProgramChain {
         for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
             let bound: Vec<String> = self.ports(direction).map(|p| p.name.clone()).collect();
             let missing = self.ends[side].iter().filter(|name| !bound.contains(name));
             let mut ports = Vec::new();
             for name in missing {
                 let of_loop = || self.loops.iter().find_map(|repeat| host::type_in(repeat, name));
+                let of_passed = || self.passed.iter().find(|(own, _)| own == name).map(|(_, ty)| ty.clone());
                 let of_host = self.host_value(name).map(|value| value.ty.clone());
-                let Some(ty) = of_host.clone().or_else(of_loop) else { continue };
+                let Some(ty) = of_host.clone().or_else(of_loop).or_else(of_passed) else { continue };
                 ports.extend(host_port(name, &ty.shape, direction));
                 if of_host.is_none() {
                     self.host_types.push((name.clone(), ty));
@@ -199,6 +196,7 @@ impl ProgramChain {
             }
             self.host_ports.extend(ports);
         }
+        self
     }
 
     /// A tensor of a host segment, by name.
@@ -434,6 +432,19 @@ fn tensors(net: &Net, known: &[(String, Array)], zero_states: bool) -> Result<Ve
 fn named_outputs(net: &Net, outputs: Vec<Tensor>) -> Vec<(String, Array)> {
     let names = net.outputs.iter().map(|&id| net.value(id).name.clone());
     names.zip(outputs).map(|(name, t)| (name, Array { data: t.data.to_f32(), shape: t.shape })).collect()
+}
+
+/// Names of a network's inputs, and of its outputs and states after a run.
+fn ends(net: &Net) -> [Vec<String>; 2] {
+    let name = |id: &ValueId| net.value(*id).name.clone();
+    let left = net.states.iter().map(|s| &s.output).filter(|id| !net.outputs.contains(id) && !net.inputs.contains(id));
+    [net.inputs.iter().map(name).collect(), net.outputs.iter().chain(left).map(name).collect()]
+}
+
+/// Outputs of a network that are inputs, but for states.
+fn passed(net: &Net) -> Vec<(String, TensorType)> {
+    let given = net.outputs.iter().filter(|&id| net.inputs.contains(id) && net.states.iter().all(|s| s.input != *id));
+    given.map(|&id| (net.value(id).name.clone(), net.value(id).ty.clone())).collect()
 }
 
 /// Input and output of each state that a network writes, by port name.

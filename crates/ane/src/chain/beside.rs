@@ -63,8 +63,7 @@ impl ProgramChain {
         if let Some((_, call)) = open.first() {
             return Err(malformed(format!("{}: a loop begins that does not end", call.name)));
         }
-        chain.bind_hosts();
-        Ok(chain)
+        Ok(chain.bound())
     }
 }
 

@@ -48,7 +48,14 @@ pub fn evaluate(net: &Net, flags: &[String], seed: u64, verbosity: Verbosity) ->
     let names_in = names(net, &net.inputs);
     let states = |at: usize| net.states.iter().any(|s| s.input == net.inputs[at]);
     let needed: Vec<usize> = (0..names_in.len()).filter(|&i| !states(i)).collect();
-    let given = pairs(flags, &names_in, &needed, "--input")?;
+    // Inputs without elements are constants of the network.
+    let nothing = |text: &&String| {
+        let own = |name: &str| names_in.iter().any(|own| own == name);
+        let path = text.split_once('=').filter(|(name, _)| !own(name)).map(|(_, path)| Path::new(path));
+        path.and_then(tensor::npy_shape).is_none_or(|shape| !shape.contains(&0))
+    };
+    let flags: Vec<String> = flags.iter().filter(nothing).cloned().collect();
+    let given = pairs(&flags, &names_in, &needed, "--input")?;
     let mut inputs = random_inputs(net, seed);
     for (at, tensor) in inputs.iter_mut().enumerate() {
         let Some((_, path)) = given.iter().find(|(i, _)| *i == at) else {

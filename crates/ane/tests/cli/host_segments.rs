@@ -160,3 +160,26 @@ fn a_place_out_of_range_is_an_error_that_names_the_segment() {
     let error = chain.execution(Default::default()).expect("plans").run(&given).expect_err("no such row");
     assert!(error.message.contains("host segment"), "{}", error.message);
 }
+
+#[test]
+fn outputs_that_are_inputs_are_given_back() {
+    let net = |body: &str| {
+        let text =
+            format!("net \"n\" {{\n  input %x: f32[2]\n  input %k: i32[2]\n{body}  output %x\n  output %k\n}}\n");
+        anemone_net::text::parse(&text, &[]).expect("the text parses")
+    };
+    let inputs: Vec<(String, Array)> = [("x", [1.00001, -2.0]), ("k", [70001.0, 3.0])]
+        .map(|(name, data)| (name.to_string(), Array { shape: vec![2], data: data.to_vec() }))
+        .to_vec();
+    for body in ["  %y: f32[2] = neg(%x)\n  output %y\n", ""] {
+        let chain = ProgramChain::whole(&net(body), &CHIPS[0], &Options::default()).expect("a chain").0;
+        let run = chain.execution(Default::default()).expect("plans").run(&inputs).expect("runs");
+        for (name, array) in &inputs {
+            let given = run.outputs.iter().find(|(own, _)| own == name).map(|(_, array)| &array.data);
+            assert_eq!(given, Some(&array.data), "{name}");
+        }
+        assert_eq!(run.outputs.len(), if body.is_empty() { 2 } else { 3 });
+        let ports = chain.ports(anemone_program::Direction::Output).count();
+        assert_eq!(ports, run.outputs.len());
+    }
+}

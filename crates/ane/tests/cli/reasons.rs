@@ -1,7 +1,7 @@
 //! A network that is wrong by itself is refused for the same reason by every format and every verb.
 
 use crate::ane;
-use crate::harness::Scratch;
+use crate::harness::{Scratch, filled, zeros};
 
 /// A field of a protocol buffer.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -20,13 +20,20 @@ fn number(field: u8, value: u8) -> Vec<u8> {
 /// An operation of a wrong network: its name in the three formats, its operands, and its result.
 type Op = (&'static str, &'static str, &'static str, &'static [&'static str], &'static str);
 
+/// A tensor of floats as an ONNX model declares it.
+fn value(name: &str, extents: [u8; 4]) -> Vec<u8> {
+    let extents = extents.map(|n| field(1, &number(1, n))).concat();
+    let ty = field(1, &[number(1, 1), field(2, &extents)].concat());
+    [field(1, name.as_bytes()), field(2, &ty)].concat()
+}
+
 /// An ONNX model of operators on `x`; the result is `y`.
 fn onnx(ops: &[Op]) -> Vec<u8> {
-    let value = |name: &str| {
-        let extents = [1, 4, 8, 8].map(|n| field(1, &number(1, n))).concat();
-        let ty = field(1, &[number(1, 1), field(2, &extents)].concat());
-        [field(1, name.as_bytes()), field(2, &ty)].concat()
-    };
+    let (x, y) = (value("x", [1, 4, 8, 8]), value("y", [1, 4, 8, 8]));
+    onnx_of(ops, &[field(11, &x), field(12, &y)].concat())
+}
+
+fn onnx_of(ops: &[Op], ends: &[u8]) -> Vec<u8> {
     let node = |&(_, op, _, inputs, output): &Op| {
         let axis = [field(1, b"axis"), number(3, 1), vec![0xa0, 1, 2]].concat();
         let inputs = inputs.iter().map(|input| field(1, input.as_bytes())).collect::<Vec<_>>().concat();
@@ -34,7 +41,7 @@ fn onnx(ops: &[Op]) -> Vec<u8> {
         field(1, &[inputs, field(2, output.as_bytes()), field(4, op.as_bytes()), axis].concat())
     };
     let nodes: Vec<u8> = ops.iter().flat_map(node).collect();
-    let graph = [nodes, field(2, b"g"), field(11, &value("x")), field(12, &value("y"))].concat();
+    let graph = [nodes, field(2, b"g"), ends.to_vec()].concat();
     [number(1, 9), field(7, &graph), field(8, &number(2, 18))].concat()
 }
 
@@ -148,4 +155,17 @@ fn an_operand_left_out_in_the_middle_is_missing() {
     let conv = [("", "Conv", "", &["x"] as &[&str], "y")];
     let file = scratch.file("net.onnx", onnx(&conv));
     ane!("compile", file).refused(2, "ANE2002", &["Conv has 1 operand, takes 2 to 3"]);
+}
+
+#[test]
+fn inputs_without_elements_are_given_like_others() {
+    let scratch = Scratch::new();
+    let (x, none) = (value("x", [1, 4, 8, 8]), value("none", [1, 4, 0, 8]));
+    let ends = [field(11, &x), field(11, &none), field(12, &value("y", [1, 4, 8, 8]))].concat();
+    let file = scratch.file("net.onnx", onnx_of(&[("concat", "Concat", "Concat", &["none", "x"], "y")], &ends));
+    let (x, none) = (filled(&[1, 4, 8, 8], 0.5), zeros(&[1, 4, 0, 8]));
+    let (x, none) = (scratch.file("x.npy", x), scratch.file("none.npy", none));
+    let (x_given, none_given) = (format!("x={x}"), format!("none={none}"));
+    ane!("run", file, "-i", x_given, "-i", none_given, "--expect", x).fine();
+    ane!("run", file, "-i", x_given, "-i", none_given, "--reference", "--expect", x).fine();
 }
