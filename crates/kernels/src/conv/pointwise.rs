@@ -6,7 +6,9 @@
 use crate::conv::{BatchMember, Im2col};
 use crate::epilogue::Epilogue;
 use crate::filter::Filter;
-use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, TailKernel, columns_of, run_outputs};
+use crate::gemm::microkernel::{
+    COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, PairKernel, Panels, TailKernel, columns_of, run_outputs,
+};
 use crate::gemm::rows::{RowKernel, RowMatrix};
 use crate::host::Rows;
 use crate::simd;
@@ -24,6 +26,8 @@ const CHANNELS: usize = 16 * PANEL;
 const LEAST_ROW: usize = 16;
 /// Sums that stay in L1.
 const L1_SUMS: usize = 1 << 12;
+/// Sums that stay in L2 over the passes of a block, beside the operands of a pass: each block reads the whole packed source.
+const BLOCK_SUMS: usize = 1 << 16;
 /// Capacity of the packed source, in elements: half of an L2 of 1 MiB, because every panel reads all of it. Bounds the outputs of a part, which must
 /// be enough to amortize the widening of coefficients.
 const PACKED: usize = 1 << 17;
@@ -66,7 +70,10 @@ impl WithSimd for Job<'_, '_> {
         // Whole runs; `OUTPUTS` are.
         let most = most - most % run_outputs::<S>();
         for part in Part::all(self.share, self.columns, self.transposed, most) {
-            self.pack(simd, taps, &part);
+            let once = taps_at_once::<S>(taps, part.outputs(), rows.is_none()) == taps;
+            if once {
+                self.pack(simd, taps, &part);
+            }
             let mut before = 0;
             for i in 0..count {
                 let member = self.members.get(i).and_then(|member| member.of(self.share));
@@ -98,13 +105,14 @@ impl Job<'_, '_> {
             self.from,
             self.share.group,
             part,
-            taps,
+            0..taps,
             scratch_slice(packed, stride * taps),
             scratch_slice(wide, stride),
         );
     }
 
-    /// Computes some channels of a member, which start at a panel, from the packed source. Members before it produce `before` channels.
+    /// Computes some channels of a member, which start at a panel, from the source, packed before or in each of several passes. Members before it
+    /// produce `before` channels.
     #[inline(always)]
     fn part<S: Simd>(
         &mut self,
@@ -118,13 +126,16 @@ impl Job<'_, '_> {
         let (width, all) = (run_outputs::<S>(), coefficients.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
-        let Scratch { packed, panel, sums, halves, places, .. } = &mut *self.scratch;
-        let packed = scratch_slice(packed, stride * all);
+        let Scratch { packed, wide, panel, sums, halves, places, .. } = &mut *self.scratch;
         let is_packed = matches!(coefficients, Coefficients::Packed(_));
-        let taps_at_once = pass_taps(all, TAPS[usize::from(outputs <= width && is_packed)]);
-        let places = packed_offsets::<S>(places, taps_at_once);
-        let sums = scratch_slice(sums, CHANNELS * stride);
-        let halves = scratch_slice(halves, if self.transposed || !is_packed { CHANNELS * stride } else { 0 });
+        let taps_at_once = taps_at_once::<S>(all, outputs, is_packed);
+        let packed = scratch_slice(packed, stride * taps_at_once);
+        let wide = scratch_slice(wide, stride);
+        let places = packed_offsets::<S>(places, taps_at_once, outputs);
+        // A later pass resumes the sums of all channels of a block.
+        let at_once = if all <= taps_at_once { CHANNELS } else { CHANNELS * (BLOCK_SUMS / (CHANNELS * stride)).max(1) };
+        let sums = scratch_slice(sums, at_once * stride);
+        let halves = scratch_slice(halves, if self.transposed || !is_packed { at_once * stride } else { 0 });
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
         let (first, channels) = (channels.start, channels.len());
@@ -135,11 +146,15 @@ impl Job<'_, '_> {
         let group = if direct { channels_at_once(alone, stride) } else { CHANNELS };
         let panels = group / PANEL * RowMatrix::panel_elements(taps_at_once);
         let panel = scratch_slice(panel, panels + COLUMN_SLACK);
-        for channel in (0..channels).step_by(CHANNELS) {
-            let block = channel..channels.min(channel + CHANNELS);
+        for channel in (0..channels).step_by(at_once) {
+            let block = channel..channels.min(channel + at_once);
             let product = Product { coefficients, first, outputs, stride, taps_at_once, places };
             for tap in (0..all).step_by(taps_at_once) {
                 let taps = tap..all.min(tap + taps_at_once);
+                if taps_at_once < all {
+                    // A source of all passes would leave L2 before its last panel.
+                    stage(simd, self.from, self.share.group, part, taps.clone(), packed, wide);
+                }
                 for channel in block.clone().step_by(group) {
                     let some = channel..block.end.min(channel + group);
                     // The buffer of sums that no later pass resumes is reused.
@@ -150,7 +165,7 @@ impl Job<'_, '_> {
                         (_, true) => (block.start, taps.end..all.min(taps.end + taps_at_once)),
                         _ => (block.end, 0..all.min(taps_at_once)),
                     };
-                    product.add(simd, some.clone(), taps.clone(), next, &packed[tap * width..], all, panel, sums);
+                    product.add(simd, some.clone(), taps.clone(), next, packed, panel, sums);
                     if taps.end < all {
                         continue;
                     }
@@ -229,11 +244,10 @@ impl Job<'_, '_> {
         let packed = scratch_slice(packed, stride * taps_at_once);
         // Padding of the last run.
         packed.fill(0.0);
-        let wide = scratch_slice(wide, stride);
-        wide[outputs..].fill(0.0);
+        let wide = scratch_slice(wide, outputs);
         let panel = scratch_slice(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
         let sums = scratch_slice(sums, channels * stride);
-        let places = packed_offsets::<S>(places, taps_at_once);
+        let places = packed_offsets::<S>(places, taps_at_once, outputs);
         let coefficients = Coefficients::Packed(kernel);
         let first = self.share.first_channel;
         let product = Product { coefficients, first, outputs, stride, taps_at_once, places };
@@ -242,19 +256,23 @@ impl Job<'_, '_> {
                 let rows = staged[offset as usize..].chunks(staging.width);
                 // A single run is unfolded directly into the packed buffer.
                 let single = stride == width;
-                let to = if single { &mut packed[tap * width..][..outputs] } else { &mut wide[..outputs] };
+                let to = if single {
+                    &mut packed[tap * tap_stride::<S>(outputs)..][..outputs]
+                } else {
+                    &mut wide[..outputs]
+                };
                 for (to, row) in to.chunks_exact_mut(columns).zip(rows) {
                     copy_short(&row[..columns], to);
                 }
                 if !single {
-                    pack(wide, width, offsets.len(), tap, packed);
+                    pack::<S>(&wide[..outputs], offsets.len(), tap, packed);
                 }
             }
             let taps = block * taps_at_once..block * taps_at_once + offsets.len();
             for channel in (0..channels).step_by(CHANNELS) {
                 let some = channel..channels.min(channel + CHANNELS);
                 let (sums, next) = (&mut sums[channel * stride..], (some.end, taps.clone()));
-                product.add(simd, some, taps.clone(), next, packed, offsets.len(), panel, sums);
+                product.add(simd, some, taps.clone(), next, packed, panel, sums);
             }
         }
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
@@ -320,20 +338,28 @@ struct Product<'a> {
     stride: usize,
     /// Most taps of a pass.
     taps_at_once: usize,
-    /// Offset of each tap of a pass within a packed run.
-    places: &'a [u32],
+    /// Offsets of the taps of a pass, as [`packed_offsets`].
+    places: [&'a [u32]; 2],
 }
 
-/// Offsets of packed taps, which are [`run_outputs`] elements apart.
-fn packed_offsets<S: Simd>(places: &mut Vec<u32>, taps: usize) -> &[u32] {
-    let places = scratch_slice(places, taps);
-    places.iter_mut().enumerate().for_each(|(tap, place)| *place = (tap * run_outputs::<S>()) as u32);
-    places
+/// Elements between the taps of a packed run: its outputs in whole vectors. A short run with the taps of a long one would fill few sets of L1.
+#[inline(always)]
+fn tap_stride<S: Simd>(outputs: usize) -> usize {
+    run_outputs::<S>().min(outputs.next_multiple_of(S::F32_LANES))
+}
+
+/// Offsets of the taps within a whole run and within the last one.
+fn packed_offsets<S: Simd>(places: &mut Vec<u32>, taps: usize, outputs: usize) -> [&[u32]; 2] {
+    let width = run_outputs::<S>();
+    let (whole, last) = scratch_slice(places, 2 * taps).split_at_mut(taps);
+    for (places, stride) in [(&mut *whole, width), (&mut *last, tap_stride::<S>(outputs % width))] {
+        places.iter_mut().enumerate().for_each(|(tap, place)| *place = (tap * stride) as u32);
+    }
+    [whole, last]
 }
 
 impl Product<'_> {
-    /// Accumulates some taps for at most [`CHANNELS`] channels. `packed` starts with the first of these taps in the first run, and has
-    /// `taps_of_run` taps of each run. `next` are the channel and taps of the next call, whose coefficients are prefetched.
+    /// Accumulates some taps for at most [`CHANNELS`] channels. `packed` has these taps, run by run. `next` are the channel and taps of the next call, whose coefficients are prefetched.
     #[inline(always)]
     fn add<S: Simd>(
         &self,
@@ -342,7 +368,6 @@ impl Product<'_> {
         taps: Range<usize>,
         next: (usize, Range<usize>),
         packed: &[f32],
-        taps_of_run: usize,
         panel: &mut [f32],
         sums: &mut [f32],
     ) {
@@ -351,7 +376,7 @@ impl Product<'_> {
         let kernel = match &self.coefficients {
             Coefficients::Packed(kernel) => *kernel,
             Coefficients::Rows(rows) => {
-                return self.add_rows(simd, rows, channels, taps, packed, taps_of_run, panel, sums);
+                return self.add_rows(simd, rows, channels, taps, packed, panel, sums);
             }
         };
         for c in (0..count).step_by(PANEL) {
@@ -363,8 +388,10 @@ impl Product<'_> {
         let part = soon.len().div_ceil(runs);
         for (run, output) in (0..outputs).step_by(width).enumerate() {
             let soon = (soon.start + run * part).min(soon.end)..(soon.start + (run + 1) * part).min(soon.end);
-            let source = &packed[run * taps_of_run * width..][..taps.len() * width];
             let outputs = width.min(outputs - output);
+            let tap_stride = tap_stride::<S>(outputs);
+            let source = &packed[run * taps.len() * width..][..taps.len() * tap_stride];
+            let places = places[usize::from(outputs < width)];
             let columns = columns_of::<S>(outputs);
             // Channels in full panels, whose tail outputs are computed one by one.
             let alone = if columns > 0 { count - count % PANEL } else { 0 };
@@ -374,25 +401,33 @@ impl Product<'_> {
                 for column in outputs - columns..outputs {
                     let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output + column..]);
                     let (distance, taps, source) = (PANEL * taps_at_once, taps.len(), &source[column..]);
+                    let tail = Panels { panels, distance, taps, source, tap_stride, sums, stride, resume };
                     match at_once {
-                        1 => outline(simd, TailKernel::<1> { panels, distance, taps, source, sums, stride, resume }),
-                        2 => outline(simd, TailKernel::<2> { panels, distance, taps, source, sums, stride, resume }),
-                        4 => outline(simd, TailKernel::<4> { panels, distance, taps, source, sums, stride, resume }),
-                        _ => outline(
-                            simd,
-                            TailKernel::<COLUMN_PANELS> { panels, distance, taps, source, sums, stride, resume },
-                        ),
+                        1 => outline(simd, TailKernel::<1>(tail)),
+                        2 => outline(simd, TailKernel::<2>(tail)),
+                        4 => outline(simd, TailKernel::<4>(tail)),
+                        _ => outline(simd, TailKernel::<COLUMN_PANELS>(tail)),
                     }
                 }
                 c += at_once * PANEL;
             }
-            for c in (0..count).step_by(PANEL) {
+            let mut c = 0;
+            while c < count {
                 let height = PANEL.min(count - c);
                 kernel.packed.fetch(first + next + c, soon.clone());
                 let outputs = if c < alone { outputs - columns } else { outputs };
-                let panel = &panel[c * taps_at_once..][..height * taps.len()];
-                let sums = &mut sums[c * stride + output..];
+                let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output..]);
+                if (1..=S::F32_LANES).contains(&outputs) && c + 2 * PANEL <= count {
+                    kernel.packed.fetch(first + next + c + PANEL, soon.clone());
+                    let (distance, taps) = (PANEL * taps_at_once, taps.len());
+                    let pair = Panels { panels, distance, taps, source, tap_stride, sums, stride, resume };
+                    outline(simd, PairKernel(pair));
+                    c += 2 * PANEL;
+                    continue;
+                }
+                let panel = &panels[..height * taps.len()];
                 MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                c += PANEL;
             }
         }
     }
@@ -406,7 +441,6 @@ impl Product<'_> {
         channels: Range<usize>,
         taps: Range<usize>,
         packed: &[f32],
-        taps_of_run: usize,
         panel: &mut [f32],
         sums: &mut [f32],
     ) {
@@ -417,8 +451,8 @@ impl Product<'_> {
             rows.widen(simd, first + channels.start + c, taps.clone(), panel);
         }
         for (run, output) in (0..outputs).step_by(width).enumerate() {
-            let source = &packed[run * taps_of_run * width..][..taps.len() * width];
             let outputs = width.min(outputs - output);
+            let source = &packed[run * taps.len() * width..][..taps.len() * tap_stride::<S>(outputs)];
             for (c, panel) in (0..count).step_by(PANEL).zip(panel.chunks_exact(size)) {
                 let (height, sums) = (PANEL.min(count - c), &mut sums[c * stride + output..]);
                 RowKernel { panel, height, source, sums, stride, outputs, resume }.with_simd(simd);
@@ -447,48 +481,67 @@ fn pass_taps(taps: usize, most: usize) -> usize {
     taps.div_ceil(taps.div_ceil(most).max(1)).max(1)
 }
 
+/// Taps of a pass of a product with `taps` taps.
+fn taps_at_once<S: Simd>(taps: usize, outputs: usize, is_packed: bool) -> usize {
+    pass_taps(taps, TAPS[usize::from(outputs <= run_outputs::<S>() && is_packed)])
+}
+
 /// Panels of the next [`TailKernel`], with `panels` panels left.
 fn panels_at_once(panels: usize) -> usize {
     if panels >= COLUMN_PANELS { COLUMN_PANELS } else { 1 << panels.ilog2() }
 }
 
-/// Packs a part of the source, `[run][tap][output]`. The last run is padded with zeros.
+/// Packs some taps of a part of the source, `[run][tap][output]`. The last run is padded with zeros.
 #[inline(always)]
-fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
-    let (width, outputs) = (run_outputs::<S>(), part.outputs());
-    wide[outputs..].fill(0.0);
+fn stage<S: Simd>(
+    simd: S,
+    from: TensorView,
+    group: usize,
+    part: &Part,
+    taps: Range<usize>,
+    to: &mut [f32],
+    wide: &mut [f32],
+) {
+    let (width, outputs, Range { start, end }) = (run_outputs::<S>(), part.outputs(), taps);
+    let taps = end - start;
     // Where conversion needs no call, each run is widened directly into the packed buffer.
     let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
     let mut done = 0;
     if one_row && outputs <= width {
         // Taps of a single run side by side, in whole vectors: those of the last taps may end behind the source.
-        let (row, stride) = (&from.from(group, 0, part.rows.start)[part.columns.start..], from.strides[1]);
-        let columns = outputs.next_multiple_of(S::F32_LANES);
+        let (row, stride) = (&from.from(group, start, part.rows.start)[part.columns.start..], from.strides[1]);
+        let columns = tap_stride::<S>(outputs);
         done = row.len().checked_sub(columns).map_or(0, |last| (last / stride.max(1) + 1).min(taps));
-        simd::widen_rows(simd, row, to, Rows { count: done, columns, from_stride: stride, to_stride: width });
+        simd::widen_rows(simd, row, to, Rows { count: done, columns, from_stride: stride, to_stride: columns });
     }
     for tap in done..taps {
         if part.rows.len() == 1 {
-            from.fetch_after(group, tap, part.rows.start, part.columns.clone());
+            from.fetch_after(group, start + tap, part.rows.start, part.columns.clone());
         }
         if one_row {
-            let row = &from.from(group, tap, part.rows.start)[part.columns.start..];
+            let row = &from.from(group, start + tap, part.rows.start)[part.columns.start..];
             for (run, first) in (0..outputs).step_by(width).enumerate() {
-                let (n, to) = (width.min(outputs - first), &mut to[(run * taps + tap) * width..][..width]);
+                let n = width.min(outputs - first);
+                let stride = tap_stride::<S>(n);
+                let to = &mut to[run * taps * width + tap * stride..][..stride];
                 simd::widen_rows(simd, &row[first..], &mut to[..n], Rows::one(n));
                 to[n..].fill(0.0);
             }
             continue;
         }
-        from.widen(simd, group, tap, part, &mut wide[..outputs]);
-        pack(wide, width, taps, tap, to);
+        from.widen(simd, group, start + tap, part, &mut wide[..outputs]);
+        pack::<S>(&wide[..outputs], taps, tap, to);
     }
 }
 
-/// Packs one of `taps` taps, run by run.
+/// Packs one of `taps` taps, run by run; the last run is padded with zeros.
 #[inline(always)]
-fn pack(outputs: &[f32], width: usize, taps: usize, tap: usize, to: &mut [f32]) {
-    for (run, row) in outputs.chunks_exact(width).enumerate() {
-        to[(run * taps + tap) * width..][..width].copy_from_slice(row);
+fn pack<S: Simd>(outputs: &[f32], taps: usize, tap: usize, to: &mut [f32]) {
+    let width = run_outputs::<S>();
+    for (run, row) in outputs.chunks(width).enumerate() {
+        let stride = tap_stride::<S>(row.len());
+        let (to, rest) = to[run * taps * width + tap * stride..][..stride].split_at_mut(row.len());
+        to.copy_from_slice(row);
+        rest.fill(0.0);
     }
 }

@@ -160,26 +160,59 @@ impl Tile<'_> {
     }
 }
 
+/// Full panels of channels, and operands of some outputs.
+pub struct Panels<'a> {
+    /// Coefficients by panel, `[tap][channel]` within each; [`TailKernel`] reads up to [`COLUMN_SLACK`] elements past the last.
+    pub panels: &'a [f32],
+    /// Elements between panels.
+    pub distance: usize,
+    pub taps: usize,
+    /// Starts at the operand of the first tap and output.
+    pub source: &'a [f32],
+    /// Elements between the operands of taps.
+    pub tap_stride: usize,
+    /// As in [`MicroKernel`].
+    pub sums: &'a mut [f32],
+    pub stride: usize,
+    pub resume: bool,
+}
+
+/// Register tile of two panels by one vector of outputs: as many sums as hide the latency of an addition. One panel has too few.
+pub struct PairKernel<'a>(pub Panels<'a>);
+
+impl WithSimd for PairKernel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Panels { panels, distance, taps, source, tap_stride, sums: to, stride, resume } = self.0;
+        let mut sums = [simd.splat_f32s(0.0); 2 * PANEL];
+        if resume {
+            for m in 0..2 * PANEL {
+                sums[m] = S::as_simd_f32s(&to[m * stride..][..S::F32_LANES]).0[0];
+            }
+        }
+        let [one, two] = [0, distance].map(|at| panels[at..][..taps * PANEL].as_chunks::<PANEL>().0);
+        for ((one, two), x) in one.iter().zip(two).zip(source.chunks(tap_stride)) {
+            let x = S::as_simd_f32s(&x[..S::F32_LANES]).0[0];
+            for m in 0..PANEL {
+                sums[m] = simd.mul_add_f32s(simd.splat_f32s(one[m]), x, sums[m]);
+                sums[PANEL + m] = simd.mul_add_f32s(simd.splat_f32s(two[m]), x, sums[PANEL + m]);
+            }
+        }
+        for m in 0..2 * PANEL {
+            S::as_mut_simd_f32s(&mut to[m * stride..][..S::F32_LANES]).0[0] = sums[m];
+        }
+    }
+}
+
 /// Largest number of panels of a [`TailKernel`].
 pub const COLUMN_PANELS: usize = 8;
 /// Lanes of the longest vectors.
 const LONGEST: usize = 16;
 
-/// Micro-kernel for tails: one output by `P` full panels. Vectors run over the channels of a panel, so each tap is one multiply-add a panel.
-pub struct TailKernel<'a, const P: usize> {
-    /// Coefficients by panel, `[tap][channel]` within each; up to [`COLUMN_SLACK`] elements are read past the last.
-    pub panels: &'a [f32],
-    /// Elements between panels.
-    pub distance: usize,
-    pub taps: usize,
-    /// Starts at the operand of the first tap; consecutive taps are [`run_outputs`] elements apart.
-    pub source: &'a [f32],
-    /// Sums by channel, `stride` apart.
-    pub sums: &'a mut [f32],
-    pub stride: usize,
-    /// As in [`MicroKernel`].
-    pub resume: bool,
-}
+/// Micro-kernel for tails: one output by `P` panels. Vectors run over the channels of a panel, so each tap is one multiply-add a panel.
+pub struct TailKernel<'a, const P: usize>(pub Panels<'a>);
 
 /// Elements that a [`TailKernel`] may read past its coefficients.
 pub const COLUMN_SLACK: usize = LONGEST - PANEL;
@@ -212,7 +245,7 @@ impl<const P: usize> TailKernel<'_, P> {
     /// Computes one output of some panels, a constant after inlining.
     #[inline(always)]
     fn sum<S: Simd>(self, simd: S, count: usize) {
-        let TailKernel { panels, distance, taps, source, sums, stride, resume } = self;
+        let Panels { panels, distance, taps, source, tap_stride, sums, stride, resume } = self.0;
         let vectors = const { PANEL.div_ceil(S::F32_LANES) };
         let numbers = vectors * S::F32_LANES;
         let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;
@@ -229,7 +262,7 @@ impl<const P: usize> TailKernel<'_, P> {
             each[p] = &panels[p * distance..][..taps * PANEL + COLUMN_SLACK];
         }
         for tap in 0..taps {
-            let x = simd.splat_f32s(source[tap * run_outputs::<S>()]);
+            let x = simd.splat_f32s(source[tap * tap_stride]);
             for p in 0..count {
                 let weights = S::as_simd_f32s(&each[p][tap * PANEL..][..numbers]).0;
                 for v in 0..vectors {

@@ -1,7 +1,7 @@
 //! Products whose coefficients are rows of fp16 elements in memory, as in attention. A row is widened where it is used and stays a row: the other
 //! operand is seldom long enough to pay for packing panels, `[tap][channel]`, in every run.
 
-use super::microkernel::{PANEL, run_outputs, run_vectors};
+use super::microkernel::{PANEL, run_vectors};
 use crate::host::Rows;
 use crate::simd::{self, outline};
 use crate::view::gather_elements;
@@ -67,7 +67,7 @@ pub struct RowKernel<'a> {
     pub panel: &'a [f32],
     /// Rows whose sums are stored.
     pub height: usize,
-    /// Operands, `[tap][output]`, each as long as a run.
+    /// Operands, `[tap][output]`, each of whole vectors.
     pub source: &'a [f32],
     pub sums: &'a mut [f32],
     pub stride: usize,
@@ -102,7 +102,7 @@ impl<const N: usize> WithSimd for Tile<'_, N> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let RowKernel { panel, height, source, sums: to, stride, resume, .. } = self.0;
-        let (run, width) = (N * S::F32_LANES, run_outputs::<S>());
+        let run = N * S::F32_LANES;
         let mut sums = [[simd.splat_f32s(0.0); N]; PANEL];
         if resume {
             for (m, sums) in sums.iter_mut().enumerate().take(height) {
@@ -110,8 +110,8 @@ impl<const N: usize> WithSimd for Tile<'_, N> {
             }
         }
         let (blocks, _) = panel.as_chunks::<DEPTH>();
-        for (block, source) in blocks.as_chunks::<PANEL>().0.iter().zip(source.chunks(DEPTH * width)) {
-            for (tap, x) in source.chunks_exact(width).enumerate() {
+        for (block, source) in blocks.as_chunks::<PANEL>().0.iter().zip(source.chunks(DEPTH * run)) {
+            for (tap, x) in source.chunks_exact(run).enumerate() {
                 let x = simd::load::<S, N>(x);
                 for m in 0..PANEL {
                     let weight = simd.splat_f32s(block[m][tap % DEPTH]);
