@@ -26,7 +26,7 @@ use std::ops::Range;
 fn the_ways_to_one_product_agree() {
     let finish = Epilogue { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-    for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
+    for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16), (1, 805, 500, 1, 196)] {
         let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
         let k = [1, 1];
         let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
@@ -367,6 +367,7 @@ fn columns_alone_have_the_sums_of_columns_together() {
         (40, 61, 49),
         (7, 13, 17),
         (600, 48, 66),
+        (900, 130, 68),
         (3, 5, 2),
         (33, 80, 13),
         (9, 31, 3),
