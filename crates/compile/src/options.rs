@@ -173,6 +173,7 @@ conventions! {
     format_of_kernels_stated: true true false, "The format of coefficients is set even if there are none.";
     planar_palette_stated: true true false, "Planar tasks set that they have no palette.";
     concatenations_in_place: true true false, "Parts of a concatenation are computed in place.";
+    neighbours_are_views: true false false, "A concatenation of values that lie one behind another is a view of them.";
     ports_by_name: true true false, "Ports are numbered by name; else outputs first.";
     phases_joined: true false false, "All phases of a transposed convolution are output channels of one convolution.";
     whole_epilogues: true false false, "Every slot of a task's epilogue is filled, also where Apple's records show tasks of their own.";

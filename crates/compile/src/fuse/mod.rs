@@ -101,7 +101,9 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
         }
         if let ([reader], [_, _, ..]) = (uses.readers.as_slice(), uses.writers.as_slice()) {
             let writers: Vec<usize> = uses.writers.iter().map(|&w| now[w]).collect();
-            let parts = rules.has(Rules::PARTS).then(|| into_parts(graph, &writers, &graph.layers[*reader], &together));
+            let moves = conventions.whole_epilogues;
+            let parts =
+                rules.has(Rules::PARTS).then(|| into_parts(graph, &writers, &graph.layers[*reader], &together, moves));
             if let Some(layers) = parts.flatten() {
                 reasons.say(|| format!("{} becomes part of {} layers", graph.layers[*reader].name, writers.len()));
                 for (&writer, layer) in writers.iter().zip(layers) {
@@ -183,15 +185,18 @@ fn retain(graph: &mut Graph, removed: &[bool]) {
     graph.layers.retain(|_| keep.next().unwrap_or(true));
 }
 
-/// The layers that together write the operand of a function, each fused with it; `None` if one of them cannot be.
+/// The layers that together write the operand of a function, each fused with it; `None` if one of them cannot be. With `moves`, the
+/// result may have other distances between its rows.
 fn into_parts(
     graph: &Graph,
     writers: &[usize],
     reader: &Layer,
     together: &impl Fn(&Layer, &Layer) -> Option<Kind>,
+    moves: bool,
 ) -> Option<Vec<Layer>> {
     let source = reader.sources.first().filter(|_| is_plain(reader) && reader.interleave == 1)?;
     let shape = |v: &View4| (v.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 })), v.width);
+    let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
     let count = |v: &View4| v.groups() * v.channels() * v.height() * v.width;
     // Elements keep their relative positions, so that each part of the source corresponds to a part of the result.
     let parts: usize = writers.iter().map(|&w| count(&graph.layers[w].result)).sum();
@@ -201,18 +206,55 @@ fn into_parts(
         matches!(layer.kind, Kind::Product { .. }) && is_inside(&layer.result, source)
     };
     let whole = parts == count(source) || parts > count(source) && writers.iter().all(overlapping);
-    if shape(source) != shape(&reader.result) || !whole {
+    let same = shape(source) == shape(&reader.result);
+    if !(same || moves && extents(source) == extents(&reader.result)) || !whole {
         return None;
     }
     let part = |&writer: &usize| {
         let layer = &graph.layers[writer];
-        let at = layer.result.offset_bytes.checked_sub(source.offset_bytes)?;
         let plain = layer.interleave == 1 && layer.result.buffer == source.buffer;
         let kind = together(layer, reader).filter(|_| plain)?;
-        let (buffer, offset_bytes) = (reader.result.buffer, reader.result.offset_bytes + at);
-        Some(Layer { kind, result: View4 { buffer, offset_bytes, ..layer.result }, ..layer.clone() })
+        let result = if same {
+            let at = layer.result.offset_bytes.checked_sub(source.offset_bytes)?;
+            let (buffer, offset_bytes) = (reader.result.buffer, reader.result.offset_bytes + at);
+            View4 { buffer, offset_bytes, ..layer.result }
+        } else {
+            moved(&layer.result, source, &reader.result)?
+        };
+        Some(Layer { kind, result, ..layer.clone() })
     };
     writers.iter().map(part).collect()
+}
+
+/// The place in `to` of a part of `from`, which has the same extents; `None` for a part whose axes are not axes of the whole.
+fn moved(part: &View4, from: &View4, to: &View4) -> Option<View4> {
+    let mut axes: Vec<(Axis, u64)> = (0..3).map(|i| (from.axes[i], to.axes[i].stride_bytes)).collect();
+    axes.retain(|(axis, _)| axis.extent > 1);
+    if axes.iter().any(|(axis, _)| axis.stride_bytes == 0) {
+        return None;
+    }
+    order::by_key(&mut axes, |(axis, _)| std::cmp::Reverse(axis.stride_bytes));
+    let mut rest = part.offset_bytes.checked_sub(from.offset_bytes)?;
+    let mut moved = View4 { buffer: to.buffer, offset_bytes: to.offset_bytes, ..*part };
+    for (axis, stride) in axes {
+        let at = rest / axis.stride_bytes;
+        rest %= axis.stride_bytes;
+        let mut own = (0..3).filter(|&i| part.axes[i].extent > 1 && part.axes[i].stride_bytes == axis.stride_bytes);
+        let extent = match own.next() {
+            Some(i) => {
+                moved.axes[i].stride_bytes = stride;
+                part.axes[i].extent
+            }
+            None => 1,
+        };
+        if own.next().is_some() || at + extent as u64 > axis.extent as u64 {
+            return None;
+        }
+        moved.offset_bytes += at * stride;
+    }
+    let known = |own: &Axis| from.axes.iter().any(|a| a.extent > 1 && a.stride_bytes == own.stride_bytes);
+    let all = part.axes.iter().filter(|a| a.extent > 1).all(known);
+    (rest == 0 && all && part.width == from.width).then_some(moved)
 }
 
 /// Returns true for a layer of one source that keeps the element order: no transpose, source not interleaved. The result may be

@@ -1,7 +1,9 @@
 //! Concatenations around slices: where several concatenations each take a slice of one value, such as the steps of a recurrent layer, the
-//! value is computed in memory with space beside every slice, so that each concatenation is a view and nothing is copied.
+//! value is computed in memory with space beside every slice, so that each concatenation is a view and nothing is copied. Concatenations
+//! that share parts lie there as one.
 
 use super::Lowerer;
+use super::joined::part_of;
 use crate::ir::*;
 use anemone_net::{Op, OpKind, ValueId};
 use anemone_program::order;
@@ -29,6 +31,53 @@ struct Taken {
     part: ValueId,
     begin: Vec<usize>,
     start: Vec<usize>,
+}
+
+/// Concatenations along one axis that share parts, each a stretch of `parts`. They lie in memory as one.
+struct Chain {
+    name: String,
+    axis: usize,
+    parts: Vec<ValueId>,
+    /// Result, first part and number of parts of each.
+    members: Vec<(ValueId, usize, usize)>,
+}
+
+impl Chain {
+    /// Adds a concatenation of `inputs` if some of them are parts of the chain, and its neighbours here and there agree.
+    fn join(&mut self, inputs: &[ValueId], out: ValueId) -> bool {
+        let [own, others] = [self.parts.len(), inputs.len()];
+        // The first part of `inputs` lies `shift` places behind that of the chain, counted from `others` before it.
+        let fits = |shift: &usize| {
+            let pairs =
+                (0..others).filter_map(|i| Some((inputs[i], self.parts.get((shift + i).checked_sub(others)?)?)));
+            let mut pairs = pairs.peekable();
+            pairs.peek().is_some() && pairs.all(|(a, b)| a == *b)
+        };
+        let Some(shift) = (1..own + others).find(fits) else { return false };
+        let before = others.saturating_sub(shift);
+        let first = shift.saturating_sub(others);
+        let after = (first + others).saturating_sub(own + before).min(others);
+        let joined: Vec<ValueId> =
+            inputs[..before].iter().chain(&self.parts).chain(&inputs[others - after..]).copied().collect();
+        if joined.iter().enumerate().any(|(i, id)| joined[..i].contains(id)) {
+            return false;
+        }
+        self.parts = joined;
+        self.members.iter_mut().for_each(|(_, first, _)| *first += before);
+        self.members.push((out, first, others));
+        true
+    }
+}
+
+/// The operation that computes a value, behind reshapes.
+fn computed<'a>(mut id: ValueId, makers: &HashMap<ValueId, &'a Op>) -> Option<&'a Op> {
+    loop {
+        let op = makers.get(&id)?;
+        if op.kind != OpKind::Reshape {
+            return Some(op);
+        }
+        id = op.inputs[0];
+    }
 }
 
 /// Returns true for an operation that moves elements.
@@ -60,6 +109,37 @@ fn selected(view: &View, region: &Region) -> View {
 }
 
 impl Lowerer<'_> {
+    /// Concatenations whose results have no place yet, in chains of shared parts.
+    fn chains(&self, makers: &HashMap<ValueId, &Op>) -> Vec<Chain> {
+        let mut chains: Vec<Chain> = Vec::new();
+        let mut known: HashMap<ValueId, usize> = HashMap::new();
+        for op in &self.net.ops {
+            let (&OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };
+            if !self.is_free(out, makers) || axis + 1 >= self.shape(out).len() {
+                continue;
+            }
+            let before = op.inputs.iter().find_map(|id| known.get(id)).copied();
+            let joins = before.filter(|_| self.options.conventions().neighbours_are_views);
+            let at = match joins.filter(|&at| chains[at].axis == axis && chains[at].join(&op.inputs, out)) {
+                Some(at) => at,
+                None => {
+                    let (name, parts) = (op.name.clone(), op.inputs.clone());
+                    chains.push(Chain { name, axis, parts, members: vec![(out, 0, op.inputs.len())] });
+                    chains.len() - 1
+                }
+            };
+            op.inputs.iter().for_each(|&id| _ = known.insert(id, at));
+        }
+        chains
+    }
+
+    /// Extents of a chain as one concatenation.
+    fn shape_of_chain(&self, chain: &Chain) -> Vec<usize> {
+        let mut shape = self.shape(chain.parts[0]);
+        shape[chain.axis] = chain.parts.iter().map(|&id| self.shape(id)[chain.axis]).sum();
+        shape
+    }
+
     /// Reserves memory around values of which concatenations take slices, and the positions of the other parts.
     pub(super) fn reserve_around(&mut self, makers: &HashMap<ValueId, &Op>) {
         let net = self.net;
@@ -67,47 +147,50 @@ impl Lowerer<'_> {
         for op in &net.ops {
             op.inputs.iter().for_each(|id| readers.entry(*id).or_default().push(op));
         }
-        let mut takers: Vec<(&Op, usize, Taken)> = Vec::new();
+        let mut takers: Vec<(Chain, Taken)> = Vec::new();
         let (mut bytes, mut gains): (HashMap<ValueId, u64>, HashMap<ValueId, usize>) = Default::default();
-        for op in &net.ops {
-            let (OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };
-            let free = self.is_free(out, makers) && *axis + 1 < self.shape(out).len();
-            if let Some(taken) = free.then(|| self.taken(op, *axis, makers, &readers)).flatten() {
-                *bytes.entry(taken.whole).or_default() += dense_axes(&self.shape(out)).1;
-                let others = op.inputs.iter().filter(|id| **id != taken.part);
-                let computed = others.filter_map(|id| makers.get(id)).any(|op| !moves(op));
+        for chain in self.chains(makers) {
+            if let Some(taken) = self.taken(&chain, makers, &readers) {
+                *bytes.entry(taken.whole).or_default() += dense_axes(&self.shape_of_chain(&chain)).1;
+                let others = chain.parts.iter().filter(|id| **id != taken.part);
+                let computed = others.filter_map(|&id| computed(id, makers)).any(|op| !moves(op));
                 *gains.entry(taken.whole).or_default() += usize::from(computed);
-                takers.push((op, *axis, taken));
+                takers.push((chain, taken));
             }
         }
         // A value that would be a view of another one costs a copy.
-        takers.retain(|(_, _, taken)| {
+        takers.retain(|(_, taken)| {
             gains[&taken.whole] > usize::from(makers.get(&taken.whole).is_none_or(|op| moves(op)))
         });
         let mut known: HashMap<ValueId, Around> = HashMap::new();
-        for (op, axis, taken) in takers {
+        for (chain, taken) in takers {
             let most = MOST_RATIO * (bytes[&taken.whole] + dense_axes(&self.shape(taken.whole)).1);
-            self.op = op.name.clone();
-            if let Some(place) = self.place_around(op.outputs[0], &taken, &mut known, most) {
-                self.reserved.insert(op.outputs[0], place.clone());
-                self.reserve_parts_of(op, axis, &place, Some(taken.part), makers);
+            self.op = chain.name.clone();
+            let shape = self.shape_of_chain(&chain);
+            let Some(place) = self.place_around(&shape, &taken, &mut known, most) else { continue };
+            for &(out, first, count) in &chain.members {
+                let extent = |parts: &[ValueId]| parts.iter().map(|&id| self.shape(id)[chain.axis]).sum();
+                let (start, size) = (extent(&chain.parts[..first]), extent(&chain.parts[first..first + count]));
+                if let Some(part) = part_of(&place, chain.axis, start, size) {
+                    self.reserved.insert(out, part);
+                }
             }
+            self.reserve_parts_of(&chain.parts, chain.axis, &place, Some(taken.part), makers);
         }
     }
 
-    /// The slice among the parts of a concatenation that is read once, of a value that is read by slices only and not yet placed.
+    /// The slice among the parts of a chain that nothing else reads, of a value that is read by slices only and not yet placed.
     fn taken(
         &self,
-        op: &Op,
-        axis: usize,
+        chain: &Chain,
         makers: &HashMap<ValueId, &Op>,
         readers: &HashMap<ValueId, Vec<&Op>>,
     ) -> Option<Taken> {
         let mut at = 0;
-        for &part in &op.inputs {
+        for (i, &part) in chain.parts.iter().enumerate() {
             let mut start = vec![0; self.shape(part).len()];
-            start[axis] = at;
-            at += self.shape(part)[axis];
+            start[chain.axis] = at;
+            at += self.shape(part)[chain.axis];
             let Some(Op { kind: OpKind::Slice { begin, stride, .. }, inputs, .. }) = makers.get(&part) else {
                 continue;
             };
@@ -115,10 +198,12 @@ impl Lowerer<'_> {
             let slices = |op: &&Op| matches!(&op.kind, OpKind::Slice { stride, .. } if stride.iter().all(|&s| s == 1));
             let columns = self.shape(part).last() == self.shape(whole).last();
             let alone = readers.get(&whole).is_some_and(|all| all.iter().all(slices));
-            let once = self.uses[part.0 as usize] == 1 && stride.iter().all(|&s| s == 1);
-            let others = || op.inputs.iter().filter(|id| **id != part).filter_map(|id| makers.get(id));
+            let holds = |&&(_, first, count): &&(ValueId, usize, usize)| (first..first + count).contains(&i);
+            let uses = chain.members.iter().filter(holds).count();
+            let here = self.uses[part.0 as usize] == uses && stride.iter().all(|&s| s == 1);
+            let others = || chain.parts.iter().filter(|id| **id != part).filter_map(|id| makers.get(id));
             let apart = others().all(|op| op.inputs.first() != Some(&whole));
-            if op.inputs.len() > 1 && once && columns && alone && apart && self.is_free(whole, makers) {
+            if chain.parts.len() > 1 && here && columns && alone && apart && self.is_free(whole, makers) {
                 return Some(Taken { whole, part, begin: begin.clone(), start });
             }
         }
@@ -151,22 +236,22 @@ impl Lowerer<'_> {
         Some(Around { view, at, used: Vec::new() })
     }
 
-    /// View of a concatenation in the memory around the value that it takes a slice of; `None` if others need that memory.
+    /// View of a chain in the memory around the value that it takes a slice of; `None` if others need that memory.
     fn place_around(
         &mut self,
-        out: ValueId,
+        shape: &[usize],
         taken: &Taken,
         known: &mut HashMap<ValueId, Around>,
         most: u64,
     ) -> Option<View> {
-        let (whole, shape, slice) = (self.shape(taken.whole), self.shape(out), self.shape(taken.part));
+        let (whole, slice) = (self.shape(taken.whole), self.shape(taken.part));
         let around = match known.entry(taken.whole) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(self.memory_around(taken, &shape, most)?),
+            Entry::Vacant(entry) => entry.insert(self.memory_around(taken, shape, most)?),
         };
         let first: Option<Vec<usize>> =
             (0..whole.len()).map(|i| (around.at[i] + taken.begin[i]).checked_sub(taken.start[i])).collect();
-        let own = region(&first?, &shape);
+        let own = region(&first?, shape);
         let inside = own.iter().zip(around.view.shape()).all(|((_, to), n)| *to <= n);
         let begin: Vec<usize> = around.at.iter().zip(&taken.begin).map(|(a, b)| a + b).collect();
         // The value lies in the result with this slice alone.

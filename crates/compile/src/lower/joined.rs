@@ -19,34 +19,69 @@ impl Lowerer<'_> {
         for op in net.ops.iter().rev() {
             let (OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };
             let free = |id: &ValueId| self.is_free(*id, &makers);
-            if op.inputs.len() < 2 || net.value(out).data.is_some() || !op.inputs.iter().any(free) {
+            let apart = self.options.conventions().neighbours_are_views && !self.begins_rows(op, *axis);
+            if op.inputs.len() < 2 || net.value(out).data.is_some() || !op.inputs.iter().any(free) || apart {
                 continue;
             }
             self.op = op.name.clone();
             let to = self.place(out);
-            self.reserve_parts_of(op, *axis, &to, None, &makers);
+            self.reserve_parts_of(&op.inputs, *axis, &to, None, &makers);
         }
+    }
+
+    /// Returns true if every part of a concatenation begins at a row of memory; all parts of others are copied.
+    fn begins_rows(&self, op: &Op, axis: usize) -> bool {
+        let last = axis + 1 == self.shape(op.inputs[0]).len();
+        let (_, before) = op.inputs.split_last().unwrap_or((&op.inputs[0], &[]));
+        !last || before.iter().all(|&id| (self.shape(id)[axis] as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN))
     }
 
     /// Reserves the positions of the parts of one concatenation, except for a part that lies there already.
     pub(super) fn reserve_parts_of(
         &mut self,
-        op: &Op,
+        inputs: &[ValueId],
         axis: usize,
         to: &View,
         there: Option<ValueId>,
         makers: &HashMap<ValueId, &Op>,
     ) {
         let mut start = 0;
-        for &input in &op.inputs {
+        for (at, &input) in inputs.iter().enumerate() {
             let size = self.shape(input)[axis];
             let part = part_of(to, axis, start, size);
+            if let Some((whole, size)) = self.sliced_here(&inputs[at..], axis, makers)
+                && let Some(place) = part_of(to, axis, start, size)
+            {
+                self.reserve(whole, place, makers);
+            }
             start += size;
             let Some(part) = part else { break };
             if there != Some(input) {
                 self.reserve(input, part, makers);
             }
         }
+    }
+
+    /// A value of which the first parts are slices along the axis, in order, from its begin to its end; and its size.
+    fn sliced_here(&self, parts: &[ValueId], axis: usize, makers: &HashMap<ValueId, &Op>) -> Option<(ValueId, usize)> {
+        let mut end = 0;
+        let mut of = None;
+        for id in parts {
+            let Op { kind: OpKind::Slice { begin, stride, .. }, inputs, .. } = makers.get(id)? else { return None };
+            let (whole, own) = (inputs[0], self.shape(*id));
+            let shape = self.shape(whole);
+            let along = |i: usize| i == axis || own[i] == shape[i];
+            let next = begin[axis] == end && stride.iter().all(|&s| s == 1) && (0..shape.len()).all(along);
+            if !next || of.is_some_and(|of| of != whole) {
+                return None;
+            }
+            (of, end) = (Some(whole), end + own[axis]);
+            if end == shape[axis] {
+                let neighbours = self.options.conventions().neighbours_are_views && parts[0] != whole;
+                return of.filter(|_| neighbours && own[axis] < end).map(|whole| (whole, end));
+            }
+        }
+        None
     }
 
     /// Reserves a view for a value, or for the operand that it is a reshape of.
@@ -69,6 +104,36 @@ impl Lowerer<'_> {
     pub(super) fn is_free(&self, id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
         let taken = self.views.contains_key(&id) || self.reserved.contains_key(&id);
         makers.contains_key(&id) && self.net.value(id).data.is_none() && !taken
+    }
+
+    /// The view of values that lie one behind another along an axis, such as parts of a longer concatenation; `None` for others, and
+    /// for a result with a place of its own.
+    pub(super) fn neighbours(&self, axis: usize, inputs: &[ValueId], out: ValueId) -> Option<View> {
+        let placed = self.reserved.contains_key(&out) || self.outputs.contains(&out) || self.views.contains_key(&out);
+        if placed || !self.options.conventions().neighbours_are_views {
+            return None;
+        }
+        let views: Vec<&View> = inputs.iter().map(|id| self.views.get(id)).collect::<Option<_>>()?;
+        let &[first, second, ..] = views.as_slice() else { return None };
+        let mut whole = first.clone();
+        let total = inputs.iter().map(|&id| self.shape(id)[axis]).sum();
+        match whole.lead.get_mut(axis) {
+            // The distance says where the next part lies, also where the first has one element.
+            Some(lead) => {
+                let distance = second.offset_bytes.checked_sub(first.offset_bytes)?;
+                let stride_bytes = Some(distance / lead.extent as u64).filter(|&bytes| bytes > 0)?;
+                *lead = Axis { extent: total, stride_bytes };
+            }
+            None => whole.width = total,
+        }
+        let mut start = 0;
+        let there = inputs.iter().zip(&views).all(|(&id, view)| {
+            let size = self.shape(id)[axis];
+            let part = part_of(&whole, axis, start, size);
+            start += size;
+            part.is_some_and(|part| alike(&part, view))
+        });
+        there.then_some(whole)
     }
 
     /// Slices of the same rows, whose columns are exchanged once for all parts.

@@ -341,6 +341,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn concat(&mut self, axis: usize, inputs: &[ValueId], out: ValueId) -> Result<()> {
+        if let Some(view) = self.neighbours(axis, inputs, out) {
+            return self.alias(out, view);
+        }
         let to = self.result(out);
         let last = to.lead.len();
         let sizes: Vec<usize> = inputs.iter().map(|&i| self.shape(i)[axis]).collect();

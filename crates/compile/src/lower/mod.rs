@@ -22,6 +22,7 @@ mod product;
 mod rearrange;
 mod reduce;
 mod resample;
+mod roots;
 mod runtime_product;
 mod select;
 mod strided;
@@ -40,6 +41,7 @@ use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use roots::InverseRoots;
 pub use strided::Strided;
 
 /// Lowers a rewritten network (see `rewrite`).
@@ -54,8 +56,10 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         pending: HashMap::new(),
         reserved: HashMap::new(),
         placed_around: HashSet::new(),
+        placed: HashSet::new(),
         uses: net.read_counts(),
         outputs: net.outputs.iter().copied().collect(),
+        roots: if options.conventions().whole_epilogues { InverseRoots::of(net) } else { InverseRoots::default() },
         products: product::products(net, resident),
         knots: Knots::On,
         operands_alone: product::operands_alone(net, resident),
@@ -137,6 +141,10 @@ pub(crate) struct Lowerer<'a> {
     reserved: HashMap<ValueId, View>,
     /// Values with memory around them for concatenations with their slices: computed or copied there, never views of others.
     placed_around: HashSet<ValueId>,
+    /// Reciprocal roots of means of squares.
+    roots: InverseRoots,
+    /// Parts of concatenations that were copied to a place.
+    placed: HashSet<(ValueId, BufferId, u64)>,
     /// Read count of each value, by value id.
     uses: Vec<usize>,
     outputs: HashSet<ValueId>,
@@ -240,6 +248,9 @@ impl Lowerer<'_> {
 
     fn lower_op(&mut self, op: &Op) -> Result<()> {
         let Some(&out) = op.outputs.first() else { return Ok(()) };
+        if self.inverse_root(out)? {
+            return Ok(());
+        }
         match &op.kind {
             OpKind::Unary(f) => self.unary(*f, op.inputs[0], out),
             OpKind::Binary(Binary::Greater | Binary::GreaterEqual) if self.is_only_threshold(op) => Ok(()),

@@ -152,8 +152,9 @@ impl Lowerer<'_> {
             let part = part_of(to, axis, start, size);
             let part = part.ok_or_else(|| self.unsupported("columns off a boundary", "report this as a defect"))?;
             start += size;
-            // A part may have been computed in place.
-            if !from.view().is_some_and(|view| alike(&view, &part)) {
+            // A part may have been computed in place, or copied there for a concatenation that shares the place.
+            let there = from.view().is_some_and(|view| alike(&view, &part));
+            if !there && self.placed.insert((input, part.buffer, part.offset_bytes)) {
                 parts.push((from, part));
             }
         }

@@ -182,6 +182,11 @@ impl Lowerer<'_> {
         from: &View,
         to: &View,
     ) -> Result<()> {
+        self.reduce_columns_as(Kind::Reduce { op, abs, affine, reciprocal }, axes, from, to)
+    }
+
+    /// As [`Lowerer::reduce_columns`], by any layer that reduces.
+    pub(super) fn reduce_columns_as(&mut self, kind: Kind, axes: &[usize], from: &View, to: &View) -> Result<()> {
         let last = from.lead.len();
         let first = axes.first().copied().unwrap_or(last);
         // The rows of the task: all reduced axes but the last, which must be contiguous.
@@ -189,11 +194,10 @@ impl Lowerer<'_> {
         let Some(rows) = rows else {
             let packed = self.scratch("packed", &from.shape());
             self.copy(from, &packed)?;
-            return self.reduce_columns(op, affine, abs, reciprocal, axes, &packed, to);
+            return self.reduce_columns_as(kind, axes, &packed, to);
         };
         self.limit("reduced height", rows.extent, self.chip.hal.max_tensor_height)?;
         let rest = |v: &View| View { lead: v.lead[..first].to_vec(), width: 1, ..v.clone() };
-        let kind = Kind::Reduce { op, abs, affine, reciprocal };
         let one = Axis { extent: 1, stride_bytes: 0 };
         if let Some([groups, channels]) = self.rows_as_groups(rows, [&from.lead[..first], &to.lead[..first]]) {
             // The stride of the single row is that of the whole tensor.

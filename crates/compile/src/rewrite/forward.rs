@@ -1,7 +1,8 @@
 //! Absorption of per-column factors and addends into the weights of the products that read them, so that the gain and offset behind a
-//! normalization cost nothing. Ours; [`super::affines`] absorbs them into the convolution before them.
+//! normalization cost nothing. Numbers move behind products of two computed matrices. Ours; [`super::affines`] absorbs them into the convolution before them.
 
 use super::affines::{affine, per_channel};
+use super::scalars::behind_products;
 use super::{Builder, Names, stays_finite, stays_normal, stays_precise};
 use crate::error::Result;
 use crate::options::Options;
@@ -16,6 +17,9 @@ pub fn forward_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) 
     // 9.509 computes the factor by itself (`chain_pair_mul_mm_d256_s64`).
     if !options.conventions().affines_forwarded {
         return Ok(());
+    }
+    if options.conventions().whole_epilogues {
+        behind_products(net, reasons)?;
     }
     let mut names = Names::of(net);
     let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();

@@ -5,6 +5,7 @@
 //! own; `tests/compile/rewrite` has before-and-after cases.
 
 pub(crate) mod affines;
+mod apart;
 mod bins;
 pub(crate) mod dead;
 pub(crate) mod decompose;
@@ -26,6 +27,7 @@ pub(crate) mod quantized;
 pub(crate) mod ranges;
 pub(crate) mod recognize;
 mod rotations;
+mod scalars;
 pub(crate) mod scatter;
 pub(crate) mod slices;
 pub(crate) mod small;
@@ -55,7 +57,7 @@ pub use matmul::replace_matmul;
 pub use narrow::wrap_narrow;
 pub(crate) use native::expand_natives;
 pub use norms::recognize_norms;
-pub(crate) use norms::{held_epsilon, of_pixels};
+pub(crate) use norms::{fits, held_epsilon, of_pixels};
 pub use parts::join_parts;
 pub use quantized::recognize_quantization;
 pub use ranges::bound_values;

@@ -21,7 +21,7 @@ pub(crate) fn held_epsilon(epsilon: f32) -> f32 {
 }
 
 /// Returns true if the planar engine supports a norm over these axes: the trailing axes in order, within its extents.
-pub(super) fn fits(shape: &[usize], axes: &[usize]) -> bool {
+pub(crate) fn fits(shape: &[usize], axes: &[usize]) -> bool {
     let Some(first) = shape.len().checked_sub(axes.len()) else { return false };
     let trailing = axes.iter().enumerate().all(|(i, &axis)| axis == first + i);
     let Some((&columns, rows)) = shape.get(first..).and_then(<[usize]>::split_last) else { return false };

@@ -55,7 +55,7 @@ pub fn join_parts(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Re
         }
         apply(net, &joined, reasons);
     }
-    Ok(())
+    super::apart::products_of_slices(net, reasons)
 }
 
 /// Slices along one axis, by their results.

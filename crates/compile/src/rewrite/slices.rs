@@ -89,7 +89,7 @@ impl Builder<'_> {
     }
 
     /// Slice of a value along an axis; a slice of a constant is a constant.
-    fn sliced(&mut self, part: ValueId, axis: usize, from: usize, to: usize) -> ValueId {
+    pub(super) fn sliced(&mut self, part: ValueId, axis: usize, from: usize, to: usize) -> ValueId {
         let shape = self.shape(part);
         let mut own = shape.clone();
         own[axis] = to - from;

@@ -2,4 +2,5 @@
 
 mod around;
 mod joined;
+mod roots;
 mod strided;

@@ -58,3 +58,48 @@ fn constants_beyond_fp16_stay_apart() {
         becomes(forward_affines, &kept, &kept);
     }
 }
+
+#[test]
+fn numbers_move_behind_products_of_computed_matrices() {
+    becomes(
+        forward_affines,
+        r#"net "n" {
+  input %x: f16[2, 3, 4]
+  input %z: f16[2, 4, 3]
+  const %a: f16[1] = [0.5]
+  const %b: f16[1] = [0.25]
+  %p: f16[2, 3, 4] = mul(%x, %a)
+  %q: f16[2, 4, 3] = mul(%z, %b)
+  %y: f16[2, 3, 3] = matmul(%p, %q) transpose_x=false transpose_y=false
+  output %y
+}
+"#,
+        r#"net "n" {
+  input %x: f16[2, 3, 4]
+  input %z: f16[2, 4, 3]
+  %y.unscaled: f16[2, 3, 3] = matmul(%x, %z) transpose_x=false transpose_y=false name="y"
+  const %y.factor: f32[] = [0.125]
+  %y: f16[2, 3, 3] = mul(%y.unscaled, %y.factor)
+  output %y
+}
+"#,
+    );
+}
+
+#[test]
+fn numbers_stay_where_fp16_or_another_reader_needs_them() {
+    for (a, also) in [("0.3", ""), ("0.5", "  output %p\n")] {
+        let kept = format!(
+            r#"net "n" {{
+  input %x: f16[2, 3, 4]
+  input %z: f16[2, 4, 3]
+  const %a: f32[1] = [{a}]
+  %p: f16[2, 3, 4] = mul(%x, %a)
+  %y: f16[2, 3, 3] = matmul(%p, %z) transpose_x=false transpose_y=false
+  output %y
+{also}}}
+"#
+        );
+        becomes(forward_affines, &kept, &kept);
+    }
+}
