@@ -84,7 +84,7 @@ fn apart(
         let row = |&id: &ValueId| (shape(id)[*axis] as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN);
         let aligned = !columns || inputs.iter().all(row);
         let found = same && float && fewer && aligned && once(joined);
-        found.then(|| (joined, Apart { axis: *axis, parts, other }))
+        found.then_some((joined, Apart { axis: *axis, parts, other }))
     })
 }
 

@@ -15,6 +15,9 @@ use crate::ops::{Scan, UNROLLED_OPS};
 /// Largest number of unrolled steps: a step has about sixteen operations.
 const STEPS: usize = UNROLLED_OPS / 16;
 
+/// Most weights of a long input that each step multiplies, in place of one product for all steps and an addition in each.
+const SMALL_PRODUCT: usize = 1 << 15;
+
 /// Activation of a recurrent layer.
 #[derive(Clone, Copy)]
 pub enum Function {
@@ -111,7 +114,9 @@ impl Builder {
         let size = self.shape(hidden)[1];
         let Steps { backwards, clip, lengths } = course;
         let seen = self.seen(lengths, steps, n)?;
-        if steps <= STEPS && features <= 2 * size && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
+        let again = features * self.shape(weights.input)[0];
+        let small = features <= 2 * size || again <= SMALL_PRODUCT;
+        if steps <= STEPS && small && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
             let run = self.joined(kind, x, weights, (hidden, start.1), backwards, seen.as_ref())?;
             return self.ended(run, seen.as_ref());
         }

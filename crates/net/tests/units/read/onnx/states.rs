@@ -6,7 +6,7 @@ use anemone_net::read::{MemoryFiles, Options, read_onnx};
 use anemone_net::testing::onnx::{
     Attribute, Graph, Model, Node, OpsetId, Tensor as Stored, TensorType, Type, ValueInfo,
 };
-use anemone_net::{Data, Tensor};
+use anemone_net::{Data, Net, Tensor};
 use prost::Message;
 
 /// One node; operands are given at run time, or stored.
@@ -69,14 +69,18 @@ impl One {
         self.attribute(name, |a| a.i = i)
     }
 
-    fn run(mut self) -> Vec<Tensor> {
-        self.graph.node.push(self.node);
+    fn net(&mut self) -> Net {
+        self.graph.node.push(self.node.clone());
         let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
-        let model = Model { graph: Some(self.graph), opset_import, ..Model::default() };
-        let read = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default());
+        let model = Model { graph: Some(self.graph.clone()), opset_import, ..Model::default() };
+        read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default()).expect("a network").0
+    }
+
+    fn run(mut self) -> Vec<Tensor> {
+        let net = self.net();
         // Operands without elements are constants of the network.
         self.live.retain(|tensor| !tensor.data.is_empty());
-        eval(&read.expect("a network").0, &self.live).expect("it runs")
+        eval(&net, &self.live).expect("it runs")
     }
 }
 
@@ -299,4 +303,19 @@ fn linear_models_of_scaled_columns() {
     let found =
         floats(ml("Imputer", 1), "imputed_value_floats", &[5.0]).attribute("replaced_value_float", |a| a.f = 3.0);
     assert_eq!(found.run()[0].data.to_f32(), [1.0, 2.0, 5.0, -1.0]);
+}
+
+#[test]
+fn a_long_input_with_few_weights_is_an_operand_of_every_step() {
+    let products = |features: usize, hidden: usize| {
+        let mut one = One::new("", "LSTM", 3)
+            .live(numbers(4, &[STEPS, 1, features]))
+            .stored(&numbers(1, &[1, 4 * hidden, features]))
+            .stored(&numbers(2, &[1, 4 * hidden, hidden]))
+            .int("hidden_size", hidden as i64);
+        one.net().ops.iter().filter(|op| op.kind.name() == "conv").count()
+    };
+    assert_eq!(products(40, 4), STEPS);
+    // One product for all steps, and one of the state in each.
+    assert_eq!(products(1000, 16), 1 + STEPS);
 }
