@@ -163,6 +163,20 @@ pub fn recompressed<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) 
     smaller.unwrap_or(made)
 }
 
+/// Scaled integers times a number, which their scales take; `None` for other forms, and if a scale would be rounded or infinite.
+pub fn scaled(tensor: &Tensor, factor: f32) -> Option<Tensor> {
+    let Data::Stored(stored) = &tensor.data else { return None };
+    let Form::Scaled { data, scale, offset, mask } = stored.form() else { return None };
+    let scales: Vec<f32> = scale.data.to_f32().iter().map(|v| v * factor).collect();
+    let made = Data::from_f32(scale.data.dtype(), &scales);
+    if made.to_f32() != scales {
+        return None;
+    }
+    let scale = Tensor { shape: scale.shape.clone(), data: made };
+    let form = Form::Scaled { data: data.clone(), scale, offset: offset.clone(), mask: mask.clone() };
+    Stored::tensor(form, tensor.shape.clone()).ok()
+}
+
 /// The tensor as a palette of its distinct values, if a byte can index them.
 fn few_values(tensor: &Tensor) -> Option<Tensor> {
     let values = tensor.data.to_f32();

@@ -304,6 +304,9 @@ fn twice(b: &mut Builder, op: &Op, known: &[Magnitude]) -> Option<()> {
 
 /// Weights times a power of two, in the same form; `None` for compressed weights that would not stay compressed.
 fn grown(weights: &Tensor, exponent: i32) -> Option<Tensor> {
+    if let Some(made) = compress::scaled(weights, power(exponent)) {
+        return Some(made);
+    }
     let data: Vec<f32> = weights.data.floats().iter().map(|w| w * power(exponent)).collect();
     let made = Tensor { shape: weights.shape.clone(), data: Data::from_f32(weights.data.dtype(), &data) };
     let made = compress::recompressed(made, [weights]);

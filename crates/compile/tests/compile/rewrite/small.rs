@@ -1,5 +1,8 @@
 use super::becomes;
-use anemone_compile::testing::scale_small_terms;
+use anemone_compile::Options;
+use anemone_compile::testing::{Remarks, scale_small_terms};
+use anemone_net::{OpKind, compress, text};
+use std::sync::Arc;
 
 #[test]
 fn small_terms_grow_and_the_result_is_divided() {
@@ -98,6 +101,21 @@ fn operands_without_a_bound_stay() {
 }
 "#;
     becomes(scale_small_terms, net, net);
+}
+
+#[test]
+fn integers_with_scales_stay_integers() {
+    let text = "net \"n\" {\n  input %x: f16[1, 4]\n  const %w: f16[2, 4] = [0.001953125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.001953125]\n  \
+                %t: f16[1, 4] = tanh(%x)\n  %y: f16[1, 2] = linear(%t, %w)\n  output %y\n}\n";
+    let mut net = text::parse(text, &[]).expect("the text parses");
+    let weights = net.values.iter_mut().find_map(|value| value.data.as_mut()).expect("weights");
+    *weights = Arc::new(compress::int8(weights).expect("integers"));
+    let before = weights.data.to_f32();
+    scale_small_terms(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
+    let product = net.ops.iter().find(|op| op.kind == OpKind::Linear).expect("a product");
+    let after = net.value(product.inputs[1]).data.as_ref().expect("weights");
+    assert!(compress::Compression::of(&after.data).scaled.is_some());
+    assert_eq!(after.data.to_f32(), before.iter().map(|w| w * 32.0).collect::<Vec<_>>());
 }
 
 #[test]
