@@ -99,15 +99,8 @@ impl Job<'_, '_> {
     fn pack<S: Simd>(&mut self, simd: S, taps: usize, part: &Part) {
         let stride = part.outputs().next_multiple_of(run_outputs::<S>());
         let Scratch { packed, wide, .. } = &mut *self.scratch;
-        stage(
-            simd,
-            self.from,
-            self.share.group,
-            part,
-            0..taps,
-            scratch_slice(packed, stride * taps),
-            scratch_slice(wide, stride),
-        );
+        let (to, wide) = (scratch_slice(packed, stride * taps), scratch_slice(wide, stride));
+        outline(simd, Stage { from: self.from, group: self.share.group, part, taps: 0..taps, to, wide });
     }
 
     /// Computes some channels of a member, which start at a panel, from the source, packed before or in each of several passes. Members before it
@@ -152,7 +145,8 @@ impl Job<'_, '_> {
                 let taps = tap..all.min(tap + taps_at_once);
                 if taps_at_once < all {
                     // A source of all passes would leave L2 before its last panel.
-                    stage(simd, self.from, self.share.group, part, taps.clone(), packed, wide);
+                    let (from, group, taps) = (self.from, self.share.group, taps.clone());
+                    outline(simd, Stage { from, group, part, taps, to: &mut *packed, wide: &mut *wide });
                 }
                 for channel in block.clone().step_by(group) {
                     let some = channel..block.end.min(channel + group);
@@ -355,45 +349,51 @@ fn taps_at_once<S: Simd>(taps: usize, outputs: usize, is_packed: bool) -> usize 
     pass_taps(taps, TAPS[usize::from(outputs <= run_outputs::<S>() && is_packed)])
 }
 
-/// Packs some taps of a part of the source, `[run][tap][output]`. The last run is padded with zeros.
-#[inline(always)]
-fn stage<S: Simd>(
-    simd: S,
-    from: TensorView,
+/// Packs some taps of a part of the source, `[run][tap][output]`. The last run is padded with zeros. Out of line, so that it is compiled once.
+struct Stage<'a> {
+    from: TensorView<'a>,
     group: usize,
-    part: &Part,
+    part: &'a Part,
     taps: Range<usize>,
-    to: &mut [f32],
-    wide: &mut [f32],
-) {
-    let (width, outputs, Range { start, end }) = (run_outputs::<S>(), part.outputs(), taps);
-    let taps = end - start;
-    // Where conversion needs no call, each run is widened directly into the packed buffer.
-    let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
-    let mut done = 0;
-    if one_row && outputs <= width {
-        // Taps of a single run side by side, in whole vectors: those of the last taps may end behind the source.
-        let (row, stride) = (&from.from(group, start, part.rows.start)[part.columns.start..], from.strides[1]);
-        let columns = tap_stride::<S>(outputs);
-        done = row.len().checked_sub(columns).map_or(0, |last| (last / stride.max(1) + 1).min(taps));
-        simd::widen_rows(simd, row, to, Rows { count: done, columns, from_stride: stride, to_stride: columns });
-    }
-    for tap in done..taps {
-        if part.rows.len() == 1 {
-            from.fetch_after(group, start + tap, part.rows.start, part.columns.clone());
+    to: &'a mut [f32],
+    wide: &'a mut [f32],
+}
+
+impl WithSimd for Stage<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Stage { from, group, part, taps, to, wide } = self;
+        let (width, outputs, Range { start, end }) = (run_outputs::<S>(), part.outputs(), taps);
+        let taps = end - start;
+        // Where conversion needs no call, each run is widened directly into the packed buffer.
+        let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
+        let mut done = 0;
+        if one_row && outputs <= width {
+            // Taps of a single run side by side, in whole vectors: those of the last taps may end behind the source.
+            let (row, stride) = (&from.from(group, start, part.rows.start)[part.columns.start..], from.strides[1]);
+            let columns = tap_stride::<S>(outputs);
+            done = row.len().checked_sub(columns).map_or(0, |last| (last / stride.max(1) + 1).min(taps));
+            simd::widen_rows(simd, row, to, Rows { count: done, columns, from_stride: stride, to_stride: columns });
         }
-        if one_row {
-            let row = &from.from(group, start + tap, part.rows.start)[part.columns.start..];
-            for (run, first) in (0..outputs).step_by(width).enumerate() {
-                let n = width.min(outputs - first);
-                let stride = tap_stride::<S>(n);
-                let to = &mut to[run * taps * width + tap * stride..][..stride];
-                simd::widen_rows(simd, &row[first..], &mut to[..n], Rows::one(n));
-                to[n..].fill(0.0);
+        for tap in done..taps {
+            if part.rows.len() == 1 {
+                from.fetch_after(group, start + tap, part.rows.start, part.columns.clone());
             }
-            continue;
+            if one_row {
+                let row = &from.from(group, start + tap, part.rows.start)[part.columns.start..];
+                for (run, first) in (0..outputs).step_by(width).enumerate() {
+                    let n = width.min(outputs - first);
+                    let stride = tap_stride::<S>(n);
+                    let to = &mut to[run * taps * width + tap * stride..][..stride];
+                    simd::widen_rows(simd, &row[first..], &mut to[..n], Rows::one(n));
+                    to[n..].fill(0.0);
+                }
+                continue;
+            }
+            from.widen(simd, group, start + tap, part, &mut wide[..outputs]);
+            pack::<S>(&wide[..outputs], taps, tap, to);
         }
-        from.widen(simd, group, start + tap, part, &mut wide[..outputs]);
-        pack::<S>(&wide[..outputs], taps, tap, to);
     }
 }
