@@ -10,7 +10,7 @@ use crate::read::{Files, Options};
 /// Outline of an ONNX model, including models with nodes that a static graph cannot represent: those, and all readers of their results,
 /// come last with unknown extents, for the host.
 ///
-/// Errors: those of [`read_onnx`], except operators that the graph cannot express.
+/// Errors: those of [`read_onnx`](super::read_onnx), except operators that the graph cannot express.
 pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<(Outline, Vec<String>), Error> {
     let (mut build, mut notes, left) = translate(bytes, files, options, true)?;
     // Values that the host reads become outputs of the graph.
