@@ -4,6 +4,7 @@ use super::Lowerer;
 use super::strided::{Atom, Strided};
 use crate::error::Result;
 use crate::ir::*;
+use crate::rewrite::makers;
 use anemone_net::{Op, OpKind, ValueId};
 use std::collections::HashMap;
 
@@ -13,8 +14,7 @@ impl Lowerer<'_> {
     /// position, and is copied.
     pub(super) fn reserve_parts(&mut self) {
         let net = self.net;
-        let makers: HashMap<ValueId, &Op> =
-            net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+        let makers = makers(net);
         self.reserve_around(&makers);
         for op in net.ops.iter().rev() {
             let (OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };

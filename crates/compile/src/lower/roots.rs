@@ -3,8 +3,9 @@
 use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
-use crate::rewrite::{fits, held_epsilon};
+use crate::rewrite::{fits, held_epsilon, makers, number};
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
+use anemone_program::order;
 use std::collections::{HashMap, HashSet};
 
 /// `1 / sqrt(mean(x^2) + epsilon)`, with means over the last axes.
@@ -24,8 +25,7 @@ pub(super) struct InverseRoots {
 
 impl InverseRoots {
     pub(super) fn of(net: &Net) -> InverseRoots {
-        let makers: HashMap<ValueId, &Op> =
-            net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+        let makers = makers(net);
         let mut roots = InverseRoots::default();
         let mut between: HashSet<ValueId> = HashSet::new();
         for op in &net.ops {
@@ -53,10 +53,7 @@ impl InverseRoots {
 
 /// The root that an operation completes, and the values between its operand and its result.
 fn inverse_root(net: &Net, op: &Op, makers: &HashMap<ValueId, &Op>) -> Option<(InverseRoot, Vec<ValueId>)> {
-    let number = |id: ValueId| match net.value(id).data.as_ref()?.data.to_f32().as_slice() {
-        &[number] => Some(number),
-        _ => None,
-    };
+    let number = |id: ValueId| number(net, id);
     let maker = |id: ValueId| makers.get(&id).copied();
     let root = |id: ValueId| maker(id).filter(|op| op.kind == OpKind::Unary(Unary::Sqrt)).map(|op| op.inputs[0]);
     let mut between = Vec::with_capacity(4);
@@ -91,7 +88,7 @@ fn inverse_root(net: &Net, op: &Op, makers: &HashMap<ValueId, &Op>) -> Option<(I
         _ => return None,
     };
     let mut axes = axes.clone();
-    axes.sort_unstable();
+    order::by(&mut axes, Ord::cmp);
     let held = epsilon > 0.0 && fits(&net.value(x).ty.shape, &axes);
     let same = net.value(op.outputs[0]).ty.shape == net.value(variance).ty.shape;
     (held && same).then_some((InverseRoot { x, axes, epsilon: held_epsilon(epsilon) }, between))

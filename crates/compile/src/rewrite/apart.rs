@@ -3,7 +3,7 @@
 //! A slice in another place is copied there, and then multiplied. The products of the slices are computed in the place of the
 //! concatenation, with the sign of a slice as factor. Ours.
 
-use super::{Builder, rewrite};
+use super::{Builder, makers, rewrite};
 use crate::error::Result;
 use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use crate::remarks::Remarks;
@@ -20,11 +20,8 @@ struct Apart {
 
 /// Replaces products of concatenated slices by concatenated products of the slices, where that is fewer tasks.
 pub(super) fn products_of_slices(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
-    let mut reads: HashMap<ValueId, usize> = HashMap::new();
-    let kept = net.outputs.iter().chain(net.states.iter().map(|s| &s.output));
-    net.ops.iter().flat_map(|op| &op.inputs).chain(kept).for_each(|&id| *reads.entry(id).or_default() += 1);
-    let makers: HashMap<ValueId, &Op> =
-        net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+    let reads = net.read_counts();
+    let makers = makers(net);
     let mut unread: HashSet<ValueId> = HashSet::new();
     let mut found: HashMap<ValueId, Apart> = HashMap::new();
     for op in &net.ops {
@@ -47,16 +44,11 @@ pub(super) fn products_of_slices(net: &mut Net, reasons: &mut Remarks) -> Result
 }
 
 /// The concatenation of slices that a product alone reads.
-fn apart(
-    net: &Net,
-    op: &Op,
-    makers: &HashMap<ValueId, &Op>,
-    reads: &HashMap<ValueId, usize>,
-) -> Option<(ValueId, Apart)> {
+fn apart(net: &Net, op: &Op, makers: &HashMap<ValueId, &Op>, reads: &[usize]) -> Option<(ValueId, Apart)> {
     let (OpKind::Binary(Binary::Mul), &[a, b], &[out]) = (&op.kind, op.inputs.as_slice(), op.outputs.as_slice()) else {
         return None;
     };
-    let once = |id: ValueId| reads.get(&id) == Some(&1);
+    let once = |id: ValueId| reads[id.0 as usize] == 1;
     let shape = |id: ValueId| &net.value(id).ty.shape;
     let is_slice = |id: ValueId| match makers.get(&id) {
         Some(Op { kind: OpKind::Slice { begin, stride, .. }, inputs, .. }) => {

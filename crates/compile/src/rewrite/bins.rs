@@ -1,6 +1,6 @@
 //! Adaptive means as Core ML's converter writes them, a concatenation of means of slices: pooling, where the windows are equally far apart. Ours.
 
-use super::rewrite;
+use super::{makers, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{Net, Op, OpKind, PoolKind, ReduceKind, ValueId};
@@ -52,8 +52,7 @@ fn bins(net: &Net, makers: &HashMap<ValueId, &Op>, op: &Op) -> Option<Bins> {
 
 /// Replaces concatenations of means of equally distant windows by pooling.
 pub(super) fn pool_bins(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
-    let makers: HashMap<ValueId, &Op> =
-        net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+    let makers = makers(net);
     let found: HashMap<ValueId, Bins> =
         net.ops.iter().filter_map(|op| Some((*op.outputs.first()?, bins(net, &makers, op)?))).collect();
     if found.is_empty() {

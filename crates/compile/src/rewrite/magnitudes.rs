@@ -1,5 +1,6 @@
 //! Magnitudes of values: a bound that holds for every input, and the usual size of an element, from weights, norms and functions.
 
+use super::{makers, number};
 use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
 use std::collections::{HashMap, HashSet};
 
@@ -47,7 +48,7 @@ impl Magnitude {
         }
     }
 
-    /// The magnitude of constant elements, in rows of `width`.
+    /// Magnitude of constant elements, in rows of `width`.
     fn of_data(tensor: &Tensor, width: usize) -> Magnitude {
         let data = tensor.data.floats();
         let mut known = Magnitude::ZERO;
@@ -125,7 +126,7 @@ impl Sizes {
 
 /// Magnitude of every value, by its id.
 pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
-    let made: HashMap<ValueId, &Op> = net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&o| (o, op))).collect();
+    let made = makers(net);
     // Sums of a product have the terms of all axes of its weights but the first.
     let weights: HashSet<ValueId> = net.ops.iter().filter_map(weights).collect();
     let width = |id: usize, shape: &[usize]| match (weights.contains(&ValueId(id as u32)), shape) {
@@ -341,14 +342,6 @@ fn normalized<'a>(net: &Net, made: &HashMap<ValueId, &'a Op>, op: &Op) -> Option
                 _ => None,
             }
         }),
-        _ => None,
-    }
-}
-
-/// The value of a constant with one element.
-fn number(net: &Net, id: ValueId) -> Option<f32> {
-    match net.value(id).data.as_ref()?.data.to_f32().as_slice() {
-        &[number] => Some(number),
         _ => None,
     }
 }

@@ -42,8 +42,21 @@ use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
 use half::f16;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// The operation that computes each value, by result.
+pub(crate) fn makers(net: &Net) -> HashMap<ValueId, &Op> {
+    net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect()
+}
+
+/// The value of a constant with one element.
+pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
+    match net.value(id).data.as_ref()?.data.to_f32().as_slice() {
+        &[number] => Some(number),
+        _ => None,
+    }
+}
 
 pub use affines::absorb_affines;
 pub use dead::remove_dead;

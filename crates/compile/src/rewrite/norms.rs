@@ -1,5 +1,6 @@
 //! Recognition of norms that converters spell out as means, differences, squares, a root and a quotient: a norm is three tasks.
 
+use super::number;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -65,10 +66,7 @@ impl<'a> Search<'a> {
 
     /// The value of a constant with one element.
     fn number(&self, id: ValueId) -> Option<f32> {
-        match self.net.value(id).data.as_ref()?.data.to_f32().as_slice() {
-            &[number] => Some(number),
-            _ => None,
-        }
+        number(self.net, id)
     }
 
     /// The norm that an operation completes.

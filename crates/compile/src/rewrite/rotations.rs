@@ -4,7 +4,7 @@
 //! them. All rotations of a value are views of the value beside itself. Ours.
 
 use super::gathers::exchange_of_last_axes;
-use super::{Builder, rewrite};
+use super::{Builder, makers, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{Net, Op, OpKind, ValueId};
@@ -38,8 +38,7 @@ fn rotation(net: &Net, makers: &HashMap<ValueId, &Op>, op: &Op) -> Option<(Value
 
 /// Makes rotations of one value along one axis slices of the value beside itself.
 pub(super) fn share_rotations(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
-    let makers: HashMap<ValueId, &Op> =
-        net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+    let makers = makers(net);
     let found: HashMap<ValueId, Rotation> = net.ops.iter().filter_map(|op| rotation(net, &makers, op)).collect();
     let mut counts: HashMap<(ValueId, usize), usize> = HashMap::new();
     found.values().for_each(|&(x, axis, _)| *counts.entry((x, axis)).or_default() += 1);

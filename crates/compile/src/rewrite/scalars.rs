@@ -1,7 +1,7 @@
 //! Factors of operands of products of two computed matrices become one factor behind the product, which its task applies.
 
 use super::affines::affine;
-use super::rewrite;
+use super::{makers, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, ValueId};
@@ -22,11 +22,8 @@ struct Behind {
 ///
 /// Barriers: other readers, outputs of the network, one operand that is constant.
 pub(super) fn behind_products(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
-    let mut reads: HashMap<ValueId, usize> = HashMap::new();
-    let kept = net.outputs.iter().chain(net.states.iter().map(|s| &s.output));
-    net.ops.iter().flat_map(|op| &op.inputs).chain(kept).for_each(|&id| *reads.entry(id).or_default() += 1);
-    let makers: HashMap<ValueId, &Op> =
-        net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+    let reads = net.read_counts();
+    let makers = makers(net);
     let found: HashMap<ValueId, Behind> =
         net.ops.iter().filter_map(|op| Some((*op.outputs.first()?, behind(net, op, &makers, &reads)?))).collect();
     if found.is_empty() {
@@ -50,11 +47,11 @@ pub(super) fn behind_products(net: &mut Net, reasons: &mut Remarks) -> Result<()
 }
 
 /// Operands of a product without factors, and their product.
-fn behind(net: &Net, op: &Op, makers: &HashMap<ValueId, &Op>, reads: &HashMap<ValueId, usize>) -> Option<Behind> {
+fn behind(net: &Net, op: &Op, makers: &HashMap<ValueId, &Op>, reads: &[usize]) -> Option<Behind> {
     let (OpKind::MatMul { .. }, &[x, y]) = (&op.kind, op.inputs.as_slice()) else { return None };
     let (mut factor, mut operands, mut unread) = (1.0, [x, y], Vec::new());
     for operand in &mut operands {
-        while let Some(&maker) = makers.get(operand).filter(|_| reads.get(operand) == Some(&1)) {
+        while let Some(&maker) = makers.get(operand).filter(|_| reads[operand.0 as usize] == 1) {
             let Some((Binary::Mul, from, number)) = affine(net, maker) else { break };
             if number.data.len() != 1 || net.value(from).ty != net.value(*operand).ty {
                 break;

@@ -7,10 +7,9 @@ use super::is_exact;
 use crate::error::Error;
 use crate::rewrite::whole::LARGEST_WHOLE;
 use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, ScatterMode, Unary, ValueId};
+use half::f16;
 use std::collections::HashMap;
 
-/// Largest finite fp16 number.
-const LARGEST: f64 = 65504.0;
 /// Integers that fp16 holds, with their neighbours: comparisons with them are right for every rounded number.
 const HELD: f64 = LARGEST_WHOLE as f64;
 
@@ -19,7 +18,7 @@ type Range = (f64, f64);
 
 const ANY: Range = (f64::NEG_INFINITY, f64::INFINITY);
 
-/// What the readers of a value need of it.
+/// Accuracy of a value that its readers need.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum Need {
     /// A number within some roundings of it.
@@ -72,7 +71,7 @@ fn most(a: Need, b: Need) -> Need {
     if b > a { b } else { a }
 }
 
-/// What an operation that also has floats needs of integers.
+/// Accuracy of integers that an operation which also has floats needs.
 fn of_reader(net: &Net, op: &Op) -> Need {
     let extent = |axis: usize| net.value(op.inputs[0]).ty.shape[axis];
     let places = match op.kind {
@@ -87,7 +86,7 @@ fn of_reader(net: &Net, op: &Op) -> Need {
     if places as f64 > HELD { Need::Exact } else { Need::Near }
 }
 
-/// What an operation on integers needs of its operands for its result to be what is needed in fp16; `None` if fp16 loses it.
+/// Accuracy of the operands with which an operation on integers gives the needed result in fp16; `None` if fp16 loses it.
 fn on_engine(net: &Net, op: &Op, needed: Need, of: &impl Fn(ValueId) -> Range) -> Option<Need> {
     let held = |(low, high): Range| -HELD <= low && high <= HELD;
     let result = of(op.outputs[0]);
@@ -125,7 +124,8 @@ fn on_engine(net: &Net, op: &Op, needed: Need, of: &impl Fn(ValueId) -> Range) -
         | OpKind::Linear
         | OpKind::MatMul { .. }
         | OpKind::Conv { .. } => {
-            let finite = result.0 >= -LARGEST && result.1 <= LARGEST;
+            let largest = f64::from(f16::MAX);
+            let finite = result.0 >= -largest && result.1 <= largest;
             (needed == Need::Near && wide == 0 && finite).then_some(Need::Nearest)
         }
         _ => None,
@@ -155,7 +155,9 @@ fn moves(kind: &OpKind) -> bool {
 
 /// Ranges of all results.
 fn ranges(net: &Net) -> HashMap<ValueId, Range> {
-    let mut ranges = HashMap::new();
+    // Weights are read once, not by each reader.
+    let mut ranges: HashMap<ValueId, Range> =
+        net.ops.iter().flat_map(|op| &op.inputs).filter_map(|&id| Some((id, of_constant(net, id)?))).collect();
     for op in &net.ops {
         let found = {
             let of = |id: ValueId| range(net, &ranges, id);
@@ -167,16 +169,13 @@ fn ranges(net: &Net) -> HashMap<ValueId, Range> {
 }
 
 fn range(net: &Net, ranges: &HashMap<ValueId, Range>, id: ValueId) -> Range {
-    let value = net.value(id);
-    match (&value.data, ranges.get(&id)) {
-        (Some(tensor), _) => {
-            let numbers = tensor.data.to_f32().into_iter().map(f64::from);
-            let own = numbers.map(|x| if x.is_nan() { ANY } else { (x, x) });
-            own.reduce(|a, b| (f64::min(a.0, b.0), f64::max(a.1, b.1))).unwrap_or((0.0, 0.0))
-        }
-        (None, Some(known)) => *known,
-        (None, None) => of_type(value.ty.dtype),
-    }
+    ranges.get(&id).copied().or_else(|| of_constant(net, id)).unwrap_or_else(|| of_type(net.value(id).ty.dtype))
+}
+
+fn of_constant(net: &Net, id: ValueId) -> Option<Range> {
+    let data = net.value(id).data.as_ref()?.data.floats();
+    let own = data.iter().map(|&x| if x.is_nan() { ANY } else { (x.into(), x.into()) });
+    Some(own.reduce(|a, b| (f64::min(a.0, b.0), f64::max(a.1, b.1))).unwrap_or((0.0, 0.0)))
 }
 
 fn of_type(dtype: DType) -> Range {

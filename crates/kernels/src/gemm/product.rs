@@ -63,7 +63,8 @@ pub fn packed_offsets<S: Simd>(places: &mut Vec<u32>, taps: usize, outputs: usiz
 }
 
 impl Product<'_> {
-    /// Accumulates some taps for some channels, which start at a panel. `packed` has these taps, run by run. `next` are the channel and taps of the next call, whose coefficients are prefetched.
+    /// Accumulates some taps for some channels, which start at a panel. `packed` has these taps, run by run. `next` are the channel and taps of
+    /// the next call, whose coefficients are prefetched.
     #[inline(always)]
     pub fn add<S: Simd>(
         &self,

@@ -2,6 +2,10 @@ use anemone_compile::testing::verify_passes;
 use anemone_compile::{Options, compile};
 use anemone_facts::chips::CHIPS;
 
+/// A value, and the start of a recurrence with its function.
+const START: &str = "  %t: f16[1, 4, 3, 1] = relu(%x)\n  %a: f16[1, 4, 1, 1] = slice(%x) begin=[0, 0, 0, 0] end=[1, 4, 1, 1] stride=[1, 1, 1, 1]\n  \
+                 %b: f16[1, 8, 1, 1] = concat(%a, %a) axis=1\n  %r: f16[1, 8, 1, 1] = relu(%b)\n";
+
 fn tasks(body: &str) -> usize {
     let _verified = verify_passes();
     let text = format!("net \"n\" {{\n  input %x: f16[1, 4, 3, 1]\n{body}}}\n");
@@ -21,9 +25,7 @@ fn steps_take_their_rows_without_a_copy() {
             i + 1
         )
     };
-    let start = "  %t: f16[1, 4, 3, 1] = relu(%x)\n  %a: f16[1, 4, 1, 1] = slice(%x) begin=[0, 0, 0, 0] end=[1, 4, 1, 1] stride=[1, 1, 1, 1]\n  \
-                 %b: f16[1, 8, 1, 1] = concat(%a, %a) axis=1\n  %r: f16[1, 8, 1, 1] = relu(%b)\n";
-    let body = format!("{start}{}{}{}  output %r2\n", step(0, "r"), step(1, "r0"), step(2, "r1"));
+    let body = format!("{START}{}{}{}  output %r2\n", step(0, "r"), step(1, "r0"), step(2, "r1"));
     // The value, the start and its function, and two functions a step.
     assert_eq!(tasks(&body), 1 + 2 + 3 * 2);
 }
@@ -45,9 +47,7 @@ fn concatenations_that_share_parts_lie_in_memory_as_one() {
             i + 1
         )
     };
-    let start = "  %t: f16[1, 4, 3, 1] = relu(%x)\n  %a: f16[1, 4, 1, 1] = slice(%x) begin=[0, 0, 0, 0] end=[1, 4, 1, 1] stride=[1, 1, 1, 1]\n  \
-                 %b: f16[1, 8, 1, 1] = concat(%a, %a) axis=1\n  %r: f16[1, 8, 1, 1] = relu(%b)\n";
-    let body = format!("{start}{}{}{}  output %h2\n", step(0, "r"), step(1, "h0"), step(2, "h1"));
+    let body = format!("{START}{}{}{}  output %h2\n", step(0, "r"), step(1, "h0"), step(2, "h1"));
     // The value, the start and its function, and four operations a step.
     assert_eq!(tasks(&body), 1 + 2 + 3 * 4);
 }
