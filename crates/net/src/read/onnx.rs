@@ -4,6 +4,7 @@
 //! Element types that tensors do not have are converted as in [`crate::stored`]: `int64` to `i32`, saturating, and
 //! `double` to `f32`.
 
+mod across;
 mod attention;
 mod bits;
 mod classical;
@@ -47,7 +48,7 @@ use node::Node;
 use outlined::Left;
 pub use outlined::outline_onnx;
 use prost::Message;
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -75,11 +76,16 @@ fn translate(
     options: &Options,
     left: bool,
 ) -> Result<(Builder, Vec<String>, Vec<Left>), Error> {
-    let lost = Cell::new(false);
-    match attempt(bytes, files, options, left, Some(&lost)) {
-        _ if lost.get() => attempt(bytes, files, options, left, None),
-        made => made,
-    }
+    let lost = OnceCell::new();
+    let made = attempt(bytes, files, options, left, Some(&lost));
+    let Some(place) = lost.get() else { return made };
+    attempt(bytes, files, options, left, None).map_err(|error| match error {
+        Error::Unsupported { op, output, reason } if op == "NonZero" => {
+            let reason = format!("{reason}; its rows are followed to {place}, which has no rule for them");
+            Error::Unsupported { op, output, reason }
+        }
+        other => other,
+    })
 }
 
 fn attempt(
@@ -87,7 +93,7 @@ fn attempt(
     files: &dyn Files,
     options: &Options,
     left: bool,
-    lost: Option<&Cell<bool>>,
+    lost: Option<&OnceCell<String>>,
 ) -> Result<(Builder, Vec<String>, Vec<Left>), Error> {
     let syntax = |reason: String| Error::Syntax { place: "ONNX model".to_string(), reason };
     let model = proto::Model::decode(bytes).map_err(|e| syntax(e.to_string()))?;
@@ -98,7 +104,7 @@ fn attempt(
     if !(7..=OPSET).contains(&opset) {
         notes.push(format!("ONNX opset {opset}: operators are read as those of 7 to {OPSET}"));
     }
-    let unused = Cell::new(false);
+    let unused = OnceCell::new();
     let options = &open::with_extents(graph, options)?;
     let mut translator = Translator {
         build: Builder::new(&graph.name),
@@ -180,7 +186,7 @@ pub struct Translator<'a> {
     /// Values that depend on the number of places where a mask is true, if such are translated.
     marks: Option<HashMap<ValueId, rows::Mark>>,
     /// Set if a marked value has a reader that no rule translates.
-    lost: &'a Cell<bool>,
+    lost: &'a OnceCell<String>,
 }
 
 impl Translator<'_> {
@@ -211,7 +217,7 @@ impl Translator<'_> {
         for output in outputs {
             let id = self.value(&output.name, "graph outputs")?;
             if self.mark(id).is_some() {
-                self.lost.set(true);
+                self.lost.get_or_init(|| format!("the output `{}`", output.name));
             }
             self.declared(output, id)?;
             self.build.output(id, &output.name)?;

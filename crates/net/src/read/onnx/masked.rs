@@ -73,13 +73,17 @@ fn plain(attribute: &proto::Attribute) -> bool {
     attribute.name != "reduction" || *attribute.s == *b"none"
 }
 
+/// Returns true if the elements of the source begin with the first.
+pub fn from_first(n: &Node) -> Result<bool, Error> {
+    let starts = (3..n.inputs.len()).map(|at| Ok(n.integers(at, "start")?.is_none_or(|list| list == [0])));
+    Ok(starts.collect::<Result<Vec<bool>, Error>>()?.into_iter().all(|zero| zero))
+}
+
 /// Elements of the source in order, where the mask is true.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     let (x, mask, source) = (n.need(0)?, n.need(1)?, n.need(2)?);
-    for at in 3..n.inputs.len() {
-        if n.integers(at, "start")?.is_some_and(|list| list != [0]) {
-            return Err(n.unsupported("places where a mask is true, but for the first of a source"));
-        }
+    if !from_first(n)? {
+        return Err(n.unsupported("places where a mask is true, but for the first of a source"));
     }
     let (shape, held) = (n.shape(x), n.shape(source));
     if n.shape(mask) != shape || held.len() != 1 {

@@ -7,10 +7,10 @@
 
 use super::made::MADE_ELEMENTS;
 use super::node::Node;
-use super::{Translator, proto};
+use super::{Translator, across, masked, proto};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
-use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode};
+use crate::ops::{OpKind, ReduceKind, Unary};
 
 /// A value that depends on the number of places.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +24,23 @@ pub enum Mark {
 /// An axis with a row for each place of a mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rows {
-    axis: usize,
-    count: usize,
-    /// Truth values by place.
-    real: ValueId,
+    pub axis: usize,
+    pub count: usize,
+    /// The mask, before conversions and repetition; its number of elements times `each` is the count.
+    pub mask: ValueId,
+    /// Rows in succession for each element of the mask.
+    pub each: usize,
+}
+
+impl Rows {
+    /// Returns true for rows of the same places.
+    pub fn of_same(&self, other: &Rows) -> bool {
+        (self.mask, self.each) == (other.mask, other.each)
+    }
 }
 
 /// Functions of elements, with broadcasting.
-const ELEMENTWISE: &[&str] = &[
+pub const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Add",
     "And",
@@ -101,12 +110,22 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         return Ok(false);
     }
     if plain && matches!(n.op(), "ScatterND" | "ScatterElements") {
-        return scatter(n);
+        return across::scatter(n);
+    }
+    if n.node.domain == masked::DOMAIN {
+        return across::masked_scatter(n);
     }
     if !plain || !rule_exists(n.op()) {
         return Err(lost(n));
     }
+    across::count(n)?;
+    if across::translate(n)? {
+        return Ok(true);
+    }
     n.translate_known()?;
+    if n.inputs.iter().flatten().all(|&id| n.t.mark(id).is_none()) {
+        return Ok(true);
+    }
     for (i, name) in n.node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         let Some(&id) = n.t.values.get(name) else { return Err(lost(n)) };
         let Some(mark) = (match i {
@@ -130,8 +149,9 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn lost(n: &mut Node) -> Error {
-    n.t.lost.set(true);
+pub fn lost(n: &mut Node) -> Error {
+    let place = n.place();
+    n.t.lost.get_or_init(|| place);
     n.unsupported("the number of its rows depends on values: the graph is static")
 }
 
@@ -156,21 +176,13 @@ fn rule_exists(op: &str) -> bool {
         "Gather",
         "GatherND",
         "GatherElements",
-        "MatMul",
         "Gemm",
-        "Softmax",
-        "LogSoftmax",
         "LayerNormalization",
         "RMSNormalization",
-        "ReduceSum",
-        "ReduceMean",
-        "ReduceMax",
-        "ReduceMin",
-        "ReduceL2",
         "Expand",
         "ConstantOfShape",
     ];
-    ELEMENTWISE.contains(&op) || others.contains(&op)
+    [ELEMENTWISE, across::NAMES, &others].iter().any(|names| names.contains(&op))
 }
 
 /// Every place of a mask, by axis, as a constant.
@@ -181,16 +193,22 @@ fn search(n: &mut Node) -> Result<bool, Error> {
     if shape.is_empty() || count == 0 || count.saturating_mul(shape.len()) > MADE_ELEMENTS || n.t.mark(mask).is_some() {
         return Err(lost(n));
     }
-    let real = n.build().cast(mask, DType::Bool)?;
-    let real = n.build().reshape(real, [count])?;
-    let place = |axis: usize| {
-        let (inner, extent) = (elements(&shape[axis + 1..]), shape[axis]);
-        (0..count).map(move |at| (at / inner % extent) as i32)
-    };
-    let places = (0..shape.len()).flat_map(place).collect();
-    let id = n.build().integers([shape.len(), count], places);
-    n.t.marks.get_or_insert_default().insert(id, Mark::Rows(Rows { axis: 1, count, real }));
+    let (mask, each) = source(n, mask);
+    let rank = shape.len();
+    let all = all_places(&shape);
+    let places = (0..rank).flat_map(|axis| all.iter().skip(axis).step_by(rank).copied()).collect();
+    let id = n.build().integers([rank, count], places);
+    n.t.marks.get_or_insert_default().insert(id, Mark::Rows(Rows { axis: 1, count, mask, each }));
     n.done(id)
+}
+
+/// The positions of all elements of a tensor, in order.
+pub fn all_places(shape: &[usize]) -> Vec<i32> {
+    let place = |at: usize| {
+        let inner = move |axis: usize| elements(&shape[axis + 1..]);
+        (0..shape.len()).map(move |axis| (at / inner(axis) % shape[axis]) as i32)
+    };
+    (0..elements(shape)).flat_map(place).collect()
 }
 
 /// One element repeated for every true place of a mask, which the model counts by itself.
@@ -202,7 +220,7 @@ fn repeated(n: &mut Node) -> Result<bool, Error> {
     let sum = n.t.build.maker(shape).filter(|op| matches!(op.kind, OpKind::Reduce { kind: ReduceKind::Sum, .. }));
     let Some(mask) = sum.map(|op| source(n, op.inputs[0])) else { return Ok(false) };
     let searched = n.t.marks.iter().flatten().find_map(|(_, mark)| match mark {
-        Mark::Rows(rows) if source(n, rows.real) == mask => Some(*rows),
+        Mark::Rows(rows) if (rows.mask, rows.each) == mask => Some(*rows),
         _ => None,
     });
     let Some(rows) = searched else { return Ok(false) };
@@ -213,12 +231,61 @@ fn repeated(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// A mask before reshapes and conversions.
-fn source(n: &Node, mut id: ValueId) -> ValueId {
-    while let Some(op) = n.t.build.maker(id).filter(|op| matches!(op.kind, OpKind::Reshape | OpKind::Cast)) {
-        id = op.inputs[0];
+/// A mask before reshapes, conversions and the repetition of its elements, and the number of these.
+pub fn source(n: &Node, mut id: ValueId) -> (ValueId, usize) {
+    let mut each = 1;
+    while let Some(op) = n.t.build.maker(id) {
+        let x = op.inputs[0];
+        let (from, to) = (n.shape(x), n.shape(id));
+        let repeats = match op.kind {
+            OpKind::Reshape | OpKind::Unary(Unary::Identity) => 1,
+            OpKind::Cast if [x, id].into_iter().any(|id| n.dtype(id) == DType::Bool) => 1,
+            OpKind::Broadcast if from.len() == to.len() => {
+                let same = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+                if elements(&from[same..]) != 1 {
+                    break;
+                }
+                elements(&to[same..])
+            }
+            _ => break,
+        };
+        (id, each) = (x, each * repeats);
     }
-    id
+    (id, each)
+}
+
+/// Truth values of the rows.
+pub fn real(n: &mut Node, rows: Rows) -> Result<ValueId, Error> {
+    let real = n.build().cast(rows.mask, DType::Bool)?;
+    let real = n.build().reshape(real, [rows.count / rows.each, 1])?;
+    let real = n.build().broadcast(real, [rows.count / rows.each, rows.each])?;
+    n.build().reshape(real, [rows.count])
+}
+
+/// The rows after a reshape that keeps, joins or divides them.
+fn reshaped(own: &[usize], to: &[usize], rows: Rows) -> Option<Rows> {
+    let before = elements(&own[..rows.axis]);
+    let at = |axis: &usize| elements(&to[..*axis]) == before;
+    let keeps = |axis: &usize| at(axis) && to[*axis] == rows.count;
+    if let Some(axis) = (0..to.len()).find(keeps) {
+        return Some(Rows { axis, ..rows });
+    }
+    // The number of elements that the following axes begin with.
+    let begins = |shape: &[usize], axis: usize, count: usize| {
+        (axis + 1..=shape.len()).any(|end| elements(&shape[axis + 1..end]) == count)
+    };
+    (0..to.len()).filter(at).find_map(|axis| {
+        let count = to[axis];
+        let (joins, divides) = (count / rows.count, rows.count / count.max(1));
+        let each = match () {
+            () if count == rows.count * joins && begins(own, rows.axis, joins) => rows.each * joins,
+            () if count * divides == rows.count && rows.each % divides == 0 && begins(to, axis, divides) => {
+                rows.each / divides
+            }
+            () => return None,
+        };
+        Some(Rows { axis, count, each, ..rows })
+    })
 }
 
 /// The mark of a result, `Some(None)` for one that no values influence; `None` if the operator mixes rows.
@@ -227,7 +294,10 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
     let mut rows =
         marks.iter().flatten().filter_map(|mark| if let Mark::Rows(rows) = mark { Some(*rows) } else { None });
     let Some(first) = rows.next() else { return of_extents(n, &marks, out) };
-    if rows.any(|other| other.real != first.real) {
+    let mut all = marks.iter().flatten().map(|mark| match mark {
+        Mark::Rows(rows) | Mark::Extents(_, rows) => rows,
+    });
+    if !all.all(|other| other.of_same(&first)) {
         return Ok(None);
     }
     let shape = n.shape(out);
@@ -273,10 +343,8 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
             x.map(|x| perm.map_or(rank(0) - 1 - x, |perm| perm.iter().position(|&from| from == x).unwrap_or(x)))
         }
         "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" if alone => {
-            let before = |shape: &[usize], axis: usize| elements(&shape[..axis]);
             let own = n.shape(n.need(0)?);
-            let same = |&axis: &usize| shape[axis] == first.count && before(&shape, axis) == before(&own, first.axis);
-            (0..shape.len()).find(same)
+            return Ok(reshaped(&own, &shape, first).map(|rows| Some(Mark::Rows(rows))));
         }
         "Split" | "Slice" if alone => {
             let steps = if n.op() == "Slice" { n.either("steps", 4)?.unwrap_or_default() } else { Vec::new() };
@@ -296,6 +364,8 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
         },
         "GatherND" => along(1).filter(|&at| x.is_none() && at + 1 < rank(1) && n.int("batch_dims", 0) == 0),
         "GatherElements" => x.filter(|&x| along(1) == Some(x) && axis_of(0).is_ok_and(|axis| axis != x)),
+        "MatMul" if x.is_none() => along(1).filter(|&y| y > 0 && y + 1 == rank(1)).map(|_| shape.len() - 1),
+        "CumSum" => x.filter(|_| alone),
         "MatMul" => x.filter(|&x| alone && x + 1 < rank(0) && rank(1) <= rank(0) && rank(0) == shape.len()),
         "Gemm" => x.filter(|&x| alone && x == 0 && !n.flag("transA", false)),
         "Softmax" | "LogSoftmax" => x.filter(|&x| axis_of(if n.opset() < 13 { 1 } else { -1 }).is_ok_and(|a| a > x)),
@@ -326,7 +396,7 @@ fn of_extents(n: &Node, marks: &[Option<&Mark>], out: ValueId) -> Result<Option<
     else {
         return Ok(None);
     };
-    let same = |m: &&&Mark| matches!(m, Mark::Extents(_, other) if other.real == rows.real);
+    let same = |m: &&&Mark| matches!(m, Mark::Extents(_, other) if other.of_same(&rows));
     if !marks.iter().flatten().all(|m| same(&m)) {
         return Ok(None);
     }
@@ -377,54 +447,4 @@ fn of_extents(n: &Node, marks: &[Option<&Mark>], out: ValueId) -> Result<Option<
     };
     let picked = picked.filter(|flags| flags.len() == elements(&n.shape(out)));
     Ok(picked.map(|flags| flags.contains(&true).then_some(Mark::Extents(flags, rows))))
-}
-
-/// A scatter of rows: those of places that the mask leaves out change nothing.
-fn scatter(n: &mut Node) -> Result<bool, Error> {
-    let (x, places, updates) = (n.need(0)?, n.need(1)?, n.need(2)?);
-    let along = |n: &Node, id: ValueId| match n.t.mark(id) {
-        Some(Mark::Rows(rows)) => Some(*rows),
-        _ => None,
-    };
-    let (Some(rows), None) = (along(n, places), n.t.mark(x)) else { return Err(lost(n)) };
-    let by_axis = n.op() == "ScatterElements";
-    let whole = along(n, updates).is_some_and(|own| own == rows) && (by_axis || rows.axis + 1 < n.shape(places).len());
-    if !whole {
-        return Err(lost(n));
-    }
-    let mode = super::index::reduction(n)?;
-    let axis = n.axis(n.int("axis", 0), n.shape(x).len())?;
-    let kind = |mode: ScatterMode| match by_axis {
-        true => OpKind::ScatterAlong { axis, mode },
-        false => OpKind::ScatterNd { mode },
-    };
-    let shape = n.shape(updates);
-    let mut wide = vec![1; shape.len()];
-    wide[rows.axis] = rows.count;
-    let real = n.build().reshape(rows.real, wide)?;
-    if mode == ScatterMode::Add {
-        let zero = n.build().scalar(0.0, updates);
-        let updates = n.build().select(real, updates, zero)?;
-        let id = n.build().op("scattered", kind(mode), &[x, places, updates])?;
-        return n.done(id);
-    }
-    if mode != ScatterMode::Update {
-        return Err(lost(n));
-    }
-    // Elements at real places are written once: their sum is the element.
-    let to = n.shape(x);
-    let zero = n.build().scalar(0.0, x);
-    let empty = n.build().broadcast(zero, to.clone())?;
-    let kept = n.build().select(real, updates, zero)?;
-    let sum = n.build().op("written", kind(ScatterMode::Add), &[empty, places, kept])?;
-    if n.t.build.data(x).is_some_and(|tensor| tensor.data.to_f32().iter().all(|&v| v == 0.0)) {
-        return n.done(sum);
-    }
-    let (one, none) = (n.build().floats(Vec::new(), &[1.0], x), zero);
-    let ones = n.build().select(real, one, none)?;
-    let ones = n.build().broadcast(ones, shape)?;
-    let times = n.build().op("times", kind(ScatterMode::Add), &[empty, places, ones])?;
-    let written = n.build().binary(Binary::Greater, times, zero)?;
-    let id = n.build().select(written, sum, x)?;
-    n.done(id)
 }

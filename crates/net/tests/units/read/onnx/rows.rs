@@ -71,12 +71,51 @@ fn rows_at_places_end_in_a_scatter() {
     near(run(&net, [1.0; 3]), [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
 }
 
+/// Sums, means, maxima, and products of rows with rows, are those of the rows at true places.
+#[test]
+fn functions_across_rows_leave_out_the_other_places() {
+    let across = |kind: &str, mask: [f32; 3]| {
+        let mut nodes = chosen();
+        match kind {
+            "MatMul" => {
+                nodes.push(node("Transpose", &["some"], "columns"));
+                nodes.push(node("MatMul", &["columns", "some"], "y"));
+            }
+            _ => nodes.push(node(kind, &["some", "zero"], "y")),
+        }
+        run(&read(nodes, &["y"]).expect("a network"), mask)
+    };
+    assert_eq!(across("ReduceSum", [1.0, 0.0, 1.0]), [6.0, 8.0]);
+    assert_eq!(across("ReduceSum", [0.0; 3]), [0.0, 0.0]);
+    assert_eq!(across("ReduceMean", [1.0, 0.0, 1.0]), [3.0, 4.0]);
+    assert_eq!(across("ReduceMax", [1.0, 1.0, 0.0]), [3.0, 4.0]);
+    assert_eq!(across("ReduceMin", [0.0, 1.0, 1.0]), [3.0, 4.0]);
+    assert_eq!(across("MatMul", [0.0, 1.0, 0.0]), [9.0, 12.0, 12.0, 16.0]);
+}
+
+/// A mask repeated for each element of a row has the rows of the mask, as elements.
+#[test]
+fn elements_of_rows_are_written_by_a_repeated_mask() {
+    let mut nodes = chosen();
+    nodes.push(node("Neg", &["some"], "less_rows"));
+    nodes.push(node("Reshape", &["less_rows", "less"], "flat"));
+    nodes.push(node("Unsqueeze", &["mask", "one"], "column"));
+    nodes.push(node("Shape", &["x"], "extents"));
+    nodes.push(node("Expand", &["column", "extents"], "wide"));
+    nodes.push(node("NonZero", &["wide"], "elements"));
+    nodes.push(node("Transpose", &["elements"], "at"));
+    nodes.push(node("ScatterND", &["x", "at", "flat"], "y"));
+    let net = read(nodes, &["y"]).expect("a network");
+    assert_eq!(run(&net, [0.0, 1.0, 1.0]), [1.0, 2.0, -3.0, -4.0, -5.0, -6.0]);
+    assert_eq!(run(&net, [0.0; 3]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+}
+
 #[test]
 fn what_depends_on_their_number_is_refused() {
     let mut nodes = chosen();
-    nodes.push(node("ReduceSum", &["some", "zero"], "y"));
+    nodes.push(node("TopK", &["some", "one"], "y"));
     let error = read(nodes, &["y"]).unwrap_err();
-    assert!(error.contains("NonZero") && error.contains("static"), "{error}");
+    assert!(error.contains("NonZero") && error.contains("static") && error.contains("to TopK `y`"), "{error}");
     let mut nodes = chosen();
     nodes.push(node("Shape", &["some"], "y"));
     assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));

@@ -1,0 +1,228 @@
+//! Functions across rows at the places where a mask is true: sums, extrema, softmax, and the scatter that ends their computation.
+//! Every place of the mask has a row, and those that the model does not have are replaced by an element that changes nothing.
+
+use super::node::Node;
+use super::rows::{ELEMENTWISE, Mark, Rows, all_places, lost, real, source};
+use super::{element, index, masked};
+use crate::error::Error;
+use crate::graph::{DType, ValueId};
+use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode};
+
+/// Operators with a rule here.
+pub const NAMES: &[&str] = &[
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "CumSum",
+    "Softmax",
+    "LogSoftmax",
+    "MatMul",
+];
+
+/// Translates an operator that computes across marked rows; returns false for all others.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    let rows = |n: &Node, at: usize| match n.input(at).and_then(|id| n.t.mark(id)) {
+        Some(Mark::Rows(rows)) => Some(*rows),
+        _ => None,
+    };
+    let (Some(first), true) = (rows(n, 0), NAMES.contains(&n.op())) else { return Ok(false) };
+    let x = n.need(0)?;
+    let rank = n.shape(x).len();
+    let mut reduced = Vec::new();
+    let (sums, stays) = match n.op() {
+        "MatMul" => {
+            let y = n.need(1)?;
+            let along = n.shape(y).len().saturating_sub(2);
+            let both = rows(n, 1).is_some_and(|other| other.of_same(&first) && other.axis == along);
+            if first.axis + 1 != rank || !both {
+                return Ok(false);
+            }
+            n.inputs[1] = Some(filled(n, y, Rows { axis: along, ..first }, 0.0)?);
+            (true, false)
+        }
+        "Softmax" | "LogSoftmax" => {
+            let old = n.opset() < 13;
+            let axis = n.axis(n.int("axis", if old { 1 } else { -1 }), rank)?;
+            (axis == first.axis && (!old || axis + 1 == rank), true)
+        }
+        "CumSum" => {
+            let axis = n.integers(1, "axis")?.and_then(|v| v.first().copied());
+            (axis.is_some_and(|axis| n.axis(axis, rank) == Ok(first.axis)), true)
+        }
+        _ => {
+            reduced = n.axes(&n.either("axes", 1)?.unwrap_or_default(), rank)?;
+            if reduced.is_empty() && !n.flag("noop_with_empty_axes", false) {
+                reduced = (0..rank).collect();
+            }
+            (reduced.contains(&first.axis), false)
+        }
+    };
+    let Some(neutral) = neutral(n.op(), n.dtype(x)).filter(|_| sums) else { return Ok(false) };
+    let x = filled(n, x, first, neutral)?;
+    if n.op() == "ReduceMean" {
+        let kept = n.flag("keepdims", true);
+        let mean = n.build().reduce(ReduceKind::Mean, x, &reduced, kept)?;
+        // It has zeros for the places without a row.
+        let real = real(n, first)?;
+        let real = n.build().cast(real, DType::F32)?;
+        let share = n.build().reduce(ReduceKind::Mean, real, &[0], false)?;
+        let dtype = n.dtype(mean);
+        let share = n.build().cast(share, dtype)?;
+        let id = n.build().binary(Binary::Div, mean, share)?;
+        return n.done(id);
+    }
+    n.inputs[0] = Some(x);
+    n.translate_known()?;
+    let made = n.t.values.get(&n.node.output[0]).copied();
+    if let Some(id) = made.filter(|_| stays) {
+        n.t.marks.get_or_insert_default().insert(id, Mark::Rows(first));
+    }
+    Ok(true)
+}
+
+/// The element that changes no result of a function; `None` where it is not known.
+fn neutral(op: &str, dtype: DType) -> Option<f32> {
+    Some(match op {
+        "ReduceMean" | "ReduceL2" | "ReduceLogSum" if !dtype.is_float() => return None,
+        "ReduceProd" => 1.0,
+        "ReduceMax" if dtype == DType::Bool => 0.0,
+        "ReduceMin" if dtype == DType::Bool => 1.0,
+        "ReduceMin" if dtype.is_float() => f32::INFINITY,
+        "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" if dtype.is_float() => f32::NEG_INFINITY,
+        "ReduceMin" | "ReduceMax" | "ReduceLogSumExp" => return None,
+        _ => 0.0,
+    })
+}
+
+/// The rows that the model has, and an element for all others.
+fn filled(n: &mut Node, x: ValueId, rows: Rows, element: f32) -> Result<ValueId, Error> {
+    let real = real(n, rows)?;
+    let mut wide = vec![1; n.shape(x).len()];
+    wide[rows.axis] = rows.count;
+    let real = n.build().reshape(real, wide)?;
+    let element = n.build().scalar(element, x);
+    n.build().select(real, x, element)
+}
+
+/// Replaces extents by numbers for operators that compute with them.
+pub fn count(n: &mut Node) -> Result<(), Error> {
+    let computes = match n.op() {
+        // Floats are no extents.
+        "Cast" => {
+            let to = i32::try_from(n.int("to", 0)).ok().and_then(element).and_then(|e| e.dtype());
+            to.is_some_and(DType::is_float)
+        }
+        "Identity" | "Equal" | "Where" => false,
+        op => ELEMENTWISE.contains(&op) || op.starts_with("Reduce"),
+    };
+    for at in (0..n.inputs.len()).filter(|_| computes) {
+        let Some(x) = n.input(at) else { continue };
+        let Some(Mark::Extents(flags, rows)) = n.t.mark(x).cloned() else { continue };
+        let real = real(n, rows)?;
+        let real = n.build().cast(real, DType::I32)?;
+        let count = n.build().reduce(ReduceKind::Sum, real, &[0], false)?;
+        let shape = n.shape(x);
+        let count = n.build().broadcast(count, shape.clone())?;
+        let flags = n.build().mask(shape, flags);
+        n.inputs[at] = Some(n.build().select(flags, count, x)?);
+    }
+    Ok(())
+}
+
+/// A scatter of rows: those of places that the mask leaves out change nothing.
+pub fn scatter(n: &mut Node) -> Result<bool, Error> {
+    let (x, places, updates) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let along = |n: &Node, id: ValueId| match n.t.mark(id) {
+        Some(Mark::Rows(rows)) => Some(*rows),
+        _ => None,
+    };
+    let (Some(rows), None) = (along(n, places), n.t.mark(x)) else { return Err(lost(n)) };
+    let by_axis = n.op() == "ScatterElements";
+    let whole = along(n, updates).is_some_and(|own| own == rows) && (by_axis || rows.axis + 1 < n.shape(places).len());
+    if !whole {
+        return Err(lost(n));
+    }
+    let mode = index::reduction(n)?;
+    let axis = n.axis(n.int("axis", 0), n.shape(x).len())?;
+    let kind = |mode: ScatterMode| match by_axis {
+        true => OpKind::ScatterAlong { axis, mode },
+        false => OpKind::ScatterNd { mode },
+    };
+    let real = real(n, rows)?;
+    let (shape, to) = (n.shape(updates), n.shape(x));
+    // A row for every element, or every row, of the tensor, in order.
+    let depth = n.shape(places).last().copied().unwrap_or(0);
+    if !by_axis && in_order(n, places, to.get(..depth)) {
+        let updates = n.build().reshape(updates, to.clone())?;
+        let wide: Vec<usize> = (0..to.len()).map(|axis| if axis < depth { to[axis] } else { 1 }).collect();
+        let real = n.build().reshape(real, wide)?;
+        let id = match mode {
+            ScatterMode::Update => n.build().select(real, updates, x)?,
+            ScatterMode::Add => {
+                let zero = n.build().scalar(0.0, updates);
+                let updates = n.build().select(real, updates, zero)?;
+                n.build().binary(Binary::Add, x, updates)?
+            }
+            _ => return Err(lost(n)),
+        };
+        return n.done(id);
+    }
+    let mut wide = vec![1; shape.len()];
+    wide[rows.axis] = rows.count;
+    let real = n.build().reshape(real, wide)?;
+    if mode == ScatterMode::Add {
+        let zero = n.build().scalar(0.0, updates);
+        let updates = n.build().select(real, updates, zero)?;
+        let id = n.build().op("scattered", kind(mode), &[x, places, updates])?;
+        return n.done(id);
+    }
+    if mode != ScatterMode::Update {
+        return Err(lost(n));
+    }
+    // Elements at real places are written once: their sum is the element.
+    let zero = n.build().scalar(0.0, x);
+    let empty = n.build().broadcast(zero, to.clone())?;
+    let kept = n.build().select(real, updates, zero)?;
+    let sum = n.build().op("written", kind(ScatterMode::Add), &[empty, places, kept])?;
+    if n.t.build.data(x).is_some_and(|tensor| tensor.data.to_f32().iter().all(|&v| v == 0.0)) {
+        return n.done(sum);
+    }
+    let (one, none) = (n.build().floats(Vec::new(), &[1.0], x), zero);
+    let ones = n.build().select(real, one, none)?;
+    let ones = n.build().broadcast(ones, shape)?;
+    let times = n.build().op("times", kind(ScatterMode::Add), &[empty, places, ones])?;
+    let written = n.build().binary(Binary::Greater, times, zero)?;
+    let id = n.build().select(written, sum, x)?;
+    n.done(id)
+}
+
+/// A scatter of rows, in order, to the places of their own mask.
+pub fn masked_scatter(n: &mut Node) -> Result<bool, Error> {
+    let (x, mask, updates) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let own = match n.t.mark(updates) {
+        Some(Mark::Rows(rows)) => (rows.mask, rows.each),
+        _ => return Err(lost(n)),
+    };
+    let shape = n.shape(x);
+    let whole = [x, mask].iter().all(|&id| n.t.mark(id).is_none()) && n.shape(mask) == shape;
+    if !whole || source(n, mask) != own || !masked::from_first(n)? {
+        return Err(lost(n));
+    }
+    let mask = n.build().cast(mask, DType::Bool)?;
+    let updates = n.build().reshape(updates, shape)?;
+    let id = n.build().select(mask, updates, x)?;
+    n.done(id)
+}
+
+/// Returns true if places are those of all elements of a tensor, in order.
+fn in_order(n: &Node, places: ValueId, extents: Option<&[usize]>) -> bool {
+    let found = n.t.build.data(places).zip(extents);
+    found.is_some_and(|(places, extents)| places.data.to_i32() == all_places(extents))
+}
