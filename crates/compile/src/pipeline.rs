@@ -113,6 +113,8 @@ passes! {
         "per-column addends and factors are absorbed by the products behind them";
     LOOKUPS: 1 true "0eba-join-lookups" Work::Net(rewrite::join_lookups), "ours",
         "rows of several tables at computed positions are gathered at once";
+    COLUMNS: 1 true "0ebaa-select-columns" Work::Target(rewrite::select_columns), "ours",
+        "columns of a value in another order become a product with a constant matrix, unless they begin at rows of memory";
     PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
         "operations alike on slices of one value, and sines of several values, become one operation";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",

@@ -8,7 +8,7 @@ use anemone_facts::numerics::Model;
 use anemone_net::{DType, Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 21] = [
+const CASES: [(&str, &[&str], &str, usize); 22] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -56,6 +56,17 @@ const CASES: [(&str, &[&str], &str, usize); 21] = [
         "elements of rows added to zeros",
         &["f16[40, 3]"],
         "const %z: f16[6, 3] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]\n  const %i: i32[40, 3] = [4, 4, 4, 2, 2, 2, 5, 5, 5, 2, 2, 2, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4, 4, 4, 0, 0, 0, 3, 3, 3, 1, 1, 1, 5, 5, 5, 0, 0, 0, 1, 1, 1, 0, 0, 0, 2, 2, 2, 3, 3, 3, 1, 1, 1, 3, 3, 3, 4, 4, 4, 0, 0, 0, 4, 4, 4, 1, 1, 1, 0, 0, 0, 5, 5, 5, 1, 1, 1, 3, 3, 3, 2, 2, 2, 1, 1, 1, 3, 3, 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, 4, 4, 4, 4, 4, 4, 3, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]\n  %y: f16[6, 3] = scatter_along(%z, %i, %x0) axis=0 mode=add",
+        5,
+    ),
+    (
+        "exchanged neighbours of columns",
+        &["f16[1, 6, 3, 24]", "f16[24]"],
+        "%p: f16[1, 6, 3, 24] = mul(%x0, %x1)\n  %q: f16[1, 3, 6, 24] = transpose(%p) perm=[0, 2, 1, 3]\n  \
+         %a: f16[1, 3, 6, 12] = slice(%q) begin=[0, 0, 0, 0] end=[1, 3, 6, 24] stride=[1, 1, 1, 2]\n  \
+         %b: f16[1, 3, 6, 12] = slice(%q) begin=[0, 0, 0, 1] end=[1, 3, 6, 24] stride=[1, 1, 1, 2]\n  \
+         %n: f16[1, 3, 6, 12] = neg(%b)\n  %c: f16[1, 3, 6, 12, 1] = reshape(%n)\n  %d: f16[1, 3, 6, 12, 1] = reshape(%a)\n  \
+         %j: f16[1, 3, 6, 12, 2] = concat(%c, %d) axis=4\n  %r: f16[1, 3, 6, 24] = reshape(%j)\n  \
+         %y: f16[1, 3, 6, 24] = mul(%r, %q)",
         5,
     ),
     (

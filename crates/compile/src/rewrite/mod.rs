@@ -7,6 +7,7 @@
 pub(crate) mod affines;
 mod apart;
 mod bins;
+mod columns;
 pub(crate) mod dead;
 pub(crate) mod decompose;
 pub(crate) mod drop;
@@ -59,6 +60,7 @@ pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
 }
 
 pub use affines::absorb_affines;
+pub use columns::select_columns;
 pub use dead::remove_dead;
 pub use decompose::decompose;
 pub use drop::drop_conversions;

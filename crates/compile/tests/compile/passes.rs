@@ -100,6 +100,13 @@ const OTHERS: &[(&str, &str)] = &[
          %b: f16[3, 2] = gather(%u, %z) axis=0\n  %y: f16[3, 2] = add(%a, %b)\n  output %y\n}\n",
     ),
     (
+        "select-columns",
+        "net \"n\" {\n  input %x: f16[3, 4]\n  %p: f16[3, 4] = mul(%x, %x)\n  \
+         %a: f16[3, 2] = slice(%p) begin=[0, 0] end=[3, 2] stride=[1, 1]\n  \
+         %b: f16[3, 2] = slice(%p) begin=[0, 2] end=[3, 4] stride=[1, 1]\n  %r: f16[3, 4] = concat(%b, %a) axis=1\n  \
+         %y: f16[3, 4] = mul(%r, %x)\n  output %y\n}\n",
+    ),
+    (
         "join-parts",
         "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  %a: f16[1, 2, 8, 8] = slice(%x) begin=[0, 0, 0, 0] end=[1, 2, 8, 8] stride=[1, 1, 1, 1]\n  \
          %b: f16[1, 2, 8, 8] = slice(%x) begin=[0, 2, 0, 0] end=[1, 4, 8, 8] stride=[1, 1, 1, 1]\n  \

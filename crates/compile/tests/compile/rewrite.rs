@@ -1,6 +1,7 @@
 //! Rewrites of networks, by the texts before and after them.
 
 mod affines;
+mod columns;
 mod dead;
 mod decompose;
 mod drop;
