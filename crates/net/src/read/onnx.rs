@@ -120,6 +120,7 @@ fn attempt(
         notes,
         left: left.then(Vec::new),
         marks: lost.map(|_| HashMap::new()),
+        joined: Vec::new(),
         lost: lost.unwrap_or(&unused),
     };
     translator.build.budget.add_file(bytes.len());
@@ -185,6 +186,8 @@ pub struct Translator<'a> {
     left: Option<Vec<Left>>,
     /// Values that depend on the number of places where a mask is true, if such are translated.
     marks: Option<HashMap<ValueId, rows::Mark>>,
+    /// Masks of rows that are joined, by their parts.
+    joined: Vec<(Vec<across::Part>, ValueId)>,
     /// Set if a marked value has a reader that no rule translates.
     lost: &'a OnceCell<String>,
 }

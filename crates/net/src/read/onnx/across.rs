@@ -8,6 +8,9 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode};
 
+/// A mask with the number of rows for each of its elements, if not every row is real, and the number of rows.
+pub type Part = (Option<(ValueId, usize)>, usize);
+
 /// Operators with a rule here.
 pub const NAMES: &[&str] = &[
     "ReduceSum",
@@ -111,6 +114,65 @@ fn filled(n: &mut Node, x: ValueId, rows: Rows, element: f32) -> Result<ValueId,
     n.build().select(real, x, element)
 }
 
+/// Rows behind others, or behind values of which every row is real: rows of a mask joined in the same way, of which there is one for equal
+/// parts. Returns false for all other operators.
+pub fn join(n: &mut Node) -> Result<bool, Error> {
+    let marks: Vec<Option<Mark>> = n.inputs.iter().map(|id| id.and_then(|id| n.t.mark(id).cloned())).collect();
+    let Some(Mark::Rows(first)) = marks.iter().flatten().find(|mark| matches!(mark, Mark::Rows(_))) else {
+        return Ok(false);
+    };
+    let along = |rows: &Rows| rows.axis == first.axis;
+    let all = marks.iter().flatten().all(|mark| matches!(mark, Mark::Rows(rows) if along(rows)));
+    let rank = n.input(0).map_or(0, |id| n.shape(id).len());
+    if n.op() != "Concat" || !all || n.axis(n.int("axis", 0), rank)? != first.axis {
+        return Ok(false);
+    }
+    let mut parts = Vec::new();
+    for (at, mark) in marks.iter().enumerate() {
+        parts.push(match mark {
+            Some(Mark::Rows(rows)) => (Some((rows.mask, rows.each)), rows.count),
+            _ => (None, n.shape(n.need(at)?)[first.axis]),
+        });
+    }
+    let count = parts.iter().map(|part| part.1).sum();
+    let known = n.t.joined.iter().find(|(of, _)| *of == parts).map(|(_, mask)| *mask);
+    let mask = match known {
+        Some(mask) => mask,
+        None => {
+            let mut masks = Vec::new();
+            for &(mask, count) in &parts {
+                masks.push(match mask {
+                    Some((mask, each)) => real(n, Rows { axis: 0, count, mask, each })?,
+                    None => n.build().mask([count], vec![true; count]),
+                });
+            }
+            let mask = n.build().concat(&masks, 0)?;
+            n.t.joined.push((parts, mask));
+            mask
+        }
+    };
+    n.translate_known()?;
+    let Some(&id) = n.t.values.get(&n.node.output[0]) else { return Ok(false) };
+    let rows = Rows { axis: first.axis, count, mask, each: 1 };
+    n.t.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
+    Ok(true)
+}
+
+/// The joined rows whose number is that of other rows and a constant.
+pub fn joined(n: &Node) -> Option<Rows> {
+    let at = usize::from(!matches!(n.input(0).and_then(|id| n.t.mark(id)), Some(Mark::Extents(..))));
+    let Some(Mark::Extents(flags, rows)) = n.t.mark(n.input(at)?) else { return None };
+    let added = n.t.build.data(n.input(1 - at)?)?.data.to_i32();
+    let added = if let ([true], [added]) = (flags.as_slice(), added.as_slice()) { *added } else { return None };
+    n.t.joined.iter().find_map(|(parts, mask)| {
+        let real: usize = parts.iter().filter(|part| part.0.is_none()).map(|part| part.1).sum();
+        let mut others = parts.iter().filter_map(|part| part.0);
+        let same = others.next() == Some((rows.mask, rows.each)) && others.next().is_none();
+        let count = parts.iter().map(|part| part.1).sum();
+        (same && usize::try_from(added) == Ok(real)).then_some(Rows { axis: 0, count, mask: *mask, each: 1 })
+    })
+}
+
 /// Replaces extents by numbers for operators that compute with them.
 pub fn count(n: &mut Node) -> Result<(), Error> {
     let computes = match n.op() {
@@ -120,6 +182,7 @@ pub fn count(n: &mut Node) -> Result<(), Error> {
             to.is_some_and(DType::is_float)
         }
         "Identity" | "Equal" | "Where" => false,
+        "Add" if joined(n).is_some() => false,
         op => ELEMENTWISE.contains(&op) || op.starts_with("Reduce"),
     };
     for at in (0..n.inputs.len()).filter(|_| computes) {
@@ -177,14 +240,18 @@ pub fn scatter(n: &mut Node) -> Result<bool, Error> {
     let mut wide = vec![1; shape.len()];
     wide[rows.axis] = rows.count;
     let real = n.build().reshape(real, wide)?;
-    if mode == ScatterMode::Add {
-        let zero = n.build().scalar(0.0, updates);
-        let updates = n.build().select(real, updates, zero)?;
+    if mode != ScatterMode::Update {
+        let name = match mode {
+            ScatterMode::Add | ScatterMode::Sub => "ReduceSum",
+            ScatterMode::Max => "ReduceMax",
+            ScatterMode::Min => "ReduceMin",
+            _ => "ReduceProd",
+        };
+        let Some(element) = neutral(name, n.dtype(x)) else { return Err(lost(n)) };
+        let element = n.build().scalar(element, updates);
+        let updates = n.build().select(real, updates, element)?;
         let id = n.build().op("scattered", kind(mode), &[x, places, updates])?;
         return n.done(id);
-    }
-    if mode != ScatterMode::Update {
-        return Err(lost(n));
     }
     // Elements at real places are written once: their sum is the element.
     let zero = n.build().scalar(0.0, x);

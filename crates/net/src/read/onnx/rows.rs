@@ -10,7 +10,7 @@ use super::node::Node;
 use super::{Translator, across, masked, proto};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
-use crate::ops::{OpKind, ReduceKind, Unary};
+use crate::ops::{OpKind, Unary};
 
 /// A value that depends on the number of places.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,11 +99,16 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         return search(n);
     }
     let marked = n.inputs.iter().flatten().any(|id| marks.contains_key(id));
-    if plain && n.op() == "Expand" && !marked {
-        return repeated(n);
+    if plain && n.op() == "ReduceSum" && !marked {
+        return counted(n);
     }
     if !marked && !n.node.attribute.iter().filter_map(|a| a.g.as_ref()).any(|graph| captures(n.t, graph)) {
         return Ok(false);
+    }
+    // A branch that is known takes the place of the operator.
+    if plain && n.op() == "If" && n.input(0).is_some_and(|id| n.t.build.data(id).is_some()) {
+        n.translate_known()?;
+        return Ok(true);
     }
     // Operators of functions of the model have rules of their own.
     if n.t.functions.iter().any(|f| f.name == n.op() && f.domain == n.node.domain) {
@@ -119,7 +124,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         return Err(lost(n));
     }
     across::count(n)?;
-    if across::translate(n)? {
+    if across::join(n)? || across::translate(n)? {
         return Ok(true);
     }
     n.translate_known()?;
@@ -211,23 +216,24 @@ pub fn all_places(shape: &[usize]) -> Vec<i32> {
     (0..elements(shape)).flat_map(place).collect()
 }
 
-/// One element repeated for every true place of a mask, which the model counts by itself.
-fn repeated(n: &mut Node) -> Result<bool, Error> {
-    let (x, shape) = (n.need(0)?, n.need(1)?);
-    if n.t.build.data(shape).is_some() || n.shape(shape) != [1] || elements(&n.shape(x)) != 1 {
+/// The number of true places of a mask that was searched, which the model counts by itself.
+fn counted(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let axes = n.either("axes", 1)?.unwrap_or_default();
+    let rank = n.shape(x).len();
+    let all = if axes.is_empty() { !n.flag("noop_with_empty_axes", false) } else { n.axes(&axes, rank)?.len() == rank };
+    if !all || n.dtype(x) != DType::I32 {
         return Ok(false);
     }
-    let sum = n.t.build.maker(shape).filter(|op| matches!(op.kind, OpKind::Reduce { kind: ReduceKind::Sum, .. }));
-    let Some(mask) = sum.map(|op| source(n, op.inputs[0])) else { return Ok(false) };
+    let mask = source(n, x);
     let searched = n.t.marks.iter().flatten().find_map(|(_, mark)| match mark {
         Mark::Rows(rows) if (rows.mask, rows.each) == mask => Some(*rows),
         _ => None,
     });
     let Some(rows) = searched else { return Ok(false) };
-    let x = n.build().reshape(x, [1])?;
-    let id = n.build().broadcast(x, [rows.count])?;
-    let id = if id == x { n.build().copied(id)? } else { id };
-    n.t.marks.get_or_insert_default().insert(id, Mark::Rows(Rows { axis: 0, ..rows }));
+    let shape = if n.flag("keepdims", true) { vec![1; rank] } else { Vec::new() };
+    let id = n.build().integers(shape, vec![rows.count as i32]);
+    n.t.marks.get_or_insert_default().insert(id, Mark::Extents(vec![true], rows));
     n.done(id)
 }
 
@@ -312,9 +318,11 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
     let axis_of = |default: i64| n.axis(n.int("axis", default), rank(0));
     let axis = match n.op() {
         "Shape" => {
-            let whole = n.attribute("start").is_none() && n.attribute("end").is_none();
-            let flags = (0..rank(0)).map(|axis| Some(axis) == x).collect();
-            return Ok(whole.then_some(Some(Mark::Extents(flags, first))));
+            let rank = rank(0) as i64;
+            let held = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
+            let part = held(n.int("start", 0))..held(n.int("end", rank));
+            let flags: Vec<bool> = part.map(|axis| Some(axis) == x).collect();
+            return Ok(Some(flags.contains(&true).then_some(Mark::Extents(flags, first))));
         }
         op if ELEMENTWISE.contains(&op) => {
             let from_end = |at: usize| along(at).map(|axis| rank(at) - axis);
@@ -423,6 +431,7 @@ fn of_extents(n: &Node, marks: &[Option<&Mark>], out: ValueId) -> Result<Option<
                 _ => None,
             }
         }
+        "Add" => return Ok(across::joined(n).map(|rows| Some(Mark::Extents(vec![true], rows)))),
         // A number of rows is not negative.
         "Equal" => {
             let constant = n.integers(usize::from(marks[0].is_some()), "a number")?.unwrap_or_default();

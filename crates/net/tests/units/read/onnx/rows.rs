@@ -110,6 +110,50 @@ fn elements_of_rows_are_written_by_a_repeated_mask() {
     assert_eq!(run(&net, [0.0; 3]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
 }
 
+/// Rows behind which others follow, as edges of a graph without loops and then a loop for each node: also where the model adds their numbers.
+#[test]
+fn joined_rows_are_scattered_together() {
+    let mut nodes = chosen();
+    nodes.push(node("Shape", &["rows"], "extent"));
+    nodes.push(node("Concat", &["rows", "zero"], "at"));
+    nodes.push(node("Add", &["extent", "one"], "count"));
+    nodes.push(node("Gather", &["x", "at"], "taken"));
+    nodes.push(node("Concat", &["count", "one"], "wide"));
+    nodes.push(node("Unsqueeze", &["at", "one"], "column"));
+    nodes.push(node("Expand", &["column", "wide"], "places"));
+    nodes.push(with(node("ScatterND", &["x", "places", "taken"], "y"), "reduction", "add"));
+    let added = read(nodes.clone(), &["y"]).expect("a network");
+    assert_eq!(run(&added, [0.0, 1.0, 1.0]), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+    assert_eq!(run(&added, [1.0, 0.0, 0.0]), [3.0, 6.0, 3.0, 4.0, 5.0, 6.0]);
+    nodes.pop();
+    nodes.push(node("Neg", &["taken"], "less_rows"));
+    nodes.push(with(node("ScatterND", &["x", "places", "less_rows"], "y"), "reduction", "min"));
+    let least = read(nodes, &["y"]).expect("a network");
+    assert_eq!(run(&least, [0.0, 0.0, 1.0]), [-1.0, -2.0, 3.0, 4.0, -5.0, -6.0]);
+}
+
+/// A number of rows that the model counts by itself is an extent, and an operand of arithmetic.
+#[test]
+fn the_sum_of_a_mask_is_the_number_of_its_rows() {
+    let mut nodes = chosen();
+    let whole = Attribute { name: "to".into(), i: 6, ..Attribute::default() };
+    let mut cast = node("Cast", &["mask"], "numbers");
+    cast.attribute.push(whole);
+    nodes.push(cast);
+    nodes.push(node("ReduceSum", &["numbers"], "count"));
+    nodes.push(node("Expand", &["limit", "count"], "halves"));
+    nodes.push(node("ReduceSum", &["halves", "zero"], "half"));
+    nodes.push(node("Mul", &["count", "count"], "square"));
+    let mut cast = node("Cast", &["square"], "float");
+    cast.attribute.push(Attribute { name: "to".into(), i: 1, ..Attribute::default() });
+    nodes.push(cast);
+    nodes.push(node("ReduceSum", &["some", "zero"], "sum"));
+    nodes.push(node("Add", &["sum", "half"], "more"));
+    nodes.push(node("Add", &["more", "float"], "y"));
+    let net = read(nodes, &["y"]).expect("a network");
+    assert_eq!(run(&net, [1.0, 0.0, 1.0]), [11.0, 13.0]);
+}
+
 #[test]
 fn what_depends_on_their_number_is_refused() {
     let mut nodes = chosen();
