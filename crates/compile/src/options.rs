@@ -127,6 +127,9 @@ conventions! {
     columns_folded: false true false, "More than 64 columns that were channels are reduced in four pieces, stacked as rows.";
     sums_of_rows_turned_back: false true false, "A sum or a maximum over rows is transposed back by a separate copy.";
     products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
+    matrices_by_group: true false false, "Several products of computed matrices are the groups of one task.";
+    attention_turned: false true false, "A product of computed matrices between products with constants is computed transposed.";
+    products_write_coefficients: false true false, "A product with constants writes its rows as coefficients of the product that reads them.";
     products_of_equal_rows: false true false, "Rows of a product that fill engines with fewer lanes are staged at once, and its parts have as many rows each.";
     rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";

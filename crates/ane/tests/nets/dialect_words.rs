@@ -256,3 +256,114 @@ fn a_product_declares_what_two_of_its_tiles_reach() {
         assert_eq!(made[made.len() - products.len()..], products, "{rows} rows");
     }
 }
+
+#[test]
+fn attention_between_products_is_computed_transposed_and_its_coefficients_by_the_products() {
+    let (rows, width) = (64, 256);
+    let x = format!("f16[1, {rows}, {width}]");
+    let square = format!("f16[1, {rows}, {rows}]");
+    let wide = format!("f16[1, {rows}, {}]", 4 * width);
+    let weights = |name: &str, n: usize, k: usize, at: usize| format!("  const %{name}: f16[{n}, {k}] = blob {at}\n");
+    let constants = [
+        weights("wq", width, width, 0),
+        weights("wk", width, width, 1),
+        weights("wv", width, width, 2),
+        weights("wo", width, width, 3),
+        weights("wa", 4 * width, width, 4),
+        weights("wb", width, 4 * width, 5),
+    ]
+    .concat();
+    let product = |to: &str, shape: &str, a: &str, b: &str, turned: bool| {
+        format!("  %{to}: {shape} = matmul(%{a}, %{b}) transpose_x=false transpose_y={turned}\n")
+    };
+    let source = format!(
+        "net \"n\" {{\n  input %x: {x}\n{constants}  const %c: f16[] = [0.125]\n  %n: {x} = layer_norm(%x) axes=[2] epsilon=1e-5\n{}{}{}{}  \
+         %t: {square} = mul(%s, %c)\n  %p: {square} = softmax(%t) axis=2\n{}{}  %r: {x} = add(%x, %o)\n  \
+         %m: {x} = layer_norm(%r) axes=[2] epsilon=1e-5\n{}  %g: {wide} = gelu(%h) mode=exact\n{}  %y: {x} = add(%r, %f)\n  output %y\n}}\n",
+        product("q", &x, "n", "wq", true),
+        product("k", &x, "n", "wk", true),
+        product("v", &x, "n", "wv", true),
+        product("s", &square, "q", "k", true),
+        product("a", &x, "p", "v", false),
+        product("o", &x, "a", "wo", true),
+        product("h", &wide, "m", "wa", true),
+        product("f", &x, "g", "wb", true),
+    );
+    let blobs = [
+        sparse(&[width, width], 41),
+        sparse(&[width, width], 43),
+        sparse(&[width, width], 13),
+        sparse(&[width, width], 17),
+        sparse(&[4 * width, width], 97),
+        sparse(&[width, 4 * width], 101),
+    ];
+    let made = tasks(&source, &blobs);
+    // As recorded for `chain_block_d256_s64_proj1`.
+    let places = [
+        0, 8, 0x910, 0x10, 0x910, 0x910, 0x1110, 0, 0x1110, 0x1110, 0, 0x1110, 0x1310, 0x1550, 0xc10, 0x810, 0x10,
+        0x10, 0, 8, 0x810, 0x2828, 0x810, 0x2828, 0x3028,
+    ];
+    assert_eq!(each(&made, ResL2Base), places);
+    let at = |field: Field, value: u32| {
+        let all = each(&made, field).into_iter().enumerate();
+        all.filter(|(_, v)| *v == value).map(|(i, _)| i).collect::<Vec<_>>()
+    };
+    assert_eq!((at(DstInterleave, 4), at(DstInterleave, 8)), (vec![4], vec![13]), "rows of q, columns of v");
+    assert_eq!((at(Spl, 1), at(Tse, 1), at(Tsr, 1)), (vec![0, 14], vec![12, 24], vec![13, 24]));
+    assert_eq!((at(ShMin, 1), at(PatchHeight, 1)), (vec![9], vec![8, 11]), "units of the scores are free");
+    assert_eq!(at(RuntimeWeights, 1), [6, 14, 15]);
+    assert_eq!([2, 20].map(|i| each(&made, PatchWidth)[i]), [7, 8], "norms of an input and of a sum");
+    assert_eq!(each(&made, Src1RowStride)[14], 2, "the copy has one row");
+    let [own, apples] = both(&source, &blobs, &[array("x", &[1, rows, width], |i| small(i / 3))]);
+    let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let most = own.1.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+    assert!(apart < 0.01 * most, "{apart} of {most}");
+}
+
+#[test]
+fn a_norm_attends_to_itself_in_one_group() {
+    let (x, square) = ("f16[1, 128, 512]", "f16[1, 128, 128]");
+    let source = format!(
+        "net \"n\" {{\n  input %x: {x}\n  const %wa: f16[2048, 512] = blob 0\n  const %wb: f16[512, 2048] = blob 1\n  \
+         const %c: f16[] = [0.125]\n  %n: {x} = layer_norm(%x) axes=[2] epsilon=1e-5\n  \
+         %s: {square} = matmul(%n, %n) transpose_x=false transpose_y=true\n  %t: {square} = mul(%s, %c)\n  \
+         %p: {square} = softmax(%t) axis=2\n  %a: {x} = matmul(%p, %n) transpose_x=false transpose_y=false\n  \
+         %r: {x} = add(%x, %a)\n  %m: {x} = layer_norm(%r) axes=[2] epsilon=1e-5\n  \
+         %h: f16[1, 128, 2048] = matmul(%m, %wa) transpose_x=false transpose_y=true\n  \
+         %g: f16[1, 128, 2048] = gelu(%h) mode=exact\n  %f: {x} = matmul(%g, %wb) transpose_x=false transpose_y=true\n  \
+         %y: {x} = add(%r, %f)\n  output %y\n}}\n"
+    );
+    let blobs = [sparse(&[2048, 512], 97), sparse(&[512, 2048], 101)];
+    let made = tasks(&source, &blobs);
+    // As recorded for `chain_block_d512_s128_proj0`, except for the second norm's result (0x4020 there).
+    let places = [
+        0, 0x10, 0x20, 0x2020, 0x2020, 0x4220, 0, 0x4220, 0x4220, 0, 0x4a20, 0x2020, 0x2020, 0, 0x10, 0x20, 0xc020,
+        0x4020, 0xc020, 0xe0a0,
+    ];
+    assert_eq!(each(&made, ResL2Base), places);
+    assert_eq!(each(&made, Spl).iter().sum::<u32>(), 1, "one group");
+    assert_eq!(each(&made, Dependent)[2..6], [0; 4]);
+    assert_eq!(each(&made, SrcAliasPlanarRslt)[3..5], [1; 2]);
+    assert_eq!(
+        [ResAliasPlanarRslt, SrcAliasConvSrc].map(|field| [4, 12].map(|i| each(&made, field)[i])),
+        [[1, 0], [0, 0]]
+    );
+    assert_eq!([11, 15].map(|i| [ExeCycles, PatchWidth].map(|field| each(&made, field)[i])), [[1, 0], [1, 9]]);
+    let [own, apples] = both(&source, &blobs, &[array("x", &[1, 128, 512], |i| small(i / 3))]);
+    let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let most = own.1.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+    assert!(apart < 0.01 * most, "{apart} of {most}");
+}
+
+#[test]
+fn each_of_several_heads_has_its_product() {
+    let source = "net \"n\" {\n  input %q: f16[4, 128, 64]\n  input %k: f16[4, 128, 64]\n  input %v: f16[4, 128, 64]\n  \
+                  %p: f16[4, 128, 128] = matmul(%q, %k) transpose_x=false transpose_y=true\n  \
+                  %s: f16[4, 128, 128] = softmax(%p) axis=2\n  \
+                  %y: f16[4, 128, 64] = matmul(%s, %v) transpose_x=false transpose_y=false\n  output %y\n}\n";
+    assert_eq!(tasks(source, &[]).len(), 18, "as recorded for `chain_attn_s128_dh64_h4`");
+    let inputs = ["q", "k", "v"].map(|name| array(name, &[4, 128, 64], |i| small(i / 5)));
+    let [own, apples] = both(source, &[], &inputs);
+    let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart < 0.01, "{apart}");
+}

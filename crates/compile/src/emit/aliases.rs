@@ -38,7 +38,12 @@ impl Emitter<'_> {
         // A task need not wait for what an earlier task of the chain has waited for.
         let read = |buffer: BufferId| {
             let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
-            since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
+            // The neural engine waits itself for what rows were staged from (`chain_block_d512_s128_proj0`).
+            let stages = |l: &&Layer| {
+                let rows = !l.is_neural() && l.interleave > 1 && l.sources.len() == 1;
+                self.conventions().places_by_use && layer.is_neural() && rows
+            };
+            since.filter(|l| !stages(l)).flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
         };
         let [first, second] = std::array::from_fn(|i| {
             let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none() || self.repeats_element()))?;
@@ -72,16 +77,21 @@ impl Emitter<'_> {
             brought_planar = kept.is_some_and(|p| !neural_of(&p) && !layers[p.from + 1..index].iter().any(same));
             // A later one takes the place of what the planar task before it has read.
             result[0] |= kept.is_some() && !before_neural && !brought_planar;
-            result[1] |= self.takes_planar_result();
+            result[1] |= self.takes_planar_result() || self.takes_staged();
         }
         self.set_all(&[
             (SrcAliasConvRslt, u32::from(neural)),
-            (SrcAliasPlanarRslt, u32::from(planar || source[1])),
+            (
+                SrcAliasPlanarRslt,
+                u32::from(planar || source[1] || self.staged_beside().is_some_and(|r| self.stages_over(&r))),
+            ),
             (
                 SrcAliasConvSrc,
                 u32::from(
                     alone
-                        || other && before_neural
+                        || other
+                            && before_neural
+                            && !self.staged_beside().is_some_and(|range| self.misses_source(&range))
                         || brought == Some(true) && !self.layer.convolves()
                         || behind.as_ref().is_some_and(|range| before_neural && self.takes_source(range)),
                 ),
@@ -158,6 +168,45 @@ impl Emitter<'_> {
         let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
         let free = first.iter().all(|a| left.iter().all(|b| !meets(a, b)));
         free && meets(&own[1], &left[1])
+    }
+
+    /// Tile memory in which a planar task stages its first source beside a second one that a task has written there.
+    fn staged_beside(&self) -> Option<Range<u64>> {
+        let second = self.second_place().is_some_and(|place| place.written);
+        if !self.conventions().places_by_use || self.layer.is_neural() || self.source_place(0).is_some() || !second {
+            return None;
+        }
+        let (start, tile) = (self.placed.residency.top(self.index), source_tile(self.layer));
+        let row = row_bytes(self.layer, &tile, self.layer.sources[0].height(), false, self.chip);
+        Some(start..start + row * tile.rows as u64)
+    }
+
+    /// Returns true if a range is in the place of what the last planar task has left (`chain_block_d512_s128_proj0`: rows of an input behind
+    /// a product).
+    fn stages_over(&self, range: &Range<u64>) -> bool {
+        let layers = &self.placed.graph.layers[..self.index];
+        let Some(planar) = layers.iter().rposition(|l| !l.is_neural()) else { return false };
+        let left = self.extent(planar)[1].clone();
+        self.placed.residency.resident(&layers[planar].result).is_none()
+            && left.start < range.end
+            && range.start < left.end
+    }
+
+    /// Returns true if the result takes the place of rows that the planar task before it has staged (`chain_block_d512_s128_proj0`).
+    fn takes_staged(&self) -> bool {
+        let before = self.index - 1;
+        let layer = &self.placed.graph.layers[before];
+        if layer.is_neural() || layer.interleave == 1 || layer.sources.len() > 1 || self.result_place().is_none() {
+            return false;
+        }
+        let [own, staged] = [self.index, before].map(|index| self.extent(index));
+        own[1].start < staged[1].end && staged[1].start < own[1].end
+    }
+
+    /// Returns true if a range is apart from what the task before has read in tile memory (`chain_block_d512_s128_proj0`).
+    fn misses_source(&self, range: &Range<u64>) -> bool {
+        let source = &self.placed.graph.layers[self.index - 1].sources[0];
+        self.placed.residency.source(self.index - 1, 0, source).is_some() && !self.takes_source(range)
     }
 
     /// Returns true if a range of tile memory is in the place of what the task before has read (`chain_ffn_d512_s128_biasfull`: the first

@@ -45,7 +45,11 @@ impl Emitter<'_> {
         };
         self.set(DebugLogEvents, debug)?;
         let (opens, closes) = self.placed.residency.opens_and_closes(index);
-        self.set_all(&[(Spl, u32::from(opens)), (Tsr, u32::from(closes)), (Tse, u32::from(closes))])?;
+        let saves = match self.conventions().places_by_use {
+            true => self.placed.residency.saves_last(&self.placed.graph, index),
+            false => closes,
+        };
+        self.set_all(&[(Spl, u32::from(opens)), (Tsr, u32::from(closes)), (Tse, u32::from(saves))])?;
         let (source, result) = (self.layer.sources[0], self.layer.result);
         let places = [self.source_place(0), self.second_place(), self.result_place()];
         let crosses = places.map(|p| p.is_some_and(|p| p.crosses));
@@ -151,6 +155,13 @@ impl Emitter<'_> {
                 let r = &self.layer.result;
                 let outputs = if self.layer.transpose { r.width } else { r.channels() };
                 self.macs() / engines_for(outputs) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
+            }
+            // 128 rows of 512 columns that 128 coefficients each multiply have 1 (`chain_block_d512_s128_proj0`).
+            Kind::Product { .. } if self.conventions().places_by_use => {
+                let r = &self.layer.result;
+                let outputs = (r.groups() * r.channels() * r.height() * r.width) as u64;
+                let macs = outputs * self.layer.sources[0].channels() as u64;
+                macs / engines_for(r.channels()) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
             }
             // One engine adds channels in units of 16 by 16 positions (`norm_softmax_a1_1x2048x1x1`: 2048 have 1).
             Kind::SumChannels { .. } => {

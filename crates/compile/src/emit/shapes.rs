@@ -60,7 +60,9 @@ impl Emitter<'_> {
             }
             // A task that reads a kept source or another task's rows has a unit of twice its rows
             // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
-            Kind::Product { .. } | Kind::MaxChannels if self.reads_rows() && computed(layer)[2] > 1 => {
+            Kind::Product { .. } | Kind::MaxChannels
+                if self.reads_rows() && !self.follows_constants(self.index) && computed(layer)[2] > 1 =>
+            {
                 let unit = (rows + 1).min(fitting_rows(layer));
                 (unit, unit, unit)
             }

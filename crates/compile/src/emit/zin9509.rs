@@ -134,8 +134,8 @@ impl Emitter<'_> {
             // So has one that a copy turns (`norm_layer_norm_ax1_1x64x8x8`).
             Kind::Planar { .. } if hin > 1 && self.turned_next(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // Factors that were turned to columns leave the patch as it is (`chain_pair_ln_gelu_d256_s64`: 256 columns), except before a
-            // copy that transposes the result (`chain_lnproj_d256_s64`).
-            Kind::ChannelAffine { .. } if layer.turned[1] && !self.turned_next(index) => {
+            // copy that transposes the result of an input (`chain_lnproj_d256_s64`; not of a sum, `chain_block_d256_s64_proj1`).
+            Kind::ChannelAffine { .. } if layer.turned[1] && (!self.turned_next(index) || self.follows_sum()) => {
                 (columns, log2(tile.rows).min(most))
             }
             // Results that stay on chip for the neural engine have patches closer to squares (`chain_pair_add_ln_d256_s64`: not those
@@ -276,8 +276,11 @@ impl Emitter<'_> {
             && matches!(layer.kind, Kind::Deviation { .. })
             && self.second_place().is_some_and(|row| row.written);
         // A product may start before its group does, on the rows of a copy (`chain_ffn_d256_s256`).
+        // Rows that the planar engine stages as coefficients are read whole (`chain_block_d512_s128_proj0`).
+        let stages =
+            self.conventions().places_by_use && !layer.is_neural() && layer.interleave > 1 && layer.sources.len() == 1;
         let opens = opens && !(before.is_neural() && layer.convolves() && self.conventions().places_by_use);
-        if opens || !alike || !(place.alone || mean) || turns {
+        if opens || !alike || !(place.alone || mean) || turns || stages {
             return None;
         }
         match (before.is_neural(), layer.is_neural()) {
@@ -308,7 +311,29 @@ impl Emitter<'_> {
     /// Returns true if a task reduces the rows of the product before it while they are computed.
     fn reduces_product(&self) -> bool {
         let before = self.index.checked_sub(1).map(|i| &self.placed.graph.layers[i].kind);
-        matches!(before, Some(Kind::Product { .. })) && self.waits_on(self.index) == Some(1)
+        let product = matches!(before, Some(Kind::Product { .. })) && self.waits_on(self.index) == Some(1);
+        product && !self.follows_constants(self.index - 1)
+    }
+
+    /// Returns true for a task whose first source another task has written in tile memory.
+    fn follows_sum(&self) -> bool {
+        self.conventions().places_by_use && self.source_place(0).is_some_and(|place| place.written)
+    }
+
+    /// Returns true for a product of computed matrices, or a part of one, behind a product with constants that has computed an operand: its
+    /// units are free (`chain_block_d256_s64_proj1`).
+    pub(super) fn follows_constants(&self, index: usize) -> bool {
+        let layers = &self.placed.graph.layers;
+        let layer = &layers[index];
+        let (Kind::Product { .. }, Some(before)) = (&layer.kind, index.checked_sub(1).map(|i| &layers[i])) else {
+            return false;
+        };
+        match before.kind {
+            _ if !self.conventions().places_by_use => false,
+            Kind::Conv { .. } => layer.sources.iter().any(|source| source.buffer == before.result.buffer),
+            Kind::Product { .. } => before.sources[0] == layer.sources[0] && self.follows_constants(index - 1),
+            _ => false,
+        }
     }
 
     /// Returns true for a sum, maximum or product without coefficients whose result stays for the next task.

@@ -137,9 +137,10 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
                 let kind = match reader.interleave {
                     1 => together(before, reader)?,
-                    // The planar engine can store results of two sources interleaved.
-                    _ if matches!(before.kind, Kind::Planar { .. })
-                        && !before.transpose
+                    // The planar engine can store results of two sources interleaved, the neural engine those of a product
+                    // (`chain_block_d256_s64_proj1`).
+                    _ if (matches!(before.kind, Kind::Planar { .. }) && !before.transpose
+                        || conventions.products_write_coefficients && is_product(before))
                         && (0..3).all(|i| before.result.axes[i].extent == reader.result.axes[i].extent)
                         && rules.has(Rules::COPIES)
                         && copies(&reader.kind) =>
@@ -261,6 +262,12 @@ fn moved(part: &View4, from: &View4, to: &View4) -> Option<View4> {
 /// interleaved.
 fn is_plain(layer: &Layer) -> bool {
     !layer.transpose && layer.source_interleave == 1 && layer.sources.len() == 1
+}
+
+/// Returns true for a product with constants.
+fn is_product(layer: &Layer) -> bool {
+    let Kind::Conv { window, connect: Connect::Dense, .. } = &layer.kind else { return false };
+    *window == Window::UNIT && layer.result.groups() == 1
 }
 
 /// Returns true for a plain copy: factor 1, no addend, no activation.

@@ -5,6 +5,7 @@
 //! form, and a transposing copy is made only if strides cannot express it.
 
 mod around;
+mod attention;
 mod compare;
 mod conv;
 mod elementwise;
@@ -47,6 +48,7 @@ pub use strided::Strided;
 /// Lowers a rewritten network (see `rewrite`).
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
     let resident = options.most_resident(chip);
+    let attention = options.conventions().attention_turned.then(|| attention::computed_transposed(net, resident));
     let mut lowerer = Lowerer {
         net,
         chip,
@@ -63,7 +65,8 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         products: product::products(net, resident),
         knots: Knots::On,
         operands_alone: product::operands_alone(net, resident),
-        stay_turned: product::kept_transposed(net, resident),
+        stay_turned: attention::kept_transposed(net, resident, attention.as_ref()),
+        attention_turned: attention.unwrap_or_default(),
         by_rows: product::by_rows(net, resident),
         summed_for_norms: product::summed_for_norms(net),
         turned: HashMap::new(),
@@ -158,6 +161,8 @@ pub(crate) struct Lowerer<'a> {
     stay_turned: HashSet<ValueId>,
     /// Values whose rows are channels: products of two computed matrices, perhaps through functions of one number.
     by_rows: HashSet<ValueId>,
+    /// Products of computed matrices that are computed transposed.
+    attention_turned: HashSet<ValueId>,
     /// Sums whose rows are channels because only norms of them read them.
     summed_for_norms: HashSet<ValueId>,
     /// Views of values as a matrix with its columns as channels.

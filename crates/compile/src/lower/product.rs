@@ -29,6 +29,11 @@ impl TransposedMatrix {
         &self.view
     }
 
+    /// A matrix of that many rows, one column of `view` each.
+    pub(super) fn of_rows(view: View, rows: usize) -> TransposedMatrix {
+        TransposedMatrix { view, rows }
+    }
+
     /// A matrix of one row whose columns are channels already, such as the reshaped result of a network's last pooling.
     pub(super) fn already(view: &View, shape: &[usize]) -> Option<TransposedMatrix> {
         let (columns, rows) = shape.split_last()?;
@@ -49,7 +54,7 @@ pub(super) fn products(net: &Net, most: u64) -> HashSet<ValueId> {
 }
 
 /// Left operand of a product with one constant matrix of at most `most` bytes; `None` for other operations.
-fn multiplied(net: &Net, op: &Op, most: u64) -> Option<ValueId> {
+pub(super) fn multiplied(net: &Net, op: &Op, most: u64) -> Option<ValueId> {
     let matrix = op.inputs.get(1).map(|&id| net.value(id)).filter(|value| value.data.is_some())?;
     if matrix.ty.shape.iter().product::<usize>() as u64 * ELEMENT_BYTES > most {
         return None;
@@ -65,28 +70,6 @@ pub(super) fn operands_alone(net: &Net, most: u64) -> HashSet<ValueId> {
     let read = net.ops.iter().flat_map(|op| &op.inputs[others(op)..]).chain(&net.outputs);
     let barred: HashSet<&ValueId> = read.collect();
     net.ops.iter().filter_map(|op| multiplied(net, op, most)).filter(|id| !barred.contains(id)).collect()
-}
-
-/// Values that stay transposed: results of such products, perhaps through unary functions, that only such products read, perhaps through
-/// unary functions.
-pub(super) fn kept_transposed(net: &Net, most: u64) -> HashSet<ValueId> {
-    let function = |op: &Op| match op.kind {
-        OpKind::Unary(_) => op.inputs.first().copied(),
-        _ => None,
-    };
-    let mut barred: HashSet<ValueId> = net.outputs.iter().copied().collect();
-    for op in net.ops.iter().rev() {
-        let passes = function(op).filter(|_| op.outputs.iter().all(|o| !barred.contains(o)));
-        // The first operand of these may stay transposed.
-        let spared = usize::from(multiplied(net, op, most).or(passes).is_some());
-        barred.extend(op.inputs.iter().skip(spared));
-    }
-    let mut stay = HashSet::new();
-    for op in &net.ops {
-        let made = multiplied(net, op, most).is_some() || function(op).is_some_and(|x| stay.contains(&x));
-        stay.extend(op.outputs.iter().copied().filter(|o| made && !barred.contains(o)));
-    }
-    stay
 }
 
 /// Values whose rows are channels: products of two computed matrices, perhaps through unary functions.
@@ -158,7 +141,9 @@ impl Lowerer<'_> {
         let bytes = self.shape(y).iter().product::<usize>() as u64 * ELEMENT_BYTES;
         let constant =
             self.constant(y).filter(|_| one_matrix && bytes <= self.options.most_resident(self.chip)).cloned();
-        let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
+        let Some(constant) = constant else {
+            return if self.attention_turned(op)? { Ok(()) } else { self.runtime_matmul(op, transpose_x, transpose_y) };
+        };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
         let given = Weights::from(&constant);
         let weights = if transpose_y {
@@ -202,7 +187,8 @@ impl Lowerer<'_> {
             return self.product_views(&from, &to, weights, bias);
         };
         let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
-        if self.stay_turned.contains(&out) {
+        let folded = source.view.lead.len() > 1;
+        if self.stay_turned.contains(&out) && !(folded && self.read_as_right(out)) {
             let mut shape = source.view.shape();
             shape[0] = columns;
             let view = self.scratch("", &shape);

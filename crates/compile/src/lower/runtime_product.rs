@@ -24,7 +24,8 @@ impl Lowerer<'_> {
     /// The rows of `x` become output channels with coefficients in memory; the rows of `y` are the channels of the
     /// source. One matrix of the batch at a time.
     pub(super) fn runtime_matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
-        let (mut x, mut y) = (self.view(op.inputs[0])?, self.view(op.inputs[1])?);
+        let mut x = self.view(op.inputs[0])?;
+        let (mut y, transpose_y) = self.right_operand(op.inputs[1], transpose_y)?;
         let to = self.result(op.outputs[0]);
         let interleaved = self.options.conventions().products_interleaved;
         let turned = if transpose_x && interleaved { self.turned_coefficients(&x) } else { None };
@@ -77,7 +78,7 @@ impl Lowerer<'_> {
 
     /// As 9.509 does it: the coefficients of each matrix in one task, `y[N, K]` transposed once for all, the last matrix first. `turned`
     /// has the coefficients of a transposed `x`.
-    fn interleaved_product(
+    pub(super) fn interleaved_product(
         &mut self,
         x: &View,
         y: &View,
@@ -85,7 +86,7 @@ impl Lowerer<'_> {
         transpose_y: bool,
         turned: Option<View4>,
     ) -> Result<()> {
-        if self.matmul_by_groups(x, y, to, transpose_y)? {
+        if self.options.conventions().matrices_by_group && self.matmul_by_groups(x, y, to, transpose_y)? {
             return Ok(());
         }
         let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_BYTES;

@@ -21,7 +21,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
 use anemone_program::order::by_key;
 use candidates::candidates;
-use order::{by_last_reader, places, rank, takes};
+use order::{by_last_reader, larger_first, places, rank, takes};
 use std::collections::HashSet;
 
 /// Longest live range of a resident result, in layers; a longer one would take the space of too many others.
@@ -359,6 +359,7 @@ impl Residency {
         }
         if conventions.places_by_use {
             by_key(&mut order, |&i| rank(graph, candidates, &first, i));
+            larger_first(graph, candidates, &first, &mut order);
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
@@ -373,7 +374,9 @@ impl Residency {
                 let neural = [task, task + 1].map(|i| graph.layers.get(i).map(Layer::is_neural));
                 let groups = [task, task + 1].map(|i| self.groups.get(i));
                 let same = groups[0] == groups[1];
-                let kept = if same { neural == [Some(false), Some(true)] } else { neural == [Some(true); 2] };
+                // Coefficients that a product wrote are waited for (`chain_block_d256_s64_proj1`).
+                let waits = graph.layers.get(task).is_some_and(|layer| layer.convolves() && layer.interleave > 1);
+                let kept = if same { neural == [Some(false), Some(true)] } else { neural == [Some(true); 2] && !waits };
                 conventions.places_by_use && kept
             };
             // A product takes the place of what the planar engine has read before it (`chain_resattn_s128_d256`).
@@ -422,6 +425,20 @@ impl Residency {
     /// Returns true if a buffer needs an address in memory: it is allocated there, or saved there on a task switch.
     pub fn in_memory(&self, buffer: usize) -> bool {
         self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)
+    }
+
+    /// Returns true for a buffer with a place in tile memory.
+    pub fn stays(&self, buffer: usize) -> bool {
+        self.residents[buffer].is_some()
+    }
+
+    /// Returns true for the task of its group whose result is the last to be saved on a task switch; the last task if none is
+    /// (`chain_block_d256_s64_proj1`: the copy before the last task).
+    pub fn saves_last(&self, graph: &Graph, layer: usize) -> bool {
+        let saves = |i: &usize| self.resident(&graph.layers[*i].result).is_some_and(|place| place.crosses);
+        let group = self.groups.get(layer);
+        let members = || (0..graph.layers.len()).filter(|&i| self.groups.get(i) == group);
+        members().rfind(saves).or_else(|| members().next_back()) == Some(layer)
     }
 
     /// Divides the tasks of a group that read one source from memory: into pairs where it is a matrix in scratch memory with interleaved

@@ -233,6 +233,8 @@ impl Scheduler<'_> {
         let from_memory = self.graph.buffer(a.sources[0].buffer).role == Role::Input;
         let product = |layer: &Layer| matches!(layer.kind, Kind::Conv { window: Window::UNIT, .. });
         let products = product(a) && product(b);
+        // Coefficients that a product writes are computed when their reader's other operand is (`chain_block_d256_s64_proj1`).
+        let products = products && a.interleave == 1;
         u64::from((from_memory || products) && a.sources[0] == b.sources[0])
     }
 

@@ -67,13 +67,24 @@ fn inherit(graph: &Graph, found: &mut [(usize, Resident)]) {
         if own.alone && layer.transpose && layer.convolves() && own.view.height() == 1 && own.view.channels() > 1 {
             turned.push(*buffer);
         }
+        let product = |of: usize| {
+            let rows = found.iter().find(|(b, r)| *b == of && r.alone).map(|(_, r)| (r.writer, r.view));
+            rows.is_some_and(|(writer, view)| {
+                matches!(graph.layers[writer].kind, Kind::Product { .. }) && view.height() == 1 && view.channels() > 1
+            })
+        };
         let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose && own.alone;
-        let source = &layer.sources[0];
+        // The second source beside a first one that the caller gives (`chain_block_d256_s64_proj1`).
+        let given = layer.sources.len() == 2 && graph.buffer(layer.sources[0].buffer).role == Role::Input;
+        let at = usize::from(given);
+        let source = &layer.sources[at];
         let of = source.buffer.0 as usize;
         let alike = source.axes == layer.result.axes && source.width == layer.result.width;
-        let plain = layer.interleave == 1 && layer.broadcast[0] == [false; 3] && !layer.turned[0];
+        let plain = layer.interleave == 1 && layer.broadcast[at] == [false; 3] && !layer.turned[at];
         let Some(from) = found.iter().find(|(b, r)| *b == of && r.read_once).map(|(_, r)| r) else { continue };
-        if !(each && alike && plain && turned.contains(&of) && layer.result.offset_bytes == source.offset_bytes) {
+        // Beside such a source, rows of a product of computed matrices are replaced too (`chain_block_d512_s128_proj0`).
+        let replaced = turned.contains(&of) || given && product(of);
+        if !(each && alike && plain && replaced && layer.result.offset_bytes == source.offset_bytes) {
             continue;
         }
         let view = View4 { buffer: layer.result.buffer, ..from.view };

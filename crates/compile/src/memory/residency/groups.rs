@@ -31,8 +31,13 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     && (matches!(layer.kind, Kind::Product { .. }) || layer.kind.is_copy())
                     && graph.buffer(layer.sources[0].buffer).role == Role::Input
                     && graph.layers[opened..i].iter().any(|l| l.sources[0].elements() == layer.sources[0].elements());
+                // The task before has read the same rows, which the group has computed (`chain_block_d512_s128_proj0`).
+                let computed_here = single_rows
+                    && layer.kind.is_copy()
+                    && before.sources[0].elements() == layer.sources[0].elements()
+                    && graph.layers[opened..i].iter().any(|l| l.result.buffer == layer.sources[0].buffer);
                 match &layer.kind {
-                    _ if here => false,
+                    _ if here || computed_here => false,
                     _ if (convention == Convention::Book || single_rows) && layer.convolves() && made => false,
                     // The result of the copy is read again (`chain_pair_add_ln_d256_s64`).
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
@@ -49,6 +54,12 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     // Rows of an input or constant are its coefficients as they are (`rrmm_r2rr_m16_k64_n64_tx0_ty1`).
                     Kind::Product { .. }
                         if single_rows && before.kind.is_copy() && before.result.buffer == layer.sources[0].buffer =>
+                    {
+                        true
+                    }
+                    // A product with constants has just written its coefficients (`chain_block_d256_s64_proj1`).
+                    Kind::Product { .. }
+                        if single_rows && before.convolves() && before.result.buffer == layer.sources[1].buffer =>
                     {
                         true
                     }

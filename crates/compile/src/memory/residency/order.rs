@@ -39,6 +39,11 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     if !result.alone && !begins || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
         return 0;
     }
+    // A copy that is also stored for a product of computed matrices comes last (`chain_block_d256_s64_proj1`).
+    let readers = || graph.layers.iter().filter(|l| l.sources.iter().any(same));
+    if result.crosses && writer.kind.is_copy() && readers().all(|l| matches!(l.kind, Kind::Product { .. })) {
+        return 3;
+    }
     // A row that another product reads while it is computed is placed behind the matrix that it is computed from.
     if tile::continues_product(graph, result.writer + 1) {
         return 3;
@@ -48,8 +53,9 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     }
     // Results that replace a convolution's come first, and one beside an operand from memory last (`chain_ffn_d512_s128_biasfull`).
     if matches!(writer.kind, Kind::Conv { .. }) {
-        let readers = || graph.layers.iter().filter(|l| l.sources.iter().any(same));
-        if candidates.iter().enumerate().any(|(i, _)| i != at && first[i] == at) {
+        // Not one that a sum reads later (`chain_block_d256_s64_proj1`).
+        let summed = readers().any(|l| matches!(l.kind, Kind::Planar { .. }) && !same(&l.result));
+        if candidates.iter().enumerate().any(|(i, _)| i != at && first[i] == at) && !summed {
             return 0;
         }
         let streams = |l: &Layer| graph.buffer(l.sources[l.sources.len() - 1].buffer).role != Role::Scratch;
@@ -64,11 +70,49 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     };
     let mut functions = graph.layers.iter().filter(|layer| function(layer));
     // A product begins its place; it is no copy that others replace (`env_chain_attention_s128_d128`, `chain_pair_add_ln_d256_s64`).
+    // Scores come behind the matrix that they are a product of if that takes more of tile memory for longer (`chain_block_d256_s64_proj1`,
+    // `chain_resattn_s64_d256`; not `chain_attn_s64_dh96`).
+    let mut in_turn =
+        candidates.iter().zip(first).filter(|(_, f)| **f == at).map(|((_, r), _)| &graph.layers[r.writer]);
+    let scores = matches!(writer.kind, Kind::Product { .. }) && in_turn.any(|l| matches!(l.kind, Kind::Neuron { .. }));
+    if scores && result.alone {
+        let matrix = of(&writer.sources[0]).map(|i| first[i]);
+        if matrix.is_some_and(|matrix| area(candidates, first, matrix) > area(candidates, first, at)) {
+            return 2;
+        }
+    }
     let turns = !begins && first.iter().filter(|&&f| f == at).count() > 1;
     if turns || functions.any(|layer| same(&layer.sources[0]) || same(&layer.result)) {
         return 2;
     }
     if graph.layers.iter().filter_map(|layer| layer.sources.first()).any(same) { 1 } else { 3 }
+}
+
+/// Bytes of a place times the tasks for which it is in use.
+fn area(candidates: &[(usize, Resident)], first: &[usize], place: usize) -> u64 {
+    let in_turn = || candidates.iter().zip(first).filter(|(_, f)| **f == place).map(|((_, r), _)| r);
+    let (bytes, last) = (in_turn().map(|r| r.bytes).max(), in_turn().map(|r| r.last).max());
+    bytes.unwrap_or(0) * (last.unwrap_or(0) + 1).saturating_sub(candidates[place].1.writer) as u64
+}
+
+/// Moves first sources that take more of tile memory for longer before a sum that replaces a product beside an operand from memory
+/// (`chain_block_d512_s128_proj0`: the norm's result, then the sum).
+pub(super) fn larger_first(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], order: &mut [usize]) {
+    let of =
+        |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize).map(|i| first[i]);
+    let beside = |l: &&Layer| l.sources.len() == 2 && graph.buffer(l.sources[0].buffer).role == Role::Input;
+    for sum in graph.layers.iter().filter(beside) {
+        let place = of(&sum.sources[1]).filter(|place| of(&sum.result) == Some(*place));
+        let Some(mut at) = place.and_then(|place| order.iter().position(|i| *i == place)) else { continue };
+        let ranked = |i: usize| rank(graph, candidates, first, i);
+        let (own, most) = (ranked(order[at]), area(candidates, first, order[at]));
+        for i in at + 1..order.len() {
+            if ranked(order[i]) == own && area(candidates, first, order[i]) > most {
+                order[at..=i].rotate_right(1);
+                at += 1;
+            }
+        }
+    }
 }
 
 /// By candidate, in the order of their writers: the first candidate whose place it reuses, or itself.
@@ -104,11 +148,22 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             // A norm's last step takes the place of the row that its sums have read (`norm_layer_norm_ax1_1x2048x1x1`).
             // Differences take the place of a product (`chain_attn_s64_dh64`).
             let product = matches!(graph.layers[before.writer].kind, Kind::Product { .. });
-            let once = before.read_once || applies || product || !conventions.places_by_use;
+            // Weights of an attention take the place of the exponentials of its scores (`chain_block_d256_s64_proj1`).
+            let scores = || matches!(layer.kind, Kind::Planar { .. }) && s == 1 && exponentials(graph, before.writer);
+            let once = before.read_once || applies || product || !conventions.places_by_use || scores();
             let same = once && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
         Some((*buffer, source?))
     };
     candidates.iter().filter_map(taken).collect()
+}
+
+/// Returns true for a table of the differences of a product of computed matrices.
+fn exponentials(graph: &Graph, writer: usize) -> bool {
+    let before = |layer: &Layer| graph.layers[..writer].iter().rfind(|l| l.result.buffer == layer.sources[0].buffer);
+    let table = &graph.layers[writer];
+    let applies = matches!(table.kind, Kind::Neuron { nonlinear: Nonlinear::Table(_), .. });
+    let differences = before(table).filter(|l| applies && matches!(l.kind, Kind::Planar { .. }));
+    differences.and_then(before).is_some_and(|scores| matches!(scores.kind, Kind::Product { .. }))
 }
