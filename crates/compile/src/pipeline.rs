@@ -145,6 +145,8 @@ passes! {
         "an epilogue step behind layers that write parts of one result becomes part of each layer";
     TURN: 1 true "2g-ne-transpose-fusion" Work::Graph(fuse::transposes_into_producer),
         "book table 22.1, transpose fusion; book table 22.3, ZinMirNETransposeFusion", "a transposing copy becomes the transpose of the layer before it";
+    SHARE: 1 true "2ga-share-copies" Work::Graph(fuse::share_copies), "ours",
+        "readers of a copy read its source, if both lie alike, or an earlier copy of the same elements";
     OPERAND: 1 true "2h-scale-of-operand" Work::Graph(fuse::scale_into_reader), "ours",
         "a constant factor of an operand becomes part of its only reader, a planar layer";
     SOURCE: 1 true "2i-relu-of-source" Work::Graph(fuse::relu_into_reader),

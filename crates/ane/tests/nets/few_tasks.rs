@@ -223,7 +223,7 @@ fn windows_take_the_functions_behind_them() {
 }
 
 /// Operations that the engine can do in few tasks: overlapping passes, phases as channels, shared copies, tables of single steps.
-const FEWER: [(&str, &[&str], &str, usize); 15] = [
+const FEWER: [(&str, &[&str], &str, usize); 17] = [
     (
         "rows that no passes of several lanes hold",
         &["f16[3, 49, 2]", "f16[3, 2, 8]"],
@@ -302,6 +302,18 @@ const FEWER: [(&str, &[&str], &str, usize); 15] = [
         &["f16[1, 3, 6, 6]"],
         "const %w: f16[4, 3, 3, 3] = [W108]\n  const %l: f16[1] = [7.0]\n  const %z: f16[1] = [0.0]\n  %c: f16[1, 4, 6, 6] = conv(%x0, %w) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1\n  %g: bool[1, 4, 6, 6] = greater_equal(%c, %l)\n  %y: f16[1, 4, 6, 6] = select(%g, %c, %z)",
         3,
+    ),
+    (
+        "means of windows of several extents",
+        &["f16[1, 2, 6, 6]"],
+        "const %w: f16[2, 2, 1, 1] = [0.5, 0.0, 1.0, 2.0]\n  %c: f16[1, 2, 6, 6] = conv(%x0, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  %s0: f16[1, 2, 1, 2] = slice(%c) begin=[0, 0, 0, 0] end=[1, 2, 1, 2] stride=[1, 1, 1, 1]\n  %m0: f16[1, 2, 1, 1] = reduce_mean(%s0) axes=[2, 3] keep_dims=true\n  %s1: f16[1, 2, 1, 4] = slice(%c) begin=[0, 0, 0, 1] end=[1, 2, 1, 5] stride=[1, 1, 1, 1]\n  %m1: f16[1, 2, 1, 1] = reduce_mean(%s1) axes=[2, 3] keep_dims=true\n  %s2: f16[1, 2, 1, 2] = slice(%c) begin=[0, 0, 0, 4] end=[1, 2, 1, 6] stride=[1, 1, 1, 1]\n  %m2: f16[1, 2, 1, 1] = reduce_mean(%s2) axes=[2, 3] keep_dims=true\n  %s3: f16[1, 2, 2, 2] = slice(%c) begin=[0, 0, 1, 0] end=[1, 2, 3, 2] stride=[1, 1, 1, 1]\n  %m3: f16[1, 2, 1, 1] = reduce_mean(%s3) axes=[2, 3] keep_dims=true\n  %s4: f16[1, 2, 2, 4] = slice(%c) begin=[0, 0, 1, 1] end=[1, 2, 3, 5] stride=[1, 1, 1, 1]\n  %m4: f16[1, 2, 1, 1] = reduce_mean(%s4) axes=[2, 3] keep_dims=true\n  %s5: f16[1, 2, 2, 2] = slice(%c) begin=[0, 0, 1, 4] end=[1, 2, 3, 6] stride=[1, 1, 1, 1]\n  %m5: f16[1, 2, 1, 1] = reduce_mean(%s5) axes=[2, 3] keep_dims=true\n  %s6: f16[1, 2, 4, 2] = slice(%c) begin=[0, 0, 2, 0] end=[1, 2, 6, 2] stride=[1, 1, 1, 1]\n  %m6: f16[1, 2, 1, 1] = reduce_mean(%s6) axes=[2, 3] keep_dims=true\n  %s7: f16[1, 2, 4, 4] = slice(%c) begin=[0, 0, 2, 1] end=[1, 2, 6, 5] stride=[1, 1, 1, 1]\n  %m7: f16[1, 2, 1, 1] = reduce_mean(%s7) axes=[2, 3] keep_dims=true\n  %s8: f16[1, 2, 4, 2] = slice(%c) begin=[0, 0, 2, 4] end=[1, 2, 6, 6] stride=[1, 1, 1, 1]\n  %m8: f16[1, 2, 1, 1] = reduce_mean(%s8) axes=[2, 3] keep_dims=true\n  %y: f16[1, 2, 1, 9] = concat(%m0, %m1, %m2, %m3, %m4, %m5, %m6, %m7, %m8) axis=3",
+        6,
+    ),
+    (
+        "single columns of one value",
+        &["f16[5, 12]"],
+        "%a: f16[5, 1] = slice(%x0) begin=[0, 1] end=[5, 2] stride=[1, 1]\n  %b: f16[5, 1] = slice(%x0) begin=[0, 2] end=[5, 3] stride=[1, 1]\n  %c: f16[5, 1] = slice(%x0) begin=[0, 7] end=[5, 8] stride=[1, 1]\n  %d: f16[5, 1] = max(%a, %b)\n  %y: f16[5, 1] = max(%d, %c)",
+        6,
     ),
     (
         "means of windows that a concatenation joins",

@@ -5,6 +5,7 @@
 //! until nothing changes, because a fusion may enable another. Barriers: values with other readers, two live operands,
 //! results in another element order, units without the slot.
 
+mod copies;
 mod functions;
 mod net;
 mod sources;
@@ -17,6 +18,7 @@ use anemone_program::order;
 use half::f16;
 use std::collections::HashMap;
 
+pub(crate) use copies::share as share_copies;
 pub(crate) use functions::into_tables as functions_into_tables;
 pub use functions::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, small_error};
 pub use net::collapse_transposes;
@@ -129,8 +131,8 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                     same_elements(written, read)
                         || conventions.whole_epilogues
                             && reader.interleave == 1
-                            && same_places(written, read)
-                            && same_strides(read, &reader.result)
+                            && (same_places(written, read) && same_strides(read, &reader.result)
+                                || in_places_of(written, read, &reader.result).is_some())
                 });
                 let writer = same.next()?;
                 let before = &graph.layers[writer];
@@ -162,7 +164,8 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
             let layer = &mut graph.layers[writer];
             let same = (0..3).all(|i| layer.result.axes[i].extent == result.axes[i].extent);
             layer.result = if !same_elements(&layer.result, &read) {
-                View4 { buffer: result.buffer, offset_bytes: result.offset_bytes, ..layer.result }
+                let moved = View4 { buffer: result.buffer, offset_bytes: result.offset_bytes, ..layer.result };
+                in_places_of(&layer.result, &read, &result).unwrap_or(moved)
             } else if same && interleave > 1 {
                 result
             } else {
@@ -369,6 +372,20 @@ fn is_inside(part: &View4, whole: &View4) -> bool {
 /// Returns true if two views have the same elements in the same order, with axes that may be divided differently.
 fn same_places(a: &View4, b: &View4) -> bool {
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && joined(a) == joined(b)
+}
+
+/// The places in `to` of a view with the axes of `from` in any order, which has the same extents as `to`.
+fn in_places_of(view: &View4, from: &View4, to: &View4) -> Option<View4> {
+    let mut places: Vec<(Axis, u64)> = (0..3).map(|i| (from.axes[i], to.axes[i].stride_bytes)).collect();
+    places.retain(|(axis, _)| axis.extent > 1);
+    let extents = |view: &View4| (view.axes.map(|axis| axis.extent), view.width);
+    let mut moved = View4 { buffer: to.buffer, offset_bytes: to.offset_bytes, ..*view };
+    for axis in moved.axes.iter_mut().filter(|axis| axis.extent > 1) {
+        let at = places.iter().position(|(own, _)| own == axis)?;
+        axis.stride_bytes = places.swap_remove(at).1;
+    }
+    let start = view.buffer == from.buffer && view.offset_bytes == from.offset_bytes && view.width == from.width;
+    (start && places.is_empty() && extents(from) == extents(to)).then_some(moved)
 }
 
 /// Axes with more than one element; an axis whose stride is the extent of the next one in bytes is one with it.

@@ -1,26 +1,55 @@
-//! Adaptive means as Core ML's converter writes them, a concatenation of means of slices: pooling, where the windows are equally far apart. Ours.
+//! Adaptive means as Core ML's converter writes them, a concatenation of means of slices: pooling, where the windows are equally far apart,
+//! otherwise a product with a constant matrix. Ours.
 
-use super::{makers, rewrite};
+use super::{Builder, makers, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
-use anemone_net::{Net, Op, OpKind, PoolKind, ReduceKind, ValueId};
+use anemone_net::{Net, Op, OpKind, PoolKind, ReduceKind, Unary, ValueId};
+use half::f16;
 use std::collections::HashMap;
 
 /// Fewest windows that are pooled.
 const FEWEST: usize = 3;
 
-/// Windows of one value along its last two axes.
+/// Most elements of a plane that a product reads for each of its means.
+const MOST_ELEMENTS: usize = 1024;
+
+/// Windows of one value along its last two axes: first element and extent of each row and column of windows.
 struct Bins {
     x: ValueId,
-    /// First element, extent, step and number along each axis.
-    axes: [[usize; 4]; 2],
+    axes: [Vec<[usize; 2]>; 2],
 }
 
-/// First element, step and number of equally distant positions.
-fn evenly(places: &[usize]) -> Option<[usize; 3]> {
-    let step = places.get(1).map_or(Some(1), |second| second.checked_sub(places[0])).filter(|&step| step > 0)?;
-    let even = places.iter().enumerate().all(|(i, &at)| at == places[0] + i * step);
-    even.then_some([places[0], step, places.len()])
+/// First element, extent, step and number of equally distant windows.
+fn evenly(windows: &[[usize; 2]]) -> Option<[usize; 4]> {
+    let [first, extent] = *windows.first()?;
+    let step = windows.get(1).map_or(Some(1), |second| second[0].checked_sub(first)).filter(|&step| step > 0)?;
+    let even = windows.iter().enumerate().all(|(i, &window)| window == [first + i * step, extent]);
+    even.then_some([first, extent, step, windows.len()])
+}
+
+/// Numbers in fp16 that are about equal, and whose sum is nearer to one than that of equal ones.
+fn shares(count: usize) -> Vec<f32> {
+    let mut rest = 1.0;
+    let share = |i: usize| {
+        let own = f16::from_f32(rest / (count - i) as f32).to_f32();
+        rest -= own;
+        own
+    };
+    (0..count).map(share).collect()
+}
+
+/// Returns true for results of convolutions, perhaps pooled and clipped: a product multiplies zeros by every element of a plane, and an input
+/// may hold infinities.
+fn is_computed(mut id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
+    while let Some(op) = makers.get(&id) {
+        match op.kind {
+            OpKind::Pool { .. } | OpKind::Unary(Unary::Relu | Unary::Relu6) => id = op.inputs[0],
+            OpKind::Conv { .. } => return true,
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// The windows whose means a concatenation holds, row by row.
@@ -36,18 +65,21 @@ fn bins(net: &Net, makers: &HashMap<ValueId, &Op>, op: &Op) -> Option<Bins> {
         whole.then(|| (slice.inputs[0], [begin[2], begin[3]], [end[2] - begin[2], end[3] - begin[3]]))
     };
     let all: Vec<_> = op.inputs.iter().map(window).collect::<Option<_>>()?;
-    let &(x, [first, _], size) = all.first()?;
-    let columns: Vec<usize> =
-        all.iter().take_while(|(_, begin, _)| begin[0] == first).map(|(_, at, _)| at[1]).collect();
-    let rows: Vec<usize> = all.iter().step_by(columns.len().max(1)).map(|(_, begin, _)| begin[0]).collect();
+    let &(x, [first, _], _) = all.first()?;
+    let columns: Vec<[usize; 2]> =
+        all.iter().take_while(|(_, begin, _)| begin[0] == first).map(|(_, at, size)| [at[1], size[1]]).collect();
+    let rows: Vec<[usize; 2]> =
+        all.iter().step_by(columns.len().max(1)).map(|(_, at, size)| [at[0], size[0]]).collect();
     let place = |i: usize| [rows[i / columns.len()], columns[i % columns.len()]];
-    let alike = all.iter().enumerate().all(|(i, &(of, begin, own))| of == x && own == size && begin == place(i));
+    let alike = |(i, &(of, at, size)): (usize, &(ValueId, [usize; 2], [usize; 2]))| {
+        of == x && [[at[0], size[0]], [at[1], size[1]]] == place(i)
+    };
     let float = net.value(x).ty.dtype.is_float();
-    if !float || !alike || all.len() < FEWEST || rows.len() * columns.len() != all.len() {
-        return None;
-    }
-    let axis = |places: &[usize], extent| evenly(places).map(|[first, step, count]| [first, extent, step, count]);
-    Some(Bins { x, axes: [axis(&rows, size[0])?, axis(&columns, size[1])?] })
+    let whole = rows.len() * columns.len() == all.len() && all.iter().enumerate().all(alike);
+    let finite = is_computed(x, makers);
+    let plane: usize = net.value(x).ty.shape[2..].iter().product();
+    let computed = evenly(&rows).is_some() && evenly(&columns).is_some() || finite && plane <= MOST_ELEMENTS;
+    (float && whole && all.len() >= FEWEST && computed).then_some(Bins { x, axes: [rows, columns] })
 }
 
 /// Replaces concatenations of means of equally distant windows by pooling.
@@ -63,20 +95,50 @@ pub(super) fn pool_bins(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
             builder.ops.push(op.clone());
             return Ok(());
         };
-        let mut shape = builder.shape(*x);
+        match [evenly(&axes[0]), evenly(&axes[1])] {
+            [Some(rows), Some(columns)] => builder.pooled(*x, [rows, columns], op.outputs[0]),
+            _ => builder.multiplied(*x, axes, op.outputs[0]),
+        }
+        Ok(())
+    })
+}
+
+impl Builder<'_> {
+    /// Means of equally distant windows: first element, extent, step and number along each axis.
+    fn pooled(&mut self, x: ValueId, axes: [[usize; 4]; 2], out: ValueId) {
+        let mut shape = self.shape(x);
         let (mut begin, mut end) = (vec![0; 4], shape.clone());
         for (i, [first, extent, step, count]) in axes.iter().enumerate() {
             (begin[2 + i], end[2 + i]) = (*first, first + (count - 1) * step + extent);
             shape[2 + i] = end[2 + i] - begin[2 + i];
         }
         let slice = OpKind::Slice { begin, end, stride: vec![1; 4] };
-        let part = if shape == builder.shape(*x) { *x } else { builder.op("part", slice, &[*x], shape.clone()) };
+        let part = if shape == self.shape(x) { x } else { self.op("part", slice, &[x], shape.clone()) };
         let kind = PoolKind::Average { exclude_padding: true };
         let (kernel, strides) = (axes.iter().map(|a| a[1]).collect(), axes.iter().map(|a| a[2]).collect());
         let pool = OpKind::Pool { kind, kernel, strides, pads: vec![(0, 0); 2], ceil_mode: false };
         (shape[2], shape[3]) = (axes[0][3], axes[1][3]);
-        let pooled = builder.op("pooled", pool, &[part], shape);
-        builder.push(OpKind::Reshape, &[pooled], op.outputs[0]);
-        Ok(())
-    })
+        let pooled = self.op("pooled", pool, &[part], shape);
+        self.push(OpKind::Reshape, &[pooled], out);
+    }
+
+    /// Means of windows as a product of each plane and the shares of its elements.
+    fn multiplied(&mut self, x: ValueId, axes: &[Vec<[usize; 2]>; 2], out: ValueId) {
+        let shape = self.shape(x);
+        let plane = shape[2] * shape[3];
+        let mut weights = Vec::with_capacity(axes[0].len() * axes[1].len() * plane);
+        for (rows, columns) in axes[0].iter().flat_map(|rows| axes[1].iter().map(move |columns| (rows, columns))) {
+            let mut own = vec![0.0; plane];
+            let within = (0..rows[1]).flat_map(|row| (0..columns[1]).map(move |column| (row, column)));
+            for ((row, column), share) in within.zip(shares(rows[1] * columns[1])) {
+                own[(rows[0] + row) * shape[3] + columns[0] + column] = share;
+            }
+            weights.extend(own);
+        }
+        let count = weights.len() / plane.max(1);
+        let weights = self.constant("shares", vec![count, plane], weights);
+        let flat = self.op("planes", OpKind::Reshape, &[x], vec![shape[0], shape[1], plane]);
+        let means = self.op("means", OpKind::Linear, &[flat, weights], vec![shape[0], shape[1], count]);
+        self.push(OpKind::Reshape, &[means], out);
+    }
 }

@@ -48,7 +48,7 @@ fn cases() -> Vec<(&'static str, String, usize, usize)> {
             "collapse-transpose",
             turned("x", "a", "[0, 2, 3, 1]") + "  %b: f16[1, 8, 8, 4] = tanh(%a)\n" + &back("b", "y", "[0, 3, 1, 2]"),
             1,
-            3,
+            2,
         ),
         (
             "deduplicate-standalone-dequant-gocs-across-concat",

@@ -107,6 +107,12 @@ const OTHERS: &[(&str, &str)] = &[
          %y: f16[3, 4] = mul(%r, %x)\n  output %y\n}\n",
     ),
     (
+        // Columns within a row of memory, exchanged with rows.
+        "share-copies",
+        "net \"n\" {\n  input %x: f16[3, 4]\n  %a: f16[3, 1] = slice(%x) begin=[0, 1] end=[3, 2] stride=[1, 1]\n  \
+         %b: f16[3, 1] = slice(%x) begin=[0, 2] end=[3, 3] stride=[1, 1]\n  %y: f16[3, 1] = mul(%a, %b)\n  output %y\n}\n",
+    ),
+    (
         "join-parts",
         "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  %a: f16[1, 2, 8, 8] = slice(%x) begin=[0, 0, 0, 0] end=[1, 2, 8, 8] stride=[1, 1, 1, 1]\n  \
          %b: f16[1, 2, 8, 8] = slice(%x) begin=[0, 2, 0, 0] end=[1, 4, 8, 8] stride=[1, 1, 1, 1]\n  \
