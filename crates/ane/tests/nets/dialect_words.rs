@@ -313,6 +313,7 @@ fn attention_between_products_is_computed_transposed_and_its_coefficients_by_the
     assert_eq!((at(ShMin, 1), at(PatchHeight, 1)), (vec![9], vec![8, 11]), "units of the scores are free");
     assert_eq!(at(RuntimeWeights, 1), [6, 14, 15]);
     assert_eq!([2, 20].map(|i| each(&made, PatchWidth)[i]), [7, 8], "norms of an input and of a sum");
+    assert_eq!([1, 19].map(|i| each(&made, Dependent)[i]), [0, 2], "norms of an input and of a sum");
     assert_eq!(each(&made, Src1RowStride)[14], 2, "the copy has one row");
     let [own, apples] = both(&source, &blobs, &[array("x", &[1, rows, width], |i| small(i / 3))]);
     let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

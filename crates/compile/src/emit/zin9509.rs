@@ -280,7 +280,10 @@ impl Emitter<'_> {
         let stages =
             self.conventions().places_by_use && !layer.is_neural() && layer.interleave > 1 && layer.sources.len() == 1;
         let opens = opens && !(before.is_neural() && layer.convolves() && self.conventions().places_by_use);
-        if opens || !alike || !(place.alone || mean) || turns || stages {
+        // The numbers of a norm are read as they are written if its operand is a sum that a later sum reads too
+        // (`chain_block_d256_s64_proj1`; not `chain_pair_add_ln_d256_s64`).
+        let sum = mean && self.second_place().is_some_and(|row| self.replaces_product(row.from));
+        if opens || !alike || !(place.alone || mean) || turns && !sum || stages {
             return None;
         }
         match (before.is_neural(), layer.is_neural()) {
@@ -313,6 +316,18 @@ impl Emitter<'_> {
         let before = self.index.checked_sub(1).map(|i| &self.placed.graph.layers[i].kind);
         let product = matches!(before, Some(Kind::Product { .. })) && self.waits_on(self.index) == Some(1);
         product && !self.follows_constants(self.index - 1)
+    }
+
+    /// Returns true for a sum in the place of its second operand that a later sum reads.
+    fn replaces_product(&self, index: usize) -> bool {
+        let (layer, residency) = (&self.placed.graph.layers[index], &self.placed.residency);
+        let (Some(second), Some(result)) = (layer.sources.get(1), residency.resident(&layer.result)) else {
+            return false;
+        };
+        let place = residency.source(index, 1, second);
+        let adds = |l: &Layer| matches!(l.kind, Kind::Planar { .. }) && l.sources[0].buffer == layer.result.buffer;
+        let replaces = place.is_some_and(|place| place.base_bytes == result.base_bytes);
+        matches!(layer.kind, Kind::Planar { .. }) && replaces && self.placed.graph.layers[self.index..].iter().any(adds)
     }
 
     /// Returns true for a task whose first source another task has written in tile memory.

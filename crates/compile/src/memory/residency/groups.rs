@@ -57,11 +57,12 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     {
                         true
                     }
-                    // A product with constants has just written its coefficients (`chain_block_d256_s64_proj1`).
+                    // A product with constants has just written its coefficients (`chain_block_d256_s64_proj1`), and nothing else of the
+                    // group is read later (`chain_stack2_d256_s128_proj1`: a sum is).
                     Kind::Product { .. }
                         if single_rows && before.convolves() && before.result.buffer == layer.sources[1].buffer =>
                     {
-                        true
+                        !others_read(graph, opened, i)
                     }
                     Kind::Product { .. } => !before.convolves() && !computed(layer),
                     _ if layer.convolves() => {
@@ -96,6 +97,14 @@ fn read_again(graph: &Graph, copy: usize) -> bool {
         |s: &View4| s.buffer == source.buffer && s.offset_bytes == source.offset_bytes && s.count() == source.count();
     let reads = |layer: &Layer| !layer.is_neural() && layer.sources.len() == 2 && layer.sources.iter().any(same);
     graph.layers[copy + 1..].iter().any(reads)
+}
+
+/// Returns true if that layer, or one behind it, reads a result of the layers from `first` on that is no operand of it.
+fn others_read(graph: &Graph, first: usize, index: usize) -> bool {
+    let reads = |layer: &Layer, buffer: BufferId| layer.sources.iter().any(|s| s.buffer == buffer);
+    let results = graph.layers[first..index].iter().map(|l| l.result.buffer);
+    let mut others = results.filter(|&buffer| !reads(&graph.layers[index], buffer));
+    others.any(|buffer| graph.layers[index..].iter().any(|l| reads(l, buffer)))
 }
 
 /// Returns true if a later convolution reads other channels than a layer does of the result of the layer before it.

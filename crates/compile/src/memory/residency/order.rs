@@ -95,13 +95,13 @@ fn area(candidates: &[(usize, Resident)], first: &[usize], place: usize) -> u64 
     bytes.unwrap_or(0) * (last.unwrap_or(0) + 1).saturating_sub(candidates[place].1.writer) as u64
 }
 
-/// Moves first sources that take more of tile memory for longer before a sum that replaces a product beside an operand from memory
-/// (`chain_block_d512_s128_proj0`: the norm's result, then the sum).
+/// Moves first sources that take more of tile memory for longer before a sum that replaces a product (`chain_block_d512_s128_proj0`: the
+/// norm's result, then the sum; `chain_stack2_d256_s128_proj1`: the second sum, then the first).
 pub(super) fn larger_first(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], order: &mut [usize]) {
     let of =
         |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize).map(|i| first[i]);
-    let beside = |l: &&Layer| l.sources.len() == 2 && graph.buffer(l.sources[0].buffer).role == Role::Input;
-    for sum in graph.layers.iter().filter(beside) {
+    let two = |l: &&Layer| l.sources.len() == 2 && matches!(l.kind, Kind::Planar { op: PlanarOp::Add, .. });
+    for sum in graph.layers.iter().filter(two) {
         let place = of(&sum.sources[1]).filter(|place| of(&sum.result) == Some(*place));
         let Some(mut at) = place.and_then(|place| order.iter().position(|i| *i == place)) else { continue };
         let ranked = |i: usize| rank(graph, candidates, first, i);
