@@ -70,7 +70,7 @@ fn layout(view: &View4) -> (Vec<Axis>, usize) {
 fn read_sources(graph: &mut Graph, reasons: &mut Remarks) {
     let mut uses = Uses::of(graph);
     let mut removed = vec![false; graph.layers.len()];
-    for at in 0..graph.layers.len() {
+    for (at, removed) in removed.iter_mut().enumerate() {
         let Some(source) = uses.copied(graph, at) else { continue };
         let layer = &graph.layers[at];
         let plain = !layer.transpose && layer.interleave == 1 && layer.source_interleave == 1;
@@ -79,7 +79,7 @@ fn read_sources(graph: &mut Graph, reasons: &mut Remarks) {
         if plain && computed && result.offset_bytes == 0 && layout(&source) == layout(&result) {
             reasons.say(|| format!("readers of {} read its source", layer.name));
             uses.redirect(graph, &result, &source);
-            removed[at] = true;
+            *removed = true;
         }
     }
     retain(graph, &removed);
@@ -89,7 +89,7 @@ fn read_earlier(graph: &mut Graph, reasons: &mut Remarks) {
     let mut uses = Uses::of(graph);
     let mut removed = vec![false; graph.layers.len()];
     let mut earlier: HashMap<(BufferId, u64, bool), Vec<usize>> = HashMap::new();
-    for at in 0..graph.layers.len() {
+    for (at, removed) in removed.iter_mut().enumerate() {
         let Some(source) = uses.copied(graph, at) else { continue };
         let all = earlier.entry((source.buffer, source.offset_bytes, graph.layers[at].transpose)).or_default();
         let same = |first: usize| uses.is_written(source.buffer, first) && alike(graph, first, at);
@@ -107,7 +107,7 @@ fn read_earlier(graph: &mut Graph, reasons: &mut Remarks) {
         } else {
             uses.redirect(graph, &own, &kept);
         }
-        removed[at] = true;
+        *removed = true;
     }
     retain(graph, &removed);
 }
