@@ -126,14 +126,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
             .map(|&r| {
                 let reader = &graph.layers[r];
                 let writers = uses.writers.iter().map(|&w| now[w]);
-                let mut same = writers.filter(|&w| {
-                    let (written, read) = (&graph.layers[w].result, &reader.sources[0]);
-                    same_elements(written, read)
-                        || conventions.whole_epilogues
-                            && reader.interleave == 1
-                            && (same_places(written, read) && same_strides(read, &reader.result)
-                                || in_places_of(written, read, &reader.result).is_some())
-                });
+                let mut same = writers.filter(|&w| writes(&graph.layers[w].result, reader, conventions));
                 let writer = same.next()?;
                 let before = &graph.layers[writer];
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
@@ -181,6 +174,16 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
     let taken = removed.contains(&true);
     retain(graph, &removed);
     taken
+}
+
+/// Returns true if a result has the elements that a layer reads, in places from which they can go to those of the layer's result.
+fn writes(written: &View4, reader: &Layer, conventions: &Conventions) -> bool {
+    let read = &reader.sources[0];
+    let moved = || {
+        same_places(written, read) && same_strides(read, &reader.result)
+            || in_places_of(written, read, &reader.result).is_some()
+    };
+    same_elements(written, read) || conventions.whole_epilogues && reader.interleave == 1 && moved()
 }
 
 /// Removes the layers that were fused into others.

@@ -285,7 +285,7 @@ fn reshaped(own: &[usize], to: &[usize], rows: Rows) -> Option<Rows> {
         let (joins, divides) = (count / rows.count, rows.count / count.max(1));
         let each = match () {
             () if count == rows.count * joins && begins(own, rows.axis, joins) => rows.each * joins,
-            () if count * divides == rows.count && rows.each % divides == 0 && begins(to, axis, divides) => {
+            () if count * divides == rows.count && rows.each.is_multiple_of(divides) && begins(to, axis, divides) => {
                 rows.each / divides
             }
             () => return None,
