@@ -199,7 +199,9 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
             let count: usize = axes.iter().filter_map(|&axis| shape(first).get(axis)).product();
             let count = count as f32;
             match kind {
-                ReduceKind::Max | ReduceKind::Min | ReduceKind::Mean => Magnitude::new(x.most, x.usual),
+                ReduceKind::Max | ReduceKind::Min => Magnitude::new(x.most, x.usual),
+                // Elements of both signs cancel.
+                ReduceKind::Mean => Magnitude { least: x.least / count.sqrt(), ..Magnitude::new(x.most, x.usual) },
                 ReduceKind::Sum => Magnitude::new(times(x.most, count), x.usual * count.sqrt()),
                 ReduceKind::L1 => Magnitude::new(times(x.most, count), x.usual * count),
                 ReduceKind::L2 => Magnitude::new(times(x.most, count.sqrt()), x.usual * count.sqrt()),

@@ -91,6 +91,34 @@ fn a_small_token_beside_others_makes_terms_grow() {
     );
 }
 
+/// The mean of 64 elements is an eighth of their usual size if their signs differ.
+#[test]
+fn means_of_many_elements_are_small() {
+    becomes(
+        scale_small_terms,
+        r#"net "n" {
+  input %x: f16[1, 64, 4]
+  const %w: f16[2, 4] = [0.0625, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0625]
+  %t: f16[1, 64, 4] = tanh(%x)
+  %m: f16[1, 4] = reduce_mean(%t) axes=[1] keep_dims=false
+  %y: f16[1, 2] = linear(%m, %w)
+  output %y
+}
+"#,
+        r#"net "n" {
+  input %x: f16[1, 64, 4]
+  %t: f16[1, 64, 4] = tanh(%x)
+  %m: f16[1, 4] = reduce_mean(%t) axes=[1] keep_dims=false
+  const %y.weight: f16[2, 4] = [0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25]
+  %y.scaled: f16[1, 2] = linear(%m, %y.weight) name="y"
+  const %y.unscale: f16[] = [0.25]
+  %y: f16[1, 2] = mul(%y.scaled, %y.unscale)
+  output %y
+}
+"#,
+    );
+}
+
 #[test]
 fn operands_without_a_bound_stay() {
     let net = r#"net "n" {
