@@ -132,10 +132,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
                 let kind = match reader.interleave {
                     1 => together(before, reader)?,
-                    // The planar engine can store results of two sources interleaved, the neural engine those of a product
-                    // (`chain_block_d256_s64_proj1`).
-                    _ if (matches!(before.kind, Kind::Planar { .. }) && !before.transpose
-                        || conventions.products_write_coefficients && is_product(before))
+                    _ if writes_interleaved(before, conventions)
                         && (0..3).all(|i| before.result.axes[i].extent == reader.result.axes[i].extent)
                         && rules.has(Rules::COPIES)
                         && copies(&reader.kind) =>
@@ -270,10 +267,24 @@ fn is_plain(layer: &Layer) -> bool {
     !layer.transpose && layer.source_interleave == 1 && layer.sources.len() == 1
 }
 
-/// Returns true for a product with constants.
+/// Returns true for a layer that can store its result interleaved: the planar engine with two sources, and the neural one that of a product
+/// (`chain_block_d256_s64_proj1`).
+fn writes_interleaved(layer: &Layer, conventions: &Conventions) -> bool {
+    matches!(layer.kind, Kind::Planar { .. }) && !layer.transpose
+        || conventions.products_write_coefficients && is_product(layer)
+}
+
+/// Most rows of a product that is not divided whatever its coefficients take (`docs/evidence.md`, key `h13-fusion`).
+const UNDIVIDED_ROWS: usize = 128;
+/// Most bytes of the coefficients of a product of more rows that is not divided.
+const UNDIVIDED_BYTES: u64 = 1 << 20;
+
+/// Returns true for a product with constants that one task computes: of few rows, or with coefficients that fit kernel memory.
 fn is_product(layer: &Layer) -> bool {
-    let Kind::Conv { window, connect: Connect::Dense, .. } = &layer.kind else { return false };
-    *window == Window::UNIT && layer.result.groups() == 1
+    let Kind::Conv { window, connect: Connect::Dense, weights, .. } = &layer.kind else { return false };
+    let rows = layer.sources[0].height() * layer.sources[0].width;
+    let whole = rows <= UNDIVIDED_ROWS || weights.values.len() as u64 * ELEMENT_BYTES <= UNDIVIDED_BYTES;
+    *window == Window::UNIT && layer.result.groups() == 1 && whole
 }
 
 /// Returns true for a plain copy: factor 1, no addend, no activation.

@@ -8,17 +8,27 @@ use crate::ir::*;
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::HashSet;
 
+/// Most rows of the matrices of an attention that stay transposed: products of more rows are divided, and no record has such ones.
+const MOST_ROWS: usize = 128;
+
+/// Returns true for one matrix of several rows, as many as stay transposed.
+fn one(net: &Net, id: ValueId) -> bool {
+    let shape = &net.value(id).ty.shape;
+    let rows = shape.iter().rev().nth(1).is_some_and(|rows| (2..=MOST_ROWS).contains(rows));
+    rows && shape.iter().rev().skip(2).all(|&n| n == 1)
+}
+
 /// Results of products of one computed matrix with the result of a product with constants, both read once, and only as left operands of
 /// products with constants.
 pub(super) fn computed_transposed(net: &Net, most: u64) -> HashSet<ValueId> {
     let (alone, counts) = (operands_alone(net, most), net.read_counts());
     let made = products(net, most);
-    let one = |id: ValueId| net.value(id).ty.shape.iter().rev().skip(2).all(|&n| n == 1);
     let of = |op: &Op| {
         let plain = matches!(op.kind, OpKind::MatMul { transpose_x: false, transpose_y: false });
         let (&[x, y], &[out]) = (op.inputs.as_slice(), op.outputs.as_slice()) else { return None };
         let computed = net.value(x).data.is_none() && made.contains(&y) && counts.get(y.0 as usize) == Some(&1);
-        (plain && computed && one(out) && one(y) && one(x) && x != y && alone.contains(&out)).then_some(out)
+        let ones = [out, y, x].iter().all(|&id| one(net, id));
+        (plain && computed && ones && x != y && alone.contains(&out)).then_some(out)
     };
     net.ops.iter().filter_map(of).collect()
 }
@@ -28,10 +38,9 @@ pub(super) fn computed_transposed(net: &Net, most: u64) -> HashSet<ValueId> {
 pub(super) fn kept_transposed(net: &Net, most: u64, attention: Option<&HashSet<ValueId>>) -> HashSet<ValueId> {
     let turned = |op: &Op| attention.is_some_and(|all| op.outputs.iter().any(|out| all.contains(out)));
     let right = |op: &Op| {
-        let one = |&id: &ValueId| net.value(id).ty.shape.iter().rev().skip(2).all(|&n| n == 1);
         let scores = matches!(op.kind, OpKind::MatMul { transpose_x: false, transpose_y: true });
         let computed = op.inputs.iter().all(|&id| net.value(id).data.is_none());
-        turned(op) || attention.is_some() && scores && computed && op.inputs.iter().all(one)
+        turned(op) || attention.is_some() && scores && computed && op.inputs.iter().all(|&id| one(net, id))
     };
     let function = |op: &Op| match op.kind {
         OpKind::Unary(_) => op.inputs.first().copied(),

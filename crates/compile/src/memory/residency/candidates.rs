@@ -76,7 +76,9 @@ fn inherit(graph: &Graph, found: &mut [(usize, Resident)]) {
         let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose && own.alone;
         // The second source beside a first one that the caller gives (`chain_block_d256_s64_proj1`), or beside a sum that stays
         // (`chain_stack2_d256_s128_proj1`).
-        let given = layer.sources.len() == 2 && graph.buffer(layer.sources[0].buffer).role == Role::Input;
+        let given = layer.sources.len() == 2
+            && layer.result.height() > 1
+            && graph.buffer(layer.sources[0].buffer).role == Role::Input;
         let second = |s: &View4| turned.contains(&(s.buffer.0 as usize)) && layer.sources[0].buffer != s.buffer;
         let kept = layer.sources.len() == 2
             && found.iter().any(|(b, r)| *b == layer.sources[0].buffer.0 as usize && !r.read_once);

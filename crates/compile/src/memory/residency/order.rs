@@ -149,7 +149,9 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             // Differences take the place of a product (`chain_attn_s64_dh64`).
             let product = matches!(graph.layers[before.writer].kind, Kind::Product { .. });
             // Weights of an attention take the place of the exponentials of its scores (`chain_block_d256_s64_proj1`).
-            let scores = || matches!(layer.kind, Kind::Planar { .. }) && s == 1 && exponentials(graph, before.writer);
+            let rows = layer.result.channels() > 1 && layer.result.width > 1;
+            let scores =
+                || matches!(layer.kind, Kind::Planar { .. }) && s == 1 && rows && exponentials(graph, before.writer);
             let once = before.read_once || applies || product || !conventions.places_by_use || scores();
             let same = once && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
