@@ -90,15 +90,23 @@ fn constant_rows_are_interleaved_when_compiling() {
 #[test]
 fn many_outputs_of_sixty_four_rows_are_folded() {
     let (depth, outputs) = (1024, 2048);
-    let data =
-        Data::F16((0..outputs * depth).map(|i| f16::from_f32(if i % 7 == 0 { small(i / 7) } else { 0.0 })).collect());
-    let weights = Arc::new(Tensor { shape: vec![outputs, depth], data });
     let source = format!(
         "net \"n\" {{\n  input %x: f16[64, {depth}]\n  const %w: f16[{outputs}, {depth}] = blob 0\n  \
          %y: f16[64, {outputs}] = matmul(%x, %w) transpose_x=false transpose_y=true\n  output %y\n}}\n"
     );
-    let [own, apples] = both(&source, &[weights], &[array("x", &[64, depth], small)]);
+    let [own, apples] = both(&source, &[sparse(outputs, depth)], &[array("x", &[64, depth], small)]);
     assert_eq!(apples.0, 3, "a copy to a square, the product, a copy back");
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn a_matrix_that_several_products_read_is_staged_with_all_its_columns() {
+    let source = "net \"n\" {\n  input %x: f16[384, 640]\n  const %v: f16[2560, 640] = blob 0\n  const %w: f16[640, 2560] = blob 1\n  \
+                  %a: f16[384, 2560] = matmul(%x, %v) transpose_x=false transpose_y=true\n  \
+                  %y: f16[384, 640] = matmul(%a, %w) transpose_x=false transpose_y=true\n  output %y\n}\n";
+    let blobs = [sparse(2560, 640), sparse(640, 2560)];
+    let [own, apples] = both(source, &blobs, &[array("x", &[384, 640], small)]);
+    assert_eq!(apples.0, 10, "a transpose and nine tasks of two products");
     assert_eq!(own.1, apples.1, "the same numbers");
 }
 

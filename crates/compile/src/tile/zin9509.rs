@@ -89,11 +89,14 @@ pub(crate) fn rows_of_units(layer: &Layer) -> Option<usize> {
 }
 
 /// The tile of a source that is kept for a later task: a single row of the planar engine or of a copy is kept whole
-/// (`env_chain_ln_matmul_m1_k2048_n2048`, `chain_pair_add_ln_d256_s64`).
+/// (`env_chain_ln_matmul_m1_k2048_n2048`, `chain_pair_add_ln_d256_s64`), and all columns of a
+/// matrix with interleaved channels, which later tasks read (no record has one wider than a tile).
 pub(crate) fn kept_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     match height {
-        1 if !layer.is_neural() || copies(layer) => Tile::of(channels, height, width, width, height),
+        1 if !layer.is_neural() || copies(layer) || layer.source_interleave > 1 => {
+            Tile::of(channels, height, width, width, height)
+        }
         _ => source_tile(layer),
     }
 }
