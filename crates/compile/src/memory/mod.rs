@@ -99,7 +99,7 @@ pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) ->
     order::by_key(&mut scratch, |&i| (std::cmp::Reverse(graph.buffers[i].bytes), std::cmp::Reverse(length(i)), i));
     // 9.509 places what is written first (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`: 512 KiB at 0, then 8 MiB).
     if options.conventions().places_by_use {
-        // What also stays in tile memory comes last (`chain_block_d256_s64_proj1`).
+        // Buffers that also stay in tile memory come last (`chain_block_d256_s64_proj1`).
         order::by_key(&mut scratch, |&i| (residency.stays(i), live[i].map(|(first, _)| first)));
     }
     let mut taken: Vec<(usize, u64, u64)> = Vec::new();

@@ -1,7 +1,7 @@
 //! Adaptive means as Core ML's converter writes them, a concatenation of means of slices: pooling, where the windows are equally far apart,
 //! otherwise a product with a constant matrix. Ours.
 
-use super::{Builder, makers, rewrite};
+use super::{Builder, maker_behind, makers, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{Net, Op, OpKind, PoolKind, ReduceKind, Unary, ValueId};
@@ -41,15 +41,9 @@ fn shares(count: usize) -> Vec<f32> {
 
 /// Returns true for results of convolutions, perhaps pooled and clipped: a product multiplies zeros by every element of a plane, and an input
 /// may hold infinities.
-fn is_computed(mut id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
-    while let Some(op) = makers.get(&id) {
-        match op.kind {
-            OpKind::Pool { .. } | OpKind::Unary(Unary::Relu | Unary::Relu6) => id = op.inputs[0],
-            OpKind::Conv { .. } => return true,
-            _ => return false,
-        }
-    }
-    false
+fn is_computed(id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
+    let passes = |kind: &OpKind| matches!(kind, OpKind::Pool { .. } | OpKind::Unary(Unary::Relu | Unary::Relu6));
+    maker_behind(id, makers, passes).is_some_and(|op| matches!(op.kind, OpKind::Conv { .. }))
 }
 
 /// The windows whose means a concatenation holds, row by row.
@@ -82,7 +76,7 @@ fn bins(net: &Net, makers: &HashMap<ValueId, &Op>, op: &Op) -> Option<Bins> {
     (float && whole && all.len() >= FEWEST && computed).then_some(Bins { x, axes: [rows, columns] })
 }
 
-/// Replaces concatenations of means of equally distant windows by pooling.
+/// Replaces concatenations of means of windows by pooling if the windows are equally distant, otherwise by a product.
 pub(super) fn pool_bins(net: &mut Net, reasons: &mut Remarks) -> Result<()> {
     let makers = makers(net);
     let found: HashMap<ValueId, Bins> =

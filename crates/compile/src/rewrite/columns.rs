@@ -4,7 +4,7 @@
 //! neighbours, are exchanged with rows several times. A product with a matrix of signs takes two tasks, and each of its sums has one
 //! term, so that numbers keep their values.
 
-use super::{Builder, makers, number, rewrite};
+use super::{Builder, maker_behind, makers, number, rewrite};
 use crate::error::Result;
 use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use crate::options::Options;
@@ -85,15 +85,10 @@ fn found(net: &Net, most_rows: usize) -> HashMap<ValueId, Product> {
 }
 
 /// Returns true for values that operations of finite results compute: zeros times other numbers are zero.
-fn is_computed(mut id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
-    while let Some(op) = makers.get(&id) {
-        match op.kind {
-            OpKind::Reshape | OpKind::Transpose { .. } | OpKind::Slice { .. } => id = op.inputs[0],
-            OpKind::Linear | OpKind::LayerNorm { .. } | OpKind::Binary(Binary::Mul) => return true,
-            _ => return false,
-        }
-    }
-    false
+fn is_computed(id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
+    let moves = |kind: &OpKind| matches!(kind, OpKind::Reshape | OpKind::Transpose { .. } | OpKind::Slice { .. });
+    let maker = maker_behind(id, makers, moves);
+    maker.is_some_and(|op| matches!(op.kind, OpKind::Linear | OpKind::LayerNorm { .. } | OpKind::Binary(Binary::Mul)))
 }
 
 /// The columns that the result of an operation has.

@@ -51,6 +51,21 @@ pub(crate) fn makers(net: &Net) -> HashMap<ValueId, &Op> {
     net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect()
 }
 
+/// The operation that computes a value, before those that pass their first operand on; `None` for inputs and constants.
+fn maker_behind<'a>(
+    mut id: ValueId,
+    makers: &HashMap<ValueId, &'a Op>,
+    passes: impl Fn(&OpKind) -> bool,
+) -> Option<&'a Op> {
+    loop {
+        let op = makers.get(&id)?;
+        if !passes(&op.kind) {
+            return Some(op);
+        }
+        id = *op.inputs.first()?;
+    }
+}
+
 /// The value of a constant with one element.
 pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
     match net.value(id).data.as_ref()?.data.to_f32().as_slice() {

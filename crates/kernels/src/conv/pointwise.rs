@@ -367,7 +367,7 @@ impl WithSimd for Stage<'_> {
         let Stage { from, group, part, taps, to, wide } = self;
         let (width, outputs, Range { start, end }) = (run_outputs::<S>(), part.outputs(), taps);
         let taps = end - start;
-        // Where conversion needs no call, each run is widened directly into the packed buffer.
+        // A conversion that needs no call widens each run directly into the packed buffer.
         let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
         let mut done = 0;
         if one_row && outputs <= width {

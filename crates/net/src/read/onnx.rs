@@ -188,7 +188,7 @@ pub struct Translator<'a> {
     marks: Option<HashMap<ValueId, rows::Mark>>,
     /// Masks of rows that are joined, by their parts.
     joined: Vec<(Vec<across::Part>, ValueId)>,
-    /// Set if a marked value has a reader that no rule translates.
+    /// Place of the first reader of a marked value that no rule translates.
     lost: &'a OnceCell<String>,
 }
 
