@@ -156,6 +156,14 @@ impl Region {
         halfwords[..self.bytes / 2].reinterpret_cast_mut()
     }
 
+    /// Copies bytes from the same addresses of another region, if both contain them. Written halfwords are not tracked.
+    pub(crate) fn copy_from(&mut self, from: &Region, bytes: Range<usize>) {
+        let to: &mut [u8] = bytemuck::cast_slice_mut(self.storage.words_mut());
+        if let Some((to, from)) = to.get_mut(bytes.clone()).zip(from.bytes().get(bytes)) {
+            to.copy_from_slice(from);
+        }
+    }
+
     fn range(&self, field: Field, address: u64, bytes: u64) -> Result<std::ops::Range<usize>, FaultKind> {
         match address.checked_add(bytes) {
             Some(end) if end <= self.bytes as u64 => Ok(address as usize..end as usize),

@@ -2,6 +2,7 @@
 
 mod access;
 mod blocks;
+mod branches;
 mod common;
 pub(crate) mod commute;
 pub(crate) mod dense;
@@ -46,6 +47,7 @@ use anemone_facts::{Field, Layout};
 use anemone_kernels::cost;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
+use branches::Fork;
 use bytes::Bytes;
 use common::Common;
 use lift::Group;
@@ -114,6 +116,8 @@ pub struct Plan {
     accesses: Vec<Option<Accesses>>,
     /// Operations for runs with known accesses. Empty if tasks are executed one by one.
     ops: Vec<Op>,
+    /// Operations among them that run in branches, in order.
+    forks: Vec<Fork>,
     /// Written state around a valid run, from the static check or from an earlier run.
     seen: Option<Seen>,
     remarks: Vec<String>,
@@ -240,6 +244,7 @@ impl Plan {
             fans,
             accesses,
             ops,
+            forks: Vec::new(),
             seen: None,
             remarks,
         };
@@ -248,6 +253,8 @@ impl Plan {
             for pass in PASSES {
                 (pass.run)(&plan.common, &plan.steps, &mut plan.ops);
             }
+            plan.forks = branches::find(&plan.common, &plan.steps, &plan.ops);
+            plan.common.workers.awake |= !plan.forks.is_empty();
         }
         Ok(plan)
     }
@@ -294,6 +301,9 @@ impl Plan {
             (pass.run)(&self.common, &self.steps, &mut ops);
             texts.push(PassText { name: pass.name, text: text::listing(&ops, tasks) });
         }
+        let forks = branches::find(&self.common, &self.steps, &ops);
+        let forks = forks.iter().map(|fork| format!("{fork}\n")).collect();
+        texts.push(PassText { name: "branches", text: forks });
         texts
     }
 
@@ -417,16 +427,10 @@ impl Plan {
         go_on: &(dyn Fn() -> bool + Sync),
         clock: &mut Clock,
     ) -> Result<usize, Fault> {
-        let mut chain = ChainedResults::default();
-        let Plan { common, steps, l2, ops, .. } = self;
+        let Plan { common, steps, l2, ops, forks, .. } = self;
         let schedule = Schedule { common, steps };
-        for op in ops.iter() {
-            if !go_on() {
-                return Ok(op.tasks.start);
-            }
-            clock.step(|| schedule.run(op, memory, l2, &mut chain))?;
-        }
-        Ok(steps.len())
+        let stopped = branches::execute(&schedule, ops, forks, (memory, l2), go_on, clock)?;
+        Ok(stopped.map_or(steps.len(), |op| ops[op].tasks.start))
     }
 
     fn execute(

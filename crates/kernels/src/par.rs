@@ -82,6 +82,11 @@ impl Drop for Working {
     }
 }
 
+/// Number of threads of the pool.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
 /// Returns true if the pool has more than one thread. Waking a single one and being woken by it would gain nothing.
 pub fn are_several() -> bool {
     rayon::current_num_threads() > 1

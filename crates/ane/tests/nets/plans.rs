@@ -467,3 +467,39 @@ fn groups_behind_a_depthwise_convolution_run_the_same() {
     let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
     same_on_threads("groups", &program);
 }
+
+/// Two recurrences over one input, which read no result of each other until the end, and use the same tile memory.
+#[test]
+fn independent_recurrences_run_in_branches() {
+    const STEPS: usize = 120;
+    let values = |seed: usize| {
+        let values: Vec<String> =
+            (0..64 * 64).map(|i| format!("{}", ((i * seed + 7) % 23) as f32 / 256.0 - 0.04)).collect();
+        values.join(", ")
+    };
+    let mut body = String::new();
+    for (name, seed) in [("a", 29), ("b", 31)] {
+        body += &format!("const %w{name}: f16[64, 64, 1, 1] = [{}] ", values(seed));
+        for i in 0..STEPS {
+            let last = if i == 0 { "x".to_string() } else { format!("{name}{}", i - 1) };
+            body += &format!(
+                "%p{name}{i}: f16[1, 64, 1, 1] = conv(%{last}, %w{name}) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1 \
+                 %q{name}{i}: f16[1, 64, 1, 1] = add(%p{name}{i}, %x) %{name}{i}: f16[1, 64, 1, 1] = tanh(%q{name}{i}) "
+            );
+        }
+    }
+    let last = STEPS - 1;
+    let source = format!(
+        "net \"n\" {{ input %x: f16[1, 64, 1, 1] {body} %y: f16[1, 64, 1, 1] = mul(%a{last}, %b{last}) output %y output %b{} }}",
+        last - 1
+    );
+    let net = text::parse(&source, &[]).expect("a network");
+    let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    for (threads, forks) in [(1, 0), (2, 1)] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        let plan = pool.install(|| Plan::new(&program, EngineOptions::default())).expect("a plan");
+        let text = pool.install(|| plan.passes()).pop().expect("a pass").text;
+        assert_eq!(text.lines().count(), forks, "{threads} threads: {text}");
+    }
+    same_on_threads("recurrences", &program);
+}

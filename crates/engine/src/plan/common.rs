@@ -21,6 +21,12 @@ pub(super) struct Common {
 }
 
 impl Common {
+    /// The same state for operations that run beside those of this one, with scratch memory of its own.
+    pub(super) fn alike(&self) -> Common {
+        let &Common { layout, mac, model, ref ports, .. } = self;
+        Common { layout, mac, model, ports: ports.clone(), workers: Workers::new() }
+    }
+
     /// Returns true for tile memory, and for scratch memory without a port: only tasks access them.
     pub(super) fn is_own(&self, home: Home) -> bool {
         match home {

@@ -43,6 +43,11 @@ impl Clock {
         Clock { times: Some(Vec::with_capacity(steps)) }
     }
 
+    /// Returns true if steps are timed.
+    pub(super) fn times_steps(&self) -> bool {
+        self.times.is_some()
+    }
+
     /// Executes a step, and records its time if steps are timed.
     #[inline]
     pub(super) fn step<R>(&mut self, work: impl FnOnce() -> R) -> R {
