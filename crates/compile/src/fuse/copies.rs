@@ -34,14 +34,35 @@ impl Uses {
         uses
     }
 
-    /// The source of a layer that only copies it to a scratch buffer of its own.
+    /// The source of a layer that only copies it to a scratch buffer, where no other layer writes.
     fn copied(&self, graph: &Graph, at: usize) -> Option<View4> {
         let layer = &graph.layers[at];
         let &[source] = layer.sources.as_slice() else { return None };
-        let own = self.writers[layer.result.buffer.0 as usize] == [at];
         let scratch = graph.buffer(layer.result.buffer).role == Role::Scratch;
         let plain = layer.broadcast.iter().flatten().all(|repeated| !repeated) && layer.turned == [false; 2];
-        (own && scratch && plain && Epilogue::step(&layer.kind) == Some(Epilogue::UNIT)).then_some(source)
+        let copies = plain && Epilogue::step(&layer.kind) == Some(Epilogue::UNIT);
+        (scratch && copies && (self.is_alone(graph, at) || self.is_apart(graph, at))).then_some(source)
+    }
+
+    /// Returns true for the only writer of its buffer.
+    fn is_alone(&self, graph: &Graph, at: usize) -> bool {
+        self.writers[graph.layers[at].result.buffer.0 as usize] == [at]
+    }
+
+    /// Returns true for a layer that writes part of a buffer, before or behind all that others write.
+    fn is_apart(&self, graph: &Graph, at: usize) -> bool {
+        let range = |at: usize| {
+            let view = &graph.layers[at].result;
+            let reach: u64 = view.axes.iter().map(|axis| (axis.extent as u64 - 1) * axis.stride_bytes).sum();
+            (view.offset_bytes, view.offset_bytes + reach + view.width as u64 * ELEMENT_BYTES)
+        };
+        let (start, end) = range(at);
+        let writers = &self.writers[graph.layers[at].result.buffer.0 as usize];
+        graph.layers[at].interleave == 1
+            && writers.iter().filter(|&&other| other != at).all(|&other| {
+                let (first, last) = range(other);
+                graph.layers[other].interleave == 1 && (last <= start || end <= first)
+            })
     }
 
     /// Returns true if a buffer has its contents before a layer.
@@ -71,7 +92,7 @@ fn read_sources(graph: &mut Graph, reasons: &mut Remarks) {
     let mut uses = Uses::of(graph);
     let mut removed = vec![false; graph.layers.len()];
     for (at, removed) in removed.iter_mut().enumerate() {
-        let Some(source) = uses.copied(graph, at) else { continue };
+        let Some(source) = uses.copied(graph, at).filter(|_| uses.is_alone(graph, at)) else { continue };
         let layer = &graph.layers[at];
         let plain = !layer.transpose && layer.interleave == 1 && layer.source_interleave == 1;
         let computed = graph.buffer(source.buffer).role == Role::Scratch && uses.is_written(source.buffer, at);
@@ -92,7 +113,13 @@ fn read_earlier(graph: &mut Graph, reasons: &mut Remarks) {
     for (at, removed) in removed.iter_mut().enumerate() {
         let Some(source) = uses.copied(graph, at) else { continue };
         let all = earlier.entry((source.buffer, source.offset_bytes, graph.layers[at].transpose)).or_default();
-        let same = |first: usize| uses.is_written(source.buffer, first) && alike(graph, first, at);
+        let own = uses.is_alone(graph, at);
+        let same = |first: usize| {
+            let narrow = graph.layers[first].sources[0].width < source.width;
+            own && uses.is_written(source.buffer, first)
+                && alike(graph, first, at)
+                && (!narrow || uses.is_alone(graph, first))
+        };
         let Some(&first) = all.iter().find(|&&first| same(first)) else {
             all.push(at);
             continue;
@@ -115,7 +142,7 @@ fn read_earlier(graph: &mut Graph, reasons: &mut Remarks) {
 /// Returns true if two copies are of the same elements, or transposed copies of the same rows of which one has more columns.
 fn alike(graph: &Graph, first: usize, second: usize) -> bool {
     let [a, b] = [first, second].map(|at| &graph.layers[at]);
-    let form = |layer: &Layer| (layer.transpose, layer.interleave, layer.source_interleave, layer.result.offset_bytes);
+    let form = |layer: &Layer| (layer.transpose, layer.interleave, layer.source_interleave);
     let rows = |view: &View4| (view.buffer, view.offset_bytes, layout(view).0);
     if form(a) != form(b) || rows(&a.sources[0]) != rows(&b.sources[0]) {
         return false;
