@@ -1,5 +1,5 @@
-//! Alignment of attention heads: zero columns behind each head make the heads of a product start on boundaries of memory rows, so that
-//! the split is a view instead of two copies.
+//! Alignment of attention heads and of equal parts of columns: zero columns behind each make all of a product start on boundaries of memory
+//! rows, so that the split is a view instead of two copies.
 
 use super::{Builder, rewrite};
 use crate::error::Result;
@@ -12,7 +12,11 @@ use std::collections::HashMap;
 /// Fewest columns of a head for which padding pays; with fewer the zeros would exceed the heads.
 const LEAST_COLUMNS: usize = 8;
 
-/// `reshape(linear(x))` to heads of a size that no view can split becomes a wider product, a reshape and a slice.
+/// Most columns of a part with its zeros, as a multiple of its own: wider ones cost more than the copies.
+const MOST_PADDED: usize = 2;
+
+/// `reshape(linear(x))` to heads of a size that no view can split becomes a wider product, a reshape and a slice, and equal slices of the
+/// columns of a product become slices of a wider one.
 pub fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let uses = net.read_counts();
     // Products that a single reshape splits, by their result, with the number of columns of a head.
@@ -23,6 +27,7 @@ pub fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<
             heads.insert(from, *net.value(to).ty.shape.last().unwrap_or(&1));
         }
     }
+    heads.extend(parts(net, &uses));
     let linear = |op: &Op| op.kind == OpKind::Linear && op.inputs[1..].iter().all(|&id| is_plain(net, id));
     let made: Vec<ValueId> = net.ops.iter().filter(|op| linear(op)).map(|op| op.outputs[0]).collect();
     heads.retain(|id, _| made.contains(id));
@@ -35,13 +40,37 @@ pub fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<
             cell.borrow_mut().insert(op.outputs[0], made);
             return Ok(());
         }
-        let made = op.inputs.first().and_then(|x| cell.borrow().get(x).copied()).filter(|_| op.kind == OpKind::Reshape);
-        match made {
-            Some(made) => builder.split(op, made),
-            None => builder.ops.push(op.clone()),
+        let made = op.inputs.first().and_then(|x| cell.borrow().get(x).copied());
+        match (&op.kind, made) {
+            (OpKind::Reshape, Some(made)) => builder.split(op, made),
+            (OpKind::Slice { begin, .. }, Some(made)) => builder.columns(op, begin, made),
+            _ => builder.ops.push(op.clone()),
         }
         Ok(())
     })
+}
+
+/// Values that slices divide into equal parts of their columns, which begin within rows of memory, with the number of columns of a part.
+fn parts(net: &Net, uses: &[usize]) -> HashMap<ValueId, usize> {
+    let mut parts: HashMap<ValueId, (usize, usize)> = HashMap::new();
+    for op in &net.ops {
+        let (OpKind::Slice { begin, end, stride }, &[from]) = (&op.kind, op.inputs.as_slice()) else { continue };
+        let shape = &net.value(from).ty.shape;
+        let Some(last) = shape.len().checked_sub(1) else { continue };
+        let columns = end[last] - begin[last];
+        let whole = (0..last).all(|i| begin[i] == 0 && end[i] == shape[i]) && stride.iter().all(|&step| step == 1);
+        let (all, readers) = parts.entry(from).or_insert((columns, 0));
+        let small = padded(columns) <= MOST_PADDED * columns;
+        let fits = small && begin[last].is_multiple_of(columns) && shape[last].is_multiple_of(columns);
+        *readers += usize::from(whole && fits && *all == columns);
+    }
+    // The columns of a single row are channels that any slice divides.
+    let rows = |id: &ValueId| net.value(*id).ty.shape.iter().rev().skip(1).any(|&extent| extent > 1);
+    let unaligned = |columns: usize| !(columns as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN);
+    parts.retain(|from, (columns, readers)| {
+        rows(from) && unaligned(*columns) && uses[from.0 as usize] == *readers && !net.outputs.contains(from)
+    });
+    parts.into_iter().map(|(from, (columns, _))| (from, columns)).collect()
 }
 
 /// Returns true if a reshape splits the last axis alone, into heads of at least [`LEAST_COLUMNS`] columns that are no multiple of
@@ -101,6 +130,17 @@ impl Builder<'_> {
             *last = *last / columns * padded(columns);
         }
         self.op("aligned", OpKind::Linear, &inputs, shape)
+    }
+
+    /// A part of the columns of a widened product.
+    fn columns(&mut self, op: &Op, begin: &[usize], made: ValueId) {
+        let (mut begin, mut end) = (begin.to_vec(), self.shape(op.outputs[0]));
+        let stride = vec![1; end.len()];
+        if let (Some(first), Some(columns)) = (begin.last_mut(), end.last_mut()) {
+            *first = *first / *columns * padded(*columns);
+            *columns += *first;
+        }
+        self.push(OpKind::Slice { begin, end, stride }, &[made], op.outputs[0]);
     }
 
     /// The heads of a widened product, without the zero columns.
