@@ -1,11 +1,12 @@
 //! Lowering of convolutions with constant kernels.
 
 use super::Lowerer;
+use super::strided::Strided;
 use crate::error::{Error, Result};
 use crate::ir::*;
 use anemone_check::own;
 use anemone_facts::Field;
-use anemone_net::Op;
+use anemone_net::{Op, OpKind, ValueId};
 use half::f16;
 use std::sync::Arc;
 
@@ -98,6 +99,11 @@ impl Lowerer<'_> {
             pad: [0, 1].map(|i| pick(i, 0, &|j| pads[j].0)),
         };
         let remaining = self.factor_strides(&mut window);
+        let turns = own::needs_exchanged_kernel(window.kernel.map(|k| k as i64), self.chip);
+        if turns && remaining == [1, 1] && self.options.conventions().whole_epilogues {
+            let conv = Convolution { window, groups, per_group, cout, weights, bias };
+            return self.convolve_moved(conv, x, op.outputs[0], missing);
+        }
         // One-axis convolutions get a row axis of extent 1.
         let rows = |mut v: View| {
             for _ in 0..missing {
@@ -122,6 +128,38 @@ impl Lowerer<'_> {
         let dense = self.scratch("dense", &shape);
         self.convolve(conv, &from, &dense)?;
         self.slice_into(&dense, &vec![0; shape.len()], &shape, &stride, &to)
+    }
+
+    /// A convolution with rows and columns exchanged, whose moves before it are one with the exchange, and those behind it with the one
+    /// back. `missing` is the number of axes that the value has less than four.
+    fn convolve_moved(&mut self, conv: Convolution, x: ValueId, out: ValueId, missing: usize) -> Result<()> {
+        let whole = |mut shape: Vec<usize>| {
+            shape.splice(2..2, vec![1; missing]);
+            shape.swap(2, 3);
+            shape
+        };
+        let mut from = self.moved(x)?;
+        from.axes.splice(2..2, vec![Vec::new(); missing]);
+        let turned = match from.view() {
+            Some(view) => self.exchanged(&view, 2, "turned")?,
+            None => {
+                let turned = self.scratch("turned", &whole(self.shape(x)));
+                self.rearrange(&from.permuted(&[0, 1, 3, 2]), &turned)?;
+                turned
+            }
+        };
+        let result = self.scratch("result", &whole(self.shape(out)));
+        self.convolve(conv.exchanged(), &turned, &result)?;
+        // A function behind the convolution reads rows, which an exchange of its own stores.
+        let mut readers = self.net.ops.iter().filter(|op| op.inputs.contains(&out));
+        if !readers.all(|op| matches!(op.kind, OpKind::Transpose { .. } | OpKind::Reshape)) {
+            let mut to = self.result(out);
+            to.lead.splice(2..2, vec![Axis { extent: 1, stride_bytes: 0 }; missing]);
+            return self.copy_transposed(&result, &to, 2);
+        }
+        let mut made = Strided::from(&result).permuted(&[0, 1, 3, 2]);
+        made.axes.drain(2..2 + missing);
+        self.record_strided(out, made, None)
     }
 
     /// A convolution between views of four axes.

@@ -42,7 +42,12 @@ impl Lowerer<'_> {
     }
 
     /// Records a tensor with any strides as the result of an operation.
-    fn record_strided(&mut self, out: ValueId, made: Strided, single: Option<(OpKind, ValueId)>) -> Result<()> {
+    pub(super) fn record_strided(
+        &mut self,
+        out: ValueId,
+        made: Strided,
+        single: Option<(OpKind, ValueId)>,
+    ) -> Result<()> {
         if let Some(view) = made.view() {
             return self.alias(out, view);
         }
