@@ -118,9 +118,11 @@ passes! {
     PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
         "operations alike on slices of one value, and sines of several values, become one operation";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
-        "attention heads are padded to boundaries of memory rows";
+        "attention heads, and equal parts of columns, are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",
         "convolutions and poolings beyond the chip's window limits become ones within them";
+    ORDER: 1 true "0eda-order-channels" Work::Net(rewrite::order_channels), "ours",
+        "a product computes its channels in the order that transposes behind it give them";
     SMALL: 1 true "0ee-scale-small-terms" Work::Net(rewrite::scale_small_terms), "ours",
         "weights of products with small terms grow by powers of two, which the gains divide by";
     DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",

@@ -223,7 +223,7 @@ fn windows_take_the_functions_behind_them() {
 }
 
 /// Operations that the engine can do in few tasks: overlapping passes, phases as channels, shared copies, tables of single steps.
-const FEWER: [(&str, &[&str], &str, usize); 17] = [
+const FEWER: [(&str, &[&str], &str, usize); 23] = [
     (
         "rows that no passes of several lanes hold",
         &["f16[3, 49, 2]", "f16[3, 2, 8]"],
@@ -320,6 +320,42 @@ const FEWER: [(&str, &[&str], &str, usize); 17] = [
         &["f16[1, 2, 10, 10]"],
         "%s0: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 0, 1] end=[1, 2, 4, 5] stride=[1, 1, 1, 1]\n  %m0: f16[1, 2, 1, 1] = reduce_mean(%s0) axes=[2, 3] keep_dims=true\n  %s1: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 0, 4] end=[1, 2, 4, 8] stride=[1, 1, 1, 1]\n  %m1: f16[1, 2, 1, 1] = reduce_mean(%s1) axes=[2, 3] keep_dims=true\n  %s2: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 3, 1] end=[1, 2, 7, 5] stride=[1, 1, 1, 1]\n  %m2: f16[1, 2, 1, 1] = reduce_mean(%s2) axes=[2, 3] keep_dims=true\n  %s3: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 3, 4] end=[1, 2, 7, 8] stride=[1, 1, 1, 1]\n  %m3: f16[1, 2, 1, 1] = reduce_mean(%s3) axes=[2, 3] keep_dims=true\n  %s4: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 6, 1] end=[1, 2, 10, 5] stride=[1, 1, 1, 1]\n  %m4: f16[1, 2, 1, 1] = reduce_mean(%s4) axes=[2, 3] keep_dims=true\n  %s5: f16[1, 2, 4, 4] = slice(%x0) begin=[0, 0, 6, 4] end=[1, 2, 10, 8] stride=[1, 1, 1, 1]\n  %m5: f16[1, 2, 1, 1] = reduce_mean(%s5) axes=[2, 3] keep_dims=true\n  %y: f16[1, 2, 1, 6] = concat(%m0, %m1, %m2, %m3, %m4, %m5) axis=3",
         6,
+    ),
+    (
+        "channels in the order of patches within patches",
+        &["f16[1, 4, 4, 4]"],
+        "const %w: f16[16, 4, 1, 1] = [W64]\n  %c: f16[1, 16, 4, 4] = conv(%x0, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  %r: f16[2, 2, 2, 2, 4, 4] = reshape(%c)\n  %y: f16[4, 4, 2, 2, 2, 2] = transpose(%r) perm=[4, 5, 1, 3, 0, 2]",
+        2,
+    ),
+    (
+        "equal parts of columns",
+        &["f16[5, 4]"],
+        "const %w: f16[40, 4] = [W160]\n  %p: f16[5, 40] = linear(%x0, %w)\n  %a: f16[5, 20] = slice(%p) begin=[0, 0] end=[5, 20] stride=[1, 1]\n  %b: f16[5, 20] = slice(%p) begin=[0, 20] end=[5, 40] stride=[1, 1]\n  %y: f16[5, 20] = max(%a, %b)",
+        3,
+    ),
+    (
+        "a wide window between transposes",
+        &["f16[1, 24, 4]"],
+        "const %w: f16[4, 4, 17] = [W272]\n  %a: f16[1, 24, 4] = clip(%x0) min=-4.0 max=4.0\n  %t: f16[1, 4, 24] = transpose(%a) perm=[0, 2, 1]\n  %c: f16[1, 4, 24] = conv(%t, %w) strides=[1] pads=[[8, 8]] dilations=[1] groups=1\n  %u: f16[1, 24, 4] = transpose(%c) perm=[0, 2, 1]\n  %y: f16[1, 24, 4] = max(%u, %x0)",
+        4,
+    ),
+    (
+        "a part of a concatenation and the same value alone",
+        &["f16[5, 16]"],
+        "const %w: f16[8, 32] = [W256]\n  const %v: f16[8, 16] = [W128]\n  %a: f16[5, 16] = clip(%x0) min=-4.0 max=4.0\n  %b: f16[5, 16] = clip(%x0) min=-2.0 max=3.0\n  %c: f16[5, 32] = concat(%a, %b) axis=1\n  %p: f16[5, 8] = linear(%c, %w)\n  %q: f16[5, 8] = linear(%a, %v)\n  %y: f16[5, 8] = max(%p, %q)",
+        7,
+    ),
+    (
+        "positions that exchange two axes",
+        &["f16[12, 8]"],
+        "const %i: i32[12] = [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]\n  %g: f16[12, 8] = gather(%x0, %i) axis=0\n  %y: f16[8, 12] = transpose(%g) perm=[1, 0]",
+        2,
+    ),
+    (
+        "a sum of constants with factors",
+        &["f16[1, 4]"],
+        "const %w: f16[4, 6, 32] = [W768]\n  %f: f16[4, 1, 1] = reshape(%x0)\n  %m: f16[4, 6, 32] = mul(%f, %w)\n  %y: f16[6, 32] = reduce_sum(%m) axes=[0] keep_dims=false",
+        3,
     ),
 ];
 

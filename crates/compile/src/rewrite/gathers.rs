@@ -61,6 +61,14 @@ pub fn pieces(places: &[usize]) -> Vec<Piece> {
     all
 }
 
+/// Step of positions that are all of an axis, those at each distance from the steps behind each other; `None` for others.
+fn exchange(places: &[usize], extent: usize) -> Option<usize> {
+    let step = *places.get(1).filter(|step| (2..extent).contains(*step) && extent.is_multiple_of(**step))?;
+    let count = extent / step;
+    let own = |(i, &at): (usize, &usize)| at == i % count * step + i / count;
+    (places.len() == extent && places.iter().enumerate().all(own)).then_some(step)
+}
+
 /// The transposition that exchanges the last two axes of so many.
 pub(super) fn exchange_of_last_axes(rank: usize) -> OpKind {
     let mut perm: Vec<usize> = (0..rank).collect();
@@ -97,6 +105,9 @@ impl Builder<'_> {
             });
         }
         let shape = self.shape(x);
+        if let Some(step) = exchange(places, shape[axis]) {
+            return Ok(self.phases(x, axis, step));
+        }
         // Columns that do not start on a boundary of memory are copied as rows, the whole row once.
         let apart = |piece: &Piece| piece.step > 1 || !(piece.first as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN);
         if axis + 1 == shape.len() && pieces.len() > 2 && pieces.iter().filter(|piece| apart(piece)).count() > 1 {
@@ -111,6 +122,19 @@ impl Builder<'_> {
             [one] => *one,
             _ => self.op("joined", OpKind::Concat { axis }, &parts, joined),
         })
+    }
+
+    /// The elements `0, step, 2 step, ..` along an axis, then those from 1 on, and so on: an exchange of two axes.
+    fn phases(&mut self, x: ValueId, axis: usize, step: usize) -> ValueId {
+        let shape = self.shape(x);
+        let mut split = shape.clone();
+        split.splice(axis..=axis, [shape[axis] / step, step]);
+        let apart = self.reshaped("apart", x, split.clone());
+        let mut perm: Vec<usize> = (0..split.len()).collect();
+        perm.swap(axis, axis + 1);
+        split.swap(axis, axis + 1);
+        let turned = self.op("turned", OpKind::Transpose { perm }, &[apart], split);
+        self.reshaped("joined", turned, shape)
     }
 
     fn piece(&mut self, x: ValueId, axis: usize, piece: Piece) -> ValueId {

@@ -7,6 +7,7 @@
 pub(crate) mod affines;
 mod apart;
 mod bins;
+mod channels;
 mod columns;
 pub(crate) mod dead;
 pub(crate) mod decompose;
@@ -34,6 +35,7 @@ pub(crate) mod slices;
 pub(crate) mod small;
 mod spelled;
 mod waves;
+mod weighted;
 pub(crate) mod whole;
 pub(crate) mod windows;
 pub(crate) mod wrapped;
@@ -75,6 +77,7 @@ pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
 }
 
 pub use affines::absorb_affines;
+pub use channels::order_channels;
 pub use columns::select_columns;
 pub use dead::remove_dead;
 pub use decompose::decompose;

@@ -191,13 +191,22 @@ fn every_pass_that_may_be_left_out_changes_a_program() {
              %h: f16[3, 2, 24] = reshape(%p)\n  %t: f16[2, 3, 24] = transpose(%h) perm=[1, 0, 2]\n  output %t\n}}\n"
         )
     };
-    let known: Vec<&str> =
-        OTHERS.iter().map(|(pass, _)| *pass).chain(FUSIONS.iter().copied()).chain(["align-heads"]).collect();
+    let channels = {
+        let weights = vec!["0.5"; 32].join(", ");
+        format!(
+            "net \"n\" {{\n  input %x: f16[1, 2, 4, 4]\n  const %w: f16[16, 2, 1, 1] = [{weights}]\n  \
+             %c: f16[1, 16, 4, 4] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+             %r: f16[2, 2, 2, 2, 4, 4] = reshape(%c)\n  %y: f16[4, 4, 2, 2, 2, 2] = transpose(%r) perm=[4, 5, 1, 3, 0, 2]\n  \
+             output %y\n}}\n"
+        )
+    };
+    let made = [("align-heads", heads.as_str()), ("order-channels", channels.as_str())];
+    let known: Vec<&str> = OTHERS.iter().chain(&made).map(|(pass, _)| *pass).chain(FUSIONS.iter().copied()).collect();
     for pass in pipeline::ALL.iter().filter(|pass| pass.optional) {
         assert!(known.contains(&pass.name), "{} has no network that shows it", pass.name);
     }
     let mut idle = Vec::new();
-    for (pass, source) in OTHERS.iter().copied().chain([("align-heads", heads.as_str())]) {
+    for (pass, source) in OTHERS.iter().chain(&made).copied() {
         assert!(pipeline::by_name(pass).is_some(), "{pass}");
         let with = program(source, None).unwrap_or_else(|e| panic!("{pass}: {e}\n{source}"));
         if program(source, Some(pass)).as_ref() == Ok(&with) {
