@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::ir::*;
-use crate::options::Options;
+use crate::options::{Conventions, Options};
 use crate::remarks::Remarks;
 use crate::stream::pack::Packing;
 use anemone_check::legal::{self, Route};
@@ -42,7 +42,7 @@ impl std::fmt::Display for Legal {
 
 /// Splits layers that exceed kernel memory, then checks every layer against the chip's limits.
 pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reasons: &mut Remarks) -> Result<Legal> {
-    split_products(&mut graph, reasons);
+    split_products(&mut graph, options.conventions(), reasons);
     split_kernels(&mut graph, chip, options, reasons);
     for layer in &graph.layers {
         fits(layer, chip)?;
@@ -69,20 +69,28 @@ fn counted(graph: &Graph, chip: &'static Chip) -> Result<()> {
     }
 }
 
-/// A product has one stream per engine: more rows are several products, the last ones first, as 9.509 has them.
-fn split_products(graph: &mut Graph, reasons: &mut Remarks) {
+/// A product has one stream per engine: more rows are several products, the last ones first, as 9.509 has them, whose engines are a power of
+/// two (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`: 1, 2, 4 and 23 times 16 of 375 rows).
+fn split_products(graph: &mut Graph, conventions: &Conventions, reasons: &mut Remarks) {
     for layer in std::mem::take(&mut graph.layers) {
         let streams = layer.sources.get(1).map_or(0, View4::channels);
         let &Kind::Product { lanes, .. } = &layer.kind else {
             graph.layers.push(layer);
             continue;
         };
-        if streams > ENGINES {
-            reasons.say(|| format!("{} split into {}: {streams} streams", layer.name, streams.div_ceil(ENGINES)));
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        while start < streams {
+            let left = ENGINES.min(streams - start);
+            let count = if conventions.products_of_equal_rows { 1 << left.ilog2() } else { left };
+            pieces.push((start, count));
+            start += count;
         }
-        for start in (0..streams).step_by(ENGINES).rev() {
+        if pieces.len() > 1 {
+            reasons.say(|| format!("{} split into {}: {streams} streams", layer.name, pieces.len()));
+        }
+        for (start, count) in pieces.into_iter().rev() {
             let mut piece = layer.clone();
-            let count = ENGINES.min(streams - start);
             for (view, first, extent) in
                 [(&mut piece.sources[1], start, count), (&mut piece.result, start * lanes, count * lanes)]
             {

@@ -131,6 +131,7 @@ conventions! {
     attention_turned: false true false, "A product of computed matrices between products with constants is computed transposed.";
     products_write_coefficients: false true false, "A product with constants writes its rows as coefficients of the product that reads them.";
     products_of_equal_rows: false true false, "Rows of a product that fill engines with fewer lanes are staged at once, and its parts have as many rows each.";
+    matrices_apart: false true false, "One of several matrices has the depth of their tensor, and is read once, whatever is read of the others.";
     rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
     scratch_interleaved: false true false, "A matrix that is turned into scratch memory for convolutions has eight channels interleaved.";
@@ -152,7 +153,7 @@ conventions! {
     left_matrices_turned: false true false, "A transposed left matrix whose rows are folded is transposed first.";
     rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
     many_passes_folded: false true false, "64 rows are folded for more than four passes of outputs, and for fewer if the coefficients of all passes fit kernel memory.";
-    equal_biases_are_numbers: false true false, "Equal biases of `linear` are one number of its task.";
+    equal_biases_are_numbers: false true false, "Equal biases of `linear` and convolutions are one number of their task.";
     zero_biases_streamed: false false true, "Biases are streamed even where all are zero.";
     softmax_fused: true true false, "A softmax over channels or columns has a lowering of its own.";
     softmax_sums_on_neural: true true false, "The sum of a softmax over a leading axis and its reciprocal are one neural task.";

@@ -146,6 +146,8 @@ pub mod source_mask {
 
 /// Constants that Apple's compiler writes into every task of a kind (`docs/evidence.md`, key `h13-samples`).
 pub mod constant {
+    /// Bytes of a page of the task chain, which no task crosses (`docs/evidence.md`, key `h13-staging`).
+    pub const TASK_PAGE_BYTES: u32 = 0x4000;
     /// `*Truncate` of an operand that DMA moves.
     pub const TRUNCATE: u32 = 3;
     /// `ResBfrMode` of simple memory-to-memory tasks.

@@ -3,6 +3,8 @@
 use super::dialects::{array, both, small};
 use anemone_compile::{Compat, Options, compile};
 use anemone_facts::chips::CHIPS;
+use anemone_facts::code::constant::TASK_PAGE_BYTES;
+use anemone_facts::code::residency;
 use anemone_facts::layout::H13;
 use anemone_facts::{Field, Field::*};
 use anemone_net::{Data, Tensor, text};
@@ -124,6 +126,54 @@ fn single_rows_have_their_own_stride_and_wide_ones_are_not_spread() {
     let made = tasks(source, &[]);
     assert_eq!(each(&made, SrcL2RowStride)[2], 0x40);
     assert_eq!([PatchWidth, PatchHeight].map(|field| each(&made, field)[1]), [5, 3]);
+}
+
+#[test]
+fn each_matrix_of_a_batch_is_loaded_once_and_its_rows_are_powers_of_two() {
+    let source = "net \"n\" {\n  input %x: f16[3, 23, 64]\n  input %w: f16[3, 64, 375]\n  \
+                  %y: f16[3, 23, 375] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}\n";
+    let made = tasks(source, &[]);
+    assert_eq!(each(&made, Cout), [1, 2, 4, 16].repeat(3));
+    assert_eq!(each(&made, SrcType), [residency::DMA_KEEP, residency::L2, residency::L2, residency::L2].repeat(3));
+    assert_eq!(each(&made, Spl), [1, 0, 0, 0].repeat(3), "groups");
+    let depths = [Src1DepthStride, DstDepthStride].map(|field| each(&made, field)[0]);
+    assert_eq!(depths, [3 * 64 * 12, 3 * 23 * 12], "of the whole tensors, in rows of 64 bytes");
+    let inputs = [array("x", &[3, 23, 64], small), array("w", &[3, 64, 375], |i| small(i * 3 + i / 375))];
+    let [own, apples] = both(source, &[], &inputs);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn tiles_of_windows_fit_with_the_rows_that_they_read() {
+    let weights = |shape: &[usize], value: fn(usize) -> f32| {
+        let data = Data::F16((0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect());
+        Arc::new(Tensor { shape: shape.to_vec(), data })
+    };
+    let source = "net \"n\" {\n  input %x: f16[1, 256, 100, 64]\n  const %w: f16[256, 1, 3, 3] = blob 0\n  const %b: f16[256] = blob 1\n  \
+                  %y: f16[1, 256, 50, 32] = conv(%x, %w, %b) strides=[2, 2] pads=[[0, 1], [0, 1]] dilations=[1, 1] groups=256\n  output %y\n}\n";
+    let blobs = [weights(&[256, 1, 3, 3], small), weights(&[256], |_| 0.25)];
+    let made = tasks(source, &blobs);
+    assert_eq!([TileHeight, SrcL2RowStride, ResL2Base].map(|field| each(&made, field)[0]), [24, 0x803, 50 * 0x803]);
+    assert_eq!([BiasMode, AccBias].map(|field| each(&made, field)[0]), [0, 0x3400], "equal biases are a number");
+    let [own, apples] = both(source, &blobs, &[array("x", &[1, 256, 100, 64], small)]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+
+    let source = "net \"n\" {\n  input %x: f16[1, 1024, 1, 375]\n  const %w: f16[1024, 1, 1, 9] = blob 0\n  \
+                  %y: f16[1, 1024, 1, 375] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [4, 4]] dilations=[1, 1] groups=1024\n  output %y\n}\n";
+    let blobs = [weights(&[1024, 1, 1, 9], small)];
+    assert_eq!(each(&tasks(source, &blobs), SrcL2ChannelStride), [0x10], "128 of 375 columns");
+    let [own, apples] = both(source, &blobs, &[array("x", &[1, 1024, 1, 375], small)]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn tasks_do_not_cross_pages() {
+    let source = "net \"n\" {\n  input %x: f16[1, 375, 64]\n  input %w: f16[1, 64, 64]\n  \
+                  %y: f16[1, 375, 64] = matmul(%x, %w) transpose_x=false transpose_y=false\n  output %y\n}\n";
+    let made = tasks(source, &[]);
+    let pages = |task: &Task| [task.offset, task.offset + 4 * task.word_count() - 1].map(|at| at / TASK_PAGE_BYTES);
+    assert!(made.iter().all(|task| pages(task)[0] == pages(task)[1]));
+    assert_eq!(made[21].offset, TASK_PAGE_BYTES, "21 tasks of 768 bytes leave 256");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn groups_whose_coefficients_exceed_kernel_memory_are_convolutions_of_their_own(
 
 #[test]
 fn constant_rows_are_interleaved_when_compiling() {
-    for (rows, tasks) in [(1, [2, 2]), (5, [2, 2]), (32, [2, 2]), (48, [3, 3]), (100, [3, 4])] {
+    for (rows, tasks) in [(1, [2, 2]), (5, [2, 3]), (32, [2, 2]), (48, [3, 3]), (100, [3, 8])] {
         let source = format!(
             "net \"n\" {{\n  input %x: f16[40, 64]\n{}  \
              %y: f16[{rows}, 40] = matmul(%w, %x) transpose_x=false transpose_y=true\n  output %y\n}}\n",

@@ -34,7 +34,7 @@ use std::sync::Arc;
 pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
     let layout = chip.layout.ok_or(Error::NoLayout { chip: chip.target })?;
     let mut kernel = Kernel::of(&placed);
-    let hints = zin421::Hints::of(&placed, layout);
+    let hints = zin421::Hints::of(&placed, layout, options.conventions());
     let mut tasks = Vec::new();
     for i in 0..placed.graph.layers.len() {
         let layer = &placed.graph.layers[i];

@@ -109,6 +109,9 @@ impl Emitter<'_> {
         let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
         // Folded rows are further apart than planes: a depth contains all of them.
         let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
+        let product = self.conventions().matrices_apart && matches!(self.layer.kind, Kind::Product { .. });
+        let matrices = if product { zin421::whole_rows(self.placed, view) } else { 1 };
+        let rows = rows.saturating_mul(matrices as u64);
         let whole_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
         let merged = self.merged_rows(view).filter(|_| self.conventions().depths_by_set);
         let turned = self.layer.transpose && base == DstBase;

@@ -5,6 +5,7 @@
 use super::Emitter;
 use crate::ir::*;
 use crate::memory::Placed;
+use crate::options::Conventions;
 use crate::stream::pack::Packing;
 use crate::tile::Tile;
 use anemone_facts::Field::*;
@@ -113,6 +114,20 @@ impl Emitter<'_> {
     }
 }
 
+/// Rows per depth of the tensor that one of several matrices with rows as channels belongs to: its planes
+/// (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`, `chain_attn_s128_dh64_h4`), else one.
+pub(super) fn whole_rows(placed: &Placed, view: &View4) -> usize {
+    let port = placed.graph.buffer(view.buffer).port.as_ref();
+    match port.and_then(|port| port.lead.last_chunk()) {
+        Some([planes, rows])
+            if planes.stride_bytes == view.axes[2].stride_bytes && rows.stride_bytes == view.axes[1].stride_bytes =>
+        {
+            planes.extent
+        }
+        _ => 1,
+    }
+}
+
 /// Planes per depth of the tensor that a view belongs to: a part of a concatenation counts the whole.
 pub(super) fn whole_planes(placed: &Placed, view: &View4) -> usize {
     let buffer = placed.graph.buffer(view.buffer);
@@ -137,30 +152,36 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    pub(super) fn of(placed: &Placed, layout: &Layout) -> Hints {
+    pub(super) fn of(placed: &Placed, layout: &Layout, conventions: &Conventions) -> Hints {
         let layers = &placed.graph.layers;
         let count = placed.graph.buffers.len();
         let mut reads: Vec<Vec<usize>> = vec![vec![]; count];
+        let mut views: Vec<Vec<(usize, View4)>> = vec![vec![]; count];
         let mut writes: Vec<Vec<usize>> = vec![vec![]; count];
         for (i, layer) in layers.iter().enumerate() {
             let streamed = |(s, view): &(usize, &View4)| placed.residency.source(i, *s, view).is_none_or(|p| p.crosses);
             let sources = layer.sources.iter().enumerate().filter(streamed);
-            sources.for_each(|(_, view)| reads[view.buffer.0 as usize].push(i));
+            sources.for_each(|(_, view)| {
+                reads[view.buffer.0 as usize].push(i);
+                views[view.buffer.0 as usize].push((i, *view));
+            });
             writes[layer.result.buffer.0 as usize].push(i);
         }
         let scratch = |b: BufferId| placed.graph.buffer(b).role == Role::Scratch;
-        let hint = |i: usize, b: BufferId| {
-            let r = &reads[b.0 as usize];
-            let (earlier, later) = (r.iter().any(|&x| x < i), r.iter().any(|&x| x > i));
-            match (scratch(b), earlier, later) {
+        // Other matrices of a tensor do not count (`chain_attn_s128_dh64_h4`).
+        let apart = conventions.matrices_apart;
+        let hint = |i: usize, view: &View4| {
+            let own = |other: &View4| !apart || meet(view, other);
+            let others = || views[view.buffer.0 as usize].iter().filter(|(_, other)| own(other)).map(|(x, _)| *x);
+            let (earlier, later) = (others().any(|x| x < i), others().any(|x| x > i));
+            match (scratch(view.buffer), earlier, later) {
                 (_, _, true) => [hint::ALLOC; 3],
                 (true, _, false) => [hint::DROP, hint::ALLOC, hint::DROP],
                 (false, true, false) => [hint::LOW_PRIORITY, hint::ALLOC, hint::LOW_PRIORITY],
                 (false, false, false) => [hint::NO_ALLOC, hint::ALLOC, hint::LOW_PRIORITY],
             }
         };
-        let sources =
-            layers.iter().enumerate().map(|(i, l)| l.sources.iter().map(|s| hint(i, s.buffer)).collect()).collect();
+        let sources = layers.iter().enumerate().map(|(i, l)| l.sources.iter().map(|s| hint(i, s)).collect()).collect();
         let depends = layers
             .iter()
             .enumerate()
@@ -185,6 +206,15 @@ impl Hints {
     pub(super) fn hazard(&self, task: usize) -> Option<(u32, bool)> {
         self.hazards[task]
     }
+}
+
+/// Returns true if the bytes from the first to the last of two views of a buffer overlap.
+fn meet(a: &View4, b: &View4) -> bool {
+    let end = |v: &View4| {
+        let reach = v.axes.iter().map(|axis| (axis.extent as u64 - 1) * axis.stride_bytes).sum::<u64>();
+        v.offset_bytes + reach + v.width as u64 * ELEMENT_BYTES
+    };
+    a.offset_bytes < end(b) && b.offset_bytes < end(a)
 }
 
 /// Write-after-read hazards through shared scratch memory, within the distance that the field can hold.

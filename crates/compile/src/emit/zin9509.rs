@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::tile::{
     Tile, apart, apart_in_unit, computed, copies, cut_columns, input, kept_tile, result_tile, row_bytes, rows_of_units,
-    source_tile, spread,
+    rows_of_windows, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -48,7 +48,8 @@ impl Emitter<'_> {
         // Planes are staged side by side.
         let planes = self.reduced_planes();
         let height = planes.map_or(height, |(rows, _)| if keeps { rows.min(PLANAR_ROWS) } else { rows });
-        self.set_size(TileHeight, height)?;
+        let windows = self.rows_of_windows(index, &tile);
+        self.set_size(TileHeight, windows.map_or(height, |(computed, _)| computed))?;
         if layer.is_neural() {
             self.shapes()?;
         } else {
@@ -74,7 +75,7 @@ impl Emitter<'_> {
                 let row = if keeps { row } else { spread(row / UNIT_BYTES, 1, ROWS_OF_PLANES) * UNIT_BYTES };
                 (row, rows as u64, tile.row_bytes, row)
             }
-            None => (row, tile.rows as u64, tile.row_bytes, tile.row_bytes),
+            None => (row, windows.map_or(tile.rows, |(_, read)| read) as u64, tile.row_bytes, tile.row_bytes),
         };
         let staged = [tile.channel_bytes, row, depth, group];
         let first = self.source_place(0);
@@ -115,6 +116,15 @@ impl Emitter<'_> {
         self.set_size(SrcDmaInterleave, layer.source_interleave)?;
         self.set(ResDmaFmt, 1)?;
         self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    /// Rows that a tile of a convolution from memory to memory computes and reads, where nothing else is in tile memory.
+    fn rows_of_windows(&self, index: usize, tile: &Tile) -> Option<(usize, usize)> {
+        let streamed = self.source_place(0).is_none() && self.result_place().is_none();
+        let alone = self.placed.residency.top(index) == 0 && !self.placed.residency.keeps(index);
+        let capacity = self.chip.hal.l2_bytes.filter(|_| streamed && alone && self.conventions().places_by_use)?;
+        let row = row_bytes(self.layer, tile, self.layer.sources[0].height(), false, self.chip);
+        rows_of_windows(self.layer, row, capacity)
     }
 
     /// Patch of the planar engine: columns and rows, as powers of two.

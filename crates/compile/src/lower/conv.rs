@@ -193,10 +193,12 @@ impl Lowerer<'_> {
 
     fn connect(&mut self, conv: Convolution, source: View4, result: View4) {
         let Convolution { window, groups, per_group, cout, weights, bias } = conv;
+        let conventions = self.options.conventions();
         // 4.2.1 streams biases even if all are zero.
-        let bias = bias
-            .filter(|b| self.options.conventions().zero_biases_streamed || b.iter().any(|&x| x != 0.0))
-            .map(Arc::new);
+        let bias = bias.filter(|b| conventions.zero_biases_streamed || b.iter().any(|&x| x != 0.0));
+        // Equal ones are one number (`encoder_conv_c256_n256_k3x3_s2_g256_bias1_same`).
+        let equal = |b: &[f32]| conventions.equal_biases_are_numbers && b.iter().all(|x| *x == b[0]);
+        let bias = bias.map(|b| if equal(&b) { vec![b[0]] } else { b }).map(Arc::new);
         let kind = |connect, weights, bias| Kind::Conv {
             window,
             connect,

@@ -213,18 +213,18 @@ impl Lowerer<'_> {
     }
 
     /// Rows that are staged together: all rows with as many lanes where these fill engines
-    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes), or half of them in the last task (`rrmm_r2rr_m48_k64_n64_tx0_ty1`). Of matrices
-    /// as groups, single rows are staged too.
+    /// (`rrmm_r2rr_m192_k64_n64_tx0_ty1`: four lanes), or half of them in the last task (`rrmm_r2rr_m48_k64_n64_tx0_ty1`); other rows one
+    /// by one (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`). Of matrices as groups, single rows are staged too.
     fn pieces(&self, rows: usize, groups: bool) -> Vec<Staged> {
         if self.options.conventions().rows_in_few_tasks {
             return in_few_tasks(rows, if groups { Staging::All } else { Staging::Interleaved });
         }
         let even = |lanes: &usize| rows.is_multiple_of(ENGINES * lanes);
         let half = || (rows > ENGINES && rows.is_multiple_of(ENGINES)).then_some(PRODUCT_LANES[2]);
-        let lanes = PRODUCT_LANES.into_iter().find(even).or_else(half);
-        let Some(lanes) = lanes.filter(|_| self.options.conventions().products_of_equal_rows) else {
+        let lanes = PRODUCT_LANES.into_iter().find(even).or_else(half).unwrap_or(1);
+        if !self.options.conventions().products_of_equal_rows {
             return mixed(rows);
-        };
+        }
         let most = MOST_PASSES * ENGINES * lanes;
         (0..rows).step_by(most).map(|start| Staged::once(start, most.min(rows - start), lanes)).collect()
     }

@@ -250,14 +250,13 @@ impl Residency {
             let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
-            // A source that others read in parts is not kept.
-            let port = graph.buffer(view.buffer).port.as_ref();
-            let whole = port.is_none_or(|port| port.elements() == view.count());
+            // A source that others read in parts is not kept, but one of several matrices.
+            let port = graph.buffer(view.buffer).port.as_ref().filter(|port| port.elements() != view.count());
+            let whole = port.is_none() || conventions.matrices_apart && matches!(layer.kind, Kind::Product { .. });
             let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
-            // Later readers, as long as each has space for its staged operands; every further one needs more.
+            // Later readers and their source, as long as each has space for its staged operands; every further one needs more.
             let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
-            // Layers and their source.
             let mut readers: Vec<(usize, usize)> = Vec::new();
             for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
                 let (base, stages) = (base_bytes.max(self.top[j]), most.max(staged[j].bytes));
@@ -442,17 +441,27 @@ impl Residency {
     }
 
     /// Divides the tasks of a group that read one source from memory: into pairs where it is a matrix in scratch memory with interleaved
-    /// channels (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
+    /// channels (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`), or where each reads one of several
+    /// matrices (`chain_attn_s128_dh64_h4`). The tasks that read a matrix which stays are a group (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`).
     pub(super) fn pair_readers(&mut self, graph: &Graph) {
-        let reads = |layer: &Layer| layer.convolves() && layer.source_interleave > 1;
         let (mut more, mut run) = (0, 0);
-        for (i, layer) in graph.layers.iter().enumerate() {
-            let before = i.checked_sub(1).map(|before| &graph.layers[before]).filter(|before| reads(before));
-            let same = before.is_some_and(|before| before.sources[0].buffer == layer.sources[0].buffer);
-            run = if reads(layer) && same { run + 1 } else { 0 };
-            more += usize::from(run > 0 && run % 2 == 0 || i > 0 && self.loads_again(graph, i));
+        for i in 1..graph.layers.len() {
+            let [before, own] = [i - 1, i].map(|at| &graph.layers[at].sources[0]);
+            let same = before.buffer == own.buffer;
+            let paired = |at: usize| {
+                let interleaved = graph.layers[at].convolves() && graph.layers[at].source_interleave > 1;
+                interleaved || self.loads_matrix(graph, at) && !self.keeps[at]
+            };
+            run = if same && paired(i - 1) && paired(i) { run + 1 } else { 0 };
+            let other = same && self.loads_matrix(graph, i) && self.keeps[i] && before.offset_bytes != own.offset_bytes;
+            more += usize::from(run > 0 && run % 2 == 0 || other || self.loads_again(graph, i));
             self.groups[i] += more;
         }
+    }
+
+    fn loads_matrix(&self, graph: &Graph, at: usize) -> bool {
+        matches!(graph.layers[at].kind, Kind::Product { .. })
+            && self.source(at, 0, &graph.layers[at].sources[0]).is_none()
     }
 
     /// Returns true for a convolution that loads the source of the convolution before it again, which does not fit tile memory
@@ -464,7 +473,8 @@ impl Residency {
             plain && !self.keeps[at] && self.source(at, 0, &layer.sources[0]).is_none()
         };
         let [before, own] = [layer - 1, layer].map(|at| &graph.layers[at].sources[0]);
-        before.buffer == own.buffer && streams(layer - 1) && streams(layer)
+        let other = self.loads_matrix(graph, layer) && before.offset_bytes != own.offset_bytes;
+        before.buffer == own.buffer && !other && streams(layer - 1) && streams(layer)
     }
 
     /// The same residency with or without rows in different banks.

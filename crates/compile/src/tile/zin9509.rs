@@ -55,8 +55,9 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
         let interleaves =
             layer.kind.is_copy() || matches!(layer.kind, Kind::Product { .. }) || layer.source_interleave > 1;
         let tile = Tile::of(channels, height, width, if interleaves { COPY_COLUMNS } else { width }, height);
-        // A row that is cut keeps the columns of a copy (`env_mm_r2rr_m16_k4096_n4096_tx0_ty0`: 128 of 4096 channels).
-        if tile.columns < width.min(COPY_COLUMNS) {
+        // A row that is cut has the columns of a copy (`env_mm_r2rr_m16_k4096_n4096_tx0_ty0`: 128 of 4096 channels;
+        // `encoder_conv_c1024_n1024_k9x1_s1_g1024_bias0_same`: 128 of 375 columns).
+        if tile.columns < width.min(if interleaves { COPY_COLUMNS } else { width }) {
             return Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS, tile.rows);
         }
         return tile;
@@ -88,13 +89,40 @@ pub(crate) fn rows_of_units(layer: &Layer) -> Option<usize> {
     (window.kernel[0] == 1 && cut).then(|| window.stride[0] << unit_rows(layer))
 }
 
+/// Rows of the tiles of a convolution whose windows share rows, with all columns, where a source from memory is cut and the result goes to
+/// memory: as many rows of its work units as fit tile memory, and the source rows that they read
+/// (`encoder_conv_c256_n256_k3x3_s2_g256_bias1_same`: 24 and 50; `conv_probe_k3_c256_n256_s64_st1_g1_bias0_same`: 32 and 33 for 224 outputs).
+pub(crate) fn rows_of_windows(layer: &Layer, row_bytes: u64, capacity: u64) -> Option<(usize, usize)> {
+    let Kind::Conv { window: Window { kernel: [kernel, _], stride: [stride, _], pad: [pad, _] }, .. } = layer.kind
+    else {
+        return None;
+    };
+    let ([_, height, _], [_, rows, _]) = (input(layer), computed(layer));
+    let result = result_tile(layer);
+    let cut = source_tile(layer).rows < height && source_tile(layer).columns == input(layer)[2] && !layer.transpose;
+    let unit = 1 << unit_rows(layer);
+    let read = |own: usize| {
+        let edges = if 2 * own >= rows { pad } else { 0 };
+        ((own - 1) * stride + kernel.next_multiple_of(stride)).saturating_sub(edges).clamp(1, height)
+    };
+    let row = Tile::within(u64::MAX, [layer.result.channels(), 1, layer.result.width], result.columns, 1).row_bytes;
+    let fits = |own: &usize| read(*own) as u64 * row_bytes + *own as u64 * row <= capacity;
+    let most = (1..=rows / unit).map(|units| units * unit).take_while(fits).last();
+    most.filter(|_| kernel > 1 && cut).map(|own| (own, read(own)))
+}
+
 /// The tile of a source that is kept for a later task: a single row of the planar engine or of a copy is kept whole
 /// (`env_chain_ln_matmul_m1_k2048_n2048`, `chain_pair_add_ln_d256_s64`), and all columns of a
-/// matrix with interleaved channels, which later tasks read (no record has one wider than a tile).
+/// matrix with interleaved channels, or of computed rows, which later tasks read (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`: 375 columns; no
+/// record has one wider than a tile).
 pub(crate) fn kept_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     match height {
-        1 if !layer.is_neural() || copies(layer) || layer.source_interleave > 1 => {
+        1 if !layer.is_neural()
+            || copies(layer)
+            || layer.source_interleave > 1
+            || matches!(layer.kind, Kind::Product { .. }) =>
+        {
             Tile::of(channels, height, width, width, height)
         }
         _ => source_tile(layer),

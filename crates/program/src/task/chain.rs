@@ -1,5 +1,6 @@
 //! Streams of descriptor versions up to 7: runs of consecutive registers, and a chain of tasks linked by next pointers.
 
+use anemone_facts::code::constant::TASK_PAGE_BYTES;
 use anemone_facts::{Field, Layout};
 
 use super::{FieldError, Form, Run, StreamError, Task, decode as decode_task, put};
@@ -45,8 +46,13 @@ pub(super) fn decode(
 pub(super) fn encode(layout: &Layout, tasks: &mut [Task]) -> Result<Vec<u8>, FieldError> {
     let mut offset = 0u32;
     for task in tasks.iter_mut() {
+        let bytes = 4 * task.word_count();
+        // No task crosses a page.
+        if offset % TASK_PAGE_BYTES + bytes > TASK_PAGE_BYTES {
+            offset = offset.next_multiple_of(TASK_PAGE_BYTES);
+        }
         task.offset = offset;
-        offset = (offset + 4 * task.word_count()).next_multiple_of(layout.align_bytes);
+        offset = (offset + bytes).next_multiple_of(layout.align_bytes);
     }
     let next: Vec<(u32, u32)> = tasks.iter().skip(1).map(|t| (t.offset, t.word_count() - 1)).chain([(0, 0)]).collect();
     let mut stream = Vec::new();
