@@ -21,6 +21,7 @@ mod made;
 mod masked;
 mod node;
 mod normalize;
+mod numbered;
 mod open;
 mod outlined;
 #[doc(hidden)]
@@ -121,6 +122,7 @@ fn attempt(
         left: left.then(Vec::new),
         marks: lost.map(|_| HashMap::new()),
         joined: Vec::new(),
+        within: Vec::new(),
         lost: lost.unwrap_or(&unused),
     };
     translator.build.budget.add_file(bytes.len());
@@ -188,6 +190,8 @@ pub struct Translator<'a> {
     marks: Option<HashMap<ValueId, rows::Mark>>,
     /// Masks of rows that are joined, by their parts.
     joined: Vec<(Vec<across::Part>, ValueId)>,
+    /// Masks of marked rows, and the same without the places that the model has no rows for.
+    within: Vec<(ValueId, ValueId)>,
     /// Place of the first reader of a marked value that no rule translates.
     lost: &'a OnceCell<String>,
 }

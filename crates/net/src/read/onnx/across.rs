@@ -105,7 +105,7 @@ fn neutral(op: &str, dtype: DType) -> Option<f32> {
 }
 
 /// The rows that the model has, and an element for all others.
-fn filled(n: &mut Node, x: ValueId, rows: Rows, element: f32) -> Result<ValueId, Error> {
+pub fn filled(n: &mut Node, x: ValueId, rows: Rows, element: f32) -> Result<ValueId, Error> {
     let real = real(n, rows)?;
     let mut wide = vec![1; n.shape(x).len()];
     wide[rows.axis] = rows.count;

@@ -7,7 +7,7 @@
 
 use super::made::MADE_ELEMENTS;
 use super::node::Node;
-use super::{Translator, across, masked, proto};
+use super::{Translator, across, masked, numbered, proto};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{OpKind, Unary};
@@ -120,6 +120,9 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if n.node.domain == masked::DOMAIN {
         return across::masked_scatter(n);
     }
+    if plain && numbered::translate(n)? {
+        return Ok(true);
+    }
     if !plain || !rule_exists(n.op()) {
         return Err(lost(n));
     }
@@ -195,8 +198,13 @@ fn search(n: &mut Node) -> Result<bool, Error> {
     let mask = n.need(0)?;
     let shape = n.shape(mask);
     let count = elements(&shape);
-    if shape.is_empty() || count == 0 || count.saturating_mul(shape.len()) > MADE_ELEMENTS || n.t.mark(mask).is_some() {
+    if shape.is_empty() || count == 0 || count.saturating_mul(shape.len()) > MADE_ELEMENTS {
         return Err(lost(n));
+    }
+    match n.t.mark(mask).cloned() {
+        None => {}
+        Some(Mark::Rows(rows)) => return numbered::search(n, mask, rows),
+        Some(Mark::Extents(..)) => return Err(lost(n)),
     }
     let (mask, each) = source(n, mask);
     let rank = shape.len();

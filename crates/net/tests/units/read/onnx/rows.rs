@@ -154,12 +154,69 @@ fn the_sum_of_a_mask_is_the_number_of_its_rows() {
     assert_eq!(run(&net, [1.0, 0.0, 1.0]), [11.0, 13.0]);
 }
 
+/// Positions among rows count those that the model has.
+#[test]
+fn positions_are_numbers_of_real_rows() {
+    let along = |mut node: Node, axis: i64| {
+        node.attribute.push(Attribute { name: "axis".into(), i: axis, ..Attribute::default() });
+        node
+    };
+    let of = |more: Vec<Node>, mask: [f32; 3]| run(&read([chosen(), more].concat(), &["y"]).expect("a network"), mask);
+    let found = |op: &str| vec![along(node(op, &["some"], "y"), 0)];
+    assert_eq!(of(found("ArgMax"), [1.0, 0.0, 1.0]), [1.0, 1.0]);
+    assert_eq!(of(found("ArgMin"), [0.0, 1.0, 1.0]), [0.0, 0.0]);
+    let last = || vec![node("Gather", &["some", "less"], "y")];
+    assert_eq!(of(last(), [1.0, 1.0, 0.0]), [3.0, 4.0]);
+    assert_eq!(of(last(), [0.0, 1.0, 1.0]), [5.0, 6.0]);
+    let best = |result: &str| {
+        let mut top = along(node("TopK", &["some", "one"], if result == "values" { "y" } else { "values" }), 0);
+        top.output.push(if result == "values" { "at" } else { "y" }.into());
+        vec![top]
+    };
+    assert_eq!(of(best("values"), [1.0, 1.0, 0.0]), [3.0, 4.0]);
+    assert_eq!(of(best("at"), [0.0, 1.0, 1.0]), [1.0, 1.0]);
+    let column = || {
+        let one = along(node("Gather", &["some", "zero"], "one_column"), 1);
+        vec![one, node("Squeeze", &["one_column", "one"], "column")]
+    };
+    // All rows in order, as many as there are; the first two of these, their sum, and the first.
+    let sorted = |last: Node| {
+        let mut top = node("TopK", &["column", "count"], "values");
+        top.output.push("order".into());
+        let extent = [node("Shape", &["some"], "extents"), node("Gather", &["extents", "zero"], "count")];
+        let rest = vec![top, node("Gather", &["some", "order"], "sorted"), last];
+        [column(), extent.to_vec(), rest].concat()
+    };
+    let first = || node("Gather", &["sorted", "zero"], "y");
+    let sum = || node("ReduceSum", &["sorted", "zero"], "y");
+    assert_eq!(of(sorted(first()), [1.0, 1.0, 0.0]), [3.0, 4.0]);
+    assert_eq!(of(sorted(first()), [1.0, 0.0, 0.0]), [1.0, 2.0]);
+    assert_eq!(of(sorted(sum()), [1.0, 1.0, 0.0]), [4.0, 6.0]);
+    assert_eq!(of(sorted(sum()), [1.0; 3]), [9.0, 12.0]);
+    // Rows whose first column is above two.
+    let within = || {
+        let nodes = [
+            node("Mul", &["column", "limit"], "halves"),
+            node("Sub", &["halves", "limit"], "less_halves"),
+            node("Greater", &["less_halves", "limit"], "large"),
+            node("NonZero", &["large"], "inner_places"),
+            node("Squeeze", &["inner_places", "zero"], "inner_rows"),
+            node("Gather", &["some", "inner_rows"], "inner"),
+            node("ReduceSum", &["inner", "zero"], "y"),
+        ];
+        [column(), nodes.to_vec()].concat()
+    };
+    assert_eq!(of(within(), [1.0, 0.0, 1.0]), [5.0, 6.0]);
+    assert_eq!(of(within(), [1.0; 3]), [8.0, 10.0]);
+    assert_eq!(of(within(), [1.0, 0.0, 0.0]), [0.0, 0.0]);
+}
+
 #[test]
 fn what_depends_on_their_number_is_refused() {
     let mut nodes = chosen();
-    nodes.push(node("TopK", &["some", "one"], "y"));
+    nodes.push(node("Trilu", &["some"], "y"));
     let error = read(nodes, &["y"]).unwrap_err();
-    assert!(error.contains("NonZero") && error.contains("static") && error.contains("to TopK `y`"), "{error}");
+    assert!(error.contains("NonZero") && error.contains("static") && error.contains("to Trilu `y`"), "{error}");
     let mut nodes = chosen();
     nodes.push(node("Shape", &["some"], "y"));
     assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));
