@@ -110,6 +110,7 @@ fn operations(
     trace: &mut dyn FnMut(&str, &Tensor),
 ) -> Result<(), Error> {
     let mut uses = net.read_counts();
+    let whole = if round == Round::Half { whole_numbers(net) } else { Vec::new() };
     for op in &net.ops {
         let operands: Vec<Arc<Buffer>> = op.inputs.iter().map(|&id| load(net, values, id)).collect();
         let views: Vec<View> =
@@ -120,7 +121,10 @@ fn operations(
         };
         for (&output, buffer) in op.outputs.iter().zip(results.map_err(|e| e.in_op(&op.name))?) {
             let result = &net.value(output).ty;
-            let buffer = buffer.rounded(round.rounds(result));
+            let buffer = match whole.get(output.0 as usize) {
+                Some(true) => buffer.rounded_whole(),
+                _ => buffer.rounded(round.rounds(result)),
+            };
             trace(&net.value(output).name, &buffer.to_tensor(result));
             values[output.0 as usize] = Some(Arc::new(buffer));
         }
@@ -208,6 +212,35 @@ impl Buffer {
         }
         self
     }
+
+    /// Floats with the digits of fp16 and a wider range: sums of integers exceed fp16 until their scale, and compiled programs move the
+    /// scale before the sum.
+    fn rounded_whole(mut self) -> Buffer {
+        if let Buffer::Float(data) = &mut self {
+            for x in data {
+                let unit = if x.abs() < f16::MAX.to_f32() { 1.0 } else { 65536.0 };
+                *x = f16::from_f32(*x / unit).to_f32() * unit;
+            }
+        }
+        self
+    }
+}
+
+/// Floats that stand for integers, by value: conversions of integers, and results that only conversions to integers read.
+fn whole_numbers(net: &Net) -> Vec<bool> {
+    let (mut made, mut read) = (vec![false; net.values.len()], vec![false; net.values.len()]);
+    let mut others = net.read_counts();
+    let is_float = |id: ValueId| net.value(id).ty.dtype.is_float();
+    let is_whole = |id: ValueId| !is_float(id) && net.value(id).ty.dtype != DType::Bool;
+    for op in net.ops.iter().filter(|op| op.kind == OpKind::Cast) {
+        let (from, to) = (op.inputs[0], op.outputs[0]);
+        made[to.0 as usize] = is_whole(from) && is_float(to);
+        if is_float(from) && is_whole(to) {
+            read[from.0 as usize] = true;
+            others[from.0 as usize] -= 1;
+        }
+    }
+    (0..made.len()).map(|at| made[at] || read[at] && others[at] == 0).collect()
 }
 
 impl From<&Data> for Buffer {

@@ -9,7 +9,7 @@ mod lengths;
 use super::{Builder, Built};
 use crate::error::Error;
 use crate::graph::ValueId;
-use crate::ops::{Binary, OpKind, Unary};
+use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 use crate::ops::{Scan, UNROLLED_OPS};
 
 /// Largest number of unrolled steps: a step has about sixteen operations.
@@ -44,6 +44,8 @@ pub struct Steps {
     pub clip: Option<f32>,
     /// Steps of each column, `[N]` integers; states behind them are zero, and the last state is that of the last step.
     pub lengths: Option<ValueId>,
+    /// True if the input of all steps, and the state before each, are quantized to 8 bits by their own range before their products.
+    pub quantized: bool,
 }
 
 /// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
@@ -112,15 +114,16 @@ impl Builder {
         let x = self.reshape(x, [1, features, steps, n])?;
         let mut hidden = self.as_channels(start.0)?;
         let size = self.shape(hidden)[1];
-        let Steps { backwards, clip, lengths } = course;
+        let Steps { backwards, clip, lengths, quantized } = course;
         let seen = self.seen(lengths, steps, n)?;
         let again = features * self.shape(weights.input)[0];
         let small = features <= 2 * size || again <= SMALL_PRODUCT;
-        if steps <= STEPS && small && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
+        if steps <= STEPS && small && !quantized && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
             let run = self.joined(kind, x, weights, (hidden, start.1), backwards, seen.as_ref())?;
             return self.ended(run, seen.as_ref());
         }
         // One product computes the input's part of all steps.
+        let x = self.operand(x, quantized)?;
         let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
         let mut cell = start.1.map(|cell| self.as_channels(cell)).transpose()?;
         if steps > STEPS {
@@ -129,7 +132,7 @@ impl Builder {
             let mut turn = self.turn(types);
             let now = self.scan(&mut turn, all, scan, steps);
             let before = (turn.carried[0], turn.carried.get(1).copied());
-            let (mut h, mut c) = self.cell(kind, now, weights, before, clip)?;
+            let (mut h, mut c) = self.cell(kind, now, weights, before, course)?;
             if let Some(seen) = &seen {
                 let counts = self.scan(&mut turn, seen.mask, scan, steps);
                 (h, c) = self.kept(counts, (h, c), before)?;
@@ -148,7 +151,7 @@ impl Builder {
                 continue;
             }
             let now = self.slice(all, 2, step, step + 1)?;
-            let next = self.cell(kind, now, weights, (hidden, cell), clip)?;
+            let next = self.cell(kind, now, weights, (hidden, cell), course)?;
             (hidden, cell) = self.stepped(seen.as_ref(), step, next, (hidden, cell))?;
             states[step] = hidden;
         }
@@ -196,15 +199,43 @@ impl Builder {
         self.op(suffix, kind, &inputs)
     }
 
+    /// The operand of a product: itself, or the floats that stand for its quantization to 8 bits by its range, extended to zero.
+    fn operand(&mut self, x: ValueId, quantized: bool) -> Built {
+        if !quantized {
+            return Ok(x);
+        }
+        let axes: Vec<usize> = (0..self.shape(x).len()).collect();
+        let low = self.reduce(ReduceKind::Min, x, &axes, true)?;
+        let low = self.with(Binary::Min, low, 0.0)?;
+        let high = self.reduce(ReduceKind::Max, x, &axes, true)?;
+        let high = self.with(Binary::Max, high, 0.0)?;
+        let span = self.binary(Binary::Sub, high, low)?;
+        // A state of zeros has no range.
+        let any = self.with(Binary::Greater, span, 0.0)?;
+        let scale = self.with(Binary::Div, span, 255.0)?;
+        let one = self.scalar(1.0, scale);
+        let scale = self.select(any, scale, one)?;
+        let zero = self.binary(Binary::Div, low, scale)?;
+        let zero = self.unary(Unary::Round, zero)?;
+        let steps = self.binary(Binary::Div, x, scale)?;
+        let steps = self.unary(Unary::Round, steps)?;
+        // Relative to the zero point, 8 bits hold the numbers from that of the lowest element on.
+        let steps = self.binary(Binary::Max, steps, zero)?;
+        let last = self.with(Binary::Add, zero, 255.0)?;
+        let steps = self.binary(Binary::Min, steps, last)?;
+        self.binary(Binary::Mul, steps, scale)
+    }
+
     fn cell(
         &mut self,
         kind: &Cell,
         now: ValueId,
         weights: &Weights,
         (hidden, cell): (ValueId, Option<ValueId>),
-        clip: Option<f32>,
+        Steps { clip, quantized, .. }: Steps,
     ) -> Result<(ValueId, Option<ValueId>), Error> {
-        let past = self.pointwise("past", hidden, weights.recurrent, weights.recurrent_bias)?;
+        let operand = self.operand(hidden, quantized)?;
+        let past = self.pointwise("past", operand, weights.recurrent, weights.recurrent_bias)?;
         let size = self.shape(hidden)[1];
         match kind {
             Cell::Plain(f) => {

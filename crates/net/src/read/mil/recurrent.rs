@@ -27,7 +27,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     let forward = weights(call, "")?;
     match direction.as_str() {
         "forward" | "reverse" => {
-            let course = Steps { backwards: direction == "reverse", clip, lengths: None };
+            let course = Steps { backwards: direction == "reverse", clip, ..Steps::default() };
             let run = call.build().recurrent(&kind, x, &forward, (hidden, cell), course)?;
             give(call, &[run])
         }
@@ -40,7 +40,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             for (i, (kind, weights)) in [(&kind, &forward), (&back_kind, &back)].into_iter().enumerate() {
                 let hidden = half(call, hidden, i)?;
                 let cell = cell.map(|cell| half(call, cell, i)).transpose()?;
-                let course = Steps { backwards: i == 1, clip, lengths: None };
+                let course = Steps { backwards: i == 1, clip, ..Steps::default() };
                 runs.push(call.build().recurrent(kind, x, weights, (hidden, cell), course)?);
             }
             give(call, &runs)

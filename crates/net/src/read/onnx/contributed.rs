@@ -77,6 +77,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let product = matmul(n, a, b)?;
             with_bias(n, product, 4)
         }
+        super::recurrent::QUANTIZED => super::recurrent::layer(n),
         "QuantizeLinear" | "DequantizeLinear" => super::quantized::translate(n),
         _ => super::fused::translate(n),
     }

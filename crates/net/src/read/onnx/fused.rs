@@ -41,14 +41,17 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 
 fn fused_matmul(n: &mut Node) -> Result<bool, Error> {
     let (mut x, mut y) = (n.need(0)?, n.need(1)?);
-    if n.flag("transBatchA", false) || n.flag("transBatchB", false) {
-        return Err(n.unsupported("transposed axes of the batch"));
-    }
-    for (operand, name) in [(&mut x, "transA"), (&mut y, "transB")] {
+    for (operand, name, batch) in [(&mut x, "transA", "transBatchA"), (&mut y, "transB", "transBatchB")] {
         let rank = n.shape(*operand).len();
+        let mut perm: Vec<usize> = (0..rank).collect();
+        // The first axis is then one of the matrix, and the axes of the batch are behind it.
+        if n.flag(batch, false) && rank > 2 {
+            perm[..rank - 1].rotate_left(1);
+        }
         if n.flag(name, false) && rank > 1 {
-            let mut perm: Vec<usize> = (0..rank).collect();
             perm.swap(rank - 2, rank - 1);
+        }
+        if !perm.is_sorted() {
             *operand = n.build().transpose(*operand, &perm)?;
         }
     }

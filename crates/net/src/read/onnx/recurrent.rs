@@ -1,17 +1,40 @@
 //! Recurrent layers.
 
 use super::node::Node;
+use super::quantized::dequantize;
 use crate::build::recurrent::{Cell, Function, Sequence, Steps, Weights};
 use crate::error::Error;
 use crate::graph::{Data, Tensor, ValueId, elements};
 use crate::ops::Unary;
+
+/// ONNX Runtime's LSTM with weights of 8 bits and operands quantized by their own range.
+pub const QUANTIZED: &str = "DynamicQuantizeLSTM";
 
 /// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if matches!(n.op(), "RNN" | "GRU" | "LSTM") { layer(n) } else { Ok(false) }
 }
 
-fn layer(n: &mut Node) -> Result<bool, Error> {
+/// A layer's weights, or those of 8 bits with a scale and a zero point for each direction or column, which are stored with gates along
+/// the columns.
+fn weights(n: &mut Node, at: usize, scale: usize) -> Result<ValueId, Error> {
+    let w = n.need(at)?;
+    if n.op() != QUANTIZED {
+        return Ok(w);
+    }
+    let directions = n.shape(w)[0];
+    let wide = |n: &mut Node, id: ValueId| {
+        let columns = elements(&n.shape(id)) / directions;
+        n.build().reshape(id, [directions, 1, columns])
+    };
+    let factor = n.need(scale)?;
+    let factor = wide(n, factor)?;
+    let zero = n.input(scale + 1).map(|zero| wide(n, zero)).transpose()?;
+    let w = dequantize(n, w, factor, zero)?;
+    n.build().transpose(w, &[0, 2, 1])
+}
+
+pub fn layer(n: &mut Node) -> Result<bool, Error> {
     let mut x = n.need(0)?;
     let batch_first = n.flag("layout", false);
     if batch_first {
@@ -26,7 +49,7 @@ fn layer(n: &mut Node) -> Result<bool, Error> {
     };
     let (clip, lengths) = (n.attribute("clip").map(|a| a.f), n.input(4));
     let functions = functions(n, directions.len())?;
-    let (w, r) = (n.need(1)?, n.need(2)?);
+    let (w, r) = (weights(n, 1, 8)?, weights(n, 2, 10)?);
     let hidden = n.shape(r)[2];
     let mut runs = Vec::new();
     for (d, &backwards) in directions.iter().enumerate() {
@@ -56,10 +79,10 @@ fn layer(n: &mut Node) -> Result<bool, Error> {
             }
         };
         let state = start(n, 5)?;
-        let cell = if n.op() == "LSTM" { Some(start(n, 6)?) } else { None };
+        let cell = if n.op().ends_with("LSTM") { Some(start(n, 6)?) } else { None };
         let kind = kind(n, d, hidden, &functions)?;
         let weights = Weights { input, recurrent, input_bias, recurrent_bias };
-        let course = Steps { backwards, clip, lengths };
+        let course = Steps { backwards, clip, lengths, quantized: n.op() == QUANTIZED };
         runs.push(n.build().recurrent(&kind, x, &weights, (state, cell), course)?);
     }
     give(n, &runs, steps, batch_first)
@@ -69,7 +92,7 @@ fn layer(n: &mut Node) -> Result<bool, Error> {
 /// parameter in.
 fn functions(n: &Node, directions: usize) -> Result<Vec<Function>, Error> {
     let defaults = match n.op() {
-        "LSTM" => ["Sigmoid", "Tanh", "Tanh"].as_slice(),
+        "LSTM" | QUANTIZED => ["Sigmoid", "Tanh", "Tanh"].as_slice(),
         "GRU" => &["Sigmoid", "Tanh"],
         _ => &["Tanh"],
     };

@@ -76,7 +76,7 @@ fn inner_names(n: &mut Node, graph: &proto::Graph, inputs: &[Named]) -> Result<V
             Named::Sequence(items) => drop(n.t.sequences.insert(name, items.clone())),
         }
     }
-    let done = n.t.initializers(graph).and_then(|()| n.t.nodes(&graph.node));
+    let done = n.t.initializers(graph).and_then(|()| n.t.nodes(&super::live::nodes(graph)));
     n.t.depth -= 1;
     let values = std::mem::replace(&mut n.t.values, outer.0);
     let sequences = std::mem::replace(&mut n.t.sequences, outer.1);

@@ -3,6 +3,7 @@
 
 mod counts;
 mod masked;
+mod optimized;
 mod resize;
 mod rows;
 mod sequence;

@@ -1,0 +1,105 @@
+//! What optimizers and quantizers of models write.
+
+use super::{close, extent, files, float_info, model, node, one_of};
+use anemone_net::eval::{eval, eval_rounded};
+use anemone_net::read::{MemoryFiles, Options, read_onnx};
+use anemone_net::testing::onnx::{Attribute, Graph, Model, Node, OpsetId, Tensor as Stored};
+use anemone_net::{Net, Tensor};
+use prost::Message;
+
+#[test]
+fn nodes_may_stand_in_any_order() {
+    let mut unordered = model();
+    unordered.graph.as_mut().unwrap().node.reverse();
+    let extents = Options { extents: [("N".to_string(), 3)].into(), ..Options::default() };
+    let [ordered, unordered] = [model(), unordered].map(|m| read_onnx(&m.encode_to_vec(), &files(), &extents).unwrap());
+    assert_eq!(ordered, unordered);
+    // Nodes that read each other have no order.
+    let mut ring = model();
+    ring.graph.as_mut().unwrap().node[0].input[0] = "y".into();
+    let error = read_onnx(&ring.encode_to_vec(), &files(), &extents).unwrap_err();
+    assert!(error.to_string().contains("used before it is defined"), "{error}");
+}
+
+#[test]
+fn fused_products_transpose_axes_of_the_batch() {
+    // The first axis has the rows, and the second the two matrices.
+    let (a, b): (&[f32], &[f32]) = (&[1.0, 2.0, 3.0, 4.0], &[10.0, 100.0]);
+    let floats: [(&[i64], &[f32]); 2] = [(&[2, 2, 1], a), (&[2, 1, 1], b)];
+    let product = |attributes: &[(&str, i64)], floats: &[(&[i64], &[f32])]| {
+        one_of("com.microsoft", "FusedMatMul", floats, &[], attributes, 1).unwrap().remove(0)
+    };
+    close(&product(&[("transBatchA", 1)], &floats), &[10.0, 30.0, 200.0, 400.0]);
+    close(&product(&[("transBatchB", 1)], &[(&[2, 1, 1], b), (&[1, 2, 2], a)]), &[10.0, 20.0, 300.0, 400.0]);
+}
+
+fn read(nodes: Vec<Node>, initializer: Vec<Stored>, x: &[i64]) -> Net {
+    let graph = Graph {
+        node: nodes,
+        initializer,
+        input: vec![float_info("x", x.iter().map(|&d| extent(d)).collect())],
+        output: vec![float_info("y", vec![])],
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+    let model = Model { ir_version: 8, graph: Some(graph), opset_import, ..Model::default() };
+    read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default()).unwrap().0
+}
+
+fn bytes(name: &str, dims: &[i64], values: &[i32]) -> Stored {
+    let (dims, int32_data) = (dims.to_vec(), values.to_vec());
+    Stored { dims, data_type: 2, int32_data, name: name.into(), ..Stored::default() }
+}
+
+fn floats(name: &str, dims: &[i64], values: &[f32]) -> Stored {
+    let (dims, float_data) = (dims.to_vec(), values.to_vec());
+    Stored { dims, data_type: 1, float_data, name: name.into(), ..Stored::default() }
+}
+
+/// Its operands are those of the plain layer, rounded to 8 bits by their range.
+#[test]
+fn an_lstm_quantizes_its_operands() {
+    let hidden = || Attribute { name: "hidden_size".into(), i: 1, ..Attribute::default() };
+    let names = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"];
+    let mut quantized = node("DynamicQuantizeLSTM", &names, "y");
+    quantized.domain = "com.microsoft".into();
+    quantized.attribute.push(hidden());
+    let zero = |name| bytes(name, &[1], &[128]);
+    let weights = vec![
+        bytes("w", &[1, 2, 4], &[130, 120, 140, 158, 100, 150, 110, 135]),
+        bytes("r", &[1, 1, 4], &[138, 118, 148, 128]),
+        floats("ws", &[1], &[0.1]),
+        floats("rs", &[1], &[0.05]),
+        zero("wz"),
+        zero("rz"),
+    ];
+    let quantized = read(vec![quantized], weights, &[3, 1, 2]);
+    let mut plain = node("LSTM", &["x", "w", "r"], "y");
+    plain.attribute.push(hidden());
+    let weights = vec![
+        floats("w", &[1, 4, 2], &[0.2, -2.8, -0.8, 2.2, 1.2, -1.8, 3.0, 0.7]),
+        floats("r", &[1, 4, 1], &[0.5, -0.5, 1.0, 0.0]),
+    ];
+    let plain = read(vec![plain], weights, &[3, 1, 2]);
+    let run = |net: &Net, x: [f32; 6]| eval(net, &[Tensor::f32([3, 1, 2], x.to_vec())]).unwrap().remove(0);
+    // The range is 1.5, a step 1.5 / 255; 0.31 is rounded to 53 steps.
+    let given = run(&quantized, [1.0, -0.5, 0.31, 0.0, 0.5, 1.0]);
+    let rounded = run(&plain, [1.0, -0.5, 53.0 * 1.5 / 255.0, 0.0, 0.5, 1.0]);
+    close(&given, &rounded.data.to_f32());
+    let other = run(&plain, [1.0, -0.5, 0.31, 0.0, 0.5, 1.0]);
+    assert!(given.data.to_f32().iter().zip(other.data.to_f32()).any(|(a, b)| (a - b).abs() > 1e-4));
+}
+
+/// A sum of integers beyond fp16 that is scaled later costs digits, not everything.
+#[test]
+fn sums_of_integers_keep_their_size_when_rounded() {
+    let mut whole = node("Cast", &["sum"], "number");
+    whole.attribute.push(Attribute { name: "to".into(), i: 6, ..Attribute::default() });
+    let mut float = node("Cast", &["number"], "float");
+    float.attribute.push(Attribute { name: "to".into(), i: 1, ..Attribute::default() });
+    let nodes = vec![node("MatMul", &["x", "w"], "sum"), whole, float, node("Mul", &["float", "scale"], "y")];
+    let weights = vec![floats("w", &[2, 1], &[1000.0, 1000.0]), floats("scale", &[1], &[1e-5])];
+    let net = read(nodes, weights, &[1, 2]);
+    let found = eval_rounded(&net, &[Tensor::f32([1, 2], vec![100.0, 200.0])]).unwrap()[0].data.to_f32()[0];
+    assert!((found - 3.0).abs() < 0.01, "{found}");
+}
