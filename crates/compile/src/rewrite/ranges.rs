@@ -1,6 +1,9 @@
 //! Value range analysis: operations without effect within the bounds of their operands are removed, and results with a single possible
 //! value become constants. Quantization with a scale computed at run time depends on it: its values are integers within range
 //! before they are converted, and a range that begins at zero has no zero point.
+//!
+//! The bounds are `f32`, as the values are. Those of integers before the model is cut (`segments/integers.rs`) are an analysis of its own:
+//! int32 needs `f64`, and only there does it matter what readers need.
 
 use super::norms::LEAST_POSITIVE;
 use super::whole::LARGEST_WHOLE;

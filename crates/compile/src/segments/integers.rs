@@ -1,7 +1,8 @@
 //! Operations on integers that fp16 does not hold exactly: the host computes them, as it keeps every int32.
 //!
 //! Bounds of all values are followed forwards, and what readers need backwards: an index or a truth value needs the number itself,
-//! a conversion to floats does not.
+//! a conversion to floats does not. The bounds of `rewrite/ranges.rs` are those of floats in an engine segment, in `f32`, which does not hold
+//! every int32.
 
 use super::is_exact;
 use crate::error::Error;
