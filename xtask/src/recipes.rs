@@ -168,7 +168,7 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
         row: "kernel",
         edits: &[
             Edit {
-                file: "crates/kernels/src/conv/registry.rs",
+                file: "crates/conv/src/convolution/registry.rs",
                 change: Change::Add {
                     behind: "pub static ROWS: &[Row] = &[",
                     line: "    Row {
@@ -181,7 +181,7 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
                 },
             },
             Edit {
-                file: "crates/kernels/src/conv/direct.rs",
+                file: "crates/conv/src/convolution/direct.rs",
                 change: Change::Add {
                     behind: "use pulp::{Simd, WithSimd};",
                     line: "
@@ -190,7 +190,7 @@ pub(super) fn convolve_nothing(_: super::registry::Work) {}",
                 },
             },
         ],
-        shown_by: &[Shown::Copy(&["check", "--package", "anemone-kernels"], "")],
+        shown_by: &[Shown::Copy(&["check", "--package", "anemone-conv"], "")],
     },
     Recipe {
         section: "### A chip",

@@ -9,7 +9,7 @@ use anemone_facts::{Field, chips};
 /// Files longer than this are listed, for review.
 const LONG: usize = 500;
 /// Crates whose LLVM IR `--llvm` counts by default: their generic code dominates build time.
-const GENERIC: [&str; 2] = ["kernels", "engine"];
+const GENERIC: [&str; 3] = ["kernels", "conv", "engine"];
 
 /// Prints the numbers.
 pub fn run(arguments: &[String]) -> Outcome {

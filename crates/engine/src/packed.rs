@@ -1,7 +1,7 @@
 //! Packed coefficients of a task of the neural engine.
 
-use anemone_kernels::conv::Kernels;
-use anemone_kernels::conv::exact::Sets;
+use anemone_conv::Kernels;
+use anemone_conv::exact::Sets;
 use anemone_kernels::filter::Values;
 use std::sync::Arc;
 

@@ -7,12 +7,12 @@ use crate::direct::{Operands, views};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::numerics::Parameters;
+use anemone_conv::Im2col;
+use anemone_conv::elementwise::{self, Binary};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, pool, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
-use anemone_kernels::conv::Im2col;
 use anemone_kernels::cost;
-use anemone_kernels::elementwise::{self, Binary};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::TensorView;
 

@@ -14,12 +14,12 @@ pub(crate) use parts::StreamPart;
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use anemone_conv::Coefficients;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip as skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::weights::PALETTE_WIDTHS;
-use anemone_kernels::conv::Coefficients;
 use anemone_kernels::cost;
 use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::num;

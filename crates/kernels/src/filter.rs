@@ -313,6 +313,7 @@ impl PackedFilter {
     }
 
     /// Stored bytes of the panels of a channel range, which starts at a panel boundary; empty beyond the last channel.
+    #[inline]
     pub fn bytes_of(&self, channels: Range<usize>) -> &[u8] {
         let part = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
         let bytes = |per: usize| part.start / per..part.end / per;
@@ -336,6 +337,7 @@ impl PackedFilter {
     }
 
     /// First channel and number of channels of the panel that contains `channel`.
+    #[inline]
     pub fn panel_of(&self, channel: usize) -> (usize, usize) {
         let first = channel - channel % self.height;
         (first, self.height(first))

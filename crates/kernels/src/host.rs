@@ -63,11 +63,13 @@ impl Rows {
 
 /// Converts fp16 to fp32 with the host's conversion instructions; NaN becomes quiet. Returns false, without writing, on hosts that have
 /// none. Panics if either side is shorter than `rows`.
+#[inline]
 pub fn widen_halves(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
     native::convert(from, to, rows, [native::widen, native::widen_sixteen])
 }
 
 /// Rounds fp32 to fp16, ties to even. Otherwise as [`widen_halves`].
+#[inline]
 pub fn round_halves(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
     native::convert(from, to, rows, [native::round, native::round_sixteen])
 }

@@ -1,7 +1,7 @@
 //! CPU kernels: slices and plain structs in, slices out.
 //!
 //! The crate knows nothing of the Apple Neural Engine: no task, no register field, no fault, and it depends on no other crate of the
-//! workspace. Parameters of arithmetic arrive as plain structs ([`params`]); whoever calls converts its own rows and errors.
+//! workspace. `anemone_conv` has the kernels of convolution. Parameters of arithmetic arrive as plain structs ([`params`]); whoever calls converts its own rows and errors.
 //!
 //! | module | contents |
 //! |---|---|
@@ -20,8 +20,7 @@
 //! | [`filter`] | packed filter panels |
 //! | [`gemm`] | fp32 GEMM micro-kernels |
 //! | [`exact`] | GEMM with fixed-point accumulators, bit-equal to [`num::reference`] |
-//! | [`conv`] | convolution: im2col, direct, pointwise, depthwise, Winograd, NCHWc, GEMV, fused 1x1 and depthwise, exact |
-//! | [`binary`], [`elementwise`], [`rows`], [`reduce`] | elementwise operations, pooling, reductions |
+//! | [`binary`], [`rows`], [`reduce`] | elementwise operations, reductions |
 //! | [`map`] | chains of elementwise stages, block by block |
 //! | [`registry`], [`cost`] | selection of kernels with reasons, predicted times |
 //! | [`copy`], [`interleave`] | copies, conversion, channel interleave |
@@ -50,10 +49,8 @@
 pub mod arena;
 pub mod axes;
 pub mod binary;
-pub mod conv;
 pub mod copy;
 pub mod cost;
-pub mod elementwise;
 pub mod epilogue;
 pub mod exact;
 pub mod filter;
@@ -79,7 +76,6 @@ pub mod workers;
 /// Items that the tests in `tests/units` reach.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::conv::pair::PACKED_CAPACITY;
     pub use crate::copy::strided::{Piece, copy, cut, each};
     pub use crate::exact::decode::{Reading, raised};
     pub use crate::exact::microkernel::settle_away;

@@ -9,6 +9,9 @@ use crate::simd;
 use half::f16;
 use pulp::Simd;
 
+/// Elements of a block of elementwise work: few enough for the L1 cache, enough to amortize the call.
+pub const BLOCK: usize = 1 << 10;
+
 /// Number type in which elementwise operations and reductions compute whole rows.
 pub trait Line: Wide {
     /// Running sum of a reduction.

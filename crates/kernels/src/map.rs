@@ -2,10 +2,9 @@
 //! number model, as if it had been stored to memory.
 
 use crate::cost;
-use crate::elementwise::BLOCK;
 use crate::epilogue::{Activation, Epilogue, ExactEpilogue};
 use crate::host::Rows;
-use crate::line::{Line, relu_row};
+use crate::line::{BLOCK, Line, relu_row};
 use crate::num::elementwise::admit_row;
 use crate::num::wide::{Exact, Wide};
 use crate::params::Rounding;

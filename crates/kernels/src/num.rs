@@ -12,6 +12,7 @@ use crate::params::ElementType;
 use half::f16;
 
 /// Rounds fp32 to fp16, to nearest even.
+#[inline]
 pub fn round(x: f32) -> f16 {
     f16::from_f32(x)
 }

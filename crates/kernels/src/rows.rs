@@ -2,9 +2,8 @@
 //! reductions.
 
 use crate::cost;
-use crate::elementwise::BLOCK;
 use crate::host::Rows;
-use crate::line::{Line, STRETCH};
+use crate::line::{BLOCK, Line, STRETCH};
 use crate::num;
 use crate::num::wide::Exact;
 use crate::params::Rounding;

@@ -28,6 +28,7 @@ pub struct TensorView<'a> {
 
 impl<'a> TensorView<'a> {
     /// The first `columns` elements of a row.
+    #[inline]
     pub fn row(&self, g: usize, c: usize, h: usize, columns: usize) -> &'a [f16] {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..][..columns]
     }

@@ -35,9 +35,11 @@ pub struct Rule {
     pattern: Pattern,
 }
 
-const QUIET: &[&str] = &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime"];
-const EVERY: &[&str] =
-    &["facts", "net", "check", "program", "compile", "kernels", "engine", "runtime", "ane", "e5rt", "iokit", "python"];
+const QUIET: &[&str] = &["facts", "net", "check", "program", "compile", "kernels", "conv", "engine", "runtime"];
+const EVERY: &[&str] = &[
+    "facts", "net", "check", "program", "compile", "kernels", "conv", "engine", "runtime", "ane", "e5rt", "iokit",
+    "python",
+];
 /// Files of the runtime with system calls: shared memory and sockets, the cache, the broker, and the random bytes of keys.
 const SYSTEM: &[&str] = &[
     "crates/runtime/src/os/",
@@ -84,21 +86,21 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         reason: "the engine does not panic on any program",
-        crates: &["engine", "kernels"],
+        crates: &["engine", "kernels", "conv"],
         except: &[],
         in_tests: false,
         pattern: Pattern::Method(&["unwrap", "expect"]),
     },
     Rule {
         reason: "the engine does not panic on any program",
-        crates: &["engine", "kernels"],
+        crates: &["engine", "kernels", "conv"],
         except: &[],
         in_tests: false,
         pattern: Pattern::Macro(&["panic", "todo", "unimplemented", "unreachable"]),
     },
     Rule {
         reason: "only `num` and `exact` of crates/kernels round",
-        crates: &["engine", "kernels"],
+        crates: &["engine", "kernels", "conv"],
         except: &[
             "crates/kernels/src/num.rs",
             "crates/kernels/src/num/",
@@ -110,7 +112,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         reason: "kernels know no program: no task, register field or fault",
-        crates: &["kernels"],
+        crates: &["kernels", "conv"],
         except: &[],
         in_tests: true,
         pattern: Pattern::Word(&["Machine", "Field", "Fault", "FaultKind", "Task", "anemone_facts", "anemone_program"]),
@@ -124,7 +126,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         reason: "ask the chip's row for a capability, not for a generation's name",
-        crates: &["net", "check", "compile", "kernels", "engine"],
+        crates: &["net", "check", "compile", "kernels", "conv", "engine"],
         except: &[],
         in_tests: false,
         pattern: Pattern::Word(GENERATIONS),

@@ -112,12 +112,11 @@ pub const CRATES: &[Crate] = &[
             &["epilogue"],
             &["gemm"],
             &["exact"],
-            &["conv"],
-            &["elementwise"],
             &["rows"],
             &["map"],
         ],
     },
+    Crate { name: "conv", layers: &[&["convolution"], &["elementwise"]] },
     Crate {
         name: "engine",
         layers: &[

@@ -6,7 +6,7 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::numerics::Parameters;
 use crate::packed::Scaled;
-use anemone_kernels::conv::Coefficients;
+use anemone_conv::Coefficients;
 use anemone_kernels::cost;
 use anemone_kernels::num::wide::{Exact as Number, Wide};
 use anemone_kernels::tensor::{Extents, Tensor};

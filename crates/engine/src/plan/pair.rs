@@ -1,6 +1,6 @@
 //! Fusion of a 1x1 or small-K convolution with the depthwise convolution that is the only reader of its result, in tile memory or in
 //! scratch memory. A few channels at a time are computed, rounded as they would be stored, and consumed. A pointwise convolution that follows
-//! reads the depthwise result in NCHWc16 ([`anemone_kernels::conv::nchwc`]), and may add a residual in its epilogue.
+//! reads the depthwise result in NCHWc16 ([`anemone_conv::nchwc`]), and may add a residual in its epilogue.
 //! Intermediate results are not stored. Results have the same bits.
 
 use super::access::Accesses;
@@ -12,11 +12,11 @@ use crate::memory::Home;
 use crate::ne::{Convolution, Neural, Operation};
 use crate::operand::MemRef;
 use crate::packed::Packed;
+use anemone_conv::exact::Sets;
+use anemone_conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, ResidualAdd};
+use anemone_conv::{FusedDepthwise, Kernels, RepackCache, can_fuse_depthwise};
 use anemone_facts::Field::*;
 use anemone_facts::code::{format, residency};
-use anemone_kernels::conv::exact::Sets;
-use anemone_kernels::conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, ResidualAdd};
-use anemone_kernels::conv::{FusedDepthwise, Kernels, RepackCache, can_fuse_depthwise};
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::exact::{self, bounds};
 use anemone_kernels::params::AccumulatorSpec;

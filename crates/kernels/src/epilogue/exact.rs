@@ -100,7 +100,7 @@ impl ExactEpilogue {
 impl ExactEpilogue {
     /// Rounds sums to fp16 and applies the map. Sums are neither NaN nor minus zero. `halves` holds the result.
     #[inline(always)]
-    pub(crate) fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
+    pub fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
         let halves = &mut halves[..sums.len()];
         simd::round_rows(simd, sums, halves, Rows::one(sums.len()));
         self.row(simd, halves);
@@ -109,7 +109,7 @@ impl ExactEpilogue {
 
     /// [`ExactEpilogue::rounded`] stored into a tile, as by [`OutputTile::store`]. `halves` is scratch memory.
     #[inline(always)]
-    pub(crate) fn store<S: Simd>(
+    pub fn store<S: Simd>(
         &self,
         simd: S,
         share: &mut OutputTile,

@@ -22,7 +22,7 @@ pub const SEGMENT: usize = 4 * BLOCK;
 /// Bound on sums that fp32 holds as multiples of 2^-16, with a margin for the rounding of norms.
 pub(super) const WHOLE: f32 = 250.0;
 /// Bound on sums of magnitudes below which sums stay within one run, with a margin for the bias.
-pub(crate) const ONE_RUN: f32 = RUN_LIMIT / 2.0;
+pub const ONE_RUN: f32 = RUN_LIMIT / 2.0;
 /// Products below this round to zero: half a unit of 2^-16, with a margin for the rounding of quotients and for raised coefficients.
 const NOTHING: f32 = 0.999 / (1 << 17) as f32;
 
@@ -373,7 +373,7 @@ impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
 
 /// Largest sum over the taps of the magnitudes of a channel's coefficients, `[tap][channel]` with 16 channels.
 #[inline(always)]
-pub(crate) fn magnitude(taps: usize, block: &[f32]) -> f32 {
+pub fn magnitude(taps: usize, block: &[f32]) -> f32 {
     let mut sums = [0.0f32; BLOCK];
     for tap in &block.as_chunks::<BLOCK>().0[..taps] {
         (0..BLOCK).for_each(|i| sums[i] += tap[i].abs());

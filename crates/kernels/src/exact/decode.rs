@@ -24,6 +24,7 @@ pub struct Reading {
 
 // No branches below, so that LLVM vectorizes these functions.
 impl Reading {
+    #[inline(always)]
     pub fn new(mac: &AccumulatorSpec) -> Reading {
         let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 32)) - 1;
         Reading {

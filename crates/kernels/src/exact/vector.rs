@@ -63,6 +63,7 @@ impl PanelStats {
     }
 
     /// Initial sums of the channels of a panel, `height` of them.
+    #[inline]
     pub fn starts(&self, panel: usize, height: usize) -> &[f32] {
         &self.starts[panel * height..][..height]
     }

@@ -1,6 +1,6 @@
 //! GEMM micro-kernels: fp32 sums of fp16 products, used by every fp32 convolution.
 //!
-//! A register tile is a panel of output channels by a run of consecutive outputs. The operands are staged ([`crate::conv`]) so that the
+//! A register tile is a panel of output channels by a run of consecutive outputs. The operands are staged (`Im2col` of `anemone_conv`) so that the
 //! outputs of one tap read consecutive elements, at an offset given for each tap (an indirect, implicit im2col): the unfolded matrix is
 //! never formed. Coefficients are widened one panel at a time ([`crate::filter`]).
 

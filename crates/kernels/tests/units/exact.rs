@@ -1,13 +1,25 @@
 mod decode;
 
-use crate::samples::{FIXED, TILED, TILED_SUM};
+use crate::samples::FIXED;
 use anemone_kernels::exact::{Columns, HEIGHT, SingleRow, WIDTH, Weights, decode, least, product, product_with};
 use anemone_kernels::num::reference::{self, round_result};
-use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::params::{AccumulatorSpec, Specials, Ties, Tile};
 use anemone_kernels::simd::arches;
 use anemone_kernels::testing::settle_away;
 use half::f16;
 use pulp::Arch;
+
+/// With a first stage and infinities; subnormal operands are flushed.
+pub static TILED: AccumulatorSpec = AccumulatorSpec {
+    tile: Some(Tile { lanes: 4, significand_bits: 12 }),
+    ties: Ties::Even,
+    specials: Specials::Infinities,
+    flush_subnormals: true,
+    ..FIXED
+};
+
+/// [`TILED`] without a ceiling.
+pub static TILED_SUM: AccumulatorSpec = AccumulatorSpec { ceiling_log2: None, ..TILED };
 
 /// Random numbers with uniformly distributed exponents, so that ties, drops and overflows are common.
 struct Draw(u64);

@@ -2,9 +2,7 @@
 
 mod arena;
 mod axes;
-mod conv;
 mod copy;
-mod elementwise;
 mod epilogue;
 mod exact;
 mod filter;

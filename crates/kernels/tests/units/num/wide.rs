@@ -1,4 +1,4 @@
-use crate::samples::TILED_SUM;
+use crate::exact::TILED_SUM;
 use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::Rounding;
 

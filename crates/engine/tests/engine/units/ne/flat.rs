@@ -1,5 +1,5 @@
+use anemone_conv::{Coefficients, Im2col, Kernels, convolve};
 use anemone_engine::testing::{Planned, along_columns, convolve_sequence, is_sequence, one_row};
-use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve};
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::filter::Values;
 use anemone_kernels::tensor::Extents;

@@ -2,17 +2,17 @@
 
 use super::tile::{MOST, StoreSink};
 use super::{Accumulator, Blocks, Buffers, Operand, Panels, TILE_BLOCKS, Tiles, pack, panel_elements, store};
-use crate::epilogue::Staged;
-use crate::exact::bounds::{self, OperandStats};
-use crate::exact::decode;
-use crate::filter::Filter;
-use crate::host::Rows;
-use crate::num;
-use crate::params::AccumulatorSpec;
-use crate::simd::{self, LaneMap};
-use crate::view::{BLOCK, OutputTile, Part, copy_rows};
-use crate::window::Window;
-use crate::workers::{Scratch, outline, scratch_slice};
+use anemone_kernels::epilogue::Staged;
+use anemone_kernels::exact::bounds::{self, OperandStats};
+use anemone_kernels::exact::decode;
+use anemone_kernels::filter::Filter;
+use anemone_kernels::host::Rows;
+use anemone_kernels::num;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::simd::{self, LaneMap};
+use anemone_kernels::view::{BLOCK, OutputTile, Part, copy_rows};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 

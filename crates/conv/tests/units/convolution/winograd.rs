@@ -1,6 +1,6 @@
 use crate::samples::used;
-use anemone_kernels::conv::winograd::{HEIGHT, INPUT_TILE, Job, KERNEL, OUTPUT_TILE, PLACES, is_profitable};
-use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve, convolve_direct, convolve_winograd};
+use anemone_conv::winograd::{HEIGHT, INPUT_TILE, Job, KERNEL, OUTPUT_TILE, PLACES, is_profitable};
+use anemone_conv::{Coefficients, Im2col, Kernels, convolve, convolve_direct, convolve_winograd};
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::filter::Values;
 use anemone_kernels::tensor::Extents;

@@ -1,21 +1,21 @@
 //! GEMV: 1x1 convolutions with a single output position, as in the final layers of a network. The matrix is read once, in the order in
 //! which it is packed: `[tap][channel]` within each panel.
 //!
-//! Sums are taken in the order of the taps, as in [`crate::conv`]. For fixed-point accumulators the vector is raised by one step in place
+//! Sums are taken in the order of the taps, as in [`crate::convolution`]. For fixed-point accumulators the vector is raised by one step in place
 //! of the matrix, because it has fewer elements, and the bounds of the matrix are computed when it is packed.
 
-use crate::conv::nchwc::{Accumulator, Buffers};
-use crate::exact::bounds::{self, SEGMENT};
-use crate::exact::decode;
-use crate::exact::vector::{PanelStats, VectorBuffers, VectorStats, add_run, settle, taps_in};
-use crate::filter::Filter;
-use crate::filter::spread;
-use crate::host::{Rows, fetch};
-use crate::num;
-use crate::params::AccumulatorSpec;
-use crate::simd::{self, Aligned, LONGEST};
-use crate::view::{OutputTile, TensorView, gather_elements, scatter_elements};
-use crate::workers::{Scratch, outline, scratch_slice};
+use crate::convolution::nchwc::{Accumulator, Buffers};
+use anemone_kernels::exact::bounds::{self, SEGMENT};
+use anemone_kernels::exact::decode;
+use anemone_kernels::exact::vector::{PanelStats, VectorBuffers, VectorStats, add_run, settle, taps_in};
+use anemone_kernels::filter::Filter;
+use anemone_kernels::filter::spread;
+use anemone_kernels::host::{Rows, fetch};
+use anemone_kernels::num;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::simd::{self, Aligned, LONGEST};
+use anemone_kernels::view::{OutputTile, TensorView, gather_elements, scatter_elements};
+use anemone_kernels::workers::{Scratch, outline, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

@@ -1,18 +1,18 @@
 //! GEMM with packed operands in fp32, for 1x1 convolutions and for windows over small planes. Both operands are packed so that the inner
 //! loop reads consecutive elements, and blocked so that repeated reads hit the cache.
 //!
-//! Sums are taken in the order of the taps, as in [`crate::conv`], so that blocking does not change their bits.
+//! Sums are taken in the order of the taps, as in [`crate::convolution`], so that blocking does not change their bits.
 
-use crate::conv::{BatchMember, Im2col};
-use crate::epilogue::Epilogue;
-use crate::filter::Filter;
-use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, PANEL, columns_of, run_outputs};
-use crate::gemm::product::{Coefficients, Product, pack, packed_offsets, tap_stride};
-use crate::gemm::rows::RowMatrix;
-use crate::host::Rows;
-use crate::simd;
-use crate::view::{OutputTile, Part, TensorView, copy_rows, copy_short};
-use crate::workers::{Scratch, outline, scratch_slice};
+use crate::convolution::{BatchMember, Im2col};
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::filter::Filter;
+use anemone_kernels::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, PANEL, columns_of, run_outputs};
+use anemone_kernels::gemm::product::{Coefficients, Product, pack, packed_offsets, tap_stride};
+use anemone_kernels::gemm::rows::RowMatrix;
+use anemone_kernels::host::Rows;
+use anemone_kernels::simd;
+use anemone_kernels::view::{OutputTile, Part, TensorView, copy_rows, copy_short};
+use anemone_kernels::workers::{Scratch, outline, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

@@ -1,7 +1,8 @@
-use crate::samples::{FIXED, some_windows, used};
-use anemone_kernels::conv::exact::{Exact, Groups, Sets, convolve};
-use anemone_kernels::conv::nchwc::{ExactAccumulator, Operand};
-use anemone_kernels::conv::{FusedDepthwise, Im2col, Kernels, can_fuse_depthwise, convolve_nchwc};
+use super::some_windows;
+use crate::samples::{FIXED, used};
+use anemone_conv::exact::{Exact, Groups, Sets, convolve};
+use anemone_conv::nchwc::{ExactAccumulator, Operand};
+use anemone_conv::{FusedDepthwise, Im2col, Kernels, can_fuse_depthwise, convolve_nchwc};
 use anemone_kernels::epilogue::{ExactEpilogue, ScaledClamp};
 use anemone_kernels::exact::{Weights, all_rows};
 use anemone_kernels::filter::Values;

@@ -5,25 +5,25 @@
 //! costs as much as a dozen taps.
 //!
 //! In fp32, sums are taken in the order of the taps, so that tiling does not change their bits. Fixed-point sums have the same bits in
-//! any order ([`crate::exact::bounds`]).
+//! any order ([`anemone_kernels::exact::bounds`]).
 
 mod accumulator;
 mod fused;
 mod tile;
 
-use crate::binary::BinaryRows;
-use crate::conv::Im2col;
-use crate::epilogue::without_effect;
-use crate::exact::bounds::{OperandStats, RunSchedule};
-use crate::filter::Filter;
-use crate::filter::spread;
-use crate::host::Rows;
-use crate::num;
-use crate::params::BinaryOp;
-use crate::simd;
-use crate::view::{BLOCK, OutputTile, Part, TensorView, copy_rows, copy_short, transpose_blocks};
-use crate::workers::{LINE_BYTES, Scratch, outline, scratch_slice};
+use crate::convolution::Im2col;
 pub use accumulator::{Accumulator, ExactAccumulator};
+use anemone_kernels::binary::BinaryRows;
+use anemone_kernels::epilogue::without_effect;
+use anemone_kernels::exact::bounds::{OperandStats, RunSchedule};
+use anemone_kernels::filter::Filter;
+use anemone_kernels::filter::spread;
+use anemone_kernels::host::Rows;
+use anemone_kernels::num;
+use anemone_kernels::params::BinaryOp;
+use anemone_kernels::simd;
+use anemone_kernels::view::{BLOCK, OutputTile, Part, TensorView, copy_rows, copy_short, transpose_blocks};
+use anemone_kernels::workers::{LINE_BYTES, Scratch, outline, scratch_slice};
 pub use fused::FusedKernel;
 use half::f16;
 use pulp::{Simd, WithSimd};

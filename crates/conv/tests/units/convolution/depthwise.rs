@@ -1,5 +1,6 @@
-use crate::samples::{nothing, some_windows, used};
-use anemone_kernels::conv::depthwise::{Job, WindowOp};
+use super::some_windows;
+use crate::samples::{nothing, used};
+use anemone_conv::depthwise::{Job, WindowOp};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, dense, partition};
 use anemone_kernels::window::Window;

@@ -2,13 +2,13 @@
 
 use super::kernels::{Coefficients, SPARSE};
 use super::{L1_BATCH, MOST_AT_ONCE, OUTPUTS, STAGED_ELEMENTS, UNFOLDED, UNFOLDING, VECTOR, depthwise};
-use crate::gemm::microkernel::{PANEL, SLACK};
-use crate::host::Rows;
-use crate::simd;
-use crate::tensor::{Extents, LIMIT, SizeError};
-use crate::view::{BLOCK, TensorView};
-use crate::window::Window;
-use crate::workers::scratch_slice;
+use anemone_kernels::gemm::microkernel::{PANEL, SLACK};
+use anemone_kernels::host::Rows;
+use anemone_kernels::simd;
+use anemone_kernels::tensor::{Extents, LIMIT, SizeError};
+use anemone_kernels::view::{BLOCK, TensorView};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::scratch_slice;
 use half::f16;
 use pulp::Simd;
 use std::ops::Range;
@@ -242,7 +242,7 @@ impl Im2col {
 
 /// Stages rows split into even and odd columns (stride 2), behind `p` columns of padding.
 #[inline(always)]
-pub fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&mut [f32]; 2], rows: Rows) {
+pub(super) fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&mut [f32]; 2], rows: Rows) {
     if rows.columns * rows.count == 0 {
         return;
     }
@@ -255,7 +255,7 @@ pub fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&
 
 /// Destinations of the even and odd columns of a source, in planes that begin with `p` columns of padding.
 #[inline(always)]
-pub fn by_parity(p: usize, [first, second]: [&mut [f32]; 2]) -> [&mut [f32]; 2] {
+fn by_parity(p: usize, [first, second]: [&mut [f32]; 2]) -> [&mut [f32]; 2] {
     let (even, odd) = if p.is_multiple_of(2) { (first, second) } else { (second, first) };
     [&mut even[p / 2..], &mut odd[p.div_ceil(2)..]]
 }

@@ -1,5 +1,5 @@
 use crate::samples::{nothing, used};
-use anemone_kernels::elementwise::{Binary, Combine};
+use anemone_conv::elementwise::{Binary, Combine};
 use anemone_kernels::num;
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;

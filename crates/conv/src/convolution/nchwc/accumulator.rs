@@ -2,14 +2,14 @@
 
 use super::tile::StoreSink;
 use super::{Operand, ResidualAdd};
-use crate::conv::{self, Kernels};
-use crate::epilogue::{Between, Epilogue, ScaledClamp, Staged};
-use crate::exact::bounds::Settled;
-use crate::host::Rows;
-use crate::params::AccumulatorSpec;
-use crate::tensor::Extents;
-use crate::view::{TensorView, TensorViewMut};
-use crate::workers::Workers;
+use crate::convolution::{self, Kernels};
+use anemone_kernels::epilogue::{Between, Epilogue, ScaledClamp, Staged};
+use anemone_kernels::exact::bounds::Settled;
+use anemone_kernels::host::Rows;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{TensorView, TensorViewMut};
+use anemone_kernels::workers::Workers;
 use half::f16;
 use pulp::Simd;
 
@@ -31,7 +31,7 @@ pub trait Accumulator: Copy + Sync {
     fn look_up<S: Simd>(self, simd: S, to: &mut [f16], rows: Rows);
     /// Applies the complete epilogue to a row of sums, which is overwritten.
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
-    /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], instantiated in this crate.
+    /// [`crate::convolution::convolve_nchwc`] and [`crate::convolution::FusedDepthwise::convolve`], instantiated in this crate.
     fn convolve_nchwc(
         self,
         workers: &Workers,
@@ -42,7 +42,7 @@ pub trait Accumulator: Copy + Sync {
         ext: Extents,
     );
     fn convolve_pair(
-        pair: &conv::FusedDepthwise<Self>,
+        pair: &convolution::FusedDepthwise<Self>,
         workers: &Workers,
         from: TensorView,
         to: TensorViewMut,
@@ -62,11 +62,11 @@ macro_rules! entries {
             to: TensorViewMut,
             ext: Extents,
         ) {
-            conv::convolve_nchwc(workers, kernels, self, from, residual, to, ext);
+            convolution::convolve_nchwc(workers, kernels, self, from, residual, to, ext);
         }
 
         fn convolve_pair(
-            pair: &conv::FusedDepthwise<Self>,
+            pair: &convolution::FusedDepthwise<Self>,
             workers: &Workers,
             from: TensorView,
             to: TensorViewMut,
@@ -110,7 +110,7 @@ impl Accumulator for Epilogue<'_> {
     entries!();
 }
 
-/// Fixed-point accumulator for which [`crate::exact::bounds::suits`], with an epilogue without a table.
+/// Fixed-point accumulator for which [`anemone_kernels::exact::bounds::suits`], with an epilogue without a table.
 #[derive(Clone, Copy)]
 pub struct ExactAccumulator {
     pub mac: &'static AccumulatorSpec,

@@ -2,10 +2,10 @@
 
 use super::nchwc::{Accumulator, Operand};
 use super::{FETCH, Im2col, Kernels, nchwc};
-use crate::cost;
-use crate::tensor::Extents;
-use crate::view::{BLOCK, TensorView, TensorViewMut, dense, partition};
-use crate::workers::Workers;
+use anemone_kernels::cost;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense, partition};
+use anemone_kernels::workers::Workers;
 
 /// 1x1 or small-K convolution fused with the depthwise convolution that is the only reader of its result.
 pub struct FusedDepthwise<'a, A> {

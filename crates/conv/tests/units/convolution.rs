@@ -4,9 +4,10 @@ mod depthwise;
 mod exact;
 mod winograd;
 
-use crate::samples::{some_windows, used};
-use anemone_kernels::conv::nchwc::{Operand, ResidualAdd};
-use anemone_kernels::conv::{
+use crate::samples::used;
+use anemone_conv::nchwc::{Operand, ResidualAdd};
+use anemone_conv::testing::PACKED_CAPACITY;
+use anemone_conv::{
     BatchMember, Coefficients, FusedDepthwise, Im2col, Kernels, RepackCache, can_fuse_depthwise, convolve,
     convolve_direct, convolve_nchwc, convolve_pointwise, convolve_rows, convolve_winograd, takes_rows,
 };
@@ -14,12 +15,31 @@ use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::testing::PACKED_CAPACITY;
 use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense, reach};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{Workers, arches};
 use half::f16;
 use std::ops::Range;
+
+/// Random windows of every kind, with input and output channels, and true for a depthwise one.
+fn some_windows() -> impl Iterator<Item = (Window, [usize; 2], bool)> {
+    let mix = |x: u64| (x ^ x >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..400).map(move |i| {
+        let pick = |n: u64, of: usize| 1 + (mix(mix((i << 8 | n) + 1)) >> 33) as usize % of;
+        let (k, s) = match i % 4 {
+            // Common sizes.
+            0 => ([[3, 5][i as usize / 4 % 2]; 2], [pick(3, 2); 2]),
+            _ => ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]),
+        };
+        let p = [pick(5, k[0]) - 1, pick(6, k[1]) - 1];
+        // A few rows are longer than a block.
+        let from = if i % 50 == 7 { [2, 1400] } else { [pick(7, 9), pick(8, 40)] };
+        let reached = |a: usize| from[a] + p[a] + pick(9 + a as u64, k[a]) - 1;
+        let to = std::array::from_fn(|a| reached(a).saturating_sub(k[a]) / s[a] + 1);
+        let (cin, cout, unicast) = (pick(11, 40), if from[1] > 40 { 3 } else { pick(12, 70) }, i % 3 == 0);
+        (Window { k, s, p, from, to }, if unicast { [cin; 2] } else { [cin, cout] }, unicast)
+    })
+}
 
 /// Every GEMM kernel gives the same bits, transposed or not, for any layout of rows.
 #[test]

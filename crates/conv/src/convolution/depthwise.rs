@@ -3,17 +3,18 @@
 //! Staged rows are aligned to vectors, and with stride 2 the even and odd columns have planes of their own. Several output rows are
 //! computed together, so that an element of a staged row is loaded once for all outputs that read it.
 //!
-//! Sums are taken in the order of the taps, as in [`crate::conv`].
+//! Sums are taken in the order of the taps, as in [`crate::convolve_direct`].
 
-use crate::conv::{L1_BATCH, MOST_AT_ONCE, stage_pairs};
-use crate::epilogue::Epilogue;
-use crate::filter::Filter;
-use crate::host::Rows;
-use crate::reduce::ElementwiseEpilogue;
-use crate::simd::{self, LaneMap};
-use crate::view::{OutputTile, TensorView};
-use crate::window::Window;
-use crate::workers::{Scratch, outline, scratch_slice};
+use crate::convolution::im2col::stage_pairs;
+use crate::convolution::{L1_BATCH, MOST_AT_ONCE};
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::filter::Filter;
+use anemone_kernels::host::Rows;
+use anemone_kernels::reduce::ElementwiseEpilogue;
+use anemone_kernels::simd::{self, LaneMap};
+use anemone_kernels::view::{OutputTile, TensorView};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 

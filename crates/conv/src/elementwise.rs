@@ -1,21 +1,20 @@
 //! Elementwise binary operations and pooling on fp16 tensors, from memory to memory.
 
-use crate::binary::BinaryRows;
-use crate::conv::{Im2col, depthwise};
-use crate::cost;
-use crate::host::Rows;
-use crate::num::elementwise::{admit_row, settle_row};
-use crate::params::{BinaryOp, Rounding};
-use crate::reduce::ElementwiseEpilogue;
-use crate::tensor::Extents;
-use crate::view::{OutputTile, Strides, TensorView, partition};
-use crate::workers::{Scratch, Workers, scratch_slice};
-use crate::{num, simd};
+use crate::convolution::{Im2col, depthwise};
+use anemone_kernels::binary::BinaryRows;
+use anemone_kernels::cost;
+use anemone_kernels::host::Rows;
+use anemone_kernels::line::BLOCK;
+use anemone_kernels::num::elementwise::{admit_row, settle_row};
+use anemone_kernels::params::{BinaryOp, Rounding};
+use anemone_kernels::reduce::ElementwiseEpilogue;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{OutputTile, Strides, TensorView, partition};
+use anemone_kernels::workers::{Scratch, Workers, scratch_slice};
+use anemone_kernels::{num, simd};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Elements of a block: few enough for the L1 cache, enough to amortize the call.
-pub const BLOCK: usize = 1 << 10;
 /// Elements from which another share pays.
 const PER_SHARE: usize = 1 << 15;
 

@@ -5,16 +5,16 @@
 //! beyond the end of an output row are computed but not stored. Other kernels: 1x1 (`pointwise`, [`nchwc`], `gemv`),
 //! [`depthwise`], 3x3 ([`winograd`]), and fixed-point accumulators ([`exact`]).
 
-use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
-use crate::conv::registry::{Query, Row};
-use crate::cost;
-use crate::epilogue::Epilogue;
-use crate::filter::Filter;
-use crate::gemm::microkernel::{self, PANEL};
-use crate::gemm::rows::RowMatrix;
-use crate::tensor::Extents;
-use crate::view::{BLOCK, OutputTile, Strides, TensorView, TensorViewMut, partition, partition_columns};
-use crate::workers::Workers;
+use crate::convolution::nchwc::{Accumulator, Operand, ResidualAdd};
+use crate::convolution::registry::{Query, Row};
+use anemone_kernels::cost;
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::filter::Filter;
+use anemone_kernels::gemm::microkernel::{self, PANEL};
+use anemone_kernels::gemm::rows::RowMatrix;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{BLOCK, OutputTile, Strides, TensorView, TensorViewMut, partition, partition_columns};
+use anemone_kernels::workers::Workers;
 
 pub mod depthwise;
 mod direct;
@@ -29,7 +29,7 @@ pub mod registry;
 pub mod winograd;
 
 use direct::Job;
-pub use im2col::{Im2col, by_parity, stage_pairs};
+pub use im2col::Im2col;
 pub use kernels::{Coefficients, Kernels, Packing, RepackCache};
 pub use pair::{FusedDepthwise, can_fuse_depthwise};
 
@@ -324,7 +324,7 @@ fn is_source_finite(workers: &Workers, staging: &Im2col, from: TensorView, ext: 
     )
 }
 
-/// Convolution by Winograd's algorithm, see [`crate::conv::winograd`].
+/// Convolution by Winograd's algorithm, see [`crate::convolution::winograd`].
 pub fn convolve_winograd(
     workers: &Workers,
     staging: &Im2col,

@@ -2,20 +2,20 @@
 
 pub mod registry;
 
-use crate::conv::nchwc::ExactAccumulator;
-use crate::conv::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv};
-use crate::epilogue::{ExactEpilogue, ScaledClamp};
-use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Space, Weights};
-use crate::exact::{decode, least, product_of_rows, row_of};
-use crate::filter::{PackedFilter, Values};
-use crate::host::Rows;
-use crate::num;
-use crate::params::AccumulatorSpec;
-use crate::tensor::Extents;
-use crate::view::{OutputTile, Part, TensorView, TensorViewMut, copy_short, partition, partition_columns};
-use crate::view::{gather_elements, scatter_elements};
-use crate::window::Window;
-use crate::workers::{Scratch, Workers, scratch_slice};
+use crate::convolution::nchwc::ExactAccumulator;
+use crate::convolution::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv};
+use anemone_kernels::epilogue::{ExactEpilogue, ScaledClamp};
+use anemone_kernels::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Space, Weights};
+use anemone_kernels::exact::{decode, least, product_of_rows, row_of};
+use anemone_kernels::filter::{PackedFilter, Values};
+use anemone_kernels::host::Rows;
+use anemone_kernels::num;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{OutputTile, Part, TensorView, TensorViewMut, copy_short, partition, partition_columns};
+use anemone_kernels::view::{gather_elements, scatter_elements};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{Scratch, Workers, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use registry::{Query, Row, Work};

@@ -6,12 +6,12 @@ use super::{
     BatchMember, Im2col, Kernels, Packing, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc,
     convolve_pointwise, convolve_winograd, is_source_finite, winograd,
 };
-use crate::cost;
-use crate::epilogue::Epilogue;
-use crate::registry::{Rejected, when};
-use crate::tensor::Extents;
-use crate::view::TensorView;
-use crate::workers::Workers;
+use anemone_kernels::cost;
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::registry::{Rejected, when};
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::TensorView;
+use anemone_kernels::workers::Workers;
 
 /// A convolution to select a kernel for; `ext` are the extents of the result before it is transposed.
 #[derive(Clone, Copy)]
@@ -142,7 +142,7 @@ fn direct(work: Work) {
 /// Selected kernel, with the name and reason of each kernel rejected before it.
 pub fn select(query: &Query) -> (&'static Row, Rejected) {
     let packing = query.kernels.packing();
-    let (row, rejected) = crate::registry::select(
+    let (row, rejected) = anemone_kernels::registry::select(
         ROWS,
         |row| row.name,
         |row| when(row.packing.contains(&packing), packing.reason()).and_then(|()| (row.accepts)(query)),

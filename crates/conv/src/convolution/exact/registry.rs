@@ -1,13 +1,13 @@
 //! Kernel registry of convolutions with fixed-point accumulators, one row per kernel; the first row that accepts a convolution is selected.
 
 use super::{Exact, Groups, by_channels, by_tiles, by_vector};
-use crate::conv::nchwc::{ExactAccumulator, Operand};
-use crate::conv::{Kernels, convolve_nchwc};
-use crate::cost;
-use crate::registry::{Rejected, when};
-use crate::tensor::Extents;
-use crate::view::{TensorView, TensorViewMut};
-use crate::workers::Workers;
+use crate::convolution::nchwc::{ExactAccumulator, Operand};
+use crate::convolution::{Kernels, convolve_nchwc};
+use anemone_kernels::cost;
+use anemone_kernels::registry::{Rejected, when};
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{TensorView, TensorViewMut};
+use anemone_kernels::workers::Workers;
 
 /// A convolution to select a kernel for.
 #[derive(Clone, Copy)]
@@ -127,7 +127,7 @@ pub static ROWS: &[Row] = &[
 /// Selected kernel, with the name and reason of each kernel rejected before it.
 pub fn select(query: &Query) -> (&'static Row, Rejected) {
     let packing = Packing::of(&query.of.groups);
-    let (row, rejected) = crate::registry::select(
+    let (row, rejected) = anemone_kernels::registry::select(
         ROWS,
         |row| row.name,
         |row| when(row.packing.contains(&packing), NOT_BLOCKS).and_then(|()| (row.accepts)(query)),

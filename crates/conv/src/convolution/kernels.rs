@@ -1,12 +1,12 @@
 //! Packed coefficients of a convolution, by group.
 
 use super::{Im2col, gemv, nchwc};
-use crate::cost;
-use crate::exact::vector::PanelStats;
-use crate::filter::{CoefficientRow, Filter, PackedFilter, Values};
-use crate::gemm::microkernel::PANEL;
-use crate::view::{BLOCK, OutputTile};
-use crate::workers::chunks;
+use anemone_kernels::cost;
+use anemone_kernels::exact::vector::PanelStats;
+use anemone_kernels::filter::{CoefficientRow, Filter, PackedFilter, Values};
+use anemone_kernels::gemm::microkernel::PANEL;
+use anemone_kernels::view::{BLOCK, OutputTile};
+use anemone_kernels::workers::chunks;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 

@@ -1,13 +1,13 @@
 //! Direct kernel: implicit im2col over staged rows.
 
 use super::{CHANNELS, Im2col, TAPS};
-use crate::epilogue::Epilogue;
-use crate::filter::Filter;
-use crate::gemm::microkernel::{MicroKernel, PANEL, SLACK};
-use crate::host::Rows;
-use crate::tensor::Extents;
-use crate::view::{OutputTile, TensorView, Transposed};
-use crate::workers::{Scratch, scratch_slice};
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::filter::Filter;
+use anemone_kernels::gemm::microkernel::{MicroKernel, PANEL, SLACK};
+use anemone_kernels::host::Rows;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{OutputTile, TensorView, Transposed};
+use anemone_kernels::workers::{Scratch, scratch_slice};
 use pulp::{Simd, WithSimd};
 
 /// Outputs that all panels compute one after another: whole runs of every panel height, whose operands, of [`TAPS`] taps, stay in L2.

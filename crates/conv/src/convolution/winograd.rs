@@ -6,16 +6,16 @@
 //! 2015). All of it is fp32, and the result is rounded once. `docs/numerics.md` compares its error with that of direct
 //! sums. A number that is not finite would affect a whole output tile, so that such sources and kernels use the direct kernel.
 
-use crate::conv::depthwise::Plane;
-use crate::epilogue::Epilogue;
-use crate::filter::Filter;
-use crate::gemm::microkernel::PANEL;
-use crate::host::Rows;
-use crate::simd;
-use crate::tensor::Extents;
-use crate::view::{OutputTile, TensorView};
-use crate::window::Window;
-use crate::workers::{Scratch, outline, scratch_slice};
+use crate::convolution::depthwise::Plane;
+use anemone_kernels::epilogue::Epilogue;
+use anemone_kernels::filter::Filter;
+use anemone_kernels::gemm::microkernel::PANEL;
+use anemone_kernels::host::Rows;
+use anemone_kernels::simd;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{OutputTile, TensorView};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{Scratch, outline, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

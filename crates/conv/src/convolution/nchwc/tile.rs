@@ -1,14 +1,14 @@
 //! Micro-kernel of NCHWc16: a register tile of outputs by vectors of channels.
 
 use super::{Accumulator, Panels, Tiles};
-use crate::epilogue::Staged;
-use crate::exact::bounds::{self, RunSchedule};
-use crate::host::fetch;
-use crate::num;
-use crate::params::AccumulatorSpec;
-use crate::simd::{self, Aligned, LaneMap, StoreFormat};
-use crate::view::BLOCK;
-use crate::workers::{LINE_BYTES, outline};
+use anemone_kernels::epilogue::Staged;
+use anemone_kernels::exact::bounds::{self, RunSchedule};
+use anemone_kernels::host::fetch;
+use anemone_kernels::num;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::simd::{self, Aligned, LaneMap, StoreFormat};
+use anemone_kernels::view::BLOCK;
+use anemone_kernels::workers::{LINE_BYTES, outline};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
