@@ -147,10 +147,12 @@ impl Region {
         words_of(first, last).all(|(word, mask)| bits.get(word).is_some_and(|w| w & mask == mask))
     }
 
+    #[inline]
     pub(crate) fn halfwords(&self) -> &[f16] {
         self.storage.halfwords()[..self.bytes / 2].reinterpret_cast()
     }
 
+    #[inline]
     fn halfwords_mut(&mut self) -> &mut [f16] {
         let halfwords: &mut [u16] = bytemuck::cast_slice_mut(self.storage.words_mut());
         halfwords[..self.bytes / 2].reinterpret_cast_mut()
@@ -261,6 +263,7 @@ impl Snapshot {
     }
 
     /// Returns true if nothing of a region has been written, or nothing is bound.
+    #[inline]
     pub(crate) fn is_blank(&self, bar: u8) -> bool {
         let state = self.0.get(usize::from(bar)).and_then(|state| state.as_ref());
         state.is_none_or(|(_, written)| written.as_ref().is_some_and(|bits| bits.iter().all(|&word| word == 0)))
@@ -414,6 +417,7 @@ impl Home {
 
 /// Views of halfword ranges: `from` to read, and one to write. A source that overlaps the destination is copied to `aside` first. `None`
 /// if a range is out of bounds.
+#[inline]
 pub(crate) fn views<'m, const N: usize>(
     memory: &'m mut Memory,
     tile: &'m mut Region,

@@ -75,19 +75,22 @@ impl MapOperand {
     }
 
     /// Returns true if both operands have every element of the extents at the same place.
+    #[inline]
     fn is_that_of(&self, other: &MapOperand, ext: Extents) -> bool {
-        let counts = [ext.g, ext.c, ext.h].into_iter();
-        let mut pairs = counts.zip(self.axes.strides.into_iter().zip(other.axes.strides));
+        let alike = |axis: usize, n: usize| n == 1 || self.axes.strides[axis] == other.axes.strides[axis];
         (self.home, self.base) == (other.home, other.base)
             && (ext.w == 1 || self.axes.one_column == other.axes.one_column)
-            && pairs.all(|(n, (one, other))| n == 1 || one == other)
+            && alike(0, ext.g)
+            && alike(1, ext.c)
+            && alike(2, ext.h)
     }
 
     /// Offset one past the last element.
+    #[inline]
     pub(crate) fn end(&self, ext: Extents) -> usize {
         let row = if self.axes.one_column { 1 } else { ext.w };
-        let counts = [ext.g, ext.c, ext.h].into_iter().zip(self.axes.strides);
-        self.base + row + counts.map(|(n, stride)| n.saturating_sub(1) * stride).sum::<usize>()
+        let last = |axis: usize, n: usize| n.saturating_sub(1) * self.axes.strides[axis];
+        self.base + row + last(0, ext.g) + last(1, ext.c) + last(2, ext.h)
     }
 
     /// Copies the elements to contiguous rows in `to` and returns their strides there; `None` if `data`, the region, is too small.
@@ -246,6 +249,7 @@ impl Map {
     }
 
     /// For each source, true if it is in the result buffer.
+    #[inline]
     pub(crate) fn in_place(&self) -> impl Iterator<Item = bool> + '_ {
         self.sources.iter().map(|source| source.is_that_of(&self.to, self.ext))
     }
