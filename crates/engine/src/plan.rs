@@ -301,10 +301,12 @@ impl Plan {
             (pass.run)(&self.common, &self.steps, &mut ops);
             texts.push(PassText { name: pass.name, text: text::listing(&ops, tasks) });
         }
-        let forks = branches::find(&self.common, &self.steps, &ops);
-        let forks = forks.iter().map(|fork| format!("{fork}\n")).collect();
-        texts.push(PassText { name: "branches", text: forks });
         texts
+    }
+
+    /// Operations that run in branches on different threads: one line for each fork. It depends on the number of threads.
+    pub fn branches(&self) -> String {
+        self.forks.iter().map(|fork| format!("{fork}\n")).collect()
     }
 
     /// Memory for this plan: [`Memory::for_program`] without the sections of the program that no run reads.

@@ -72,7 +72,7 @@ impl Flags {
     }
 }
 
-/// Writes the plan of every program, before the first pass and after each one.
+/// Writes the plan of every program, before the first pass and after each one, with its kernels and branches.
 fn dump(chain: &ProgramChain, options: Options, folder: &Path) -> Result<()> {
     let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
     std::fs::create_dir_all(folder).map_err(cannot)?;
@@ -80,9 +80,10 @@ fn dump(chain: &ProgramChain, options: Options, folder: &Path) -> Result<()> {
     for (i, program) in chain.programs().iter().enumerate() {
         let prefix = if chain.programs().len() > 1 { format!("program{i}-") } else { String::new() };
         let execution = Execution::new(program, Options { trace: false, ..options })?;
-        let passes = execution.plan().passes();
-        let select = ("select", execution.plan().selection());
-        for (at, (name, text)) in passes.into_iter().map(|pass| (pass.name, pass.text)).chain([select]).enumerate() {
+        let plan = execution.plan();
+        let passes = plan.passes().into_iter().map(|pass| (pass.name, pass.text));
+        let others = [("select", plan.selection()), ("branches", plan.branches())];
+        for (at, (name, text)) in passes.chain(others).enumerate() {
             written.push((folder.join(format!("{prefix}{at:02}-{name}.txt")), text));
         }
     }
