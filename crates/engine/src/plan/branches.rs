@@ -177,7 +177,7 @@ fn divide(
         return None;
     }
     let writers = writers(&ops[run.clone()]);
-    // Operations before the first that a later one depends on cannot hinder it.
+    // Operations before `start` are executed before the branches, which may read their results.
     let mut starts = (0..run.len().min(MOST_BEFORE)).filter_map(|start| {
         let (end, branches, saved) = branches(&times, &writers, start, threads)?;
         let branches = branches.into_iter().map(|ops| ops.into_iter().map(|i| run.start + i).collect()).collect();

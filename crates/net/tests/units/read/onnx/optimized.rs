@@ -1,4 +1,4 @@
-//! What optimizers and quantizers of models write.
+//! Models as optimizers and quantizers write them.
 
 use super::{close, extent, files, float_info, model, node, one_of};
 use anemone_net::eval::{eval, eval_rounded};
