@@ -25,8 +25,8 @@ pub struct Flags {
     /// Execution by the engine: fused host operations, or task by task; results have the same bits. No task is traced
     #[arg(long, value_enum, conflicts_with_all = ["trace", "via"])]
     plan: Option<PlanLevel>,
-    /// Write the plan's operations to a folder: before the first pass, after each one, and the kernel of each, which
-    /// ANE_LOG=select prints as well
+    /// Write the plan's operations to a folder: before the first pass, after each one, the kernel of each, which
+    /// ANE_LOG=select prints as well, and those that run on different threads
     #[arg(long, value_name = "DIR", conflicts_with = "reference")]
     dump_plan: Option<PathBuf>,
     /// Print the time of each step of a run, the minimum over RUNS runs
