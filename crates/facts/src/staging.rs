@@ -84,6 +84,9 @@ pub const FOLDED_OUTPUTS: usize = 512;
 pub const STREAMED_COLUMNS: usize = 128;
 /// Largest operand that is transposed in tile memory before the sum over its channels.
 pub const TURNED_BYTES: u64 = 512 << 10;
+/// Largest right matrices of a product that are transposed in tile memory (`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`: 1498 KiB; 2 MiB are not,
+/// `encoder_bmm_m375_k1024_n128_ty1_b8`).
+pub const TURNED_MATRIX_BYTES: u64 = 1536 << 10;
 
 /// Most channels whose reduced columns are stored transposed, a number of each channel side by side.
 pub const TURNED_CHANNELS: usize = 192;

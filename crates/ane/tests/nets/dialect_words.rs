@@ -143,6 +143,66 @@ fn each_matrix_of_a_batch_is_loaded_once_and_its_rows_are_powers_of_two() {
     assert_eq!(own.1, apples.1, "the same numbers");
 }
 
+/// A product `[batch, rows, depth] · [batch, depth, columns]` with either matrix transposed, its tasks, and the same numbers in both dialects.
+fn batch([batch, rows, depth, columns]: [usize; 4], [turned, transposed]: [bool; 2]) -> Vec<Task> {
+    let left = if turned { [batch, depth, rows] } else { [batch, rows, depth] };
+    let right = if transposed { [batch, columns, depth] } else { [batch, depth, columns] };
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16{left:?}\n  input %w: f16{right:?}\n  \
+         %y: f16[{batch}, {rows}, {columns}] = matmul(%x, %w) transpose_x={turned} transpose_y={transposed}\n  output %y\n}}\n"
+    );
+    let inputs = [array("x", &left, small), array("w", &right, |i| small(i * 3 + i / 375))];
+    let [own, apples] = both(&source, &[], &inputs);
+    assert_eq!(own.1, apples.1, "the same numbers");
+    tasks(&source, &[])
+}
+
+#[test]
+fn one_copy_turns_all_matrices_of_a_batch() {
+    let first = |tasks: &[Task], fields: &[Field]| fields.iter().map(|&f| each(tasks, f)[0]).collect::<Vec<u32>>();
+    // Right matrices that stay in tile memory.
+    let fields = [TileHeight, ShMax, SrcL2RowStride, ResL2RowStride];
+    let made = batch([8, 5, 375, 128], [false, true]);
+    assert_eq!(made.len(), 1 + 8 * 2, "the copy, then products of 1 and 4 rows");
+    assert_eq!(first(&made, &fields), [8, 0, 0x800, 0x1771], "`bmm_r3rr_m375_k375_n128_tx0_ty1_b8`");
+    assert_eq!(each(&made, SrcL2Base)[1], 7 * 0x1771, "the last matrix first");
+    let made = batch([8, 5, 128, 749], [false, true]);
+    assert_eq!(first(&made, &fields), [4, 1, 0x1768, 0x2f00], "`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`");
+    // Left matrices, whose equal rows lie side by side in memory.
+    let made = batch([8, 375, 375, 64], [true, false]);
+    assert_eq!(
+        first(&made, &[TileHeight, ShMax, ResL2Base]),
+        [6, 1, 6 * 0xbb8],
+        "`bmm_r3rr_m375_k375_n128_tx1_ty0_b8`"
+    );
+    assert_eq!(first(&made, &[DstRowStride, DstPlaneStride]), [12, 8 * 12], "in rows of 64 bytes");
+    // Right matrices beyond tile memory.
+    let made = batch([8, 5, 1024, 128], [false, true]);
+    assert_eq!(first(&made, &[DstInterleave, SrcL2RowStride, DstRowStride, DstPlaneStride]), [8, 0x203, 32, 8 * 32]);
+    assert_eq!(
+        each(&made, SrcType)[1..],
+        [residency::DMA_KEEP, residency::L2].repeat(8),
+        "`encoder_bmm_m375_k1024_n128_ty1_b8`"
+    );
+}
+
+#[test]
+fn a_row_that_several_tasks_read_is_kept_whole() {
+    let source = "net \"n\" {\n  input %x: f16[1, 1024, 1, 375]\n  const %w: f16[1024, 1024, 1, 1] = blob 0\n  \
+                  %y: f16[1, 1024, 1, 375] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  output %y\n}\n";
+    let data = Data::F16((0..1 << 20).map(|i| f16::from_f32(if i % 13 == 0 { small(i / 13) } else { 0.0 })).collect());
+    let blobs = [Arc::new(Tensor { shape: vec![1024, 1024, 1, 1], data })];
+    let made = tasks(source, &blobs);
+    assert_eq!(
+        each(&made, SrcL2ChannelStride),
+        [0x2f; 2],
+        "375 columns (`encoder_conv_c1024_n1024_k1x1_s1_g1_bias0_valid`)"
+    );
+    assert_eq!(each(&made, SrcType), [residency::DMA_KEEP, residency::L2]);
+    let [own, apples] = both(source, &blobs, &[array("x", &[1, 1024, 1, 375], small)]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
 #[test]
 fn tiles_of_windows_fit_with_the_rows_that_they_read() {
     let weights = |shape: &[usize], value: fn(usize) -> f32| {

@@ -4,7 +4,8 @@ use super::Emitter;
 use crate::ir::*;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    computed, copies, fitting_rows, input, small_source, source_tile, turned_rows, turns_few_channels, unit_rows,
+    computed, copies, fitting_rows, input, rows_turned, small_source, source_tile, turned_rows, turns_few_channels,
+    unit_rows,
 };
 use anemone_facts::Field::*;
 use anemone_facts::staging::*;
@@ -67,6 +68,10 @@ impl Emitter<'_> {
                 (unit, unit, unit)
             }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
+            _ if rows_turned(layer).is_some() => {
+                let unit = rows_turned(layer).unwrap_or(0);
+                (unit, unit, unit)
+            }
             // Rows that a unit has, though there is one (`rrmm_r2rr_m64_k128_n256_tx1_ty1`: 64 columns).
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => {
                 (3, rows.max(fitting_rows(layer)).min(3), 3)

@@ -117,8 +117,13 @@ impl Emitter<'_> {
 /// Rows per depth of the tensor that one of several matrices with rows as channels belongs to: its planes
 /// (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`, `chain_attn_s128_dh64_h4`), else one.
 pub(super) fn whole_rows(placed: &Placed, view: &View4) -> usize {
-    let port = placed.graph.buffer(view.buffer).port.as_ref();
-    match port.and_then(|port| port.lead.last_chunk()) {
+    let buffer = placed.graph.buffer(view.buffer);
+    // All of a constant are matrices (`bmm_r3rb_m375_k128_n749_tx0_ty0_b2`).
+    if matches!(buffer.role, Role::Constant(_)) {
+        let matrix = (view.channels() as u64 * view.axes[1].stride_bytes).max(1);
+        return (buffer.bytes / matrix).max(1) as usize;
+    }
+    match buffer.port.as_ref().and_then(|port| port.lead.last_chunk()) {
         Some([planes, rows])
             if planes.stride_bytes == view.axes[2].stride_bytes && rows.stride_bytes == view.axes[1].stride_bytes =>
         {
@@ -174,7 +179,8 @@ impl Hints {
             let own = |other: &View4| !apart || meet(view, other);
             let others = || views[view.buffer.0 as usize].iter().filter(|(_, other)| own(other)).map(|(x, _)| *x);
             let (earlier, later) = (others().any(|x| x < i), others().any(|x| x > i));
-            match (scratch(view.buffer), earlier, later) {
+            let beside = apart && views[view.buffer.0 as usize].iter().any(|(_, other)| between(view, other));
+            match (scratch(view.buffer) && !beside, earlier || beside, later) {
                 (_, _, true) => [hint::ALLOC; 3],
                 (true, _, false) => [hint::DROP, hint::ALLOC, hint::DROP],
                 (false, true, false) => [hint::LOW_PRIORITY, hint::ALLOC, hint::LOW_PRIORITY],
@@ -208,13 +214,19 @@ impl Hints {
     }
 }
 
+/// Returns true for matrices of one buffer whose channels lie between each other's.
+fn between(a: &View4, b: &View4) -> bool {
+    let channel = a.axes[1].stride_bytes;
+    a.axes == b.axes && channel > 0 && !a.offset_bytes.abs_diff(b.offset_bytes).is_multiple_of(channel)
+}
+
 /// Returns true if the bytes from the first to the last of two views of a buffer overlap.
 fn meet(a: &View4, b: &View4) -> bool {
     let end = |v: &View4| {
         let reach = v.axes.iter().map(|axis| (axis.extent as u64 - 1) * axis.stride_bytes).sum::<u64>();
         v.offset_bytes + reach + v.width as u64 * ELEMENT_BYTES
     };
-    a.offset_bytes < end(b) && b.offset_bytes < end(a)
+    !between(a, b) && a.offset_bytes < end(b) && b.offset_bytes < end(a)
 }
 
 /// Write-after-read hazards through shared scratch memory, within the distance that the field can hold.

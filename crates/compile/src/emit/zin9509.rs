@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::tile::{
     Tile, apart, apart_in_unit, computed, copies, cut_columns, input, kept_tile, result_tile, row_bytes, rows_of_units,
-    rows_of_windows, source_tile, spread,
+    rows_of_windows, rows_turned, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
@@ -23,6 +23,7 @@ impl Emitter<'_> {
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
         let tile = if self.placed.residency.keeps(index) { kept_tile(layer) } else { source_tile(layer) };
+        let tile = self.fitting_turned(index, tile);
         let patch = self.patch(index, &tile);
         let tile = self.tile_of_patch(index, tile, patch.0);
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
@@ -116,6 +117,18 @@ impl Emitter<'_> {
         self.set_size(SrcDmaInterleave, layer.source_interleave)?;
         self.set(ResDmaFmt, 1)?;
         self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    /// A tile of rows that are turned with as many whole units as fit beside what is in tile memory, with the rows of a result that goes to memory
+    /// (`bmm_r3rr_m375_k375_n128_tx1_ty0_b8`: six of eight).
+    fn fitting_turned(&self, index: usize, tile: Tile) -> Tile {
+        let capacity = self.chip.hal.l2_bytes.filter(|_| self.source_place(0).is_none());
+        let (Some(unit), Some(capacity)) = (rows_turned(self.layer), capacity) else { return tile };
+        let stored = self.result_place().is_none();
+        let row = tile.row_bytes + if stored { result_tile(self.layer).row_bytes } else { 0 };
+        let free = capacity.saturating_sub(self.placed.residency.top(index));
+        let rows = (free / row) as usize >> unit << unit;
+        Tile { rows: tile.rows.min(rows.max(1)), ..tile }
     }
 
     /// Rows that a tile of a convolution from memory to memory computes and reads, where nothing else is in tile memory.

@@ -26,6 +26,7 @@ mod resample;
 mod roots;
 mod runtime_product;
 mod select;
+mod staged_rows;
 mod strided;
 mod transposed;
 mod unary;

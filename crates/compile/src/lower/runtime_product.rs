@@ -6,19 +6,13 @@ use super::layout::copy_kind;
 use super::norm::planes;
 use super::product::{channels_first, indices, matrix, rows_first};
 use super::reduce::merge;
+use super::staged_rows::{MOST_LANES, MOST_PASSES, Staged, Staging, in_few_tasks, mixed, rows_at_once};
 use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::kernel::ENGINES;
-use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_BYTES};
+use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_MATRIX_BYTES};
 use anemone_net::Op;
 use half::f16;
-
-/// Largest number of interleaved rows of a matrix in a stream.
-const MOST_LANES: usize = PRODUCT_LANES[0];
-/// Most whole products whose rows one task stages.
-const MOST_PASSES: usize = 128;
-/// Largest number of rows that one task stages: whole products, and at most the channels of a chip.
-const MOST_STAGED: usize = MOST_PASSES * ENGINES * MOST_LANES;
 
 impl Lowerer<'_> {
     /// The rows of `x` become output channels with coefficients in memory; the rows of `y` are the channels of the
@@ -30,13 +24,13 @@ impl Lowerer<'_> {
         let interleaved = self.options.conventions().products_interleaved;
         let turned = if transpose_x && interleaved { self.turned_coefficients(&x) } else { None };
         if transpose_x && turned.is_none() {
-            x = self.exchanged(&x, x.lead.len() - 1, "left")?;
+            x = self.exchanged_matrices(&x, "left")?;
         }
         if interleaved {
             return self.interleaved_product(&x, &y, &to, transpose_y, turned);
         }
         if transpose_y {
-            y = self.exchanged(&y, y.lead.len() - 1, "right")?;
+            y = self.exchanged_matrices(&y, "right")?;
         }
         let rank = to.lead.len();
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
@@ -45,7 +39,7 @@ impl Lowerer<'_> {
             let Some(source) = rows_first(&y) else {
                 return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
             };
-            self.product_of_matrices(&x, source, &to, None)?;
+            self.product_of_matrices(&x, source, &to)?;
         }
         Ok(())
     }
@@ -89,10 +83,9 @@ impl Lowerer<'_> {
         if self.options.conventions().matrices_by_group && self.matmul_by_groups(x, y, to, transpose_y)? {
             return Ok(());
         }
-        let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_BYTES;
-        if transpose_y && large && y.width.is_multiple_of(STAGED_INTERLEAVE) {
-            return self.runtime_matmul_staged(x, y, to, turned);
-        }
+        let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_MATRIX_BYTES;
+        let staged = transpose_y && large && y.width.is_multiple_of(STAGED_INTERLEAVE);
+        let beside = if staged { self.staged_right(y)? } else { None };
         let rank = to.lead.len();
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
         let all = match turned {
@@ -110,17 +103,40 @@ impl Lowerer<'_> {
                     }
                     None => self.coefficient_planes(&x, &staged)?,
                 };
-                let right = match &right {
-                    Some(right) => right,
-                    None => right.insert(self.exchanged(y, y.lead.len() - 1, "right")?),
+                let source = match (&beside, &mut right) {
+                    (Some((planes, row)), _) => {
+                        let offset_bytes = planes.offset_bytes + ordinal(y, &index) as u64 * row;
+                        Some(View4 { offset_bytes, ..*planes })
+                    }
+                    (None, Some(right)) => rows_first(&matrix(right, &index)),
+                    (None, right) => rows_first(&matrix(right.insert(self.exchanged_matrices(y, "right")?), &index)),
                 };
-                let (Some(source), Some(result)) = (rows_first(&matrix(right, &index)), rows_first(&to)) else {
+                let (Some(source), Some(result)) = (source, rows_first(&to)) else {
                     return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
                 };
+                let first = self.graph.layers.len();
                 self.products_of(&staged, source, coefficients, result);
+                let interleave = if beside.is_some() { STAGED_INTERLEAVE } else { 1 };
+                self.graph.layers[first..].iter_mut().for_each(|product| product.source_interleave = interleave);
             }
         }
         Ok(())
+    }
+
+    /// Columns of matrices exchanged with their rows. As 9.509 does it, equal rows of all matrices lie side by side
+    /// (`bmm_r3rr_m375_k375_n128_tx1_ty0_b8`).
+    fn exchanged_matrices(&mut self, from: &View, suffix: &str) -> Result<View> {
+        let shape = from.shape();
+        let apart = self.options.conventions().matrices_apart;
+        let (true, [batch @ .., rows, columns]) = (apart, shape.as_slice()) else {
+            return self.exchanged(from, from.lead.len() - 1, suffix);
+        };
+        let to = self.scratch(suffix, &[&[*columns], batch, &[*rows]].concat());
+        let mut lead = to.lead.clone();
+        lead.rotate_left(1);
+        let to = View { lead, ..to };
+        self.copy_transposed(from, &to, batch.len())?;
+        Ok(to)
     }
 
     /// Many matrices at once: each is a group, and the streams contain the coefficients group by group. Returns `false` for
@@ -273,40 +289,32 @@ impl Lowerer<'_> {
         }
     }
 
-    /// [`Lowerer::runtime_matmul`] for `y[N, K]`, whose columns become interleaved channels.
-    fn runtime_matmul_staged(&mut self, x: &View, y: &View, to: &View, turned: Option<View4>) -> Result<()> {
-        let rank = to.lead.len();
-        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
-        for index in indices(&batch) {
-            let (x, y, to) = (matrix(x, &index), matrix(y, &index), matrix(to, &index));
-            let (columns, depth) = (y.lead[0].extent, y.width);
-            let staged = self.scratch("right", &[depth / STAGED_INTERLEAVE, columns * STAGED_INTERLEAVE]);
-            let (Some(from), Some(planes)) = (rows_first(&y), channels_first(&staged)) else {
-                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
-            };
-            let source = View4 {
-                axes: [planes.axes[0], Axis { extent: depth, ..planes.axes[1] }, planes.axes[2]],
-                width: columns,
-                ..planes
-            };
-            let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
-            self.push(kind, vec![from], vec![[false; 3]], source, true);
-            if let Some(layer) = self.graph.layers.last_mut() {
-                layer.interleave = STAGED_INTERLEAVE;
-            }
-            let first = self.graph.layers.len();
-            self.product_of_matrices(&x, source, &to, turned)?;
-            for layer in &mut self.graph.layers[first..] {
-                if matches!(layer.kind, Kind::Product { .. }) {
-                    layer.source_interleave = STAGED_INTERLEAVE;
-                }
-            }
+    /// Stages matrices `y[N, K]`, whose columns become interleaved channels, by one copy that reads the matrices as rows
+    /// (`encoder_bmm_m375_k1024_n128_ty1_b8`). Returns the first matrix, and the distance to the next one; `None` where they are no single axis.
+    fn staged_right(&mut self, y: &View) -> Result<Option<(View4, u64)>> {
+        let (columns, depth) = (y.lead[y.lead.len() - 1].extent, y.width);
+        let from = if y.lead.len() > 1 { planes(y, true) } else { rows_first(y) };
+        let Some(from) = from else { return Ok(None) };
+        let staged = self.scratch("right", &[depth / STAGED_INTERLEAVE, from.height(), columns * STAGED_INTERLEAVE]);
+        let &[sets, matrices] = staged.lead.as_slice() else { return Ok(None) };
+        let (one, channels) = (Axis { extent: 1, stride_bytes: 0 }, Axis { extent: depth, ..sets });
+        let first = View4 {
+            buffer: staged.buffer,
+            offset_bytes: staged.offset_bytes,
+            axes: [one, channels, one],
+            width: columns,
+        };
+        let all = if from.height() > 1 { matrices } else { one };
+        let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+        self.push(kind, vec![from], vec![[false; 3]], View4 { axes: [one, channels, all], ..first }, true);
+        if let Some(layer) = self.graph.layers.last_mut() {
+            layer.interleave = STAGED_INTERLEAVE;
         }
-        Ok(())
+        Ok(Some((first, matrices.stride_bytes)))
     }
 
-    /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines, or with all coefficients `turned`.
-    fn product_of_matrices(&mut self, x: &View, source: View4, to: &View, turned: Option<View4>) -> Result<()> {
+    /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines.
+    fn product_of_matrices(&mut self, x: &View, source: View4, to: &View) -> Result<()> {
         let Some(result) = rows_first(to) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
         };
@@ -315,10 +323,7 @@ impl Lowerer<'_> {
         while start < rows {
             let (count, lanes) = rows_at_once(rows - start);
             let staged = Staged::once(start, count, lanes);
-            let coefficients = match turned {
-                Some(planes) => planes,
-                None => self.coefficient_planes(x, &staged)?,
-            };
+            let coefficients = self.coefficient_planes(x, &staged)?;
             self.products_of(&staged, source, coefficients, result);
             start += count;
         }
@@ -369,6 +374,14 @@ impl Lowerer<'_> {
     }
 }
 
+/// Number of the matrix of a tensor that an index of a batch selects.
+fn ordinal(view: &View, index: &[usize]) -> usize {
+    let (_, batch) = view.lead.split_last().unwrap_or((&view.lead[0], &[]));
+    let own = &index[index.len().saturating_sub(batch.len())..];
+    let batch = &batch[batch.len() - own.len()..];
+    batch.iter().zip(own).fold(0, |at, (axis, &i)| at * axis.extent + if axis.extent == 1 { 0 } else { i })
+}
+
 /// Fewest matrices that are multiplied as groups; two are as fast one by one, as in 9.509.
 const LEAST_GROUPS: usize = 3;
 
@@ -400,101 +413,4 @@ fn part(matrix: &View, start: usize, count: usize) -> View {
         lead: vec![Axis { extent: count, ..matrix.lead[0] }],
         ..matrix.clone()
     }
-}
-
-/// Rows of a matrix whose coefficients one task stages, several times where rows overlap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Staged {
-    /// The first row.
-    start: usize,
-    /// Rows of a product, or of several that legalization makes of it.
-    count: usize,
-    lanes: usize,
-    /// Products of as many rows.
-    times: usize,
-    /// Rows from one to the next.
-    step: usize,
-}
-
-impl Staged {
-    fn once(start: usize, count: usize, lanes: usize) -> Staged {
-        Staged { start, count, lanes, times: 1, step: 0 }
-    }
-
-    /// The same products, each staged by itself.
-    fn apart(&self) -> impl Iterator<Item = Staged> + use<> {
-        let Staged { start, count, lanes, times, step } = *self;
-        (0..times).map(move |i| Staged::once(start + i * step, count, lanes))
-    }
-}
-
-/// Most rows in full passes, and the rest in passes of fewer lanes. Legalization splits them into products.
-fn mixed(rows: usize) -> Vec<Staged> {
-    let full = ENGINES * MOST_LANES;
-    let whole = rows / full * full;
-    let staged = |start| Staged::once(start, MOST_STAGED.min(whole - start), MOST_LANES);
-    let mut pieces: Vec<_> = (0..whole).step_by(MOST_STAGED).map(staged).collect();
-    let mut start = whole;
-    while start < rows {
-        let (count, lanes) = rows_at_once(rows - start);
-        pieces.push(Staged::once(start, count, lanes));
-        start += count;
-    }
-    pieces
-}
-
-/// Full passes with the same lanes, of which the last computes rows again that the one before it computed: a pass of several lanes is full. All
-/// are staged by one task where they can be equally far apart.
-fn overlapping(rows: usize, lanes: usize) -> Option<Vec<Staged>> {
-    let count = ENGINES * lanes;
-    let rest = rows.checked_sub(count).filter(|rest| !rest.is_multiple_of(count))?;
-    let further = rest.div_ceil(count);
-    if rest.is_multiple_of(further) {
-        return Some(vec![Staged { start: 0, count, lanes, times: further + 1, step: rest / further }]);
-    }
-    let whole = further * count;
-    (whole <= MOST_PASSES * count).then(|| vec![Staged::once(0, whole, lanes), Staged::once(rest, count, lanes)])
-}
-
-/// Rows that take a task to be staged.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Staging {
-    /// Those of several lanes.
-    Interleaved,
-    /// All.
-    All,
-    /// All but those that are staged at once, which the task that computes them does.
-    Computed,
-}
-
-/// As [`mixed`], or most rows with the same lanes and the rest as [`mixed`], or in passes that overlap, by the number of tasks, then by that of
-/// passes over single rows. Engines of a pass of several lanes are a power of two.
-fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
-    let equal = |lanes: usize| {
-        let streams = rows / lanes;
-        let last = streams % ENGINES;
-        let whole = (streams - last + if last > 0 { 1 << last.ilog2() } else { 0 }) * lanes;
-        let most = MOST_PASSES * ENGINES * lanes;
-        let mut pieces: Vec<_> =
-            (0..whole).step_by(most).map(|at| Staged::once(at, most.min(whole - at), lanes)).collect();
-        pieces.extend(mixed(rows - whole).into_iter().map(|rest| Staged { start: whole + rest.start, ..rest }));
-        pieces
-    };
-    let passes = |piece: &Staged| piece.times * piece.count.div_ceil(ENGINES * piece.lanes);
-    let tasks = |piece: &Staged| passes(piece) + usize::from(staging != Staging::Interleaved || piece.lanes > 1);
-    let cost = |pieces: &Vec<Staged>| {
-        let lanes: usize = pieces.iter().map(|piece| passes(piece) * piece.lanes).sum();
-        let stored = staging == Staging::Computed && matches!(pieces.as_slice(), [Staged { times: 1, .. }]);
-        (pieces.iter().map(tasks).sum::<usize>() - usize::from(stored), lanes)
-    };
-    let single = (rows <= MOST_PASSES * ENGINES).then(|| vec![Staged::once(0, rows, 1)]);
-    let all = std::iter::once(mixed(rows)).chain(PRODUCT_LANES.into_iter().map(equal)).chain(single);
-    let all = all.chain(PRODUCT_LANES.into_iter().filter_map(|lanes| overlapping(rows, lanes)));
-    all.min_by_key(cost).unwrap_or_default()
-}
-
-/// Output rows of one product with run-time coefficients, and lanes per engine: the number that fills sixteen engines evenly.
-fn rows_at_once(rows: usize) -> (usize, usize) {
-    let lanes = PRODUCT_LANES.into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
-    (rows.min(ENGINES * lanes), lanes)
 }

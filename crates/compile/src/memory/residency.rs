@@ -250,10 +250,11 @@ impl Residency {
             let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
+            let product = |layer: &Layer| conventions.matrices_apart && matches!(layer.kind, Kind::Product { .. });
             // A source that others read in parts is not kept, but one of several matrices.
             let port = graph.buffer(view.buffer).port.as_ref().filter(|port| port.elements() != view.count());
-            let whole = port.is_none() || conventions.matrices_apart && matches!(layer.kind, Kind::Product { .. });
-            let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
+            let whole = port.is_none() || product(layer);
+            let plain = (layer.source_interleave == 1 || product(layer)) && layer.broadcast[0] == [false; 3];
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
             // Later readers and their source, as long as each has space for its staged operands; every further one needs more.
             let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
@@ -305,7 +306,9 @@ impl Residency {
         let (view, next) = (graph.layers[first].sources[0], &graph.layers[other]);
         let same = |s: &usize| next.sources[*s].elements() == view.elements() && (*s == 0 || !next.is_neural());
         let source = (0..next.sources.len()).find(same)?;
-        let plain = next.source_interleave == 1 && next.broadcast[source] == [false; 3] && !next.turned[source];
+        let products = [first, other].iter().all(|&at| matches!(graph.layers[at].kind, Kind::Product { .. }));
+        let plain =
+            (next.source_interleave == 1 || products) && next.broadcast[source] == [false; 3] && !next.turned[source];
         let unchanged = next.result.buffer != view.buffer;
         (plain && unchanged && self.groups[first] == self.groups[other]).then_some(source)
     }
@@ -438,43 +441,6 @@ impl Residency {
         let group = self.groups.get(layer);
         let members = || (0..graph.layers.len()).filter(|&i| self.groups.get(i) == group);
         members().rfind(saves).or_else(|| members().next_back()) == Some(layer)
-    }
-
-    /// Divides the tasks of a group that read one source from memory: into pairs where it is a matrix in scratch memory with interleaved
-    /// channels (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`), or where each reads one of several
-    /// matrices (`chain_attn_s128_dh64_h4`). The tasks that read a matrix which stays are a group (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`).
-    pub(super) fn pair_readers(&mut self, graph: &Graph) {
-        let (mut more, mut run) = (0, 0);
-        for i in 1..graph.layers.len() {
-            let [before, own] = [i - 1, i].map(|at| &graph.layers[at].sources[0]);
-            let same = before.buffer == own.buffer;
-            let paired = |at: usize| {
-                let interleaved = graph.layers[at].convolves() && graph.layers[at].source_interleave > 1;
-                interleaved || self.loads_matrix(graph, at) && !self.keeps[at]
-            };
-            run = if same && paired(i - 1) && paired(i) { run + 1 } else { 0 };
-            let other = same && self.loads_matrix(graph, i) && self.keeps[i] && before.offset_bytes != own.offset_bytes;
-            more += usize::from(run > 0 && run % 2 == 0 || other || self.loads_again(graph, i));
-            self.groups[i] += more;
-        }
-    }
-
-    fn loads_matrix(&self, graph: &Graph, at: usize) -> bool {
-        matches!(graph.layers[at].kind, Kind::Product { .. })
-            && self.source(at, 0, &graph.layers[at].sources[0]).is_none()
-    }
-
-    /// Returns true for a convolution that loads the source of the convolution before it again, which does not fit tile memory
-    /// (`conv_probe_k3_c256_n256_s64_st1_g1_bias0_same`, `conv_probe_k3_c256_n256_s64_st2_g1_bias1_valid`).
-    fn loads_again(&self, graph: &Graph, layer: usize) -> bool {
-        let streams = |at: usize| {
-            let layer = &graph.layers[at];
-            let plain = layer.convolves() && layer.source_interleave == 1;
-            plain && !self.keeps[at] && self.source(at, 0, &layer.sources[0]).is_none()
-        };
-        let [before, own] = [layer - 1, layer].map(|at| &graph.layers[at].sources[0]);
-        let other = self.loads_matrix(graph, layer) && before.offset_bytes != own.offset_bytes;
-        before.buffer == own.buffer && !other && streams(layer - 1) && streams(layer)
     }
 
     /// The same residency with or without rows in different banks.

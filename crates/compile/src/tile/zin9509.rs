@@ -34,13 +34,20 @@ pub(crate) fn input(layer: &Layer) -> [usize; 3] {
 /// The tile of a source that the DMA loads.
 pub(crate) fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
+    // Rows that are turned: few channels, or interleaved ones, lie side by side (`env_mm_r2rb_m16_k2048_n2048_tx0_ty1`,
+    // `encoder_bmm_m375_k1024_n128_ty1_b8`), else each row has its columns, half of them where those of all rows exceed a tile
+    // (`bmm_r3rr_m375_k375_n128_tx0_ty1_b8`: 128 of eight rows; `bmm_r3rr_m375_k128_n749_tx0_ty1_b8`: 64 of four).
+    if layer.transpose && layer.kind.is_copy() && (2..=COPY_ROWS).contains(&height) {
+        if channels <= COPY_ROWS || layer.interleave > 1 {
+            let columns = (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST);
+            return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
+        }
+        let whole = Tile::within(u64::MAX, [channels, height, width], COPY_COLUMNS, height);
+        let halves = if whole.row_bytes * height as u64 > TILE_BYTES { 2 } else { 1 };
+        return Tile::of(channels, height, width, COPY_COLUMNS / halves, height);
+    }
     if copies(layer) {
-        // Rows are side by side where they are turned (`env_mm_r2rb_m16_k2048_n2048_tx0_ty1`), else each has its columns
-        // (`encoder_transpose_r4_0213`: 128 of eight rows).
-        let few = layer.transpose && (2..=COPY_ROWS).contains(&height);
-        let columns =
-            if few { (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST) } else { COPY_COLUMNS };
-        return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
+        return Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS, height);
     }
     // A table of wide rows has as many columns as a copy (`binary_real_div_1x3x224x224`, `unary_sigmoid_1x1024x375`).
     if matches!(layer.kind, Kind::Neuron { .. }) && layer.interleave == 1 && !layer.transpose && width > COPY_COLUMNS {
@@ -111,22 +118,20 @@ pub(crate) fn rows_of_windows(layer: &Layer, row_bytes: u64, capacity: u64) -> O
     most.filter(|_| kernel > 1 && cut).map(|own| (own, read(own)))
 }
 
-/// The tile of a source that is kept for a later task: a single row of the planar engine or of a copy is kept whole
-/// (`env_chain_ln_matmul_m1_k2048_n2048`, `chain_pair_add_ln_d256_s64`), and all columns of a
-/// matrix with interleaved channels, or of computed rows, which later tasks read (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`: 375 columns; no
-/// record has one wider than a tile).
+/// The tile of a source that is kept for a later task: a single row is kept whole (`env_chain_ln_matmul_m1_k2048_n2048`,
+/// `chain_pair_add_ln_d256_s64`), also one wider than a tile (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`,
+/// `encoder_conv_c1024_n1024_k1x1_s1_g1_bias0_valid`: 375 columns; no record has a wider matrix with interleaved channels).
 pub(crate) fn kept_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
-    match height {
-        1 if !layer.is_neural()
-            || copies(layer)
-            || layer.source_interleave > 1
-            || matches!(layer.kind, Kind::Product { .. }) =>
-        {
-            Tile::of(channels, height, width, width, height)
-        }
-        _ => source_tile(layer),
-    }
+    if height == 1 { Tile::within(u64::MAX, [channels, height, width], width, height) } else { source_tile(layer) }
+}
+
+/// Rows of a work unit, as a power of two, of rows of many channels that a copy turns in tiles of some of the columns
+/// (`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`: two of 64 columns).
+pub(crate) fn rows_turned(layer: &Layer) -> Option<u32> {
+    let ([channels, height, width], tile) = (input(layer), source_tile(layer));
+    let turns = copies(layer) && layer.transpose && channels > COPY_ROWS && (2..=COPY_ROWS).contains(&height);
+    (turns && tile.columns < width).then(|| NEURAL_UNIT.saturating_sub(tile.columns.next_power_of_two().ilog2()))
 }
 
 /// The tile of a result that is stored to memory.
@@ -151,6 +156,8 @@ fn patch(layer: &Layer) -> u32 {
 pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, chip: &Chip) -> u64 {
     let units = tile.row_bytes / UNIT_BYTES;
     let spread = match &layer.kind {
+        // Rows that are turned and interleaved are apart as eight (`encoder_bmm_m375_k1024_n128_ty1_b8`: 0x203 for 0x200).
+        _ if layer.interleave > 1 && layer.transpose && height > 1 => spread(units, 1, NEURAL_BANKS),
         _ if layer.interleave > 1 && layer.is_neural() => units,
         // Rows as wide as a patch are read one by one (`chain_base_bias_d256_s64`: 256 columns of two sources;
         // `rrmm_r2rr_m32_k64_n64_tx0_ty0`: 64 of an interleaved result).
@@ -176,6 +183,8 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         // Few rows are left as they fall (`reduce_probe_max_ax1_1x32x4x4`: four of 32 channels).
         _ if (copies(layer) || matches!(layer.kind, Kind::MaxChannels) && !kept) && height < COPY_ROWS => units,
         // A tile of some of the columns has four rows in a unit (`encoder_slice_lastdim`: 0x85 for 0x80).
+        // Rows that are turned without units of their own are left as they fall (`bmm_r3rr_m375_k375_n128_tx0_ty1_b8`: 0x800 for 128 channels).
+        _ if copies(layer) && layer.transpose && tile.columns == COPY_COLUMNS => units,
         _ if tile.columns < input(layer)[2] && tile.columns == COPY_COLUMNS => spread(units, 1, FEW_NEURAL_BANKS),
         Kind::Conv { window, .. } if kept || small_source(layer, chip) => {
             spread(units, window.stride[0] as u64, NEURAL_BANKS)
@@ -292,7 +301,9 @@ pub(crate) fn staging(layer: &Layer, spreads: bool, chip: &Chip) -> Staging {
         false => tile.row_bytes,
     };
     let [row, kept] = [false, true].map(row_of);
-    let source = row * tile.rows as u64;
+    // Rows that are turned have the units for which there is space.
+    let rows = rows_turned(layer).map_or(tile.rows, |unit| tile.rows.min(1 << unit));
+    let source = row * rows as u64;
     let result = result_tile(layer);
     let staged = source + SECOND_BYTES;
     let second = if layer.is_neural() { 0 } else { staged * (layer.sources.len() as u64 - 1) };

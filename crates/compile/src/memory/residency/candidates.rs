@@ -3,7 +3,7 @@
 use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
-use crate::tile::{copies, fitting_rows, small_source, spread, spread_all, unit_banks};
+use crate::tile::{copies, fitting_rows, rows_turned, small_source, source_tile, spread, spread_all, unit_banks};
 use anemone_facts::staging::{COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
 use anemone_program::order;
 
@@ -28,7 +28,9 @@ pub(super) fn candidates(graph: &Graph, groups: &[usize], ways: &Ways) -> Vec<(u
         .filter_map(|(buffer, uses)| {
             let (&writer, &(last, _)) = (uses.writers.first()?, uses.readers.last()?);
             let scratch = graph.buffers[buffer].role == Role::Scratch;
-            if !scratch || last <= writer || last - writer > LONGEST_LIFE {
+            // All products of a batch read its matrices (`bmm_r3rr_m375_k375_n128_tx0_ty1_b8`: 208).
+            let long = !ways.conventions.matrices_apart && last > writer + LONGEST_LIFE;
+            if !scratch || last <= writer || long {
                 return None;
             }
             let resident = resident(graph, groups, ways, last, &uses.writers, &uses.readers)?;
@@ -252,6 +254,8 @@ fn resident(
             _ if !convolved => spread_all(row, &[rows((NEURAL_BANKS.0, PLANAR_BANKS.1)), unit]),
             // Few rows of a small source are apart as eight are (`env_chain_mlp_m32_k2048_h4096`: 0x803 for 0x800).
             (3..=4, gap) if conventions.places_by_use && small => spread(row, 1, (view.height() as u64, gap)),
+            // Turned matrices whose tiles have some of the rows are left as they fall (`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`).
+            _ if rows_turned(written).is_some() && source_tile(written).rows < written.result.height() => row,
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };

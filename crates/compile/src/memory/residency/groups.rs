@@ -1,5 +1,6 @@
 //! Groups of tasks that the device runs without a task switch.
 
+use super::Residency;
 use crate::ir::*;
 use crate::options::Convention;
 
@@ -120,4 +121,47 @@ fn read_in_parts(graph: &Graph, index: usize) -> bool {
 /// Groups as 4.2.1 forms them: the first task alone, then pairs.
 pub fn groups_in_pairs(layers: usize) -> Vec<usize> {
     (0..layers).map(|i| i.div_ceil(2)).collect()
+}
+
+impl Residency {
+    /// Divides the tasks of a group that read one source from memory: into pairs where it is a matrix in scratch memory with interleaved
+    /// channels (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`), or where each reads one of several
+    /// matrices (`chain_attn_s128_dh64_h4`). The tasks that read a matrix which stays are a group (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`).
+    pub(in crate::memory) fn pair_readers(&mut self, graph: &Graph) {
+        let (mut more, mut run) = (0, 0);
+        for i in 1..graph.layers.len() {
+            let [before, own] = [i - 1, i].map(|at| &graph.layers[at].sources[0]);
+            let same = before.buffer == own.buffer;
+            let paired = |at: usize| {
+                let interleaved = graph.layers[at].convolves() && graph.layers[at].source_interleave > 1;
+                interleaved || self.loads_matrix(graph, at) && !self.keeps[at]
+            };
+            run = if same && paired(i - 1) && paired(i) { run + 1 } else { 0 };
+            // Another matrix than that of the task before, or one of several that it has staged (`encoder_bmm_m375_k1024_n128_ty1_b8`).
+            let staged = graph.layers[i - 1].result.buffer == own.buffer && graph.layers[i].source_interleave > 1;
+            let other = (staged || same && before.offset_bytes != own.offset_bytes)
+                && self.loads_matrix(graph, i)
+                && self.keeps[i];
+            more += usize::from(run > 0 && run % 2 == 0 || other || self.loads_again(graph, i));
+            self.groups[i] += more;
+        }
+    }
+
+    fn loads_matrix(&self, graph: &Graph, at: usize) -> bool {
+        matches!(graph.layers[at].kind, Kind::Product { .. })
+            && self.source(at, 0, &graph.layers[at].sources[0]).is_none()
+    }
+
+    /// Returns true for a convolution that loads the source of the convolution before it again, which does not fit tile memory
+    /// (`conv_probe_k3_c256_n256_s64_st1_g1_bias0_same`, `conv_probe_k3_c256_n256_s64_st2_g1_bias1_valid`).
+    fn loads_again(&self, graph: &Graph, layer: usize) -> bool {
+        let streams = |at: usize| {
+            let layer = &graph.layers[at];
+            let plain = layer.convolves() && layer.source_interleave == 1;
+            plain && !self.keeps[at] && self.source(at, 0, &layer.sources[0]).is_none()
+        };
+        let [before, own] = [layer - 1, layer].map(|at| &graph.layers[at].sources[0]);
+        let other = self.loads_matrix(graph, layer) && before.offset_bytes != own.offset_bytes;
+        before.buffer == own.buffer && !other && streams(layer - 1) && streams(layer)
+    }
 }
