@@ -13,6 +13,9 @@ pub(crate) mod longest;
 #[path = "host/square_x86.rs"]
 mod square;
 
+#[cfg(target_arch = "x86_64")]
+use native::store_some;
+
 /// True on x86-64.
 pub const IS_X86: bool = cfg!(target_arch = "x86_64");
 
@@ -200,6 +203,16 @@ mod native {
 
     /// Bytes of a cache line.
     const LINE: usize = 64;
+
+    /// Stores the elements of a vector under a bit mask.
+    #[inline(always)]
+    pub(super) fn store_some(host: V4, mask: u16, x: [f16; 16], to: &mut [f16; 16]) {
+        // SAFETY: all elements are in the array.
+        #[allow(unsafe_code)]
+        unsafe {
+            host.avx512bw._mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), mask, cast(x));
+        }
+    }
 
     #[inline(always)]
     pub(super) fn fetch(data: &[u8]) {

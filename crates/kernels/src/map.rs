@@ -21,6 +21,7 @@ use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
 
+mod composed;
 mod registers;
 mod unary;
 
@@ -171,26 +172,37 @@ impl WithSimd for Job<'_, '_> {
         let values = scratch_slice(values, most * of.stages.len());
         // No operand is in the result buffer.
         let straight = of.operands.iter().all(Option::is_some);
+        let is_result = |input: &MapInput| matches!(*input, MapInput::Operand(at) if of.operands[at].is_none());
+        let in_place = match of.stages {
+            [MapStage { kind: MapKind::LookUp(table), inputs, .. }] if inputs.iter().all(is_result) => Some(table),
+            _ => None,
+        };
         share.blocks(
             columns,
             BLOCK,
             #[inline(always)]
             |block, to| {
                 let stored = block.stored();
+                if let Some(table) = in_place.filter(|_| columns >= LONGEST || stored.to_stride <= 2 * columns)
+                    && table.rows(simd, None, Rows { from_stride: stored.to_stride, ..stored }, to)
+                {
+                    return;
+                }
                 let block = with_gaps(&of, block, to);
                 let n = block.elements();
                 let is_whole = block.columns == columns && (block.count == 1 || stored.to_stride == columns);
                 let last = of.stages.len() - 1;
                 // The last stage writes to its place where nothing is read there. One call for all stages: its code is long.
-                let in_place = straight && is_whole;
-                let mut direct = straight && !is_whole && columns >= LONGEST;
+                let at_place = straight && is_whole;
+                let alike = block.columns == stored.to_stride;
+                let mut direct = straight && !is_whole && columns > 1 && (columns >= LONGEST || alike);
                 let mut i = 0;
                 while let Some(stage) = of.stages.get(i) {
                     let (before, rest) = values.split_at_mut(i * most);
                     let target = (direct && i == last).then_some(stored);
                     let (to, left): (&[f16], _) = match target {
                         Some(_) => (&[], &mut *to),
-                        None if in_place && i == last => (&[], &mut to[..n]),
+                        None if at_place && i == last => (&[], &mut to[..n]),
                         None => (&*to, &mut rest[..n]),
                     };
                     let sources = Sources { of: &of, to, block, values: before, most };
@@ -200,7 +212,7 @@ impl WithSimd for Job<'_, '_> {
                         _ => i += 1,
                     }
                 }
-                if in_place || direct {
+                if at_place || direct {
                     return;
                 }
                 let left = &values[last * most..][..n];
@@ -339,8 +351,12 @@ impl At<'_> {
         left: &mut [f16],
         target: Option<Rows>,
     ) -> bool {
-        let combines = matches!(stage.kind, MapKind::Combine(_) | MapKind::CombineExactly(_));
-        if target.is_some() && !combines {
+        let writes_rows = match &stage.kind {
+            MapKind::Combine(_) | MapKind::CombineExactly(_) => target.is_none_or(|to| to.columns >= LONGEST),
+            MapKind::LookUp(table) => table.is_computed(),
+            MapKind::Activate { .. } | MapKind::Convert(_) => false,
+        };
+        if target.is_some() && !writes_rows {
             return false;
         }
         let rows = Rows::one(left.len());
@@ -351,7 +367,17 @@ impl At<'_> {
                 let finish = Epilogue { bias: *bias, scale: *scale, activation };
                 finish.copy(simd, from, &mut wide[..left.len()], left);
             }
-            MapKind::LookUp(table) => table.look_up(sources.gather(stage.inputs[0], gathered), left),
+            MapKind::LookUp(table) => {
+                let from = sources.gather(stage.inputs[0], gathered);
+                let to_rows = target.map(|to| Rows { from_stride: sources.block.columns, ..to });
+                if table.rows(simd, Some(from), to_rows.unwrap_or(rows), left) {
+                    return true;
+                }
+                if target.is_some() {
+                    return false;
+                }
+                table.look_up(from, left);
+            }
             MapKind::Combine(of) => {
                 if sources.combine(simd, stage, of, None, gathered, left, target) {
                     return true;

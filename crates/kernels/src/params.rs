@@ -70,6 +70,17 @@ pub struct Curve {
     pub is_zero_below_zero: bool,
 }
 
+/// Arguments of a [`Curve`] whose values need steps of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Any argument.
+    All,
+    /// None beyond the knots but for those at the saturation limits.
+    Knots,
+    /// None below the first knot. Those from the last knot on have the value of the tail. The curve is not exponential.
+    Above,
+}
+
 /// Rounding of a wide result to fp16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rounding {

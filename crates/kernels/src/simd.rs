@@ -520,6 +520,8 @@ pub fn arches() -> Vec<Arch> {
     crate::isa::available().into_iter().map(|(_, arch)| arch).collect()
 }
 
+mod formula;
 mod pieces;
 
-pub use pieces::{Pieces, has_pieces, pieces_in_place, pieces_of};
+pub use formula::{Affine, Core, Formula, compute, has_formulas};
+pub use pieces::Pieces;

@@ -1,21 +1,21 @@
 //! Activation tables: a value for each fp16 bit pattern, looked up or computed in vectors.
 //!
-//! A look-up is a load from a table of 128 KB for each element. A table that samples a [`Curve`] is computed instead on hosts with vectors
-//! of 16 lanes: the segment of an argument is selected from registers, and a fused multiply-add rounds once, as the device does. Equality
-//! with the table is checked for all 65,536 arguments when the table is made.
+//! A look-up is a load from a table of 128 KB for each element. A table that samples a [`Curve`], or a [`Formula`] of one,
+//! is computed instead on hosts with vectors of 16 lanes: the segment of an argument is selected from registers, and a fused multiply-add rounds
+//! once, as the device does. Equality with the table is checked for all 65,536 arguments when the table is made.
 
-use crate::isa;
+use crate::host::Rows;
 use crate::params::Curve;
-use crate::simd::{self, Pieces};
+use crate::simd::{self, Affine, Core, Formula, Pieces};
 use half::f16;
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 
 /// The value of every fp16 argument.
 pub struct Table {
     /// By bit pattern.
     values: Box<[f16]>,
     /// `None` if vectors would give other bits.
-    pieces: Option<Box<Pieces>>,
+    formula: Option<Box<Formula>>,
     /// True if a signalling NaN has the value of the corresponding quiet NaN.
     quiets: bool,
 }
@@ -26,26 +26,28 @@ const PATTERNS: usize = 1 << 16;
 impl Table {
     /// A table of one value for each bit pattern; `curve` is the function that may have generated them.
     pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Table {
-        Table::with(values, curve.map(|curve| Pieces::of(curve, false)))
+        Table::with(values, curve.map(|curve| Core::Curve(Box::new(Pieces::of(curve))).into()))
     }
 
     /// [`Table::of`] for values that are rounded with ties away from zero; NaN is read as plus infinity, and zero has no sign.
     pub fn away(values: Vec<f16>, curve: Option<&Curve>) -> Table {
-        Table::with(values, curve.map(|curve| Pieces::of(curve, true)))
+        let formula = |curve| Formula { away: true, ..Core::Curve(Box::new(Pieces::of(curve))).into() };
+        Table::with(values, curve.map(formula))
     }
 
-    fn with(values: Vec<f16>, pieces: Option<Pieces>) -> Table {
-        let pieces = pieces.filter(|_| values.len() == PATTERNS);
-        let agrees = |pieces: &Pieces| isa::arch().dispatch(Agrees { pieces, values: &values });
-        let pieces = pieces.and_then(|pieces| {
-            let few = pieces.clone().without_tails();
-            [few, pieces].into_iter().find(agrees).map(Box::new)
-        });
+    /// A table of one value for each bit pattern; `formula` may have generated them.
+    pub fn with(values: Vec<f16>, formula: Option<Formula>) -> Table {
+        let formula = formula.and_then(|formula| formula.for_values(&values)).map(Box::new);
         let is_signalling = |bits: usize| bits & 0x7e00 == 0x7c00 && bits & 0x1ff != 0;
         let mut signalling = (0..values.len()).filter(|&bits| is_signalling(bits));
         let quiets =
             values.len() == PATTERNS && signalling.all(|bits| values[bits].to_bits() == values[bits | 0x200].to_bits());
-        Table { values: values.into(), pieces, quiets }
+        Table { values: values.into(), formula, quiets }
+    }
+
+    /// The curve or clamp that is the whole function; `None` unless it is computed in vectors.
+    pub fn core(&self) -> Option<&Core> {
+        self.formula.as_ref()?.alone()
     }
 
     /// Value of an argument.
@@ -65,14 +67,14 @@ impl Table {
 
     /// Returns true if values are computed in vectors on this host.
     pub fn is_computed(&self) -> bool {
-        self.pieces.is_some()
+        self.formula.is_some()
     }
 
     /// Replaces every element of a row by its value, computed or looked up.
     #[inline(always)]
     pub fn row<S: Simd>(&self, simd: S, row: &mut [f16]) {
-        if let Some(pieces) = &self.pieces
-            && simd::pieces_in_place(simd, pieces, row)
+        if let Some(formula) = &self.formula
+            && simd::compute(simd, formula, None, None, Rows::one(row.len()), row)
         {
             return;
         }
@@ -83,32 +85,24 @@ impl Table {
     /// identity and the values are not computed in vectors.
     #[inline(always)]
     pub fn copy<S: Simd>(&self, simd: S, from: &[f16], [bias, scale]: [f32; 2], to: &mut [f16]) -> bool {
-        if let Some(pieces) = &self.pieces
-            && simd::pieces_of(simd, pieces, from, [bias, scale], to)
+        let as_they_are = bias == 0.0 && scale == 1.0;
+        let before = (!as_they_are).then_some(Affine { first: bias, factor: scale, last: -0.0 });
+        if let Some(formula) = &self.formula
+            && simd::compute(simd, formula, before, Some(from), Rows::one(to.len()), to)
         {
             return true;
         }
-        let as_they_are = self.quiets && bias == 0.0 && scale == 1.0;
+        let as_they_are = self.quiets && as_they_are;
         if as_they_are {
             self.look_up(&from[..to.len()], to);
         }
         as_they_are
     }
-}
 
-/// Returns true if the segments give the values of a table for every argument.
-struct Agrees<'a> {
-    pieces: &'a Pieces,
-    values: &'a [f16],
-}
-
-impl WithSimd for Agrees<'_> {
-    type Output = bool;
-
+    /// Values of rows, those of `to` if there is no source. Returns false, without writing, unless they are computed in vectors.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> bool {
-        let mut found: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        let computed = simd::pieces_in_place(simd, self.pieces, &mut found);
-        computed && found.iter().zip(self.values).all(|(a, b)| a.to_bits() == b.to_bits())
+    pub fn rows<S: Simd>(&self, simd: S, from: Option<&[f16]>, rows: Rows, to: &mut [f16]) -> bool {
+        let formula = self.formula.as_ref();
+        formula.is_some_and(|formula| simd::compute(simd, formula, None, from, rows, to))
     }
 }

@@ -1,6 +1,6 @@
 //! Processors without vectors of 16 lanes: the types below are uninhabited.
 
-use crate::params::Curve;
+use crate::params::{Curve, Reach};
 use half::f16;
 use pulp::Simd;
 
@@ -67,11 +67,23 @@ impl Longest {
         match self.0 {}
     }
 
-    pub(crate) fn affine(self, _: [f32; 16], _: f32, _: f32) -> [f32; 16] {
+    pub(crate) fn shorten(self, _: [f32; 16]) -> [f32; 16] {
         match self.0 {}
     }
 
-    pub(crate) fn curve(self, _: &Curve, _: &[f32; 32], _: &[f32; 32], _: bool) -> CurveVectors {
+    pub(crate) fn store(self, _: u16, _: [f16; 16], _: &mut [f16; 16]) {
+        match self.0 {}
+    }
+
+    pub(crate) fn times(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn plus(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn curve(self, _: &Curve, _: &[f32; 32], _: &[f32; 32], _: Reach) -> CurveVectors {
         match self.0 {}
     }
 }
@@ -81,6 +93,10 @@ pub(crate) struct CurveVectors(Never);
 
 impl CurveVectors {
     pub(crate) fn values<const AWAY: bool>(&self, _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn values_above<const AWAY: bool>(&self, _: [f32; 16]) -> [f32; 16] {
         match self.0 {}
     }
 }

@@ -1,6 +1,6 @@
 //! Vectors of 16 lanes by AVX-512.
 
-use crate::params::Curve;
+use crate::params::{Curve, Reach};
 use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
@@ -105,16 +105,9 @@ impl Longest {
         cast(avx._mm512_or_si512(cast(x), cast([1u32; 16])))
     }
 
-    /// `(x + bias) * scale`.
-    #[inline(always)]
-    pub(crate) fn affine(self, x: [f32; 16], bias: f32, scale: f32) -> [f32; 16] {
-        let avx = self.0.avx512f;
-        cast(avx._mm512_mul_ps(avx._mm512_add_ps(cast(x), cast([bias; 16])), cast([scale; 16])))
-    }
-
     /// Loads a curve, with the slopes and intercepts of its pieces, into registers.
     #[inline(always)]
-    pub(crate) fn curve(self, curve: &Curve, slopes: &[f32; 32], intercepts: &[f32; 32], tails: bool) -> CurveVectors {
+    pub(crate) fn curve(self, curve: &Curve, slopes: &[f32; 32], intercepts: &[f32; 32], reach: Reach) -> CurveVectors {
         let (slopes, _) = slopes.as_chunks::<16>();
         let (intercepts, _) = intercepts.as_chunks::<16>();
         let [[below_slope, below], [above_slope, above]] = curve.tails;
@@ -123,17 +116,44 @@ impl Longest {
             slopes: [cast(slopes[0]), cast(slopes[1])],
             intercepts: [cast(intercepts[0]), cast(intercepts[1])],
             knots_per_unit: splat(curve.knots_per_unit),
-            origin: splat(curve.origin),
             edges: [splat(-curve.origin), splat(32.0 - curve.origin)],
+            last: splat(31.0 - curve.origin),
             tail_slopes: [splat(below_slope), splat(above_slope)],
             tail_intercepts: [splat(below), splat(above)],
             limits: [splat(curve.limits[0]), splat(curve.limits[1])],
             constants: [splat(curve.constants[0]), splat(curve.constants[1])],
             is_zero_below_zero: curve.is_zero_below_zero,
             is_odd: curve.is_odd,
+            signs: cast([u32::from(curve.is_odd) << 31; 16]),
             is_exponential: curve.is_exponential,
-            has_tails: tails,
+            has_tails: reach == Reach::All,
         }
+    }
+
+    /// Rounds to the 11 significant bits of a normal fp16 number.
+    #[inline(always)]
+    pub(crate) fn shorten(self, x: [f32; 16]) -> [f32; 16] {
+        let avx = self.0.avx512f;
+        let large = avx._mm512_mul_ps(cast(x), splat(8193.0));
+        cast(avx._mm512_sub_ps(large, avx._mm512_sub_ps(large, cast(x))))
+    }
+
+    /// Stores the elements under a bit mask. The others are not even read: their cache line may be that of another thread.
+    #[inline(always)]
+    pub(crate) fn store(self, mask: u16, x: [f16; 16], to: &mut [f16; 16]) {
+        super::store_some(self.0, mask, x, to);
+    }
+
+    /// `x * y`.
+    #[inline(always)]
+    pub(crate) fn times(self, x: [f32; 16], y: [f32; 16]) -> [f32; 16] {
+        cast(self.0.avx512f._mm512_mul_ps(cast(x), cast(y)))
+    }
+
+    /// `x + y`.
+    #[inline(always)]
+    pub(crate) fn plus(self, x: [f32; 16], y: [f32; 16]) -> [f32; 16] {
+        cast(self.0.avx512f._mm512_add_ps(cast(x), cast(y)))
     }
 }
 
@@ -149,9 +169,10 @@ pub(crate) struct CurveVectors {
     slopes: [__m512; 2],
     intercepts: [__m512; 2],
     knots_per_unit: __m512,
-    origin: __m512,
     /// First and last knot, relative to the origin.
     edges: [__m512; 2],
+    /// Start of the last piece, relative to the origin.
+    last: __m512,
     tail_slopes: [__m512; 2],
     tail_intercepts: [__m512; 2],
     limits: [__m512; 2],
@@ -160,6 +181,8 @@ pub(crate) struct CurveVectors {
     is_zero_below_zero: bool,
     /// True for an odd function: computed on magnitudes, with the sign restored afterwards.
     is_odd: bool,
+    /// Sign bits of an odd function, zero for others.
+    signs: __m512,
     is_exponential: bool,
     /// True if arguments may lie beyond the knots.
     has_tails: bool,
@@ -187,6 +210,24 @@ impl CurveVectors {
         cast(y)
     }
 
+    /// [`CurveVectors::values`] for [`Reach::Above`].
+    #[inline(always)]
+    pub(crate) fn values_above<const AWAY: bool>(&self, x: [f32; 16]) -> [f32; 16] {
+        let avx = self.host.avx512f;
+        let sign = avx._mm512_and_si512(cast(x), cast(self.signs));
+        let x: __m512 = cast(avx._mm512_xor_si512(cast(x), sign));
+        let t = avx._mm512_mul_ps(x, self.knots_per_unit);
+        let at = avx._mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(t);
+        let slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
+        let intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
+        let above = avx._mm512_cmp_ps_mask::<_CMP_GE_OQ>(t, self.edges[1]);
+        let slope = avx._mm512_mask_mov_ps(slope, above, self.tail_slopes[1]);
+        let intercept = avx._mm512_mask_mov_ps(intercept, above, self.tail_intercepts[1]);
+        let high = avx._mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, self.limits[1]);
+        let y = avx._mm512_mask_mov_ps(self.line::<AWAY>(slope, x, intercept), high, self.constants[1]);
+        cast(avx._mm512_xor_si512(cast(y), sign))
+    }
+
     /// Value of an exponential curve: the piece at the fraction of the argument, scaled by two to the power of its integer part.
     #[inline(always)]
     fn exponential<const AWAY: bool>(&self, x: __m512) -> __m512 {
@@ -203,11 +244,11 @@ impl CurveVectors {
     #[inline(always)]
     fn linear<const AWAY: bool>(&self, x: __m512) -> __m512 {
         let avx = self.host.avx512f;
-        // Positions relative to the origin; adding the origin would round small arguments.
+        // Positions relative to the origin; adding the origin would round small arguments. The pieces are rotated by it.
         let t = avx._mm512_mul_ps(x, self.knots_per_unit);
-        let at = avx._mm512_add_ps(avx._mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(t), self.origin);
-        let at = avx._mm512_min_ps(splat(31.0), avx._mm512_max_ps(splat(0.0), at));
-        let at = avx._mm512_cvttps_epi32(at);
+        let at = avx._mm512_min_ps(self.last, avx._mm512_max_ps(self.edges[0], t));
+        // A permutation reads the last five bits of an index.
+        let at = avx._mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(at);
         let mut slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
         let mut intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
         if self.has_tails {

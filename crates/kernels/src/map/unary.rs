@@ -1,5 +1,6 @@
 //! Stages of a chain that depend on a single operand, replaced by one table over all fp16 bit patterns.
 
+use super::composed::formula_of;
 use super::{Combination, Map, MapInput, MapKind, MapStage, map};
 use crate::epilogue::{Activation, ExactEpilogue};
 use crate::line::Line;
@@ -23,7 +24,7 @@ impl MapStage {
             MapKind::Activate { activation: Activation::Table(of), .. } | MapKind::Convert(ExactEpilogue::Map(of)) => {
                 table(of)
             }
-            MapKind::LookUp(_) => LOOK_UP,
+            MapKind::LookUp(of) => table(of),
             MapKind::Combine(of) if of.ending.function.is_some() => 200,
             MapKind::CombineExactly(of) if of.narrow.is_none() => 150,
             MapKind::Activate { .. } | MapKind::Convert(_) | MapKind::Combine(_) | MapKind::CombineExactly(_) => simple,
@@ -99,11 +100,11 @@ pub fn table_of(workers: &Workers, stages: &[MapStage]) -> Table {
     let mut values = vec![f16::ZERO; patterns.len()];
     let operands = [Some((TensorView { data: &patterns, strides }, false))];
     map(workers, Map { stages, operands: &operands }, &mut values, ext, strides);
-    Table::of(values, None)
+    Table::with(values, formula_of(stages))
 }
 
-/// Replaces every part of a chain that depends on a single operand, and is slower than a look-up, by a table. `make` makes the table of
-/// such a part, which it gets as a chain of operand 0. `None` if there is no such part.
+/// Replaces every part of a chain that depends on a single operand, and is slower than a look-up or several steps of one formula, by a table. `make`
+/// makes the table of such a part, which it gets as a chain of operand 0. `None` if there is no such part.
 pub fn with_tables(
     stages: &[MapStage],
     converts: bool,
@@ -117,13 +118,18 @@ pub fn with_tables(
         let Some(stage) = stages.get(at).filter(|_| kept[at].is_none()) else { continue };
         let part = operands[at].map(|operand| (operand, part_of(stages, at)));
         let worth = |part: &[MapStage]| part.iter().map(|stage| stage.cost(converts)).sum::<usize>() > LOOK_UP;
-        kept[at] = match part {
-            Some((operand, part)) if worth(&part) => {
+        let made = part.and_then(|(operand, part)| {
+            let (slow, one_formula) = (worth(&part), converts && part.len() > 1 && formula_of(&part).is_some());
+            let table = (slow || one_formula).then(|| make(part)).filter(|table| slow || table.is_computed())?;
+            Some((operand, table))
+        });
+        kept[at] = match made {
+            Some((operand, table)) => {
                 found = true;
                 let inputs = vec![MapInput::Operand(operand)];
-                Some(MapStage { inputs, relus: [false; 2], kind: MapKind::LookUp(make(part)) })
+                Some(MapStage { inputs, relus: [false; 2], kind: MapKind::LookUp(table) })
             }
-            _ => {
+            None => {
                 waiting.extend(stage.inputs.iter().filter_map(value));
                 Some(stage.clone())
             }

@@ -1,11 +1,12 @@
 use crate::samples::{nothing, used};
 use anemone_kernels::epilogue::Activation;
+use anemone_kernels::isa;
 use anemone_kernels::map::{
     Combination, ExactCombination, Map, MapInput, MapKind, MapStage, key, map, table_of, with_tables,
 };
 use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::num::{self, elementwise};
-use anemone_kernels::params::{BinaryOp, Rounding};
+use anemone_kernels::params::{BinaryOp, Curve, Rounding};
 use anemone_kernels::reduce::{ElementwiseEpilogue, Operation};
 use anemone_kernels::table::Table;
 use anemone_kernels::tensor::Extents;
@@ -180,5 +181,69 @@ fn gaps_between_rows_stay() {
                 assert_eq!(found.to_f32(), wanted.to_f32(), "{columns} {stride} {i}");
             }
         }
+    }
+}
+
+/// A gate, `x * (curve(x) / 2 + 1 / 2)`, as one formula: rows of any length, with gaps, from another tensor and in place.
+#[test]
+fn a_formula_has_the_values_of_its_stages() {
+    use MapInput::{Operand, Value};
+    let workers = Workers::new();
+    let curve = Curve {
+        knots: std::array::from_fn(|i| f16::from_f32((i as f32 / 8.0).tanh()).to_f32()),
+        knots_per_unit: 8.0,
+        origin: 0.0,
+        is_exponential: false,
+        tails: [[0.0, 0.0], [2e-4, 0.9985]],
+        limits: [0.0, 5.0],
+        constants: [0.0, 1.0],
+        is_odd: true,
+        is_zero_below_zero: false,
+    };
+    let value = |x: f16| {
+        let (wide, magnitude) = (f64::from(x.to_f32()), f64::from(x.to_f32()).abs());
+        let i = (magnitude * 8.0).min(31.0) as usize;
+        let (low, rise) = (curve.knots[i], curve.knots[i + 1] - curve.knots[i]);
+        let y = match magnitude {
+            _ if wide.is_nan() => wide,
+            x if x >= 5.0 => 1.0,
+            x if x > 4.0 => f64::from(curve.tails[1][0]) * x + f64::from(curve.tails[1][1]),
+            x => f64::from(low) + f64::from(rise) * (x * 8.0 - i as f64),
+        };
+        f16::from_f32((if x.is_sign_negative() && !x.is_nan() { -y } else { y }) as f32)
+    };
+    let values = (0..=u16::MAX).map(|bits| value(f16::from_bits(bits))).collect();
+    let activation = Activation::Table(std::sync::Arc::new(Table::of(values, Some(&curve))));
+    let kind = MapKind::Activate { bias: 0.0, scale: 1.0, activation };
+    let half = Combination {
+        pre: None,
+        operation: Operation { op: BinaryOp::Add, first: 1.0, sign: 1.0 },
+        ending: ElementwiseEpilogue { plain: false, last: 0.5, bias: 0.5, ..nothing() },
+    };
+    let stages = [
+        MapStage { inputs: vec![Operand(0)], relus: [false; 2], kind },
+        MapStage { inputs: vec![Value(0)], relus: [false; 2], kind: MapKind::Combine(Box::new(half)) },
+        combine(BinaryOp::Mul, &[Operand(0), Value(1)], false),
+    ];
+    let made = with_tables(&stages, true, |part| {
+        let table = std::sync::Arc::new(table_of(&workers, &part));
+        assert_eq!(table.is_computed(), isa::name() == "v4");
+        table
+    });
+    let Some(made) = made else { return assert_ne!(isa::name(), "v4") };
+    for (columns, stride) in [(1, 4), (3, 4), (7, 8), (14, 16), (14, 40), (28, 32), (30, 30), (37, 64), (112, 128)] {
+        let ext = Extents { g: 1, c: 3, h: 50, w: columns };
+        let strides = [150 * stride, 50 * stride, stride];
+        let x: Vec<f16> =
+            (0..150 * stride as u32).map(|i| f16::from_bits((i.wrapping_mul(40503) >> 3) as u16)).collect();
+        let from = [Some((TensorView { data: &x, strides }, false))];
+        let run = |stages: &[MapStage], operands: &[_], to: &[f16]| {
+            let mut to = to.to_vec();
+            map(&workers, Map { stages, operands }, &mut to, ext, strides);
+            to.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        };
+        let ones = vec![f16::ONE; x.len()];
+        assert_eq!(run(&made, &from, &ones), run(&stages, &from, &ones), "{columns} {stride}");
+        assert_eq!(run(&made, &[None], &x), run(&stages, &[None], &x), "{columns} {stride} in place");
     }
 }

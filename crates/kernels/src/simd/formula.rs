@@ -1,0 +1,357 @@
+//! Functions of one operand from fp16 to fp16, computed in vectors of 16 lanes without memory between their steps.
+
+use super::pieces::Pieces;
+use super::{LONGEST, outline};
+use crate::host::Rows;
+use crate::host::longest::{self, CurveVectors, Longest};
+use crate::params::Reach;
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Up to four steps: an affine map, a [`Core`], another affine map, and a product with the operand. The results of the first and the last one are
+/// rounded to fp16, those of the others to the significant bits of a normal number.
+#[derive(Clone)]
+pub struct Formula {
+    pub before: Option<Affine>,
+    pub core: Core,
+    pub after: Option<Affine>,
+    /// True if the operand is a factor of the result.
+    pub gates: bool,
+    /// True if values are rounded with ties away from zero, and NaN is read as plus infinity.
+    pub away: bool,
+}
+
+/// Step of a [`Formula`] that is not affine.
+#[derive(Clone)]
+pub enum Core {
+    Curve(Box<Pieces>),
+    /// The identity between two limits.
+    Clamp([f32; 2]),
+}
+
+/// `(x + first) * factor + last`, all in fp32.
+#[derive(Clone, Copy)]
+pub struct Affine {
+    pub first: f32,
+    pub factor: f32,
+    pub last: f32,
+}
+
+impl From<Core> for Formula {
+    fn from(core: Core) -> Formula {
+        Formula { before: None, core, after: None, gates: false, away: false }
+    }
+}
+
+impl Formula {
+    /// The core, if it is the only step.
+    pub fn alone(&self) -> Option<&Core> {
+        (self.before.is_none() && self.after.is_none() && !self.gates).then_some(&self.core)
+    }
+
+    /// The cheapest form that gives a value for each fp16 bit pattern; `None` if the formula does not, or on hosts without vectors of 16 lanes.
+    pub fn for_values(self, values: &[f16]) -> Option<Formula> {
+        let cheaper = |reach| match &self.core {
+            Core::Curve(pieces) => Some(Core::Curve(Box::new(pieces.for_reach(reach)))),
+            Core::Clamp(_) => None,
+        };
+        let cheaper = [Reach::Above, Reach::Knots].into_iter().filter_map(cheaper);
+        let mut forms = cheaper.map(|core| Formula { core, ..self.clone() }).chain([self.clone()]);
+        forms.find(|formula| formula.gives(values))
+    }
+
+    fn gives(&self, values: &[f16]) -> bool {
+        let from: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut found = vec![f16::ZERO; from.len()];
+        let computes = crate::isa::arch().dispatch(Whole { formula: self, from: &from, to: &mut found });
+        computes && found.len() == values.len() && found.iter().zip(values).all(|(a, b)| a.to_bits() == b.to_bits())
+    }
+}
+
+struct Whole<'a> {
+    formula: &'a Formula,
+    from: &'a [f16],
+    to: &'a mut [f16],
+}
+
+impl WithSimd for Whole<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        compute(simd, self.formula, None, Some(self.from), Rows::one(self.to.len()), self.to)
+    }
+}
+
+/// Returns true if the host has the vectors that [`compute`] needs.
+#[inline(always)]
+pub fn has_formulas<S: Simd>(simd: S) -> bool {
+    longest::of(simd).is_some()
+}
+
+/// Computes rows, of `to` itself if there is no source. `before` is the first step of a formula that has none. Returns false, without writing, on
+/// hosts without vectors of 16 lanes, and if there are two first steps.
+#[inline(always)]
+pub fn compute<S: Simd>(
+    simd: S,
+    formula: &Formula,
+    before: Option<Affine>,
+    from: Option<&[f16]>,
+    rows: Rows,
+    to: &mut [f16],
+) -> bool {
+    let able = has_formulas(simd) && (before.is_none() || formula.before.is_none());
+    if able {
+        outline(simd, Job { formula, before: before.or(formula.before), from, rows, to });
+    }
+    able
+}
+
+struct Job<'a> {
+    formula: &'a Formula,
+    before: Option<Affine>,
+    from: Option<&'a [f16]>,
+    rows: Rows,
+    to: &'a mut [f16],
+}
+
+impl WithSimd for Job<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Some(host) = longest::of(simd) else { return };
+        match &self.formula.core {
+            Core::Curve(pieces) => {
+                let curve = pieces.in_registers(host);
+                match (self.formula.away, pieces.reach() == Reach::Above) {
+                    (true, false) => self.each::<true, _>(host, curve),
+                    (false, false) => self.each::<false, _>(host, curve),
+                    (true, true) => self.each::<true, _>(host, Above(curve)),
+                    (false, true) => self.each::<false, _>(host, Above(curve)),
+                }
+            }
+            &Core::Clamp([low, high]) => {
+                let clamp = Clamp { host, limits: [[low; LONGEST], [high; LONGEST]] };
+                match self.formula.away {
+                    true => self.each::<true, _>(host, clamp),
+                    false => self.each::<false, _>(host, clamp),
+                }
+            }
+        }
+    }
+}
+
+impl Job<'_> {
+    #[inline(always)]
+    fn each<const AWAY: bool, C: CoreVectors>(self, host: Longest, core: C) {
+        let Job { formula: &Formula { after, gates, .. }, before, from, rows, to } = self;
+        let vectors = Vectors { host, core, before, after, gates };
+        let columns = rows.columns;
+        if let Some(gaps) = rows.gaps() {
+            return vectors.between_gaps::<AWAY>(from, gaps, rows, to);
+        }
+        for row in 0..rows.count {
+            let from = from.map(|from| &from[row * rows.from_stride..][..columns]);
+            let to = &mut to[row * rows.to_stride..][..columns];
+            // Read before a vector that overlaps it is written.
+            let mut last = [f16::ZERO; LONGEST];
+            let rest = columns % LONGEST;
+            if rest != 0 {
+                let row = from.unwrap_or(to);
+                match row.last_chunk() {
+                    Some(whole) => last = *whole,
+                    None => last[..rest].copy_from_slice(row),
+                }
+            }
+            vectors.whole::<AWAY>(from, to);
+            if rest != 0 {
+                let [made, _] = vectors.values::<AWAY>([last; 2]);
+                match to.last_chunk_mut() {
+                    Some(whole) => *whole = made,
+                    None => to.copy_from_slice(&made[..rest]),
+                }
+            }
+        }
+    }
+}
+
+/// Period of rows, columns before the gap, and position of the next vector in the period.
+struct Gaps {
+    stride: usize,
+    columns: usize,
+    offset: usize,
+}
+
+impl Gaps {
+    /// Bit mask of the elements of the next vector that are in no gap.
+    #[inline(always)]
+    fn between(&mut self) -> u16 {
+        let below = |i: usize| (1u32 << i.min(LONGEST)) - 1;
+        let mut mask = below(self.columns.saturating_sub(self.offset));
+        let mut next = self.stride - self.offset;
+        while next < LONGEST {
+            mask |= below(next + self.columns) & !below(next);
+            next += self.stride;
+        }
+        // `next` is the first row that starts at the end of the vector or behind it.
+        self.offset = if next == LONGEST { 0 } else { LONGEST + self.stride - next };
+        mask as u16
+    }
+}
+
+impl Rows {
+    /// Gaps that are alike in source and result, of rows so short that a vector for each of them would cost more.
+    #[inline(always)]
+    fn gaps(self) -> Option<Gaps> {
+        let Rows { count, columns, from_stride, to_stride } = self;
+        let short = columns < 4 * LONGEST && !columns.is_multiple_of(LONGEST) && to_stride <= 2 * columns;
+        (short && count > 1 && from_stride == to_stride).then_some(Gaps { stride: to_stride, columns, offset: 0 })
+    }
+}
+
+/// A formula held in registers.
+struct Vectors<C> {
+    host: Longest,
+    core: C,
+    before: Option<Affine>,
+    after: Option<Affine>,
+    gates: bool,
+}
+
+impl<C: CoreVectors> Vectors<C> {
+    /// Computes the whole vectors of a row, two at a time to overlap their latencies.
+    #[inline(always)]
+    fn whole<const AWAY: bool>(&self, from: Option<&[f16]>, to: &mut [f16]) {
+        let (to, _) = to.as_chunks_mut::<LONGEST>();
+        let from = from.map(|from| &from.as_chunks::<LONGEST>().0[..to.len()]);
+        for i in (0..to.len()).step_by(2) {
+            let j = (i + 1).min(to.len() - 1);
+            let halves = match from {
+                Some(from) => [from[i], from[j]],
+                None => [to[i], to[j]],
+            };
+            [to[i], to[j]] = self.values::<AWAY>(halves);
+        }
+    }
+
+    /// Computes rows with the same gaps in source and result as one row, and leaves the gaps as they are.
+    #[inline(always)]
+    fn between_gaps<const AWAY: bool>(&self, from: Option<&[f16]>, mut gaps: Gaps, rows: Rows, to: &mut [f16]) {
+        let n = (rows.count - 1) * rows.to_stride + rows.columns;
+        let (from, to) = (from.map(|from| &from[..n]), &mut to[..n]);
+        for at in (0..n).step_by(2 * LONGEST) {
+            let mut halves = [[f16::ZERO; LONGEST]; 2];
+            for i in 0..2 {
+                let from = from.unwrap_or(to).get(at + i * LONGEST..).unwrap_or(&[]);
+                match from.first_chunk() {
+                    Some(whole) => halves[i] = *whole,
+                    None => halves[i][..from.len()].copy_from_slice(from),
+                }
+            }
+            let made = self.values::<AWAY>(halves);
+            for i in 0..2 {
+                let at = at + i * LONGEST;
+                let Some(to) = to.get_mut(at..) else { return };
+                let mask = gaps.between();
+                match to.first_chunk_mut() {
+                    Some(whole) => self.host.store(mask, made[i], whole),
+                    None => {
+                        let mut few = [f16::ZERO; LONGEST];
+                        few[..to.len()].copy_from_slice(to);
+                        self.host.store(mask, made[i], &mut few);
+                        to.copy_from_slice(&few[..to.len()]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn values<const AWAY: bool>(&self, halves: [[f16; LONGEST]; 2]) -> [[f16; LONGEST]; 2] {
+        let host = self.host;
+        let (mut operands, mut x, mut to) = ([[0.0; LONGEST]; 2], [[0.0; LONGEST]; 2], halves);
+        for n in 0..2 {
+            operands[n] = host.widen(halves[n]);
+            if AWAY {
+                operands[n] = host.canonicalize(operands[n]);
+            }
+            x[n] = operands[n];
+        }
+        if let Some(before) = self.before {
+            for n in 0..2 {
+                // Rounded for any argument: `compute` gets this step from callers too.
+                x[n] = host.widen(self.rounded::<AWAY>(self.affine(before, x[n])));
+            }
+        }
+        for n in 0..2 {
+            x[n] = self.core.values::<AWAY>(x[n]);
+        }
+        if let Some(after) = self.after {
+            for n in 0..2 {
+                x[n] = self.affine(after, self.settled::<AWAY>(x[n]));
+            }
+        }
+        if self.gates {
+            for n in 0..2 {
+                x[n] = host.times(operands[n], self.settled::<AWAY>(x[n]));
+            }
+        }
+        for n in 0..2 {
+            to[n] = self.rounded::<AWAY>(x[n]);
+        }
+        to
+    }
+
+    #[inline(always)]
+    fn rounded<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f16; LONGEST] {
+        self.host.round(if AWAY { self.host.away_from_ties(x) } else { x })
+    }
+
+    /// The result of a step, rounded to the significant bits of a normal number.
+    #[inline(always)]
+    fn settled<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
+        self.host.shorten(if AWAY { self.host.away_from_ties(x) } else { x })
+    }
+
+    #[inline(always)]
+    fn affine(&self, of: Affine, x: [f32; LONGEST]) -> [f32; LONGEST] {
+        let (host, Affine { first, factor, last }) = (self.host, of);
+        host.plus(host.times(host.plus(x, [first; LONGEST]), [factor; LONGEST]), [last; LONGEST])
+    }
+}
+
+/// [`Core`] held in registers. Values have a sticky last bit if `AWAY`: those of a curve are rounded toward zero.
+trait CoreVectors {
+    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST];
+}
+
+impl CoreVectors for CurveVectors {
+    #[inline(always)]
+    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
+        CurveVectors::values::<AWAY>(self, x)
+    }
+}
+
+/// Curve of [`Reach::Above`].
+struct Above(CurveVectors);
+
+impl CoreVectors for Above {
+    #[inline(always)]
+    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
+        self.0.values_above::<AWAY>(x)
+    }
+}
+
+struct Clamp {
+    host: Longest,
+    limits: [[f32; LONGEST]; 2],
+}
+
+impl CoreVectors for Clamp {
+    #[inline(always)]
+    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
+        let [low, high] = self.limits;
+        self.host.smaller(high, self.host.larger(low, x))
+    }
+}
