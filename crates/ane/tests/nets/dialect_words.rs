@@ -168,6 +168,7 @@ fn one_copy_turns_all_matrices_of_a_batch() {
     assert_eq!(each(&made, SrcL2Base)[1], 7 * 0x1771, "the last matrix first");
     let made = batch([8, 5, 128, 749], [false, true]);
     assert_eq!(first(&made, &fields), [4, 1, 0x1768, 0x2f00], "`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`");
+    assert_eq!(each(&made, ExeCycles)[1..], [1; 16], "749 columns of one lane (`bmm_r3rb_m375_k128_n749_tx0_ty0_b2`)");
     // Left matrices, whose equal rows lie side by side in memory.
     let made = batch([8, 375, 375, 64], [true, false]);
     assert_eq!(

@@ -157,10 +157,13 @@ impl Emitter<'_> {
                 self.macs() / engines_for(outputs) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
             }
             // 128 rows of 512 columns that 128 coefficients each multiply have 1 (`chain_block_d512_s128_proj0`).
-            Kind::Product { .. } if self.conventions().places_by_use => {
+            // An engine takes as long for fewer lanes as for four (`bmm_r3rb_m375_k128_n749_tx0_ty0_b2`: 749 columns of one lane have
+            // 1 for 128 coefficients; `bmm_r3rr_m375_k375_n128_tx0_ty0_b8`: 128 have 0 for 375).
+            Kind::Product { lanes, .. } if self.conventions().places_by_use => {
                 let r = &self.layer.result;
                 let outputs = (r.groups() * r.channels() * r.height() * r.width) as u64;
-                let macs = outputs * self.layer.sources[0].channels() as u64;
+                let idle = (staging::PRODUCT_LANES[1] / lanes.max(1)).max(1) as u64;
+                let macs = outputs * self.layer.sources[0].channels() as u64 * idle;
                 macs / engines_for(r.channels()) as u64 * ESTIMATE_MACS.1 / ESTIMATE_MACS.0
             }
             // One engine adds channels in units of 16 by 16 positions (`norm_softmax_a1_1x2048x1x1`: 2048 have 1).
