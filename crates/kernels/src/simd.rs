@@ -523,5 +523,5 @@ pub fn arches() -> Vec<Arch> {
 mod formula;
 mod pieces;
 
-pub use formula::{Affine, Core, Formula, compute, has_formulas};
+pub use formula::{Affine, Formula, compute, has_formulas};
 pub use pieces::Pieces;

@@ -6,7 +6,7 @@
 
 use crate::host::Rows;
 use crate::params::Curve;
-use crate::simd::{self, Affine, Core, Formula, Pieces};
+use crate::simd::{self, Affine, Formula, Pieces};
 use half::f16;
 use pulp::Simd;
 
@@ -26,13 +26,12 @@ const PATTERNS: usize = 1 << 16;
 impl Table {
     /// A table of one value for each bit pattern; `curve` is the function that may have generated them.
     pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Table {
-        Table::with(values, curve.map(|curve| Core::Curve(Box::new(Pieces::of(curve))).into()))
+        Table::with(values, curve.map(|curve| Formula::of(curve, false)))
     }
 
     /// [`Table::of`] for values that are rounded with ties away from zero; NaN is read as plus infinity, and zero has no sign.
     pub fn away(values: Vec<f16>, curve: Option<&Curve>) -> Table {
-        let formula = |curve| Formula { away: true, ..Core::Curve(Box::new(Pieces::of(curve))).into() };
-        Table::with(values, curve.map(formula))
+        Table::with(values, curve.map(|curve| Formula::of(curve, true)))
     }
 
     /// A table of one value for each bit pattern; `formula` may have generated them.
@@ -45,8 +44,8 @@ impl Table {
         Table { values: values.into(), formula, quiets }
     }
 
-    /// The curve or clamp that is the whole function; `None` unless it is computed in vectors.
-    pub fn core(&self) -> Option<&Core> {
+    /// The curve that is the whole function; `None` unless it is computed in vectors.
+    pub fn curve(&self) -> Option<&Pieces> {
         self.formula.as_ref()?.alone()
     }
 

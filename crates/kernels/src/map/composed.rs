@@ -4,14 +4,14 @@ use super::{Combination, MapInput, MapKind, MapStage};
 use crate::epilogue::{Activation, ExactEpilogue};
 use crate::line::Line;
 use crate::params::BinaryOp;
-use crate::simd::{Affine, Core, Formula};
+use crate::simd::{Affine, Formula};
 
 /// Stages of operand 0, each of which reads the result of the one before, as a formula; `None` for others. Its values are not always those of the
 /// stages: they are compared when a table is made.
 pub(super) fn formula_of(stages: &[MapStage]) -> Option<Formula> {
     let away = |stage: &MapStage| matches!(stage.kind, MapKind::Convert(_) | MapKind::CombineExactly(_));
     // The addition of minus zero is the identity.
-    let (mut before, mut core, mut after, mut gates) = (None, None, None, false);
+    let (mut before, mut curve, mut after, mut gates) = (None, None, None, false);
     for (i, stage) in stages.iter().enumerate() {
         let last = i.checked_sub(1).map_or(MapInput::Operand(0), MapInput::Value);
         let product = stage.inputs.len() == 2 && i > 0;
@@ -25,45 +25,36 @@ pub(super) fn formula_of(stages: &[MapStage]) -> Option<Formula> {
         }
         match &stage.kind {
             _ if product => {
-                core.as_ref()?;
+                curve.as_ref()?;
                 gates = stage.is_product();
                 gates.then_some(())?;
             }
-            MapKind::Combine(of) => put(of.affine(|x| x)?, core.is_none(), &mut before, &mut after)?,
+            MapKind::Combine(of) => put(of.affine(|x| x)?, curve.is_none(), &mut before, &mut after)?,
             MapKind::CombineExactly(of) => {
-                put(of.of.affine(|x| x.get() as f32)?, core.is_none(), &mut before, &mut after)?
+                put(of.of.affine(|x| x.get() as f32)?, curve.is_none(), &mut before, &mut after)?
             }
             MapKind::Activate { bias, scale, activation } => {
                 if *bias != 0.0 || *scale != 1.0 {
                     let affine = Affine { first: *bias, factor: *scale, last: -0.0 };
-                    put(affine, core.is_none(), &mut before, &mut after)?;
+                    put(affine, curve.is_none(), &mut before, &mut after)?;
                 }
-                let of = match activation {
-                    Activation::Table(table) => table.core()?.clone(),
-                    Activation::Clamp(low, high) => Core::Clamp([*low, *high]),
-                    _ => return None,
-                };
-                core.is_none().then_some(())?;
-                core = Some(of);
+                let Activation::Table(table) = activation else { return None };
+                curve.is_none().then_some(())?;
+                curve = Some(Box::new(table.curve()?.clone()));
             }
-            MapKind::Convert(of) => {
-                let of = match of {
-                    ExactEpilogue::Map(table) => table.core()?.clone(),
-                    ExactEpilogue::Clamp(low, high) => Core::Clamp([low.to_f32(), high.to_f32()]),
-                    _ => return None,
-                };
-                core.is_none().then_some(())?;
-                core = Some(of);
+            MapKind::Convert(ExactEpilogue::Map(table)) => {
+                curve.is_none().then_some(())?;
+                curve = Some(Box::new(table.curve()?.clone()));
             }
-            MapKind::LookUp(_) => return None,
+            MapKind::Convert(_) | MapKind::LookUp(_) => return None,
         }
     }
     let alike = stages.iter().all(|stage| away(stage) == away(&stages[0]));
-    let formula = Formula { before, core: core?, after, gates, away: away(stages.first()?) };
+    let formula = Formula { before, curve: curve?, after, gates, away: away(stages.first()?) };
     alike.then_some(formula)
 }
 
-/// Sets the affine step before the core, or the one behind it; `None` if there is one already.
+/// Sets the affine step before the curve, or the one behind it; `None` if there is one already.
 fn put(affine: Affine, first: bool, before: &mut Option<Affine>, after: &mut Option<Affine>) -> Option<()> {
     let to = if first { before } else { after };
     to.is_none().then(|| *to = Some(affine))

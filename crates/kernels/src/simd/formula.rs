@@ -4,29 +4,21 @@ use super::pieces::Pieces;
 use super::{LONGEST, outline};
 use crate::host::Rows;
 use crate::host::longest::{self, CurveVectors, Longest};
-use crate::params::Reach;
+use crate::params::{Curve, Reach};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Up to four steps: an affine map, a [`Core`], another affine map, and a product with the operand. The results of the first and the last one are
+/// Up to four steps: an affine map, a piecewise linear function, another affine map, and a product with the operand. The results of the first and the last one are
 /// rounded to fp16, those of the others to the significant bits of a normal number.
 #[derive(Clone)]
 pub struct Formula {
     pub before: Option<Affine>,
-    pub core: Core,
+    pub curve: Box<Pieces>,
     pub after: Option<Affine>,
     /// True if the operand is a factor of the result.
     pub gates: bool,
     /// True if values are rounded with ties away from zero, and NaN is read as plus infinity.
     pub away: bool,
-}
-
-/// Step of a [`Formula`] that is not affine.
-#[derive(Clone)]
-pub enum Core {
-    Curve(Box<Pieces>),
-    /// The identity between two limits.
-    Clamp([f32; 2]),
 }
 
 /// `(x + first) * factor + last`, all in fp32.
@@ -37,26 +29,21 @@ pub struct Affine {
     pub last: f32,
 }
 
-impl From<Core> for Formula {
-    fn from(core: Core) -> Formula {
-        Formula { before: None, core, after: None, gates: false, away: false }
-    }
-}
-
 impl Formula {
-    /// The core, if it is the only step.
-    pub fn alone(&self) -> Option<&Core> {
-        (self.before.is_none() && self.after.is_none() && !self.gates).then_some(&self.core)
+    /// A curve alone, `away` as in [`Formula`].
+    pub fn of(curve: &Curve, away: bool) -> Formula {
+        Formula { before: None, curve: Box::new(Pieces::of(curve)), after: None, gates: false, away }
+    }
+
+    /// The curve, if it is the only step.
+    pub fn alone(&self) -> Option<&Pieces> {
+        (self.before.is_none() && self.after.is_none() && !self.gates).then_some(&self.curve)
     }
 
     /// The cheapest form that gives a value for each fp16 bit pattern; `None` if the formula does not, or on hosts without vectors of 16 lanes.
     pub fn for_values(self, values: &[f16]) -> Option<Formula> {
-        let cheaper = |reach| match &self.core {
-            Core::Curve(pieces) => Some(Core::Curve(Box::new(pieces.for_reach(reach)))),
-            Core::Clamp(_) => None,
-        };
-        let cheaper = [Reach::Above, Reach::Knots].into_iter().filter_map(cheaper);
-        let mut forms = cheaper.map(|core| Formula { core, ..self.clone() }).chain([self.clone()]);
+        let form = |reach| Formula { curve: Box::new(self.curve.for_reach(reach)), ..self.clone() };
+        let mut forms = [Reach::Above, Reach::Knots, Reach::All].into_iter().map(form);
         forms.find(|formula| formula.gives(values))
     }
 
@@ -121,32 +108,22 @@ impl WithSimd for Job<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Some(host) = longest::of(simd) else { return };
-        match &self.formula.core {
-            Core::Curve(pieces) => {
-                let curve = pieces.in_registers(host);
-                match (self.formula.away, pieces.reach() == Reach::Above) {
-                    (true, false) => self.each::<true, _>(host, curve),
-                    (false, false) => self.each::<false, _>(host, curve),
-                    (true, true) => self.each::<true, _>(host, Above(curve)),
-                    (false, true) => self.each::<false, _>(host, Above(curve)),
-                }
-            }
-            &Core::Clamp([low, high]) => {
-                let clamp = Clamp { host, limits: [[low; LONGEST], [high; LONGEST]] };
-                match self.formula.away {
-                    true => self.each::<true, _>(host, clamp),
-                    false => self.each::<false, _>(host, clamp),
-                }
-            }
+        let (pieces, away) = (&self.formula.curve, self.formula.away);
+        let curve = pieces.in_registers(host);
+        match (away, pieces.reach() == Reach::Above) {
+            (true, false) => self.each::<true, false>(host, curve),
+            (false, false) => self.each::<false, false>(host, curve),
+            (true, true) => self.each::<true, true>(host, curve),
+            (false, true) => self.each::<false, true>(host, curve),
         }
     }
 }
 
 impl Job<'_> {
     #[inline(always)]
-    fn each<const AWAY: bool, C: CoreVectors>(self, host: Longest, core: C) {
+    fn each<const AWAY: bool, const ABOVE: bool>(self, host: Longest, curve: CurveVectors) {
         let Job { formula: &Formula { after, gates, .. }, before, from, rows, to } = self;
-        let vectors = Vectors { host, core, before, after, gates };
+        let vectors = Vectors::<ABOVE> { host, curve, before, after, gates };
         let columns = rows.columns;
         if let Some(gaps) = rows.gaps() {
             return vectors.between_gaps::<AWAY>(from, gaps, rows, to);
@@ -210,16 +187,16 @@ impl Rows {
     }
 }
 
-/// A formula held in registers.
-struct Vectors<C> {
+/// A formula held in registers; `ABOVE` for a curve of [`Reach::Above`].
+struct Vectors<const ABOVE: bool> {
     host: Longest,
-    core: C,
+    curve: CurveVectors,
     before: Option<Affine>,
     after: Option<Affine>,
     gates: bool,
 }
 
-impl<C: CoreVectors> Vectors<C> {
+impl<const ABOVE: bool> Vectors<ABOVE> {
     /// Computes the whole vectors of a row, two at a time to overlap their latencies.
     #[inline(always)]
     fn whole<const AWAY: bool>(&self, from: Option<&[f16]>, to: &mut [f16]) {
@@ -285,7 +262,7 @@ impl<C: CoreVectors> Vectors<C> {
             }
         }
         for n in 0..2 {
-            x[n] = self.core.values::<AWAY>(x[n]);
+            x[n] = if ABOVE { self.curve.values_above::<AWAY>(x[n]) } else { self.curve.values::<AWAY>(x[n]) };
         }
         if let Some(after) = self.after {
             for n in 0..2 {
@@ -318,40 +295,5 @@ impl<C: CoreVectors> Vectors<C> {
     fn affine(&self, of: Affine, x: [f32; LONGEST]) -> [f32; LONGEST] {
         let (host, Affine { first, factor, last }) = (self.host, of);
         host.plus(host.times(host.plus(x, [first; LONGEST]), [factor; LONGEST]), [last; LONGEST])
-    }
-}
-
-/// [`Core`] held in registers. Values have a sticky last bit if `AWAY`: those of a curve are rounded toward zero.
-trait CoreVectors {
-    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST];
-}
-
-impl CoreVectors for CurveVectors {
-    #[inline(always)]
-    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
-        CurveVectors::values::<AWAY>(self, x)
-    }
-}
-
-/// Curve of [`Reach::Above`].
-struct Above(CurveVectors);
-
-impl CoreVectors for Above {
-    #[inline(always)]
-    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
-        self.0.values_above::<AWAY>(x)
-    }
-}
-
-struct Clamp {
-    host: Longest,
-    limits: [[f32; LONGEST]; 2],
-}
-
-impl CoreVectors for Clamp {
-    #[inline(always)]
-    fn values<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
-        let [low, high] = self.limits;
-        self.host.smaller(high, self.host.larger(low, x))
     }
 }
