@@ -400,6 +400,13 @@ impl Builder {
         self.op("softmax", OpKind::Softmax { axis }, &[x])
     }
 
+    /// Gives a value another name, so that its own is free.
+    pub fn rename(&mut self, id: ValueId, stem: &str) {
+        if !self.net.inputs.contains(&id) && !self.net.outputs.contains(&id) {
+            self.net.values[id.0 as usize].name = self.fresh(stem);
+        }
+    }
+
     /// Makes the value an output of that name; copies it if it cannot have the name.
     pub fn output(&mut self, id: ValueId, name: &str) -> Built {
         let own = self.net.value(id).name == name;

@@ -2,6 +2,7 @@
 
 mod arrays;
 pub(crate) mod by_layer;
+mod counted;
 mod outcome;
 mod parts;
 mod plan;
@@ -172,11 +173,14 @@ fn by_reference(flags: &Flags, model: Model, verbosity: Verbosity) -> Result<u8>
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
     };
     let names = reference::names(&net, &net.outputs);
-    let plain: Vec<usize> =
-        (0..names.len()).filter(|&at| net.states.iter().all(|s| s.output != net.outputs[at])).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let state = |at: usize| net.states.iter().any(|s| s.output == net.outputs[at]);
+    let plain: Vec<usize> = (0..names.len()).filter(|&at| !state(at) && !counted::counts(&names[at], &all)).collect();
     let mut expected = Vec::new();
     for (at, path) in reference::pairs(&flags.expect, &names, &plain, "--expect")? {
-        expected.push((names[at].clone(), tensor::read_npy(&path)?));
+        let wanted = tensor::read_npy(&path)?;
+        let whole = counted::whole(&names[at], &wanted, &net.value(net.outputs[at]).ty.shape, &all);
+        expected.push((names[at].clone(), whole.unwrap_or(wanted)));
     }
     let targets = reference::pairs(&flags.output, &names, &plain, "--output")?;
     let targets: Vec<(String, PathBuf)> = targets.into_iter().map(|(at, path)| (names[at].clone(), path)).collect();

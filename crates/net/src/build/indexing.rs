@@ -5,8 +5,11 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode, Unary};
 
-/// Largest extent of a cumulative sum, which becomes a product with a square matrix of that size.
+/// Largest extent of a cumulative sum that becomes one product with a square matrix of that size.
 const CUMULATIVE_EXTENT: usize = 4096;
+
+/// Elements of a block of a longer cumulative sum.
+const CUMULATIVE_BLOCK: usize = 256;
 
 /// Most elements of a constant that a decomposition makes.
 const TABLE_ELEMENTS: usize = 1 << 24;
@@ -42,27 +45,49 @@ impl Builder {
         Ok([taken[0], taken[1], places, count])
     }
 
+    /// Cumulative sums of long rows: within blocks, and of the sums of the blocks before.
+    fn sums_of_blocks(&mut self, rows: ValueId, exclusive: bool, reverse: bool) -> Built {
+        let shape = self.shape(rows);
+        let (count, n) = (shape[0], shape[1]);
+        let blocks = n.div_ceil(CUMULATIVE_BLOCK);
+        let zero = self.scalar(0.0, rows);
+        let rest = blocks * CUMULATIVE_BLOCK - n;
+        let whole = if rest == 0 {
+            rows
+        } else {
+            let rest = self.broadcast(zero, [count, rest])?;
+            self.concat(&[rows, rest], 1)?
+        };
+        let whole = self.reshape(whole, [count, blocks, CUMULATIVE_BLOCK])?;
+        let within = self.cumulative_sum(whole, 2, exclusive, reverse)?;
+        let sums = self.reduce(ReduceKind::Sum, whole, &[2], true)?;
+        let before = self.cumulative_sum(sums, 1, true, reverse)?;
+        let all = self.binary(Binary::Add, within, before)?;
+        let all = self.reshape(all, [count, blocks * CUMULATIVE_BLOCK])?;
+        self.slice(all, 1, 0, n)
+    }
+
     /// Cumulative sums along an axis, as products with a triangular matrix of ones.
     pub fn cumulative_sum(&mut self, x: ValueId, axis: usize, exclusive: bool, reverse: bool) -> Built {
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         let n = shape[axis];
-        if n > CUMULATIVE_EXTENT {
-            let reason = format!("{n} elements along the axis; at most {CUMULATIVE_EXTENT} are summed");
-            return Err(self.unsupported("cumsum", reason));
-        }
         let adds = |from: usize, to: usize| {
             let (early, late) = if reverse { (to, from) } else { (from, to) };
             early < late || early == late && !exclusive
         };
-        let triangle: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(adds(i % n, i / n)))).collect();
         // The axis moves last, all others become rows.
         let mut perm: Vec<usize> = (0..shape.len()).filter(|&a| a != axis).collect();
         perm.push(axis);
         let moved = self.transpose(x, &perm)?;
         let moved_shape = self.shape(moved);
         let rows = self.reshape(moved, [elements(&shape) / n, n])?;
-        let triangle = self.floats([n, n], &triangle, rows);
-        let sums = self.op("combine", OpKind::Combine, &[rows, triangle])?;
+        let sums = if n > CUMULATIVE_EXTENT {
+            self.sums_of_blocks(rows, exclusive, reverse)?
+        } else {
+            let triangle: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(adds(i % n, i / n)))).collect();
+            let triangle = self.floats([n, n], &triangle, rows);
+            self.op("combine", OpKind::Combine, &[rows, triangle])?
+        };
         let sums = self.reshape(sums, moved_shape)?;
         let mut back = vec![0; perm.len()];
         perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);

@@ -24,6 +24,7 @@ mod normalize;
 mod numbered;
 mod open;
 mod outlined;
+mod parts;
 #[doc(hidden)]
 pub mod proto;
 mod quantized;
@@ -37,6 +38,7 @@ mod shape;
 mod spatial;
 mod spectrum;
 mod subgraph;
+mod suppressed;
 
 use super::{Files, Options, Reading};
 use crate::build::Builder;
@@ -50,7 +52,7 @@ use outlined::Left;
 pub use outlined::outline_onnx;
 use prost::Message;
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Deepest nesting of subgraphs and functions.
@@ -81,7 +83,9 @@ fn translate(
     let made = attempt(bytes, files, options, left, Some(&lost));
     let Some(place) = lost.get() else { return made };
     attempt(bytes, files, options, left, None).map_err(|error| match error {
-        Error::Unsupported { op, output, reason } if op == "NonZero" => {
+        Error::Unsupported { op, output, reason }
+            if ["NonZero", "NonMaxSuppression", "Compress"].contains(&op.as_str()) =>
+        {
             let reason = format!("{reason}; its rows are followed to {place}, which has no rule for them");
             Error::Unsupported { op, output, reason }
         }
@@ -123,6 +127,8 @@ fn attempt(
         marks: lost.map(|_| HashMap::new()),
         joined: Vec::new(),
         within: Vec::new(),
+        cut: Vec::new(),
+        none: HashSet::new(),
         lost: lost.unwrap_or(&unused),
     };
     translator.build.budget.add_file(bytes.len());
@@ -192,6 +198,10 @@ pub struct Translator<'a> {
     joined: Vec<(Vec<across::Part>, ValueId)>,
     /// Masks of marked rows, and the same without the places that the model has no rows for.
     within: Vec<(ValueId, ValueId)>,
+    /// Parts of the rows of a mask (itself, its repetition, the bounds): their places, and the mask of the real ones.
+    cut: Vec<((ValueId, usize, i64, i64), ValueId, ValueId)>,
+    /// Numbers that are zero if a mask of rows has no true place, and conditions that are true then alone.
+    none: HashSet<ValueId>,
     /// Place of the first reader of a marked value that no rule translates.
     lost: &'a OnceCell<String>,
 }
@@ -223,11 +233,8 @@ impl Translator<'_> {
         let outputs: Vec<_> = graph.output.iter().filter(|o| !open.contains(&o.name.as_str())).collect();
         for output in outputs {
             let id = self.value(&output.name, "graph outputs")?;
-            if self.mark(id).is_some() {
-                self.lost.get_or_init(|| format!("the output `{}`", output.name));
-            }
             self.declared(output, id)?;
-            self.build.output(id, &output.name)?;
+            self.packed(id, &output.name)?;
         }
         Ok(())
     }

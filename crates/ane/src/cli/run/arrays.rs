@@ -1,6 +1,6 @@
 //! Arrays of a run: inputs, expected outputs, output files.
 
-use super::Flags;
+use super::{Flags, counted};
 use crate::cli::Verbosity;
 use anemone::execute::state_at_start;
 use anemone::tensor::{self, Array, views};
@@ -23,8 +23,8 @@ pub struct Wanted {
 impl Wanted {
     /// Reads the files given by flags, before anything runs.
     pub fn of(flags: &Flags, chain: &ProgramChain, net: Option<&Net>) -> Result<Wanted> {
-        let expected = named(&flags.expect, chain, Direction::Output, "--expect")?;
-        for (name, wanted) in &expected {
+        let mut expected = named(&flags.expect, chain, Direction::Output, "--expect")?;
+        for (name, wanted) in &mut expected {
             expectation_fits(name, wanted, chain, net)?;
         }
         let targets = destinations(&flags.output, chain)?;
@@ -37,13 +37,19 @@ impl Wanted {
     }
 }
 
-/// Refuses an expected array whose extents differ from the output's, before anything runs.
-fn expectation_fits(name: &str, wanted: &Array, chain: &ProgramChain, net: Option<&Net>) -> Result<()> {
+/// Refuses an expected array whose extents differ from the output's, before anything runs. An output with a number of real rows may be
+/// expected to have these alone; the others are zero.
+fn expectation_fits(name: &str, wanted: &mut Array, chain: &ProgramChain, net: Option<&Net>) -> Result<()> {
     let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
     let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
     let s = port.shape;
     let shape = own.map_or_else(|| port.dims(), |v| v.ty.shape.clone());
     if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
+        return Ok(());
+    }
+    let names: Vec<&str> = chain.ports(Direction::Output).map(|p| p.name.as_str()).collect();
+    if let Some(whole) = counted::whole(name, wanted, &shape, &names) {
+        *wanted = whole;
         return Ok(());
     }
     let message = format!(
@@ -164,7 +170,8 @@ fn split(text: &str, chain: &ProgramChain, direction: Direction, flag: &str) -> 
         Direction::Input => chain.states().iter().any(|s| s.input == name),
         Direction::Output => chain.states().iter().any(|s| s.output == name),
     };
-    let plain: Vec<&str> = names.iter().copied().filter(|name| !state(name)).collect();
+    let plain: Vec<&str> =
+        names.iter().copied().filter(|name| !state(name) && !counted::counts(name, &names)).collect();
     match plain.as_slice() {
         [name] => Ok((name.to_string(), text.into())),
         _ => Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))

@@ -3,9 +3,9 @@
 
 use super::node::Node;
 use super::rows::{ELEMENTWISE, Mark, Rows, all_places, lost, real, source};
-use super::{element, index, masked};
+use super::{element, index, masked, numbered};
 use crate::error::Error;
-use crate::graph::{DType, ValueId};
+use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, ScatterMode};
 
 /// A mask with the number of rows for each of its elements, if not every row is real, and the number of rows.
@@ -73,7 +73,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         let kept = n.flag("keepdims", true);
         let mean = n.build().reduce(ReduceKind::Mean, x, &reduced, kept)?;
         // It has zeros for the places without a row.
-        let real = real(n, first)?;
+        let real = real(n.build(), first)?;
         let real = n.build().cast(real, DType::F32)?;
         let share = n.build().reduce(ReduceKind::Mean, real, &[0], false)?;
         let dtype = n.dtype(mean);
@@ -106,7 +106,7 @@ fn neutral(op: &str, dtype: DType) -> Option<f32> {
 
 /// The rows that the model has, and an element for all others.
 pub fn filled(n: &mut Node, x: ValueId, rows: Rows, element: f32) -> Result<ValueId, Error> {
-    let real = real(n, rows)?;
+    let real = real(n.build(), rows)?;
     let mut wide = vec![1; n.shape(x).len()];
     wide[rows.axis] = rows.count;
     let real = n.build().reshape(real, wide)?;
@@ -142,7 +142,7 @@ pub fn join(n: &mut Node) -> Result<bool, Error> {
             let mut masks = Vec::new();
             for &(mask, count) in &parts {
                 masks.push(match mask {
-                    Some((mask, each)) => real(n, Rows { axis: 0, count, mask, each })?,
+                    Some((mask, each)) => real(n.build(), Rows { axis: 0, count, mask, each })?,
                     None => n.build().mask([count], vec![true; count]),
                 });
             }
@@ -153,7 +153,7 @@ pub fn join(n: &mut Node) -> Result<bool, Error> {
     };
     n.translate_known()?;
     let Some(&id) = n.t.values.get(&n.node.output[0]) else { return Ok(false) };
-    let rows = Rows { axis: first.axis, count, mask, each: 1 };
+    let rows = if marks.len() == 1 { *first } else { Rows { axis: first.axis, count, mask, each: 1 } };
     n.t.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
     Ok(true)
 }
@@ -173,8 +173,14 @@ pub fn joined(n: &Node) -> Option<Rows> {
     })
 }
 
-/// Replaces extents by numbers for operators that compute with them.
-pub fn count(n: &mut Node) -> Result<(), Error> {
+/// Returns true for a sum with zero.
+pub fn adds_nothing(n: &Node) -> bool {
+    let zero = |id: &ValueId| n.t.build.data(*id).is_some_and(|t| t.data.to_i32().iter().all(|&v| v == 0));
+    n.op() == "Add" && n.inputs.iter().flatten().any(|id| n.t.mark(*id).is_none() && zero(id))
+}
+
+/// Replaces extents by numbers for operators that compute with them; returns true if it did.
+pub fn count(n: &mut Node) -> Result<bool, Error> {
     let computes = match n.op() {
         // Floats are no extents.
         "Cast" => {
@@ -182,21 +188,23 @@ pub fn count(n: &mut Node) -> Result<(), Error> {
             to.is_some_and(DType::is_float)
         }
         "Identity" | "Equal" | "Where" => false,
-        "Add" if joined(n).is_some() => false,
+        "Add" if joined(n).is_some() || adds_nothing(n) => false,
         op => ELEMENTWISE.contains(&op) || op.starts_with("Reduce"),
     };
+    let mut counted = false;
     for at in (0..n.inputs.len()).filter(|_| computes) {
         let Some(x) = n.input(at) else { continue };
         let Some(Mark::Extents(flags, rows)) = n.t.mark(x).cloned() else { continue };
-        let real = real(n, rows)?;
+        let real = real(n.build(), rows)?;
         let real = n.build().cast(real, DType::I32)?;
         let count = n.build().reduce(ReduceKind::Sum, real, &[0], false)?;
         let shape = n.shape(x);
         let count = n.build().broadcast(count, shape.clone())?;
         let flags = n.build().mask(shape, flags);
         n.inputs[at] = Some(n.build().select(flags, count, x)?);
+        counted = true;
     }
-    Ok(())
+    Ok(counted)
 }
 
 /// A scatter of rows: those of places that the mask leaves out change nothing.
@@ -206,8 +214,11 @@ pub fn scatter(n: &mut Node) -> Result<bool, Error> {
         Some(Mark::Rows(rows)) => Some(*rows),
         _ => None,
     };
-    let (Some(rows), None) = (along(n, places), n.t.mark(x)) else { return Err(lost(n)) };
+    let Some(rows) = along(n, places) else { return Err(lost(n)) };
     let by_axis = n.op() == "ScatterElements";
+    if n.t.mark(x).is_some() {
+        return into_rows(n, along(n, x), by_axis);
+    }
     let whole = along(n, updates).is_some_and(|own| own == rows) && (by_axis || rows.axis + 1 < n.shape(places).len());
     if !whole {
         return Err(lost(n));
@@ -218,7 +229,7 @@ pub fn scatter(n: &mut Node) -> Result<bool, Error> {
         true => OpKind::ScatterAlong { axis, mode },
         false => OpKind::ScatterNd { mode },
     };
-    let real = real(n, rows)?;
+    let real = real(n.build(), rows)?;
     let (shape, to) = (n.shape(updates), n.shape(x));
     // A row for every element, or every row, of the tensor, in order.
     let depth = n.shape(places).last().copied().unwrap_or(0);
@@ -253,6 +264,9 @@ pub fn scatter(n: &mut Node) -> Result<bool, Error> {
         let id = n.build().op("scattered", kind(mode), &[x, places, updates])?;
         return n.done(id);
     }
+    if !distinct(n, places, &to, by_axis.then_some(axis)) {
+        return last_written(n, [x, places, updates], rows, kind(mode));
+    }
     // Elements at real places are written once: their sum is the element.
     let zero = n.build().scalar(0.0, x);
     let empty = n.build().broadcast(zero, to.clone())?;
@@ -267,6 +281,83 @@ pub fn scatter(n: &mut Node) -> Result<bool, Error> {
     let times = n.build().op("times", kind(ScatterMode::Add), &[empty, places, ones])?;
     let written = n.build().binary(Binary::Greater, times, zero)?;
     let id = n.build().select(written, sum, x)?;
+    n.done(id)
+}
+
+/// A scatter into rows of a mask, by their numbers.
+fn into_rows(n: &mut Node, own: Option<Rows>, by_axis: bool) -> Result<bool, Error> {
+    let (x, places) = (n.need(0)?, n.need(1)?);
+    let first = if by_axis { n.axis(n.int("axis", 0), n.shape(x).len())? } else { 0 };
+    let Some(own) = own.filter(|own| own.axis == first) else { return Err(lost(n)) };
+    if !by_axis && n.shape(places).last() != Some(&1) {
+        return Err(lost(n));
+    }
+    let total = numbered::total(n.build(), own)?;
+    let at = numbered::place_of(n, own, places, total)?;
+    let mark = n.t.mark(places).cloned();
+    let marks = n.t.marks.get_or_insert_default();
+    marks.extend(mark.map(|mark| (at, mark)));
+    // The tensor has a row for every place from here on.
+    let whole = n.build().copied(x)?;
+    (n.inputs[0], n.inputs[1]) = (Some(whole), Some(at));
+    scatter(n)?;
+    let made = n.t.values.get(&n.node.output[0]).copied();
+    n.t.marks.get_or_insert_default().extend(made.map(|id| (id, Mark::Rows(own))));
+    Ok(true)
+}
+
+/// Returns true if no two updates reach one element, as far as the places are known.
+fn distinct(n: &Node, places: ValueId, to: &[usize], axis: Option<usize>) -> bool {
+    let Some(data) = n.t.build.data(places) else { return false };
+    let shape = n.shape(places);
+    let found = data.data.to_i32();
+    let mut seen = vec![false; elements(to)];
+    let mut first = |place: &[i32]| {
+        let flat = place.iter().zip(to).try_fold(0, |flat, (&at, &extent)| {
+            let at = if at < 0 { at + extent as i32 } else { at };
+            usize::try_from(at).ok().filter(|&at| at < extent).map(|at| flat * extent + at)
+        });
+        flat.and_then(|flat| seen.get_mut(flat)).is_some_and(|seen| !std::mem::replace(seen, true))
+    };
+    match axis {
+        Some(axis) => all_places(&shape).chunks_mut(shape.len().max(1)).zip(&found).all(|(place, &at)| {
+            place[axis] = at;
+            first(place)
+        }),
+        None => found.chunks(shape.last().copied().unwrap_or(1).max(1)).all(first),
+    }
+}
+
+/// A scatter in which later updates replace earlier ones at the same place: updates of rows that the model does not have go to a slice
+/// behind all others, which is cut off.
+fn last_written(n: &mut Node, [x, places, updates]: [ValueId; 3], rows: Rows, kind: OpKind) -> Result<bool, Error> {
+    let to = n.shape(x);
+    let of_places = n.shape(places);
+    let (axis, depth) = match kind {
+        OpKind::ScatterAlong { axis, .. } => (axis, 1),
+        _ => (0, of_places.last().copied().unwrap_or(0)),
+    };
+    let mut slice = to.clone();
+    slice[axis] = 1;
+    let zero = n.build().scalar(0.0, x);
+    let behind = n.build().broadcast(zero, slice)?;
+    let long = n.build().concat(&[x, behind], axis)?;
+    // Places below zero count from the end of the tensor as it was.
+    let extents: Vec<i32> = to[axis..axis + depth].iter().map(|&extent| extent as i32).collect();
+    let beyond = (0..depth).map(|at| if at == 0 { extents[0] } else { 0 }).collect();
+    let whole = n.build().integers([depth], extents);
+    let outside = n.build().integers([depth], beyond);
+    let mut wide = vec![1; of_places.len()];
+    wide[rows.axis] = rows.count;
+    let real = real(n.build(), rows)?;
+    let real = n.build().reshape(real, wide)?;
+    let none = n.build().integers([], vec![0]);
+    let from_end = n.build().binary(Binary::Add, places, whole)?;
+    let below = n.build().binary(Binary::Less, places, none)?;
+    let places = n.build().select(below, from_end, places)?;
+    let places = n.build().select(real, places, outside)?;
+    let written = n.build().op("written", kind, &[long, places, updates])?;
+    let id = n.build().slice(written, axis, 0, to[axis])?;
     n.done(id)
 }
 

@@ -3,7 +3,9 @@
 
 use super::across::filled;
 use super::node::Node;
+use super::parts;
 use super::rows::{Mark, Rows, all_places, lost, real};
+use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind};
@@ -14,40 +16,43 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "TopK" => best(n),
         "ArgMax" | "ArgMin" => first(n),
         "Gather" | "GatherND" => chosen(n),
+        "Range" => counted(n),
+        "Slice" => parts::cut(n),
+        "Split" => parts::divided(n),
         _ => Ok(false),
     }
 }
 
-fn rows_of(n: &Node, at: usize) -> Option<Rows> {
+pub fn rows_of(n: &Node, at: usize) -> Option<Rows> {
     match n.input(at).and_then(|id| n.t.mark(id)) {
         Some(Mark::Rows(rows)) => Some(*rows),
         _ => None,
     }
 }
 
-fn mark(n: &mut Node, id: ValueId, rows: Rows) {
+pub fn mark(n: &mut Node, id: ValueId, rows: Rows) {
     n.t.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
 }
 
 /// The number of each row that the model has.
-fn numbers(n: &mut Node, rows: Rows) -> Result<ValueId, Error> {
-    let real = real(n, rows)?;
+pub fn numbers(n: &mut Node, rows: Rows) -> Result<ValueId, Error> {
+    let real = real(n.build(), rows)?;
     let real = n.build().cast(real, DType::I32)?;
     n.build().cumulative_sum(real, 0, true, false)
 }
 
 /// The rows by number: of equal elements, the first come first.
-fn places(n: &mut Node, rows: Rows) -> Result<ValueId, Error> {
-    let real = real(n, rows)?;
-    let real = n.build().cast(real, DType::F32)?;
-    Ok(n.build().top_k(real, 0, rows.count, false)?.1)
+pub fn places(build: &mut Builder, rows: Rows) -> Result<ValueId, Error> {
+    let real = real(build, rows)?;
+    let real = build.cast(real, DType::F32)?;
+    Ok(build.top_k(real, 0, rows.count, false)?.1)
 }
 
 /// The number of rows that the model has.
-fn total(n: &mut Node, rows: Rows) -> Result<ValueId, Error> {
-    let real = real(n, rows)?;
-    let real = n.build().cast(real, DType::I32)?;
-    n.build().reduce(ReduceKind::Sum, real, &[0], false)
+pub fn total(build: &mut Builder, rows: Rows) -> Result<ValueId, Error> {
+    let real = real(build, rows)?;
+    let real = build.cast(real, DType::I32)?;
+    build.reduce(ReduceKind::Sum, real, &[0], false)
 }
 
 /// The rows with an element at those that the model does not have which is behind all others.
@@ -57,6 +62,21 @@ fn with_last(n: &mut Node, rows: Rows, greatest: bool) -> Result<ValueId, Error>
         return Err(lost(n));
     }
     filled(n, x, rows, if greatest { f32::NEG_INFINITY } else { f32::INFINITY })
+}
+
+/// `Range` of the numbers of all rows.
+fn counted(n: &mut Node) -> Result<bool, Error> {
+    let is = |n: &Node, at: usize, number: i32| {
+        n.input(at).and_then(|id| n.t.build.data(id)).is_some_and(|data| data.data.to_i32() == [number])
+    };
+    let rows = match n.input(1).and_then(|id| n.t.mark(id)) {
+        Some(Mark::Extents(flags, rows)) if *flags == [true] && is(n, 0, 0) && is(n, 2, 1) => *rows,
+        _ => return Ok(false),
+    };
+    let numbers = numbers(n, rows)?;
+    let id = n.build().copied(numbers)?;
+    mark(n, id, Rows { axis: 0, ..rows });
+    n.done(id)
 }
 
 /// `TopK`: as many rows as the model asks for. A number that is computed asks for the first of all rows in order.
@@ -78,7 +98,7 @@ fn best(n: &mut Node) -> Result<bool, Error> {
     let ascending = !n.flag("largest", true);
     let x = with_last(n, rows, !ascending)?;
     let limit = match n.t.mark(k) {
-        Some(Mark::Extents(flags, of)) if *flags == [true] && of.of_same(&rows) => total(n, rows)?,
+        Some(Mark::Extents(flags, of)) if *flags == [true] && of.of_same(&rows) => total(n.build(), rows)?,
         Some(_) => return Ok(false),
         None => n.build().reshape(k, [])?,
     };
@@ -123,6 +143,16 @@ fn first(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
+/// The places of rows by number, from the last real one if it is below zero.
+pub fn place_of(n: &mut Node, rows: Rows, index: ValueId, total: ValueId) -> Result<ValueId, Error> {
+    let from_end = n.build().binary(Binary::Add, index, total)?;
+    let zero = n.build().scalar(0.0, index);
+    let below = n.build().binary(Binary::Less, index, zero)?;
+    let index = n.build().select(below, from_end, index)?;
+    let places = places(n.build(), rows)?;
+    n.build().gather(places, index, 0)
+}
+
 /// `Gather` of rows by their numbers, and `GatherND` of the first axis.
 fn chosen(n: &mut Node) -> Result<bool, Error> {
     let (Some(rows), Some(index)) = (rows_of(n, 0), n.input(1)) else { return Ok(false) };
@@ -140,14 +170,8 @@ fn chosen(n: &mut Node) -> Result<bool, Error> {
         None => None,
         Some(_) => return Ok(false),
     };
-    // Numbers below zero count from the last row.
-    let total = total(n, rows)?;
-    let from_end = n.build().binary(Binary::Add, index, total)?;
-    let zero = n.build().scalar(0.0, index);
-    let below = n.build().binary(Binary::Less, index, zero)?;
-    let index = n.build().select(below, from_end, index)?;
-    let places = places(n, rows)?;
-    n.inputs[1] = Some(n.build().gather(places, index, 0)?);
+    let total = total(n.build(), rows)?;
+    n.inputs[1] = Some(place_of(n, rows, index, total)?);
     n.translate_known()?;
     let made = n.t.values.get(&n.node.output[0]).copied();
     if let (Some(id), Some(chosen)) = (made, chosen) {

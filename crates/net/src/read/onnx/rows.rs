@@ -2,12 +2,13 @@
 //! computed for every place of the mask, and the scatter that ends the computation leaves out rows whose place is false. Mixtures of
 //! experts, each for some of the tokens, have this form.
 //!
-//! Every operator between must compute its rows one by one. Values with such rows, and the extents read from them, are marked; an
-//! operator without a rule here loses the form, and the model is read again without it ([`Translator::lost`]).
+//! Operators between compute their rows one by one. Values with such rows, and the extents read from them, are marked; an
+//! operator without a rule loses the form, and the model is read again without it ([`Translator::lost`]).
 
 use super::made::MADE_ELEMENTS;
 use super::node::Node;
-use super::{Translator, across, masked, numbered, proto};
+use super::{Translator, across, masked, numbered, parts, proto, suppressed};
+use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{OpKind, Unary};
@@ -91,16 +92,34 @@ pub const ELEMENTWISE: &[&str] = &[
     "Xor",
 ];
 
+/// Functions of each image of a batch.
+#[rustfmt::skip]
+const OF_IMAGES: &[&str] = &[
+    "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool", "GlobalMaxPool",
+    "GroupNormalization", "InstanceNormalization", "LRN", "MaxPool", "SpaceToDepth",
+];
+
 /// Translates a search for places, or an operator with marked operands; returns false for all others.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
-    let Some(marks) = &n.t.marks else { return Ok(false) };
+    if n.t.marks.is_none() {
+        return Ok(false);
+    }
     let plain = matches!(n.node.domain.as_str(), "" | "ai.onnx");
     if plain && n.op() == "NonZero" && n.input(0).is_some_and(|x| n.t.build.data(x).is_none()) {
         return search(n);
     }
-    let marked = n.inputs.iter().flatten().any(|id| marks.contains_key(id));
+    if plain && suppressed::NAMES.contains(&n.op()) {
+        return suppressed::translate(n);
+    }
+    if plain && parts::emptiness(n)? {
+        return Ok(true);
+    }
+    let marked = n.inputs.iter().flatten().any(|&id| n.t.mark(id).is_some());
     if plain && n.op() == "ReduceSum" && !marked {
         return counted(n);
+    }
+    if plain && !marked && parts::bounded(n)? {
+        return Ok(true);
     }
     if !marked && !n.node.attribute.iter().filter_map(|a| a.g.as_ref()).any(|graph| captures(n.t, graph)) {
         return Ok(false);
@@ -126,12 +145,15 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if !plain || !rule_exists(n.op()) {
         return Err(lost(n));
     }
-    across::count(n)?;
+    let numbers = across::count(n)?;
     if across::join(n)? || across::translate(n)? {
         return Ok(true);
     }
     n.translate_known()?;
     if n.inputs.iter().flatten().all(|&id| n.t.mark(id).is_none()) {
+        if numbers && n.op() == "ReduceProd" {
+            parts::note_none(n);
+        }
         return Ok(true);
     }
     for (i, name) in n.node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
@@ -173,6 +195,7 @@ fn captures(t: &Translator, graph: &proto::Graph) -> bool {
 fn rule_exists(op: &str) -> bool {
     let others = [
         "Shape",
+        "RoiAlign",
         "Transpose",
         "Reshape",
         "Squeeze",
@@ -190,7 +213,7 @@ fn rule_exists(op: &str) -> bool {
         "Expand",
         "ConstantOfShape",
     ];
-    [ELEMENTWISE, across::NAMES, &others].iter().any(|names| names.contains(&op))
+    [ELEMENTWISE, OF_IMAGES, across::NAMES, &others].iter().any(|names| names.contains(&op))
 }
 
 /// Every place of a mask, by axis, as a constant.
@@ -269,11 +292,11 @@ pub fn source(n: &Node, mut id: ValueId) -> (ValueId, usize) {
 }
 
 /// Truth values of the rows.
-pub fn real(n: &mut Node, rows: Rows) -> Result<ValueId, Error> {
-    let real = n.build().cast(rows.mask, DType::Bool)?;
-    let real = n.build().reshape(real, [rows.count / rows.each, 1])?;
-    let real = n.build().broadcast(real, [rows.count / rows.each, rows.each])?;
-    n.build().reshape(real, [rows.count])
+pub fn real(build: &mut Builder, rows: Rows) -> Result<ValueId, Error> {
+    let real = build.cast(rows.mask, DType::Bool)?;
+    let real = build.reshape(real, [rows.count / rows.each, 1])?;
+    let real = build.broadcast(real, [rows.count / rows.each, rows.each])?;
+    build.reshape(real, [rows.count])
 }
 
 /// The rows after a reshape that keeps, joins or divides them.
@@ -382,6 +405,8 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
         "GatherElements" => x.filter(|&x| along(1) == Some(x) && axis_of(0).is_ok_and(|axis| axis != x)),
         "MatMul" if x.is_none() => along(1).filter(|&y| y > 0 && y + 1 == rank(1)).map(|_| shape.len() - 1),
         "CumSum" => x.filter(|_| alone),
+        "RoiAlign" if x.is_none() => along(1).filter(|&at| at == 0 && along(2).is_none_or(|other| other == 0)),
+        op if OF_IMAGES.contains(&op) => x.filter(|&x| alone && x == 0),
         "MatMul" => x.filter(|&x| alone && x + 1 < rank(0) && rank(1) <= rank(0) && rank(0) == shape.len()),
         "Gemm" => x.filter(|&x| alone && x == 0 && !n.flag("transA", false)),
         "Softmax" | "LogSoftmax" => x.filter(|&x| axis_of(if n.opset() < 13 { 1 } else { -1 }).is_ok_and(|a| a > x)),
@@ -423,6 +448,7 @@ fn of_extents(n: &Node, marks: &[Option<&Mark>], out: ValueId) -> Result<Option<
         {
             Some(own)
         }
+        "Shape" => return Ok(Some(None)),
         "Concat" => Some((0..marks.len()).flat_map(flags).collect()),
         "Gather" => {
             let places = n.integers(1, "indices")?.unwrap_or_default();
@@ -439,6 +465,7 @@ fn of_extents(n: &Node, marks: &[Option<&Mark>], out: ValueId) -> Result<Option<
                 _ => None,
             }
         }
+        "Add" if across::adds_nothing(n) => Some(flags(usize::from(marks[0].is_none()))),
         "Add" => return Ok(across::joined(n).map(|rows| Some(Mark::Extents(vec![true], rows)))),
         // A number of rows is not negative.
         "Equal" => {

@@ -8,6 +8,7 @@ mod resize;
 mod rows;
 mod sequence;
 mod states;
+mod suppressed;
 
 use anemone_net::Error;
 use anemone_net::check::check;
@@ -112,10 +113,10 @@ fn arrays_give_open_extents() {
 #[test]
 fn refusals_name_the_operator() {
     let mut odd = model();
-    odd.graph.as_mut().unwrap().node[1] = node("NonZero", &["/mm/out"], "y");
+    odd.graph.as_mut().unwrap().node[1] = node("Unique", &["/mm/out"], "y");
     let options = Options { extents: [("N".to_string(), 1)].into(), ..Options::default() };
     let error = read_onnx(&odd.encode_to_vec(), &files(), &options).unwrap_err().to_string();
-    assert!(error.contains("`y`: NonZero") && error.contains("static"), "{error}");
+    assert!(error.contains("`y`: Unique") && error.contains("static"), "{error}");
     // Operators that are not for inference: the error says what to use instead.
     for (domain, op, advice) in [
         ("ai.onnx.preview.training", "Adam", "for inference"),
@@ -162,7 +163,7 @@ fn nodes_of_open_extents_are_outlined_for_the_host() {
         node: vec![
             node("Relu", &["boxes"], "b"),
             node("Sigmoid", &["scores"], "s"),
-            node("NonMaxSuppression", &["b", "s", "most"], "selected"),
+            node("NonMaxSuppression", &["b", "s", "most", "overlap"], "selected"),
             node("Cast", &["selected"], "after"),
         ],
         name: "g".into(),
@@ -170,6 +171,7 @@ fn nodes_of_open_extents_are_outlined_for_the_host() {
         input: vec![
             float_info("boxes", [1, 6, 4].map(extent).to_vec()),
             float_info("scores", [1, 2, 6].map(extent).to_vec()),
+            float_info("overlap", vec![extent(1)]),
         ],
         output: vec![float_info("after", vec![]), float_info("s", vec![])],
         ..Graph::default()

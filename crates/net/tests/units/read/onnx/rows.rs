@@ -23,7 +23,15 @@ fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
     let limit = Stored { name: "limit".into(), data_type: 1, float_data: vec![0.5], ..Stored::default() };
     let graph = Graph {
         node,
-        initializer: vec![whole("one", &[1]), whole("zero", &[0]), whole("less", &[-1]), whole("least", &[-9]), limit],
+        initializer: vec![
+            whole("one", &[1]),
+            whole("ones", &[1, 1]),
+            whole("most", &[i64::from(i32::MAX)]),
+            whole("zero", &[0]),
+            whole("less", &[-1]),
+            whole("least", &[-9]),
+            limit,
+        ],
         input: vec![float_info("x", vec![extent(3), extent(2)]), float_info("m", vec![extent(3)])],
         output: output.iter().map(|name| ValueInfo { name: name.to_string(), ty: None }).collect(),
         ..Graph::default()
@@ -217,16 +225,89 @@ fn what_depends_on_their_number_is_refused() {
     nodes.push(node("Trilu", &["some"], "y"));
     let error = read(nodes, &["y"]).unwrap_err();
     assert!(error.contains("NonZero") && error.contains("static") && error.contains("to Trilu `y`"), "{error}");
-    let mut nodes = chosen();
-    nodes.push(node("Shape", &["some"], "y"));
-    assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));
     // Rows in reverse order are at other places.
     let mut nodes = chosen();
     nodes.push(node("Slice", &["some", "less", "least", "zero", "less"], "turned"));
     nodes.push(node("Unsqueeze", &["rows", "one"], "at"));
     nodes.push(with(node("ScatterND", &["x", "at", "turned"], "y"), "reduction", "add"));
     assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));
-    assert!(read(chosen(), &["some"]).unwrap_err().contains("NonZero"));
+}
+
+/// An output has the real rows first, and their number beside it.
+#[test]
+fn outputs_have_real_rows_first() {
+    let net = read(chosen(), &["some"]).expect("a network");
+    let names: Vec<&str> = net.outputs.iter().map(|&id| net.value(id).name.as_str()).collect();
+    assert_eq!(names, ["some", "some_count"]);
+    let of = |net: &Net, mask: [f32; 3]| {
+        let x = Tensor::f32([3, 2], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let made = eval(net, &[x, Tensor::f32([3], mask.to_vec())]).expect("it runs");
+        made.iter().map(|t| t.data.to_f32()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&net, [0.0, 1.0, 1.0]), [vec![3.0, 4.0, 5.0, 6.0, 0.0, 0.0], vec![2.0]]);
+    assert_eq!(of(&net, [0.0; 3]), [vec![0.0; 6], vec![0.0]]);
+    let mut nodes = chosen();
+    nodes.push(node("Shape", &["some"], "y"));
+    assert_eq!(of(&read(nodes, &["y"]).expect("a network"), [1.0, 0.0, 1.0]), [[2.0, 2.0]]);
+}
+
+/// Slices and splits count the real rows.
+#[test]
+fn parts_are_of_real_rows() {
+    let sum = || node("ReduceSum", &["part", "zero"], "y");
+    let of = |part: Vec<Node>, mask: [f32; 3]| {
+        run(&read([chosen(), part, vec![sum()]].concat(), &["y"]).expect("a network"), mask)
+    };
+    let first = || vec![node("Slice", &["some", "zero", "one", "zero"], "part")];
+    assert_eq!(of(first(), [0.0, 1.0, 1.0]), [3.0, 4.0]);
+    assert_eq!(of(first(), [0.0; 3]), [0.0, 0.0]);
+    let behind = || vec![node("Slice", &["some", "one", "most", "zero"], "part")];
+    assert_eq!(of(behind(), [1.0, 0.0, 1.0]), [5.0, 6.0]);
+    assert_eq!(of(behind(), [1.0, 0.0, 0.0]), [0.0, 0.0]);
+    let last = || vec![node("Slice", &["some", "less", "most", "zero"], "part")];
+    assert_eq!(of(last(), [1.0, 1.0, 0.0]), [3.0, 4.0]);
+    let but_last = || vec![node("Slice", &["some", "zero", "less", "zero"], "part")];
+    assert_eq!(of(but_last(), [1.0, 1.0, 1.0]), [4.0, 6.0]);
+    assert_eq!(of(but_last(), [1.0, 0.0, 0.0]), [0.0, 0.0]);
+    let split = || {
+        let mut split = node("Split", &["some", "ones"], "first");
+        split.output.push("part".into());
+        vec![split]
+    };
+    assert_eq!(of(split(), [0.0, 1.0, 1.0]), [5.0, 6.0]);
+    // Bounds and sizes that are computed: all rows, of which those within are real.
+    let to = |name: &str| {
+        let mut cast = node("Cast", &["m"], "whole");
+        cast.attribute.push(Attribute { name: "to".into(), i: 7, ..Attribute::default() });
+        vec![cast, node("Slice", &["whole", "zero", "one", "zero"], name)]
+    };
+    let computed = |slice: Node| [to("bound"), vec![slice]].concat();
+    let of =
+        |part: Vec<Node>, mask: [f32; 3]| run(&read([part, vec![sum()]].concat(), &["y"]).expect("a network"), mask);
+    let until = || computed(node("Slice", &["x", "zero", "bound", "zero"], "part"));
+    assert_eq!(of(until(), [2.0, 0.0, 0.0]), [4.0, 6.0]);
+    assert_eq!(of(until(), [-2.0, 0.0, 0.0]), [1.0, 2.0]);
+    assert_eq!(of(until(), [9.0, 0.0, 0.0]), [9.0, 12.0]);
+    let from = || computed(node("Slice", &["x", "bound", "most", "zero"], "part"));
+    assert_eq!(of(from(), [1.0, 0.0, 0.0]), [8.0, 10.0]);
+    let sizes = || {
+        let mut split = node("Split", &["x", "whole"], "first");
+        split.output.extend(["part".into(), "third".into()]);
+        [to("bound"), vec![split]].concat()
+    };
+    assert_eq!(of(sizes(), [1.0, 2.0, 0.0]), [8.0, 10.0]);
+    assert_eq!(of(sizes(), [2.0, 0.0, 1.0]), [0.0, 0.0]);
+}
+
+/// Rows chosen by a condition.
+#[test]
+fn rows_are_chosen_by_conditions() {
+    let compress = |axis: i64| {
+        let mut node = node("Compress", &["x", "mask"], "part");
+        node.attribute.push(Attribute { name: "axis".into(), i: axis, ..Attribute::default() });
+        vec![chosen()[0].clone(), node, self::node("ReduceSum", &["part", "zero"], "y")]
+    };
+    assert_eq!(run(&read(compress(0), &["y"]).expect("a network"), [1.0, 0.0, 1.0]), [6.0, 8.0]);
 }
 
 #[test]

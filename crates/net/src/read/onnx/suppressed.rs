@@ -1,0 +1,130 @@
+//! `NonMaxSuppression` and `Compress`, whose results have as many rows as values determine: a row is computed for each place there can be.
+
+use super::across::filled;
+use super::made::MADE_ELEMENTS;
+use super::node::Node;
+use super::numbered::{mark, numbers, rows_of};
+use super::rows::{Rows, lost, source};
+use crate::error::Error;
+use crate::graph::{ValueId, elements};
+use crate::ops::{Binary, OpKind};
+
+/// Operators with a rule here.
+pub const NAMES: &[&str] = &["NonMaxSuppression", "Compress"];
+
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    if n.op() == "Compress" { compress(n) } else { suppress(n) }
+}
+
+/// Slices of an axis, or elements, where a computed condition is true.
+fn compress(n: &mut Node) -> Result<bool, Error> {
+    let (mut x, condition) = (n.need(0)?, n.need(1)?);
+    if n.t.build.data(condition).is_some() {
+        return Ok(false);
+    }
+    if n.t.mark(x).is_some() || n.t.mark(condition).is_some() {
+        return Err(lost(n));
+    }
+    let shape = n.shape(x);
+    let axis = match n.attribute("axis") {
+        Some(_) => n.axis(n.int("axis", 0), shape.len())?,
+        None => {
+            x = n.build().reshape(x, [elements(&shape)])?;
+            0
+        }
+    };
+    let held = n.shape(condition);
+    let count = elements(&held);
+    if held.len() != 1 || count == 0 || count > n.shape(x)[axis] {
+        return Err(lost(n));
+    }
+    let part = n.build().slice(x, axis, 0, count)?;
+    let id = n.build().copied(part)?;
+    let (mask, each) = source(n, condition);
+    mark(n, id, Rows { axis, count, mask, each });
+    n.done(id)
+}
+
+/// A number that an operand has, or the default.
+fn number(n: &Node, at: usize, what: &str, default: f32) -> Result<f32, Error> {
+    Ok(n.constant(at, what)?.and_then(|tensor| tensor.data.to_f32().first().copied()).unwrap_or(default))
+}
+
+/// Boxes that no better one of their class shares too much with.
+fn suppress(n: &mut Node) -> Result<bool, Error> {
+    let (boxes, scores) = (n.need(0)?, n.need(1)?);
+    let (of_boxes, of_scores) = (n.shape(boxes), n.shape(scores));
+    let (&[images, count, 4], &[_, classes, _]) = (&of_boxes[..], &of_scores[..]) else { return Err(lost(n)) };
+    if of_scores != [images, classes, count] {
+        return Err(n.unsupported(format!("boxes {of_boxes:?} with scores {of_scores:?}")));
+    }
+    if (2..5).any(|at| n.input(at).is_some_and(|id| n.t.build.data(id).is_none() || n.t.mark(id).is_some())) {
+        return Err(lost(n));
+    }
+    let most = number(n, 2, "max_output_boxes_per_class", 0.0)?;
+    let most = if most > 0.0 { (most as usize).min(count) } else { 0 };
+    let overlap = number(n, 3, "iou_threshold", 0.0)?;
+    let threshold = number(n, 4, "score_threshold", f32::MIN)?;
+    let lists = images * classes;
+    if most == 0 || lists == 0 || lists.saturating_mul(count).saturating_mul(4) > MADE_ELEMENTS {
+        return Err(lost(n));
+    }
+    // Boxes that the model does not have are below every threshold.
+    let (mut all, mut own) = (scores, None);
+    match (rows_of(n, 0), rows_of(n, 1)) {
+        (Some(a), Some(b)) if a.of_same(&b) && (a.axis, b.axis) == (1, 2) => {
+            all = filled(n, scores, b, f32::NEG_INFINITY)?;
+            own = Some(b);
+        }
+        (None, None) if n.t.mark(boxes).is_none() && n.t.mark(scores).is_none() => {}
+        _ => return Err(lost(n)),
+    }
+    let boxes = if n.int("center_point_box", 0) == 1 { boxes } else { centred(n, boxes)? };
+    let boxes = n.build().reshape(boxes, [images, 1, count, 4])?;
+    let boxes = n.build().broadcast(boxes, [images, classes, count, 4])?;
+    let boxes = n.build().reshape(boxes, [lists, count, 4])?;
+    let columns = n.build().reshape(all, [lists, count, 1])?;
+    let kind = OpKind::Suppress { overlap, score_threshold: threshold, most, per_class: false };
+    let kept = n.build().op("kept", kind, &[boxes, columns])?;
+    let zero = n.build().integers([], vec![0]);
+    let there = n.build().binary(Binary::GreaterEqual, kept, zero)?;
+    let at = n.build().binary(Binary::Max, kept, zero)?;
+    let flat = n.build().reshape(all, [lists, count])?;
+    let best = n.build().op("best", OpKind::GatherAlong { axis: 1 }, &[flat, at])?;
+    let limit = n.build().scalar(threshold, best);
+    let above = n.build().binary(Binary::Greater, best, limit)?;
+    let mask = n.build().binary(Binary::Min, there, above)?;
+    let total = lists * most;
+    let mask = n.build().reshape(mask, [total])?;
+    let at = match own {
+        Some(rows) => {
+            let numbers = numbers(n, rows)?;
+            n.build().gather(numbers, at, 0)?
+        }
+        None => at,
+    };
+    let at = n.build().reshape(at, [total, 1])?;
+    let list = |row: usize| [row / most / classes, row / most % classes].map(|v| v as i32);
+    let lists = n.build().integers([total, 2], (0..total).flat_map(list).collect());
+    let id = n.build().concat(&[lists, at], 1)?;
+    mark(n, id, Rows { axis: 0, count: total, mask, each: 1 });
+    n.done(id)
+}
+
+/// Boxes by two opposite corners, each row before column, as centre, width and height.
+fn centred(n: &mut Node, boxes: ValueId) -> Result<ValueId, Error> {
+    let mut sides = Vec::new();
+    for at in 0..4 {
+        sides.push(n.build().slice(boxes, 2, at, at + 1)?);
+    }
+    let half = n.build().scalar(0.5, boxes);
+    let (mut centres, mut extents) = (Vec::new(), Vec::new());
+    for at in [1, 0] {
+        let (a, b) = (sides[at], sides[at + 2]);
+        let sum = n.build().binary(Binary::Add, a, b)?;
+        centres.push(n.build().binary(Binary::Mul, sum, half)?);
+        let (most, least) = (n.build().binary(Binary::Max, a, b)?, n.build().binary(Binary::Min, a, b)?);
+        extents.push(n.build().binary(Binary::Sub, most, least)?);
+    }
+    n.build().concat(&[centres, extents].concat(), 2)
+}
