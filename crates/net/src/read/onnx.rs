@@ -198,8 +198,8 @@ pub struct Translator<'a> {
     joined: Vec<(Vec<across::Part>, ValueId)>,
     /// Masks of marked rows, and the same without the places that the model has no rows for.
     within: Vec<(ValueId, ValueId)>,
-    /// Parts of the rows of a mask (itself, its repetition, the bounds): their places, and the mask of the real ones.
-    cut: Vec<((ValueId, usize, i64, i64), ValueId, ValueId)>,
+    /// Parts of the rows of masks.
+    cut: Vec<parts::Cut>,
     /// Numbers that are zero if a mask of rows has no true place, and conditions that are true then alone.
     none: HashSet<ValueId>,
     /// Place of the first reader of a marked value that no rule translates.

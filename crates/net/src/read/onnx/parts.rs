@@ -9,6 +9,16 @@ use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::Binary;
 
+/// A part of the rows of a mask.
+pub struct Cut {
+    /// The mask, its repetition, and the bounds.
+    of: (ValueId, usize, i64, i64),
+    /// Places of its rows.
+    places: ValueId,
+    /// The real ones.
+    mask: ValueId,
+}
+
 /// `Slice` of one axis, and `Split`, of all rows at computed places: every row stays, and those within the bounds are real. Returns false
 /// for all others.
 pub fn bounded(n: &mut Node) -> Result<bool, Error> {
@@ -108,8 +118,8 @@ pub fn cut(n: &mut Node) -> Result<bool, Error> {
 
 /// Real rows from one number to another, each from the end if it is below zero: at most `most`.
 fn run(n: &mut Node, x: ValueId, rows: Rows, (start, end): (i64, i64), most: usize) -> Result<(ValueId, Rows), Error> {
-    let key = (rows.mask, rows.each, start, end);
-    let known = n.t.cut.iter().find(|(of, ..)| *of == key).map(|(_, places, mask)| (*places, *mask));
+    let of = (rows.mask, rows.each, start, end);
+    let known = n.t.cut.iter().find(|cut| cut.of == of).map(|cut| (cut.places, cut.mask));
     let (taken, mask) = match known {
         Some(known) => known,
         None => {
@@ -134,7 +144,7 @@ fn run(n: &mut Node, x: ValueId, rows: Rows, (start, end): (i64, i64), most: usi
             let order = n.build().binary(Binary::Min, order, last)?;
             let places = places(n.build(), rows)?;
             let taken = n.build().gather(places, order, 0)?;
-            n.t.cut.push((key, taken, mask));
+            n.t.cut.push(Cut { of, places: taken, mask });
             (taken, mask)
         }
     };

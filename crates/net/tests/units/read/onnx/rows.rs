@@ -42,6 +42,11 @@ fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
     read.map(|(net, _)| net).map_err(|e| e.to_string())
 }
 
+fn transposed(mut node: Node, perm: &[i64]) -> Node {
+    node.attribute.push(Attribute { name: "perm".into(), ints: perm.to_vec(), ..Attribute::default() });
+    node
+}
+
 /// Rows of `x` where `m` is above the limit.
 fn chosen() -> Vec<Node> {
     vec![
@@ -297,6 +302,33 @@ fn parts_are_of_real_rows() {
     };
     assert_eq!(of(sizes(), [1.0, 2.0, 0.0]), [8.0, 10.0]);
     assert_eq!(of(sizes(), [2.0, 0.0, 1.0]), [0.0, 0.0]);
+}
+
+/// Of several real rows for one place, the last is written; a row for a place is one of the rows of a mask, by number.
+#[test]
+fn the_last_row_for_a_place_is_written() {
+    let mut nodes = chosen();
+    nodes.push(node("Mul", &["rows", "zero"], "first"));
+    nodes.push(node("Unsqueeze", &["first", "one"], "at"));
+    nodes.push(node("ScatterND", &["x", "at", "some"], "y"));
+    let net = read(nodes, &["y"]).expect("a network");
+    assert_eq!(run(&net, [1.0, 1.0, 0.0]), [3.0, 4.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(run(&net, [0.0; 3]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    // Doubled where the first column is above one, among the chosen rows.
+    let mut nodes = chosen();
+    nodes.push(node("Slice", &["some", "zero", "one", "one"], "column"));
+    nodes.push(node("Squeeze", &["column", "one"], "values"));
+    nodes.push(node("Mul", &["values", "limit"], "halves"));
+    nodes.push(node("Greater", &["halves", "limit"], "above"));
+    nodes.push(node("NonZero", &["above"], "found"));
+    nodes.push(transposed(node("Transpose", &["found"], "inner"), &[1, 0]));
+    nodes.push(node("GatherND", &["some", "inner"], "picked"));
+    nodes.push(node("Add", &["picked", "picked"], "doubled"));
+    nodes.push(node("ScatterND", &["some", "inner", "doubled"], "mixed"));
+    nodes.push(node("ReduceSum", &["mixed", "zero"], "y"));
+    let net = read(nodes, &["y"]).expect("a network");
+    assert_eq!(run(&net, [1.0, 1.0, 0.0]), [7.0, 10.0]);
+    assert_eq!(run(&net, [1.0, 0.0, 1.0]), [11.0, 14.0]);
 }
 
 /// Rows chosen by a condition.
