@@ -350,6 +350,8 @@ fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads:
     let n = ext.plane();
     if tensors.iter().all(whole) && n.is_multiple_of(threads) {
         (ext.h, ext.w) = (threads, n / threads);
-        tensors.iter_mut().for_each(|(strides, numbers)| strides[2] = ext.w * *numbers);
+        for (strides, numbers) in tensors.iter_mut() {
+            strides[2] = ext.w * *numbers;
+        }
     }
 }

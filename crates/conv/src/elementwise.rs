@@ -1,6 +1,7 @@
 //! Elementwise binary operations and pooling on fp16 tensors, from memory to memory.
 
 use crate::convolution::{Im2col, depthwise};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::binary::BinaryRows;
 use anemone_kernels::cost;
 use anemone_kernels::host::Rows;
@@ -39,7 +40,7 @@ pub fn combine(workers: &Workers, of: Binary, to: &mut [f16], ext: Extents, stri
     let threads = rayon::current_num_threads();
     let elements = ext.g * ext.c * ext.plane();
     let parts = (elements / PER_SHARE).clamp(threads, 4 * threads);
-    let [rows, channels] = [ext.h, ext.c].map(|n| n.div_ceil(parts).max(1));
+    let [rows, channels] = [ext.h, ext.c].map_each(|n| n.div_ceil(parts).max(1));
     // The same partition as the convolutions', so that a thread reads from its own cache what it wrote there.
     let by_rows = ext.c < parts || strides[2] >= strides[1] && rows * ext.c <= ext.h * channels;
     let (rows, channels) = if by_rows { (rows, ext.c) } else { (ext.h, channels) };
@@ -65,7 +66,8 @@ impl WithSimd for Combine<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Combine { of, columns, share, scratch } = self;
         let Binary { op, ending, rules, one, other, is_second, relus } = of;
-        let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| scratch_slice(buffer, BLOCK.max(columns)));
+        let [a, b] =
+            [&mut scratch.wide, &mut scratch.sums].map_each(|buffer| scratch_slice(buffer, BLOCK.max(columns)));
         // With `plain`, scales and bias change no result of the exact models either.
         let alone = ending.plain && ending.function.is_none() && relus == [false; 2];
         share.blocks(
@@ -82,7 +84,7 @@ impl WithSimd for Combine<'_, '_> {
                 if alone && (BinaryRows { one, other, is_second, rows }).combine(simd, op, ending.relu, rules, to) {
                     return;
                 }
-                let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
+                let [a, b] = [&mut *a, &mut *b].map_each(|buffer| &mut buffer[..block.elements()]);
                 let other = other.unwrap_or((to, rows.to_stride));
                 let sources = if is_second { [other, one] } else { [one, other] };
                 for ((row, (from, from_stride)), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
@@ -91,7 +93,9 @@ impl WithSimd for Combine<'_, '_> {
                         admit_row(row);
                     }
                     if relu {
-                        row.iter_mut().for_each(|x| *x = x.max(0.0));
+                        for x in row.iter_mut() {
+                            *x = x.max(0.0);
+                        }
                     }
                 }
                 let pairs = a.iter_mut().zip(b.iter());
@@ -188,9 +192,13 @@ impl WithSimd for Pool<'_, '_> {
                     let taps = &staged[offset as usize + h * staging.width..][..columns];
                     let pairs = sums.iter_mut().zip(taps);
                     if max {
-                        pairs.for_each(|(y, &x)| *y = y.max(x));
+                        for (y, &x) in pairs {
+                            *y = y.max(x);
+                        }
                     } else {
-                        pairs.for_each(|(y, &x)| *y += x);
+                        for (y, &x) in pairs {
+                            *y += x;
+                        }
                     }
                 }
                 finish(ending, rules, sums, share.row(c, h, columns));

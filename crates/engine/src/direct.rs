@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::memory::{self, Home, Memory, Region};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::num;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView, nested, reach};
@@ -67,12 +68,18 @@ pub(crate) fn views<'m, const N: usize>(
         Home::Bar(bar) => memory.region(bar).map_or(0, Region::len),
         Home::Tile => tile.len(),
     };
-    let limits = (from.map(bytes), bytes(to));
-    let all = from.into_iter().zip(limits.0).chain([(to, limits.1)]);
-    if let Some((span, limit)) = all.into_iter().find(|(span, limit)| 2 * span.range.end > *limit) {
-        return Err(outside(span, limit));
+    for span in from.iter().chain([&to]) {
+        let limit = bytes(span);
+        if 2 * span.range.end > limit {
+            return Err(outside(span, limit));
+        }
     }
-    memory::views(memory, tile, from.map(Span::part), to.part(), aside).ok_or_else(|| outside(to, limits.1))
+    let limit = bytes(to);
+    let mut parts = [const { (Home::Tile, 0..0) }; N];
+    for (part, span) in parts.iter_mut().zip(from) {
+        *part = span.part();
+    }
+    memory::views(memory, tile, parts, to.part(), aside).ok_or_else(|| outside(to, limit))
 }
 
 fn outside(span: &Span, limit: usize) -> FaultKind {
@@ -312,7 +319,7 @@ impl Machine<'_> {
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
             return None;
         }
-        let strides = strides.map(|s| s as usize / 2);
+        let strides = strides.map_each(|s| s as usize / 2);
         let base = base as usize / 2;
         Some(Span { home, range: base..base + reach(ext, strides), strides })
     }

@@ -103,7 +103,9 @@ impl Machine<'_> {
             if self.model.rounding().is_some() {
                 admit_row(row);
             }
-            row.iter_mut().for_each(|x| *x = x.max(0.0));
+            for x in row.iter_mut() {
+                *x = x.max(0.0);
+            }
         }
     }
 

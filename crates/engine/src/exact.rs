@@ -150,6 +150,8 @@ fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
 fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
     let nanos = cost::one_by_one(y.data.len());
     chunks(&mut y.data, PER_THREAD, nanos, |i, row| {
-        row.iter_mut().enumerate().for_each(|(j, v)| *v = f(i * PER_THREAD + j, *v));
+        for (j, v) in row.iter_mut().enumerate() {
+            *v = f(i * PER_THREAD + j, *v);
+        }
     });
 }

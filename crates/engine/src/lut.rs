@@ -3,6 +3,7 @@
 
 use crate::fault::FaultKind;
 use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, Symmetry, place};
+use anemone_kernels::arrays::{MapEach, array_of};
 use anemone_kernels::epilogue::Activation;
 use anemone_kernels::num::{round, through_f16};
 use anemone_kernels::params::Curve;
@@ -43,7 +44,7 @@ impl Table {
             x_high: value(place::X_HIGH),
             y_low: value(place::Y_LOW),
             y_high: value(place::Y_HIGH),
-            knots: std::array::from_fn(|i| value(place::KNOT + i)),
+            knots: array_of(|i| value(place::KNOT + i)),
             left: (value(place::LEFT), value(place::LEFT + 1)),
             right: (value(place::RIGHT), value(place::RIGHT + 1)),
             shift: half(place::SHIFT) as i16 as i32,
@@ -158,13 +159,13 @@ impl Table {
         };
         let tail = |(slope, intercept): (f64, f64)| [slope as f32, intercept as f32];
         Some(Curve {
-            knots: self.knots.map(|y| y as f32),
+            knots: array_of(|i| self.knots[i] as f32),
             knots_per_unit: exp2i(self.shift) as f32,
             origin,
             is_exponential,
-            tails: [self.left, self.right].map(tail),
-            limits: [self.x_low, self.x_high].map(|x| x as f32),
-            constants: [self.y_low, self.y_high].map(|y| y as f32),
+            tails: [self.left, self.right].map_each(tail),
+            limits: [self.x_low, self.x_high].map_each(|x| x as f32),
+            constants: [self.y_low, self.y_high].map_each(|y| y as f32),
             is_odd: self.symmetry == Symmetry::Odd,
             is_zero_below_zero: self.symmetry == Symmetry::NonNegative,
         })

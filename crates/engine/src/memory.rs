@@ -197,7 +197,9 @@ impl Region {
         let range = self.range(field, address, 2 * elements as u64)?;
         let (first, last) = (range.start / 2, range.end / 2);
         if let Some(bits) = self.written.as_mut().filter(|_| !self.trusted) {
-            words_of(first, last).for_each(|(word, mask)| bits[word] |= mask);
+            for (word, mask) in words_of(first, last) {
+                bits[word] |= mask;
+            }
         }
         let halfwords: &mut [u16] = bytemuck::cast_slice_mut(self.storage.words_mut());
         Ok(halfwords[first..last].reinterpret_cast_mut())
@@ -246,7 +248,9 @@ impl Region {
             Element::Int8 | Element::Uint8 => {
                 let range = self.range(field, address, row.len() as u64)?;
                 if let Some(bits) = &mut self.written {
-                    words_of(range.start / 2, range.end.div_ceil(2)).for_each(|(word, mask)| bits[word] |= mask);
+                    for (word, mask) in words_of(range.start / 2, range.end.div_ceil(2)) {
+                        bits[word] |= mask;
+                    }
                 }
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(self.storage.words_mut());
                 num::round_bytes(row, element_type(element), &mut bytes[range]);
@@ -422,11 +426,25 @@ pub(crate) fn views<'m, const N: usize>(
     memory: &'m mut Memory,
     tile: &'m mut Region,
     from: [(Home, Range<usize>); N],
-    (home, to): (Home, Range<usize>),
+    to: (Home, Range<usize>),
     aside: &'m mut BounceBuffers,
 ) -> Option<([&'m [f16]; N], &'m mut [f16])> {
+    let mut sources: [&[f16]; N] = [&[]; N];
+    let written = view_all(memory, tile, &from, to, aside, &mut sources)?;
+    Some((sources, written))
+}
+
+/// [`views`] of any number of sources.
+fn view_all<'m>(
+    memory: &'m mut Memory,
+    tile: &'m mut Region,
+    from: &[(Home, Range<usize>)],
+    (home, to): (Home, Range<usize>),
+    aside: &'m mut BounceBuffers,
+    sources: &mut [&'m [f16]],
+) -> Option<&'m mut [f16]> {
     let overlaps = |(at, range): &(Home, Range<usize>)| *at == home && range.start < to.end && to.start < range.end;
-    for (aside, (_, range)) in aside.iter_mut().zip(&from).filter(|(_, from)| overlaps(from)) {
+    for (aside, (_, range)) in aside.iter_mut().zip(from).filter(|(_, from)| overlaps(from)) {
         let region = match home {
             Home::Bar(bar) => memory.region(bar)?,
             Home::Tile => &*tile,
@@ -453,14 +471,14 @@ pub(crate) fn views<'m, const N: usize>(
     let (before, rest) = own.halfwords_mut().split_at_mut_checked(to.start)?;
     let (written, after) = rest.split_at_mut_checked(to.len())?;
     let (before, after) = (&*before, &*after);
-    let mut sources: [&[f16]; N] = [&[]; N];
-    for ((source, (from_home, range)), aside) in sources.iter_mut().zip(from).zip(aside) {
+    for ((source, part), aside) in sources.iter_mut().zip(from).zip(aside) {
+        let (from_home, range) = (part.0, part.1.clone());
         *source = match from_home {
-            _ if overlaps(&(from_home, range.clone())) => aside,
+            _ if overlaps(part) => aside,
             _ if from_home == home && range.end <= to.start => before.get(range)?,
             _ if from_home == home => after.get(range.start.checked_sub(to.end)?..range.end - to.end)?,
             _ => other(from_home)?.halfwords().get(range)?,
         };
     }
-    Some((sources, written))
+    Some(written)
 }

@@ -14,6 +14,7 @@ use anemone_facts::Field::{self, *};
 use anemone_facts::native::{
     NATIVES, Native as Row, OWN_BASE, OWN_CARRIER, OWN_OPERANDS, OWN_PARAMS, OWN_RESULT, ParamType,
 };
+use anemone_kernels::arrays::MapEach;
 use anemone_program::Element;
 
 /// Largest number of elements of an operand.
@@ -48,7 +49,7 @@ struct Place {
 
 impl Place {
     fn operand(&self) -> MemRef {
-        let [g, c, h, w] = self.extents.map(|n| n as u64);
+        let [g, c, h, w] = self.extents.map_each(|n| n as u64);
         let [group, channel, row] = self.strides;
         MemRef::new(Home::Bar(self.bar), self.base, &[(g, group), (c, channel), (h, row)], w * Element::Float16.bytes())
     }
@@ -162,8 +163,8 @@ impl Machine<'_> {
         let place = |i: u32| Place {
             bar: at(OwnBar, i) as u8,
             base: at(OwnBase, i).into(),
-            extents: [OwnGroups, OwnChannels, OwnRows, OwnColumns].map(|field| at(field, i) as usize),
-            strides: [OwnGroupStride, OwnChannelStride, OwnRowStride].map(|field| at(field, i).into()),
+            extents: [OwnGroups, OwnChannels, OwnRows, OwnColumns].map_each(|field| at(field, i) as usize),
+            strides: [OwnGroupStride, OwnChannelStride, OwnRowStride].map_each(|field| at(field, i).into()),
         };
         let (class, sources) = (self.get(OwnKind), self.get(OwnSources));
         if class == OWN_CARRIER {
@@ -217,7 +218,7 @@ fn rows(place: &Place) -> impl Iterator<Item = Result<(u64, usize), FaultKind>> 
 /// Checks that an operand lies within its region, before anything of its size is allocated.
 fn within(memory: &Memory, place: &Place) -> Result<(), FaultKind> {
     let region = memory.region(place.bar).ok_or(FaultKind::Unbound { field: OwnBar, bar: place.bar })?;
-    let [n, c, h, w] = place.extents.map(|e| e as u64);
+    let [n, c, h, w] = place.extents.map_each(|e| e as u64);
     let [groups, channels, rows] = place.strides;
     let last = [(n, groups), (c, channels), (h, rows)];
     let start =

@@ -370,7 +370,7 @@ impl Machine<'_> {
         let packing = Packing::for_staging(&convolution.staging, self.stores_transposed(convolution), cout);
         let form = [groups, cout, convolution.taps(), packing.height(), usize::from(convolution.unicast)];
         let mut words = self.stream_words();
-        words.extend(form.map(|n| n as u32));
+        words.extend(form.iter().map(|&n| n as u32));
         PackingKey(words)
     }
 
@@ -407,7 +407,9 @@ impl Machine<'_> {
         // Groups are unpacked in parallel, because a product of two operands does it at every run.
         let mut all: Vec<Option<Result<Coefficients, FaultKind>>> = (0..groups).map(|_| None).collect();
         chunks(&mut all, 1, cost::one_by_one(groups * cout * taps), |g, of| {
-            of.iter_mut().for_each(|of| *of = Some(self.coefficients_of(&form, g).map(|(of, _)| of)));
+            for of in of.iter_mut() {
+                *of = Some(self.coefficients_of(&form, g).map(|(of, _)| of));
+            }
         });
         let coefficients = all.into_iter().flatten();
         let Some(mac) = self.mac else {

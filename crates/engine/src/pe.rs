@@ -11,6 +11,7 @@ use crate::numerics::{Parameters, binary_op};
 use crate::planar::registry::Selected;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::cost;
 use anemone_kernels::line::Line;
 use anemone_kernels::num::wide::{Exact, Wide};
@@ -136,7 +137,7 @@ impl Machine<'_> {
     }
 
     fn flags(&self, source: [Field; 4]) -> Broadcast {
-        [source[0], source[1], source[2]].map(|f| self.get(f) == 1)
+        [source[0], source[1], source[2]].map_each(|f| self.get(f) == 1)
     }
 
     /// Extents of a source in memory, before broadcast and transposition.
@@ -231,7 +232,9 @@ impl Machine<'_> {
         let mut data = vec![N::canonicalize(0.0); x.data.len() / plane];
         chunks(&mut data, PER_THREAD.div_ceil(plane), cost::one_by_one(x.data.len()), |i, results| {
             let planes = x.data[i * PER_THREAD.div_ceil(plane) * plane..].chunks_exact(plane);
-            results.iter_mut().zip(planes).for_each(|(y, plane)| *y = fold.of(plane.iter().copied()));
+            for (y, plane) in results.iter_mut().zip(planes) {
+                *y = fold.of(plane.iter().copied());
+            }
         });
         Ok(Tensor { ext: Extents { h: 1, w: 1, ..x.ext }, data })
     }
@@ -254,7 +257,9 @@ impl Machine<'_> {
             self.source_depth = plane as u64;
             let x = read(self, ext)?;
             let rows = all.chunks_exact_mut(row).skip(plane).step_by(planes);
-            rows.zip(x.data.chunks_exact(row)).for_each(|(to, from)| to.copy_from_slice(from));
+            for (to, from) in rows.zip(x.data.chunks_exact(row)) {
+                to.copy_from_slice(from);
+            }
         }
         Ok(Tensor { ext: ext_of_all, data: all })
     }
@@ -334,7 +339,7 @@ impl Machine<'_> {
         let (last, relu) = (f32::from_bits(self.get(PeFinalScale)), self.get(PeReluEn) == 1);
         let (scale, bias) = (self.half(PeScale), self.half(PeBias));
         let plain = !N::EXACT && last == 1.0 && scale == 1.0 && bias == 0.0;
-        let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::canonicalize);
+        let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map_each(N::canonicalize);
         Ok(ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu })
     }
 
@@ -423,11 +428,15 @@ impl Window {
                     let last = (from_ext.w + p).saturating_sub(kw).div_ceil(s).clamp(first, to_ext.w);
                     if first < last {
                         let met = row[first * s + kw - p..].iter().step_by(s);
-                        now[first..last].iter_mut().zip(met).for_each(|(now, x)| *now = step(*now, *x));
+                        for (now, x) in now[first..last].iter_mut().zip(met) {
+                            *now = step(*now, *x);
+                        }
                     }
                 }
             }
-            to.iter_mut().zip(&now).for_each(|(to, now)| *to = end(*now));
+            for (to, now) in to.iter_mut().zip(&now) {
+                *to = end(*now);
+            }
         }
     }
 }
@@ -444,7 +453,7 @@ fn expand(from: Tensor, ext: Extents, flags: Broadcast) -> Result<Tensor, FaultK
         return Ok(from);
     }
     let mut to = Tensor::zeros(ext)?;
-    let [w, h, c] = flags.map(usize::from);
+    let [w, h, c] = flags.map_each(usize::from);
     for (i, row) in to.data.chunks_exact_mut(ext.w.max(1)).enumerate() {
         let (g, ci, hi) = (i / (ext.h * ext.c), i / ext.h % ext.c, i % ext.h);
         let from_row = ((g * from.ext.c + ci * (1 - c)) * from.ext.h + hi * (1 - h)) * from.ext.w;

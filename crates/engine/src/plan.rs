@@ -370,11 +370,12 @@ impl Plan {
         let own = known && self.seen.as_ref().is_some_and(|seen| seen.before.is_blank(Program::SCRATCH_BAR));
         let optimized = own && !self.ops.is_empty();
         let awake = self.common.workers.awake;
+        let mut done = Ok((0, Vec::new()));
         let mut work = || match optimized {
-            true => self.execute_ops(memory, go_on, clock).map(|tasks| (tasks, Vec::new())),
-            false => self.execute(memory, go_on),
+            true => done = self.execute_ops(memory, go_on, clock).map(|tasks| (tasks, Vec::new())),
+            false => done = self.execute(memory, go_on),
         };
-        let done = if awake { on_all_threads(work) } else { work() };
+        on_all_threads(awake, &mut work);
         memory.set_trusted(false);
         let (tasks, trace) = done?;
         if tasks < self.steps.len() {

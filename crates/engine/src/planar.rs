@@ -11,6 +11,7 @@ use anemone_conv::Im2col;
 use anemone_conv::elementwise::{self, Binary};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, pool, residency, second};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::cost;
 use anemone_kernels::tensor::Extents;
@@ -47,7 +48,7 @@ impl Machine<'_> {
         let ext = self.input_extents();
         let clear = [Src2BroadcastH, Src2BroadcastC, InputRelu, Src2InputRelu];
         self.get(TaskClass) == class::PLANAR_TWO
-            && [Cout, Hout, Wout].map(|f| self.size(f)) == [ext.c, ext.h, ext.w]
+            && [Cout, Hout, Wout].map_each(|f| self.size(f)) == [ext.c, ext.h, ext.w]
             && self.get(PeOp) == planar::ADD
             && self.model.rounding().is_none()
             && self.is_plain_pair()
@@ -62,7 +63,7 @@ impl Machine<'_> {
         let bound = self.bind(operands)?;
         let (a, b, to) = (&bound.from, bound.second.as_ref().unwrap_or(&bound.from), &bound.to);
         let (ending, rules) = (self.ending::<f32>()?, self.model.rounding());
-        let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
+        let relus = [InputRelu, Src2InputRelu].map_each(|f| self.get(f) == 1);
         let strides = b.repeated(self.get(Src2BroadcastH) == 1, self.get(Src2BroadcastC) == 1);
         let workers = self.workers;
         let mut aside = workers.aside();
@@ -83,7 +84,7 @@ impl Machine<'_> {
             Some(other) => {
                 let joined = Elementwise { ext, to: strides, operands: [axes(one), axes(*other)] }.joined();
                 if joined.operands.iter().all(|of| !of.one_column) {
-                    [one.strides, other.strides] = joined.operands.map(|of| of.strides);
+                    [one.strides, other.strides] = joined.operands.map_each(|of| of.strides);
                     (rows, strides) = (joined.ext, joined.to);
                 }
             }

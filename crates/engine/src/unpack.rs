@@ -20,6 +20,7 @@ use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip as skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::weights::PALETTE_WIDTHS;
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::cost;
 use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::num;
@@ -171,7 +172,7 @@ impl Machine<'_> {
     fn stream_place(&self, engine: usize) -> Option<[u64; 2]> {
         let i = engine as u32;
         let on = self.task.get_at(self.layout, CoeffEn, i) == Some(1);
-        on.then(|| [CoeffBase, CoeffSize].map(|field| self.task.bytes_at(self.layout, field, i)))
+        on.then(|| [CoeffBase, CoeffSize].map_each(|field| self.task.bytes_at(self.layout, field, i)))
     }
 
     /// Bytes of one engine's stream, checked against its stated size.
@@ -286,7 +287,7 @@ impl Machine<'_> {
         let mut head_bytes = if table { STREAM_BYTES as u64 } else { 0 };
         let store = match (self.get(KernelFmt), self.get(PalettizedEn) == 1, self.get(SparseFmt) == 1) {
             (format::FP16, false, true) => {
-                let axes = [[Kh, Kw], [Sy, Sx]].map(|pair| pair.map(|f| self.size(f).max(1)));
+                let axes = [[Kh, Kw], [Sy, Sx]].map_each(|pair| pair.map_each(|f| self.size(f).max(1)));
                 Store::ZeroSkipping(skip::order(axes[0], axes[1]))
             }
             (_, _, true) => {
@@ -437,7 +438,9 @@ impl Machine<'_> {
         for pass in passes {
             for (values, row) in [(&mut biases, pass.biases), (&mut scales, pass.scales)] {
                 let values = values.iter_mut().flatten().skip(pass.first);
-                values.zip(halfwords(row)).for_each(|(v, x)| *v = x.to_f32());
+                for (v, x) in values.zip(halfwords(row)) {
+                    *v = x.to_f32();
+                }
             }
         }
         Ok((biases, scales))

@@ -101,7 +101,9 @@ impl Machine<'_> {
             self.source_depth = at;
             let x = self.source1(ext)?;
             let planes = all.data.chunks_exact_mut(plane).skip(k).step_by(window.kernel);
-            planes.zip(x.data.chunks_exact(plane)).for_each(|(to, from)| to.copy_from_slice(from));
+            for (to, from) in planes.zip(x.data.chunks_exact(plane)) {
+                to.copy_from_slice(from);
+            }
         }
         Ok(all)
     }

@@ -88,7 +88,9 @@ fn join(ext: Extents, to: Strides, operands: &mut [OperandAxes]) -> Option<(Exte
         && let Some(part) = part_of_row(w)
     {
         let mut of = columns;
-        of.iter_mut().for_each(|of| *of *= part);
+        for of in of.iter_mut() {
+            *of *= part;
+        }
         joined.push((w / part, part, of));
         w = part;
     }
@@ -101,7 +103,9 @@ fn join(ext: Extents, to: Strides, operands: &mut [OperandAxes]) -> Option<(Exte
     }
     for (at, (n, to, of)) in (3 - joined.len()..3).zip(joined) {
         (extents[at], strides[at]) = (n, to);
-        operands.iter_mut().zip(of).for_each(|(operand, of)| operand.strides[at] = of);
+        for (operand, of) in operands.iter_mut().zip(of) {
+            operand.strides[at] = of;
+        }
     }
     let [g, c, h] = extents;
     Some((Extents { g, c, h, w }, strides))

@@ -193,7 +193,9 @@ impl Epilogue<'_> {
         self.stages(bias, row);
         num::round_row(row, to);
         if let Activation::Table(table) = self.activation {
-            to.iter_mut().for_each(|x| *x = table.value(*x));
+            for x in to.iter_mut() {
+                *x = table.value(*x);
+            }
         }
     }
 
@@ -211,11 +213,22 @@ impl Epilogue<'_> {
 
     #[inline(always)]
     fn activate(&self, row: &mut [f32], before: impl Fn(f32) -> f32) {
-        let each = row.iter_mut();
         match self.activation {
-            Activation::None | Activation::Unread | Activation::Table(_) => each.for_each(|v| *v = before(*v)),
-            Activation::Relu => each.for_each(|v| *v = before(*v).max(0.0)),
-            &Activation::Clamp(low, high) => each.for_each(|v| *v = clamp(before(*v), low, high)),
+            Activation::None | Activation::Unread | Activation::Table(_) => {
+                for v in row {
+                    *v = before(*v);
+                }
+            }
+            Activation::Relu => {
+                for v in row {
+                    *v = before(*v).max(0.0);
+                }
+            }
+            &Activation::Clamp(low, high) => {
+                for v in row {
+                    *v = clamp(before(*v), low, high);
+                }
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Packed filter panels: coefficients kept in fp16 or as palette indices, and widened to fp32 where they are used.
 
+use crate::arrays::array_of;
 use crate::cost;
 use crate::host::{fetch, widen_indices};
 use crate::num;
@@ -100,7 +101,9 @@ impl Values {
     pub fn spread(&self, elements: usize, kept: &[usize]) -> Values {
         let mut all = vec![f16::ZERO; self.len() / kept.len().max(1) * elements];
         for (i, window) in all.chunks_exact_mut(elements.max(1)).enumerate() {
-            kept.iter().enumerate().for_each(|(n, &at)| window[at] = self.get(i * kept.len() + n));
+            for (n, &at) in kept.iter().enumerate() {
+                window[at] = self.get(i * kept.len() + n);
+            }
         }
         Values::Halves(all)
     }
@@ -143,7 +146,9 @@ fn gather_rows(rows: &[CoefficientRow], panel: &mut [f16], width: usize) {
     let Some(first) = rows.first() else { return };
     let taps = first.data.chunks(first.stride.max(1));
     for (to, from) in panel.chunks_mut(width.max(1)).zip(taps) {
-        to.iter_mut().take(rows.len()).zip(from).for_each(|(to, x)| *to = *x);
+        for (to, x) in to.iter_mut().take(rows.len()).zip(from) {
+            *to = *x;
+        }
     }
 }
 
@@ -172,9 +177,6 @@ impl PackedFilter {
     /// Packs coefficients that are ordered `[channel][tap]`.
     pub fn of(values: &Values, channels: usize, taps: usize, height: usize) -> PackedFilter {
         let height = height.max(1);
-        let panels = (0..channels).step_by(height).map(|first| first..channels.min(first + height));
-        let in_order =
-            |rows: Range<usize>| (0..taps).flat_map(move |tap| rows.clone().map(move |channel| channel * taps + tap));
         let store = match values {
             Values::Halves(halves) => {
                 let mut kept = vec![f16::ZERO; channels * taps];
@@ -188,11 +190,20 @@ impl PackedFilter {
             Values::Indices(indices, palette) => {
                 let bytes = |per: usize| {
                     let mut kept = Vec::with_capacity((channels * taps).div_ceil(per));
-                    for rows in panels {
-                        let mut of_panel = in_order(rows).map(|i| indices[i]).peekable();
-                        while of_panel.peek().is_some() {
-                            let some = of_panel.by_ref().take(per).enumerate();
-                            kept.push(some.fold(0, |byte, (i, index)| byte | index << (i * 8 / per)));
+                    for first in (0..channels).step_by(height) {
+                        let (mut byte, mut taken) = (0, 0);
+                        for tap in 0..taps {
+                            for channel in first..channels.min(first + height) {
+                                byte |= indices[channel * taps + tap] << (taken * 8 / per);
+                                taken += 1;
+                                if taken == per {
+                                    kept.push(byte);
+                                    (byte, taken) = (0, 0);
+                                }
+                            }
+                        }
+                        if taken > 0 {
+                            kept.push(byte);
                         }
                     }
                     kept
@@ -201,7 +212,7 @@ impl PackedFilter {
                     0..=4 => Store::Four(bytes(4), table(palette)),
                     5..=16 => {
                         let value = |i: usize| palette.get(i).copied().unwrap_or_default();
-                        Store::Two(bytes(2), table(palette), std::array::from_fn(value))
+                        Store::Two(bytes(2), table(palette), array_of(value))
                     }
                     _ => Store::One(bytes(1), table(palette)),
                 }
@@ -249,26 +260,46 @@ impl PackedFilter {
 
     /// Unpacks the coefficients, in the order `[channel][tap]`.
     pub fn values(&self) -> Values {
-        // Position in the panels of every coefficient, by channel and tap.
-        let places = (0..self.channels).flat_map(|channel| {
-            let first = channel - channel % self.height;
-            let of = self.height(first);
-            (0..self.taps).map(move |tap| (channel / self.height, first * self.taps, tap * of + channel % self.height))
-        });
-        let indices = |bytes: &[u8], per: usize| {
-            let index = |(panel, _, at): (usize, usize, usize)| {
-                let bits = 8 / per;
-                bytes[panel * self.panel_bytes(per) + at / per] >> (at % per * bits) & (u8::MAX >> (8 - bits))
-            };
-            places.clone().map(index).collect()
+        // Position of every coefficient, by channel and tap, in panels that each take `panel` elements.
+        let places = |panel: usize| {
+            let mut places = Vec::with_capacity(self.channels * self.taps);
+            for channel in 0..self.channels {
+                let first = channel - channel % self.height;
+                let height = self.height(first);
+                for tap in 0..self.taps {
+                    places.push(channel / self.height * panel + tap * height + channel % self.height);
+                }
+            }
+            places
         };
-        let values = |table: &[f32]| table.iter().map(|&x| num::round(x)).collect();
+        // Panels of indices start at whole bytes.
+        let indices = |bytes: &[u8], per: usize| {
+            let bits = 8 / per;
+            let mut indices = Vec::with_capacity(self.channels * self.taps);
+            for at in places(per * self.panel_bytes(per)) {
+                indices.push(bytes[at / per] >> (at % per * bits) & (u8::MAX >> (8 - bits)));
+            }
+            indices
+        };
+        let values = |table: &[f32]| {
+            let mut values = Vec::with_capacity(table.len());
+            for &x in table {
+                values.push(num::round(x));
+            }
+            values
+        };
         match &self.store {
-            Store::Halves(halves) => Values::Halves(places.map(|(_, first, at)| halves[first + at]).collect()),
+            Store::Halves(halves) => {
+                let mut values = Vec::with_capacity(halves.len());
+                for at in places(self.height * self.taps) {
+                    values.push(halves[at]);
+                }
+                Values::Halves(values)
+            }
             Store::One(bytes, table) => Values::Indices(indices(bytes, 1), values(table.as_flattened())),
             Store::Two(bytes, _, palette) => Values::Indices(indices(bytes, 2), palette.to_vec()),
             Store::Four(bytes, table) => {
-                Values::Indices(indices(bytes, 4), table[..4].iter().map(|values| num::round(values[0])).collect())
+                Values::Indices(indices(bytes, 4), values(&[table[0][0], table[1][0], table[2][0], table[3][0]]))
             }
         }
     }
@@ -420,7 +451,9 @@ fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
 /// [`interleave_rows`] for `N` separate rows.
 fn interleave<'a, const N: usize>(rows: impl Iterator<Item = &'a [f16]>, to: &mut [f16]) {
     let mut sources: [&[f16]; N] = [&[]; N];
-    sources.iter_mut().zip(rows).for_each(|(source, row)| *source = row);
+    for (source, row) in sources.iter_mut().zip(rows) {
+        *source = row;
+    }
     for (tap, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
         for i in 0..N {
             to[i] = sources[i][tap];
@@ -459,7 +492,7 @@ pub fn spread(to: &mut [f32], channels: usize, height: usize) {
 fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
     let value = |index: usize| palette.get(index).map_or(0.0, |x| x.to_f32());
     let bits = 8 / N;
-    (0..BYTES).map(|byte| std::array::from_fn(|i| value(byte >> (i * bits) & ((1 << bits) - 1)))).collect()
+    (0..BYTES).map(|byte| array_of(|i| value(byte >> (i * bits) & ((1 << bits) - 1)))).collect()
 }
 
 /// Looks up the values of consecutive indices from `from` on, in the panel that starts at byte `panel`.
@@ -468,10 +501,16 @@ fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from:
     let one = |i: usize| table[usize::from(bytes[panel + i / N])][i % N];
     let lead = (from.next_multiple_of(N) - from).min(to.len());
     let (first, rest) = to.split_at_mut(lead);
-    first.iter_mut().enumerate().for_each(|(i, to)| *to = one(from + i));
+    for (i, to) in first.iter_mut().enumerate() {
+        *to = one(from + i);
+    }
     let (whole, last) = rest.as_chunks_mut::<N>();
     let bytes_of = &bytes[panel + (from + lead) / N..][..whole.len()];
-    whole.iter_mut().zip(bytes_of).for_each(|(to, &byte)| *to = table[usize::from(byte)]);
+    for (to, &byte) in whole.iter_mut().zip(bytes_of) {
+        *to = table[usize::from(byte)];
+    }
     let done = from + lead + whole.len() * N;
-    last.iter_mut().enumerate().for_each(|(i, to)| *to = one(done + i));
+    for (i, to) in last.iter_mut().enumerate() {
+        *to = one(done + i);
+    }
 }

@@ -165,6 +165,7 @@ mod native {
 
 #[cfg(target_arch = "x86_64")]
 mod native {
+    use crate::arrays::{MapEach, array_of};
     use crate::host::{Rows, Two};
     use bytemuck::cast;
     use half::f16;
@@ -253,8 +254,9 @@ mod native {
 
     #[target_feature(enable = "avx,f16c")]
     pub(super) fn look_up(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
-        let bits = palette.map(f16::to_bits);
-        let (low, high): (__m128i, __m128i) = (cast(bits.map(|b| b as u8)), cast(bits.map(|b| (b >> 8) as u8)));
+        let bits: [u16; 16] = array_of(|i| palette[i].to_bits());
+        let (low, high): (__m128i, __m128i) =
+            (cast(array_of::<u8, 16>(|i| bits[i] as u8)), cast(array_of::<u8, 16>(|i| (bits[i] >> 8) as u8)));
         let nibble = _mm_set1_epi8(15);
         each_chunk(from, to, |bytes: [u8; LANES]| -> [f32; 2 * LANES] {
             let bytes = cast(u128::from(u64::from_le_bytes(bytes)));
@@ -262,18 +264,19 @@ mod native {
             let indices = _mm_unpacklo_epi8(first, _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble));
             let (low, high) = (_mm_shuffle_epi8(low, indices), _mm_shuffle_epi8(high, indices));
             let halves = [_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high)];
-            cast(halves.map(|x| _mm256_cvtph_ps(x)))
+            cast(halves.map_each(|x| _mm256_cvtph_ps(x)))
         });
     }
 
     #[target_feature(enable = "avx512f,avx512bw,f16c")]
     pub(super) fn look_up_sixteen(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
-        let (values, nibbles) = (cast([palette.map(f16::to_bits); 2]), _mm512_set1_epi32(0x000f_000f));
+        let (values, nibbles) =
+            (cast([array_of::<u16, 16>(|i| palette[i].to_bits()); 2]), _mm512_set1_epi32(0x000f_000f));
         each_chunk(from, to, |bytes: [u8; 2 * LANES]| -> [f32; 4 * LANES] {
             let bytes = _mm512_cvtepu8_epi32(cast(bytes));
             let indices = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi32::<12>(bytes)), nibbles);
             let halves: [__m256i; 2] = cast(_mm512_permutexvar_epi16(indices, values));
-            cast(halves.map(|x| _mm512_cvtph_ps(x)))
+            cast(halves.map_each(|x| _mm512_cvtph_ps(x)))
         });
     }
 
@@ -284,10 +287,14 @@ mod native {
         let (bytes, last) = from[..whole.len() * B + rest.len().div_ceil(2)].as_chunks::<B>();
         let mut few = [0; B];
         let pieces = whole.iter_mut().zip(bytes);
-        pieces.for_each(|(to, from)| *to = widened(*from));
+        for (to, from) in pieces {
+            *to = widened(*from);
+        }
         // Tail: at most `B` bytes, the last of which may hold a single index.
         few.iter_mut().zip(bytes[whole.len()..].as_flattened().iter().chain(last)).for_each(|(few, from)| *few = *from);
-        rest.iter_mut().zip(widened(few)).for_each(|(to, x)| *to = x);
+        for (to, x) in rest.iter_mut().zip(widened(few)) {
+            *to = x;
+        }
     }
 
     #[target_feature(enable = "avx,f16c")]
@@ -376,7 +383,7 @@ mod native {
 
     #[target_feature(enable = "avx,f16c")]
     pub(super) fn affine(from: &[f16], to: &mut [f16], (factors, bias, relu): ([f32; 3], f32, bool)) {
-        let [pre, last, scale] = factors.map(|x| _mm256_set1_ps(x));
+        let [pre, last, scale] = factors.map_each(|x| _mm256_set1_ps(x));
         let (bias, zero) = (_mm256_set1_ps(bias), _mm256_setzero_ps());
         row(&from[..to.len()], to, |x: [f16; LANES]| -> [f16; LANES] {
             let x = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(_mm256_cvtph_ps(cast(x)), pre), last), scale);
@@ -398,7 +405,9 @@ mod native {
     #[inline(always)]
     fn whole<T: Copy, U: Copy, const N: usize>(from: &[T], to: &mut [U], convert: impl Fn([T; N]) -> [U; N]) -> bool {
         let (Some(last), Some(_)) = (from.last_chunk(), to.last_chunk_mut::<N>()) else { return false };
-        to.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0).for_each(|(to, from)| *to = convert(*from));
+        for (to, from) in to.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0) {
+            *to = convert(*from);
+        }
         if let Some(to) = to.last_chunk_mut() {
             *to = convert(*last);
         }
@@ -417,18 +426,22 @@ mod native {
             to[n - HALF..].copy_from_slice(&halves[1]);
         } else {
             let mut few = [T::default(); LANES];
-            few.iter_mut().zip(from).for_each(|(few, from)| *few = *from);
-            to.iter_mut().zip(convert(few)).for_each(|(to, x)| *to = x);
+            for (few, from) in few.iter_mut().zip(from) {
+                *few = *from;
+            }
+            for (to, x) in to.iter_mut().zip(convert(few)) {
+                *to = x;
+            }
         }
     }
 
     #[inline(always)]
     fn join<T: Copy>(halves: [[T; HALF]; 2]) -> [T; LANES] {
-        std::array::from_fn(|i| halves[i / HALF][i % HALF])
+        array_of(|i| halves[i / HALF][i % HALF])
     }
 
     #[inline(always)]
     fn split<U: Copy>(eight: [U; LANES]) -> [[U; HALF]; 2] {
-        std::array::from_fn(|half| std::array::from_fn(|i| eight[half * HALF + i]))
+        array_of(|half| array_of(|i| eight[half * HALF + i]))
     }
 }

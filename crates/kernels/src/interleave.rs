@@ -1,5 +1,6 @@
 //! Channel interleave: from channels-last groups to planes and back.
 
+use crate::arrays::array_of;
 use crate::tensor::{Extents, Tensor};
 
 /// Extents of a tensor whose channels are interleaved in groups of `by`.
@@ -53,13 +54,15 @@ fn first(ext: Extents, by: usize, i: usize) -> usize {
 fn deal<const N: usize>(packed: &[f32], ext: Extents, rows: &mut [f32]) {
     for k in 0..N {
         let row = rows[k * ext.plane()..][..ext.w].iter_mut();
-        row.zip(packed.as_chunks::<N>().0).for_each(|(to, set)| *to = set[k]);
+        for (to, set) in row.zip(packed.as_chunks::<N>().0) {
+            *to = set[k];
+        }
     }
 }
 
 fn gather<const N: usize>(rows: &[f32], ext: Extents, packed: &mut [f32]) {
-    let rows: [&[f32]; N] = std::array::from_fn(|k| &rows[k * ext.plane()..][..ext.w]);
+    let rows: [&[f32]; N] = array_of(|k| &rows[k * ext.plane()..][..ext.w]);
     for (i, set) in packed.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        *set = std::array::from_fn(|k| rows[k][i]);
+        *set = array_of(|k| rows[k][i]);
     }
 }

@@ -11,7 +11,7 @@
 //! | [`line`](mod@line) | rows of numbers between two roundings |
 //! | [`host`] | host intrinsics, the one file with `unsafe` |
 //! | [`par`] | partitioning of work over threads |
-//! | [`arena`] | scratch memory |
+//! | [`arena`], [`arrays`] | scratch memory; arrays made element by element |
 //! | [`workers`] | thread pool with scratch memory for each thread |
 //! | [`tensor`], [`view`], [`window`] | dense tensors; strided views, partitions, tiles, transposes; window geometry |
 //! | [`axes`] | axes of elementwise work joined to long rows |
@@ -47,6 +47,7 @@
 )]
 
 pub mod arena;
+pub mod arrays;
 pub mod axes;
 pub mod binary;
 pub mod copy;

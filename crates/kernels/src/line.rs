@@ -92,7 +92,9 @@ impl Line for Exact {
             admit_row(wide);
             relu_row(wide);
         }
-        to.iter_mut().zip(wide).for_each(|(to, x)| *to = Exact::canonicalize(*x));
+        for (to, x) in to.iter_mut().zip(wide) {
+            *to = Exact::canonicalize(*x);
+        }
     }
 
     #[inline(always)]

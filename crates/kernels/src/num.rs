@@ -63,7 +63,9 @@ fn round_in_software(from: &[f32], to: &mut [f16]) {
                 *to = f16::from_bits((rounded | bits >> 16 & 0x8000) as u16);
             });
         } else {
-            pairs.for_each(|(to, from)| *to = f16::from_bits(round_bits(from.to_bits())));
+            for (to, from) in pairs {
+                *to = f16::from_bits(round_bits(from.to_bits()));
+            }
         }
     }
 }
@@ -73,7 +75,9 @@ fn round_in_software(from: &[f32], to: &mut [f16]) {
 pub fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) {
     if !round_halves(from, to, rows) {
         let of = |row: usize, stride: usize| row * stride..row * stride + rows.columns;
-        (0..rows.count).for_each(|row| round_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]));
+        for row in 0..rows.count {
+            round_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]);
+        }
     }
 }
 
@@ -82,7 +86,9 @@ pub fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) {
 pub fn widen_rows(from: &[f16], to: &mut [f32], rows: Rows) {
     if !widen_halves(from, to, rows) {
         let of = |row: usize, stride: usize| row * stride..row * stride + rows.columns;
-        (0..rows.count).for_each(|row| widen_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]));
+        for row in 0..rows.count {
+            widen_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]);
+        }
     }
 }
 
@@ -117,7 +123,9 @@ fn widen_in_software(from: &[f16], to: &mut [f32]) {
                 *to = f32::from_bits(bits) * SCALE;
             });
         } else {
-            pairs.for_each(|(to, from)| *to = widen(*from));
+            for (to, from) in pairs {
+                *to = widen(*from);
+            }
         }
     }
 }

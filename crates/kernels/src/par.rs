@@ -27,18 +27,17 @@ thread_local! {
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work that hands one parallel region after another to all threads. They spin for parts meanwhile, and for half a millisecond afterwards,
-/// when the next call may come: waking a sleeping thread takes as long as many a task.
-pub fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    if !are_several() {
+/// Runs work that hands one parallel region after another to all threads. If `awake`, they spin for parts meanwhile, and for half a millisecond
+/// afterwards, when the next call may come: waking a sleeping thread takes as long as many a task.
+pub fn on_all_threads(awake: bool, work: &mut (dyn FnMut() + Send)) {
+    if !awake || !are_several() {
         return work();
     }
     rayon::scope(|_| {
         rayon::spawn_broadcast(|_| spin_for_work());
-        let result = Working::while_others_look(work);
+        Working::while_others_look(work);
         rayon::spawn_broadcast(|_| spin_for_work());
-        result
-    })
+    });
 }
 
 /// Spins for work until there has been none for [`IDLE`], or [`IDLE_IN_WORK`].
@@ -68,10 +67,10 @@ struct Working {
 
 impl Working {
     /// Runs work on this thread, which joins the parts of its own parallel regions and must not spin for others.
-    fn while_others_look<R>(work: impl FnOnce() -> R) -> R {
+    fn while_others_look(work: &mut dyn FnMut()) {
         WORKS.fetch_add(1, Relaxed);
         let _working = Working { looked: LOOKS.replace(true) };
-        work()
+        work();
     }
 }
 
@@ -176,12 +175,18 @@ fn on_threads(count: usize, awake: bool, work: &(dyn Fn(usize) + Sync)) {
 /// Calls `work` with the index and the value of every item, on all threads if `shared`; they spin if `awake`.
 pub fn share<T: Send>(items: Vec<T>, shared: bool, awake: bool, work: &(dyn Fn(usize, T) + Sync)) {
     if !shared || items.len() < 2 || !are_several() {
-        return items.into_iter().enumerate().for_each(|(i, item)| work(i, item));
+        for (i, item) in items.into_iter().enumerate() {
+            work(i, item);
+        }
+        return;
     }
     // A lock for each item, taken once, moves it to the thread that processes it.
-    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
-    on_threads(items.len(), awake, &|i| {
-        let item = items[i].lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut cells = Vec::with_capacity(items.len());
+    for item in items {
+        cells.push(Mutex::new(Some(item)));
+    }
+    on_threads(cells.len(), awake, &|i| {
+        let item = cells[i].lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(item) = item {
             work(i, item);
         }
@@ -202,7 +207,9 @@ fn chunks_by<T: Send>(data: &mut [T], size: usize, nanos: usize, work: &(dyn Fn(
     let size = size.max(1);
     let least = if rayon::current_thread_index().is_some() { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
     if nanos < least || data.len() <= size {
-        data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
+        for (i, chunk) in data.chunks_mut(size).enumerate() {
+            work(i, chunk);
+        }
     } else {
         share(data.chunks_mut(size).collect(), true, false, work);
     }

@@ -1,5 +1,6 @@
 //! Elementwise operations and reductions over any number format, and their epilogue.
 
+use crate::arrays::array_of;
 use crate::line::Line;
 use crate::num::wide::Wide;
 use crate::params::AccumulatorSpec;
@@ -9,9 +10,13 @@ use crate::params::BinaryOp;
 #[inline(always)]
 pub fn prepare<N: Wide>(row: &mut [N], pre: N, abs: bool) {
     if abs {
-        row.iter_mut().for_each(|v| *v = v.mul(pre).abs());
+        for v in row.iter_mut() {
+            *v = v.mul(pre).abs();
+        }
     } else {
-        row.iter_mut().for_each(|v| *v = v.mul(pre));
+        for v in row.iter_mut() {
+            *v = v.mul(pre);
+        }
     }
 }
 
@@ -45,7 +50,9 @@ impl<N: Wide> Operation<N> {
     #[inline(always)]
     pub fn affine(&self, row: &mut [N], [addend, factor]: [N; 2]) {
         let addend = self.sign.mul(addend);
-        row.iter_mut().for_each(|v| *v = v.add(addend).mul(factor));
+        for v in row.iter_mut() {
+            *v = v.add(addend).mul(factor);
+        }
     }
 }
 
@@ -98,7 +105,7 @@ impl<N: Line, const P: usize> Folding<N, P> {
 
     pub fn end(self) -> [N; P] {
         match self {
-            Folding::Sums(sums) => sums.map(N::end),
+            Folding::Sums(sums) => array_of(|p| N::end(sums[p])),
             Folding::Largest(largest) => largest,
         }
     }
@@ -151,13 +158,19 @@ impl<N: Wide> ElementwiseEpilogue<N> {
     pub fn apply(&self, row: &mut [N]) {
         let &ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu } = self;
         if !plain {
-            row.iter_mut().for_each(|v| *v = v.mul(last).mul(scale).add(bias));
+            for v in row.iter_mut() {
+                *v = v.mul(last).mul(scale).add(bias);
+            }
         }
         if let Some(function) = function {
-            row.iter_mut().for_each(|v| *v = function(v.add(epsilon)));
+            for v in row.iter_mut() {
+                *v = function(v.add(epsilon));
+            }
         }
         if relu {
-            row.iter_mut().for_each(|v| *v = v.relu());
+            for v in row.iter_mut() {
+                *v = v.relu();
+            }
         }
     }
 }

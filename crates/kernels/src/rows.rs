@@ -1,6 +1,7 @@
 //! Row kernels, generic over the number type: elementwise operations on one or two tensors, per-channel scale and shift, and
 //! reductions.
 
+use crate::arrays::array_of;
 use crate::cost;
 use crate::host::Rows;
 use crate::line::{BLOCK, Line, STRETCH};
@@ -54,7 +55,9 @@ impl Operand<'_> {
             for first in (0..block.count).step_by(STRETCH) {
                 let count = STRETCH.min(block.count - first);
                 let mut few = [f16::ZERO; STRETCH];
-                few[..count].iter_mut().enumerate().for_each(|(i, x)| *x = from[(first + i) * from_stride]);
+                for (i, x) in few[..count].iter_mut().enumerate() {
+                    *x = from[(first + i) * from_stride];
+                }
                 N::admit_rows(simd, &few, Rows::one(count), self.relu, wide, &mut to[first..first + count]);
             }
         } else {
@@ -107,7 +110,9 @@ fn fill<N: Copy>(x: N, to: &mut [N]) {
 /// Fills a row in pieces of `COUNT` elements; the last piece overlaps the one before.
 #[inline(always)]
 fn spread_by<N: Copy, const COUNT: usize>(x: N, to: &mut [N]) {
-    to.as_chunks_mut::<COUNT>().0.iter_mut().for_each(|to| *to = [x; COUNT]);
+    for to in to.as_chunks_mut::<COUNT>().0.iter_mut() {
+        *to = [x; COUNT];
+    }
     if let Some(last) = to.last_chunk_mut::<COUNT>() {
         *last = [x; COUNT];
     }
@@ -350,7 +355,10 @@ impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Reduce { lines, pairs, fold, ext, first, results, planes } = self;
         let rows = (BLOCK / ext.w).clamp(1, ext.h);
-        let mut at = planes.each_mut().map(|buffers| buffers.slices(rows * ext.w));
+        let mut at = Vec::with_capacity(SIDE_BY_SIDE);
+        for buffers in planes {
+            at.push(buffers.slices(rows * ext.w));
+        }
         for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
             let first = first + i * SIDE_BY_SIDE;
             let mut sums = fold.start::<N, SIDE_BY_SIDE>();
@@ -361,7 +369,7 @@ impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
                     let block = Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w);
                     lines.rows(simd, block, pairs, at);
                 }
-                sums.accumulate(at.each_ref().map(|at| &at.a[..elements]));
+                sums.accumulate(array_of(|p| &at[p].a[..elements]));
             }
             let mut ends = sums.end();
             let ends = &mut ends[..results.len()];

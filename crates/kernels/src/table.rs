@@ -77,7 +77,9 @@ impl Table {
         {
             return;
         }
-        row.iter_mut().for_each(|x| *x = self.value(*x));
+        for x in row.iter_mut() {
+            *x = self.value(*x);
+        }
     }
 
     /// Values at `(x + bias) * scale`, with the argument rounded to fp16. Returns false, without writing, if bias and scale are not the

@@ -1,5 +1,6 @@
 //! Strided views of fp16 tensors, their partition into output tiles, and transpositions. Columns are contiguous.
 
+use crate::arrays::MapEach;
 use crate::host::{self, Rows, fetch};
 use crate::simd;
 use crate::tensor::Extents;
@@ -181,7 +182,9 @@ fn fill_ends<const N: usize>(x: f16, to: &mut [f16]) {
 /// Copies a row in pieces of `N` elements; the last piece overlaps the one before.
 #[inline(always)]
 fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
-    to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(to, from)| *to = *from);
+    for (to, from) in to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0) {
+        *to = *from;
+    }
     if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
         *to = *from;
     }
@@ -196,7 +199,7 @@ pub fn dense(ext: Extents) -> Strides {
 
 /// Number of elements from the first one to the end of the last one.
 pub fn reach(ext: Extents, strides: Strides) -> usize {
-    let steps = [ext.g, ext.c, ext.h].map(|n| n.saturating_sub(1));
+    let steps = [ext.g, ext.c, ext.h].map_each(|n| n.saturating_sub(1));
     steps.iter().zip(strides).map(|(n, stride)| n * stride).sum::<usize>() + ext.w
 }
 

@@ -100,7 +100,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "kernels",
         layers: &[
-            &["arena", "cost", "params", "registry", "tensor"],
+            &["arena", "arrays", "cost", "params", "registry", "tensor"],
             &["host", "isa", "par"],
             &["num"],
             &["simd"],

@@ -84,8 +84,12 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
         }
         let sums = &mut sums[..channels];
         if let (Some(biases), false) = (&kernel.biases, A::EXACT) {
-            let biases = biases[share.first_channel..].iter().zip(&mut *sums).filter(|(bias, _)| **bias != 0.0);
-            biases.for_each(|(bias, sum)| *sum += bias);
+            for (bias, sum) in biases[share.first_channel..].iter().zip(&mut *sums) {
+                // Minus zero stays.
+                if *bias != 0.0 {
+                    *sum += bias;
+                }
+            }
         }
         finish.row(simd, sums, &mut halves[..channels]);
         let halves = &halves[..channels];

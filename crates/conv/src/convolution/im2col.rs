@@ -2,6 +2,7 @@
 
 use super::kernels::{Coefficients, SPARSE};
 use super::{L1_BATCH, MOST_AT_ONCE, OUTPUTS, STAGED_ELEMENTS, UNFOLDED, UNFOLDING, VECTOR, depthwise};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::gemm::microkernel::{PANEL, SLACK};
 use anemone_kernels::host::Rows;
 use anemone_kernels::simd;
@@ -67,7 +68,7 @@ impl Im2col {
 
     /// Columns of a staged row. Right padding of a row doubles as left padding of the next.
     pub(super) fn width(window: &Window, columns: usize) -> usize {
-        let [k, s, p, from] = [window.k, window.s, window.p, window.from].map(|axes| axes[1]);
+        let [k, s, p, from] = [window.k, window.s, window.p, window.from].map_each(|axes| axes[1]);
         let read = columns + (k - 1) / s;
         if s > 1 { read } else { read.saturating_sub(p).max(read.min(from + p)).max(columns) }
     }
@@ -114,7 +115,9 @@ impl Im2col {
             return None;
         }
         let mut used = vec![false; elements];
-        groups.iter().for_each(|group| group.weights.mark(&mut used));
+        for group in groups.iter() {
+            group.weights.mark(&mut used);
+        }
         let kept: Vec<usize> = (0..elements).filter(|&at| used[at]).collect();
         // All zeros: one position is kept.
         let kept = if kept.is_empty() { vec![0] } else { kept };
@@ -225,7 +228,9 @@ impl Im2col {
                     }
                     for (from, to) in wide.chunks_exact(across).zip(plane.chunks_mut(self.width)) {
                         let taken = from[at..].iter().step_by(s[1]);
-                        to[..columns.len()].iter_mut().zip(taken).for_each(|(to, x)| *to = *x);
+                        for (to, x) in to[..columns.len()].iter_mut().zip(taken) {
+                            *to = *x;
+                        }
                     }
                 }
             }

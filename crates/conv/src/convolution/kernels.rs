@@ -209,7 +209,9 @@ impl Kernels {
     pub fn repack_nchwc16(&mut self, shared: &mut RepackCache<Filter>) {
         if self.packing != Packing::Blocks16 {
             let in_blocks = |mut kernels: Vec<Filter>| {
-                kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
+                for kernel in kernels.iter_mut() {
+                    kernel.packed = kernel.packed.with_height(BLOCK);
+                }
                 Kernels {
                     groups: Arc::new(kernels),
                     offsets: Vec::new(),

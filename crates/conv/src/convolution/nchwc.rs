@@ -387,7 +387,9 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
             let halves = scratch_slice(halves, TILE_BLOCKS * plane);
             let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { TILE_BLOCKS * plane });
             let places = scratch_slice(places, tiles.outputs + MOST);
-            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * BLOCK) as u32);
+            for (i, place) in places.iter_mut().enumerate() {
+                *place = (i * BLOCK) as u32;
+            }
             for channel in (0..channels).step_by(TILE_BLOCKS * BLOCK) {
                 let blocks = (channels - channel).div_ceil(BLOCK).min(TILE_BLOCKS);
                 let first = share.first_channel + channel;

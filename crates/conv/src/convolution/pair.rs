@@ -2,6 +2,7 @@
 
 use super::nchwc::{Accumulator, Operand};
 use super::{FETCH, Im2col, Kernels, nchwc};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::cost;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense, partition};
@@ -39,7 +40,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
         let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= PACKED_CAPACITY).last().unwrap_or(1);
         let bands = ext.h.div_ceil(most);
-        let [rows, band] = [bands.next_multiple_of(threads), bands].map(|bands| ext.h.div_ceil(bands));
+        let [rows, band] = [bands.next_multiple_of(threads), bands].map_each(|bands| ext.h.div_ceil(bands));
         let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
         let [widening, packing] = A::COSTS;
         let by_rows = (made(rows) + widening) * ext.c * ext.h.div_ceil(rows);
@@ -55,7 +56,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
             false => partition(to.data, ext, to.strides, rows, channels),
         };
         workers.each(shares, shared, |share, scratch| {
-            let [Some(first), Some(second)] = self.kernels.map(|kernels| kernels.of(share)) else { return };
+            let [Some(first), Some(second)] = self.kernels.map_each(|kernels| kernels.of(share)) else { return };
             let (kernels, finish, columns) = ([first, second], self.finish, ext.w);
             let from = Operand { source: from, in_blocks: false, staging: before };
             let pair = nchwc::FusedKernel { kernels, finish, window, from, columns, in_blocks, share, scratch };

@@ -330,13 +330,13 @@ impl PlaceSums<'_> {
                 Some(tail_width) => {
                     match tail_width {
                         2 if const { S::F32_LANES >= 4 } => {
-                            outline(simd, TailKernel::<2> { weights, source, stride, sums, tiles, resume })
+                            outline(simd, TailKernel::<2>(PlaceSums { weights, source, stride, sums, tiles, resume }))
                         }
                         4 if const { S::F32_LANES >= 8 } => {
-                            outline(simd, TailKernel::<4> { weights, source, stride, sums, tiles, resume })
+                            outline(simd, TailKernel::<4>(PlaceSums { weights, source, stride, sums, tiles, resume }))
                         }
                         8 if const { S::F32_LANES >= 16 } => {
-                            outline(simd, TailKernel::<8> { weights, source, stride, sums, tiles, resume })
+                            outline(simd, TailKernel::<8>(PlaceSums { weights, source, stride, sums, tiles, resume }))
                         }
                         // `tail_width` returns at most half a vector.
                         _ => return,
@@ -386,36 +386,42 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
 }
 
 /// Tail kernel: a few tiles, with vectors over output channels.
-struct TailKernel<'a, const R: usize> {
-    weights: &'a [f32],
-    source: &'a [f32],
-    stride: usize,
-    sums: &'a mut [f32],
-    /// Number of tiles, at most `R`.
-    tiles: usize,
-    resume: bool,
-}
+struct TailKernel<'a, const R: usize>(PlaceSums<'a>);
+
+/// Most tiles of a [`TailKernel`].
+const MOST_TAIL: usize = 8;
 
 impl<const R: usize> WithSimd for TailKernel<'_, R> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        let TailKernel(of) = self;
+        of.sum_tail(simd, R);
+    }
+}
+
+impl PlaceSums<'_> {
+    /// [`TailKernel`]; its width is a constant after inlining. The function is one copy of LLVM IR.
+    #[inline(always)]
+    fn sum_tail<S: Simd>(self, simd: S, width: usize) {
         const MOST: usize = 4;
-        let TailKernel { weights, source, stride, sums: to, tiles, resume } = self;
+        let PlaceSums { weights, source, stride, sums: to, tiles, resume } = self;
         let vectors = const { if LINE / S::F32_LANES < MOST { LINE / S::F32_LANES } else { MOST } };
-        let mut sums = [[simd.splat_f32s(0.0); MOST]; R];
+        let mut sums = [[simd.splat_f32s(0.0); MOST]; MOST_TAIL];
         if resume {
             for (r, sums) in sums.iter_mut().enumerate().take(tiles) {
                 let mut line = [0.0; LINE];
-                (0..HEIGHT).for_each(|m| line[place_of(m)] = to[m * stride + r]);
+                for m in 0..HEIGHT {
+                    line[place_of(m)] = to[m * stride + r];
+                }
                 sums[..vectors].copy_from_slice(&S::as_simd_f32s(&line).0[..vectors]);
             }
         }
         for (c, line) in weights.as_chunks::<STEP>().0.iter().enumerate() {
             let line = S::as_simd_f32s(&line[..LINE]).0;
-            let Some(x) = source[c * stride..].first_chunk::<R>() else { return };
-            for r in 0..R {
+            let x = &source[c * stride..][..width];
+            for r in 0..width {
                 let x = simd.splat_f32s(x[r]);
                 for v in 0..vectors {
                     sums[r][v] = simd.mul_add_f32s(line[v], x, sums[r][v]);
@@ -425,7 +431,9 @@ impl<const R: usize> WithSimd for TailKernel<'_, R> {
         for (r, sums) in sums.iter().enumerate().take(tiles) {
             let mut line = [0.0; LINE];
             S::as_mut_simd_f32s(&mut line).0[..vectors].copy_from_slice(&sums[..vectors]);
-            (0..HEIGHT).for_each(|m| to[m * stride + r] = line[place_of(m)]);
+            for m in 0..HEIGHT {
+                to[m * stride + r] = line[place_of(m)];
+            }
         }
     }
 }

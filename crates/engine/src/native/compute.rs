@@ -3,6 +3,7 @@
 use super::{Operand, Own, Row, odd};
 use crate::fault::FaultKind;
 use anemone_facts::Field::{OwnChannels, OwnColumns, OwnKind};
+use anemone_kernels::arrays::array_of;
 use anemone_program::order;
 
 /// Limit of window steps over the result: bounds the run time of a task with arbitrary words.
@@ -232,8 +233,10 @@ fn furthest(points: &Operand, result: [usize; 4]) -> Result<Vec<f32>, FaultKind>
     let mut data = vec![0.0; 3 * count];
     let mut chosen = 0;
     for k in 0..count {
-        let at: [f32; 3] = std::array::from_fn(|c| points.data[c * n + chosen]);
-        at.iter().enumerate().for_each(|(c, &value)| data[c * count + k] = value);
+        let at: [f32; 3] = array_of(|c| points.data[c * n + chosen]);
+        for (c, &value) in at.iter().enumerate() {
+            data[c * count + k] = value;
+        }
         for (i, apart) in apart.iter_mut().enumerate() {
             let squared: f32 = at.iter().enumerate().map(|(c, &v)| (points.data[c * n + i] - v).powi(2)).sum();
             *apart = apart.min(squared);
@@ -254,7 +257,9 @@ fn slice(own: &Own, operands: &[Operand], result: [usize; 4]) -> Result<Vec<f32>
         }
     }
     let mut border = [false; 4];
-    own.list("PaddingInfo").chunks_exact(2).for_each(|pair| border[pair[0] as usize] = pair[1] == 1);
+    for pair in own.list("PaddingInfo").chunks_exact(2) {
+        border[pair[0] as usize] = pair[1] == 1;
+    }
     let (from, into) = (steps(x.extents), steps(result));
     let element = |i: usize| {
         let mut read = 0;

@@ -56,7 +56,9 @@ impl Machine<'_> {
                 let first = if convolution.unicast { c * convolution.per_output } else { 0 };
                 sum(&convolution.window, source, g, first, weights, output, plane);
                 let [scale, bias] = gain(i);
-                plane.iter_mut().for_each(|v| *v = *v * scale + bias);
+                for v in plane.iter_mut() {
+                    *v = *v * scale + bias;
+                }
             });
             return self.finished(neural, y);
         };
@@ -85,7 +87,9 @@ fn sum(
         for (tap, weight) in weights.clone().enumerate() {
             let met = &mut met[..to.len()];
             window.gather_tap(source, group, first_channel, &part, tap, i * PER_THREAD, met);
-            to.iter_mut().zip(met).for_each(|(y, x)| *y += weight * *x);
+            for (y, x) in to.iter_mut().zip(met) {
+                *y += weight * *x;
+            }
         }
     }
 }

@@ -13,7 +13,9 @@ pub(super) fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Resu
         let x = &x.data[i * n * per..][..n * per];
         y.copy_from_slice(&x[..n]);
         for plane in x.chunks_exact(n).skip(1) {
-            y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
+            for (y, &x) in y.iter_mut().zip(plane) {
+                *y = y.max(x);
+            }
         }
     });
     Ok(y)
@@ -25,7 +27,9 @@ pub(super) fn product_of_channels(x: &Tensor, output: Extents) -> Result<Tensor,
     let n = x.ext.plane().max(1);
     chunks(&mut y.data, n, cost::one_by_one(x.data.len()), |i, y| {
         let (a, b) = x.data[2 * i * n..][..2 * n].split_at(n);
-        y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = a * b);
+        for (y, (a, b)) in y.iter_mut().zip(a.iter().zip(b)) {
+            *y = a * b;
+        }
     });
     Ok(y)
 }

@@ -7,6 +7,7 @@ use crate::operand::MemRef;
 use crate::plan::{Plan, Step, Work};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::residency;
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::interleave::interleaved;
 use anemone_kernels::tensor::Extents;
 
@@ -72,7 +73,9 @@ impl Machine<'_> {
         }
         // A window over depth may skip planes.
         if self.depth_window().is_some() {
-            reads.iter_mut().for_each(|read| read.exact = false);
+            for read in reads.iter_mut() {
+                read.exact = false;
+            }
         }
         let result = self.get(ResType);
         if [residency::L2, residency::DMA_KEEP].contains(&result) {
@@ -102,7 +105,7 @@ impl Machine<'_> {
         let ext = interleaved(ext, by);
         let element_bytes = self.element(place.format).ok()?.bytes();
         let (base, [group, channel, row]) = self.place(place);
-        let [g, c, h, w] = ext.array().map(|n| n as u64);
+        let [g, c, h, w] = ext.array().map_each(|n| n as u64);
         let axes = [(planes, self.bytes(place.depth)), (g, group), (c, channel), (h, row)];
         Some(MemRef::new(home, base, &axes, w * element_bytes))
     }
@@ -114,7 +117,7 @@ impl Machine<'_> {
         for (on, base, size) in [(CoeffEn, CoeffBase, CoeffSize), (ExtraEn, ExtraBase, ExtraSize)] {
             let count = self.layout.row(on).map_or(0, |row| u32::from(row.count));
             for i in (0..count).filter(|&i| self.task.get_at(self.layout, on, i) == Some(1)) {
-                let [base, size] = [base, size].map(|field| self.task.bytes_at(self.layout, field, i));
+                let [base, size] = [base, size].map_each(|field| self.task.bytes_at(self.layout, field, i));
                 streams.push(MemRef::within(home, base..base.saturating_add(size)));
             }
         }

@@ -20,6 +20,7 @@ use anemone_facts::Field;
 use anemone_facts::code::residency;
 use anemone_kernels::cost;
 use anemone_kernels::par::{self, share};
+use anemone_program::order;
 use std::fmt;
 use std::ops::Range;
 
@@ -159,7 +160,7 @@ fn nanos(op: &Op, steps: &[Step], common: &Common) -> Option<usize> {
         Kind::Fused(_) | Kind::TaskBatch(_) => return None,
     };
     let rows = |of: &MemRef| of.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
-    let tracked = op.known && op.reads.iter().chain(&op.writes).all(|of| of.exact && rows(of) <= MOST_ROWS);
+    let tracked = op.known && op.accesses().all(|of| of.exact && rows(of) <= MOST_ROWS);
     (tracked && nanos < LONG_NANOS).then_some(OP_NANOS + nanos)
 }
 
@@ -172,19 +173,25 @@ fn divide(
     run: Range<usize>,
     threads: usize,
 ) -> Option<(Range<usize>, Vec<Vec<usize>>, usize)> {
-    let times: Vec<usize> = run.clone().filter_map(|i| nanos(&ops[i], steps, common)).collect();
+    let times: Vec<usize> = ops[run.clone()].iter().filter_map(|op| nanos(op, steps, common)).collect();
     if times.iter().sum::<usize>() < 2 * SAVED_NANOS {
         return None;
     }
     let writers = writers(&ops[run.clone()]);
     // Operations before `start` are executed before the branches, which may read their results.
-    let mut starts = (0..run.len().min(MOST_BEFORE)).filter_map(|start| {
-        let (end, branches, saved) = branches(&times, &writers, start, threads)?;
-        let branches = branches.into_iter().map(|ops| ops.into_iter().map(|i| run.start + i).collect()).collect();
-        Some((run.start + start..run.start + end, branches, saved))
-    });
-    let first = starts.next()?;
-    Some(starts.fold(first, |best, next| if next.2 > best.2 { next } else { best }))
+    let mut best: Option<(Range<usize>, Vec<Vec<usize>>, usize)> = None;
+    for start in 0..run.len().min(MOST_BEFORE) {
+        if let Some((end, branches, saved)) = branches(&times, &writers, start, threads)
+            && best.as_ref().is_none_or(|best| saved > best.2)
+        {
+            best = Some((start..end, branches, saved));
+        }
+    }
+    let (part, mut branches, saved) = best?;
+    for i in branches.iter_mut().flatten() {
+        *i += run.start;
+    }
+    Some((run.start + part.start..run.start + part.end, branches, saved))
 }
 
 /// For every operation, those before it whose results it reads.
@@ -192,14 +199,20 @@ fn writers(ops: &[Op]) -> Vec<Vec<usize>> {
     let mut live: Vec<(usize, Home, LiveBytes)> = Vec::new();
     let mut writers = Vec::with_capacity(ops.len());
     for (i, op) in ops.iter().enumerate() {
-        let of = |read: &MemRef| {
-            let reads = live.iter().filter(|(_, home, bytes)| *home == read.home && bytes.meets(read));
-            reads.map(|(writer, ..)| *writer).collect::<Vec<_>>()
-        };
-        writers.push(op.reads.iter().flat_map(of).collect());
+        let mut of = Vec::new();
+        for read in &op.reads {
+            for (writer, home, bytes) in &live {
+                if *home == read.home && bytes.meets(read) {
+                    of.push(*writer);
+                }
+            }
+        }
+        writers.push(of);
+        for (_, home, bytes) in &mut live {
+            bytes.remove_all(*home, &op.writes);
+        }
+        live.retain(|(.., bytes)| !bytes.is_empty());
         for written in &op.writes {
-            live.iter_mut().filter(|(_, home, _)| *home == written.home).for_each(|(.., bytes)| bytes.remove(written));
-            live.retain(|(.., bytes)| !bytes.is_empty());
             live.extend(LiveBytes::of(written).map(|bytes| (i, written.home, bytes)));
         }
     }
@@ -233,10 +246,16 @@ fn branches(
     let mut sets = Sets { parent: (0..times.len()).collect(), nanos: times.to_vec() };
     let mut end = start;
     while end < times.len() {
-        let mut roots: Vec<usize> = writers[end].iter().filter(|&&i| i >= start).map(|&i| sets.root(i)).collect();
-        roots.sort_unstable();
-        roots.dedup();
-        if roots.iter().filter(|&&root| sets.nanos[root] >= SAVED_NANOS).count() > 1 {
+        let mut roots = Vec::new();
+        let mut long = 0;
+        for &i in &writers[end] {
+            let root = sets.root(i);
+            if i >= start && !roots.contains(&root) {
+                long += usize::from(sets.nanos[root] >= SAVED_NANOS);
+                roots.push(root);
+            }
+        }
+        if long > 1 {
             break;
         }
         for root in roots {
@@ -246,22 +265,26 @@ fn branches(
         end += 1;
     }
     let mut roots: Vec<usize> = (start..end).filter(|&i| sets.parent[i] == i).collect();
-    roots.sort_by_key(|&root| std::cmp::Reverse(sets.nanos[root]));
     // The longest set first, each to the branch that is shortest.
-    let mut branches = vec![(0, Vec::new()); threads];
+    order::by_key(&mut roots, |&root| std::cmp::Reverse(sets.nanos[root]));
+    let mut totals = vec![0; threads];
+    let mut branch_of = vec![0; end];
     for root in roots {
-        let least = branches.iter_mut().min_by_key(|(nanos, _)| *nanos)?;
-        least.0 += sets.nanos[root];
-        least.1.push(root);
+        let shortest = (0..threads).min_by_key(|&branch| totals[branch])?;
+        totals[shortest] += sets.nanos[root];
+        branch_of[root] = shortest;
     }
+    let mut branches = vec![Vec::new(); threads];
+    for i in start..end {
+        branches[branch_of[sets.root(i)]].push(i);
+    }
+    branches.retain(|ops| !ops.is_empty());
     // Otherwise operations are executed one after another, the longer ones of them by all threads.
-    let serial = |&nanos: &usize| if nanos < cost::SHARED_NANOS { nanos } else { nanos / threads + HANDOVER_NANOS };
-    let serial: usize = times[start..end].iter().map(serial).sum();
-    let saved = serial.saturating_sub(*branches.iter().map(|(nanos, _)| nanos).max()?);
-    let of = |roots: &Vec<usize>, sets: &mut Sets| {
-        (start..end).filter(|&i| roots.contains(&sets.root(i))).collect::<Vec<usize>>()
-    };
-    let branches = branches.iter().map(|(_, roots)| of(roots, &mut sets)).filter(|ops| !ops.is_empty()).collect();
+    let mut serial = 0;
+    for &nanos in &times[start..end] {
+        serial += if nanos < cost::SHARED_NANOS { nanos } else { nanos / threads + HANDOVER_NANOS };
+    }
+    let saved = serial.saturating_sub(*totals.iter().max()?);
     (saved >= SAVED_NANOS).then_some((end, branches, saved))
 }
 
@@ -313,8 +336,13 @@ impl Fork {
         for branch in &mut self.others {
             copy_boxes((&mut *memory, &mut *tile), (&branch.memory, &branch.tile), &branch.results);
         }
-        let stopped = [first].into_iter().chain(rest).collect::<Result<Vec<_>, Fault>>()?;
-        Ok(stopped.into_iter().flatten().min())
+        let mut stopped = first?;
+        for branch in rest {
+            if let Some(at) = branch? {
+                stopped = Some(stopped.map_or(at, |stopped| stopped.min(at)));
+            }
+        }
+        Ok(stopped)
     }
 }
 
@@ -326,17 +354,15 @@ impl Branch {
         let mut sizes: Vec<(Home, u64)> = Vec::new();
         for &i in &ops {
             let op = &all[i];
-            for of in op.reads.iter().chain(&op.writes) {
+            for of in op.accesses() {
                 match sizes.iter_mut().find(|(home, _)| *home == of.home) {
                     Some((_, bytes)) => *bytes = of.end().max(*bytes),
                     None => sizes.push((of.home, of.end())),
                 }
             }
-            let before = ops.iter().take_while(|&&j| j < i);
-            let is_own = |read: &&MemRef| before.clone().any(|&j| all[j].overwrites(read));
-            let read: Vec<&MemRef> = op.reads.iter().filter(|read| !is_own(read)).collect();
-            for read in read {
-                if !inputs.contains(read) {
+            for read in &op.reads {
+                let is_own = ops.iter().any(|&j| j < i && all[j].overwrites(read));
+                if !is_own && !inputs.contains(read) {
                     inputs.push(read.clone());
                 }
             }

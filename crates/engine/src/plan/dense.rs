@@ -17,7 +17,6 @@ use anemone_kernels::copy::CopyAxis;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
 use anemone_program::order;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of accesses of a component.
 const MOST_ACCESSES: usize = 1 << 12;
@@ -47,18 +46,23 @@ struct Rows {
 
 /// Pass `dense`. `own` returns true for regions that only the program's tasks access.
 pub fn run(ops: &mut [Op], steps: &[Step], own: impl Fn(Home) -> bool) {
-    let mut seen = BTreeSet::new();
+    let mut seen = vec![false; ops.len()];
     for at in 0..ops.len() {
         let [written] = ops[at].writes.as_slice() else { continue };
         let padded = written.axes.last().is_some_and(|axis| axis.stride_bytes >= 2 * written.row_bytes);
-        if !padded || !own(written.home) || !seen.insert(at) {
+        if !padded || !own(written.home) || seen[at] {
             continue;
         }
         let mut of = Component::default();
         let closed = of.close(ops, steps, at);
-        seen.extend(of.writers.iter().copied());
+        seen[at] = true;
+        for &writer in of.writers.iter() {
+            seen[writer] = true;
+        }
         if let Some(dense) = closed.and_then(|()| of.dense(ops, steps)) {
-            dense.into_iter().for_each(|(at, op)| ops[at] = op);
+            for (at, op) in dense.into_iter() {
+                ops[at] = op;
+            }
         }
     }
 }
@@ -66,9 +70,9 @@ pub fn run(ops: &mut [Op], steps: &[Step], own: impl Fn(Home) -> bool) {
 /// Results, and the operations that read them.
 #[derive(Default)]
 struct Component {
-    writers: BTreeSet<usize>,
-    /// Accesses by operation and operand, the sources first.
-    accesses: BTreeMap<(usize, usize), Place>,
+    writers: Vec<usize>,
+    /// Accesses by operation and operand, the sources first, in ascending order.
+    accesses: Vec<((usize, usize), Place)>,
 }
 
 impl Component {
@@ -77,18 +81,19 @@ impl Component {
     fn close(&mut self, ops: &[Op], steps: &[Step], first: usize) -> Option<()> {
         let mut waiting = vec![first];
         while let Some(at) = waiting.pop() {
-            if !self.writers.insert(at) {
+            if self.writers.contains(&at) {
                 continue;
             }
+            self.writers.push(at);
             let op = &ops[at];
             let [written] = op.writes.as_slice() else { return None };
             let place = op.places(steps)?.pop()??;
-            self.accesses.insert((at, op.reads.len()), place);
+            self.insert((at, op.reads.len()), place);
             for reader in readers(ops, at) {
                 let op = &ops[reader];
                 let places = op.known.then(|| op.places(steps)).flatten()?;
                 for (k, read) in op.reads.iter().enumerate().filter(|(_, read)| read.overlaps(written)) {
-                    if self.accesses.insert((reader, k), places.get(k)?.clone()?).is_none() {
+                    if self.insert((reader, k), places.get(k)?.clone()?) {
                         waiting.extend(writers(ops, reader, read)?);
                         // An operation in place stays in place.
                         waiting.extend(op.writes.iter().any(|written| written == read).then_some(reader));
@@ -102,10 +107,30 @@ impl Component {
         Some(())
     }
 
+    /// Position of an access, or the one at which it would stand.
+    fn position(&self, key: (usize, usize)) -> Result<usize, usize> {
+        self.accesses.binary_search_by_key(&key, |(key, _)| *key)
+    }
+
+    /// Adds an access. Returns false if it is known.
+    fn insert(&mut self, key: (usize, usize), place: Place) -> bool {
+        match self.position(key) {
+            Ok(_) => false,
+            Err(at) => {
+                self.accesses.insert(at, (key, place));
+                true
+            }
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.accesses.iter().map(|(_, place)| place)
+    }
+
     /// The operations with dense rows, by index; `None` if the accesses do not have rows at one distance, or others use the memory meanwhile.
     fn dense(&self, ops: &[Op], steps: &[Step]) -> Option<Vec<(usize, Op)>> {
         let rows = self.rows()?;
-        let end = self.accesses.values().map(Place::end).max()?;
+        let end = self.places().map(Place::end).max()?;
         let count = (end - rows.base).div_ceil(rows.distance);
         // Other operations may use one part of the memory, but not another.
         let behind = (end - rows.base).checked_sub(count * rows.columns)?;
@@ -117,20 +142,22 @@ impl Component {
     /// [`Component::dense`], some elements behind the start of the memory that the results occupied.
     fn dense_at(&self, ops: &[Op], steps: &[Step], rows: Rows, offset: usize) -> Option<Vec<(usize, Op)>> {
         let moved = |place: &Place| rows.moved(place).map(|place| Place { base: place.base + offset, ..place });
-        let mut all = BTreeMap::<usize, Vec<Option<Place>>>::new();
+        let mut all: Vec<(usize, Vec<Option<Place>>)> = Vec::new();
         let (start, mut end) = (rows.base + offset, rows.base + offset);
-        for (&(at, operand), place) in &self.accesses {
+        for &((at, operand), ref place) in &self.accesses {
             let place = moved(place)?;
             end = end.max(place.end());
-            let count = ops[at].reads.len() + ops[at].writes.len();
-            *all.entry(at).or_insert_with(|| vec![None; count]).get_mut(operand)? = Some(place);
+            if all.last().is_none_or(|(last, _)| *last != at) {
+                all.push((at, vec![None; ops[at].reads.len() + ops[at].writes.len()]));
+            }
+            *all.last_mut()?.1.get_mut(operand)? = Some(place);
         }
-        let home = self.accesses.values().next()?.home;
+        let home = self.places().next()?.home;
         let taken = MemRef::new(home, ELEMENT_BYTES * start as u64, &[], ELEMENT_BYTES * (end - start) as u64);
-        let (first, last) = (*all.keys().next()?, *all.keys().next_back()?);
+        let (first, last) = (all.first()?.0, all.last()?.0);
         for (at, op) in ops.iter().enumerate().take(last + 1).skip(first) {
-            let others = op.reads.iter().chain(&op.writes).enumerate();
-            let mut others = others.filter(|(k, _)| !self.accesses.contains_key(&(at, *k)));
+            let others = op.accesses().enumerate();
+            let mut others = others.filter(|(k, _)| self.position((at, *k)).is_err());
             if !op.known || others.any(|(_, of)| of.overlaps(&taken)) {
                 return None;
             }
@@ -141,7 +168,7 @@ impl Component {
             if !op.known || op.reads.iter().any(|read| read.overlaps(&taken) && lost.meets(read)) {
                 return None;
             }
-            op.writes.iter().filter(|written| written.overlaps(&taken)).for_each(|written| lost.remove(written));
+            lost.remove_all(taken.home, &op.writes);
             if lost.is_empty() {
                 break;
             }
@@ -151,17 +178,17 @@ impl Component {
 
     /// Rows that all accesses consist of, from the smallest distance between the rows of a result.
     fn rows(&self) -> Option<Rows> {
-        let home = self.accesses.values().next()?.home;
-        if self.accesses.values().any(|place| place.home != home) {
+        let home = self.places().next()?.home;
+        if self.places().any(|place| place.home != home) {
             return None;
         }
-        let distance = self.accesses.values().filter_map(Place::distance).min()?;
-        let base = self.accesses.values().map(|place| place.base).min()?;
+        let distance = self.places().filter_map(Place::distance).min()?;
+        let base = self.places().map(|place| place.base).min()?;
         let columns = |place: &Place| {
             let inner = place.axes.iter().filter(|(count, stride)| *count > 1 && stride % distance != 0);
             inner.fold((place.base - base) % distance + 1, |sum, (count, stride)| sum + (count - 1) * stride)
         };
-        let columns = self.accesses.values().map(columns).max()?;
+        let columns = self.places().map(columns).max()?;
         (2 * columns <= distance).then_some(Rows { base, distance, columns })
     }
 }
@@ -178,7 +205,9 @@ fn writers(ops: &[Op], at: usize, read: &MemRef) -> Option<Vec<usize>> {
             op.writes.iter().filter(|written| written.overlaps(read) && left.meets(written)).collect();
         if !written.is_empty() {
             found.push(i);
-            written.into_iter().for_each(|written| left.remove(written));
+            for written in written.into_iter() {
+                left.remove(written);
+            }
             if left.is_empty() {
                 return Some(found);
             }

@@ -19,6 +19,7 @@ use crate::numerics::Parameters;
 use crate::operand::MemRef;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::copy::{CopyAxis, NanRule};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::nested;
@@ -57,7 +58,7 @@ fn is_dead(of: &MemRef, accesses: &[Option<Accesses>]) -> bool {
         if reads.iter().any(|read| read.home == of.home && live.meets(read)) {
             return false;
         }
-        writes.iter().filter(|written| written.home == of.home).for_each(|written| live.remove(written));
+        live.remove_all(of.home, writes);
         if live.is_empty() {
             return true;
         }
@@ -97,7 +98,11 @@ pub(super) fn lift(
         };
         if let Some(of) = of {
             match of {
-                Lifted::Moves(of) => ops.extend(of.into_iter().map(|of| Op::moves(tasks.clone(), of))),
+                Lifted::Moves(of) => {
+                    for of in of {
+                        ops.push(Op::moves(tasks.clone(), of));
+                    }
+                }
                 Lifted::Map(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Product(of) => ops.push(of.op(tasks.clone())),
                 Lifted::Gemv(of) => ops.push(of.op(tasks.clone())),
@@ -131,8 +136,11 @@ pub(super) fn lift(
         } else {
             let all = accesses.get(tasks.clone()).unwrap_or(&[]);
             let known = all.iter().all(|of| of.is_some());
-            let reads = all.iter().flatten().flat_map(|of| of.reads.iter().cloned()).collect();
-            let writes = all.iter().flatten().flat_map(|of| of.writes.iter().cloned()).collect();
+            let (mut reads, mut writes) = (Vec::new(), Vec::new());
+            for of in all.iter().flatten() {
+                reads.extend_from_slice(&of.reads);
+                writes.extend_from_slice(&of.writes);
+            }
             let kind = match group {
                 Group::Single => Kind::Task(steps[i].name()),
                 Group::Fused(of) => Kind::Fused(of),
@@ -287,7 +295,7 @@ impl Machine<'_> {
         let place = |place| {
             let (base, strides) = self.place(place);
             let depth = elements(self.bytes(place.depth))?;
-            let [g, c, h] = strides.map(elements);
+            let [g, c, h] = strides.map_each(elements);
             Some((elements(base)?, [depth, g?, c?, h?]))
         };
         let ((from_base, [mut from_depth, fg, fc, fh]), (to_base, [to_depth, tg, tc, th])) =

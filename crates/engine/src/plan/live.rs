@@ -1,5 +1,6 @@
 //! Live bytes: the bytes of a result that no later operation has overwritten.
 
+use crate::memory::Home;
 use crate::operand::MemRef;
 
 /// Largest number of rows of a box that is tracked by ranges.
@@ -28,6 +29,15 @@ impl LiveBytes {
     fn meets_range(&self, (start, end): (u64, u64)) -> bool {
         let next = self.0.partition_point(|(_, to)| *to <= start);
         self.0.get(next).is_some_and(|(from, _)| *from < end)
+    }
+
+    /// Removes the bytes of all boxes in a region.
+    pub fn remove_all(&mut self, home: Home, boxes: &[MemRef]) {
+        for of in boxes {
+            if of.home == home {
+                self.remove(of);
+            }
+        }
     }
 
     /// Removes the bytes of a box of the same region, unless the box is an upper bound.

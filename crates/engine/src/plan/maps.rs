@@ -12,6 +12,7 @@ use crate::numerics::Parameters;
 use crate::operand::MemRef;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, planar, second};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::map::{
@@ -111,7 +112,9 @@ impl MapOperand {
                     gather_elements(plane, next, &mut to[first..]);
                     continue;
                 }
-                (0..rows).for_each(|h| to.extend_from_slice(&plane[h * next..][..row]));
+                for h in 0..rows {
+                    to.extend_from_slice(&plane[h * next..][..row]);
+                }
             }
         }
         let stride = |axis: usize, elements: usize| if self.axes.strides[axis] == 0 { 0 } else { elements };
@@ -240,11 +243,15 @@ impl Map {
     /// The chain with coalesced axes.
     fn joined(mut self) -> Map {
         let mut operands = [self.to.axes; MOST_OPERANDS];
-        operands.iter_mut().zip(&self.sources).for_each(|(axes, source)| *axes = source.axes);
+        for (axes, source) in operands.iter_mut().zip(&self.sources) {
+            *axes = source.axes;
+        }
         let joined = Elementwise { ext: self.ext, to: self.to.axes.strides, operands }.joined();
         self.ext = joined.ext;
         self.to.axes = OperandAxes { strides: joined.to, one_column: false };
-        self.sources.iter_mut().zip(joined.operands).for_each(|(source, axes)| source.axes = axes);
+        for (source, axes) in self.sources.iter_mut().zip(joined.operands) {
+            source.axes = axes;
+        }
         self
     }
 
@@ -335,7 +342,7 @@ fn producer(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize,
         let both = map.after(before).filter(|_| own(before.to.home))?;
         let alone = readers(ops, i).all(|reader| reader == j);
         // The sources of the earlier chain must still hold their values.
-        let kept = ops[i + 1..j].iter().all(|op| !ops[i].reads.iter().any(|read| op.may_write(read)));
+        let kept = !ops[i + 1..j].iter().any(|op| op.may_write_any(&ops[i].reads));
         (alone && kept).then_some((i, both))
     })
 }
@@ -430,14 +437,14 @@ impl Machine<'_> {
                 MapKind::CombineExactly(Box::new(ExactCombination { rules, of, narrow }))
             }
         };
-        let flags = |of: [anemone_facts::Field; 4]| [of[0], of[1], of[2]].map(|f| self.get(f) == 1);
+        let flags = |of: [anemone_facts::Field; 4]| [of[0], of[1], of[2]].map_each(|f| self.get(f) == 1);
         let mut sources = vec![self.exchanged(self.first_source(flags(FIRST))?, FIRST)];
         match inputs {
             2 => sources.push(self.exchanged(self.second_source(flags(SECOND))?, SECOND)),
             3 => sources.extend(self.pairs(flags(SECOND), pairs_turned)?),
             _ => {}
         }
-        let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
+        let relus = [InputRelu, Src2InputRelu].map_each(|f| self.get(f) == 1);
         Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
     }
 
@@ -460,7 +467,7 @@ impl Machine<'_> {
         let strides = [group, if one_pair { 0 } else { channel }, 0];
         let axes = OperandAxes { strides, one_column: true };
         let factor = if one_row { 0 } else { row };
-        Some([0, factor].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
+        Some([0, factor].map_each(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
     }
 
     /// Exchanges channels and columns of a source with one column, if the task transposes it.

@@ -56,7 +56,7 @@ pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_
         let reads = !op.known || op.reads.iter().any(|read| read.overlaps(left) && !since(read));
         overwritten = op.overwrites(left);
         if let Some(live) = live.as_mut().filter(|_| op.known) {
-            op.writes.iter().filter(|written| written.overlaps(left)).for_each(|written| live.remove(written));
+            live.remove_all(left.home, &op.writes);
             overwritten |= live.is_empty();
         }
         reads

@@ -188,6 +188,16 @@ impl Op {
         !self.known || self.writes.iter().any(|written| written.overlaps(of))
     }
 
+    /// Returns false only if the operation is known to write no byte of any of the boxes.
+    pub(crate) fn may_write_any(&self, boxes: &[MemRef]) -> bool {
+        boxes.iter().any(|of| self.may_write(of))
+    }
+
+    /// Everything that the operation reads and writes.
+    pub(crate) fn accesses(&self) -> impl Iterator<Item = &MemRef> + Clone {
+        self.reads.iter().chain(&self.writes)
+    }
+
     /// Returns true if the operation is known to overwrite every byte of `of`.
     pub(crate) fn overwrites(&self, of: &MemRef) -> bool {
         let covers = |written: &MemRef| {

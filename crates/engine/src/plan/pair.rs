@@ -17,6 +17,7 @@ use anemone_conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, Residual
 use anemone_conv::{FusedDepthwise, Kernels, RepackCache, can_fuse_depthwise};
 use anemone_facts::Field::*;
 use anemone_facts::code::{format, residency};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::exact::{self, bounds};
 use anemone_kernels::params::AccumulatorSpec;
@@ -321,7 +322,7 @@ impl Sum {
     /// The sum of these operands, one of which is `left`, the previous result; `None` if neither is.
     fn of(operands: &Operands, left: &Span) -> Option<Sum> {
         let (ext, second) = (operands.input(), operands.second.as_ref()?);
-        let (other, is_first) = match [&operands.from, second].map(|operand| operand.is_that_of(left, ext)) {
+        let (other, is_first) = match [&operands.from, second].map_each(|operand| operand.is_that_of(left, ext)) {
             [true, _] => (second, false),
             [_, true] => (&operands.from, true),
             _ => return None,

@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::memory::Home;
 use anemone_facts::Field::*;
 use anemone_facts::code::{format, residency};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::axes::OperandAxes;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
@@ -64,7 +65,7 @@ impl Machine<'_> {
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
             return None;
         }
-        let [group, channel, row]: Strides = strides.map(|s| (s / 2) as usize);
+        let [group, channel, row]: Strides = strides.map_each(|s| (s / 2) as usize);
         let strides = [group, if channels { 0 } else { channel }, if rows { 0 } else { row }];
         Some(MapOperand { home, base: (base / 2) as usize, axes: OperandAxes { strides, one_column: columns } })
     }

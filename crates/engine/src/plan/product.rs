@@ -233,7 +233,7 @@ fn around_copy(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usi
     let ([_, left], [_, needed]) = (first.ranges(), other.ranges());
     let alone = [i, m].iter().all(|&at| own(ops[at].writes[0].home) && readers(ops, at).eq([j]));
     let free = Op::moves(0..0, Move { axes: dense_axes(&left), ..first.clone() });
-    let apart = |op: &Op| op.known && !op.reads.iter().chain(&op.writes).any(|of| free.may_write(of));
+    let apart = |op: &Op| op.known && !free.may_write_any(&op.reads) && !free.may_write_any(&op.writes);
     let between = (i + 1..j).filter(|&at| at != m).all(|at| apart(&ops[at]));
     let kept = parts.iter().all(|part| (i + 1..j).all(|at| at == m || !ops[at].may_write(&part.read())));
     let inside = of.source.home == other.to.0
@@ -243,7 +243,7 @@ fn around_copy(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usi
     let unmoved = first.rule == rule
         && !first.written().overlaps(&first.read())
         && !free.may_write(&other.read())
-        && !ops[j].writes.iter().any(|of| free.may_write(of));
+        && !free.may_write_any(&ops[j].writes);
     if !(alone && between && kept && inside && unmoved) {
         return None;
     }
@@ -262,8 +262,7 @@ fn dense_axes(range: &Range<usize>) -> Vec<CopyAxis> {
 fn joined(one: &Op, next: &Op) -> Option<Op> {
     let (Kind::Product(first), Kind::Product(second)) = (&one.kind, &next.kind) else { return None };
     let both = first.joined(second).or_else(|| second.joined(first))?;
-    let apart =
-        !next.reads.iter().any(|read| one.may_write(read)) && !one.reads.iter().any(|read| next.may_write(read));
+    let apart = !one.may_write_any(&next.reads) && !next.may_write_any(&one.reads);
     apart.then(|| both.op(next.tasks.clone()))
 }
 

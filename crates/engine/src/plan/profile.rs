@@ -62,7 +62,7 @@ impl Clock {
 impl Profile {
     /// A profile without times, before the first run.
     pub(super) fn of(ops: &[Op], macs: impl Fn(&Op) -> u64) -> Profile {
-        let bytes = |op: &Op| op.reads.iter().chain(&op.writes).map(|operand| operand.bytes()).sum();
+        let bytes = |op: &Op| op.accesses().map(|of| of.bytes()).sum();
         let steps = ops.iter().map(|op| StepTime {
             first_task: op.tasks.start,
             tasks: op.task_count(),
@@ -79,6 +79,8 @@ impl Profile {
         self.runs += 1;
         self.run_nanos = self.run_nanos.min(run_nanos);
         let times = clock.times.unwrap_or_default();
-        self.steps.iter_mut().zip(times).for_each(|(step, nanos)| step.nanos = step.nanos.min(nanos));
+        for (step, nanos) in self.steps.iter_mut().zip(times) {
+            step.nanos = step.nanos.min(nanos);
+        }
     }
 }

@@ -117,7 +117,9 @@ impl Schedule<'_> {
             let mut sets = vec![Sets::default(); groups.len()];
             let nanos = cost::one_by_one(groups.len() * of.output.c * taps);
             chunks(&mut sets, 1, nanos, |g, sets| {
-                sets.iter_mut().for_each(|(sets, _)| sets.push(Weights::of_rows(mac, &groups[g], taps)));
+                for (sets, _) in sets.iter_mut() {
+                    sets.push(Weights::of_rows(mac, &groups[g], taps));
+                }
             });
             let (window, groups) = (&of.window, Groups::Sets(&sets));
             let of_array = Exact { mac, window, channels: taps, unicast: false, staging, groups, exactly };
@@ -202,7 +204,7 @@ impl Schedule<'_> {
             Home::Bar(bar) => memory.region(bar).map_or(0, Region::len),
             Home::Tile => l2.len(),
         };
-        let operands = op.reads.iter().chain(&op.writes);
+        let operands = op.accesses();
         let outside =
             operands.map(|operand| (operand, bytes(operand.home) as u64)).find(|(of, limit)| of.end() > *limit);
         let (operand, limit) = outside.map_or((String::new(), 0), |(of, limit)| (of.to_string(), limit));

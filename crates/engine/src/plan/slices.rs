@@ -36,7 +36,7 @@ fn into_readers(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Vec
     for j in readers(ops, i) {
         let Kind::Map(reader) = &ops[j].kind else { return None };
         // The sources of the chain must still hold their values.
-        if ops[i + 1..j].iter().any(|op| ops[i].reads.iter().any(|read| op.may_write(read))) {
+        if ops[i + 1..j].iter().any(|op| op.may_write_any(&ops[i].reads)) {
             return None;
         }
         let mut map = reader.as_ref().clone();

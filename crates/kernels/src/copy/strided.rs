@@ -247,7 +247,9 @@ fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
     match (to_stride, from_stride) {
         (1, 1) if count >= SHORT => {
             let (from, to) = (&from[..count], &mut to[..count]);
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = fix(*from));
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = fix(*from);
+            }
         }
         (1, 0) => to[..count].fill(fix(from[0])),
         (1, _) => {

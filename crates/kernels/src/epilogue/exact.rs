@@ -88,7 +88,9 @@ impl ExactEpilogue {
                     let wide = &mut wide[..row.len()];
                     num::widen_row(row, wide);
                     // Adding zero takes the sign of a zero away.
-                    wide.iter_mut().for_each(|x| *x = elementwise::canonicalize(*x) + 0.0);
+                    for x in wide.iter_mut() {
+                        *x = elementwise::canonicalize(*x) + 0.0;
+                    }
                     simd::finish_rows(simd, *of, wide, row, Rows::one(row.len()));
                 }
             }
@@ -175,10 +177,7 @@ pub struct Between(pub [f32; 2]);
 impl<S: Simd> LaneMap<S> for Between {
     #[inline(always)]
     fn of(self, simd: S, x: S::f32s) -> S::f32s {
-        let [low, high] = self.0.map(
-            #[inline(always)]
-            |bound| simd.splat_f32s(bound),
-        );
+        let [low, high] = [simd.splat_f32s(self.0[0]), simd.splat_f32s(self.0[1])];
         simd.min_f32s(simd.max_f32s(x, low), high)
     }
 }

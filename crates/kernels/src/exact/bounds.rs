@@ -155,7 +155,9 @@ impl OperandStats {
             for least in S::as_mut_simd_f32s(&mut of_taps).0 {
                 *least = reading.keep_each(simd, *least);
             }
-            reach.iter_mut().zip(of_taps).for_each(|(reach, least)| *reach = (*reach).max(least.to_bits()));
+            for (reach, least) in reach.iter_mut().zip(of_taps) {
+                *reach = (*reach).max(least.to_bits());
+            }
             let most = squares.iter().fold(simd.splat_f32s(0.0), |most, squares| simd.max_f32s(most, *squares));
             *norm = norm.max(simd.reduce_max_f32s(most).sqrt());
         }
@@ -234,7 +236,9 @@ struct Placed<'a> {
 impl Operands for Placed<'_> {
     #[inline(always)]
     fn row<S: Simd>(&self, _: S, tap: usize, first: usize, to: &mut [f32]) {
-        to.iter_mut().enumerate().for_each(|(i, to)| *to = self.from[(self.place)(tap, first + i)]);
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = self.from[(self.place)(tap, first + i)];
+        }
     }
 }
 
@@ -376,7 +380,9 @@ impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
 pub fn magnitude(taps: usize, block: &[f32]) -> f32 {
     let mut sums = [0.0f32; BLOCK];
     for tap in &block.as_chunks::<BLOCK>().0[..taps] {
-        (0..BLOCK).for_each(|i| sums[i] += tap[i].abs());
+        for i in 0..BLOCK {
+            sums[i] += tap[i].abs();
+        }
     }
     sums.iter().fold(0.0, |most, &sum| most.max(sum))
 }

@@ -255,8 +255,8 @@ impl<'a> Pair<'a> {
         }
         if last && sums[..out.len()].as_flattened().contains(&LOST) {
             match self.bound() < BELOW_CEILING {
-                true => self.wide::<S, false>(simd, part, out, lists),
-                false => self.wide::<S, true>(simd, part, out, lists),
+                true => self.wide(simd, false, part, out, lists),
+                false => self.wide(simd, true, part, out, lists),
             }
             return;
         }

@@ -106,17 +106,25 @@ impl<const ONE: bool, const ALL: bool> WithSimd for InRuns<'_, ONE, ALL> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let InRuns(row) = self;
+        self.0.in_runs(simd, ONE, ALL);
+    }
+}
+
+impl SingleRow<'_> {
+    /// [`InRuns`]; `one` and `all` are constants after inlining.
+    #[inline(always)]
+    fn in_runs<S: Simd>(self, simd: S, one: bool, all: bool) {
+        let row = self;
         let block = ALONE_VECTORS * S::F32_LANES;
         let bias = start(f64::from(row.bias));
-        let begin = simd.splat_f32s(if ONE { START + bias as i32 as f32 / UNIT as f32 } else { START });
+        let begin = simd.splat_f32s(if one { START + bias as i32 as f32 / UNIT as f32 } else { START });
         for (at, out) in row.out.chunks_mut(block).enumerate() {
             let at = at * block;
             let mut units = [simd.splat_u32s(bias); ALONE_VECTORS];
             let mut acc = [begin; ALONE_VECTORS];
             let mut reached = 0.0;
             for (&(w, keep), &offset) in row.row.iter().zip(row.offsets) {
-                if !ONE {
+                if !one {
                     let reach = w.abs() * row.largest;
                     if reached + reach >= RUN_LIMIT {
                         end_run(simd, &mut acc, &mut units);
@@ -129,7 +137,7 @@ impl<const ONE: bool, const ALL: bool> WithSimd for InRuns<'_, ONE, ALL> {
                 let (w, keep) = (simd.splat_f32s(w), simd.splat_f32s(keep));
                 for v in 0..ALONE_VECTORS {
                     let sum = simd.mul_add_e_f32s(w, x[v], acc[v]);
-                    acc[v] = match ALL {
+                    acc[v] = match all {
                         true => sum,
                         false => {
                             let counts = simd.greater_than_or_equal_f32s(simd::abs(simd, x[v]), keep);
@@ -140,7 +148,7 @@ impl<const ONE: bool, const ALL: bool> WithSimd for InRuns<'_, ONE, ALL> {
             }
             let mut settled = [0.0; ALONE_VECTORS * LONGEST];
             let settled = &mut settled[..block];
-            if ONE {
+            if one {
                 for (to, acc) in S::as_mut_simd_f32s(settled).0.iter_mut().zip(acc) {
                     *to = settle_run(simd, acc);
                 }

@@ -41,13 +41,17 @@ impl PanelStats {
                 let some = packed.widen(first, from..new.taps.min(from + SEGMENT), &mut wide);
                 squares.fill([0.0; 2]);
                 for run in some.chunks(SHORT * channels) {
-                    squares.iter_mut().for_each(|[_, short]| *short = 0.0);
+                    for [_, short] in squares.iter_mut() {
+                        *short = 0.0;
+                    }
                     for of_tap in run.chunks_exact(channels) {
                         squares.iter_mut().zip(of_tap).for_each(|([_, short], w)| *short += w * w);
                         new.exponents.push(of_tap.iter().fold(0, |set, w| set | exponent_bit(*w)));
                     }
                     new.short_norms.push(largest_norm(squares.iter().map(|[_, short]| *short)));
-                    squares.iter_mut().for_each(|[all, short]| *all += *short);
+                    for [all, short] in squares.iter_mut() {
+                        *all += *short;
+                    }
                 }
                 new.norms.push(largest_norm(squares.iter().map(|[all, _]| *all)));
             }
@@ -127,7 +131,9 @@ impl VectorStats<'_> {
             let rest = simd.partial_load_f32s(rest);
             *norm = simd.reduce_sum_f32s(simd.mul_add_e_f32s(rest, rest, squares)).sqrt();
         }
-        drops.iter_mut().zip(&*x).for_each(|(drops, x)| *drops = reading.dropping(*x));
+        for (drops, x) in drops.iter_mut().zip(&*x) {
+            *drops = reading.dropping(*x);
+        }
         simd::prepare(simd, BumpUlp, x);
         VectorStats { norms, drops, mixed }
     }
@@ -176,7 +182,9 @@ pub fn add_run<S: Simd>(simd: S, run: &mut [f32], sums: &mut [f32]) {
 /// Rounds sums of [`add_run`] to fp16, as at the output port.
 #[inline(always)]
 pub fn settle(sums: &mut [f32]) {
-    sums.iter_mut().for_each(|sum| *sum = settle_away(sum.to_bits() as i32));
+    for sum in sums.iter_mut() {
+        *sum = settle_away(sum.to_bits() as i32);
+    }
 }
 
 /// Splits the taps before `end` off an ascending list.

@@ -15,11 +15,13 @@ const ROWS: usize = LEAST_HEIGHT;
 const CONVERTED: usize = 32;
 
 impl Pair<'_> {
-    /// Computes the complete sums of a panel in fp64, in the order of the taps. Without `WATCH`, none may reach the ceiling.
+    /// Computes the complete sums of a panel in fp64, in the order of the taps. Unless `watches`, none may reach the ceiling;
+    /// a constant after inlining.
     #[inline(always)]
-    pub(super) fn wide<S: Simd, const WATCH: bool>(
+    pub(super) fn wide<S: Simd>(
         &self,
         simd: S,
+        watches: bool,
         part: Range<usize>,
         out: &mut [&mut [f32]],
         lists: &mut Lists,
@@ -31,12 +33,12 @@ impl Pair<'_> {
         let mut converted = Converted::default();
         for first in (0..self.taps).step_by(CONVERTED) {
             let count = converted.fill(simd, self, first);
-            if !WATCH {
+            if !watches {
                 lists.fill(simd, self, first, first + count);
             }
             for row in (0..out.len()).step_by(ROWS) {
                 for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {
-                    wide_run::<S, WATCH>(simd, &converted, count, lists, row, vector, &mut sums);
+                    wide_run(simd, watches, &converted, count, lists, row, vector, &mut sums);
                 }
             }
         }
@@ -83,16 +85,21 @@ impl Converted {
                 *to = if w == 0.0 { 0.0 } else { raised };
             }
             let keep = raised.iter().map(|&w| f64::from(pair.reading.keep_from(w)));
-            self.keep[i].iter_mut().zip(keep).for_each(|(to, keep)| *to = keep);
-            self.x[i].iter_mut().zip(&pair.x[first + i].0).for_each(|(to, &from)| *to = f64::from(from));
+            for (to, keep) in self.keep[i].iter_mut().zip(keep) {
+                *to = keep;
+            }
+            for (to, &from) in self.x[i].iter_mut().zip(&pair.x[first + i].0) {
+                *to = f64::from(from);
+            }
         }
         count
     }
 }
 
 #[inline(always)]
-fn wide_run<S: Simd, const WATCH: bool>(
+fn wide_run<S: Simd>(
     simd: S,
+    watches: bool,
     from: &Converted,
     taps: usize,
     lists: &Lists,
@@ -113,9 +120,9 @@ fn wide_run<S: Simd, const WATCH: bool>(
         let x = S::as_simd_f64s(x).0;
         for v in 0..VECTORS {
             for r in 0..ROWS {
-                let x = if WATCH { kept(tap, r, x[vector + v]) } else { x[vector + v] };
+                let x = if watches { kept(tap, r, x[vector + v]) } else { x[vector + v] };
                 let mut sum = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x, acc[r][v]);
-                if WATCH {
+                if watches {
                     let over = simd.greater_than_or_equal_f64s(sum, top);
                     sum = simd.select_f64s(over, simd.splat_f64s(f64::INFINITY), sum);
                     let under = simd.less_than_or_equal_f64s(sum, bottom);
@@ -125,7 +132,7 @@ fn wide_run<S: Simd, const WATCH: bool>(
             }
         }
     }
-    for tap in lists.mixed().filter(|_| !WATCH) {
+    for tap in lists.mixed().filter(|_| !watches) {
         let (w, x) = (&from.w[tap], S::as_simd_f64s(&from.x[tap]).0);
         for v in 0..VECTORS {
             for r in 0..ROWS {

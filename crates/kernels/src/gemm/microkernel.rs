@@ -4,6 +4,7 @@
 //! outputs of one tap read consecutive elements, at an offset given for each tap (an indirect, implicit im2col): the unfolded matrix is
 //! never formed. Coefficients are widened one panel at a time ([`crate::filter`]).
 
+use crate::arrays::MapEach;
 use crate::simd::outline;
 use pulp::{Simd, WithSimd};
 
@@ -78,15 +79,17 @@ impl WithSimd for MicroKernel<'_> {
 
 impl MicroKernel<'_> {
     #[inline(always)]
-    fn rows<S: Simd, const M: usize>(mut self, simd: S) {
+    fn rows<S: Simd, const M: usize>(self, simd: S) {
         let most = const { vectors_of::<S>(M) };
         let mut at = 0;
+        let MicroKernel { panel, source, places, stride, resume, .. } = self;
         while at < self.outputs {
             let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
+            let tile = Tile { panel, source: &source[at..], places, sums: &mut self.sums[at..], stride, resume };
             macro_rules! runs {
                 ($($count: literal)*) => {
                     match vectors {
-                        $($count if const { $count <= vectors_of::<S>(M) } => self.run::<S, M, $count>(simd, at),)*
+                        $($count if const { $count <= vectors_of::<S>(M) } => outline(simd, Shape::<M, $count>(tile)),)*
                         // `vectors` is at most `most`.
                         _ => return,
                     }
@@ -95,13 +98,6 @@ impl MicroKernel<'_> {
             runs!(1 2 3 4 5 6 7 8);
             at += vectors * S::F32_LANES;
         }
-    }
-
-    #[inline(always)]
-    fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
-        let MicroKernel { panel, source, places, stride, resume, .. } = *self;
-        let (source, sums) = (&source[at..], &mut self.sums[at..]);
-        outline(simd, Shape::<M, N>(Tile { panel, source, places, sums, stride, resume }));
     }
 }
 
@@ -192,7 +188,7 @@ impl WithSimd for PairKernel<'_> {
                 sums[m] = S::as_simd_f32s(&to[m * stride..][..S::F32_LANES]).0[0];
             }
         }
-        let [one, two] = [0, distance].map(|at| panels[at..][..taps * PANEL].as_chunks::<PANEL>().0);
+        let [one, two] = [0, distance].map_each(|at| panels[at..][..taps * PANEL].as_chunks::<PANEL>().0);
         for ((one, two), x) in one.iter().zip(two).zip(source.chunks(tap_stride)) {
             let x = S::as_simd_f32s(&x[..S::F32_LANES]).0[0];
             for m in 0..PANEL {
@@ -237,15 +233,15 @@ impl<const P: usize> WithSimd for TailKernel<'_, P> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        self.sum(simd, P);
+        self.0.sum_tail(simd, P);
     }
 }
 
-impl<const P: usize> TailKernel<'_, P> {
-    /// Computes one output of some panels, a constant after inlining.
+impl Panels<'_> {
+    /// Computes one output of some panels, whose number is a constant after inlining. The function is one copy of LLVM IR.
     #[inline(always)]
-    fn sum<S: Simd>(self, simd: S, count: usize) {
-        let Panels { panels, distance, taps, source, tap_stride, sums, stride, resume } = self.0;
+    fn sum_tail<S: Simd>(self, simd: S, count: usize) {
+        let Panels { panels, distance, taps, source, tap_stride, sums, stride, resume } = self;
         let vectors = const { PANEL.div_ceil(S::F32_LANES) };
         let numbers = vectors * S::F32_LANES;
         let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;
@@ -253,7 +249,9 @@ impl<const P: usize> TailKernel<'_, P> {
         if resume {
             for (p, column) in columns.iter_mut().enumerate().take(count) {
                 let mut before = [0.0; LONGEST];
-                before.iter_mut().take(PANEL).enumerate().for_each(|(c, sum)| *sum = sums[place(p, c)]);
+                for (c, sum) in before.iter_mut().take(PANEL).enumerate() {
+                    *sum = sums[place(p, c)];
+                }
                 column[..vectors].copy_from_slice(S::as_simd_f32s(&before[..numbers]).0);
             }
         }
@@ -273,7 +271,9 @@ impl<const P: usize> TailKernel<'_, P> {
         for (p, column) in columns.iter().enumerate().take(count) {
             let mut after = [0.0; LONGEST];
             S::as_mut_simd_f32s(&mut after[..numbers]).0.copy_from_slice(&column[..vectors]);
-            after.iter().take(PANEL).enumerate().for_each(|(c, &sum)| sums[place(p, c)] = sum);
+            for (c, &sum) in after.iter().take(PANEL).enumerate() {
+                sums[place(p, c)] = sum;
+            }
         }
     }
 }

@@ -57,7 +57,9 @@ pub fn packed_offsets<S: Simd>(places: &mut Vec<u32>, taps: usize, outputs: usiz
     let width = run_outputs::<S>();
     let (whole, last) = scratch_slice(places, 2 * taps).split_at_mut(taps);
     for (places, stride) in [(&mut *whole, width), (&mut *last, tap_stride::<S>(outputs % width))] {
-        places.iter_mut().enumerate().for_each(|(tap, place)| *place = (tap * stride) as u32);
+        for (tap, place) in places.iter_mut().enumerate() {
+            *place = (tap * stride) as u32;
+        }
     }
     [whole, last]
 }

@@ -2,6 +2,7 @@
 
 use super::composed::formula_of;
 use super::{Combination, Map, MapInput, MapKind, MapStage, map};
+use crate::arrays::MapEach;
 use crate::epilogue::{Activation, ExactEpilogue};
 use crate::line::Line;
 use crate::reduce::{ElementwiseEpilogue, Operation};
@@ -38,7 +39,7 @@ impl MapStage {
             MapInput::Operand(at) => 2 * at as u64,
             MapInput::Value(at) => 2 * at as u64 + 1,
         }));
-        to.extend(self.relus.map(u64::from));
+        to.extend(self.relus.iter().map(|&relu| u64::from(relu)));
         let address = |table: &Arc<Table>| Arc::as_ptr(table) as u64;
         let bits = |x: f32| u64::from(x.to_bits());
         match &self.kind {
@@ -62,7 +63,7 @@ impl MapStage {
                 ExactEpilogue::Clamp(low, high) => [2, 2, u64::from(low.to_bits()), u64::from(high.to_bits())],
                 ExactEpilogue::Map(of) => [2, 3, address(of), 0],
                 ExactEpilogue::Scale(of) => {
-                    let [low, high] = of.bounds.map(bits);
+                    let [low, high] = of.bounds.map_each(bits);
                     [2, 4, bits(of.scale), low << 32 | high]
                 }
             }),
@@ -82,14 +83,16 @@ impl<N: Line> Combination<N> {
         let pre = self.pre.map_or([0; 2], |(factor, abs)| [1 + u64::from(abs), bits(factor)]);
         to.extend(pre);
         to.extend([op as u64, u64::from(plain), u64::from(relu), function.map_or(0, |of| of as usize as u64)]);
-        to.extend([first, sign, last, scale, bias, epsilon].map(bits));
+        to.extend([first, sign, last, scale, bias, epsilon].into_iter().map(bits));
     }
 }
 
 /// Cache key of a chain: equal for chains of equal function, as long as the stages of both are alive.
 pub fn key(stages: &[MapStage]) -> Vec<u64> {
     let mut words = Vec::new();
-    stages.iter().for_each(|stage| stage.key(&mut words));
+    for stage in stages.iter() {
+        stage.key(&mut words);
+    }
     words
 }
 

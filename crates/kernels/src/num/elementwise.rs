@@ -43,7 +43,9 @@ pub fn round_result(planar: &Rounding, x: f64) -> f16 {
 /// [`canonicalize`] for a row of operands of a sum, product, maximum or minimum, in place.
 #[inline(always)]
 pub fn admit_row(row: &mut [f32]) {
-    row.iter_mut().for_each(|x| *x = if x.is_nan() { f32::INFINITY } else { *x });
+    for x in row.iter_mut() {
+        *x = if x.is_nan() { f32::INFINITY } else { *x };
+    }
 }
 
 /// [`round_result`] for sums and products of two fp16 numbers computed in fp32. The 24 significant bits of fp32 are two more than twice those of

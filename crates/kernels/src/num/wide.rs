@@ -205,7 +205,9 @@ impl Wide for Exact {
     fn sum(terms: impl Iterator<Item = Exact>, rules: Option<&AccumulatorSpec>) -> Exact {
         let Some(rules) = rules else { return defined(terms.map(|t| t.0).sum()) };
         let mut sum = RunningSum::new(rules, 0.0);
-        terms.for_each(|t| sum.add(f16::ONE, elementwise::round_result(&Rounding::AWAY, t.0)));
+        for t in terms {
+            sum.add(f16::ONE, elementwise::round_result(&Rounding::AWAY, t.0));
+        }
         Exact(sum.result().to_f64())
     }
 
@@ -215,7 +217,9 @@ impl Wide for Exact {
         }
         let mut all = vec![Exact::default(); row.len()];
         chunks(&mut all, PER_THREAD, cost::one_by_one(row.len()), |i, to| {
-            to.iter_mut().zip(&row[i * PER_THREAD..]).for_each(|(to, x)| *to = Exact::canonicalize(*x));
+            for (to, x) in to.iter_mut().zip(&row[i * PER_THREAD..]) {
+                *to = Exact::canonicalize(*x);
+            }
         });
         all
     }
@@ -226,7 +230,9 @@ impl Wide for Exact {
         }
         let mut all = vec![0.0; row.len()];
         chunks(&mut all, PER_THREAD, cost::one_by_one(row.len()), |i, to| {
-            to.iter_mut().zip(&row[i * PER_THREAD..]).for_each(|(to, x)| *to = x.round_result(rules));
+            for (to, x) in to.iter_mut().zip(&row[i * PER_THREAD..]) {
+                *to = x.round_result(rules);
+            }
         });
         all
     }

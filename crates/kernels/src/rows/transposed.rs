@@ -174,14 +174,14 @@ impl Job<'_, '_> {
             }
             let (one, other) = (&one[..columns], &other[..columns]);
             match (form, largest) {
-                (ALONE, false) => by.accumulate::<ALONE, false>(one, other, &mut now),
-                (ALONE, true) => by.accumulate::<ALONE, true>(one, other, &mut now),
-                (SUM, false) => by.accumulate::<SUM, false>(one, other, &mut now),
-                (SUM, true) => by.accumulate::<SUM, true>(one, other, &mut now),
-                (PRODUCT, false) => by.accumulate::<PRODUCT, false>(one, other, &mut now),
-                (PRODUCT, true) => by.accumulate::<PRODUCT, true>(one, other, &mut now),
-                (_, false) => by.accumulate::<SQUARE_OF_SUM, false>(one, other, &mut now),
-                (_, true) => by.accumulate::<SQUARE_OF_SUM, true>(one, other, &mut now),
+                (ALONE, false) => by.accumulate(ALONE, false, one, other, &mut now),
+                (ALONE, true) => by.accumulate(ALONE, true, one, other, &mut now),
+                (SUM, false) => by.accumulate(SUM, false, one, other, &mut now),
+                (SUM, true) => by.accumulate(SUM, true, one, other, &mut now),
+                (PRODUCT, false) => by.accumulate(PRODUCT, false, one, other, &mut now),
+                (PRODUCT, true) => by.accumulate(PRODUCT, true, one, other, &mut now),
+                (_, false) => by.accumulate(SQUARE_OF_SUM, false, one, other, &mut now),
+                (_, true) => by.accumulate(SQUARE_OF_SUM, true, one, other, &mut now),
             }
         }
         for (now, to) in now.iter().zip(to.chunks_exact_mut(S::F32_LANES)) {
@@ -230,10 +230,12 @@ impl<S: Simd> By<S> {
         plane.iter().map(|x| num::widen(*x) * pre).find(|x| *x == 0.0).unwrap_or(found)
     }
 
-    /// Accumulates the next elements of every plane.
+    /// Accumulates the next elements of every plane. `form` and `is_largest` are constants after inlining.
     #[inline(always)]
-    fn accumulate<const FORM: u8, const LARGEST: bool>(
+    fn accumulate(
         self,
+        form: u8,
+        is_largest: bool,
         one: &[[f16; PLANES]],
         other: &[[f16; PLANES]],
         now: &mut [S::f32s; VECTORS],
@@ -249,15 +251,15 @@ impl<S: Simd> By<S> {
             for v in 0..VECTORS {
                 let Some(x) = simd::widened(simd, one[v]) else { return };
                 let mut x = simd.mul_f32s(x, pre);
-                if FORM != ALONE {
+                if form != ALONE {
                     let Some(y) = simd::widened(simd, other[v]) else { return };
                     let (a, b) = (simd.mul_f32s(first, x), simd.mul_f32s(sign, y));
-                    x = if FORM == PRODUCT { simd.mul_f32s(a, b) } else { simd.add_f32s(a, b) };
-                    if FORM == SQUARE_OF_SUM {
+                    x = if form == PRODUCT { simd.mul_f32s(a, b) } else { simd.add_f32s(a, b) };
+                    if form == SQUARE_OF_SUM {
                         x = simd.mul_f32s(x, x);
                     }
                 }
-                sums[v] = if LARGEST {
+                sums[v] = if is_largest {
                     // Keeps the earlier of two zeros, and the number if one is NaN.
                     let larger = simd::larger(simd, x, sums[v]);
                     simd.select_f32s(simd.equal_f32s(sums[v], sums[v]), larger, x)

@@ -111,22 +111,23 @@ impl WithSimd for Job<'_> {
         let (pieces, away) = (&self.formula.curve, self.formula.away);
         let curve = pieces.in_registers(host);
         match (away, pieces.reach() == Reach::Above) {
-            (true, false) => self.each::<true, false>(host, curve),
-            (false, false) => self.each::<false, false>(host, curve),
-            (true, true) => self.each::<true, true>(host, curve),
-            (false, true) => self.each::<false, true>(host, curve),
+            (true, false) => self.each(host, curve, true, false),
+            (false, false) => self.each(host, curve, false, false),
+            (true, true) => self.each(host, curve, true, true),
+            (false, true) => self.each(host, curve, false, true),
         }
     }
 }
 
 impl Job<'_> {
+    /// `away` and `above` are constants after inlining. The function is one copy of LLVM IR.
     #[inline(always)]
-    fn each<const AWAY: bool, const ABOVE: bool>(self, host: Longest, curve: CurveVectors) {
+    fn each(self, host: Longest, curve: CurveVectors, away: bool, above: bool) {
         let Job { formula: &Formula { after, gates, .. }, before, from, rows, to } = self;
-        let vectors = Vectors::<ABOVE> { host, curve, before, after, gates };
+        let vectors = Vectors { host, curve, before, after, gates, away, above };
         let columns = rows.columns;
         if let Some(gaps) = rows.gaps() {
-            return vectors.between_gaps::<AWAY>(from, gaps, rows, to);
+            return vectors.between_gaps(from, gaps, rows, to);
         }
         for row in 0..rows.count {
             let from = from.map(|from| &from[row * rows.from_stride..][..columns]);
@@ -141,9 +142,9 @@ impl Job<'_> {
                     None => last[..rest].copy_from_slice(row),
                 }
             }
-            vectors.whole::<AWAY>(from, to);
+            vectors.whole(from, to);
             if rest != 0 {
-                let [made, _] = vectors.values::<AWAY>([last; 2]);
+                let [made, _] = vectors.values([last; 2]);
                 match to.last_chunk_mut() {
                     Some(whole) => *whole = made,
                     None => to.copy_from_slice(&made[..rest]),
@@ -187,19 +188,23 @@ impl Rows {
     }
 }
 
-/// A formula held in registers; `ABOVE` for a curve of [`Reach::Above`].
-struct Vectors<const ABOVE: bool> {
+/// A formula held in registers.
+struct Vectors {
     host: Longest,
     curve: CurveVectors,
     before: Option<Affine>,
     after: Option<Affine>,
     gates: bool,
+    /// As [`Formula::away`].
+    away: bool,
+    /// True for a curve of [`Reach::Above`].
+    above: bool,
 }
 
-impl<const ABOVE: bool> Vectors<ABOVE> {
+impl Vectors {
     /// Computes the whole vectors of a row, two at a time to overlap their latencies.
     #[inline(always)]
-    fn whole<const AWAY: bool>(&self, from: Option<&[f16]>, to: &mut [f16]) {
+    fn whole(&self, from: Option<&[f16]>, to: &mut [f16]) {
         let (to, _) = to.as_chunks_mut::<LONGEST>();
         let from = from.map(|from| &from.as_chunks::<LONGEST>().0[..to.len()]);
         for i in (0..to.len()).step_by(2) {
@@ -208,13 +213,13 @@ impl<const ABOVE: bool> Vectors<ABOVE> {
                 Some(from) => [from[i], from[j]],
                 None => [to[i], to[j]],
             };
-            [to[i], to[j]] = self.values::<AWAY>(halves);
+            [to[i], to[j]] = self.values(halves);
         }
     }
 
     /// Computes rows with the same gaps in source and result as one row, and leaves the gaps as they are.
     #[inline(always)]
-    fn between_gaps<const AWAY: bool>(&self, from: Option<&[f16]>, mut gaps: Gaps, rows: Rows, to: &mut [f16]) {
+    fn between_gaps(&self, from: Option<&[f16]>, mut gaps: Gaps, rows: Rows, to: &mut [f16]) {
         let n = (rows.count - 1) * rows.to_stride + rows.columns;
         let (from, to) = (from.map(|from| &from[..n]), &mut to[..n]);
         for at in (0..n).step_by(2 * LONGEST) {
@@ -226,7 +231,7 @@ impl<const ABOVE: bool> Vectors<ABOVE> {
                     None => halves[i][..from.len()].copy_from_slice(from),
                 }
             }
-            let made = self.values::<AWAY>(halves);
+            let made = self.values(halves);
             for i in 0..2 {
                 let at = at + i * LONGEST;
                 let Some(to) = to.get_mut(at..) else { return };
@@ -245,12 +250,12 @@ impl<const ABOVE: bool> Vectors<ABOVE> {
     }
 
     #[inline(always)]
-    fn values<const AWAY: bool>(&self, halves: [[f16; LONGEST]; 2]) -> [[f16; LONGEST]; 2] {
+    fn values(&self, halves: [[f16; LONGEST]; 2]) -> [[f16; LONGEST]; 2] {
         let host = self.host;
         let (mut operands, mut x, mut to) = ([[0.0; LONGEST]; 2], [[0.0; LONGEST]; 2], halves);
         for n in 0..2 {
             operands[n] = host.widen(halves[n]);
-            if AWAY {
+            if self.away {
                 operands[n] = host.canonicalize(operands[n]);
             }
             x[n] = operands[n];
@@ -258,37 +263,42 @@ impl<const ABOVE: bool> Vectors<ABOVE> {
         if let Some(before) = self.before {
             for n in 0..2 {
                 // Rounded for any argument: `compute` gets this step from callers too.
-                x[n] = host.widen(self.rounded::<AWAY>(self.affine(before, x[n])));
+                x[n] = host.widen(self.rounded(self.affine(before, x[n])));
             }
         }
         for n in 0..2 {
-            x[n] = if ABOVE { self.curve.values_above::<AWAY>(x[n]) } else { self.curve.values::<AWAY>(x[n]) };
+            x[n] = match (self.above, self.away) {
+                (true, true) => self.curve.values_above::<true>(x[n]),
+                (true, false) => self.curve.values_above::<false>(x[n]),
+                (false, true) => self.curve.values::<true>(x[n]),
+                (false, false) => self.curve.values::<false>(x[n]),
+            };
         }
         if let Some(after) = self.after {
             for n in 0..2 {
-                x[n] = self.affine(after, self.settled::<AWAY>(x[n]));
+                x[n] = self.affine(after, self.settled(x[n]));
             }
         }
         if self.gates {
             for n in 0..2 {
-                x[n] = host.times(operands[n], self.settled::<AWAY>(x[n]));
+                x[n] = host.times(operands[n], self.settled(x[n]));
             }
         }
         for n in 0..2 {
-            to[n] = self.rounded::<AWAY>(x[n]);
+            to[n] = self.rounded(x[n]);
         }
         to
     }
 
     #[inline(always)]
-    fn rounded<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f16; LONGEST] {
-        self.host.round(if AWAY { self.host.away_from_ties(x) } else { x })
+    fn rounded(&self, x: [f32; LONGEST]) -> [f16; LONGEST] {
+        self.host.round(if self.away { self.host.away_from_ties(x) } else { x })
     }
 
     /// The result of a step, rounded to the significant bits of a normal number.
     #[inline(always)]
-    fn settled<const AWAY: bool>(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
-        self.host.shorten(if AWAY { self.host.away_from_ties(x) } else { x })
+    fn settled(&self, x: [f32; LONGEST]) -> [f32; LONGEST] {
+        self.host.shorten(if self.away { self.host.away_from_ties(x) } else { x })
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Blocked transposition of matrices, and of channels and outputs within a block.
 
 use super::*;
+use crate::arrays::array_of;
 
 /// Edge length of a transposed block, in elements.
 pub const SQUARE: usize = host::SQUARE;
@@ -164,5 +165,5 @@ pub(super) fn transpose_8x8(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT
 }
 
 fn transpose_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
-    std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
+    array_of(|i| array_of(|j| rows[j][i]))
 }

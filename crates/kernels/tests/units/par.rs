@@ -5,18 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[test]
 fn works_come_from_several_threads_and_a_panic_ends_one() {
     let sum = |n: usize| {
-        on_all_threads(|| {
-            let sum = AtomicUsize::new(0);
-            busy_join(n, &|i| _ = sum.fetch_add(i + 1, Relaxed));
-            sum.into_inner()
-        })
+        let sum = AtomicUsize::new(0);
+        on_all_threads(true, &mut || busy_join(n, &|i| _ = sum.fetch_add(i + 1, Relaxed)));
+        sum.into_inner()
     };
     std::thread::scope(|scope| {
         for n in 1..5 {
             scope.spawn(move || (0..50).for_each(|i| assert_eq!(sum(10 * n + i), (10 * n + i) * (10 * n + i + 1) / 2)));
         }
     });
-    assert!(catch_unwind(|| on_all_threads(|| panic!("of the test"))).is_err());
+    assert!(catch_unwind(|| on_all_threads(true, &mut || panic!("of the test"))).is_err());
     assert_eq!(sum(100), 5050);
 }
 

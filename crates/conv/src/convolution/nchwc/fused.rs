@@ -52,7 +52,9 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
         let area = (ground.rows * ground.width + (ROW_OUTPUTS - 1) * s) * BLOCK;
         let staged = scratch_slice(staged, TILE_BLOCKS * area);
         // The halo is filled once and stays.
-        staged.chunks_exact_mut(area).for_each(|staged| ground.fill_halo(window.from[1], staged));
+        for staged in staged.chunks_exact_mut(area) {
+            ground.fill_halo(window.from[1], staged);
+        }
         let (panels, weights) =
             scratch_slice(panels, panel_elements(taps) + panel_elements(k * k)).split_at_mut(panel_elements(taps));
         let (mut panels, mut weights) = (Panels { data: panels, taps }, Panels { data: weights, taps: k * k });
@@ -190,7 +192,9 @@ impl Ground {
         let rows = places.chunks_mut(across).enumerate();
         rows.for_each(|(row, places)| {
             let first = (self.inside.start + row) * self.width + self.lead;
-            places.iter_mut().enumerate().for_each(|(i, place)| *place = ((first + i) * BLOCK) as u32);
+            for (i, place) in places.iter_mut().enumerate() {
+                *place = ((first + i) * BLOCK) as u32;
+            }
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Micro-kernel of NCHWc16: a register tile of outputs by vectors of channels.
 
 use super::{Accumulator, Panels, Tiles};
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::epilogue::Staged;
 use anemone_kernels::exact::bounds::{self, RunSchedule};
 use anemone_kernels::host::fetch;
@@ -213,8 +214,8 @@ impl<A: Accumulator> TileSums<'_, A> {
         };
         let vectors = blocks * BLOCK / S::F32_LANES;
         for first in (0..vectors).step_by(VECTORS) {
-            let weights = [0, 1].map(|v| &panels.data[place((first + v).min(vectors - 1), panels.stride())..]);
-            let at = [0, 1].map(|v| place((first + v).min(vectors - 1), stride));
+            let weights = [0, 1].map_each(|v| &panels.data[place((first + v).min(vectors - 1), panels.stride())..]);
+            let at = [0, 1].map_each(|v| place((first + v).min(vectors - 1), stride));
             let both = first + 1 < vectors;
             let (to, terms) = (to.reborrow(), RunSchedule { ends, mixed, totals: &mut *totals });
             let prefetch = if first == 0 { prefetch } else { PrefetchCursor::default() };
