@@ -304,7 +304,7 @@ fn parts_are_of_real_rows() {
     assert_eq!(of(sizes(), [2.0, 0.0, 1.0]), [0.0, 0.0]);
 }
 
-/// Of several real rows for one place, the last is written; a row for a place is one of the rows of a mask, by number.
+/// The last of several real rows for one place is written; a row for a place is one of the rows of a mask, by number.
 #[test]
 fn the_last_row_for_a_place_is_written() {
     let mut nodes = chosen();
