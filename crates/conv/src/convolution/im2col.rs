@@ -115,7 +115,7 @@ impl Im2col {
             return None;
         }
         let mut used = vec![false; elements];
-        for group in groups.iter() {
+        for group in groups {
             group.weights.mark(&mut used);
         }
         let kept: Vec<usize> = (0..elements).filter(|&at| used[at]).collect();

@@ -56,11 +56,11 @@ pub fn run(ops: &mut [Op], steps: &[Step], own: impl Fn(Home) -> bool) {
         let mut of = Component::default();
         let closed = of.close(ops, steps, at);
         seen[at] = true;
-        for &writer in of.writers.iter() {
+        for &writer in &of.writers {
             seen[writer] = true;
         }
         if let Some(dense) = closed.and_then(|()| of.dense(ops, steps)) {
-            for (at, op) in dense.into_iter() {
+            for (at, op) in dense {
                 ops[at] = op;
             }
         }
@@ -205,7 +205,7 @@ fn writers(ops: &[Op], at: usize, read: &MemRef) -> Option<Vec<usize>> {
             op.writes.iter().filter(|written| written.overlaps(read) && left.meets(written)).collect();
         if !written.is_empty() {
             found.push(i);
-            for written in written.into_iter() {
+            for written in written {
                 left.remove(written);
             }
             if left.is_empty() {

@@ -90,7 +90,7 @@ impl<N: Line> Combination<N> {
 /// Cache key of a chain: equal for chains of equal function, as long as the stages of both are alive.
 pub fn key(stages: &[MapStage]) -> Vec<u64> {
     let mut words = Vec::new();
-    for stage in stages.iter() {
+    for stage in stages {
         stage.key(&mut words);
     }
     words
