@@ -276,7 +276,20 @@ fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitud
             let length = times(x.length, y.most).min(times(y.length, x.most));
             if alike(net, op) { Magnitude { length, ..product } } else { product }
         }
-        Binary::Max | Binary::Min => x.either(y),
+        Binary::Max | Binary::Min => {
+            // A limit on zero's other side brings elements nearer to zero.
+            let beyond = |at: usize| {
+                let limit = op.inputs.get(at).and_then(|&id| net.value(id).data.as_ref());
+                let is_beyond = |limit: &f32| if f == Binary::Max { *limit <= 0.0 } else { *limit >= 0.0 };
+                limit.is_some_and(|limit| limit.data.to_f32().iter().all(is_beyond))
+            };
+            let whole = |at: usize| net.value(op.inputs[at]).ty.shape == net.value(op.outputs[0]).ty.shape;
+            match (beyond(0), beyond(1)) {
+                (_, true) if whole(0) => x,
+                (true, _) if whole(1) => y,
+                _ => x.either(y),
+            }
+        }
         Binary::Div => match op.inputs.get(1).and_then(|&id| net.value(id).data.as_ref()) {
             Some(by) => {
                 let least = by.data.floats().iter().fold(f32::INFINITY, |least, d| least.min(d.abs()));

@@ -224,6 +224,26 @@ fn terms_grow_where_bounds_do_and_values_do_not() {
     assert!(!scaled("silu(%x)"));
 }
 
+/// A limit beyond zero, as the parts of a hard swish have it, does not make values greater.
+#[test]
+fn limits_beyond_zero_keep_sizes() {
+    let weights = |middle: &str| {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 4]\n  const %c: f16[] = [-3.0]\n  const %w: f16[1, 4] = [0.001953125, 0.0, 0.0, 0.0]\n  \
+             %t: f16[1, 4] = tanh(%x)\n  %m: f16[1, 4] = {middle}\n  %y: f16[1, 1] = linear(%m, %w)\n  output %y\n}}\n"
+        );
+        let mut net = anemone_net::text::parse(&source, &[]).expect("the case parses");
+        scale_small_terms(&mut net, &Default::default(), &mut Default::default()).expect("it succeeds");
+        let text = anemone_net::text::print(&net).0;
+        text.lines().filter(|line| line.contains("const %y")).map(String::from).collect::<Vec<_>>()
+    };
+    let plain = weights("abs(%t)");
+    assert!(!plain.is_empty());
+    assert_eq!(weights("max(%t, %c)"), plain);
+    assert_eq!(weights("max(%c, %t)"), plain);
+    assert_ne!(weights("min(%t, %c)"), plain);
+}
+
 #[test]
 fn a_later_factor_bounds_the_sums_of_an_unbounded_operand() {
     becomes(
