@@ -384,8 +384,8 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         OpKind::ArgReduce { greatest, last, axis, .. } => indexing::arg_reduce(x, *axis, *greatest, *last),
         OpKind::ArgSort { axis, descending } => indexing::arg_sort(x, *axis, *descending),
         OpKind::Suppress { overlap, score_threshold, most, per_class } => {
-            let limits =
-                detection::Limits { overlap: *overlap, score: *score_threshold, most: *most, per_class: *per_class };
+            let overlap = inputs.get(2).and_then(|given| given.floats().first().copied()).unwrap_or(*overlap);
+            let limits = detection::Limits { overlap, score: *score_threshold, most: *most, per_class: *per_class };
             detection::suppress(x, inputs[1], &limits)
         }
         OpKind::Sample { mode, outside } => store(indexing::sample(inputs, *mode, *outside, &result.shape)),

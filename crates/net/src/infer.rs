@@ -47,9 +47,8 @@ pub fn arity(kind: &OpKind) -> (usize, usize) {
     match kind {
         OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => (2, 3),
         OpKind::MatMul { .. } | OpKind::Combine | OpKind::Binary(_) | OpKind::Gather { .. } => (2, 2),
-        OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } | OpKind::Sample { .. } | OpKind::Suppress { .. } => {
-            (2, 2)
-        }
+        OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } | OpKind::Sample { .. } => (2, 2),
+        OpKind::Suppress { .. } => (2, 3),
         OpKind::Select | OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => (3, 3),
         OpKind::Concat { .. } | OpKind::Loop(_) => (1, usize::MAX),
         OpKind::BatchNorm { .. } => (3, 5),
@@ -257,6 +256,11 @@ impl Infer<'_> {
         let extents = [self.inputs[0].shape[0], self.inputs[0].shape[1]];
         self.extent(1, 0, extents[0])?;
         self.extent(1, 1, extents[1])?;
+        if self.inputs.len() > 2 {
+            self.float(2)?;
+            self.rank(2, 1, 1)?;
+            self.extent(2, 0, 1)?;
+        }
         self.between("most", most, 1, u32::MAX as usize)?;
         Ok(TensorType { dtype: DType::I32, shape: vec![extents[0], most] })
     }

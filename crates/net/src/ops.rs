@@ -78,9 +78,10 @@ pub enum OpKind {
     ArgReduce { greatest: bool, last: bool, axis: usize, keep_dims: bool },
     /// `(x)`: positions along one axis in sorted order, as `I32`; the sort is stable.
     ArgSort { axis: usize, descending: bool },
-    /// `(boxes, scores)`, `[N, B, 4]` of centre, width and height, and `[N, B, K]`: positions of the boxes that are kept, best score first, as
+    /// `(boxes, scores, overlap?)`, `[N, B, 4]` of centre, width and height, and `[N, B, K]`: positions of the boxes that are kept, best score first, as
     /// `I32` of `[N, most]`, padded with -1. A box is kept if its best score is at least `score_threshold`, unless its intersection over union
-    /// with a better kept box (with `per_class`, of the same class) exceeds `overlap`. If no box passes, the best is kept.
+    /// with a better kept box (with `per_class`, of the same class) exceeds `overlap`, which an operand of one element replaces. If no box passes,
+    /// the best is kept.
     Suppress { overlap: f32, score_threshold: f32, most: usize, per_class: bool },
     /// `(x, coordinates)`: `x` is `[N, C, H, W]`, `coordinates` is `[N, Ho, Wo, 2]`: column and row in elements of `x`, with
     /// integers at centres; the result is `[N, C, Ho, Wo]`.

@@ -265,7 +265,7 @@ fn operand(kind: &OpKind, slot: usize) -> &'static str {
         OpKind::Select => &["cond", "a", "b"],
         OpKind::Gather { .. } | OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } => &["x", "indices"],
         OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => &["data", "indices", "updates"],
-        OpKind::Suppress { .. } => &["boxes", "scores"],
+        OpKind::Suppress { .. } => &["boxes", "scores", "overlap"],
         OpKind::Sample { .. } => &["x", "coordinates"],
         OpKind::BatchNorm { .. } => &["x", "mean", "variance", "gamma", "beta"],
         OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => &["x", "gamma", "beta"],

@@ -19,6 +19,7 @@ mod live;
 mod loss;
 mod made;
 mod masked;
+mod moving;
 mod node;
 mod normalize;
 mod numbered;

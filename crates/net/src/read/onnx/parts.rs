@@ -1,6 +1,7 @@
 //! Parts of rows whose number depends on values: slices and splits at computed places, the first of the rows at the places of a mask, and
 //! such rows as outputs of the model.
 
+use super::moving;
 use super::node::Node;
 use super::numbered::{mark, places, rows_of, total};
 use super::rows::{Mark, Rows};
@@ -22,6 +23,9 @@ pub struct Cut {
 /// `Slice` of one axis, and `Split`, of all rows at computed places: every row stays, and those within the bounds are real. Returns false
 /// for all others.
 pub fn bounded(n: &mut Node) -> Result<bool, Error> {
+    if moving::slice(n)? {
+        return Ok(true);
+    }
     let computed = |n: &Node, at: usize| n.input(at).is_some_and(|id| n.t.build.data(id).is_none());
     let split = n.op() == "Split";
     let found = split && computed(n, 1) || n.op() == "Slice" && (computed(n, 1) || computed(n, 2));
@@ -251,9 +255,10 @@ impl Translator<'_> {
         let nothing = build.scalar(0.0, moved);
         let packed = build.select(real, moved, nothing)?;
         build.rename(id, &format!("{name}.rows"));
-        build.output(packed, name)?;
+        let packed = build.output(packed, name)?;
         let counted = build.fresh(&format!("{name}_count"));
-        build.output(total, &counted)?;
+        let count = build.output(total, &counted)?;
+        build.counted_rows(packed, count, rows.axis);
         self.notes.push(format!(
             "output `{name}`: of {} rows along axis {}, the first `{counted}` are real, and the others zero",
             rows.count, rows.axis

@@ -1,5 +1,6 @@
 //! Operators that rearrange elements: shapes, slices, repetition, padding.
 
+use super::moving;
 use super::node::Node;
 use crate::build::window::Blocks;
 use crate::error::Error;
@@ -139,6 +140,9 @@ fn split(n: &mut Node) -> Result<bool, Error> {
 }
 
 fn slice(n: &mut Node) -> Result<bool, Error> {
+    if moving::slice(n)? {
+        return Ok(true);
+    }
     let x = n.need(0)?;
     let shape = n.shape(x);
     let starts = n.either("starts", 1)?.ok_or_else(|| n.missing("starts"))?;

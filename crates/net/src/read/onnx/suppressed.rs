@@ -45,9 +45,20 @@ fn compress(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// A number that an operand has, or the default.
-fn number(n: &Node, at: usize, what: &str, default: f32) -> Result<f32, Error> {
-    Ok(n.constant(at, what)?.and_then(|tensor| tensor.data.to_f32().first().copied()).unwrap_or(default))
+/// A limit of a suppression.
+#[derive(Clone, Copy)]
+enum Limit {
+    Known(f32),
+    Computed(ValueId),
+}
+
+/// A limit that an operand has, or the default.
+fn limit(n: &mut Node, at: usize, default: f32) -> Result<Limit, Error> {
+    let Some(id) = n.input(at) else { return Ok(Limit::Known(default)) };
+    match n.t.build.data(id) {
+        Some(tensor) => Ok(Limit::Known(tensor.data.to_f32().first().copied().unwrap_or(default))),
+        None => Ok(Limit::Computed(n.build().reshape(id, [])?)),
+    }
 }
 
 /// Boxes that no better one of their class shares too much with.
@@ -58,13 +69,15 @@ fn suppress(n: &mut Node) -> Result<bool, Error> {
     if of_scores != [images, classes, count] {
         return Err(n.unsupported(format!("boxes {of_boxes:?} with scores {of_scores:?}")));
     }
-    if (2..5).any(|at| n.input(at).is_some_and(|id| n.t.build.data(id).is_none() || n.t.mark(id).is_some())) {
+    if (2..5).any(|at| n.input(at).is_some_and(|id| n.t.mark(id).is_some() || elements(&n.shape(id)) != 1)) {
         return Err(lost(n));
     }
-    let most = number(n, 2, "max_output_boxes_per_class", 0.0)?;
-    let most = if most > 0.0 { (most as usize).min(count) } else { 0 };
-    let overlap = number(n, 3, "iou_threshold", 0.0)?;
-    let threshold = number(n, 4, "score_threshold", f32::MIN)?;
+    let (asked, overlap, threshold) = (limit(n, 2, 0.0)?, limit(n, 3, 0.0)?, limit(n, 4, f32::MIN)?);
+    let most = match asked {
+        Limit::Known(most) if most > 0.0 => (most as usize).min(count),
+        Limit::Known(_) => 0,
+        Limit::Computed(_) => count,
+    };
     let lists = images * classes;
     if most == 0 || lists == 0 || lists.saturating_mul(count).saturating_mul(4) > MADE_ELEMENTS {
         return Err(lost(n));
@@ -84,16 +97,30 @@ fn suppress(n: &mut Node) -> Result<bool, Error> {
     let boxes = n.build().broadcast(boxes, [images, classes, count, 4])?;
     let boxes = n.build().reshape(boxes, [lists, count, 4])?;
     let columns = n.build().reshape(all, [lists, count, 1])?;
-    let kind = OpKind::Suppress { overlap, score_threshold: threshold, most, per_class: false };
-    let kept = n.build().op("kept", kind, &[boxes, columns])?;
+    // Boxes below a computed threshold come last, and are left out afterwards.
+    let (score_threshold, threshold) = match threshold {
+        Limit::Known(known) => (known, n.build().scalar(known, all)),
+        Limit::Computed(id) => (f32::MIN, id),
+    };
+    let (mut operands, mut known) = (vec![boxes, columns], 0.0);
+    match overlap {
+        Limit::Known(overlap) => known = overlap,
+        Limit::Computed(id) => operands.push(n.build().reshape(id, [1])?),
+    }
+    let kind = OpKind::Suppress { overlap: known, score_threshold, most, per_class: false };
+    let kept = n.build().op("kept", kind, &operands)?;
     let zero = n.build().integers([], vec![0]);
     let there = n.build().binary(Binary::GreaterEqual, kept, zero)?;
     let at = n.build().binary(Binary::Max, kept, zero)?;
     let flat = n.build().reshape(all, [lists, count])?;
     let best = n.build().op("best", OpKind::GatherAlong { axis: 1 }, &[flat, at])?;
-    let limit = n.build().scalar(threshold, best);
-    let above = n.build().binary(Binary::Greater, best, limit)?;
-    let mask = n.build().binary(Binary::Min, there, above)?;
+    let above = n.build().binary(Binary::Greater, best, threshold)?;
+    let mut mask = n.build().binary(Binary::Min, there, above)?;
+    if let Limit::Computed(asked) = asked {
+        let order = n.build().integers([most], (0..most as i32).collect());
+        let first = n.build().binary(Binary::Less, order, asked)?;
+        mask = n.build().binary(Binary::Min, mask, first)?;
+    }
     let total = lists * most;
     let mask = n.build().reshape(mask, [total])?;
     let at = match own {

@@ -167,7 +167,7 @@ fn nodes_of_open_extents_are_outlined_for_the_host() {
             node("Cast", &["selected"], "after"),
         ],
         name: "g".into(),
-        initializer: vec![integers("most", &[3])],
+        initializer: vec![integers("most", &[0])],
         input: vec![
             float_info("boxes", [1, 6, 4].map(extent).to_vec()),
             float_info("scores", [1, 2, 6].map(extent).to_vec()),
