@@ -15,7 +15,7 @@ use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::{Data, Net, OpKind, Tensor, TensorType, Value, ValueId, eval};
-use anemone_program::e5::{Call, HostCall, Repeat, State, Step};
+use anemone_program::e5::{Call, Counted, HostCall, Repeat, State, Step};
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides, cost};
 use std::collections::HashSet;
 
@@ -29,6 +29,7 @@ pub struct ProgramChain {
     /// Names of the inputs and of the outputs of the caller.
     ends: [Vec<String>; 2],
     states: Vec<State>,
+    counted: Vec<Counted>,
     /// Host segments, each with the number of programs before it.
     hosts: Vec<(usize, Net)>,
     /// Counted loops.
@@ -80,13 +81,13 @@ pub enum Cut {
 impl ProgramChain {
     /// The programs of a network's segments ([`native::segments`]), in order.
     fn of_segments(net: &Net, mut programs: Vec<Program>) -> ProgramChain {
-        let (states, passed) = (written_states(net), passed(net));
+        let (states, counted, passed) = (written_states(net), counted_outputs(net), passed(net));
         if programs.len() == 1 && passed.is_empty() {
-            return ProgramChain { states, ..ProgramChain::from(programs.remove(0)) };
+            return ProgramChain { states, counted, ..ProgramChain::from(programs.remove(0)) };
         }
         let order = (0..programs.len()).map(Part::Program).collect();
         let chain = ProgramChain { name: net.name.clone(), programs, states, order, ..ProgramChain::default() };
-        ProgramChain { ends: ends(net), passed, ..chain }.bound()
+        ProgramChain { ends: ends(net), counted, passed, ..chain }.bound()
     }
 
     /// A network with host segments for operations without an engine path, and the reason for each.
@@ -100,6 +101,7 @@ impl ProgramChain {
             return Ok((ProgramChain::of_network(net, chain.programs.remove(0)), reasons));
         }
         (chain.ends, chain.states, chain.passed) = (ends(net), written_states(net), passed(net));
+        chain.counted = counted_outputs(net);
         Ok((chain.bound(), reasons))
     }
 
@@ -213,6 +215,11 @@ impl ProgramChain {
     /// Tensors kept between runs: zeros before the first, then the value of the output.
     pub fn states(&self) -> &[State] {
         &self.states
+    }
+
+    /// Outputs whose first rows are real, each with the output that has their number.
+    pub fn counted(&self) -> &[Counted] {
+        &self.counted
     }
 
     /// Copies the final value of every state to the inputs of the next run.
@@ -445,6 +452,12 @@ fn ends(net: &Net) -> [Vec<String>; 2] {
 fn passed(net: &Net) -> Vec<(String, TensorType)> {
     let given = net.outputs.iter().filter(|&id| net.inputs.contains(id) && net.states.iter().all(|s| s.input != *id));
     given.map(|&id| (net.value(id).name.clone(), net.value(id).ty.clone())).collect()
+}
+
+/// Outputs of which another output has the number of real rows, by port name.
+pub fn counted_outputs(net: &Net) -> Vec<Counted> {
+    let name = |id| net.value(id).name.clone();
+    net.counted.iter().map(|c| Counted { rows: name(c.rows), count: name(c.count), axis: c.axis }).collect()
 }
 
 /// Input and output of each state that a network writes, by port name.

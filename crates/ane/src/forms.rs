@@ -74,6 +74,8 @@ pub struct WriteOptions {
     pub container: hwx::Options,
     /// Tensors kept between calls, for the dispatch descriptor.
     pub states: Vec<State>,
+    /// Outputs of which another output has the number of real rows, for the dispatch descriptor.
+    pub counted: Vec<e5::Counted>,
     /// Byte offset of the data in the open driver's file; `None` for the usual one.
     pub anec_data: Option<usize>,
     /// Address of the first page of a loaded image; `None` for that of files.
@@ -172,7 +174,8 @@ pub fn files_as(
             ..hwx::Options::default()
         };
         let engine_names = described && book;
-        WriteOptions { container, states: chain.states().to_vec(), engine_names, ..WriteOptions::default() }
+        let (states, counted) = (chain.states().to_vec(), chain.counted().to_vec());
+        WriteOptions { container, states, counted, engine_names, ..WriteOptions::default() }
     };
     for form in forms.iter().filter(|form| **form != Form::E5 && !(described && **form == Form::Hwx)) {
         chain.check_no_host(form.name())?;
@@ -318,6 +321,7 @@ fn descriptor(steps: &[Step], around: &WriteOptions, function: &str, [inputs, ou
         ],
         options: format!("-t {target}"),
         outputs: outputs.to_vec(),
+        counted: around.counted.clone(),
     };
     e5::from_steps(steps, inputs, &around.states, &info).write()
 }

@@ -105,6 +105,7 @@ fn part(net: &Net, makers: &HashMap<ValueId, usize>, values: BTreeSet<ValueId>) 
         inputs: net.inputs.iter().copied().filter(|id| seen.contains(id)).collect(),
         outputs,
         states: Vec::new(),
+        counted: Vec::new(),
         unsigned: Vec::new(),
     }
 }

@@ -58,7 +58,12 @@ pub fn compare_layers(
         let message = format!("{} values to compare; the limit is {MAX_LAYERS}", values.len());
         return Err(Diagnostic::new(Code::Usage, message));
     }
-    let all = Net { outputs: values.iter().map(|(id, _)| *id).collect(), states: Vec::new(), ..net.clone() };
+    let all = Net {
+        outputs: values.iter().map(|(id, _)| *id).collect(),
+        states: Vec::new(),
+        counted: Vec::new(),
+        ..net.clone()
+    };
     let tensors = tensors(net, inputs)?;
     let failed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string());
     let exact = eval::eval(&all, &tensors).map_err(failed)?;
@@ -80,7 +85,12 @@ pub fn compare_layers(
         // The only function of a network may have a coarser table than one of several: then the other operations must follow it.
         if functions(&up_to) == 1 && functions(net) > 1 {
             let others = net.outputs.iter().copied().filter(|&output| output != id);
-            up_to = Net { outputs: [id].into_iter().chain(others).collect(), states: Vec::new(), ..net.clone() };
+            up_to = Net {
+                outputs: [id].into_iter().chain(others).collect(),
+                states: Vec::new(),
+                counted: Vec::new(),
+                ..net.clone()
+            };
         }
         let needed: Vec<(String, Array)> = inputs
             .iter()
@@ -143,5 +153,5 @@ fn up_to(net: &Net, value: ValueId) -> Net {
     }
     ops.reverse();
     let inputs = net.inputs.iter().copied().filter(|id| needed.contains(id)).collect();
-    Net { ops, inputs, outputs: vec![value], states: Vec::new(), ..net.clone() }
+    Net { ops, inputs, outputs: vec![value], states: Vec::new(), counted: Vec::new(), ..net.clone() }
 }

@@ -217,7 +217,7 @@ fn bundle_of_procedures(chains: &[(ProgramChain, Option<Net>)], chip: &Chip) -> 
     let mut function = functions.next().unwrap_or_default();
     function.further = functions.collect();
     let (first, images) = (&chains[0].0, vec![image]);
-    let info = e5::Info { function: function.name.clone(), ..e5::Info::default() };
+    let info = e5::Info { function: function.name.clone(), counted: first.counted().to_vec(), ..e5::Info::default() };
     let steps = first.steps(&images, &[]);
     let descriptor = e5::from_steps(&steps, first.inputs(), first.states(), &info).write();
     Ok(Bundle { images: images.into_iter().map(Image::from).collect(), descriptor, function })
@@ -253,7 +253,8 @@ pub fn bundle_of(chain: &mut ProgramChain, net: Option<&Net>, chip: &Chip) -> st
     files::release();
     let hosts = chain.host_calls();
     let outputs = if images.len() == 1 && hosts.is_empty() { Vec::new() } else { chain.outputs().to_vec() };
-    let info = e5::Info { function: "main".into(), outputs, ..e5::Info::default() };
+    let counted = chain.counted().to_vec();
+    let info = e5::Info { function: "main".into(), outputs, counted, ..e5::Info::default() };
     let steps = chain.steps(&images, &hosts);
     let descriptor = e5::from_steps(&steps, chain.inputs(), chain.states(), &info).write();
     let function = Function { name: "main".into(), ports: ports(chain, net)?, further: Vec::new() };

@@ -14,7 +14,7 @@ pub mod window;
 
 use crate::error::Error;
 use crate::eval;
-use crate::graph::{DType, Data, Net, Op, State, Tensor, TensorType, Value, ValueId, elements};
+use crate::graph::{Counted, DType, Data, Net, Op, State, Tensor, TensorType, Value, ValueId, elements};
 use crate::infer::{infer, sized};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 use std::collections::{HashMap, HashSet};
@@ -426,6 +426,11 @@ impl Builder {
         Ok(id)
     }
 
+    /// Declares that the first rows of an output along an axis are real, and that another output has their number.
+    pub fn counted_rows(&mut self, rows: ValueId, count: ValueId, axis: usize) {
+        self.net.counted.push(Counted { rows, count, axis });
+    }
+
     /// Closes a state: its last value becomes an output, unless it is unchanged.
     pub fn state(&mut self, name: &str, input: ValueId, last: ValueId) -> Result<(), Error> {
         let output = if last == input {
@@ -467,6 +472,7 @@ impl Builder {
         net.ops.iter_mut().flat_map(|op| op.inputs.iter_mut().chain(&mut op.outputs)).for_each(renumber);
         net.inputs.iter_mut().chain(&mut net.outputs).for_each(renumber);
         net.states.iter_mut().flat_map(|s| [&mut s.input, &mut s.output]).for_each(renumber);
+        net.counted.iter_mut().flat_map(|c| [&mut c.rows, &mut c.count]).for_each(renumber);
         let unsigned = self.unsigned.iter().filter(|id| needed[id.0 as usize]);
         net.unsigned.extend(unsigned.map(|id| net.values[id.0 as usize].name.clone()));
         let mut flags = needed.into_iter();

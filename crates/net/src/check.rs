@@ -1,14 +1,14 @@
 //! The verifier: invariants of a [`Net`] that every other part relies on.
 
 use crate::error::Error;
-use crate::graph::{Net, TensorType, Value, ValueId};
+use crate::graph::{Counted, Net, TensorType, Value, ValueId};
 use crate::infer::{infer, sized};
 use crate::ops::OpKind;
 use std::collections::HashMap;
 
 /// Collects every violation: names are unique, every value is defined once and before use, operands and results have the types of
-/// [`infer`], data of constants have the stated type, outputs are defined, states lead from an input to an output of the same type, every
-/// id exists.
+/// [`infer`], data of constants have the stated type, outputs are defined, states lead from an input to an output of the same type, counted
+/// outputs have their number in another, every id exists.
 pub fn check(net: &Net) -> Result<(), Vec<Error>> {
     let mut errors = Vec::new();
     check_values(net, &mut errors);
@@ -67,6 +67,14 @@ pub fn check(net: &Net) -> Result<(), Vec<Error>> {
         let types = (net.get(state.input).map(|v| &v.ty), net.get(state.output).map(|v| &v.ty));
         if !kept || types.0 != types.1 {
             errors.push(Error::State { name: state.name.clone() });
+        }
+    }
+    for Counted { rows, count, axis } in &net.counted {
+        let both = net.outputs.contains(rows) && net.outputs.contains(count);
+        let fits = |rows: &Value, count: &Value| *axis < rows.ty.shape.len() && count.ty.elements() == 1;
+        if !both || !net.get(*rows).zip(net.get(*count)).is_some_and(|(rows, count)| fits(rows, count)) {
+            let name = net.get(*rows).map_or_else(String::new, |value| value.name.clone());
+            errors.push(Error::Counted { name, axis: *axis });
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }

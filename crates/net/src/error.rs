@@ -54,6 +54,8 @@ pub enum Error {
     ConstantData { value: String, ty: TensorType, found: TensorType, elements: usize },
     #[error("state `{name}` does not lead from an input to an output of the same type")]
     State { name: String },
+    #[error("the number of rows of `{name}` along axis {axis} is not one element of another output")]
+    Counted { name: String, axis: usize },
     #[error("{found} inputs given, the net has {expected}")]
     InputCount { found: usize, expected: usize },
     #[error("input `{input}` is {found}, the net takes {expected}")]

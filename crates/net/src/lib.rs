@@ -51,7 +51,7 @@ pub mod text;
 mod types;
 
 pub use error::{Error, TextFault, operands};
-pub use graph::{Net, Op, State, Surface, Value, ValueId};
+pub use graph::{Counted, Net, Op, State, Surface, Value, ValueId};
 pub use ops::graph;
 pub use ops::{
     Binary, Coordinates, EdgeMode, GELU_SLOPE, GeluMode, Loop, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, Scan,

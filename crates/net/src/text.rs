@@ -13,9 +13,9 @@
 //!
 //! Statements are in definition order, a constant before its first use. Constants of more than
 //! [`INLINE_ELEMENTS`] elements are references to a table of tensors that accompanies the text. `surface` is row
-//! bytes, plane bytes and interleave. `state %in %out name="..."` pairs an input with its next value. An operation has the name of its
-//! first result unless it has a `name`. Names with characters other than letters, digits and `_.@/$+-` are quoted. `#` begins a comment
-//! that ends with its line.
+//! bytes, plane bytes and interleave. `state %in %out name="..."` pairs an input with its next value, `counted %rows %count axis=0` an
+//! output with the one that has its number of real rows. An operation has the name of its first result unless it has a `name`. Names with
+//! characters other than letters, digits and `_.@/$+-` are quoted. `#` begins a comment that ends with its line.
 
 mod attributes;
 mod parse;

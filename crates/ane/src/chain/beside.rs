@@ -27,12 +27,12 @@ impl ProgramChain {
         called: &mut dyn FnMut(&EngineCall) -> Result<Program>,
     ) -> Result<ProgramChain> {
         let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(path.display());
-        let Sequence { calls, inputs, outputs, states } = descriptor.sequence().map_err(|e| {
+        let Sequence { calls, inputs, outputs, states, counted } = descriptor.sequence().map_err(|e| {
             let code = if e.unsupported { Code::UnsupportedOp } else { Code::Malformed };
             Diagnostic::new(code, e.what).at(path.display())
         })?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let mut chain = ProgramChain { name, ends: [inputs, outputs], states, ..ProgramChain::default() };
+        let mut chain = ProgramChain { name, ends: [inputs, outputs], states, counted, ..ProgramChain::default() };
         let mut open: Vec<(usize, &HostCall)> = Vec::new();
         for call in &calls {
             let wrong = |e: String, call: &HostCall| malformed(format!("{}: {e}", call.name));

@@ -173,7 +173,7 @@ fn by_reference(flags: &Flags, model: Model, verbosity: Verbosity) -> Result<u8>
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
     };
     let names = reference::names(&net, &net.outputs);
-    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let all = anemone::chain::counted_outputs(&net);
     let state = |at: usize| net.states.iter().any(|s| s.output == net.outputs[at]);
     let plain: Vec<usize> = (0..names.len()).filter(|&at| !state(at) && !counted::counts(&names[at], &all)).collect();
     let mut expected = Vec::new();

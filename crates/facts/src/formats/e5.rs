@@ -215,6 +215,21 @@ pub static TABLES: &[TableRow] = &[
             field("blocks", Kind::Vector(&Kind::Table("Block")), Claimed, "runs of operations"),
             field("inputs", Kind::Vector(&Kind::Text), Own, "inputs from the caller, in programs with processor calls"),
             field("outputs", Kind::Vector(&Kind::Text), Own, "outputs to the caller, in programs with processor calls"),
+            field(
+                "counted",
+                Kind::Vector(&Kind::Table("CountedOutput")),
+                Own,
+                "outputs of which another output has the number of real rows",
+            ),
+        ],
+    },
+    TableRow {
+        name: "CountedOutput",
+        meaning: "an output with as many rows as there can be: the first ones are real",
+        fields: &[
+            field("rows", Kind::Text, Own, "name of the output with rows"),
+            field("count", Kind::Text, Own, "name of the output with their number"),
+            field("axis", Kind::U32, Own, "axis of the rows in the model"),
         ],
     },
     TableRow {

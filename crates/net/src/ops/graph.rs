@@ -62,6 +62,8 @@ pub struct Net {
     pub outputs: Vec<ValueId>,
     /// Memory that the model keeps between runs.
     pub states: Vec<State>,
+    /// Outputs of which another output has the number of real rows.
+    pub counted: Vec<Counted>,
     /// Names of values that the file has as unsigned integers of 32 or 64 bits: they are held as int32, and none is negative.
     pub unsigned: Vec<String>,
 }
@@ -75,6 +77,17 @@ pub struct State {
     pub input: ValueId,
     /// One of the net's outputs, or the input itself if the state is never written.
     pub output: ValueId,
+}
+
+/// An output with as many rows as there can be, and the output with the number of real ones, which come first; the others are zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// The output with rows.
+    pub rows: ValueId,
+    /// The output with their number.
+    pub count: ValueId,
+    /// Axis of the rows.
+    pub axis: usize,
 }
 
 impl Net {

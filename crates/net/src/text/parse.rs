@@ -3,7 +3,7 @@
 use super::attributes::{Attribute, Attributes, as_sizes};
 use super::is_plain;
 use crate::error::{Error, TextFault};
-use crate::graph::{DType, Data, MAX_RANK, Net, Op, State, Surface, Tensor, TensorType, Value, ValueId};
+use crate::graph::{Counted, DType, Data, MAX_RANK, Net, Op, State, Surface, Tensor, TensorType, Value, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -251,6 +251,18 @@ impl<'a> Parser<'a> {
                 self.skip_space();
                 let name = self.quoted()?;
                 self.net.states.push(State { name, input, output });
+            } else if self.keyword("counted") {
+                let (rows, count) = (self.reference()?, self.reference()?);
+                if !self.keyword("axis") {
+                    return Err(self.unexpected("`axis`"));
+                }
+                self.expect('=', "an equals sign")?;
+                let place = self.place();
+                let axis = self.word("an axis")?;
+                let axis = axis.parse().map_err(|_| {
+                    self.fault(place, TextFault::Unexpected { found: format!("`{axis}`"), expected: "an axis" })
+                })?;
+                self.net.counted.push(Counted { rows, count, axis });
             } else if self.keyword("const") {
                 self.constant()?;
             } else {

@@ -46,6 +46,10 @@ impl Printer<'_> {
             let (input, output) = (Reference(net, state.input), Reference(net, state.output));
             writeln!(self.text, "  state {input} {output} name={}", Quoted(&state.name))?;
         }
+        for counted in &net.counted {
+            let (rows, count) = (Reference(net, counted.rows), Reference(net, counted.count));
+            writeln!(self.text, "  counted {rows} {count} axis={}", counted.axis)?;
+        }
         writeln!(self.text, "}}")
     }
 

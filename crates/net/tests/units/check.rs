@@ -1,10 +1,10 @@
 //! One net per violation.
 
-use anemone_net::Error;
 use anemone_net::check::check;
 use anemone_net::graph::{DType, Op, Tensor};
 use anemone_net::graph::{Net, TensorType, Value, ValueId};
 use anemone_net::ops::{OpKind, Unary};
+use anemone_net::{Counted, Error};
 use std::sync::Arc;
 
 /// `y = relu(x)`.
@@ -36,6 +36,9 @@ fn finds_each_violation() {
     assert!(matches!(errors(|n| n.inputs.push(ValueId(1)))[..], [Error::DefinedTwice { .. }]));
     assert!(matches!(errors(|n| n.ops.clear())[..], [Error::OutputNotDefined { .. }]));
     assert!(matches!(errors(|n| n.values[1].ty.shape = vec![3])[..], [Error::TypeMismatch { .. }]));
+    let counted = |count, axis| Counted { rows: ValueId(1), count, axis };
+    assert!(matches!(errors(|n| n.counted.push(counted(ValueId(0), 0)))[..], [Error::Counted { .. }]));
+    assert!(matches!(errors(|n| n.counted.push(counted(ValueId(1), 0)))[..], [Error::Counted { .. }]));
     assert!(matches!(errors(|n| n.ops[0].inputs.clear())[..], [Error::InOp { .. }]));
     assert!(matches!(
         errors(|n| n.ops[0].outputs.push(ValueId(0)))[..],

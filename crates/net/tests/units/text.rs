@@ -18,8 +18,11 @@ const SAMPLE: &str = r#"net "main" {
   %pool: f16[1, 1, 2, 2] = avg_pool(%"odd name\"") kernel=[2, 2] strides=[2, 2] pads=[[0, 0], [0, 0]] ceil_mode=false exclude_padding=true
   const %t: i32[2] = [-1, 7]
   const %f: bool[1] = [true]
+  %n: f16[1] = reduce_sum(%conv) axes=[1, 2, 3] keep_dims=false
   output %pool
   output %conv
+  output %n
+  counted %conv %n axis=2
 }
 "#;
 

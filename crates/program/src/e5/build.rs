@@ -29,6 +29,17 @@ pub struct State {
     pub output: String,
 }
 
+/// An output whose first rows are real, and the output with their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Name of the output with rows.
+    pub rows: String,
+    /// Name of the output with their number.
+    pub count: String,
+    /// Axis of the rows in the model.
+    pub axis: usize,
+}
+
 /// Build information of a descriptor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -40,6 +51,8 @@ pub struct Info {
     pub options: String,
     /// Results that are outputs in addition to being read by a later program of the chain.
     pub outputs: Vec<String>,
+    /// Outputs of which another output has the number of real rows.
+    pub counted: Vec<Counted>,
 }
 
 /// A tensor on the host's side.
@@ -414,6 +427,13 @@ impl ChainDescriptor<'_> {
         if let Some((inputs, outputs)) = &self.ends {
             let names = |all: &[String]| Value::List(all.iter().map(text).collect());
             fields.extend([("inputs", names(inputs)), ("outputs", names(outputs))]);
+        }
+        if !self.info.counted.is_empty() {
+            let counted = |of: &Counted| {
+                let axis = number(of.axis as u64);
+                record("CountedOutput", vec![("rows", text(&of.rows)), ("count", text(&of.count)), ("axis", axis)])
+            };
+            fields.push(("counted", tables(self.info.counted.iter().map(counted).collect())));
         }
         record("Function", fields)
     }

@@ -15,8 +15,8 @@ use anemone_facts::formats::e5::TableRow;
 use std::collections::HashMap;
 
 pub use build::{
-    Call, Declared, ENGINE_SUFFIX, HostCall, HostTensor, Info, State, Step, container_hash, from_calls, from_steps,
-    with_engine_names, without_engine_names,
+    Call, Counted, Declared, ENGINE_SUFFIX, HostCall, HostTensor, Info, State, Step, container_hash, from_calls,
+    from_steps, with_engine_names, without_engine_names,
 };
 pub use check::Problem;
 pub use read::Error;

@@ -3,7 +3,7 @@
 use anemone_facts::formats::{by_code, e5 as rows};
 use std::collections::{HashMap, HashSet};
 
-use super::build::{ENGINE_SUFFIX, HostCall, HostTensor, State};
+use super::build::{Counted, ENGINE_SUFFIX, HostCall, HostTensor, State};
 use super::{Descriptor, Record, Value};
 
 /// Largest number of calls of a descriptor, each of which holds its program.
@@ -46,6 +46,8 @@ pub struct Sequence {
     pub outputs: Vec<String>,
     /// Tensors kept between runs.
     pub states: Vec<State>,
+    /// Outputs of which another output has the number of real rows.
+    pub counted: Vec<Counted>,
 }
 
 /// Error for a descriptor whose calls cannot be executed in order.
@@ -99,12 +101,17 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Reads the inputs and outputs that the function declares: with processor calls, some tensors have no cast.
+    /// Reads the inputs and outputs that the function declares, and which of them count rows: with processor calls, some tensors have no cast.
     fn ends(&mut self, function: &Record) {
         let names = |side| -> Vec<String> {
             let text = |value: &Value| if let Value::Text(name) = value { Some(name.clone()) } else { None };
             function.list(side).iter().filter_map(text).collect()
         };
+        self.out.counted.extend(function.records("counted").map(|of| Counted {
+            rows: of.text("rows").to_string(),
+            count: of.text("count").to_string(),
+            axis: of.number("axis") as usize,
+        }));
         self.named = !function.list("outputs").is_empty();
         if self.named {
             (self.out.inputs, self.out.outputs) = (names("inputs"), names("outputs"));
@@ -287,6 +294,11 @@ impl<'a> Reading<'a> {
             if !self.out.inputs.contains(input) || !self.on_host.contains(output) {
                 let what = format!("state {input} = {output}: an input cast in and an output cast out are needed");
                 return Err(malformed(what));
+            }
+        }
+        for Counted { rows, count, .. } in &self.out.counted {
+            if let Some(missing) = [rows, count].into_iter().find(|name| !self.out.outputs.contains(name)) {
+                return Err(malformed(format!("{count} counts the rows of {rows}: no output {missing}")));
             }
         }
         Ok(self.out)

@@ -4,7 +4,7 @@
 
 use anemone_facts::formats::{e5 as rows, firmware as package_rows, hwx as hwx_rows};
 use anemone_facts::{Field, layout};
-use anemone_program::e5::{Call, Descriptor, Info, State, Value, from_calls};
+use anemone_program::e5::{Call, Counted, Descriptor, Info, State, Value, from_calls};
 use anemone_program::firmware::{self, Package};
 use anemone_program::hwx::{Container, Image, Options, from_program};
 use anemone_program::task::encode_stream;
@@ -130,6 +130,21 @@ fn descriptors_in_another_order_keep_their_bytes() {
     assert!(!read.is_canonical() && read.root == d.root && read.write() == bytes);
     let again = text::assemble_descriptor(&text::list_descriptor(&read)).expect("the listing assembles");
     assert!(again.write() == bytes);
+}
+
+#[test]
+fn counted_outputs_are_kept() {
+    let program = program(1, &["x"], &["rows", "n"]);
+    let calls = [Call { program: &program, container: &program.stream }];
+    let with = |count: &str| {
+        let counted = vec![Counted { rows: "rows".into(), count: count.into(), axis: 1 }];
+        from_calls(&calls, &[], &Info { counted, ..info() })
+    };
+    let read = Descriptor::read(&with("n").write()).expect("it reads");
+    assert_eq!(read.check(), []);
+    assert_eq!(read.sequence().expect("calls").counted, [Counted { rows: "rows".into(), count: "n".into(), axis: 1 }]);
+    let error = with("x").sequence().unwrap_err();
+    assert!(error.what.contains("x counts the rows of rows"), "{error}");
 }
 
 /// The library that made the buffer also finds its tables where they should be.

@@ -47,8 +47,7 @@ fn expectation_fits(name: &str, wanted: &mut Array, chain: &ProgramChain, net: O
     if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
         return Ok(());
     }
-    let names: Vec<&str> = chain.ports(Direction::Output).map(|p| p.name.as_str()).collect();
-    if let Some(whole) = counted::whole(name, wanted, &shape, &names) {
+    if let Some(whole) = counted::whole(name, wanted, &shape, chain.counted()) {
         *wanted = whole;
         return Ok(());
     }
@@ -171,7 +170,7 @@ fn split(text: &str, chain: &ProgramChain, direction: Direction, flag: &str) -> 
         Direction::Output => chain.states().iter().any(|s| s.output == name),
     };
     let plain: Vec<&str> =
-        names.iter().copied().filter(|name| !state(name) && !counted::counts(name, &names)).collect();
+        names.iter().copied().filter(|name| !state(name) && !counted::counts(name, chain.counted())).collect();
     match plain.as_slice() {
         [name] => Ok((name.to_string(), text.into())),
         _ => Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))

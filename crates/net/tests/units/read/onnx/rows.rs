@@ -4,7 +4,7 @@ use super::{extent, float_info, node};
 use anemone_net::eval::eval;
 use anemone_net::read::{MemoryFiles, Options, read_onnx};
 use anemone_net::testing::onnx::{Attribute, Graph, Model, Node, OpsetId, Tensor as Stored, ValueInfo};
-use anemone_net::{Net, Tensor};
+use anemone_net::{Counted, Net, Tensor};
 use prost::Message;
 
 fn with(mut node: Node, name: &str, text: &str) -> Node {
@@ -244,6 +244,7 @@ fn outputs_have_real_rows_first() {
     let net = read(chosen(), &["some"]).expect("a network");
     let names: Vec<&str> = net.outputs.iter().map(|&id| net.value(id).name.as_str()).collect();
     assert_eq!(names, ["some", "some_count"]);
+    assert_eq!(net.counted, [Counted { rows: net.outputs[0], count: net.outputs[1], axis: 0 }]);
     let of = |net: &Net, mask: [f32; 3]| {
         let x = Tensor::f32([3, 2], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let made = eval(net, &[x, Tensor::f32([3], mask.to_vec())]).expect("it runs");
@@ -251,6 +252,14 @@ fn outputs_have_real_rows_first() {
     };
     assert_eq!(of(&net, [0.0, 1.0, 1.0]), [vec![3.0, 4.0, 5.0, 6.0, 0.0, 0.0], vec![2.0]]);
     assert_eq!(of(&net, [0.0; 3]), [vec![0.0; 6], vec![0.0]]);
+    // An output of the model may have that name, and is no number of rows.
+    let mut nodes = chosen();
+    nodes.push(node("Add", &["m", "m"], "some_count"));
+    let net = read(nodes, &["some", "some_count"]).expect("a network");
+    let [counted] = &net.counted[..] else { panic!("{:?}", net.counted) };
+    assert_eq!(net.value(counted.rows).name, "some");
+    assert_ne!(net.value(counted.count).name, "some_count");
+    assert!(net.find("some_count").is_some_and(|own| net.outputs.contains(&own)));
     let mut nodes = chosen();
     nodes.push(node("Shape", &["some"], "y"));
     assert_eq!(of(&read(nodes, &["y"]).expect("a network"), [1.0, 0.0, 1.0]), [[2.0, 2.0]]);
@@ -302,6 +311,37 @@ fn parts_are_of_real_rows() {
     };
     assert_eq!(of(sizes(), [1.0, 2.0, 0.0]), [8.0, 10.0]);
     assert_eq!(of(sizes(), [2.0, 0.0, 1.0]), [0.0, 0.0]);
+}
+
+/// A slice of as many elements as its end lies behind its start is there in whole, wherever it begins.
+#[test]
+fn slices_move() {
+    let mut cast = node("Cast", &["m"], "whole");
+    cast.attribute.push(Attribute { name: "to".into(), i: 7, ..Attribute::default() });
+    let part = |end: Node| vec![cast.clone(), node("Slice", &["whole", "zero", "one", "zero"], "from"), end];
+    let moved = |end: Node| {
+        let nodes = [part(end), vec![node("Slice", &["x", "from", "to", "zero"], "y")]].concat();
+        read(nodes, &["y"]).expect("a network")
+    };
+    let one = moved(node("Add", &["from", "one"], "to"));
+    assert_eq!(one.value(one.outputs[0]).ty.shape, [1, 2]);
+    assert_eq!(run(&one, [1.0, 0.0, 0.0]), [3.0, 4.0]);
+    assert_eq!(run(&one, [-2.0, 0.0, 0.0]), [3.0, 4.0]);
+    let x = Tensor::f32([3, 2], vec![0.0; 6]);
+    // From the last element to the first there is none.
+    for start in [3.0, -1.0, -4.0] {
+        assert!(eval(&one, &[x.clone(), Tensor::f32([3], vec![start, 0.0, 0.0])]).is_err(), "{start}");
+    }
+    // Two axes, of which one is at a constant place.
+    let mut starts = node("Concat", &["from", "zero"], "starts");
+    starts.attribute.push(Attribute { name: "axis".into(), i: 0, ..Attribute::default() });
+    let mut sizes = node("Concat", &["one", "one"], "sizes");
+    sizes.attribute.push(Attribute { name: "axis".into(), i: 0, ..Attribute::default() });
+    let nodes = [part(starts), vec![sizes, node("Add", &["starts", "sizes"], "ends")]].concat();
+    let nodes = [nodes, vec![node("Slice", &["x", "starts", "ends"], "y")]].concat();
+    let net = read(nodes, &["y"]).expect("a network");
+    assert_eq!(net.value(net.outputs[0]).ty.shape, [1, 1]);
+    assert_eq!(run(&net, [2.0, 0.0, 0.0]), [5.0]);
 }
 
 /// The last of several real rows for one place is written; a row for a place is one of the rows of a mask, by number.
