@@ -20,7 +20,7 @@ pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn 
     target::gate(net, chip)?;
     // Native layers for a chip with unknown registers are written, and marked, in the form of a chip with known ones.
     let carrier = target::carrier(net, chip);
-    let placed = pipeline::run(net, carrier, options, log, None)?;
+    let placed = pipeline::run(net, carrier, options, log, None).map_err(|error| error.in_terms_of(net))?;
     let placed = placed.ok_or_else(|| Error::Net("compilation stopped before its end".into()))?;
     // Verifies that every task reads inside its operands.
     ir::reads(&placed.graph)?;

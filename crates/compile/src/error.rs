@@ -1,6 +1,7 @@
 //! Errors of compilation.
 
 use anemone_check::Refusal;
+use anemone_net::{Net, Op};
 use anemone_program::FieldError;
 
 /// Refusal or internal defect, with its location and the compared numbers.
@@ -81,7 +82,30 @@ pub enum Error {
     },
 }
 
+/// Quantities of layers that a network states as extents of values.
+const EXTENTS: [&str; 7] = ["batch", "channels", "depth", "height", "width", "kernel width", "kernel height"];
+
 impl Error {
+    /// The error in terms of a network: an extent that only a rewriting made gives way to those of the operation.
+    pub(crate) fn in_terms_of(self, net: &Net) -> Error {
+        let Error::Rule { op: name, mut refusal } = self else { return self };
+        let of_op = |op: &&Op| op.name == name;
+        let values = net.ops.iter().filter(of_op).flat_map(|op| op.inputs.iter().chain(&op.outputs));
+        let shapes: Vec<&[usize]> = values.map(|&id| net.value(id).ty.shape.as_slice()).collect();
+        let greatest = shapes.iter().max_by_key(|shape| shape.iter().max());
+        let made = |found: usize| !shapes.iter().any(|shape| shape.contains(&found));
+        if let (Some(shape), Ok(found)) = (greatest, refusal.found.parse())
+            && EXTENTS.contains(&refusal.quantity)
+            && made(found)
+        {
+            refusal.cause = format!("extents of {shape:?}");
+            refusal.message =
+                format!("extents of {shape:?}: no form is within the limit of {}, {}", refusal.quantity, refusal.limit);
+            (refusal.found, refusal.apple) = (format!("{shape:?}"), None);
+        }
+        Error::Rule { op: name, refusal }
+    }
+
     /// Name of the operation that the error refers to, if any.
     pub fn op(&self) -> Option<&str> {
         match self {

@@ -62,7 +62,7 @@ pub fn arity(kind: &OpKind) -> (usize, usize) {
 pub(crate) fn sized(ty: &TensorType, what: impl Fn() -> String) -> Result<(), Error> {
     if ty.shape.len() > MAX_RANK {
         let (found, most) = (ty.shape.len() as u64, MAX_RANK as u64);
-        return Err(Error::Attribute { kind: "type", what: "rank", found, least: 0, most });
+        return Err(Error::Attribute { kind: "type", what: "rank", found, least: 0, most }.in_op(&what()));
     }
     if let Some(axis) = ty.shape.iter().position(|&d| d == 0) {
         return Err(Error::Empty { what: what(), axis });

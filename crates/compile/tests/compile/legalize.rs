@@ -66,3 +66,25 @@ fn kernels_obey_the_rules_of_convolutions() {
             && !anemone_check::own::needs_exchanged_kernel([14, 14], chip)
     );
 }
+
+/// Rewritings make other extents than the network has; a refusal states its own.
+#[test]
+fn refusals_are_in_terms_of_the_network() {
+    let refused = |width: usize, kernel: usize| {
+        let weights = vec!["1.0"; kernel].join(", ");
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 1, 1, {width}]\n  const %w: f16[1, 1, 1, {kernel}] = [{weights}]\n  \
+             %y: f16[1, 1, 1, {}] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+             output %y\n}}\n",
+            width - kernel + 1
+        );
+        let net = anemone_net::text::parse(&source, &[]).expect("it parses");
+        match anemone_compile::compile(&net, &CHIPS[0], &Options::default(), &mut ()) {
+            Err(Error::Rule { refusal, .. }) => refusal,
+            other => panic!("{:?}", other.map(|program| program.name)),
+        }
+    };
+    let wide = refused(300_000, 65);
+    assert!(wide.message.starts_with("extents of [1, 1, 1, 300000]") && wide.apple.is_none(), "{wide:?}");
+    assert!(wide.message.contains("16384"), "{wide:?}");
+}

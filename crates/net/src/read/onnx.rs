@@ -85,7 +85,7 @@ fn translate(
     let Some(place) = lost.get() else { return made };
     attempt(bytes, files, options, left, None).map_err(|error| match error {
         Error::Unsupported { op, output, reason }
-            if ["NonZero", "NonMaxSuppression", "Compress"].contains(&op.as_str()) =>
+            if ["NonZero", "NonMaxSuppression", "Compress", "Unique"].contains(&op.as_str()) =>
         {
             let reason = format!("{reason}; its rows are followed to {place}, which has no rule for them");
             Error::Unsupported { op, output, reason }
@@ -225,6 +225,7 @@ impl Translator<'_> {
         }
         // Intermediate values must not use names that later nodes define.
         graph.node.iter().flat_map(|n| &n.output).for_each(|name| self.build.reserve(name));
+        live::once(graph)?;
         let nodes = live::nodes(graph);
         match self.left.take() {
             None => self.nodes(&nodes)?,
@@ -328,7 +329,7 @@ impl Translator<'_> {
         let dtype = dtype.ok_or_else(|| Error::WrongType {
             place: place(),
             key: "element type".to_string(),
-            found: format!("type {}", tensor.element),
+            found: element_name(tensor.element),
             expected: "a number or truth value",
         })?;
         Ok(TensorType { dtype, shape })
@@ -345,7 +346,7 @@ impl Translator<'_> {
         };
         let element = element(message.data_type);
         let element = element.filter(|e| *e != Element::String);
-        let element = element.ok_or_else(|| wrong(format!("type {}", message.data_type), "numbers or truth values"))?;
+        let element = element.ok_or_else(|| wrong(element_name(message.data_type), "numbers or truth values"))?;
         let shape = message.dims.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<usize>>>();
         let shape = shape.filter(|s| s.len() <= MAX_RANK).ok_or_else(|| Error::Missing {
             place: place(),
@@ -444,6 +445,16 @@ fn beyond(element: Element, bytes: &[u8]) -> Option<Beyond> {
         Element::UInt(32) => Beyond::of(halves().map(|&b| u32::from_le_bytes(b).into())),
         Element::Float64 => Beyond::of_reals(words.iter().map(|&b| f64::from_le_bytes(b))),
         _ => None,
+    }
+}
+
+/// An element type that no tensor of the graph has, for messages.
+fn element_name(number: i32) -> String {
+    match number {
+        8 => "string".to_string(),
+        14 => "complex64".to_string(),
+        15 => "complex128".to_string(),
+        _ => format!("type {number}"),
     }
 }
 

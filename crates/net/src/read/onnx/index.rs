@@ -12,6 +12,12 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "Gather" => {
             let (x, indices) = (n.need(0)?, n.need(1)?);
             let axis = n.axis(n.int("axis", 0), n.shape(x).len())?;
+            let extent = n.shape(x)[axis];
+            let within = |at: &i32| (-(extent as i64)..extent as i64).contains(&i64::from(*at));
+            let outside = n.t.build.data(indices).and_then(|t| t.data.to_i32().into_iter().find(|at| !within(at)));
+            if let Some(found) = outside {
+                return Err(Error::Index { op: n.place(), found: i64::from(found), extent });
+            }
             let id = n.build().gather(x, indices, axis)?;
             n.done(id)
         }
@@ -130,7 +136,7 @@ fn top_k(n: &mut Node) -> Result<bool, Error> {
     };
     let k = n.size("k", k)?;
     if k > shape[axis] || k == 0 {
-        return Err(n.unsupported(format!("{k} of {} elements", shape[axis])));
+        return Err(n.unsupported(format!("`k` is {k}, and axis {axis} has {} elements", shape[axis])));
     }
     let (values, positions) = n.t.build.top_k(x, axis, k, !n.flag("largest", true))?;
     n.output(0, values);

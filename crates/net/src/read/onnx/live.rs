@@ -1,9 +1,26 @@
 //! Nodes whose results are read, each behind those that it reads: others have no effect, and are not translated.
 
 use super::proto::{Graph, Node};
+use crate::error::Error;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+
+/// Refuses a graph without outputs, and names that several nodes define: a reader of one would not know which.
+pub fn once(graph: &Graph) -> Result<(), Error> {
+    if graph.output.is_empty() {
+        return Err(Error::Missing { place: "the graph".to_string(), key: "outputs".to_string() });
+    }
+    let mut defined = HashSet::new();
+    for node in &graph.node {
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            if !defined.insert(name.as_str()) {
+                return Err(Error::DefinedTwice { op: node.op_type.clone(), value: name.clone() });
+            }
+        }
+    }
+    Ok(())
+}
 
 /// The nodes of a graph that its outputs depend on, in an order in which they can be computed.
 pub fn nodes(graph: &Graph) -> Cow<'_, [Node]> {

@@ -62,7 +62,8 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             let x = n.need(0)?;
             let wanted = n.integers(1, "shape")?.ok_or_else(|| n.missing("shape"))?;
             let wanted = n.sizes("shape", &wanted)?;
-            let shape = crate::infer::broadcast("expand", &n.shape(x), &wanted)?;
+            let place = n.place();
+            let shape = crate::infer::broadcast("expand", &n.shape(x), &wanted).map_err(|e| e.in_op(&place))?;
             expanded(n, x, shape)
         }
         "Tile" => tile(n),

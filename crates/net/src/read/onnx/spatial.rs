@@ -65,7 +65,10 @@ pub(super) fn list(n: &Node, name: &str, spatial: usize) -> Result<Vec<usize>, E
         Some(list) => n.sizes(name, &list)?,
         None => vec![1; spatial],
     };
-    if list.len() == spatial && !list.contains(&0) {
+    if list.contains(&0) {
+        return Err(n.unsupported(format!("`{name}` {list:?}: each is at least 1")));
+    }
+    if list.len() == spatial {
         return Ok(list);
     }
     Err(n.unsupported(format!("`{name}` {list:?} for {spatial} spatial axes")))

@@ -4,6 +4,7 @@
 mod counts;
 mod masked;
 mod optimized;
+mod refused;
 mod resize;
 mod rows;
 mod sequence;
@@ -113,7 +114,9 @@ fn arrays_give_open_extents() {
 #[test]
 fn refusals_name_the_operator() {
     let mut odd = model();
-    odd.graph.as_mut().unwrap().node[1] = node("Unique", &["/mm/out"], "y");
+    let mut unique = node("Unique", &["/mm/out"], "y");
+    unique.attribute.push(Attribute { name: "axis".into(), i: 0, ..Attribute::default() });
+    odd.graph.as_mut().unwrap().node[1] = unique;
     let options = Options { extents: [("N".to_string(), 1)].into(), ..Options::default() };
     let error = read_onnx(&odd.encode_to_vec(), &files(), &options).unwrap_err().to_string();
     assert!(error.contains("`y`: Unique") && error.contains("static"), "{error}");
