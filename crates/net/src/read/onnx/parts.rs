@@ -36,9 +36,10 @@ pub fn bounded(n: &mut Node) -> Result<bool, Error> {
     let shape = n.shape(x);
     let axis = match split {
         true => n.int("axis", 0),
+        // Without axes, the one pair of bounds is that of the first.
         false => match (n.integers(3, "axes")?.as_deref(), n.integers(4, "steps")?.as_deref()) {
             (Some(&[axis]), None | Some([1])) => axis,
-            (None, None) if shape.len() == 1 => 0,
+            (None, None | Some([1])) => 0,
             _ => return Ok(false),
         },
     };

@@ -208,6 +208,7 @@ fn rule_exists(op: &str) -> bool {
         "GatherND",
         "GatherElements",
         "Gemm",
+        "Pad",
         "LayerNormalization",
         "RMSNormalization",
         "Expand",
@@ -388,6 +389,10 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
         "Split" | "Slice" if alone => {
             let steps = if n.op() == "Slice" { n.either("steps", 4)?.unwrap_or_default() } else { Vec::new() };
             (rank(0) == shape.len() && steps.iter().all(|&step| step > 0)).then_some(first.axis)
+        }
+        "Pad" if alone && n.input(3).is_none() => {
+            let pads = n.either("pads", 1)?.unwrap_or_default();
+            x.filter(|&x| [pads.get(x), pads.get(x + rank(0))] == [Some(&0); 2])
         }
         "Concat" => {
             let axis = n.axis(n.int("axis", 0), shape.len())?;

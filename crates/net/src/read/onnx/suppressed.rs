@@ -1,4 +1,4 @@
-//! `NonMaxSuppression` and `Compress`, whose results have as many rows as values determine: a row is computed for each place there can be.
+//! `NonMaxSuppression`, `Compress` and `Unique`, whose results have as many rows as values determine: a row is computed for each place there can be.
 
 use super::across::filled;
 use super::made::MADE_ELEMENTS;
@@ -6,14 +6,69 @@ use super::node::Node;
 use super::numbered::{mark, numbers, rows_of};
 use super::rows::{Rows, lost, source};
 use crate::error::Error;
-use crate::graph::{ValueId, elements};
-use crate::ops::{Binary, OpKind};
+use crate::graph::{DType, ValueId, elements};
+use crate::ops::{Binary, OpKind, ReduceKind};
 
 /// Operators with a rule here.
-pub const NAMES: &[&str] = &["NonMaxSuppression", "Compress"];
+pub const NAMES: &[&str] = &["NonMaxSuppression", "Compress", "Unique"];
 
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
-    if n.op() == "Compress" { compress(n) } else { suppress(n) }
+    match n.op() {
+        "Compress" => compress(n),
+        "Unique" => unique(n),
+        _ => suppress(n),
+    }
+}
+
+/// Different elements, in order or as they come: an element is a row if none before it is equal.
+fn unique(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    if n.t.build.data(x).is_some() {
+        return Ok(false);
+    }
+    let shape = n.shape(x);
+    let count = elements(&shape);
+    let one_axis = n.attribute("axis").is_none() || shape.len() == 1;
+    if n.t.mark(x).is_some() || !one_axis || count == 0 || count.saturating_mul(count) > MADE_ELEMENTS {
+        return Err(lost(n));
+    }
+    let x = n.build().reshape(x, [count])?;
+    let values = if n.flag("sorted", true) { n.build().top_k(x, 0, count, true)?.0 } else { x };
+    let column = n.build().reshape(values, [count, 1])?;
+    let equal = |n: &mut Node, all: ValueId| {
+        let row = n.build().reshape(all, [1, count])?;
+        let equal = n.build().binary(Binary::Equal, column, row)?;
+        n.build().cast(equal, DType::F32)
+    };
+    let first = |n: &mut Node, equal: ValueId, axis: usize| {
+        let kind = OpKind::ArgReduce { greatest: true, last: false, axis, keep_dims: false };
+        n.build().op("first", kind, &[equal])
+    };
+    let order = n.build().integers([count], (0..count as i32).collect());
+    let own = equal(n, values)?;
+    let own = first(n, own, 1)?;
+    let mask = n.build().binary(Binary::Equal, own, order)?;
+    let rows = Rows { axis: 0, count, mask, each: 1 };
+    let given = equal(n, x)?;
+    let wanted = |n: &Node, at: usize| n.node.output.get(at).is_some_and(|name| !name.is_empty());
+    let mut results = vec![(0, n.build().copied(values)?)];
+    if wanted(n, 1) {
+        results.push((1, first(n, given, 1)?));
+    }
+    if wanted(n, 3) {
+        let counts = n.build().reduce(ReduceKind::Sum, given, &[1], false)?;
+        results.push((3, n.build().cast(counts, DType::I32)?));
+    }
+    for (at, id) in results {
+        mark(n, id, rows);
+        n.output(at, id);
+    }
+    if wanted(n, 2) {
+        let (numbers, places) = (numbers(n, rows)?, first(n, given, 0)?);
+        let inverse = n.build().gather(numbers, places, 0)?;
+        n.output(2, inverse);
+    }
+    n.finish(4)
 }
 
 /// Slices of an axis, or elements, where a computed condition is true.

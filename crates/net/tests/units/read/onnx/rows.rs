@@ -30,6 +30,7 @@ fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
             whole("zero", &[0]),
             whole("less", &[-1]),
             whole("least", &[-9]),
+            whole("columns", &[0, 1, 0, 0]),
             limit,
         ],
         input: vec![float_info("x", vec![extent(3), extent(2)]), float_info("m", vec![extent(3)])],
@@ -133,14 +134,14 @@ fn joined_rows_are_scattered_together() {
     nodes.push(node("Gather", &["x", "at"], "taken"));
     nodes.push(node("Concat", &["count", "one"], "wide"));
     nodes.push(node("Unsqueeze", &["at", "one"], "column"));
-    nodes.push(node("Expand", &["column", "wide"], "places"));
-    nodes.push(with(node("ScatterND", &["x", "places", "taken"], "y"), "reduction", "add"));
+    nodes.push(node("Expand", &["column", "wide"], "spots"));
+    nodes.push(with(node("ScatterND", &["x", "spots", "taken"], "y"), "reduction", "add"));
     let added = read(nodes.clone(), &["y"]).expect("a network");
     assert_eq!(run(&added, [0.0, 1.0, 1.0]), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
     assert_eq!(run(&added, [1.0, 0.0, 0.0]), [3.0, 6.0, 3.0, 4.0, 5.0, 6.0]);
     nodes.pop();
     nodes.push(node("Neg", &["taken"], "less_rows"));
-    nodes.push(with(node("ScatterND", &["x", "places", "less_rows"], "y"), "reduction", "min"));
+    nodes.push(with(node("ScatterND", &["x", "spots", "less_rows"], "y"), "reduction", "min"));
     let least = read(nodes, &["y"]).expect("a network");
     assert_eq!(run(&least, [0.0, 0.0, 1.0]), [-1.0, -2.0, 3.0, 4.0, -5.0, -6.0]);
 }
@@ -302,6 +303,14 @@ fn parts_are_of_real_rows() {
     assert_eq!(of(until(), [2.0, 0.0, 0.0]), [4.0, 6.0]);
     assert_eq!(of(until(), [-2.0, 0.0, 0.0]), [1.0, 2.0]);
     assert_eq!(of(until(), [9.0, 0.0, 0.0]), [9.0, 12.0]);
+    // Without axes, of the first.
+    let until = || computed(node("Slice", &["x", "zero", "bound"], "part"));
+    assert_eq!(of(until(), [2.0, 0.0, 0.0]), [4.0, 6.0]);
+    // Padding of other axes keeps the rows.
+    let mut pad = node("Pad", &["some", "columns"], "part");
+    pad.attribute.push(Attribute { name: "mode".into(), s: b"edge".to_vec().into(), ..Attribute::default() });
+    let padded = run(&read([chosen(), vec![pad, sum()]].concat(), &["y"]).expect("a network"), [1.0, 0.0, 1.0]);
+    assert_eq!(padded, [6.0, 6.0, 8.0]);
     let from = || computed(node("Slice", &["x", "bound", "most", "zero"], "part"));
     assert_eq!(of(from(), [1.0, 0.0, 0.0]), [8.0, 10.0]);
     let sizes = || {

@@ -80,3 +80,36 @@ fn suppression_keeps_the_best_boxes() {
     assert_eq!(of(0.5, 0.0, 1), [(0, 1), (1, 0)]);
     assert_eq!(of(0.5, 0.75, 9), []);
 }
+
+/// Different elements come first, in order or as they come; where each element is among them has a row for each element.
+#[test]
+fn different_elements_are_rows() {
+    let of = |sorted: i64| {
+        let mut unique = node("Unique", &["x"], "y");
+        unique.output.extend(["first", "inverse", "counts"].map(String::from));
+        unique.attribute.push(Attribute { name: "sorted".into(), i: sorted, ..Attribute::default() });
+        let graph = Graph {
+            output: unique.output.iter().map(|name| ValueInfo { name: name.clone(), ty: None }).collect(),
+            node: vec![unique],
+            input: vec![float_info("x", vec![extent(2), extent(3)])],
+            ..Graph::default()
+        };
+        let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+        let bytes = Model { ir_version: 8, graph: Some(graph), opset_import, functions: vec![] }.encode_to_vec();
+        let (net, _) = read_onnx(&bytes, &MemoryFiles::default(), &Options::default()).unwrap();
+        let made = eval(&net, &[Array::f32([2, 3], vec![3.0, 1.0, 3.0, 2.0, 1.0, 3.0])]).unwrap();
+        let name = |at: usize| net.value(net.outputs[at]).name.clone();
+        made.iter().enumerate().map(|(at, t)| (name(at), t.data.to_f32())).collect::<Vec<_>>()
+    };
+    let find = |all: &[(String, Vec<f32>)], name: &str| all.iter().find(|(own, _)| own == name).unwrap().1.clone();
+    let wanted = |sorted: i64, rows: [[f32; 3]; 3], inverse: [f32; 6]| {
+        let all = of(sorted);
+        for (name, real) in ["y", "first", "counts"].into_iter().zip(rows) {
+            assert_eq!(find(&all, name), [real, [0.0; 3]].concat(), "{name}");
+            assert_eq!(find(&all, &format!("{name}_count")), [3.0]);
+        }
+        assert_eq!(find(&all, "inverse"), inverse);
+    };
+    wanted(1, [[1.0, 2.0, 3.0], [1.0, 3.0, 0.0], [2.0, 1.0, 3.0]], [2.0, 0.0, 2.0, 1.0, 0.0, 2.0]);
+    wanted(0, [[3.0, 1.0, 2.0], [0.0, 1.0, 3.0], [3.0, 2.0, 1.0]], [0.0, 1.0, 0.0, 2.0, 1.0, 0.0]);
+}
