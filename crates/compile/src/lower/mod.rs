@@ -40,6 +40,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::{Binary, Net, Op, OpKind, Tensor, Unary, ValueId};
 use anemone_program::{BAR_COUNT, Program};
 use half::f16;
+use half::vec::HalfFloatVecExt;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -376,20 +377,29 @@ impl Lowerer<'_> {
         let Some(tensor) = &value.data else {
             return Err(Error::Net(format!("value {} is used before it is defined", value.name)));
         };
-        let (shape, elements, name) = (self.shape(id), tensor.data.to_f32(), value.name.clone());
-        let view = self.constant_view(&name, &shape, &elements);
+        let (shape, tensor, name) = (self.shape(id), tensor.clone(), value.name.clone());
+        // The bits of fp16 constants stay, also those of NaN (`bmm_r3rb_m375_k128_n749_tx0_ty0_b2_idx`).
+        let view = match tensor.data.as_f16() {
+            Some(elements) => self.constant_halves(&name, &shape, elements),
+            None => self.constant_view(&name, &shape, &tensor.data.to_f32()),
+        };
         self.views.insert(id, view.clone());
         Ok(view)
     }
 
-    /// A constant in memory, rows padded.
+    /// A constant in memory, rows padded, of numbers that are rounded to fp16.
     fn constant_view(&mut self, name: &str, shape: &[usize], elements: &[f32]) -> View {
+        self.constant_halves(name, shape, &Vec::from_f32_slice(elements))
+    }
+
+    /// A constant in memory, rows padded.
+    fn constant_halves(&mut self, name: &str, shape: &[usize], elements: &[f16]) -> View {
         let (lead, bytes) = dense_axes(shape);
         let width = shape.last().copied().unwrap_or(1);
         let row_bytes = (width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN) as usize;
         let mut data = Vec::with_capacity(bytes as usize);
         for row in elements.chunks(width.max(1)) {
-            data.extend(row.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()));
+            data.extend(row.iter().flat_map(|x| x.to_le_bytes()));
             data.resize(data.len().next_multiple_of(row_bytes.max(1)), 0);
         }
         let role = Role::Constant(Arc::new(data));
