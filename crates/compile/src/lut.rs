@@ -185,6 +185,19 @@ impl Table {
         Table::build("positive", form, |_| 0.0)
     }
 
+    /// 1 for negative arguments, else 0.
+    pub fn negative() -> Table {
+        let tiny = f16::from_bits(1).to_f32();
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits: [-tiny, tiny, 1.0, 0.0],
+            tails: [0.0, 1.0, 0.0, 0.0],
+        };
+        Table::build("negative", form, |_| 0.0)
+    }
+
     /// One number for positive arguments, another for all others.
     pub fn choice(positive: f32, other: f32) -> Table {
         let tiny = f16::from_bits(1).to_f32();

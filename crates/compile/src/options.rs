@@ -144,7 +144,8 @@ conventions! {
     factors_are_scales: false true false, "A factor that is an fp16 number is the scale of a planar task; else its fp32 scale.";
     divisors_per_channel: false true false, "A number that divides several channels is a factor for each of them.";
     divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";
-    tables_turned: false true false, "A table of a column vector that is the second operand of one planar task is computed transposed.";
+    floats_divided_down: false true false, "A floor division of floats is the floor of a quotient by a reciprocal; else it is refused, for that is not exact.";
+    tables_turned: false true false, "Tables of a column vector that end in operands of one planar task, a second one among them, are computed transposed.";
     powers_by_channel: false true false, "The product of a power's logarithm and exponent is one of pairs of channels, with the exponential as its table.";
     norms_by_group: false true false, "A layer norm of the columns of channels and rows is computed in steps, with rows as groups of its sums.";
     maxima_of_channels: false true false, "A maximum over channels of one element is the neural engine's; a reduction of a turned row starts a group.";

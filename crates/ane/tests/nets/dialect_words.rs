@@ -13,7 +13,7 @@ use half::f16;
 use std::sync::Arc;
 
 /// Tasks of a network in that dialect.
-fn tasks(source: &str, blobs: &[Arc<Tensor>]) -> Vec<Task> {
+pub(super) fn tasks(source: &str, blobs: &[Arc<Tensor>]) -> Vec<Task> {
     let net = text::parse(source, blobs).expect("the network is well formed");
     let options = Options { compat: Compat::Zin9509, ..Options::default() };
     let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
@@ -21,7 +21,7 @@ fn tasks(source: &str, blobs: &[Arc<Tensor>]) -> Vec<Task> {
 }
 
 /// A field of every task.
-fn each(tasks: &[Task], field: Field) -> Vec<u32> {
+pub(super) fn each(tasks: &[Task], field: Field) -> Vec<u32> {
     tasks.iter().map(|task| task.get(&H13, field).unwrap_or_default()).collect()
 }
 

@@ -14,6 +14,7 @@ mod extended;
 mod few_tasks;
 mod fingerprint;
 mod fixes;
+mod floors;
 mod forms;
 mod functions;
 mod native;

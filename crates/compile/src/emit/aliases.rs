@@ -50,10 +50,12 @@ impl Emitter<'_> {
             let waited = read(layer.sources[i].buffer) || self.waited_later(index, &layer.sources[i]);
             (!waited).then(|| neural_of(&place))
         });
-        // A planar task has waited for the one that brought a source, if it has read its result (`norm_layer_norm_ax1_1x64x8x8`).
+        // A planar task, or one of the own engine, has waited for the one that brought a source, if it has read its result
+        // (`norm_layer_norm_ax1_1x64x8x8`, `floor_r_1x64x1x1`).
         let waited = |place: &&Place| {
             let result = layers[place.from].result.buffer;
-            let reads = |l: &Layer| !l.is_neural() && l.sources.iter().any(|s| s.buffer == result);
+            let waits = |l: &Layer| !l.is_neural() || layer.is_neural();
+            let reads = |l: &Layer| waits(l) && l.sources.iter().any(|s| s.buffer == result);
             layers[place.from + 1..index].iter().any(reads)
         };
         let brought = places.iter().flatten().find(|p| !p.written).filter(|p| !waited(p)).map(neural_of);

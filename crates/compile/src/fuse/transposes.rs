@@ -86,7 +86,6 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
         let there = &graph.layers[first];
         let reads = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == buffer).count();
         let alone = reads == 1 && graph.buffer(buffer).role == Role::Scratch;
-        let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
         let same = |a: &View4, b: &View4| extents(a) == extents(b);
         if !turns(there) || !alone || there.result != *between || !same(&there.sources[0], &back.result) {
             continue;
@@ -121,38 +120,92 @@ fn readers_move(graph: &Graph, copy: usize, source: &View4) -> bool {
     alone(source) && alone(result) && readers.all(|s| s == result)
 }
 
-/// Computes tables of single columns of channels as rows, which the planar task that reads them as its second source transposes back
-/// (`chain_res_gelu_d256`; a reciprocal is lowered in this form, see `lower/elementwise.rs`).
+/// Computes tables of single columns of channels as rows, which the planar task that reads them as its second source, or as both, transposes
+/// back (`chain_res_gelu_d256`, `floor_r_1x64x1x1`; a reciprocal is lowered in this form, see `lower/elementwise.rs`).
 fn turn_columns(graph: &mut Graph, reasons: &mut Remarks) {
+    let mut turned = Vec::new();
     for at in 0..graph.layers.len() {
         let layer = &graph.layers[at];
-        let [first, second] = layer.sources.as_slice() else { continue };
-        let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
-        let channels = second.channels();
-        let column = extents(second) == ([1, channels, 1], 1) && channels > 1 && extents(first) == extents(second);
+        let &[first, second] = layer.sources.as_slice() else { continue };
         let plain = layer.turned == [false; 2] && layer.broadcast == [[false; 3]; 2] && !layer.second_relu;
-        let (buffer, scratch) = (second.buffer, graph.buffer(second.buffer).role == Role::Scratch);
-        if !matches!(layer.kind, Kind::Planar { .. }) || !column || !plain || !scratch {
+        if !matches!(layer.kind, Kind::Planar { .. })
+            || !plain
+            || !is_column(&first)
+            || extents(&first) != extents(&second)
+        {
             continue;
         }
-        let reads = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == buffer).count();
-        let mut writers = (0..at).filter(|&i| graph.layers[i].result.buffer == buffer);
-        let (Some(writer), None) = (writers.next(), writers.next()) else { continue };
-        let before = &graph.layers[writer];
-        let tabled = matches!(before.kind, Kind::Neuron { nonlinear: Nonlinear::Table(_), .. });
-        let free = !before.transpose && before.interleave == 1 && before.result.elements() == second.elements();
-        if reads != 1 || !tabled || !free {
-            continue;
+        for (source, view) in [(1, second), (0, first)] {
+            let writer = writer_before(graph, at, &view).filter(|&writer| graph.layers[writer].is_table());
+            let Some(writer) = writer.filter(|_| readers(graph, &view) == [at]) else { break };
+            let Some(row) = as_row(graph, writer, &view) else { break };
+            let (made, reader) = (&graph.layers[writer].name, &graph.layers[at].name);
+            reasons.say(|| format!("{made} is computed as a row, which {reader} transposes back"));
+            graph.layers[at].sources[source] = row;
+            graph.layers[at].turned[source] = true;
+            turned.push(writer);
         }
-        let (lead, bytes) = dense_axes(&[1, channels]);
-        let Some(row) = (View { buffer, offset_bytes: 0, lead, width: channels }).nchw() else { continue };
-        reasons.say(|| format!("{} is computed as a row, which {} transposes back", before.name, layer.name));
-        graph.buffers[buffer.0 as usize].bytes = bytes;
-        graph.layers[writer].result = row;
-        graph.layers[writer].transpose = true;
-        graph.layers[at].sources[1] = row;
-        graph.layers[at].turned[1] = true;
     }
+    let mut next = 0;
+    while let Some(&table) = turned.get(next) {
+        turned.extend(turn_operand(graph, &turned, table, reasons));
+        next += 1;
+    }
+}
+
+/// Transposes the column that a table reads, if only transposed tables read it, at the layer that computes it. Returns that layer if it is a
+/// table, whose own operand may follow.
+fn turn_operand(graph: &mut Graph, turned: &[usize], table: usize, reasons: &mut Remarks) -> Option<usize> {
+    let column = *graph.layers[table].sources.first().filter(|view| is_column(view))?;
+    let readers = readers(graph, &column);
+    let writer = writer_before(graph, table, &column)?;
+    let before = &graph.layers[writer];
+    let planar = matches!(before.kind, Kind::Planar { .. }) && before.sources.len() == 2;
+    let alike = |&reader: &usize| turned.contains(&reader) && graph.layers[reader].sources[0] == column;
+    if !readers.iter().all(alike) || !(before.is_table() || planar) {
+        return None;
+    }
+    let row = as_row(graph, writer, &column)?;
+    reasons.say(|| format!("{} is computed as a row, for all tables of it are", graph.layers[writer].name));
+    for reader in readers {
+        graph.layers[reader].sources[0] = row;
+        graph.layers[reader].transpose = false;
+    }
+    (!planar).then_some(writer)
+}
+
+fn extents(view: &View4) -> ([usize; 3], usize) {
+    (view.axes.map(|a| a.extent), view.width)
+}
+
+/// Returns true for several channels of one element.
+fn is_column(view: &View4) -> bool {
+    extents(view) == ([1, view.channels(), 1], 1) && view.channels() > 1
+}
+
+/// Layers that read a buffer, once for each source.
+fn readers(graph: &Graph, view: &View4) -> Vec<usize> {
+    let sources = graph.layers.iter().enumerate().flat_map(|(at, layer)| layer.sources.iter().map(move |s| (at, s)));
+    sources.filter(|(_, s)| s.buffer == view.buffer).map(|(at, _)| at).collect()
+}
+
+/// The only layer before `at` that writes a whole scratch buffer, without transposition.
+fn writer_before(graph: &Graph, at: usize, view: &View4) -> Option<usize> {
+    let mut writers = (0..at).filter(|&i| graph.layers[i].result.buffer == view.buffer);
+    let (Some(writer), None) = (writers.next(), writers.next()) else { return None };
+    let layer = &graph.layers[writer];
+    let whole = !layer.transpose && layer.interleave == 1 && layer.result.elements() == view.elements();
+    (whole && graph.buffer(view.buffer).role == Role::Scratch).then_some(writer)
+}
+
+/// Lets a layer write its column as a row, which is returned.
+fn as_row(graph: &mut Graph, writer: usize, column: &View4) -> Option<View4> {
+    let (lead, bytes) = dense_axes(&[1, column.channels()]);
+    let row = View { buffer: column.buffer, offset_bytes: 0, lead, width: column.channels() }.nchw()?;
+    graph.buffers[column.buffer.0 as usize].bytes = bytes;
+    graph.layers[writer].result = row;
+    graph.layers[writer].transpose = true;
+    Some(row)
 }
 
 /// Returns true for a layer without a window: each result element depends on the source elements at its position, by a function or a

@@ -385,6 +385,11 @@ impl Layer {
         matches!(&self.kind, Kind::Own(own) if own.tag.starts_with("RingBuffer"))
     }
 
+    /// Returns true for a function of each element by a table, without coefficients.
+    pub fn is_table(&self) -> bool {
+        matches!(self.kind, Kind::Neuron { nonlinear: Nonlinear::Table(_), .. })
+    }
+
     /// Returns true for a task of the neural engine, false for one of the planar engine.
     pub fn is_neural(&self) -> bool {
         !matches!(

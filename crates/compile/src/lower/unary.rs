@@ -123,8 +123,8 @@ impl Lowerer<'_> {
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &inverse, to)
             }
             Unary::Atan => self.arc_tangent(from, to),
-            Unary::Ceil => self.ceil(1.0, from, to),
-            Unary::Floor => self.ceil(-1.0, from, to),
+            Unary::Ceil => self.whole(PlanarOp::Add, Table::positive(), from, to),
+            Unary::Floor => self.whole(PlanarOp::Sub, Table::negative(), from, to),
             Unary::Round => self.round(from, to),
             Unary::Sin => self.sine(from, to),
             Unary::Cos => self.cosine(from, to),
@@ -253,12 +253,12 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &gate, to)
     }
 
-    /// Ceiling: truncation plus one if there is a positive fraction; the floor is that of `-x`, negated.
-    fn ceil(&mut self, sign: f32, from: &View, to: &View) -> Result<()> {
-        let fraction = self.tabled("fraction", Table::fraction(), 0.0, sign, from)?;
-        let positive = self.tabled("positive", Table::positive(), 0.0, 1.0, &fraction)?;
-        let whole = self.tabled("whole", Table::truncate(), 0.0, sign, from)?;
-        self.planar_two(PlanarOp::Add, Affine { scale: sign, ..Affine::UNIT }, &whole, &positive, to)
+    /// Ceiling: truncation plus one if there is a positive fraction. Floor: truncation less one if there is a negative fraction.
+    fn whole(&mut self, op: PlanarOp, step: Table, from: &View, to: &View) -> Result<()> {
+        let fraction = self.tabled("fraction", Table::fraction(), 0.0, 1.0, from)?;
+        let beyond = self.tabled("beyond", step, 0.0, 1.0, &fraction)?;
+        let whole = self.tabled("whole", Table::truncate(), 0.0, 1.0, from)?;
+        self.planar_two(op, Affine::UNIT, &whole, &beyond, to)
     }
 }
 

@@ -64,6 +64,14 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
             }
             OpKind::Linear => builder.linear(op, options.most_resident(chip)),
             OpKind::Conv { .. } => builder.conv_bias(op),
+            OpKind::Binary(Binary::FloorDiv)
+                if options.conventions().floats_divided_down
+                    && builder.net.value(op.outputs[0]).ty.dtype.is_float() =>
+            {
+                let shape = builder.shape(op.outputs[0]);
+                let quotient = builder.op("quotient", OpKind::Binary(Binary::Div), &op.inputs, shape);
+                builder.push(OpKind::Unary(Unary::Floor), &[quotient], op.outputs[0]);
+            }
             OpKind::Unary(f) => {
                 if !builder.function(op, *f) {
                     builder.ops.push(op.clone());

@@ -225,8 +225,8 @@ impl Scheduler<'_> {
         u64::from(self.graph.layers[layer].holds_ring_buffer())
     }
 
-    /// Branch-sibling score: 1 if the first source is that of the last layer, and it is a network input (loaded once for both) or both
-    /// layers are 1x1 convolutions (the source's live range ends sooner; 9.509 puts the projections of one matrix next to each other,
+    /// Branch-sibling score: 1 if the first source is that of the last layer, and it is a network input (loaded once for both; in our own
+    /// order, for 9.509 continues the branch, `floor_r_1x64x1x1`) or both layers are 1x1 convolutions (the source's live range ends sooner; 9.509 puts the projections of one matrix next to each other,
     /// `docs/evidence.md`, key `h13-fusion`).
     fn branch_sibling(&self, layer: usize, last: usize) -> u64 {
         let (a, b) = (&self.graph.layers[layer], &self.graph.layers[last]);
@@ -235,7 +235,7 @@ impl Scheduler<'_> {
         let products = product(a) && product(b);
         // Coefficients that a product writes are computed when their reader's other operand is (`chain_block_d256_s64_proj1`).
         let products = products && a.interleave == 1;
-        u64::from((from_memory || products) && a.sources[0] == b.sources[0])
+        u64::from((from_memory && self.all || products) && a.sources[0] == b.sources[0])
     }
 
     /// Merge-sibling score: number of its readers' predecessors that have run, which completes joins that are nearly ready.

@@ -63,6 +63,11 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
             return 3;
         }
     }
+    // A table of a table of an input comes first (`floor_r_1x64x1x1`).
+    let operand = |layer: &Layer| of(&layer.sources[0]).map(|i| &graph.layers[candidates[i].1.writer]);
+    if writer.is_table() && operand(writer).is_some_and(|before| before.is_table() && operand(before).is_none()) {
+        return 0;
+    }
     // A function of a result, and its operand.
     let function = |layer: &Layer| {
         let applies = matches!(layer.kind, Kind::Neuron { .. }) && !layer.kind.is_copy() && !layer.transpose;
@@ -153,7 +158,9 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             let scores =
                 || matches!(layer.kind, Kind::Planar { .. }) && s == 1 && rows && exponentials(graph, before.writer);
             let once = before.read_once || applies || product || !conventions.places_by_use || scores();
-            let same = once && before.last == result.writer && before.bytes == result.bytes;
+            // A table of a table has a place of its own (`floor_r_1x64x1x1`).
+            let again = conventions.places_by_use && layer.is_table() && graph.layers[before.writer].is_table();
+            let same = once && !again && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
         Some((*buffer, source?))
@@ -165,7 +172,6 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
 fn exponentials(graph: &Graph, writer: usize) -> bool {
     let before = |layer: &Layer| graph.layers[..writer].iter().rfind(|l| l.result.buffer == layer.sources[0].buffer);
     let table = &graph.layers[writer];
-    let applies = matches!(table.kind, Kind::Neuron { nonlinear: Nonlinear::Table(_), .. });
-    let differences = before(table).filter(|l| applies && matches!(l.kind, Kind::Planar { .. }));
+    let differences = before(table).filter(|l| table.is_table() && matches!(l.kind, Kind::Planar { .. }));
     differences.and_then(before).is_some_and(|scores| matches!(scores.kind, Kind::Product { .. }))
 }

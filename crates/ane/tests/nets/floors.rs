@@ -1,0 +1,50 @@
+//! Floors and floor divisions as Apple's compiler of 2026 computes them: words, constants and results.
+
+use super::dialect_words::{each, tasks};
+use super::dialects::{array, both};
+use anemone::execute;
+use anemone_compile::{Compat, Options, compile};
+use anemone_facts::Field::*;
+use anemone_facts::chips::CHIPS;
+use anemone_net::text;
+
+#[test]
+fn a_floor_is_the_truncation_less_one_for_a_negative_fraction() {
+    let source =
+        |shape: &str| format!("net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = floor(%x)\n  output %y\n}}\n");
+    // `floor_r_1x64x1x1`: tables of a column are rows, which the last task transposes back.
+    let column = tasks(&source("f16[1, 64, 1, 1]"), &[]);
+    assert_eq!(each(&column, NeTranspose), [1, 0, 1, 0]);
+    assert_eq!(each(&column, ResL2Base)[..2], [0x8, 0], "units of 16 bytes");
+    assert_eq!(each(&column, SrcL2Base)[..3], [0x10, 0x8, 0x10]);
+    assert_eq!([Src1Transpose, Src2Transpose].map(|field| each(&column, field)[3]), [1, 1]);
+    for shape in [vec![1, 64, 1, 1], vec![1, 3, 8, 24], vec![7]] {
+        let text = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let numbers = [-2.5, -2.0, -0.25, 0.0, 0.25, 1.0, 1.75, -1000.5, 2047.0, f32::INFINITY, f32::NEG_INFINITY];
+        let value = |i: usize| numbers[i % numbers.len()];
+        let [own, apples] = both(&source(&format!("f16[{text}]")), &[], &[array("x", &shape, value)]);
+        let wanted: Vec<f32> = (0..shape.iter().product()).map(|i| value(i).floor()).collect();
+        assert_eq!((own.0, &own.1, apples.0, &apples.1), (4, &wanted, 4, &wanted), "{shape:?}");
+    }
+}
+
+#[test]
+fn a_floor_division_of_floats_is_the_floor_of_a_quotient() {
+    let source = "net \"n\" {\n  input %x: f16[1, 64, 1, 1]\n  input %y: f16[1, 64, 1, 1]\n  \
+                  %z: f16[1, 64, 1, 1] = floor_div(%x, %y)\n  output %z\n}\n";
+    let net = text::parse(source, &[]).expect("the network is well formed");
+    let refused = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect_err("a reciprocal is not exact");
+    assert!(refused.to_string().contains("floor_div of floats"), "{refused}");
+    let options = Options { compat: Compat::Zin9509, ..Options::default() };
+    let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+    // `floor_div_native_1x64x1x1_rr`: the quotient is a row, with its tables.
+    let made = program.tasks().expect("tasks");
+    assert_eq!(each(&made, NeTranspose), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(each(&made, ResultTranspose), [0, 1, 0, 0, 0, 0]);
+    assert_eq!([Src1Transpose, Src2Transpose].map(|field| each(&made, field)[5]), [1, 1]);
+    let (x, y) = (|i: usize| (i * 5 % 37) as f32 / 4.0 - 4.0, |i: usize| [0.5, 1.0, -2.0, 4.0][i % 4]);
+    let inputs = [array("x", &[1, 64, 1, 1], x), array("y", &[1, 64, 1, 1], y)];
+    let run = execute(&program, &inputs, Default::default()).expect("it runs");
+    let wanted: Vec<f32> = (0..64).map(|i| (x(i) / y(i)).floor()).collect();
+    assert_eq!(run.outputs[0].1.data, wanted);
+}
