@@ -185,6 +185,12 @@ pub fn divided(n: &mut Node) -> Result<bool, Error> {
     n.finish(sizes.len())
 }
 
+/// Returns true for a padding of other axes than that of the rows.
+pub fn unpadded(n: &Node, axis: usize) -> bool {
+    let pads = n.either("pads", 1).ok().flatten().unwrap_or_default();
+    n.input(3).is_none() && [pads.get(axis), pads.get(axis + pads.len() / 2)] == [Some(&0); 2]
+}
+
 /// Notes that the first result is zero, or true, if there are no rows.
 pub fn note_none(n: &mut Node) {
     let made = n.t.values.get(&n.node.output[0]).copied();

@@ -390,10 +390,7 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
             let steps = if n.op() == "Slice" { n.either("steps", 4)?.unwrap_or_default() } else { Vec::new() };
             (rank(0) == shape.len() && steps.iter().all(|&step| step > 0)).then_some(first.axis)
         }
-        "Pad" if alone && n.input(3).is_none() => {
-            let pads = n.either("pads", 1)?.unwrap_or_default();
-            x.filter(|&x| [pads.get(x), pads.get(x + rank(0))] == [Some(&0); 2])
-        }
+        "Pad" if alone => x.filter(|&x| parts::unpadded(n, x)),
         "Concat" => {
             let axis = n.axis(n.int("axis", 0), shape.len())?;
             (0..marks.len()).all(|at| along(at) == x && x.is_some_and(|x| x != axis)).then_some(first.axis)
