@@ -111,7 +111,7 @@ const RECIPES: &[Recipe] = &[
             Edit {
                 file: "crates/compile/src/lower/unary.rs",
                 change: Change::Add {
-                    behind: "            Unary::Ceil => self.ceil(1.0, from, to),",
+                    behind: "            Unary::Ceil => self.whole(PlanarOp::Add, Table::positive(), from, to),",
                     line: "            Unary::Cube => {
                 let square = self.scratch(\"square\", &from.shape());
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, from, from, &square)?;
