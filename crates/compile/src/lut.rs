@@ -7,7 +7,6 @@ mod compose;
 mod fit;
 
 use anemone_facts::lut::{self, KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
-use anemone_net::GELU_SLOPE;
 use half::f16;
 
 /// A named table record.
@@ -352,10 +351,9 @@ impl Table {
         Table::recorded(&lut::SILU)
     }
 
-    /// `x` times the sigmoid of `1.702 x`, in one table as Apple's compiler of 2026 has it, whose knots are not known.
+    /// `x` times the sigmoid of `1.702 x`, in one table as Apple's compiler of 2026 has it.
     pub fn gelu_by_sigmoid() -> Table {
-        let gelu = |x: f64| x / (1.0 + (-GELU_SLOPE * x).exp());
-        Table::fitted("gelu", &gelu, f64::INFINITY).map_or_else(Table::gelu, |(table, _)| table)
+        Table::recorded(&lut::GELU_BY_SIGMOID)
     }
 
     fn recorded(table: &lut::Recorded) -> Table {

@@ -1,12 +1,14 @@
-//! Floors and floor divisions as Apple's compiler of 2026 computes them: words, constants and results.
+//! Floors and floor divisions as Apple's compiler of 2026 computes them, words and results, and the digests of its tables.
 
 use super::dialect_words::{each, tasks};
 use super::dialects::{array, both};
 use anemone::execute;
+use anemone_compile::lut::Table;
 use anemone_compile::{Compat, Options, compile};
 use anemone_facts::Field::*;
 use anemone_facts::chips::CHIPS;
 use anemone_net::text;
+use sha2::{Digest, Sha256};
 
 #[test]
 fn a_floor_is_the_truncation_less_one_for_a_negative_fraction() {
@@ -47,4 +49,19 @@ fn a_floor_division_of_floats_is_the_floor_of_a_quotient() {
     let run = execute(&program, &inputs, Default::default()).expect("it runs");
     let wanted: Vec<f32> = (0..64).map(|i| (x(i) / y(i)).floor()).collect();
     assert_eq!(run.outputs[0].1.data, wanted);
+}
+
+#[test]
+fn tables_have_the_digests_of_the_records() {
+    let digest = |tables: &[Table]| {
+        let bytes: Vec<u8> = tables.iter().flat_map(Table::stream).collect();
+        Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    assert_eq!(digest(&[Table::gelu()]), "34540958c4c19289", "`env_act_gelu_1x768x1x1_exact`");
+    assert_eq!(digest(&[Table::silu()]), "0d48f9b9a9a791fc", "`env_chain_residual_silu_1x64x8x8`");
+    let name = "`env_act_gelu_1x768x1x1_sigmoid_approximation`";
+    assert_eq!(digest(&[Table::gelu_by_sigmoid()]), "2d42a6d5c643896e", "{name}");
+    assert_eq!(digest(&[Table::negative()]), "7e690e6a168e558e", "`less_bool_rr_1x64x1x1`");
+    let floor = [Table::fraction(), Table::negative(), Table::truncate()];
+    assert_eq!(digest(&floor), "6880d0f577b489d4", "`floor_r_1`");
 }
