@@ -117,6 +117,8 @@ passes! {
         "columns of a value in another order become a product with a constant matrix, unless they begin at rows of memory";
     PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
         "operations alike on slices of one value, and sines of several values, become one operation";
+    CONVOLVED: 1 true "0ebc-convolve-affines" Work::Net(rewrite::convolve_affines), "ours",
+        "a factor and an addend per channel that nothing absorbs become a depthwise convolution";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
         "attention heads, and equal parts of columns, are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",

@@ -319,6 +319,10 @@ impl Epilogue<'_> {
     #[inline(always)]
     pub fn look_up<S: Simd>(&self, simd: S, to: &mut [f16], rows: Rows) {
         if let Activation::Table(table) = self.activation {
+            // One call for all rows, which may be short.
+            if table.rows(simd, None, Rows { from_stride: rows.to_stride, ..rows }, to) {
+                return;
+            }
             for row in 0..rows.count {
                 table.row(simd, &mut to[row * rows.to_stride..][..rows.columns]);
             }

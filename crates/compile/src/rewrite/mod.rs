@@ -9,6 +9,7 @@ mod apart;
 mod bins;
 mod channels;
 mod columns;
+mod convolved;
 pub(crate) mod dead;
 pub(crate) mod decompose;
 pub(crate) mod drop;
@@ -79,6 +80,7 @@ pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
 pub use affines::absorb_affines;
 pub use channels::order_channels;
 pub use columns::select_columns;
+pub use convolved::convolve_affines;
 pub use dead::remove_dead;
 pub use decompose::decompose;
 pub use drop::drop_conversions;

@@ -94,6 +94,11 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[3, 2] = mul(%x, %g)\n  %y: f16[3, 1] = linear(%s, %w)\n  output %y\n}\n",
     ),
     (
+        "convolve-affines",
+        "net \"n\" {\n  input %x: f16[1, 2, 8, 8]\n  const %g: f16[1, 2, 1, 1] = [2.0, 3.0]\n  const %t: f16[1, 2, 1, 1] = [0.5, 0.25]\n  \
+         %s: f16[1, 2, 8, 8] = mul(%x, %g)\n  %y: f16[1, 2, 8, 8] = add(%s, %t)\n  output %y\n}\n",
+    ),
+    (
         "join-lookups",
         "net \"n\" {\n  input %x: i32[3]\n  input %z: i32[3]\n  const %t: f16[2, 2] = [1.0, 2.0, 3.0, 4.0]\n  \
          const %u: f16[2, 2] = [5.0, 6.0, 7.0, 8.0]\n  %a: f16[3, 2] = gather(%t, %x) axis=0\n  \

@@ -2,6 +2,7 @@
 
 mod affines;
 mod columns;
+mod convolved;
 mod dead;
 mod decompose;
 mod drop;

@@ -1,4 +1,4 @@
-//! Depthwise convolution and pooling in fp32, for 3x3 and 5x5 windows and the like.
+//! Depthwise convolution and pooling in fp32, for 1x1, 3x3 and 5x5 windows and the like.
 //!
 //! Staged rows are aligned to vectors, and with stride 2 the even and odd columns have planes of their own. Several output rows are
 //! computed together, so that an element of a staged row is loaded once for all outputs that read it.
@@ -10,6 +10,7 @@ use crate::convolution::{L1_BATCH, MOST_AT_ONCE};
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::filter::Filter;
 use anemone_kernels::host::Rows;
+use anemone_kernels::line::BLOCK;
 use anemone_kernels::reduce::ElementwiseEpilogue;
 use anemone_kernels::simd::{self, LaneMap};
 use anemone_kernels::view::{OutputTile, TensorView};
@@ -42,7 +43,7 @@ impl WindowOp<'_> {
 
 /// Returns true if convolutions with this window are specialized.
 pub fn convolves(window: &Window) -> bool {
-    is_square(window, [3, 5])
+    is_square(window, [3, 5]) || (window.k, window.s) == ([1; 2], [1; 2])
 }
 
 fn is_square(window: &Window, sides: [usize; 2]) -> bool {
@@ -66,6 +67,13 @@ impl WithSimd for Job<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { of, window, from, columns, share, scratch } = self;
+        if let WindowOp::Kernel(kernel, finish) = of
+            && const { simd::converts::<S>() }
+            && window.is_pointwise()
+            && columns >= simd::LONGEST
+        {
+            return scale(simd, kernel, finish, from, columns, share);
+        }
         let [side, stride] = [window.k[0], window.s[0]];
         let plane = Plane::of(stride, window, [share.first_row, share.rows], columns, S::F32_LANES);
         let across = columns.next_multiple_of(S::F32_LANES);
@@ -113,6 +121,59 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
+/// Convolution with a 1x1 window and no padding, a factor for each channel, from fp16 to fp16 in registers.
+#[inline(always)]
+fn scale<S: Simd>(
+    simd: S,
+    kernel: &Filter,
+    finish: &Epilogue,
+    from: TensorView,
+    columns: usize,
+    share: &mut OutputTile,
+) {
+    share.blocks(
+        columns,
+        BLOCK,
+        #[inline(always)]
+        |block, to| {
+            let (source, stride) = block.of_source(from);
+            let rows = block.stored();
+            // Rows of one channel without gaps are one row.
+            let whole = block.is_of_one_channel() && [stride, rows.to_stride] == [columns; 2];
+            let (count, columns) = if whole { (1, rows.count * columns) } else { (rows.count, columns) };
+            for i in 0..count {
+                let [_, channel, _] = block.row(i);
+                let mut weight = [0.0];
+                kernel.packed.widen_channel(channel, &mut weight);
+                let of = Weighted { bias: kernel.bias(channel), finish };
+                let stages = Product { weight: simd.splat_f32s(weight[0]), before: of.before(simd) };
+                simd::map_halves(
+                    simd,
+                    stages,
+                    &source[i * stride..][..columns],
+                    &mut to[i * rows.to_stride..][..columns],
+                );
+            }
+            finish.look_up(simd, to, rows);
+        },
+    );
+}
+
+/// Sum of one term, and the stages behind it.
+#[derive(Clone, Copy)]
+struct Product<V, B> {
+    weight: V,
+    before: B,
+}
+
+impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Product<S::f32s, B> {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        let none = simd.splat_f32s(Weighted::BEGIN);
+        self.before.of(simd, Weighted::add(simd, self.weight, x, none))
+    }
+}
+
 impl WindowOp<'_> {
     /// Padding value: the neutral element of the reduction.
     fn outside(self) -> f32 {
@@ -138,6 +199,7 @@ impl WindowOp<'_> {
             (WindowOp::Kernel(kernel, finish), side) => {
                 let of = Weighted { bias: kernel.bias(channel), finish };
                 match side {
+                    [1, _] => outline(simd, Windows::<_, 1, 1> { of, bands }),
                     [3, 1] => outline(simd, Windows::<_, 3, 1> { of, bands }),
                     [3, _] => outline(simd, Windows::<_, 3, 2> { of, bands }),
                     [_, 1] => outline(simd, Windows::<_, 5, 1> { of, bands }),

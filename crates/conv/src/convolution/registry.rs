@@ -51,6 +51,11 @@ fn products(query: &Query) -> usize {
     cost::products(query.ext.g * query.ext.c * query.ext.plane() * taps)
 }
 
+/// Predicted time of a convolution with few terms in each sum: at least that of reading and writing its elements.
+fn by_element(query: &Query) -> usize {
+    products(query).max(cost::elementwise(query.ext.g * query.ext.c * query.ext.plane()))
+}
+
 /// Kernels in order of preference.
 pub static ROWS: &[Row] = &[
     Row {
@@ -110,7 +115,7 @@ pub static ROWS: &[Row] = &[
     Row {
         name: "depthwise",
         packing: &[Packing::Rows, Packing::Blocks16],
-        cost: products,
+        cost: by_element,
         accepts: |q| {
             when(q.staging.is_depthwise(), "the convolution is not depthwise, or the window is not specialized")?;
             when(!q.transposed, "the result is stored transposed")

@@ -1,0 +1,46 @@
+use super::becomes;
+use anemone_compile::testing::convolve_affines;
+
+/// `x * %g - %t` of two channels, in `batches` of `side` x 8 planes; with `factor_first` the product comes before the difference.
+fn affine([batches, side]: [usize; 2], g: &str, t: &str, factor_first: bool) -> String {
+    let shape = format!("[{batches}, 2, {side}, 8]");
+    let (first, second) = if factor_first { ("mul(%x, %g)", "sub(%s, %t)") } else { ("sub(%x, %t)", "mul(%s, %g)") };
+    format!(
+        "net \"n\" {{\n  input %x: f16{shape}\n  const %g: f16[1, 2, 1, 1] = {g}\n  const %t: f16[2, 1, 1] = {t}\n  \
+         %s: f16{shape} = {first}\n  %y: f16{shape} = {second}\n  output %y\n}}\n"
+    )
+}
+
+#[test]
+fn a_factor_and_an_addend_per_channel_become_one_convolution() {
+    becomes(
+        convolve_affines,
+        &affine([1, 8], "[2.0, 3.0]", "[0.5, 0.25]", true),
+        r#"net "n" {
+  input %x: f16[1, 2, 8, 8]
+  const %s.weight: f32[2, 1, 1, 1] = [2.0, 3.0]
+  const %s.bias: f32[2] = [-0.5, -0.25]
+  %y: f16[1, 2, 8, 8] = conv(%x, %s.weight, %s.bias) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=2
+  output %y
+}
+"#,
+    );
+}
+
+#[test]
+fn an_affine_stays_where_a_convolution_costs_tasks_or_digits() {
+    for kept in [
+        // Several batches would be a task each.
+        affine([2, 8], "[2.0, 3.0]", "[0.5, 0.25]", true),
+        // Planes of few elements.
+        affine([1, 4], "[2.0, 3.0]", "[0.5, 0.25]", true),
+        // A difference of close numbers is exact, its factor comes later.
+        affine([1, 8], "[2.0, 3.0]", "[0.5, 0.25]", false),
+        // The array's resolution is coarser than results near 2^-7.
+        affine([1, 8], "[2.0, 3.0]", "[0.0078125, 0.0]", true),
+        // A subnormal factor.
+        affine([1, 8], "[2.0, 3.0517578e-5]", "[0.5, 0.25]", true),
+    ] {
+        becomes(convolve_affines, &kept, &kept);
+    }
+}
