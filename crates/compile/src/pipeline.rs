@@ -119,6 +119,8 @@ passes! {
         "operations alike on slices of one value, and sines of several values, become one operation";
     CONVOLVED: 1 true "0ebc-convolve-affines" Work::Net(rewrite::convolve_affines), "ours",
         "a factor and an addend per channel that nothing absorbs become a depthwise convolution";
+    SUMMED: 1 true "0ebd-sum-convolutions" Work::Net(rewrite::sum_convolutions), "ours",
+        "convolutions of one value whose results are added become one convolution";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
         "attention heads, and equal parts of columns, are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",

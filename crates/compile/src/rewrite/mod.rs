@@ -35,6 +35,7 @@ pub(crate) mod scatter;
 pub(crate) mod slices;
 pub(crate) mod small;
 mod spelled;
+mod summed;
 mod waves;
 mod weighted;
 pub(crate) mod whole;
@@ -99,6 +100,7 @@ pub use ranges::bound_values;
 pub use recognize::recognize;
 pub use slices::forward_slices;
 pub use small::scale_small_terms;
+pub use summed::sum_convolutions;
 pub use whole::scale_whole_sums;
 pub(crate) use windows::{Limits, fit_windows};
 

@@ -99,6 +99,13 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[1, 2, 8, 8] = mul(%x, %g)\n  %y: f16[1, 2, 8, 8] = add(%s, %t)\n  output %y\n}\n",
     ),
     (
+        "sum-convolutions",
+        "net \"n\" {\n  input %x: f16[1, 1, 8, 8]\n  const %v: f16[2, 1, 1, 1] = [2.0, 3.0]\n  const %w: f16[2, 1, 1, 1] = [0.5, 0.25]\n  \
+         %a: f16[1, 2, 8, 8] = conv(%x, %v) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+         %b: f16[1, 2, 8, 8] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+         %y: f16[1, 2, 8, 8] = add(%a, %b)\n  output %y\n}\n",
+    ),
+    (
         "join-lookups",
         "net \"n\" {\n  input %x: i32[3]\n  input %z: i32[3]\n  const %t: f16[2, 2] = [1.0, 2.0, 3.0, 4.0]\n  \
          const %u: f16[2, 2] = [5.0, 6.0, 7.0, 8.0]\n  %a: f16[3, 2] = gather(%t, %x) axis=0\n  \

@@ -19,6 +19,7 @@ mod recognize;
 mod scatter;
 mod slices;
 mod small;
+mod summed;
 mod whole;
 mod wrapped;
 

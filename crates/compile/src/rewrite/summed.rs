@@ -1,0 +1,118 @@
+//! Merging of convolutions of one value whose results are added, such as the branches of a block that was trained to be one convolution. Ours.
+
+use super::{Builder, Names, stays_finite};
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Net, OpKind, Tensor, ValueId, compress};
+use std::collections::{HashMap, HashSet};
+
+/// The sum of two convolutions of one value becomes one convolution with the sum of their coefficients, if the window and the groups of one
+/// enclose those of the other: it costs as much as that one alone. A sum of coefficients is rounded once, as each of them was.
+pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    if !options.conventions().whole_epilogues {
+        return Ok(());
+    }
+    let uses = net.read_counts();
+    let mut names = Names::of(net);
+    let mut made: HashMap<ValueId, usize> = HashMap::new();
+    let mut gone = HashSet::new();
+    for at in 0..net.ops.len() {
+        if let Some((sum, branches)) = merged(net, at, &uses, &made) {
+            let [first, second] = branches.map(|i| net.ops[i].name.clone());
+            reasons.say(|| format!("{first} and {second}: one convolution"));
+            let (from, name) = (net.ops[branches[0]].inputs[0], net.ops[at].name.clone());
+            let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name };
+            let weight = builder.constant("weight", sum.extents, sum.weights);
+            let bias = builder.constant("bias", vec![sum.biases.len()], sum.biases);
+            (net.ops[at].kind, net.ops[at].inputs) = (sum.kind, vec![from, weight, bias]);
+            gone.extend(branches);
+        }
+        made.insert(net.ops[at].outputs[0], at);
+    }
+    let mut at = 0;
+    net.ops.retain(|_| {
+        at += 1;
+        !gone.contains(&(at - 1))
+    });
+    Ok(())
+}
+
+/// A convolution with constants.
+struct Convolution {
+    kind: OpKind,
+    extents: Vec<usize>,
+    weights: Vec<f32>,
+    biases: Vec<f32>,
+}
+
+/// The convolution that an addition of two convolutions becomes, and these two; `None` for other operations.
+fn merged(net: &Net, at: usize, uses: &[usize], made: &HashMap<ValueId, usize>) -> Option<(Convolution, [usize; 2])> {
+    let op = &net.ops[at];
+    let (OpKind::Binary(Binary::Add), &[a, b]) = (&op.kind, op.inputs.as_slice()) else { return None };
+    let alone = |id: ValueId| uses[id.0 as usize] == 1 && !net.outputs.contains(&id);
+    let alike = net.value(a).ty.shape == net.value(b).ty.shape && alone(a) && alone(b);
+    let [a, b] = [*made.get(&a)?, *made.get(&b)?];
+    if !alike || net.ops[a].inputs[0] != net.ops[b].inputs[0] {
+        return None;
+    }
+    let [one, other] = [convolution(net, a)?, convolution(net, b)?];
+    let sum = enclosed(&one, &other).or_else(|| enclosed(&other, &one))?;
+    let finite = stays_finite(&sum.weights, &[&one.weights, &other.weights])
+        && stays_finite(&sum.biases, &[&one.biases, &other.biases]);
+    finite.then_some((sum, [a, b]))
+}
+
+/// A convolution of floats whose coefficients are constant and not compressed, without dilation.
+fn convolution(net: &Net, at: usize) -> Option<Convolution> {
+    let op = &net.ops[at];
+    let OpKind::Conv { dilations, .. } = &op.kind else { return None };
+    let weights: &Tensor = net.value(*op.inputs.get(1)?).data.as_ref()?;
+    let float = net.value(op.inputs[0]).ty.dtype.is_float() && net.value(op.outputs[0]).ty.dtype.is_float();
+    if !float || dilations.iter().any(|&d| d != 1) || compress::is_compressed(&weights.data) {
+        return None;
+    }
+    let biases = match op.inputs.get(2) {
+        Some(&id) => net.value(id).data.as_ref()?.data.to_f32(),
+        None => vec![0.0; weights.shape[0]],
+    };
+    let (kind, extents) = (op.kind.clone(), weights.shape.clone());
+    (biases.len() == extents[0]).then(|| Convolution { kind, extents, weights: weights.data.to_f32(), biases })
+}
+
+/// The sum of two convolutions, of the kind of `outer`; `None` unless its window and groups enclose those of `inner`.
+fn enclosed(outer: &Convolution, inner: &Convolution) -> Option<Convolution> {
+    let OpKind::Conv { strides, pads, groups, .. } = &outer.kind else { return None };
+    let OpKind::Conv { strides: other_strides, pads: other_pads, groups: other_groups, .. } = &inner.kind else {
+        return None;
+    };
+    let &[outputs, depth, ref window @ ..] = outer.extents.as_slice() else { return None };
+    let &[_, inner_depth, ref inner_window @ ..] = inner.extents.as_slice() else { return None };
+    // Place of the inner window in the outer one, by axis.
+    let place = |axis: usize| {
+        let place = pads[axis].0.checked_sub(other_pads[axis].0)?;
+        (place + inner_window[axis] <= window[axis]).then_some(place)
+    };
+    let places = (0..window.len()).map(place).collect::<Option<Vec<usize>>>()?;
+    if strides != other_strides || !other_groups.is_multiple_of(*groups) {
+        return None;
+    }
+    let mut weights = outer.weights.clone();
+    let taps: usize = inner_window.iter().product();
+    let (rows, inner_rows) = (outputs / groups, outputs / other_groups);
+    for (at, w) in inner.weights.iter().enumerate() {
+        let (mut tap, channel) = (at % taps, at / taps % inner_depth);
+        let output = at / taps / inner_depth;
+        let channel = output / inner_rows * inner_depth + channel - output / rows * depth;
+        // Index in the outer window, last axis first.
+        let (mut index, mut stride) = (0, 1);
+        for axis in (0..window.len()).rev() {
+            index += (places[axis] + tap % inner_window[axis]) * stride;
+            tap /= inner_window[axis];
+            stride *= window[axis];
+        }
+        weights[(output * depth + channel) * stride + index] += w;
+    }
+    let biases = outer.biases.iter().zip(&inner.biases).map(|(a, b)| a + b).collect();
+    Some(Convolution { kind: outer.kind.clone(), extents: outer.extents.clone(), weights, biases })
+}
