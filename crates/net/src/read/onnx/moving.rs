@@ -77,9 +77,8 @@ pub fn slice(n: &mut Node) -> Result<bool, Error> {
     for at in 0..from.len() {
         let axis = n.axis(axes[at], shape.len())?;
         let (extent, size) = (shape[axis] as i64, to[at].plus - from[at].plus);
-        if from[at].of != to[at].of || steps[at] != 1 {
-            return Ok(false);
-        }
+        let step = i32::try_from(steps[at]).ok().filter(|&step| step == 1 || step > 1 && from[at].of.is_some());
+        let Some(step) = step.filter(|_| from[at].of == to[at].of) else { return Ok(false) };
         let wrap = |v: i64| if v < 0 { v + extent } else { v }.clamp(0, extent);
         match from[at].of {
             None => {
@@ -87,20 +86,20 @@ pub fn slice(n: &mut Node) -> Result<bool, Error> {
                 if end <= begin {
                     return Ok(false);
                 }
-                parts.push((axis, begin, end - begin, false));
+                parts.push((axis, begin, end - begin, None));
             }
             Some(_) if size < 1 || size > extent => {
                 return Err(n.unsupported(format!("{size} elements of axis {axis}, which has {extent}")));
             }
-            Some(_) => parts.push((axis, at as i64, size, true)),
+            Some(_) => parts.push((axis, at as i64, size, Some(step))),
         }
     }
     let mut value = x;
-    for (axis, begin, size, moves) in parts {
-        if !moves {
+    for (axis, begin, size, step) in parts {
+        let Some(step) = step else {
             value = n.build().slice(value, axis, begin as usize, (begin + size) as usize)?;
             continue;
-        }
+        };
         let (extent, at) = (shape[axis] as i32, begin as usize);
         let start = if from.len() == 1 { starts } else { n.build().slice(starts, 0, at, at + 1)? };
         let start = n.build().reshape(start, [1])?;
@@ -114,7 +113,8 @@ pub fn slice(n: &mut Node) -> Result<bool, Error> {
         let wrapped = n.build().select(outside, whole, from_end)?;
         let below = n.build().binary(Binary::Less, start, zero)?;
         let start = n.build().select(below, wrapped, start)?;
-        let order = n.build().integers([size as usize], (0..size as i32).collect());
+        let order: Vec<i32> = (0..size as i32).step_by(step as usize).collect();
+        let order = n.build().integers([order.len()], order);
         let order = n.build().binary(Binary::Add, order, start)?;
         value = n.build().gather(value, order, axis)?;
     }

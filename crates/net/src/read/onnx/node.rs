@@ -196,7 +196,8 @@ impl<'n, 'a> Node<'n, 'a> {
         let Some(id) = self.input(index) else { return Ok(None) };
         match self.t.build.data(id) {
             Some(tensor) => Ok(Some(tensor.clone())),
-            None => Err(self.unsupported(format!("`{what}` is computed at run time: the graph is static"))),
+            None => Err(self
+                .unsupported(format!("`{what}` is computed at run time: the graph is static. Export with a constant"))),
         }
     }
 

@@ -88,6 +88,24 @@ pub fn bounded(n: &mut Node) -> Result<bool, Error> {
     n.finish(n.node.output.len())
 }
 
+/// `TopK` of a computed number of all elements: each stays, and the first are real. Returns false for all others.
+pub fn asked(n: &mut Node) -> Result<bool, Error> {
+    let Some(asked) = n.input(1).filter(|&k| n.op() == "TopK" && n.t.build.data(k).is_none()) else { return Ok(false) };
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let axis = n.axis(n.int("axis", -1), shape.len())?;
+    let (count, ascending) = (shape[axis], !n.flag("largest", true));
+    let asked = n.build().reshape(asked, [])?;
+    let order = n.build().integers([count], (0..count as i32).collect());
+    let mask = n.build().binary(Binary::Less, order, asked)?;
+    let (values, positions) = n.t.build.top_k(x, axis, count, ascending)?;
+    for (at, id) in [values, positions].into_iter().enumerate() {
+        mark(n, id, Rows { axis, count, mask, each: 1 });
+        n.output(at, id);
+    }
+    n.finish(2)
+}
+
 /// `Slice` of the rows at the places of a mask by constant bounds, which count the real ones. Returns false for slices of other axes and of
 /// all rows.
 pub fn cut(n: &mut Node) -> Result<bool, Error> {

@@ -118,7 +118,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if plain && n.op() == "ReduceSum" && !marked {
         return counted(n);
     }
-    if plain && !marked && parts::bounded(n)? {
+    if plain && !marked && (parts::bounded(n)? || parts::asked(n)?) {
         return Ok(true);
     }
     if !marked && !n.node.attribute.iter().filter_map(|a| a.g.as_ref()).any(|graph| captures(n.t, graph)) {

@@ -26,6 +26,8 @@ fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
         initializer: vec![
             whole("one", &[1]),
             whole("ones", &[1, 1]),
+            whole("two", &[2]),
+            whole("three", &[3]),
             whole("most", &[i64::from(i32::MAX)]),
             whole("zero", &[0]),
             whole("less", &[-1]),
@@ -306,6 +308,13 @@ fn parts_are_of_real_rows() {
     // Without axes, of the first.
     let until = || computed(node("Slice", &["x", "zero", "bound"], "part"));
     assert_eq!(of(until(), [2.0, 0.0, 0.0]), [4.0, 6.0]);
+    // As many of the best as are asked for.
+    let best = |asked: f32| {
+        let mut best = node("TopK", &["x", "bound"], "part");
+        best.attribute.push(Attribute { name: "axis".into(), i: 0, ..Attribute::default() });
+        of(computed(best), [asked, 0.0, 0.0])
+    };
+    assert_eq!((best(2.0), best(0.0)), (vec![8.0, 10.0], vec![0.0, 0.0]));
     // Padding of other axes keeps the rows.
     let mut pad = node("Pad", &["some", "columns"], "part");
     pad.attribute.push(Attribute { name: "mode".into(), s: b"edge".to_vec().into(), ..Attribute::default() });
@@ -341,6 +350,13 @@ fn slices_move() {
     for start in [3.0, -1.0, -4.0] {
         assert!(eval(&one, &[x.clone(), Tensor::f32([3], vec![start, 0.0, 0.0])]).is_err(), "{start}");
     }
+    let second = {
+        let end = node("Add", &["from", "three"], "to");
+        read([part(end), vec![node("Slice", &["x", "from", "to", "zero", "two"], "y")]].concat(), &["y"])
+            .expect("a network")
+    };
+    assert_eq!(run(&second, [0.0; 3]), [1.0, 2.0, 5.0, 6.0]);
+    assert!(eval(&second, &[x.clone(), Tensor::f32([3], vec![1.0, 0.0, 0.0])]).is_err());
     // Two axes, of which one is at a constant place.
     let mut starts = node("Concat", &["from", "zero"], "starts");
     starts.attribute.push(Attribute { name: "axis".into(), i: 0, ..Attribute::default() });
