@@ -1,4 +1,5 @@
-//! `NonMaxSuppression`, `Compress` and `Unique`, whose results have as many rows as values determine: a row is computed for each place there can be.
+//! `NonMaxSuppression`, `Compress` and `Unique`, whose results have as many rows as values determine: a row is computed for each place there
+//! can be.
 
 use super::across::filled;
 use super::made::MADE_ELEMENTS;
