@@ -25,10 +25,7 @@ pub const REFUSED: &[(&[&str], &str)] = &[
         &["StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "LabelEncoder"],
         "strings are not tensors of numbers. Begin the model after it, with its result as an input",
     ),
-    (
-        &["SequenceMap", "Optional"],
-        "sequences and optional values are not tensors. Export with one tensor for each element",
-    ),
+    (&["Optional"], "optional values are not tensors. Export with the value itself"),
     (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded image an input of the model"),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
     (

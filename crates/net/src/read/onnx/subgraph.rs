@@ -19,6 +19,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "If" if plain => branch(n),
         "Loop" if plain => turns(n),
         "Scan" if plain => scan(n),
+        "SequenceMap" if plain => map(n),
         _ => function(n),
     }
 }
@@ -115,6 +116,32 @@ fn branch(n: &mut Node) -> Result<bool, Error> {
     let outputs = inner_names(n, chosen, &[])?;
     let count = outputs.len();
     outputs.into_iter().enumerate().for_each(|(i, named)| named.bind(n, i));
+    n.finish(count)
+}
+
+/// `SequenceMap`: the body for each element, with the elements of other sequences at its place, and whole tensors.
+fn map(n: &mut Node) -> Result<bool, Error> {
+    let body = graph(n, "body")?;
+    let operands: Vec<Named> = (0..n.node.input.len()).map(|at| Named::operand(n, at)).collect::<Result<_, _>>()?;
+    let Some(Named::Sequence(first)) = operands.first() else { return Err(n.unsupported("a tensor, no sequence")) };
+    let count = first.len();
+    let mut results = vec![Vec::new(); body.output.len()];
+    for at in 0..count {
+        let mut inputs = Vec::new();
+        for operand in &operands {
+            inputs.push(match operand {
+                Named::Tensor(id) => *id,
+                Named::Sequence(items) if items.len() == count => items[at],
+                Named::Sequence(items) => {
+                    return Err(n.unsupported(format!("sequences of {count} and {} tensors", items.len())));
+                }
+            });
+        }
+        let made = inner(n, body, &inputs)?;
+        results.iter_mut().zip(made).for_each(|(all, id)| all.push(id));
+    }
+    let count = results.len();
+    results.into_iter().enumerate().for_each(|(at, items)| n.output_sequence(at, items));
     n.finish(count)
 }
 

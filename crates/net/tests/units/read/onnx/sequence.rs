@@ -145,3 +145,26 @@ fn a_loop_carries_a_sequence() {
     let found = result(nodes, &[("two", 2)]);
     assert_eq!(found, (vec![2, 4], vec![-1.0, -2.0, -5.0, -6.0, -3.0, -4.0, -7.0, -8.0]));
 }
+
+#[test]
+fn a_map_computes_its_body_for_each_element() {
+    let body = Graph {
+        node: vec![node("Add", &["a", "b"], "sum"), node("Mul", &["sum", "c"], "made")],
+        input: ["a", "b", "c"].map(|name| float_info(name, vec![])).to_vec(),
+        output: vec![float_info("made", vec![])],
+        ..Graph::default()
+    };
+    let mapped = |other: &str| {
+        let mut map = node("SequenceMap", &["parts", other, "column"], "mapped");
+        map.attribute.push(Attribute { name: "body".into(), g: Some(body.clone()), ..Attribute::default() });
+        let whole = with("axis", 0, node("SplitToSequence", &["x", "four"], "whole"));
+        let column = with("axis", 0, node("ReduceMax", &["x"], "column"));
+        let joined = with("axis", 0, node("ConcatFromSequence", &["mapped"], "y"));
+        vec![split(), whole, column, map, joined]
+    };
+    let numbers = [("two", 2), ("four", 4)];
+    let twice = (1..=8).map(|i| (2 * i * 8) as f32).collect();
+    assert_eq!(result(mapped("parts"), &numbers), (vec![4, 2], twice));
+    let error = read(mapped("whole"), &numbers).expect_err("other lengths").to_string();
+    assert!(error.contains("sequences of 2 and 1 tensors"), "{error}");
+}
