@@ -353,15 +353,21 @@ pub fn map_halves<S: Simd>(simd: S, of: impl LaneMap<S>, from: &[f16], to: &mut 
         return false;
     }
     let Some(host) = longest::of(simd) else { return false };
-    let (whole, rest) = to.as_chunks_mut::<LONGEST>();
-    let (sources, last) = from.as_chunks::<LONGEST>();
-    for (to, x) in whole.iter_mut().zip(sources) {
+    let from = &from[..to.len()];
+    for (to, x) in to.as_chunks_mut::<LONGEST>().0.iter_mut().zip(from.as_chunks::<LONGEST>().0) {
         *to = host.round(cast(of.of(simd, cast(host.widen(*x)))));
     }
-    if !rest.is_empty() {
+    let rest = to.len() % LONGEST;
+    if rest == 0 {
+        return true;
+    }
+    // The last vector overlaps the one before it, whose elements get the same bits again.
+    if let (Some(to), Some(x)) = (to.last_chunk_mut::<LONGEST>(), from.last_chunk::<LONGEST>()) {
+        *to = host.round(cast(of.of(simd, cast(host.widen(*x)))));
+    } else {
         let mut few = [f16::ZERO; LONGEST];
-        few[..rest.len()].copy_from_slice(&last[..rest.len()]);
-        rest.copy_from_slice(&host.round(cast(of.of(simd, cast(host.widen(few)))))[..rest.len()]);
+        few[..rest].copy_from_slice(from);
+        to.copy_from_slice(&host.round(cast(of.of(simd, cast(host.widen(few)))))[..rest]);
     }
     true
 }
