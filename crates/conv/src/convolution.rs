@@ -141,15 +141,20 @@ pub fn convolve_pointwise(
     let shared = workers.shares(cost::products(ext.g * ext.c * ext.plane() * first.packed.taps()));
     let TensorViewMut { data, mut strides, transposed } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
-    let shares = if transposed {
+    if transposed {
+        join_rows(&mut ext, from.strides, strides);
+    }
+    let shares = if transposed && ext.h > 1 {
+        partition(data, ext.transposed(), strides, ext.h.div_ceil(threads), ext.w)
+    } else if transposed {
         let columns = ext.w.div_ceil(threads).next_multiple_of(16);
         // Every tile widens all coefficients, or packs the complete source.
         let cost = |outputs: usize, channels: usize| {
             (microkernel::computed(outputs) + WIDENING) * channels + PACKING * outputs
         };
         let (by_outputs, by_channels) = (cost(columns.min(ext.w), ext.c), cost(ext.w, ext.c.div_ceil(threads)));
-        if ext.h > 1 || threads == 1 || by_outputs <= by_channels {
-            partition(data, ext.transposed(), strides, ext.h, columns)
+        if threads == 1 || by_outputs <= by_channels {
+            partition(data, ext.transposed(), strides, 1, columns)
         } else {
             partition_columns(data, ext.transposed(), strides, &panel_starts(members, ext.c, threads))
         }
@@ -341,6 +346,14 @@ pub fn convolve_winograd(
         let Some(kernel) = kernels.of(share) else { return };
         workers.arch.dispatch(winograd::Job { kernel, finish, window, channels, from, columns, share, scratch });
     });
+}
+
+/// Reshapes the planes of a 1x1 convolution to one row each, if there are no gaps between rows, neither in the source nor in the result, which is
+/// stored transposed.
+fn join_rows(ext: &mut Extents, from: Strides, to: Strides) {
+    if from[2] == ext.w && to[2] == ext.w * to[1] {
+        (ext.h, ext.w) = (1, ext.plane());
+    }
 }
 
 /// Reshapes a single contiguous plane to one row for each thread, if it divides evenly. Every tensor comes with its number of elements

@@ -3,7 +3,7 @@
 pub mod registry;
 
 use crate::convolution::nchwc::ExactAccumulator;
-use crate::convolution::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv};
+use crate::convolution::{Im2col, Kernels, MOST_AT_ONCE, convolve_gemv, join_rows};
 use anemone_kernels::epilogue::{ExactEpilogue, ScaledClamp};
 use anemone_kernels::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Space, Weights};
 use anemone_kernels::exact::{decode, least, product_of_rows, row_of};
@@ -137,10 +137,13 @@ impl WithSimd for Mapped<'_> {
 
 /// GEMM over tiles of channels by outputs.
 fn by_tiles(work: Work) {
-    let Work { workers, of, from, to: TensorViewMut { data, strides, transposed }, ext, nanos } = work;
+    let Work { workers, of, from, to: TensorViewMut { data, strides, transposed }, mut ext, nanos } = work;
     let taps = of.channels * of.window.elements();
     if taps == 0 {
         return;
+    }
+    if transposed && of.window.is_pointwise() {
+        join_rows(&mut ext, from.strides, strides);
     }
     let threads = workers.threads_for(nanos);
     let shared = threads > 1;
@@ -156,12 +159,13 @@ fn by_tiles(work: Work) {
         }
     };
     let shares = match transposed {
+        true if ext.h > 1 => partition(data, ext.transposed(), strides, ext.h.div_ceil(threads), ext.w),
         true => {
             let columns = ext.w.div_ceil(threads).next_multiple_of(WIDTH);
             let channels = ext.c.div_ceil(threads).next_multiple_of(HEIGHT);
             let by_channels = cost(ext.w.next_multiple_of(VECTOR), channels);
-            if of.unicast || ext.h > 1 || threads == 1 || cost(columns.min(ext.w), ext.c) <= by_channels {
-                partition(data, ext.transposed(), strides, ext.h, columns)
+            if of.unicast || threads == 1 || cost(columns.min(ext.w), ext.c) <= by_channels {
+                partition(data, ext.transposed(), strides, 1, columns)
             } else {
                 let starts: Vec<usize> = (0..ext.c).step_by(channels).collect();
                 partition_columns(data, ext.transposed(), strides, &starts)

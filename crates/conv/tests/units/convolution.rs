@@ -15,7 +15,7 @@ use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense, reach};
+use anemone_kernels::view::{BLOCK, Strides, TensorView, TensorViewMut, dense, reach};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{Workers, arches};
 use half::f16;
@@ -59,32 +59,36 @@ fn the_ways_to_one_product_agree() {
             Kernels::pack(&staging, false, channels.len(), groups.collect())
         };
         let (all, first, rest) = (kernels(0..cout), kernels(0..cout / 3), kernels(cout / 3..cout));
-        // Rows with gaps, and channels nested in rows.
-        let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];
-        let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
-        let from = TensorView { data: &x, strides };
-        let workers = Workers::new();
-        let run = |members: &[&Kernels], transposed: bool| {
-            let stored = if transposed { ext.transposed() } else { ext };
-            let mut data = vec![f16::NAN; reach(stored, dense(stored))];
-            let to = TensorViewMut { data: &mut data, strides: dense(stored), transposed };
-            let members: Vec<BatchMember> = members.iter().map(|kernels| BatchMember { kernels, finish }).collect();
-            match members.is_empty() {
-                true => convolve_direct(&workers, &staging, &all, &finish, from, to, ext, false, true),
-                false => convolve_pointwise(&workers, &members, from, to, ext),
+        // Rows with gaps, and channels nested in rows; dense planes.
+        for strides in [[h * cin * (w + 3), w + 3, cin * (w + 3)], dense(input)] {
+            let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
+            let from = TensorView { data: &x, strides };
+            let workers = Workers::new();
+            let run = |members: &[&Kernels], stored: Extents, strides: Strides, transposed: bool| {
+                let mut data = vec![f16::NAN; reach(stored, strides)];
+                let to = TensorViewMut { data: &mut data, strides, transposed };
+                let members: Vec<BatchMember> = members.iter().map(|kernels| BatchMember { kernels, finish }).collect();
+                match members.is_empty() {
+                    true => convolve_direct(&workers, &staging, &all, &finish, from, to, ext, false, true),
+                    false => convolve_pointwise(&workers, &members, from, to, ext),
+                }
+                data
+            };
+            let wanted = run(&[], ext, dense(ext), false);
+            assert!(wanted.iter().all(|x| !x.is_nan()));
+            assert_eq!(run(&[&all], ext, dense(ext), false), wanted);
+            let turned = ext.transposed();
+            // Rows within columns, and columns within rows.
+            for [group, column, row] in [dense(turned), [h * w * cout, cout, w * cout]] {
+                let transposed = run(&[], turned, [group, column, row], true);
+                for members in [&[&all][..], &[&first, &rest]] {
+                    assert_eq!(run(members, turned, [group, column, row], true), transposed);
+                }
+                for (i, &x) in wanted.iter().enumerate() {
+                    let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);
+                    assert_eq!(transposed[g * group + w * column + h * row + c], x);
+                }
             }
-            data
-        };
-        let wanted = run(&[], false);
-        assert!(wanted.iter().all(|x| !x.is_nan()));
-        assert_eq!(run(&[&all], false), wanted);
-        let transposed = run(&[], true);
-        assert_eq!(run(&[&all], true), transposed);
-        assert_eq!(run(&[&first, &rest], true), transposed);
-        let at = |data: &[f16], e: Extents, [g, c, h, w]: [usize; 4]| data[((g * e.c + c) * e.h + h) * e.w + w];
-        for (i, &x) in wanted.iter().enumerate() {
-            let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);
-            assert_eq!(at(&transposed, ext.transposed(), [g, w, h, c]), x);
         }
     }
 }
