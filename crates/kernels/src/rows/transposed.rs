@@ -10,7 +10,7 @@ use crate::params::BinaryOp;
 use crate::reduce::{Fold, Operation};
 use crate::simd::{self, LONGEST};
 use crate::tensor::Extents;
-use crate::view::{SQUARE, gather_elements, transpose_by_eights};
+use crate::view::{EIGHT, SQUARE, gather_elements, transpose_8x8, transpose_by_eights};
 use crate::workers::Workers;
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -30,14 +30,14 @@ type TransposedBlock = [[f16; PLANES]; COLUMNS];
 /// Operand of consecutive planes.
 #[derive(Clone, Copy)]
 enum TransposedOperand<'a> {
-    /// Contiguous elements of each plane, and the plane stride.
-    Rows(&'a [f16], usize),
+    /// Planes, with the strides of planes and of the rows of one.
+    Rows(&'a [f16], [usize; 2]),
     /// One element broadcast over each plane.
     One([f16; PLANES]),
 }
 
 impl<'a> TransposedOperand<'a> {
-    /// The operand from plane `c` of group `g` on; `None` if the elements of a plane are not contiguous.
+    /// The operand from plane `c` of group `g` on; `None` if it goes through a ReLU, or one element is broadcast to each row of a plane.
     fn of(operand: &Operand<'a>, ext: Extents, [g, c]: [usize; 2], planes: usize) -> Option<TransposedOperand<'a>> {
         let Operand { source, one_column, relu, .. } = *operand;
         let (from, [_, channel, row]) = (source.from(g, c, 0), source.strides);
@@ -49,17 +49,26 @@ impl<'a> TransposedOperand<'a> {
             gather_elements(from, channel, &mut of_planes[..planes]);
             return (ext.h == 1 || row == 0).then_some(TransposedOperand::One(of_planes));
         }
-        (ext.h == 1 || row == ext.w).then_some(TransposedOperand::Rows(from, channel))
+        Some(TransposedOperand::Rows(from, [channel, row]))
     }
 
-    /// Transposes a block of elements of every plane. A broadcast operand fills `square` in the first call, and later calls reuse it.
-    #[inline(always)]
-    fn turn(&self, first: usize, [columns, planes]: [usize; 2], square: &mut TransposedBlock) {
+    /// Returns true unless there are gaps between the rows of a plane.
+    fn is_gapless(&self, ext: Extents) -> bool {
         match self {
-            TransposedOperand::One(of_planes) if first == 0 => square.fill(*of_planes),
+            TransposedOperand::Rows(_, [_, row]) => ext.h == 1 || *row == ext.w,
+            TransposedOperand::One(_) => true,
+        }
+    }
+
+    /// Transposes a block of elements of every plane, from a row and a column on. A broadcast operand fills `square` in the first call, and later calls
+    /// reuse it.
+    #[inline(always)]
+    fn turn(&self, [row, first]: [usize; 2], [columns, planes]: [usize; 2], square: &mut TransposedBlock) {
+        match self {
+            TransposedOperand::One(of_planes) if row + first == 0 => square[..columns].fill(*of_planes),
             TransposedOperand::One(_) => {}
-            TransposedOperand::Rows(from, stride) => {
-                let from = &from[first..];
+            TransposedOperand::Rows(from, [stride, next]) => {
+                let (line, from) = (&from[row * next..], &from[row * next + first..]);
                 let mut done = 0;
                 for lines in square[..columns].as_chunks_mut().0 {
                     if planes < PLANES || !host::transpose_square(&from[done..], *stride, lines) {
@@ -67,11 +76,30 @@ impl<'a> TransposedOperand<'a> {
                     }
                     done += SQUARE;
                 }
-                if done < columns {
+                let (rest, end) = (columns - done, first + columns);
+                let mut last = [[f16::ZERO; PLANES]; SQUARE];
+                // A square that ends with the block, in which only the last lines are new.
+                if (1..SQUARE).contains(&rest)
+                    && planes == PLANES
+                    && end >= SQUARE
+                    && host::transpose_square(&line[end - SQUARE..], *stride, &mut last)
+                {
+                    square[done..columns].copy_from_slice(&last[SQUARE - rest..]);
+                    return;
+                }
+                if planes <= EIGHT && rest >= EIGHT {
+                    for first in (done..columns).step_by(EIGHT) {
+                        let first = first.min(columns - EIGHT);
+                        few_planes(&from[first..], *stride, planes, &mut square[first..]);
+                    }
+                } else if rest > 0 {
+                    // Blocks of eight lines extend over the gaps behind short rows.
+                    let beyond = from.len() >= done + (planes - 1) * stride + EIGHT;
+                    let rest = if beyond { rest.max(EIGHT) } else { rest };
                     transpose_by_eights(
                         &from[done..],
                         *stride,
-                        [columns - done, planes],
+                        [rest, planes],
                         #[inline(always)]
                         |x| x,
                         #[inline(always)]
@@ -80,6 +108,18 @@ impl<'a> TransposedOperand<'a> {
                 }
             }
         }
+    }
+}
+
+/// Transposes eight elements of at most eight planes.
+#[inline(always)]
+fn few_planes(from: &[f16], stride: usize, planes: usize, to: &mut [[f16; PLANES]]) {
+    let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
+    for (plane, eight) in eights.iter_mut().enumerate().take(planes) {
+        eight.copy_from_slice(&from[plane * stride..][..EIGHT]);
+    }
+    for (to, eight) in to.iter_mut().zip(transpose_8x8(eights)) {
+        to[..EIGHT].copy_from_slice(&eight);
     }
 }
 
@@ -96,19 +136,42 @@ pub fn reduce(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Exten
     let operands = if form == ALONE { &lines.operands[..1] } else { &lines.operands };
     let turns = operands.iter().all(|operand| TransposedOperand::of(operand, ext, [0; 2], 0).is_some());
     let plain = lines.pre.is_none_or(|(_, abs)| !abs) && fold.goes_on();
-    if !workers.converts() || !turns || !plain || ext.c < LEAST_PLANES {
+    // Groups that follow each other as channels do are channels, and so are channels that follow each other as groups do.
+    let [groups, channels] = [ext.g, ext.c];
+    let joins = operands.iter().all(|Operand { source, .. }| source.strides[0] == channels * source.strides[1]);
+    let swaps = !joins && operands.iter().all(|Operand { source, .. }| source.strides[1] == groups * source.strides[0]);
+    let ext = if joins || swaps { Extents { g: 1, c: groups * channels, ..ext } } else { ext };
+    let gapless = operands.iter().all(|operand| operand.one_column || ext.h == 1 || operand.source.strides[2] == ext.w);
+    // Only full squares of short rows make up for gaps between them.
+    let gains = if gapless { ext.c >= LEAST_PLANES } else { ext.c >= PLANES && ext.w < LONGEST };
+    if !workers.converts() || !turns || !plain || !gains {
         return None;
     }
+    let (count, mut operands) = (operands.len(), lines.operands);
+    for operand in operands.iter_mut().filter(|_| swaps) {
+        operand.source.strides[1] = operand.source.strides[0];
+    }
+    let Operation { op, first, sign } = lines.operation;
+    let lines = &RowKernel { operands, operation: Operation { op, first, sign }, ..*lines };
     let mut results = vec![f16::ZERO; ext.g * ext.c];
-    let at_once = PLANES * (FOLDED_AT_ONCE / (PLANES * ext.plane()).max(1)).max(1);
+    let elements = ext.g * ext.c * ext.plane();
+    let nanos = if gapless { cost::elementwise(count * elements) } else { cost::one_by_one(elements) };
+    let shared = workers.shares(nanos);
+    let each = ext.c.div_ceil(workers.threads_for(nanos)).div_ceil(PLANES);
+    let at_once = PLANES * (FOLDED_AT_ONCE / (PLANES * ext.plane()).max(1)).clamp(1, each.max(1));
     let shares = results.chunks_mut(at_once).enumerate().collect();
-    let nanos = cost::elementwise(operands.len() * ext.g * ext.c * ext.plane());
-    workers.each(shares, workers.shares(nanos), |(i, results), scratch| {
+    workers.each(shares, shared, |(i, results), scratch| {
         let mut squares: Box<TransposedBlocks> = scratch.arena.take();
         let (first, squares_of) = (*i * at_once, &mut squares.0);
         workers.arch.dispatch(Job { lines, fold, form, ext, first, results, squares: squares_of });
         scratch.arena.put(squares);
     });
+    if swaps {
+        let by_channel = results.clone();
+        for (i, result) in results.iter_mut().enumerate() {
+            *result = by_channel[i % channels * groups + i / channels];
+        }
+    }
     Some(results)
 }
 
@@ -152,19 +215,25 @@ impl Job<'_, '_> {
         let Job { lines, fold, form, ext, ref mut squares, .. } = *self;
         let of = |i: usize| TransposedOperand::of(&lines.operands[i], ext, place, planes);
         let (first, second) = (of(0), if form == ALONE { None } else { of(1) });
-        let (total, largest) = (ext.plane(), matches!(fold, Fold::Max));
+        let gapless = first.iter().chain(&second).all(|operand| operand.is_gapless(ext));
+        let (rows, total) = if gapless { (1, ext.plane()) } else { (ext.h, ext.w) };
+        let largest = matches!(fold, Fold::Max);
         let start = if largest { f32::NEG_INFINITY } else { f32::start() };
         let mut now = [simd.splat_f32s(start); VECTORS];
         let Operation { first: factor, sign, .. } = lines.operation;
         let by = By { simd, pre: lines.pre.map_or(1.0, |(pre, _)| pre), first: factor, sign };
-        if let (Some(TransposedOperand::Rows(from, stride)), ALONE, true, LONGEST..) = (&first, form, largest, total) {
+        if let (Some(TransposedOperand::Rows(from, [stride, _])), ALONE, true, 1, LONGEST..) =
+            (&first, form, largest, rows, total)
+        {
             for (plane, to) in to.iter_mut().enumerate().take(planes) {
                 *to = by.largest(&from[plane * stride..][..total]);
             }
             return;
         }
-        for at in (0..total).step_by(COLUMNS) {
-            let columns = COLUMNS.min(total - at);
+        let blocks = total.div_ceil(COLUMNS);
+        for block in 0..rows * blocks {
+            let at = [block / blocks, block % blocks * COLUMNS];
+            let columns = COLUMNS.min(total - at[1]);
             let [one, other] = &mut **squares;
             if let Some(first) = &first {
                 first.turn(at, [columns, planes], one);
@@ -174,14 +243,14 @@ impl Job<'_, '_> {
             }
             let (one, other) = (&one[..columns], &other[..columns]);
             match (form, largest) {
-                (ALONE, false) => by.accumulate(ALONE, false, one, other, &mut now),
-                (ALONE, true) => by.accumulate(ALONE, true, one, other, &mut now),
-                (SUM, false) => by.accumulate(SUM, false, one, other, &mut now),
-                (SUM, true) => by.accumulate(SUM, true, one, other, &mut now),
-                (PRODUCT, false) => by.accumulate(PRODUCT, false, one, other, &mut now),
-                (PRODUCT, true) => by.accumulate(PRODUCT, true, one, other, &mut now),
-                (_, false) => by.accumulate(SQUARE_OF_SUM, false, one, other, &mut now),
-                (_, true) => by.accumulate(SQUARE_OF_SUM, true, one, other, &mut now),
+                (ALONE, false) => by.accumulate(ALONE, false, planes, one, other, &mut now),
+                (ALONE, true) => by.accumulate(ALONE, true, planes, one, other, &mut now),
+                (SUM, false) => by.accumulate(SUM, false, planes, one, other, &mut now),
+                (SUM, true) => by.accumulate(SUM, true, planes, one, other, &mut now),
+                (PRODUCT, false) => by.accumulate(PRODUCT, false, planes, one, other, &mut now),
+                (PRODUCT, true) => by.accumulate(PRODUCT, true, planes, one, other, &mut now),
+                (_, false) => by.accumulate(SQUARE_OF_SUM, false, planes, one, other, &mut now),
+                (_, true) => by.accumulate(SQUARE_OF_SUM, true, planes, one, other, &mut now),
             }
         }
         for (now, to) in now.iter().zip(to.chunks_exact_mut(S::F32_LANES)) {
@@ -189,6 +258,9 @@ impl Job<'_, '_> {
         }
     }
 }
+
+/// Vectors of a plane whose maxima are taken side by side.
+const AT_ONCE: usize = 4;
 
 const ALONE: u8 = 0;
 const SUM: u8 = 1;
@@ -211,19 +283,31 @@ impl<S: Simd> By<S> {
     fn largest(self, plane: &[f16]) -> f32 {
         let By { simd, pre, .. } = self;
         let factor = simd.splat_f32s(pre);
-        let mut now = [simd.splat_f32s(f32::NEG_INFINITY); 4];
+        let mut now = [simd.splat_f32s(f32::NEG_INFINITY); AT_ONCE];
         let (whole, last) = (plane.as_chunks::<LONGEST>().0, plane.last_chunk());
-        for some in whole.chunks(now.len()).chain(last.map(std::slice::from_ref)) {
-            for (now, x) in now.iter_mut().zip(some) {
-                let Some(x) = simd::widened(simd, *x) else { return f32::NAN };
-                *now = simd::larger(simd, simd.mul_f32s(x, factor), *now);
+        let (several, rest) = whole.as_chunks::<AT_ONCE>();
+        for several in several {
+            for i in 0..AT_ONCE {
+                let Some(x) = simd::widened(simd, several[i]) else { return f32::NAN };
+                now[i] = simd::larger(simd, simd.mul_f32s(x, factor), now[i]);
             }
+        }
+        for x in rest.iter().chain(last) {
+            let Some(x) = simd::widened(simd, *x) else { return f32::NAN };
+            now[0] = simd::larger(simd, simd.mul_f32s(x, factor), now[0]);
         }
         let [a, b, c, d] = now;
         let both = simd::larger(simd, simd::larger(simd, a, b), simd::larger(simd, c, d));
         let mut lanes = [f32::NEG_INFINITY; LONGEST];
         simd.partial_store_f32s(&mut lanes, both);
-        let found = lanes.iter().fold(f32::NEG_INFINITY, |most, x| if *x > most { *x } else { most });
+        let mut count = LONGEST;
+        while count > 1 {
+            count /= 2;
+            for i in 0..count {
+                lanes[i] = if lanes[count + i] > lanes[i] { lanes[count + i] } else { lanes[i] };
+            }
+        }
+        let found = lanes[0];
         if found != 0.0 {
             return found;
         }
@@ -236,6 +320,7 @@ impl<S: Simd> By<S> {
         self,
         form: u8,
         is_largest: bool,
+        planes: usize,
         one: &[[f16; PLANES]],
         other: &[[f16; PLANES]],
         now: &mut [S::f32s; VECTORS],
@@ -249,6 +334,9 @@ impl<S: Simd> By<S> {
         for (one, other) in one.iter().zip(other) {
             let (one, other) = (one.as_chunks().0, other.as_chunks().0);
             for v in 0..VECTORS {
+                if v > 0 && planes <= LONGEST {
+                    break;
+                }
                 let Some(x) = simd::widened(simd, one[v]) else { return };
                 let mut x = simd.mul_f32s(x, pre);
                 if form != ALONE {

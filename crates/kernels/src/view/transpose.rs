@@ -157,10 +157,10 @@ pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
 }
 
 /// 16-bit lanes of the vectors that every x86-64 has.
-pub(super) const EIGHT: usize = 8;
+pub(crate) const EIGHT: usize = 8;
 
 #[inline(always)]
-pub(super) fn transpose_8x8(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
+pub(crate) fn transpose_8x8(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
     host::transpose_8x8(rows).unwrap_or_else(|| transpose_each(rows))
 }
 

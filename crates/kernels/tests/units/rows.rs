@@ -4,17 +4,24 @@ use anemone_kernels::reduce::{Fold, Operation};
 use anemone_kernels::rows::transposed::reduce;
 use anemone_kernels::rows::{Form, Operand, RowKernel, reduce as one_by_one};
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::TensorView;
+use anemone_kernels::view::{Strides, TensorView};
 use anemone_kernels::workers::Workers;
 use half::f16;
 
-/// Extents of planes, and elements between them.
-fn shapes() -> impl Iterator<Item = (Extents, usize)> {
-    let sizes = [(37, 1, 5), (70, 1, 64), (9, 3, 33), (33, 1, 200)];
-    sizes.into_iter().flat_map(|(c, h, w)| [0, 3].map(|gap| (Extents { g: 2, c, h, w }, gap)))
+/// Extents of planes in two groups, and their strides: with and without gaps between planes, channels outside of groups, and gaps between short rows.
+fn shapes() -> impl Iterator<Item = (Extents, Strides)> {
+    let sizes = [(37, 1, 5), (70, 1, 64), (9, 3, 33), (33, 1, 200), (4, 1, 100), (5, 2, 50), (40, 5, 7), (33, 3, 14)];
+    sizes.into_iter().flat_map(|(c, h, w)| {
+        let ext = Extents { g: 2, c, h, w };
+        let strides = move |plane: usize, row: usize| [[c * plane, plane, row], [plane, 2 * plane, row]];
+        let dense = [0, 3].into_iter().flat_map(move |gap| strides(h * w + gap, w));
+        let short = c >= 32 && w < 16;
+        let gaps = short.then(|| strides(h * (w + 2), w + 2)).into_iter().flatten();
+        dense.chain(gaps).map(move |strides| (ext, strides))
+    })
 }
 
-/// Every form, with and without gaps between planes, for plane counts and lengths that are not multiples of a vector; NaN and zeros of both
+/// Every form, for plane counts and lengths that are not multiples of a vector; NaN and zeros of both
 /// signs included.
 #[test]
 fn turned_planes_have_the_numbers_of_planes_one_by_one() {
@@ -29,11 +36,13 @@ fn turned_planes_have_the_numbers_of_planes_one_by_one() {
     // Zero is the largest number of most planes.
     let lowered: Vec<f16> = mixed.iter().map(|x| if *x > f16::ZERO { -*x } else { *x }).collect();
     let (workers, ending) = (Workers::new(), nothing());
-    for (data, (ext, gap)) in [&mixed, &lowered].into_iter().flat_map(|data| shapes().map(move |shape| (data, shape))) {
-        let plane = ext.plane() + gap;
-        let rows = |first: usize| TensorView { data: &data[first..], strides: [ext.c * plane, plane, ext.w] };
+    for (data, (ext, strides)) in
+        [&mixed, &lowered].into_iter().flat_map(|data| shapes().map(move |shape| (data, shape)))
+    {
+        let [group, plane, _] = strides;
+        let rows = |first: usize| TensorView { data: &data[first..], strides };
         let operand = |first, one_column| Operand {
-            source: TensorView { strides: [ext.c * plane, plane, 0], ..rows(first) },
+            source: TensorView { strides: [group, plane, 0], ..rows(first) },
             one_column,
             relu: false,
             pairs_turned: false,
@@ -53,7 +62,7 @@ fn turned_planes_have_the_numbers_of_planes_one_by_one() {
                 let bits = |of: Vec<f16>| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 let wanted = bits(one_by_one(&workers, &lines, &fold, ext));
                 match reduce(&workers, &lines, &fold, ext) {
-                    Some(found) => assert_eq!(bits(found), wanted, "{ext:?} {op:?}"),
+                    Some(found) => assert_eq!(bits(found), wanted, "{ext:?} {strides:?} {op:?}"),
                     None => assert!(!workers.converts()),
                 }
             }
