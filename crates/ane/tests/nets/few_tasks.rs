@@ -223,7 +223,7 @@ fn windows_take_the_functions_behind_them() {
 }
 
 /// Operations that the engine can do in few tasks: overlapping passes, phases as channels, shared copies, tables of single steps.
-const FEWER: [(&str, &[&str], &str, usize); 23] = [
+const FEWER: [(&str, &[&str], &str, usize); 24] = [
     (
         "rows that no passes of several lanes hold",
         &["f16[3, 49, 2]", "f16[3, 2, 8]"],
@@ -271,6 +271,12 @@ const FEWER: [(&str, &[&str], &str, usize); 23] = [
         "phases with different windows",
         &["f16[1, 3, 4, 5]"],
         "const %w: f16[3, 2, 4, 4] = [W96]\n  const %b: f16[2] = [1.0, 2.0]\n  %y: f16[1, 2, 8, 10] = conv_transpose(%x0, %w, %b) strides=[2, 2] pads=[[1, 1], [1, 1]] output_pads=[0, 0] dilations=[1, 1] groups=1",
+        3,
+    ),
+    (
+        "a function behind phases",
+        &["f16[1, 3, 4, 5]"],
+        "const %w: f16[3, 2, 4, 4] = [W96]\n  const %b: f16[2] = [1.0, 2.0]\n  %t: f16[1, 2, 8, 10] = conv_transpose(%x0, %w, %b) strides=[2, 2] pads=[[1, 1], [1, 1]] output_pads=[0, 0] dilations=[1, 1] groups=1\n  %y: f16[1, 2, 8, 10] = leaky_relu(%t) alpha=0.25",
         3,
     ),
     (

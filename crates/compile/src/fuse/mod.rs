@@ -7,6 +7,7 @@
 
 mod copies;
 mod functions;
+mod interleaved;
 mod net;
 mod sources;
 mod transposes;
@@ -78,6 +79,7 @@ struct Uses {
 /// (`docs/evidence.md`, key `h13-fusion`), as do `conventions` that follow it; others fill every slot.
 pub(crate) fn steps_into_producer(graph: &mut Graph, rules: Rules, conventions: &Conventions, reasons: &mut Remarks) {
     while take_steps(graph, rules, conventions, reasons) && conventions.whole_epilogues {}
+    while conventions.whole_epilogues && interleaved::take(graph, rules, reasons) {}
 }
 
 /// Runs one pass over the graph. Returns true if a layer was fused.
@@ -155,7 +157,8 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
             let same = (0..3).all(|i| layer.result.axes[i].extent == result.axes[i].extent);
             layer.result = if !same_elements(&layer.result, &read) {
                 let moved = View4 { buffer: result.buffer, offset_bytes: result.offset_bytes, ..layer.result };
-                in_places_of(&layer.result, &read, &result).unwrap_or(moved)
+                let divided = || divided(&layer.result, &read, &result);
+                in_places_of(&layer.result, &read, &result).or_else(divided).unwrap_or(moved)
             } else if same && interleave > 1 {
                 result
             } else {
@@ -179,6 +182,7 @@ fn writes(written: &View4, reader: &Layer, conventions: &Conventions) -> bool {
     let moved = || {
         same_places(written, read) && same_strides(read, &reader.result)
             || in_places_of(written, read, &reader.result).is_some()
+            || divided(written, read, &reader.result).is_some()
     };
     same_elements(written, read) || conventions.whole_epilogues && reader.interleave == 1 && moved()
 }
@@ -259,6 +263,31 @@ fn moved(part: &View4, from: &View4, to: &View4) -> Option<View4> {
     let known = |own: &Axis| from.axes.iter().any(|a| a.extent > 1 && a.stride_bytes == own.stride_bytes);
     let all = part.axes.iter().filter(|a| a.extent > 1).all(known);
     (rest == 0 && all && part.width == from.width).then_some(moved)
+}
+
+/// The places in `to` of a result that has all elements of `from` with its axes divided, and in any order; `to` has the extents of `from`.
+fn divided(written: &View4, from: &View4, to: &View4) -> Option<View4> {
+    let extents = |v: &View4| (v.axes.map(|axis| axis.extent), v.width);
+    let start = written.buffer == from.buffer && written.offset_bytes == from.offset_bytes;
+    if !start || written.width != from.width || extents(from) != extents(to) {
+        return None;
+    }
+    let mut made = View4 { buffer: to.buffer, offset_bytes: to.offset_bytes, ..*written };
+    let mut left: Vec<usize> = (0..3).filter(|&i| written.axes[i].extent > 1).collect();
+    for (whole, target) in from.axes.iter().zip(&to.axes).filter(|(axis, _)| axis.extent > 1) {
+        let mut count = 1;
+        while count < whole.extent {
+            let stride = whole.stride_bytes * count as u64;
+            let at = left.iter().position(|&i| written.axes[i].stride_bytes == stride)?;
+            let axis = left.swap_remove(at);
+            made.axes[axis].stride_bytes = target.stride_bytes * count as u64;
+            count *= written.axes[axis].extent;
+        }
+        if count != whole.extent {
+            return None;
+        }
+    }
+    left.is_empty().then_some(made)
 }
 
 /// Returns true for a layer of one source that keeps the element order: no transpose, source not interleaved. The result may be

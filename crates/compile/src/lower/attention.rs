@@ -5,7 +5,7 @@ use super::Lowerer;
 use super::product::{TransposedMatrix, matrix, multiplied, operands_alone, products};
 use crate::error::Result;
 use crate::ir::*;
-use anemone_net::{Net, Op, OpKind, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, ValueId};
 use std::collections::HashSet;
 
 /// Most rows of the matrices of an attention that stay transposed: products of more rows are divided, and no record has such ones.
@@ -35,15 +35,26 @@ pub(super) fn computed_transposed(net: &Net, most: u64) -> HashSet<ValueId> {
 
 /// Values that stay transposed: results of such products, perhaps through unary functions, that only such products read, perhaps through
 /// unary functions. With `attention`, also right operands of products of computed matrices that read them so, and the results in it.
-pub(super) fn kept_transposed(net: &Net, most: u64, attention: Option<&HashSet<ValueId>>) -> HashSet<ValueId> {
+/// With `factors`, multiplications by a number are such functions.
+pub(super) fn kept_transposed(
+    net: &Net,
+    most: u64,
+    attention: Option<&HashSet<ValueId>>,
+    factors: bool,
+) -> HashSet<ValueId> {
     let turned = |op: &Op| attention.is_some_and(|all| op.outputs.iter().any(|out| all.contains(out)));
     let right = |op: &Op| {
         let scores = matches!(op.kind, OpKind::MatMul { transpose_x: false, transpose_y: true });
         let computed = op.inputs.iter().all(|&id| net.value(id).data.is_none());
         turned(op) || attention.is_some() && scores && computed && op.inputs.iter().all(|&id| one(net, id))
     };
-    let function = |op: &Op| match op.kind {
-        OpKind::Unary(_) => op.inputs.first().copied(),
+    let number = |id: ValueId| net.value(id).data.as_ref().is_some_and(|t| t.shape.iter().all(|&n| n == 1));
+    let shape = |id: ValueId| &net.value(id).ty.shape;
+    let function = |op: &Op| match (&op.kind, op.inputs.as_slice()) {
+        (OpKind::Unary(_), &[x, ..]) => Some(x),
+        (OpKind::Binary(Binary::Mul), &[x, y]) => {
+            (factors && number(y) && shape(x) == shape(op.outputs[0])).then_some(x)
+        }
         _ => None,
     };
     let mut barred: HashSet<ValueId> = net.outputs.iter().copied().collect();

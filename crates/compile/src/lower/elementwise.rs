@@ -351,6 +351,15 @@ impl Lowerer<'_> {
             Binary::Max | Binary::Min => return self.scalar_function(f, x, c, out),
             _ => return Ok(false),
         };
+        if f == Binary::Mul
+            && self.options.conventions().whole_epilogues
+            && let Some((from, to)) = self.turned_pair(x, out)
+        {
+            let (from, to) = (self.channels(&from)?, self.channels(&to)?);
+            let kind = Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine, relu: false };
+            self.push(kind, vec![from], vec![[false; 3]], to, false);
+            return Ok(true);
+        }
         if self.options.conventions().numbers_after_transposes && self.turned_affine(x, out, affine)? {
             return Ok(true);
         }

@@ -67,7 +67,12 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         products: product::products(net, resident),
         knots: Knots::On,
         operands_alone: product::operands_alone(net, resident),
-        stay_turned: attention::kept_transposed(net, resident, attention.as_ref()),
+        stay_turned: attention::kept_transposed(
+            net,
+            resident,
+            attention.as_ref(),
+            options.conventions().whole_epilogues,
+        ),
         attention_turned: attention.unwrap_or_default(),
         by_rows: product::by_rows(net, resident),
         summed_for_norms: product::summed_for_norms(net),

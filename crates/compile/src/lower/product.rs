@@ -351,7 +351,7 @@ impl Lowerer<'_> {
     }
 
     /// View of a transposed matrix for a task.
-    fn channels(&self, view: &View) -> Result<View4> {
+    pub(super) fn channels(&self, view: &View) -> Result<View4> {
         let seen = if view.lead.len() == 1 { channels_first(view) } else { view.nchw() };
         seen.ok_or_else(|| self.unsupported("more than four axes", "reshape first"))
     }

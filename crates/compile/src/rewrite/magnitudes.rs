@@ -3,6 +3,7 @@
 use super::{makers, number};
 use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
 use std::collections::{HashMap, HashSet};
+use std::f32::consts::{FRAC_PI_2, LN_2};
 
 /// Magnitude of the elements of a value.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub struct Magnitude {
     pub usual: f32,
     /// The same where it is smallest: of the smallest operand of a concatenation, such as a class token beside patches.
     pub least: f32,
+    /// True if elements of both signs are equally frequent, as results of products are.
+    pub centred: bool,
 }
 
 /// A product in which zero times infinity is zero: no element of a value whose bound is zero differs from zero.
@@ -26,10 +29,17 @@ pub(super) fn times(a: f32, b: f32) -> f32 {
 
 impl Magnitude {
     /// A value of which nothing is known; inputs are usually normalized.
-    const UNKNOWN: Magnitude =
-        Magnitude { most: f32::INFINITY, row: f32::INFINITY, length: f32::INFINITY, usual: 1.0, least: 1.0 };
+    const UNKNOWN: Magnitude = Magnitude {
+        most: f32::INFINITY,
+        row: f32::INFINITY,
+        length: f32::INFINITY,
+        usual: 1.0,
+        least: 1.0,
+        centred: false,
+    };
 
-    pub(super) const ZERO: Magnitude = Magnitude { most: 0.0, row: 0.0, length: 0.0, usual: 0.0, least: 0.0 };
+    pub(super) const ZERO: Magnitude =
+        Magnitude { most: 0.0, row: 0.0, length: 0.0, usual: 0.0, least: 0.0, centred: false };
 
     fn new(most: f32, usual: f32) -> Magnitude {
         Magnitude { most, usual: usual.min(most), least: usual.min(most), ..Magnitude::UNKNOWN }
@@ -73,9 +83,12 @@ impl Magnitude {
         self.length.min(times(self.most, (count as f32).sqrt()))
     }
 
-    /// Any function `f` with `|f(x)| <= |x|`.
-    fn shrunk(self) -> Magnitude {
-        Magnitude { usual: self.usual / 2.0, least: self.least / 2.0, ..self }
+    /// Any function `f` with `|f(x)| <= |x|` that keeps positive numbers and multiplies others by `rest` in root mean square. The operand
+    /// may be positive for the most part, unless a product or a norm computes it.
+    fn shrunk(self, rest: f32) -> Magnitude {
+        let part = if self.centred { ((1.0 + rest * rest) / 2.0).sqrt() } else { 1.0 };
+        // Small numbers of a smooth function are halved.
+        Magnitude { usual: self.usual * part, least: self.least * (1.0 + rest) / 2.0, centred: false, ..self }
     }
 
     /// The value divided by the root of the mean square over axes of its shape, plus `epsilon`.
@@ -84,7 +97,7 @@ impl Magnitude {
         let usual = |size: f32| if size > 0.0 { size / size.hypot(epsilon.max(0.0).sqrt()) } else { 0.0 };
         let most = (count as f32).sqrt();
         let length = if axes.contains(&shape.len().wrapping_sub(1)) { most } else { f32::INFINITY };
-        Magnitude { length, ..self.sized(most, usual) }
+        Magnitude { length, centred: true, ..self.sized(most, usual) }
     }
 
     fn either(self, other: Magnitude) -> Magnitude {
@@ -173,7 +186,16 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
             };
             let factor = (terms as f32).sqrt() * y.usual;
             let most = times(x.most, y.row).min(along) + bias.most;
-            x.sized_with(bias, most, |x, bias| (x * factor).hypot(bias))
+            Magnitude { centred: true, ..x.sized_with(bias, most, |x, bias| (x * factor).hypot(bias)) }
+        }
+        OpKind::ConvTranspose { strides, .. } => {
+            let Some(terms) = terms_of(net, op) else { return Magnitude::UNKNOWN };
+            let bias = op.inputs.get(2).map_or(Magnitude::ZERO, |id| known[id.0 as usize]);
+            // Each result has the terms of one phase.
+            let phases: usize = strides.iter().product();
+            let factor = (terms as f32 / phases.max(1) as f32).sqrt() * y.usual;
+            let most = times(x.most, y.most * terms as f32) + bias.most;
+            Magnitude { centred: true, ..x.sized_with(bias, most, |x, bias| (x * factor).hypot(bias)) }
         }
         OpKind::MatMul { transpose_x, transpose_y } => {
             let at = shape(first).len().saturating_sub(if *transpose_x { 2 } else { 1 });
@@ -221,7 +243,10 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
         | OpKind::GatherNd { .. }
         | OpKind::PadEdge { .. }
         | OpKind::Pool { kind: PoolKind::Max | PoolKind::Average { .. }, .. }
-        | OpKind::Resize { .. } => x.sized(x.most, |x| x),
+        | OpKind::Resize { .. } => {
+            let centred = x.centred && !matches!(op.kind, OpKind::Pool { kind: PoolKind::Max, .. });
+            Magnitude { centred, ..x.sized(x.most, |x| x) }
+        }
         OpKind::Pad { value, .. } => x.sized(x.most.max(value.abs()), |x| x),
         OpKind::Select => y.either(of(2)),
         OpKind::Concat { axis } => {
@@ -236,6 +261,16 @@ fn result(net: &Net, op: &Op, known: &[Magnitude]) -> Magnitude {
     }
 }
 
+/// Number of constant weights of each result channel of a product with constant weights.
+pub(super) fn terms_of(net: &Net, op: &Op) -> Option<usize> {
+    let weights = net.value(*op.inputs.get(1)?).data.as_ref()?;
+    let channels = match op.kind {
+        OpKind::ConvTranspose { groups, .. } => weights.shape.get(1)? * groups,
+        _ => *weights.shape.first()?,
+    };
+    Some(weights.data.len() / channels.max(1))
+}
+
 /// Returns true if the last axis of the second shape divides that of the first.
 fn parts(whole: &[usize], part: &[usize]) -> bool {
     matches!((whole.last(), part.last()), (Some(&whole), Some(&part)) if part > 0 && whole % part == 0)
@@ -243,8 +278,13 @@ fn parts(whole: &[usize], part: &[usize]) -> bool {
 
 fn unary(f: Unary, x: Magnitude) -> Magnitude {
     match f {
-        Unary::Identity | Unary::Abs | Unary::Neg => x,
-        Unary::Relu | Unary::Gelu(_) | Unary::Silu => x.shrunk(),
+        Unary::Identity | Unary::Neg => x,
+        Unary::Abs => Magnitude { centred: false, ..x },
+        Unary::Relu | Unary::Gelu(_) | Unary::Silu => x.shrunk(0.0),
+        Unary::LeakyRelu { alpha } if alpha.abs() <= 1.0 => x.shrunk(alpha.abs()),
+        Unary::Elu { alpha } => x.sized(x.most.max(alpha.abs()), |x| x * (1.0 + alpha.abs().min(1.0)) / 2.0),
+        Unary::Softplus => x.sized(x.most + LN_2, |x| x / 2.0 + LN_2),
+        Unary::Atan => x.sized(x.most.min(FRAC_PI_2), |x| x),
         Unary::Relu6 => Magnitude { length: x.length, ..x.sized(x.most.min(6.0), |x| x / 2.0) },
         Unary::Tanh | Unary::Sin => x.sized(x.most.min(1.0), |x| x),
         Unary::Softsign => x.sized(x.most.min(1.0), |x| x / 2.0),
@@ -266,7 +306,8 @@ fn unary(f: Unary, x: Magnitude) -> Magnitude {
 fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitude {
     match f {
         Binary::Add | Binary::Sub => {
-            let sum = x.sized_with(y, x.most + y.most, f32::hypot);
+            let centred = x.centred && y.centred;
+            let sum = Magnitude { centred, ..x.sized_with(y, x.most + y.most, f32::hypot) };
             let columns = columns_of(net, op);
             let length = x.length_of(columns) + y.length_of(columns);
             if alike(net, op) { Magnitude { row: x.row + y.row, length, ..sum } } else { sum }

@@ -4,10 +4,10 @@
 //! operands of 0.02 make terms that keep four digits. The weights times a power of two, and the layer's gain divided by it, keep the
 //! others. No scaled sum overflows where a bound is proven for all inputs. Where the bounds of a chain of layers grow while its values
 //! shrink, none overflows unless the operand is [`SPARE`] powers of two beyond its usual size; products of few rows before an output, such
-//! as classifiers, are computed with and without a scale. Operands without any bound are not scaled, but for a constant that later multiplies the
-//! result.
+//! as classifiers, are computed with and without a scale. Operands without any bound are scaled by their usual size behind products alone, and
+//! where a constant later multiplies the result.
 
-use super::magnitudes::{Magnitude, magnitudes, times};
+use super::magnitudes::{Magnitude, magnitudes, terms_of, times};
 use super::{Builder, Names};
 use crate::error::Result;
 use crate::options::Options;
@@ -27,13 +27,16 @@ const SPARE: i32 = 10;
 /// Binary exponent of the largest scale, whose inverse fp16 represents with all digits.
 const MOST_SCALE: i32 = 14;
 
+/// Binary exponent of the largest scale of an operand of which only the usual size is known: sums below 2^7 never overflow.
+const MOST_GUESS: i32 = 8;
+
 /// Binary exponent of the least scale that is worth a gain.
 const LEAST_GROWTH: i32 = 2;
 
 /// Largest number of rows of a product that is computed twice.
 const FEW_ROWS: usize = 4;
 
-/// Least growth for which a product is computed twice.
+/// Least growth, beyond that of a product which is computed once, for which it is computed twice.
 const LEAST_TWICE: i32 = 4;
 
 /// Binary exponent of the largest scale of a product that is computed twice: scaled sums overflow from 2^9 on, where
@@ -56,6 +59,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
     let mut demands = demands(net, &known);
     let mut scales = vec![0i32; net.values.len()];
     let mut direct = before_outputs(net);
+    let mut behind = behind_products(net);
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
     let mut made = Vec::with_capacity(ops.len());
@@ -65,18 +69,20 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
         let (&out, before) = (&op.outputs[0], of(0));
         let demand = demands[out.0 as usize];
         let scale = match &op.kind {
-            OpKind::Linear | OpKind::Conv { .. } if is_constant(builder.net, &op) => {
-                if before == 0 && direct[out.0 as usize] && twice(&mut builder, &op, &known).is_some() {
+            kind if weighs(kind) && is_constant(builder.net, &op) => {
+                let free = free(builder.net, &op, &known, behind[op.inputs[0].0 as usize]);
+                if before == 0 && direct[out.0 as usize] && twice(&mut builder, &op, &known, free).is_some() {
                     reasons.say(|| {
                         format!("{}: also computed with scaled terms, within the error of plain ones", op.name)
                     });
                     made.extend(builder.ops);
                     direct.resize(net.values.len(), false);
+                    behind.resize(net.values.len(), false);
                     scales.resize(net.values.len(), 0);
                     demands.resize(net.values.len(), Demand::NONE);
                     continue;
                 }
-                product(&mut builder, &mut op, &known, before, demand)
+                product(&mut builder, &mut op, &known, before, free, demand)
             }
             OpKind::MatMul { .. } => before + of(1),
             kind if moves(kind) => before,
@@ -98,6 +104,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
         }
         made.extend(builder.ops);
         direct.resize(net.values.len(), false);
+        behind.resize(net.values.len(), false);
         scales.resize(net.values.len(), 0);
         demands.resize(net.values.len(), Demand::NONE);
     }
@@ -123,6 +130,11 @@ fn growth(term: f32) -> i32 {
 fn is_constant(net: &Net, op: &Op) -> bool {
     let constants = op.inputs.iter().skip(1).all(|&id| net.value(id).data.is_some());
     constants && op.inputs.iter().all(|&id| net.value(id).ty.dtype.is_float())
+}
+
+/// Returns true for products of an operand with weights.
+fn weighs(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Linear | OpKind::Conv { .. } | OpKind::ConvTranspose { .. })
 }
 
 /// Returns true for operations of one operand whose result has the operand's scale.
@@ -156,36 +168,42 @@ struct Demand {
     wanted: i32,
     /// Powers of two that every reader multiplies the value by, but one, before anything else: the sums may be as much larger.
     gain: i32,
+    /// Largest scale that a reader's constant factor can be divided by and stay a normal number of fp16: both are one gain.
+    part: i32,
 }
 
 impl Demand {
-    const NONE: Demand = Demand { most: 0, wanted: 0, gain: 0 };
+    const NONE: Demand = Demand { most: 0, wanted: 0, gain: 0, part: MOST_SCALE };
 
     fn of(most: i32, wanted: i32) -> Demand {
-        Demand { most, wanted, gain: 0 }
+        Demand { most, wanted, ..Demand::NONE }
     }
 }
 
-/// Powers of two of a constant factor, but one: sums that are multiplied by it later are finite in fp16 unless they are beyond half of what
-/// the arrays hold.
-fn gain(net: &Net, op: &Op) -> i32 {
-    let OpKind::Binary(Binary::Mul) = op.kind else { return 0 };
+/// Demand of a multiplication. Sums that a constant factor multiplies later are finite in fp16 unless they are beyond half of what the
+/// arrays hold.
+fn factor(net: &Net, op: &Op) -> Demand {
     let constants = op.inputs.iter().filter_map(|&id| net.value(id).data.as_ref());
     let least =
         |tensor: &std::sync::Arc<Tensor>| tensor.data.to_f32().iter().fold(f32::INFINITY, |a, x| a.min(x.abs()));
-    let factor = constants.map(least).fold(1.0, f32::max);
-    if factor.is_finite() { (factor.log2().floor() as i32 - 1).clamp(0, MOST_SCALE) } else { 0 }
+    let Some(factor) = constants.map(least).reduce(f32::max).filter(|f| f.is_finite() && *f > 0.0) else {
+        return Demand::NONE;
+    };
+    let power = factor.log2().floor() as i32;
+    let part = (MOST_SCALE + power).clamp(0, MOST_SCALE);
+    Demand { gain: (power - 1).clamp(0, MOST_SCALE), part, ..Demand::NONE }
 }
 
 /// Demand of the readers of each value.
 fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
     let of = |id: ValueId| known[id.0 as usize];
-    let mut demands = vec![Demand { most: MOST_SCALE, wanted: 0, gain: MOST_SCALE }; net.values.len()];
+    let mut demands =
+        vec![Demand { most: MOST_SCALE, wanted: 0, gain: MOST_SCALE, part: MOST_SCALE }; net.values.len()];
     let kept = net.outputs.iter().chain(net.states.iter().map(|s| &s.output));
     kept.for_each(|id| demands[id.0 as usize] = Demand::NONE);
     for op in net.ops.iter().rev() {
         let asks = match &op.kind {
-            OpKind::Linear | OpKind::Conv { .. } if is_constant(net, op) => {
+            kind if weighs(kind) && is_constant(net, op) => {
                 vec![Demand::of(capacity(MOST_SUM, sums(net, op, known)), 0)]
             }
             OpKind::MatMul { .. } => {
@@ -199,7 +217,7 @@ fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
                 }
             }
             kind if moves(kind) => vec![demands[op.outputs[0].0 as usize]],
-            OpKind::Binary(Binary::Mul) => vec![Demand { gain: gain(net, op), ..Demand::NONE }; 2],
+            OpKind::Binary(Binary::Mul) => vec![factor(net, op); 2],
             _ => Vec::new(),
         };
         for (i, id) in op.inputs.iter().enumerate() {
@@ -209,6 +227,7 @@ fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
                 most: asked.most.min(all.most).max(0),
                 wanted: asked.wanted.max(all.wanted),
                 gain: asked.gain.min(all.gain),
+                part: asked.part.min(all.part),
             };
         }
     }
@@ -228,24 +247,47 @@ fn usual_sums(net: &Net, op: &Op, known: &[Magnitude]) -> f32 {
 
 /// The sum of the magnitudes of terms with operands of the given size, and that of the addend; `None` without constant weights.
 fn sum_of(net: &Net, op: &Op, known: &[Magnitude], size: impl Fn(Magnitude) -> f32) -> Option<(f32, f32)> {
-    net.value(op.inputs[1]).data.as_ref()?;
+    let terms = terms_of(net, op)?;
     let of = |i: usize| op.inputs.get(i).map_or(Magnitude::ZERO, |id| known[id.0 as usize]);
-    Some((times(size(of(0)), of(1).row), of(2).most))
+    let row = match op.kind {
+        OpKind::ConvTranspose { .. } => of(1).most * terms as f32,
+        _ => of(1).row,
+    };
+    Some((times(size(of(0)), row), of(2).most))
 }
 
-/// Scales a product with constant weights, of an operand with scale `before`; returns the scale of its result.
-fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, demand: Demand) -> i32 {
+/// Powers of two by which the sums of a product with constant weights may grow. `behind`: other products compute its operand.
+fn free(net: &Net, op: &Op, known: &[Magnitude], behind: bool) -> i32 {
+    let proven = capacity(MOST_SUM, sums(net, op, known));
+    let usual = capacity(MOST_SUM - SPARE, usual_sums(net, op, known));
+    match known[op.inputs[0].0 as usize].most.is_finite() {
+        true => proven.max(usual),
+        // The size of a network's input is a guess. Trained weights have adapted the results of products to a usual size.
+        false if behind => proven.max(usual.min(MOST_GUESS)),
+        false => proven,
+    }
+}
+
+/// Marks values that products with constant weights compute, and what follows from those.
+fn behind_products(net: &Net) -> Vec<bool> {
+    let mut behind = vec![false; net.values.len()];
+    for op in &net.ops {
+        let product = weighs(&op.kind) && is_constant(net, op);
+        if product || op.inputs.iter().any(|id| behind[id.0 as usize]) {
+            op.outputs.iter().for_each(|id| behind[id.0 as usize] = true);
+        }
+    }
+    behind
+}
+
+/// Scales a product with constant weights, of an operand with scale `before`, by at most the power of two `free`; returns the scale
+/// of its result.
+fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, free: i32, demand: Demand) -> i32 {
     let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
     let [operand, factor] = [0, 1].map(|i| known[op.inputs[i].0 as usize]);
     let term = operand.least * factor.usual * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
-    let proven = capacity(MOST_SUM, sums(b.net, op, known));
-    // Without a bound, the usual size of the operand rests on a guess of the network's inputs, and errors of the guess add up over layers.
-    let usual = match operand.most.is_infinite() {
-        true => proven,
-        false => capacity(MOST_SUM - SPARE, usual_sums(b.net, op, known)),
-    };
-    let most = proven.max(usual).max(demand.gain).min(MOST_SCALE) - before;
+    let most = free.max(demand.gain).min(demand.part) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, factor.most));
     let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, own)).flatten();
     let own = if scaled.is_some() { own } else { 0 };
@@ -263,16 +305,16 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, deman
 /// Computes a product of few rows with an unbounded operand and small terms twice, with plain and with scaled weights. The scaled result
 /// replaces the plain one within the largest error that its dropped terms cause: a scaled sum that overflows changes nothing else.
 /// Returns `None` for other products.
-fn twice(b: &mut Builder, op: &Op, known: &[Magnitude]) -> Option<()> {
+fn twice(b: &mut Builder, op: &Op, known: &[Magnitude], free: i32) -> Option<()> {
     let (x, out) = (op.inputs[0], op.outputs[0]);
     let weights = b.net.value(op.inputs[1]).data.clone()?;
-    let channels = *weights.shape.first()?;
-    let terms = weights.data.len() / channels.max(1);
+    let channels = *weights.shape.first().filter(|_| !matches!(op.kind, OpKind::ConvTranspose { .. }))?;
+    let terms = terms_of(b.net, op)?;
     let ty = b.net.value(out).ty.clone();
     // The size of a network's input is only a guess.
     let few = ty.elements() <= FEW_ROWS * channels && TERMS.contains(&terms) && !b.net.inputs.contains(&x);
     let own = growth(known[x.0 as usize].usual * known[op.inputs[1].0 as usize].usual).min(MOST_TWICE);
-    if !few || own < LEAST_TWICE || sums(b.net, op, known).is_finite() {
+    if !few || own - free.max(0) < LEAST_TWICE {
         return None;
     }
     let mut scaled = op.clone();

@@ -220,8 +220,38 @@ fn terms_grow_where_bounds_do_and_values_do_not() {
     };
     // Bounds double in every layer, usual values stay.
     assert!(scaled("tanh(%x)"));
-    // A network's input may have any size, and so may all that follows from it.
-    assert!(!scaled("silu(%x)"));
+}
+
+/// A network's input may have any size, and so may all that follows from it but products.
+#[test]
+fn the_usual_size_behind_a_product_bounds_a_scale() {
+    let source = |first: &str, rest: &str| {
+        format!(
+            r#"net "n" {{
+  input %x: f16[1, 4]
+  const %v: f16[4, 4] = [0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5]
+  const %w: f16[1, 4] = [0.001953125, 0.001953125, 0.0, 0.0]
+  %a: f16[1, 4] = {first}
+  %y: f16[1, 1] = linear(%a, %w)
+{rest}  output %z
+}}
+"#
+        )
+    };
+    let scale = |first: &str, rest: &str| {
+        let mut net = text::parse(&source(first, rest), &[]).expect("the case parses");
+        scale_small_terms(&mut net, &Options::default(), &mut Remarks::default()).expect("it succeeds");
+        let unscale = net.values.iter().find(|value| value.name.ends_with("unscale"));
+        unscale.and_then(|value| value.data.as_ref()).map_or(1.0, |t| 1.0 / t.data.to_f32()[0])
+    };
+    let relu = "  %z: f16[1, 1] = relu(%y)\n";
+    assert_eq!(scale("silu(%x)", relu), 1.0);
+    assert_eq!(scale("linear(%x, %v)", relu), 32.0);
+    // The gain has both factors, and is a normal number.
+    let small = |factor: &str| format!("  const %s: f16[1, 1] = [{factor}]\n  %z: f16[1, 1] = mul(%y, %s)\n");
+    assert_eq!(scale("linear(%x, %v)", &small("0.00390625")), 32.0);
+    assert_eq!(scale("linear(%x, %v)", &small("0.0009765625")), 16.0);
+    assert_eq!(scale("linear(%x, %v)", &small("0.0001")), 1.0);
 }
 
 /// A limit beyond zero, as the parts of a hard swish have it, does not make values greater.
