@@ -1,4 +1,5 @@
-//! Merging of convolutions of one value whose results are added, such as the branches of a block that was trained to be one convolution. Ours.
+//! Merging of convolutions of one value whose results are added, such as the branches of a block that was trained to be one convolution, or the
+//! position encoding `x + conv(x)` of transformers. Ours.
 
 use super::{Builder, Names, stays_finite};
 use crate::error::Result;
@@ -7,8 +8,9 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, OpKind, Tensor, ValueId, compress};
 use std::collections::{HashMap, HashSet};
 
-/// The sum of two convolutions of one value becomes one convolution with the sum of their coefficients, if the window and the groups of one
-/// enclose those of the other: it costs as much as that one alone. A sum of coefficients is rounded once, as each of them was.
+/// The sum of two convolutions of one value, or of one and the value itself, becomes one convolution with the sum of their coefficients, if the
+/// window and the groups of one enclose those of the other: it costs as much as that one alone. A sum of coefficients is rounded once, as each
+/// of them was.
 pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -19,9 +21,8 @@ pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks)
     let mut gone = HashSet::new();
     for at in 0..net.ops.len() {
         if let Some((sum, branches)) = merged(net, at, &uses, &made) {
-            let [first, second] = branches.map(|i| net.ops[i].name.clone());
-            reasons.say(|| format!("{first} and {second}: one convolution"));
             let (from, name) = (net.ops[branches[0]].inputs[0], net.ops[at].name.clone());
+            reasons.say(|| format!("{name} becomes part of {}", net.ops[branches[0]].name));
             let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name };
             let weight = builder.constant("weight", sum.extents, sum.weights);
             let bias = builder.constant("bias", vec![sum.biases.len()], sum.biases);
@@ -46,21 +47,38 @@ struct Convolution {
     biases: Vec<f32>,
 }
 
-/// The convolution that an addition of two convolutions becomes, and these two; `None` for other operations.
-fn merged(net: &Net, at: usize, uses: &[usize], made: &HashMap<ValueId, usize>) -> Option<(Convolution, [usize; 2])> {
+/// The convolution that an addition becomes, and the convolutions that it replaces; `None` for other operations.
+fn merged(net: &Net, at: usize, uses: &[usize], made: &HashMap<ValueId, usize>) -> Option<(Convolution, Vec<usize>)> {
     let op = &net.ops[at];
     let (OpKind::Binary(Binary::Add), &[a, b]) = (&op.kind, op.inputs.as_slice()) else { return None };
-    let alone = |id: ValueId| uses[id.0 as usize] == 1 && !net.outputs.contains(&id);
-    let alike = net.value(a).ty.shape == net.value(b).ty.shape && alone(a) && alone(b);
-    let [a, b] = [*made.get(&a)?, *made.get(&b)?];
-    if !alike || net.ops[a].inputs[0] != net.ops[b].inputs[0] {
+    if net.value(a).ty.shape != net.value(b).ty.shape {
         return None;
     }
-    let [one, other] = [convolution(net, a)?, convolution(net, b)?];
+    let alone = |id: ValueId| uses[id.0 as usize] == 1 && !net.outputs.contains(&id);
+    let branch = |id: ValueId| made.get(&id).copied().filter(|_| alone(id));
+    let source = |at: usize| net.ops[at].inputs.first().copied();
+    let (one, other, replaced) = match (branch(a), branch(b)) {
+        (Some(first), Some(second)) if source(first) == source(second) => {
+            (convolution(net, first)?, convolution(net, second)?, vec![first, second])
+        }
+        (Some(first), _) if source(first) == Some(b) => (convolution(net, first)?, identity(net, b)?, vec![first]),
+        (_, Some(second)) if source(second) == Some(a) => (convolution(net, second)?, identity(net, a)?, vec![second]),
+        _ => return None,
+    };
     let sum = enclosed(&one, &other).or_else(|| enclosed(&other, &one))?;
     let finite = stays_finite(&sum.weights, &[&one.weights, &other.weights])
         && stays_finite(&sum.biases, &[&one.biases, &other.biases]);
-    finite.then_some((sum, [a, b]))
+    finite.then_some((sum, replaced))
+}
+
+/// A value as a convolution of itself, each channel with a factor of one; `None` for other ranks than those of convolutions.
+fn identity(net: &Net, id: ValueId) -> Option<Convolution> {
+    let &[_, channels, ref spatial @ ..] = net.value(id).ty.shape.as_slice() else { return None };
+    let ones = vec![1; spatial.len()];
+    let extents = [[channels, 1].as_slice(), &ones].concat();
+    let kind =
+        OpKind::Conv { strides: ones.clone(), pads: vec![(0, 0); spatial.len()], dilations: ones, groups: channels };
+    Some(Convolution { kind, extents, weights: vec![1.0; channels], biases: vec![0.0; channels] })
 }
 
 /// A convolution of floats whose coefficients are constant and not compressed, without dilation.

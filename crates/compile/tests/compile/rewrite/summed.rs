@@ -29,6 +29,17 @@ fn the_window_and_groups_of_one_enclose_those_of_the_other() {
 }
 
 #[test]
+fn the_operand_itself_is_a_factor_of_one() {
+    let sum = sum(THREE, SCALE, "x").replace("add(%a, %b)", "add(%x, %a)");
+    let merged = "net \"n\" {\n  input %x: f16[1, 2, 6]\n  input %z: f16[1, 2, 6]\n  const %w: f16[2, 1, 1] = [0.5, 0.25]\n  \
+         %b: f16[1, 2, 6] = conv(%x, %w) strides=[1] pads=[[0, 0]] dilations=[1] groups=2\n  \
+         const %y.weight: f32[2, 2, 3] = [1.0, 3.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0, 12.0]\n  \
+         const %y.bias: f32[2] = [0.0, 0.0]\n  \
+         %y: f16[1, 2, 6] = conv(%x, %y.weight, %y.bias) strides=[1] pads=[[1, 1]] dilations=[1] groups=1\n  output %y\n}\n";
+    becomes(sum_convolutions, &sum, merged);
+}
+
+#[test]
 fn other_sums_stay() {
     let pairs = "[2, 1, 3] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]";
     for kept in [
