@@ -72,9 +72,11 @@ impl Lowerer<'_> {
     /// Largest number of groups, channels and rows of a task.
     pub(super) fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
+        // The field holds one less than the tensors' limit.
+        let counted = self.field_max(Field::Cin).unwrap_or(u64::from(u16::MAX)) as usize;
         [
             self.max_groups(),
-            hal.max_tensor_channels.unwrap_or(65536) as usize,
+            hal.max_tensor_channels.map_or(counted, |most| (most as usize).min(counted)),
             hal.max_tensor_height.unwrap_or(16384) as usize,
         ]
     }

@@ -49,6 +49,12 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
             OpKind::Reduce { kind, axes, .. } if builder.is_blockwise(op, *kind, axes, chip) => {
                 builder.blockwise(op, *kind)
             }
+            OpKind::Reduce { kind, axes, .. } if options.conventions().whole_epilogues => {
+                match builder.stages(op, *kind, axes, chip) {
+                    Some(stages) => builder.in_stages(op, *kind, axes[0], stages),
+                    None => builder.ops.push(op.clone()),
+                }
+            }
             OpKind::GatherAlong { .. }
             | OpKind::GatherNd { .. }
             | OpKind::ScatterAlong { .. }

@@ -35,6 +35,7 @@ pub(crate) mod scatter;
 pub(crate) mod slices;
 pub(crate) mod small;
 mod spelled;
+mod stages;
 mod summed;
 mod waves;
 mod weighted;

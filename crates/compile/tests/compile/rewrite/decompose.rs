@@ -46,3 +46,35 @@ fn a_gather_is_slices_side_by_side() {
 "#,
     );
 }
+
+#[test]
+fn an_axis_beyond_the_limits_is_reduced_in_two_stages() {
+    let net = |shape: &str, axis: usize, result: &str| {
+        format!(
+            "net \"n\" {{\n  input %x: f16{shape}\n  %y: f16{result} = reduce_max(%x) axes=[{axis}] keep_dims=true\n  output %y\n}}\n"
+        )
+    };
+    becomes(
+        decompose,
+        &net("[3, 20000]", 1, "[3, 1]"),
+        r#"net "n" {
+  input %x: f16[3, 20000]
+  %y.split: f16[480, 125] = reshape(%x) name="y"
+  %y.partial: f16[480] = reduce_max(%y.split) axes=[1] keep_dims=false name="y"
+  %y.again: f16[3, 160] = reshape(%y.partial) name="y"
+  %y.reduced: f16[3] = reduce_max(%y.again) axes=[1] keep_dims=false name="y"
+  %y: f16[3, 1] = reshape(%y.reduced)
+  output %y
+}
+"#,
+    );
+    for kept in [
+        net("[3, 16384]", 1, "[3, 1]"),
+        // A prime number of elements.
+        net("[3, 65521]", 1, "[3, 1]"),
+        // Channels with planes.
+        net("[1, 20000, 4, 4]", 1, "[1, 1, 4, 4]"),
+    ] {
+        becomes(decompose, &kept, &kept);
+    }
+}
