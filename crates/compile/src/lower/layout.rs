@@ -12,6 +12,11 @@ pub(super) const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
 /// Limit of scratch memory for one scattered block of a reshape.
 const SCATTER_BYTES: u64 = 64 << 20;
 
+/// Bytes of a staged row of few columns.
+const STAGED_ROW_BYTES: u64 = 32;
+/// Such rows that an operand besides the first one takes at most, rounded up.
+const SPARE_ROWS: u64 = 64;
+
 /// Neural-engine copy.
 pub(super) fn copy_kind() -> Kind {
     Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
@@ -72,8 +77,10 @@ impl Lowerer<'_> {
     /// Largest number of groups, channels and rows of a task.
     pub(super) fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
-        // The field holds one less than the tensors' limit.
-        let counted = self.field_max(Field::Cin).unwrap_or(u64::from(u16::MAX)) as usize;
+        // The field holds one less than the tensors' limit, and the result's place in tile memory lies behind a row of every channel.
+        let counted = self.field_max(Field::Cin).unwrap_or(u64::from(u16::MAX));
+        let staged = hal.l2_bytes.map_or(u64::MAX, |bytes| (bytes / STAGED_ROW_BYTES).saturating_sub(SPARE_ROWS));
+        let counted = counted.min(staged) as usize;
         [
             self.max_groups(),
             hal.max_tensor_channels.map_or(counted, |most| (most as usize).min(counted)),

@@ -1,20 +1,24 @@
 //! Reductions of an axis beyond the chip's limits, in two stages. Ours.
 
 use super::Builder;
+use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_net::{Op, OpKind, ReduceKind};
 
 impl Builder<'_> {
-    /// Extents of the stages of a sum, mean, maximum or minimum over the innermost axis, with more elements than the chip reduces at once: the two
+    /// Extents of the stages of a sum, mean, maximum or minimum over one axis with more elements than the chip reduces at once: the two
     /// factors of its extent that are closest; `None` for other reductions, and if the larger factor is beyond the limit too.
     pub(super) fn stages(&self, op: &Op, kind: ReduceKind, axes: &[usize], chip: &Chip) -> Option<[usize; 2]> {
         let &[axis] = axes else { return None };
         let extent = *self.shape(op.inputs[0]).get(axis)?;
         let most = usize::try_from(chip.hal.max_tensor_height?).ok()?;
         let staged = matches!(kind, ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min);
-        // Channels with planes are reduced at once. A mean of integers is truncated once.
+        // Channels with planes are reduced at once, as many as a task counts.
         let planes = self.shape(op.inputs[0])[axis + 1..].iter().any(|&n| n > 1);
-        if extent <= most || planes || !staged || !self.net.value(op.outputs[0]).ty.dtype.is_float() {
+        let counted = chip.layout?.row(Field::UnicastCin)?.max() as usize;
+        let most_at_once = if planes { counted } else { most };
+        // A mean of integers is truncated once.
+        if extent <= most_at_once || !staged || !self.net.value(op.outputs[0]).ty.dtype.is_float() {
             return None;
         }
         let inner = (1..=extent.isqrt()).rev().find(|n| extent.is_multiple_of(*n))?;

@@ -68,11 +68,25 @@ fn an_axis_beyond_the_limits_is_reduced_in_two_stages() {
 }
 "#,
     );
+    becomes(
+        decompose,
+        &net("[1, 65536, 2, 2]", 1, "[1, 1, 2, 2]"),
+        r#"net "n" {
+  input %x: f16[1, 65536, 2, 2]
+  %y.split: f16[256, 256, 2, 2] = reshape(%x) name="y"
+  %y.partial: f16[256, 2, 2] = reduce_max(%y.split) axes=[1] keep_dims=false name="y"
+  %y.again: f16[1, 256, 2, 2] = reshape(%y.partial) name="y"
+  %y.reduced: f16[1, 2, 2] = reduce_max(%y.again) axes=[1] keep_dims=false name="y"
+  %y: f16[1, 1, 2, 2] = reshape(%y.reduced)
+  output %y
+}
+"#,
+    );
     for kept in [
         net("[3, 16384]", 1, "[3, 1]"),
         // A prime number of elements.
         net("[3, 65521]", 1, "[3, 1]"),
-        // Channels with planes.
+        // Channels with planes, as many as one task counts.
         net("[1, 20000, 4, 4]", 1, "[1, 1, 4, 4]"),
     ] {
         becomes(decompose, &kept, &kept);
