@@ -2,7 +2,7 @@
 //! a depthwise convolution. Ours; [`super::affines`] absorbs them into a convolution before them.
 
 use super::affines::{affine, per_channel};
-use super::{Builder, LEAST_NORMAL, Names, stays_finite};
+use super::{Builder, LEAST_NORMAL, Names, remove, stays_finite};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -58,11 +58,7 @@ pub fn convolve_affines(net: &mut Net, options: &Options, reasons: &mut Remarks)
         op.inputs = vec![source, weight, bias];
         gone.insert(first);
     }
-    let mut at = 0;
-    net.ops.retain(|_| {
-        at += 1;
-        !gone.contains(&(at - 1))
-    });
+    remove(net, &gone);
     Ok(())
 }
 

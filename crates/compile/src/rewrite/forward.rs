@@ -3,7 +3,7 @@
 
 use super::affines::{affine, per_channel};
 use super::scalars::behind_products;
-use super::{Builder, Names, stays_finite, stays_normal, stays_precise};
+use super::{Builder, Names, remove, stays_finite, stays_normal, stays_precise};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -49,11 +49,7 @@ pub fn forward_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) 
         others.extend(products);
         gone.insert(at);
     }
-    let mut at = 0;
-    net.ops.retain(|_| {
-        at += 1;
-        !gone.contains(&(at - 1))
-    });
+    remove(net, &gone);
     Ok(())
 }
 

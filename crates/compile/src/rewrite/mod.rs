@@ -141,6 +141,15 @@ fn rewrite(net: &mut Net, reasons: &mut Remarks, step: impl Fn(&mut Builder, &Op
     Ok(())
 }
 
+/// Removes operations by position.
+fn remove(net: &mut Net, gone: &HashSet<usize>) {
+    let mut at = 0;
+    net.ops.retain(|_| {
+        at += 1;
+        !gone.contains(&(at - 1))
+    });
+}
+
 impl Builder<'_> {
     fn constant(&mut self, suffix: &str, shape: Vec<usize>, data: Vec<f32>) -> ValueId {
         self.constant_of(suffix, Tensor { shape, data: Data::F32(data) })

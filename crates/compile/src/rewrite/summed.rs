@@ -1,7 +1,7 @@
 //! Merging of convolutions of one value whose results are added, such as the branches of a block that was trained to be one convolution, or the
 //! position encoding `x + conv(x)` of transformers. Ours.
 
-use super::{Builder, Names, stays_finite};
+use super::{Builder, Names, remove, stays_finite};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -31,11 +31,7 @@ pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks)
         }
         made.insert(net.ops[at].outputs[0], at);
     }
-    let mut at = 0;
-    net.ops.retain(|_| {
-        at += 1;
-        !gone.contains(&(at - 1))
-    });
+    remove(net, &gone);
     Ok(())
 }
 
