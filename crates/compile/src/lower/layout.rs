@@ -5,6 +5,7 @@ use super::strided::{Strided, merged_axes};
 use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::Field;
+use anemone_facts::staging::{BANKS, UNIT_BYTES};
 use anemone_net::ValueId;
 
 /// Alignment of rows, in columns.
@@ -12,10 +13,8 @@ pub(super) const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
 /// Limit of scratch memory for one scattered block of a reshape.
 const SCATTER_BYTES: u64 = 64 << 20;
 
-/// Bytes of a staged row of few columns.
-const STAGED_ROW_BYTES: u64 = 32;
-/// Such rows that an operand besides the first one takes at most, rounded up.
-const SPARE_ROWS: u64 = 64;
+/// Most sources that a task stages before its result.
+const SOURCES: u64 = 2;
 
 /// Neural-engine copy.
 pub(super) fn copy_kind() -> Kind {
@@ -77,10 +76,11 @@ impl Lowerer<'_> {
     /// Largest number of groups, channels and rows of a task.
     pub(super) fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
-        // The field holds one less than the tensors' limit, and the result's place in tile memory lies behind a row of every channel.
+        // The field's maximum is one less than the tensors' limit. The result follows the sources in tile memory, which have a unit for each
+        // channel at least, and up to one in each bank between rows.
         let counted = self.field_max(Field::Cin).unwrap_or(u64::from(u16::MAX));
-        let staged = hal.l2_bytes.map_or(u64::MAX, |bytes| (bytes / STAGED_ROW_BYTES).saturating_sub(SPARE_ROWS));
-        let counted = counted.min(staged) as usize;
+        let units = hal.l2_bytes.map_or(u64::MAX, |bytes| (bytes / SOURCES / UNIT_BYTES).saturating_sub(BANKS));
+        let counted = counted.min(units) as usize;
         [
             self.max_groups(),
             hal.max_tensor_channels.map_or(counted, |most| (most as usize).min(counted)),

@@ -9,15 +9,14 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, OpKind, ValueId};
 use std::collections::{HashMap, HashSet};
 
-/// Least magnitude that some addend must have: that of results with a last digit of 2^-16, the resolution of the arrays.
+/// Least magnitude of the largest addend: results of this size have a last digit of 2^-16, the resolution of the arrays.
 const LEAST_ADDEND: f32 = 1.0 / 64.0;
 
 /// Fewest elements of a plane: a convolution of smaller ones computes few elements for each coefficient that it loads.
 const LEAST_PLANE: usize = 64;
 
-/// `x * s + t`, with `s` and `t` one number for each channel, becomes a convolution of each channel by itself: one task instead of two, rounded
-/// once, whose epilogue takes the activation behind it. The other order, `(x + t) * s`, stays: its sum of close numbers with opposite signs is
-/// exact.
+/// Replaces `x * s + t`, with one number for each channel in `s` and `t`, by a depthwise convolution: one task instead of two, rounded once,
+/// whose epilogue takes the activation behind it. The other order, `(x + t) * s`, stays: its sum of close numbers with opposite signs is exact.
 pub fn convolve_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -62,8 +61,8 @@ pub fn convolve_affines(net: &mut Net, options: &Options, reasons: &mut Remarks)
     Ok(())
 }
 
-/// A constant with one number for each of several channels that is added to, subtracted from or multiplied with planes or rows of floats. There
-/// is one batch, since a convolution is a task for each of them.
+/// A constant with one number for each of several channels that is added to, subtracted from or multiplied with planes or rows of floats of
+/// one batch; a convolution takes a task for each batch.
 fn channels(net: &Net, at: usize) -> Option<(Binary, ValueId, Vec<f32>)> {
     let op = &net.ops[at];
     let (f, x, constant) = affine(net, op)?;

@@ -28,7 +28,7 @@ const SPARE: i32 = 10;
 const MOST_SCALE: i32 = 14;
 
 /// Binary exponent of the largest scale of an operand of which only the usual size is known: sums below 2^7 never overflow.
-const MOST_GUESS: i32 = 8;
+const MOST_UNPROVEN: i32 = 8;
 
 /// Binary exponent of the least scale that is worth a gain.
 const LEAST_GROWTH: i32 = 2;
@@ -168,20 +168,20 @@ struct Demand {
     wanted: i32,
     /// Powers of two that every reader multiplies the value by, but one, before anything else: the sums may be as much larger.
     gain: i32,
-    /// Largest scale that a reader's constant factor can be divided by and stay a normal number of fp16: both are one gain.
-    part: i32,
+    /// Largest scale by which a reader's constant factor can be divided without becoming subnormal in fp16; the quotient is one gain.
+    divides: i32,
 }
 
 impl Demand {
-    const NONE: Demand = Demand { most: 0, wanted: 0, gain: 0, part: MOST_SCALE };
+    const NONE: Demand = Demand { most: 0, wanted: 0, gain: 0, divides: MOST_SCALE };
 
     fn of(most: i32, wanted: i32) -> Demand {
         Demand { most, wanted, ..Demand::NONE }
     }
 }
 
-/// Demand of a multiplication. Sums that a constant factor multiplies later are finite in fp16 unless they are beyond half of what the
-/// arrays hold.
+/// Demand of a multiplication by a constant: products of sums with it are finite in fp16 unless the sums exceed half of the range of the
+/// arrays.
 fn factor(net: &Net, op: &Op) -> Demand {
     let constants = op.inputs.iter().filter_map(|&id| net.value(id).data.as_ref());
     let least =
@@ -190,15 +190,15 @@ fn factor(net: &Net, op: &Op) -> Demand {
         return Demand::NONE;
     };
     let power = factor.log2().floor() as i32;
-    let part = (MOST_SCALE + power).clamp(0, MOST_SCALE);
-    Demand { gain: (power - 1).clamp(0, MOST_SCALE), part, ..Demand::NONE }
+    let divides = (MOST_SCALE + power).clamp(0, MOST_SCALE);
+    Demand { gain: (power - 1).clamp(0, MOST_SCALE), divides, ..Demand::NONE }
 }
 
 /// Demand of the readers of each value.
 fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
     let of = |id: ValueId| known[id.0 as usize];
     let mut demands =
-        vec![Demand { most: MOST_SCALE, wanted: 0, gain: MOST_SCALE, part: MOST_SCALE }; net.values.len()];
+        vec![Demand { most: MOST_SCALE, wanted: 0, gain: MOST_SCALE, divides: MOST_SCALE }; net.values.len()];
     let kept = net.outputs.iter().chain(net.states.iter().map(|s| &s.output));
     kept.for_each(|id| demands[id.0 as usize] = Demand::NONE);
     for op in net.ops.iter().rev() {
@@ -227,7 +227,7 @@ fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
                 most: asked.most.min(all.most).max(0),
                 wanted: asked.wanted.max(all.wanted),
                 gain: asked.gain.min(all.gain),
-                part: asked.part.min(all.part),
+                divides: asked.divides.min(all.divides),
             };
         }
     }
@@ -263,7 +263,7 @@ fn free(net: &Net, op: &Op, known: &[Magnitude], behind: bool) -> i32 {
     match known[op.inputs[0].0 as usize].most.is_finite() {
         true => proven.max(usual),
         // The size of a network's input is a guess. Trained weights have adapted the results of products to a usual size.
-        false if behind => proven.max(usual.min(MOST_GUESS)),
+        false if behind => proven.max(usual.min(MOST_UNPROVEN)),
         false => proven,
     }
 }
@@ -287,7 +287,7 @@ fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, free:
     let [operand, factor] = [0, 1].map(|i| known[op.inputs[i].0 as usize]);
     let term = operand.least * factor.usual * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
-    let most = free.max(demand.gain).min(demand.part) - before;
+    let most = free.max(demand.gain).min(demand.divides) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, factor.most));
     let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, own)).flatten();
     let own = if scaled.is_some() { own } else { 0 };

@@ -8,9 +8,9 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, OpKind, Tensor, ValueId, compress};
 use std::collections::{HashMap, HashSet};
 
-/// The sum of two convolutions of one value, or of one and the value itself, becomes one convolution with the sum of their coefficients, if the
-/// window and the groups of one enclose those of the other: it costs as much as that one alone. A sum of coefficients is rounded once, as each
-/// of them was.
+/// Replaces the sum of two convolutions of one value, or of a convolution and its operand, by one convolution with the sum of their
+/// coefficients, if the window and the groups of one enclose those of the other. The result costs as much as the enclosing convolution alone. A
+/// sum of coefficients is rounded once, as each coefficient was.
 pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
@@ -67,7 +67,7 @@ fn merged(net: &Net, at: usize, uses: &[usize], made: &HashMap<ValueId, usize>) 
     finite.then_some((sum, replaced))
 }
 
-/// A value as a convolution of itself, each channel with a factor of one; `None` for other ranks than those of convolutions.
+/// The identity as a depthwise convolution with a factor of one; `None` for a value without a channel axis.
 fn identity(net: &Net, id: ValueId) -> Option<Convolution> {
     let &[_, channels, ref spatial @ ..] = net.value(id).ty.shape.as_slice() else { return None };
     let ones = vec![1; spatial.len()];
