@@ -6,11 +6,14 @@ use super::{Builder, LEAST_NORMAL, Names, remove, stays_finite};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{Binary, Net, OpKind, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, ValueId};
 use std::collections::{HashMap, HashSet};
 
-/// Least magnitude of the largest addend: results of this size have a last digit of 2^-16, the resolution of the arrays.
-const LEAST_ADDEND: f32 = 1.0 / 64.0;
+/// Least magnitude of the largest addend: results of this size have a last digit of 2^-15, the resolution of halved sums.
+const LEAST_ADDEND: f32 = 1.0 / 32.0;
+
+/// Factor of the sums, which the gain undoes: the arrays overflow at 2^15, half of the range of fp16.
+const HALF: f32 = 0.5;
 
 /// Fewest elements of a plane: a convolution of smaller ones computes few elements for each coefficient that it loads.
 const LEAST_PLANE: usize = 64;
@@ -42,19 +45,29 @@ pub fn convolve_affines(net: &mut Net, options: &Options, reasons: &mut Remarks)
         let spatial = net.value(x).ty.shape.len() - 2;
         let count = scales.len();
         let name = net.ops[first].name.clone();
+        // A sum may take the convolution into another one.
+        let added = |op: &Op| op.kind == OpKind::Binary(Binary::Add) && op.inputs.contains(&out);
+        let part = if net.ops[at + 1..].iter().any(added) { 1.0 } else { HALF };
+        let of = |all: Vec<f32>| all.into_iter().map(|v| v * part).collect();
         let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name };
         let extents = [[count, 1].as_slice(), &vec![1; spatial]].concat();
-        let weight = builder.constant("weight", extents, scales);
-        let bias = builder.constant("bias", vec![count], addends);
+        let weight = builder.constant("weight", extents, of(scales));
+        let bias = builder.constant("bias", vec![count], of(addends));
+        let whole = (part < 1.0).then(|| builder.constant("whole", vec![], vec![1.0 / part]));
         reasons.say(|| format!("{} and {}: one convolution of each channel", net.ops[first].name, net.ops[at].name));
-        let op = &mut net.ops[at];
-        op.kind = OpKind::Conv {
+        let kind = OpKind::Conv {
             strides: vec![1; spatial],
             pads: vec![(0, 0); spatial],
             dilations: vec![1; spatial],
             groups: count,
         };
-        op.inputs = vec![source, weight, bias];
+        let inputs = vec![source, weight, bias];
+        if let Some(whole) = whole {
+            (net.ops[first].kind, net.ops[first].inputs) = (kind, inputs);
+            (net.ops[at].kind, net.ops[at].inputs) = (OpKind::Binary(Binary::Mul), vec![x, whole]);
+            continue;
+        }
+        (net.ops[at].kind, net.ops[at].inputs) = (kind, inputs);
         gone.insert(first);
     }
     remove(net, &gone);
@@ -81,7 +94,7 @@ fn channels(net: &Net, at: usize) -> Option<(Binary, ValueId, Vec<f32>)> {
 
 /// Returns true if fp16 represents the factors with all digits, and the arrays resolve the largest results.
 fn is_represented(scales: &[f32], addends: &[f32]) -> bool {
-    let normal = scales.iter().all(|s| *s == 0.0 || s.abs() >= LEAST_NORMAL);
+    let normal = scales.iter().all(|s| *s == 0.0 || (s * HALF).abs() >= LEAST_NORMAL);
     let resolved = addends.iter().any(|t| t.abs() >= LEAST_ADDEND);
     normal && resolved && stays_finite(scales, &[&[]]) && stays_finite(addends, &[&[]])
 }
