@@ -121,6 +121,8 @@ passes! {
         "a factor and an addend per channel that nothing absorbs become a depthwise convolution";
     SUMMED: 1 true "0ebd-sum-convolutions" Work::Net(rewrite::sum_convolutions), "ours",
         "convolutions of one value whose results are added become one convolution";
+    TOKENS: 1 true "0ebe-convolve-tokens" Work::Net(rewrite::convolve_tokens), "ours",
+        "linear layers of tokens that planes become, or that become planes, are convolutions of the planes";
     HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
         "attention heads, and equal parts of columns, are padded to boundaries of memory rows";
     WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",

@@ -48,13 +48,21 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         // The target must not be written before others that write it in between.
         let target = copy.result.buffer;
         let apart = touched.get(&target).is_none_or(|all| all.range(writer + 1..at).next().is_none());
-        if !turns || !alone || !free || !apart || before.result.elements() != source.elements() || removed[writer] {
+        if !turns || !alone || !free || !apart || removed[writer] {
             continue;
+        }
+        // A copy may read planes as single rows.
+        let mut sources = before.sources.clone();
+        if before.result.elements() != source.elements() {
+            let rows = before.sources.iter().map(as_one_row).collect::<Option<_>>();
+            let same = as_one_row(&before.result).is_some_and(|row| row.elements() == source.elements());
+            let Some(rows) = rows.filter(|_| same) else { continue };
+            sources = rows;
         }
         let result = copy.result;
         reasons.say(|| format!("{} becomes the transpose of {}", graph.layers[at].name, graph.layers[writer].name));
         let layer = &mut graph.layers[writer];
-        layer.result = result;
+        (layer.sources, layer.result) = (sources, result);
         layer.transpose = true;
         removed[at] = true;
         if let Some(all) = touched.get_mut(&target) {
@@ -172,6 +180,14 @@ fn turn_operand(graph: &mut Graph, turned: &[usize], table: usize, reasons: &mut
         graph.layers[reader].transpose = false;
     }
     (!planar).then_some(writer)
+}
+
+/// Planes as rows of all their elements; `None` if rows do not follow each other.
+fn as_one_row(view: &View4) -> Option<View4> {
+    let [groups, channels, rows] = view.axes;
+    let dense = rows.extent == 1 || rows.stride_bytes == view.width as u64 * ELEMENT_BYTES;
+    let axes = [groups, channels, Axis { extent: 1, ..rows }];
+    dense.then(|| View4 { axes, width: rows.extent * view.width, ..*view })
 }
 
 fn extents(view: &View4) -> ([usize; 3], usize) {

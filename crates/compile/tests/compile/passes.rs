@@ -99,6 +99,12 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[1, 2, 8, 8] = mul(%x, %g)\n  %y: f16[1, 2, 8, 8] = add(%s, %t)\n  output %y\n}\n",
     ),
     (
+        "convolve-tokens",
+        "net \"n\" {\n  input %x: f16[1, 6, 2]\n  const %w: f16[2, 2] = [1.0, 2.0, 0.5, 0.25]\n  %e: f16[1, 6, 2] = exp(%x)\n  \
+         %l: f16[1, 6, 2] = linear(%e, %w)\n  %t: f16[1, 2, 6] = transpose(%l) perm=[0, 2, 1]\n  \
+         %r: f16[1, 2, 3, 2] = reshape(%t)\n  %y: f16[1, 2, 3, 2] = sigmoid(%r)\n  output %y\n}\n",
+    ),
+    (
         "sum-convolutions",
         "net \"n\" {\n  input %x: f16[1, 1, 8, 8]\n  const %v: f16[2, 1, 1, 1] = [2.0, 3.0]\n  const %w: f16[2, 1, 1, 1] = [0.5, 0.25]\n  \
          %a: f16[1, 2, 8, 8] = conv(%x, %v) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \

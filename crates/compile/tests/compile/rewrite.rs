@@ -13,6 +13,7 @@ mod heads;
 mod matmul;
 mod norms;
 mod parts;
+mod planes;
 mod quantized;
 mod ranges;
 mod recognize;

@@ -4,13 +4,13 @@
 //! Intermediate results are not stored. Results have the same bits.
 
 use super::access::Accesses;
+use super::live::LiveBytes;
 use super::{Step, Work};
 use crate::direct::{Operands, Span, Stored, views};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::Home;
 use crate::ne::{Convolution, Neural, Operation};
-use crate::operand::MemRef;
 use crate::packed::Packed;
 use anemone_conv::exact::Sets;
 use anemone_conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, ResidualAdd};
@@ -25,9 +25,6 @@ use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
-
-/// Limit of results whose overlap is tracked while the only reader is verified.
-const MOST_WRITTEN: usize = 64;
 
 /// A convolution that may be fused, and its channels per group: coefficients are constant, and its activation is not a
 /// table.
@@ -161,15 +158,18 @@ impl Machine<'_> {
             Home::Tile => true,
             Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
         };
+        if !own || !reads_once {
+            return false;
+        }
         // The second task, and later ones, may reuse the memory of the result.
-        let mut written: Vec<&MemRef> = second.writes.iter().filter(|written| written.overlaps(left)).collect();
-        own && reads_once
-            && later.iter().chain(before).all(|access| {
-                let Some(Accesses { reads, writes }) = access else { return false };
-                let apart = reads.iter().all(|read| !read.overlaps(left) || written.contains(&read));
-                written.extend(writes.iter().filter(|written| written.overlaps(left)));
-                apart && written.len() < MOST_WRITTEN
-            })
+        let Some(mut live) = LiveBytes::of(left) else { return false };
+        live.remove_all(left.home, &second.writes);
+        later.iter().chain(before).all(|access| {
+            let Some(Accesses { reads, writes }) = access else { return false };
+            let apart = live.is_empty() || reads.iter().all(|read| read.home != left.home || !live.meets(read));
+            live.remove_all(left.home, writes);
+            apart
+        })
     }
 
     /// Returns true if the current task may be fused: a single depth plane of fp16 elements, without interleave, transposition or other stages
