@@ -1,6 +1,6 @@
 //! Proofs of numeric properties of a value from the operations that compute it.
 
-use crate::graph::{Net, ValueId};
+use crate::graph::{Net, Op, ValueId};
 use crate::ops::{OpKind, Unary};
 
 /// Depth limit of a proof, in operations.
@@ -39,19 +39,17 @@ pub fn sign(kind: &str) -> Sign {
 }
 
 /// Returns true if a value is provably non-negative: a constant without negative elements, or a result of operations that give no
-/// negative numbers.
-pub fn never_negative(net: &Net, x: ValueId) -> bool {
-    to_depth(net, x, LONGEST_PROOF)
+/// negative numbers. `maker` returns the operation that computes a value.
+pub fn never_negative<'a>(net: &Net, x: ValueId, maker: &impl Fn(ValueId) -> Option<&'a Op>) -> bool {
+    to_depth(net, x, maker, LONGEST_PROOF)
 }
 
-fn to_depth(net: &Net, x: ValueId, depth: usize) -> bool {
+fn to_depth<'a>(net: &Net, x: ValueId, maker: &impl Fn(ValueId) -> Option<&'a Op>, depth: usize) -> bool {
     if let Some(tensor) = &net.value(x).data {
         return tensor.data.to_f32().iter().all(|&v| v >= 0.0);
     }
-    let Some(op) = net.ops.iter().find(|op| op.outputs.contains(&x)).filter(|_| depth > 0) else {
-        return false;
-    };
-    let one = |&id: &ValueId| to_depth(net, id, depth - 1);
+    let Some(op) = maker(x).filter(|_| depth > 0) else { return false };
+    let one = |&id: &ValueId| to_depth(net, id, maker, depth - 1);
     match &op.kind {
         OpKind::Unary(Unary::Clip { min, .. }) => *min >= 0.0,
         OpKind::Unary(Unary::Threshold { alpha }) => *alpha >= 0.0,

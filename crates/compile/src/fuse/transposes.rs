@@ -78,6 +78,7 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
 /// Barriers: other readers of the intermediate results, other shapes, interleaved channels.
 fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     let mut removed = vec![false; graph.layers.len()];
+    let mut touches = Touches::of(graph);
     for at in 0..graph.layers.len() {
         let back = &graph.layers[at];
         let turns = |l: &Layer| {
@@ -89,11 +90,10 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
             continue;
         }
         let buffer = between.buffer;
-        let mut writers = (0..graph.layers.len()).filter(|&i| !removed[i] && graph.layers[i].result.buffer == buffer);
-        let (Some(first), None) = (writers.next(), writers.next()) else { continue };
+        let mut writers = touches.writers(buffer).iter().filter(|&&i| !removed[i]);
+        let (Some(&first), None) = (writers.next(), writers.next()) else { continue };
         let there = &graph.layers[first];
-        let reads = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == buffer).count();
-        let alone = reads == 1 && graph.buffer(buffer).role == Role::Scratch;
+        let alone = touches.readers(buffer).len() == 1 && graph.buffer(buffer).role == Role::Scratch;
         let same = |a: &View4, b: &View4| extents(a) == extents(b);
         if !turns(there) || !alone || there.result != *between || !same(&there.sources[0], &back.result) {
             continue;
@@ -101,12 +101,15 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
         reasons.say(|| format!("{} undoes {}", back.name, there.name));
         let (source, result) = (there.sources[0], back.result);
         removed[first] = true;
-        if readers_move(graph, at, &source) {
-            let all = graph.layers.iter_mut().flat_map(|l| &mut l.sources);
-            all.filter(|s| s.buffer == result.buffer).for_each(|s| *s = source);
+        if readers_move(graph, &touches, at, &source) {
+            for reader in touches.move_readers(result.buffer, source.buffer) {
+                let all = graph.layers[reader].sources.iter_mut();
+                all.filter(|s| s.buffer == result.buffer).for_each(|s| *s = source);
+            }
             removed[at] = true;
             continue;
         }
+        touches.move_readers(buffer, source.buffer);
         let layer = &mut graph.layers[at];
         layer.sources = vec![source];
         layer.transpose = false;
@@ -118,19 +121,22 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
 }
 
 /// Returns true if all readers of a copy's result may read its source: both are whole scratch buffers without another writer.
-fn readers_move(graph: &Graph, copy: usize, source: &View4) -> bool {
+fn readers_move(graph: &Graph, touches: &Touches, copy: usize, source: &View4) -> bool {
     let result = &graph.layers[copy].result;
     let alone = |view: &View4| {
-        let writers = graph.layers.iter().filter(|l| l.result.buffer == view.buffer).count();
-        view.offset_bytes == 0 && writers == 1 && graph.buffer(view.buffer).role == Role::Scratch
+        view.offset_bytes == 0
+            && touches.writers(view.buffer).len() == 1
+            && graph.buffer(view.buffer).role == Role::Scratch
     };
-    let mut readers = graph.layers.iter().flat_map(|l| &l.sources).filter(|s| s.buffer == result.buffer);
-    alone(source) && alone(result) && readers.all(|s| s == result)
+    let sources = touches.readers(result.buffer).iter().flat_map(|&reader| &graph.layers[reader].sources);
+    let mut read = sources.filter(|s| s.buffer == result.buffer);
+    alone(source) && alone(result) && read.all(|s| s == result)
 }
 
 /// Computes tables of single columns of channels as rows, which the planar task that reads them as its second source, or as both, transposes
 /// back (`chain_res_gelu_d256`, `floor_r_1x64x1x1`; a reciprocal is lowered in this form, see `lower/elementwise.rs`).
 fn turn_columns(graph: &mut Graph, reasons: &mut Remarks) {
+    let touches = Touches::of(graph);
     let mut turned = Vec::new();
     for at in 0..graph.layers.len() {
         let layer = &graph.layers[at];
@@ -144,8 +150,8 @@ fn turn_columns(graph: &mut Graph, reasons: &mut Remarks) {
             continue;
         }
         for (source, view) in [(1, second), (0, first)] {
-            let writer = writer_before(graph, at, &view).filter(|&writer| graph.layers[writer].is_table());
-            let Some(writer) = writer.filter(|_| readers(graph, &view) == [at]) else { break };
+            let writer = writer_before(graph, &touches, at, &view).filter(|&writer| graph.layers[writer].is_table());
+            let Some(writer) = writer.filter(|_| touches.readers(view.buffer) == [at]) else { break };
             let Some(row) = as_row(graph, writer, &view) else { break };
             let (made, reader) = (&graph.layers[writer].name, &graph.layers[at].name);
             reasons.say(|| format!("{made} is computed as a row, which {reader} transposes back"));
@@ -156,17 +162,23 @@ fn turn_columns(graph: &mut Graph, reasons: &mut Remarks) {
     }
     let mut next = 0;
     while let Some(&table) = turned.get(next) {
-        turned.extend(turn_operand(graph, &turned, table, reasons));
+        turned.extend(turn_operand(graph, &touches, &turned, table, reasons));
         next += 1;
     }
 }
 
 /// Transposes the column that a table reads, if only transposed tables read it, at the layer that computes it. Returns that layer if it is a
 /// table, whose own operand may follow.
-fn turn_operand(graph: &mut Graph, turned: &[usize], table: usize, reasons: &mut Remarks) -> Option<usize> {
+fn turn_operand(
+    graph: &mut Graph,
+    touches: &Touches,
+    turned: &[usize],
+    table: usize,
+    reasons: &mut Remarks,
+) -> Option<usize> {
     let column = *graph.layers[table].sources.first().filter(|view| is_column(view))?;
-    let readers = readers(graph, &column);
-    let writer = writer_before(graph, table, &column)?;
+    let readers = touches.readers(column.buffer);
+    let writer = writer_before(graph, touches, table, &column)?;
     let before = &graph.layers[writer];
     let planar = matches!(before.kind, Kind::Planar { .. }) && before.sources.len() == 2;
     let alike = |&reader: &usize| turned.contains(&reader) && graph.layers[reader].sources[0] == column;
@@ -175,7 +187,7 @@ fn turn_operand(graph: &mut Graph, turned: &[usize], table: usize, reasons: &mut
     }
     let row = as_row(graph, writer, &column)?;
     reasons.say(|| format!("{} is computed as a row, for all tables of it are", graph.layers[writer].name));
-    for reader in readers {
+    for &reader in readers {
         graph.layers[reader].sources[0] = row;
         graph.layers[reader].transpose = false;
     }
@@ -199,15 +211,43 @@ fn is_column(view: &View4) -> bool {
     extents(view) == ([1, view.channels(), 1], 1) && view.channels() > 1
 }
 
-/// Layers that read a buffer, once for each source.
-fn readers(graph: &Graph, view: &View4) -> Vec<usize> {
-    let sources = graph.layers.iter().enumerate().flat_map(|(at, layer)| layer.sources.iter().map(move |s| (at, s)));
-    sources.filter(|(_, s)| s.buffer == view.buffer).map(|(at, _)| at).collect()
+/// Layers that write and read each buffer, in order.
+struct Touches {
+    writers: Vec<Vec<usize>>,
+    /// Once for each source.
+    readers: Vec<Vec<usize>>,
+}
+
+impl Touches {
+    fn of(graph: &Graph) -> Touches {
+        let none = || vec![Vec::new(); graph.buffers.len()];
+        let mut touches = Touches { writers: none(), readers: none() };
+        for (at, layer) in graph.layers.iter().enumerate() {
+            touches.writers[layer.result.buffer.0 as usize].push(at);
+            layer.sources.iter().for_each(|s| touches.readers[s.buffer.0 as usize].push(at));
+        }
+        touches
+    }
+
+    fn writers(&self, buffer: BufferId) -> &[usize] {
+        &self.writers[buffer.0 as usize]
+    }
+
+    fn readers(&self, buffer: BufferId) -> &[usize] {
+        &self.readers[buffer.0 as usize]
+    }
+
+    /// Records that all readers of a buffer read another, and returns them.
+    fn move_readers(&mut self, from: BufferId, to: BufferId) -> Vec<usize> {
+        let moved = std::mem::take(&mut self.readers[from.0 as usize]);
+        self.readers[to.0 as usize].extend(&moved);
+        moved
+    }
 }
 
 /// The only layer before `at` that writes a whole scratch buffer, without transposition.
-fn writer_before(graph: &Graph, at: usize, view: &View4) -> Option<usize> {
-    let mut writers = (0..at).filter(|&i| graph.layers[i].result.buffer == view.buffer);
+fn writer_before(graph: &Graph, touches: &Touches, at: usize, view: &View4) -> Option<usize> {
+    let mut writers = touches.writers(view.buffer).iter().copied().take_while(|&i| i < at);
     let (Some(writer), None) = (writers.next(), writers.next()) else { return None };
     let layer = &graph.layers[writer];
     let whole = !layer.transpose && layer.interleave == 1 && layer.result.elements() == view.elements();

@@ -76,7 +76,10 @@ pub(super) fn kept_transposed(
 impl Lowerer<'_> {
     /// Returns true for the right operand of a product of computed matrices, whose rows must not be folded.
     pub(super) fn read_as_right(&self, id: ValueId) -> bool {
-        self.net.ops.iter().any(|op| matches!(op.kind, OpKind::MatMul { .. }) && op.inputs.get(1) == Some(&id))
+        self.links
+            .readers(id)
+            .iter()
+            .any(|op| matches!(op.kind, OpKind::MatMul { .. }) && op.inputs.get(1) == Some(&id))
     }
 
     /// The product of a computed matrix `x` and of the result `y` of a product with constants, where only products with constants read the

@@ -151,8 +151,7 @@ impl Lowerer<'_> {
         let result = self.scratch("result", &whole(self.shape(out)));
         self.convolve(conv.exchanged(), &turned, &result)?;
         // A function behind the convolution reads rows, which an exchange of its own stores.
-        let mut readers = self.net.ops.iter().filter(|op| op.inputs.contains(&out));
-        if !readers.all(|op| matches!(op.kind, OpKind::Transpose { .. } | OpKind::Reshape)) {
+        if !self.links.readers(out).iter().all(|op| matches!(op.kind, OpKind::Transpose { .. } | OpKind::Reshape)) {
             let mut to = self.result(out);
             to.lead.splice(2..2, vec![Axis { extent: 1, stride_bytes: 0 }; missing]);
             return self.copy_transposed(&result, &to, 2);

@@ -289,7 +289,7 @@ impl Lowerer<'_> {
     /// Returns true for a divisor that a small number was added to, so that it is never zero, and whose inverse may be beyond fp16. Bounded
     /// inverses keep the quotient of zero and such a divisor zero.
     fn may_be_least(&self, y: ValueId) -> bool {
-        let made = self.net.ops.iter().find(|op| op.outputs.contains(&y));
+        let made = self.links.maker(y);
         let Some((OpKind::Binary(Binary::Add), inputs)) = made.map(|op| (&op.kind, &op.inputs)) else { return false };
         let small = |&id: &ValueId| self.scalar(id).is_some_and(|c| c > 0.0 && 1.0 / c > f16::MAX.to_f32());
         self.options.conventions().whole_epilogues && inputs.iter().any(small)

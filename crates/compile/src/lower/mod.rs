@@ -13,6 +13,7 @@ mod gather;
 mod integers;
 mod joined;
 mod layout;
+mod links;
 mod means;
 mod native;
 mod norm;
@@ -44,6 +45,7 @@ use half::vec::HalfFloatVecExt;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use links::Links;
 use roots::InverseRoots;
 pub use strided::Strided;
 
@@ -51,6 +53,7 @@ pub use strided::Strided;
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
     let resident = options.most_resident(chip);
     let attention = options.conventions().attention_turned.then(|| attention::computed_transposed(net, resident));
+    let links = Links::of(net);
     let mut lowerer = Lowerer {
         net,
         chip,
@@ -75,7 +78,8 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         ),
         attention_turned: attention.unwrap_or_default(),
         by_rows: product::by_rows(net, resident),
-        summed_for_norms: product::summed_for_norms(net),
+        summed_for_norms: product::summed_for_norms(net, &links),
+        links,
         turned: HashMap::new(),
         inverses: HashMap::new(),
         half_turns: Vec::new(),
@@ -157,6 +161,7 @@ pub(crate) struct Lowerer<'a> {
     placed: HashSet<(ValueId, BufferId, u64)>,
     /// Read count of each value, by value id.
     uses: Vec<usize>,
+    links: Links<'a>,
     outputs: HashSet<ValueId>,
     /// Results of products with one constant matrix.
     products: HashSet<ValueId>,

@@ -56,13 +56,12 @@ impl Lowerer<'_> {
     /// Refuses a computed power that is converted to an integer: tables give 8.99 for 9, which truncates to 8. The error names the
     /// power, so that it runs where its conversion does.
     fn refuse_truncated(&self, power: ValueId) -> Result<()> {
-        let truncates = |op: &anemone_net::Op| {
+        let truncates = |op: &&anemone_net::Op| {
             op.kind == OpKind::Cast
-                && op.inputs[0] == power
                 && !self.net.value(op.outputs[0]).ty.dtype.is_float()
                 && self.net.value(op.outputs[0]).ty.dtype != anemone_net::DType::Bool
         };
-        match self.net.ops.iter().any(truncates) {
+        match self.links.readers(power).iter().any(truncates) {
             true => Err(self.unsupported(
                 "a power with a computed exponent, truncated to an integer: tables are not exact",
                 "give base and exponent an integer type, or make the exponent a constant",
@@ -121,7 +120,7 @@ impl Lowerer<'_> {
 
     /// A power with a non-integer exponent, which is undefined for negative bases.
     fn power_broken(&mut self, x: ValueId, exponent: f32, from: &View, to: &View) -> Result<()> {
-        let sure = proof::never_negative(self.net, x);
+        let sure = proof::never_negative(self.net, x, &|id| self.links.maker(id));
         let shape = from.shape();
         let power = if sure { to.clone() } else { self.scratch("power", &shape) };
         let base = from;
@@ -308,7 +307,7 @@ impl Lowerer<'_> {
         let other = self.tabled("other", Table::choice(INF, 0.0), 0.0, 1.0, &size)?;
         let least = self.or_undefined(&least, &other)?;
         self.planar_two(PlanarOp::Max, plain, &product, &least, &defined)?;
-        if proof::never_negative(self.net, x) {
+        if proof::never_negative(self.net, x, &|id| self.links.maker(id)) {
             return self.table(Table::exp2(), 0.0, 1.0, &defined, &to);
         }
         let power = self.tabled("power", Table::exp2(), 0.0, 1.0, &defined)?;
@@ -325,7 +324,7 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Sub, plain, &parity, &broken, &difference)?;
         self.unary_into(Unary::Relu, &difference, &odd)?;
         // Tables read minus zero as zero; its reciprocal is infinite.
-        let signed_base = match proof::never_negative(self.net, y) {
+        let signed_base = match proof::never_negative(self.net, y, &|id| self.links.maker(id)) {
             true => base.clone(),
             false => {
                 let reciprocal = self.tabled("reciprocal", Table::reciprocal(), 0.0, 1.0, &base)?;

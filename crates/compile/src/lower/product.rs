@@ -5,6 +5,7 @@
 
 use super::Lowerer;
 use super::layout::copy_kind;
+use super::links::Links;
 use crate::error::Result;
 use crate::ir::*;
 use crate::target::ahead;
@@ -89,7 +90,7 @@ pub(super) fn by_rows(net: &Net, most: u64) -> HashSet<ValueId> {
 }
 
 /// Results of two computed operands that only norms of their rows read: their rows are channels, as those of the norms are.
-pub(super) fn summed_for_norms(net: &Net) -> HashSet<ValueId> {
+pub(super) fn summed_for_norms(net: &Net, links: &Links) -> HashSet<ValueId> {
     let computed = |id: &ValueId| net.value(*id).data.is_none();
     let normed = |op: &Op, id: ValueId| match &op.kind {
         OpKind::LayerNorm { axes, .. } => {
@@ -103,8 +104,8 @@ pub(super) fn summed_for_norms(net: &Net) -> HashSet<ValueId> {
         let (last, batch) = shape(out).split_at_checked(shape(out).len().checked_sub(2)?).map(|(b, l)| (l, b))?;
         let matrix = last[0] > 1 && batch.iter().all(|&n| n == 1);
         let alike = op.inputs.iter().all(|id| computed(id) && shape(*id) == shape(out));
-        let mut readers = net.ops.iter().filter(|reader| reader.inputs.contains(&out)).peekable();
-        let read = readers.peek().is_some() && readers.all(|reader| normed(reader, out));
+        let readers = links.readers(out);
+        let read = !readers.is_empty() && readers.iter().all(|reader| normed(reader, out));
         (matches!(op.kind, OpKind::Binary(_)) && matrix && alike && read && !net.outputs.contains(&out)).then_some(out)
     };
     net.ops.iter().filter_map(of).collect()
@@ -241,14 +242,16 @@ impl Lowerer<'_> {
         let from = self.view(x)?;
         // A chain whose result is not stored at once reads `x` where the transpose has left it (`chain_pair_add_ln_d256_s64`).
         let kept = self.options.conventions().operands_kept;
-        let combined = |op: &Op| {
-            matches!(op.kind, OpKind::Binary(_))
-                && op.inputs.contains(&x)
-                && (!kept || op.outputs.iter().any(|out| self.outputs.contains(out)))
+        let combined = |op: &&Op| {
+            matches!(op.kind, OpKind::Binary(_)) && (!kept || op.outputs.iter().any(|out| self.outputs.contains(out)))
         };
         let small = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES;
         let input = self.graph.buffer(from.buffer).role == Role::Input && !self.outputs.contains(&x);
-        if !self.options.conventions().shared_inputs_staged || !small || !input || !self.net.ops.iter().any(combined) {
+        if !self.options.conventions().shared_inputs_staged
+            || !small
+            || !input
+            || !self.links.readers(x).iter().any(combined)
+        {
             return Ok(from);
         }
         let brought = self.scratch("operand", &from.shape());
@@ -268,9 +271,9 @@ impl Lowerer<'_> {
     /// Applies a number to a matrix that only products with constant matrices read, where nothing else reads `x`: it is transposed first
     /// (`chain_pair_mul_mm_d256_s64`). Returns `false` for others.
     pub(super) fn turned_affine(&mut self, x: ValueId, out: ValueId, affine: Affine) -> Result<bool> {
-        let reads = |id: ValueId| self.net.ops.iter().filter(move |op| op.inputs.contains(&id));
-        let product = reads(out).next().and_then(|op| op.outputs.first().copied());
-        let Some(product) = product.filter(|_| self.operands_alone.contains(&out) && reads(x).count() == 1) else {
+        let product = self.links.readers(out).first().and_then(|op| op.outputs.first().copied());
+        let Some(product) = product.filter(|_| self.operands_alone.contains(&out) && self.links.readers(x).len() == 1)
+        else {
             return Ok(false);
         };
         let columns = self.shape(product).last().copied().unwrap_or(1);

@@ -64,7 +64,7 @@ impl Lowerer<'_> {
     pub(super) fn is_only_threshold(&self, comparison: &Op) -> bool {
         let &[c] = comparison.outputs.as_slice() else { return false };
         self.uses[c.0 as usize] == 1
-            && self.net.ops.iter().any(|op| match (&op.kind, op.inputs.as_slice()) {
+            && self.links.readers(c).iter().any(|op| match (&op.kind, op.inputs.as_slice()) {
                 (OpKind::Select, &[condition, x, y]) => condition == c && self.threshold(c, [x, y]).is_some(),
                 _ => false,
             })
@@ -73,7 +73,7 @@ impl Lowerer<'_> {
     /// For `x` where it is above a number that is not negative, else zero: the table of an upper bound of `x`, which is infinite or zero. A ReLU
     /// behind the minimum makes zeros of what is below, and of NaN.
     fn threshold(&self, c: ValueId, [x, y]: [ValueId; 2]) -> Option<Table> {
-        let made: &Op = self.net.ops.iter().find(|op| op.outputs.contains(&c))?;
+        let made = self.links.maker(c)?;
         let (OpKind::Binary(f), &[compared, number]) = (&made.kind, made.inputs.as_slice()) else { return None };
         let zero = self.uniform(y).is_some_and(|y| y.to_bits() == 0);
         let limit = self.uniform(number).filter(|limit| *limit >= 0.0 && limit.is_finite())?;
@@ -217,7 +217,7 @@ impl Lowerer<'_> {
     /// The condition that this one is a slice of, with its begin, end and stride, if others are slices of it too: the masks of the whole are
     /// made once, and their slices are views.
     fn part_of_condition(&self, c: ValueId) -> Option<(ValueId, [Vec<usize>; 3])> {
-        let made: &Op = self.net.ops.iter().find(|op| op.outputs.contains(&c))?;
+        let made = self.links.maker(c)?;
         let OpKind::Slice { begin, end, stride } = &made.kind else { return None };
         let whole = *made.inputs.first()?;
         let last = begin.len().checked_sub(1)?;

@@ -48,6 +48,7 @@ use crate::accuracy::OVERFLOW;
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
+use anemone_program::order;
 use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -55,6 +56,18 @@ use std::sync::Arc;
 /// The operation that computes each value, by result.
 pub(crate) fn makers(net: &Net) -> HashMap<ValueId, &Op> {
     net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect()
+}
+
+/// Inserts operations before those at the given positions, in the order of the list where positions are equal.
+fn insert_before(net: &mut Net, mut added: Vec<(usize, Op)>) {
+    order::by_key(&mut added, |(at, _)| *at);
+    let mut added = added.into_iter().peekable();
+    for (at, op) in std::mem::take(&mut net.ops).into_iter().enumerate() {
+        while let Some((_, new)) = added.next_if(|(before, _)| *before <= at) {
+            net.ops.push(new);
+        }
+        net.ops.push(op);
+    }
 }
 
 /// The operation that computes a value, before those that pass their first operand on; `None` for inputs and constants.

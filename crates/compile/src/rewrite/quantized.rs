@@ -11,7 +11,6 @@ use crate::lut::Table;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, PoolKind, Tensor, Unary, Value, ValueId};
-use anemone_program::order;
 use std::collections::{HashMap, HashSet};
 
 /// Depth limit of the search for the quantization that a value has been through, in operations.
@@ -67,15 +66,17 @@ pub fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks)
         }
         added.extend(builder.ops.drain(..).map(|op| (one.at, op)));
     }
-    order::by_key(&mut added, |(at, _)| *at);
-    for (at, op) in added.into_iter().rev() {
-        net.ops.insert(at, op);
-    }
-    let last = |mut id: ValueId| {
-        while let Some(&next) = replace.get(&id) {
-            id = next;
+    super::insert_before(net, added);
+    // Paths are shortened behind the search, so that long chains take linear time.
+    let mut last = |first: ValueId| {
+        let (mut end, mut id) = (first, first);
+        while let Some(&next) = replace.get(&end) {
+            end = next;
         }
-        id
+        while let Some(next) = replace.get_mut(&id) {
+            id = std::mem::replace(next, end);
+        }
+        end
     };
     for input in net.ops.iter_mut().flat_map(|op| &mut op.inputs) {
         *input = last(*input);

@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, Tensor, ValueId};
-use anemone_program::order;
 use std::collections::HashMap;
 
 /// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
@@ -39,10 +38,7 @@ pub fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
             builder.net.ops[reader].inputs = vec![sums, scaled];
         }
     }
-    order::by_key(&mut added, |(at, _)| *at);
-    for (at, op) in added.into_iter().rev() {
-        net.ops.insert(at, op);
-    }
+    super::insert_before(net, added);
     Ok(())
 }
 

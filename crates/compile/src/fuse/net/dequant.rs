@@ -1,10 +1,11 @@
 //! Dequantizations whose results are concatenated.
 
-use super::{makers, number};
+use super::number;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, TensorType, Value, ValueId};
+use std::collections::HashMap;
 
 /// Moves equal scales of all parts of a concatenation behind it (the book, table 22.3:
 /// `DeduplicateStandaloneDequantGOCsAcrossConcat`), where later operations absorb the scale; the parts are then written in place.
@@ -15,11 +16,12 @@ pub(crate) fn deduplicate_dequantizations(net: &mut Net, options: &Options, reas
     if !options.conventions().whole_epilogues {
         return Ok(());
     }
-    let (uses, makers) = (net.read_counts(), makers(net));
-    let mut at = 0;
-    while at < net.ops.len() {
-        if let Some((parts, factor)) = standalone(net, at, &uses, &makers) {
-            let (out, name) = (net.ops[at].outputs[0], net.ops[at].name.clone());
+    let uses = net.read_counts();
+    let mut made = HashMap::new();
+    for mut op in std::mem::take(&mut net.ops) {
+        let mut scale = None;
+        if let Some((parts, factor)) = standalone(net, &op, &uses, &made) {
+            let (out, name) = (op.outputs[0], op.name.clone());
             reasons.say(|| format!("{name}: {} equal scales are one behind it", parts.len()));
             let ty = net.value(out).ty.clone();
             let joined = net.add_value(Value {
@@ -28,34 +30,33 @@ pub(crate) fn deduplicate_dequantizations(net: &mut Net, options: &Options, reas
                 data: None,
                 surface: None,
             });
-            (net.ops[at].inputs, net.ops[at].outputs) = (parts, vec![joined]);
+            (op.inputs, op.outputs) = (parts, vec![joined]);
             let (kind, inputs) = (OpKind::Binary(Binary::Mul), vec![joined, factor]);
-            net.ops.insert(at + 1, Op { name, kind, inputs, outputs: vec![out] });
-            at += 1;
+            scale = Some(Op { name, kind, inputs, outputs: vec![out] });
         }
-        at += 1;
+        for op in [Some(op), scale].into_iter().flatten() {
+            made.extend(op.outputs.iter().map(|&id| (id, net.ops.len())));
+            net.ops.push(op);
+        }
     }
     super::remove_unread(net);
     Ok(())
 }
 
-/// Unscaled operands of the parts of a concatenation, and the constant that scales them all.
-fn standalone(net: &Net, at: usize, uses: &[usize], makers: &[Option<usize>]) -> Option<(Vec<ValueId>, ValueId)> {
-    let op = &net.ops[at];
+/// Unscaled operands of the parts of a concatenation, and the constant that scales them all. `made` has the positions of the operations before it.
+fn standalone(net: &Net, op: &Op, uses: &[usize], made: &HashMap<ValueId, usize>) -> Option<(Vec<ValueId>, ValueId)> {
     if !matches!(op.kind, OpKind::Concat { .. }) || op.inputs.len() < 2 {
         return None;
     }
-    let made = |id: ValueId| makers.get(id.0 as usize).copied().flatten();
     let part = |&id: &ValueId| {
-        // Operations that this pass adds are behind `at`: positions before it are those of `makers`.
-        let maker = net.ops.iter().take(at).find(|op| op.outputs.contains(&id))?;
+        let maker = &net.ops[*made.get(&id)?];
         let (&[x, y], OpKind::Binary(Binary::Mul)) = (maker.inputs.as_slice(), &maker.kind) else { return None };
         let (live, factor) = if net.value(y).data.is_some() { (x, y) } else { (y, x) };
         number(net, factor)?;
         let same = net.value(live).ty == net.value(id).ty && net.value(live).data.is_none();
         let once = uses.get(id.0 as usize) == Some(&1) && !net.outputs.contains(&id);
         // Only a result with other readers has a dequantization of its own.
-        let standing = made(live).is_some() && uses.get(live.0 as usize).is_some_and(|&n| n > 1);
+        let standing = made.contains_key(&live) && uses.get(live.0 as usize).is_some_and(|&n| n > 1);
         (same && once && standing && !net.outputs.contains(&live)).then_some((live, factor))
     };
     let parts = op.inputs.iter().map(part).collect::<Option<Vec<_>>>()?;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::proof::never_negative;
-use anemone_net::{Net, OpKind, PoolKind};
+use anemone_net::{Net, OpKind, PoolKind, ValueId};
 
 /// Fuses padding into the convolution or pooling that is its only reader (the book, table 22.1: pad optimization).
 ///
@@ -24,7 +24,8 @@ pub(crate) fn fold_padding(net: &mut Net, options: &Options, reasons: &mut Remar
             continue;
         }
         let x = net.ops[maker].inputs[0];
-        let least = || never_negative(net, x);
+        let made_by = |id: ValueId| Some(&net.ops[makers[id.0 as usize]?]);
+        let least = || never_negative(net, x, &made_by);
         if let Some(kind) = with_padding(net, at, pads, *value, least) {
             reasons.say(|| format!("{} becomes padding of {}", net.ops[maker].name, net.ops[at].name));
             net.ops[at].kind = kind;

@@ -16,9 +16,13 @@ pub fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mut Remar
         return Ok(());
     }
     super::layouts::straighten(net, reasons)?;
-    while let Some((at, path)) = found(net) {
-        reasons.say(|| format!("{}: one with the transposes before it", net.ops[at].name));
-        collapse(net, at, &path);
+    // A merge enables no other one at an earlier transpose: no value between transposes loses a reader.
+    let (mut uses, makers) = (net.read_counts(), makers(net));
+    for at in 0..net.ops.len() {
+        while let Some(path) = found(net, &uses, &makers, at) {
+            reasons.say(|| format!("{}: one with the transposes before it", net.ops[at].name));
+            collapse(net, &mut uses, &makers, at, &path);
+        }
     }
     let identity = |perm: &[usize]| perm.iter().enumerate().all(|(i, &p)| i == p);
     for op in &mut net.ops {
@@ -38,67 +42,65 @@ struct Path {
     between: Vec<usize>,
 }
 
-/// The first transpose that can be merged with others before it.
-fn found(net: &Net) -> Option<(usize, Path)> {
-    let (uses, makers) = (net.read_counts(), makers(net));
-    net.ops.iter().enumerate().find_map(|(at, op)| {
-        let OpKind::Transpose { .. } = op.kind else { return None };
-        let mut path = Path { perm: Vec::new(), between: Vec::new() };
-        let turned = behind(net, &uses, &makers, op.inputs[0], &mut path);
-        (turned && !path.perm.is_empty()).then_some((at, path))
-    })
+/// The way to other transposes before this one, if it can be merged with them.
+fn found(net: &Net, uses: &[usize], makers: &[Option<usize>], at: usize) -> Option<Path> {
+    let OpKind::Transpose { .. } = net.ops[at].kind else { return None };
+    let mut path = Path { perm: Vec::new(), between: Vec::new() };
+    let turned = behind(net, uses, makers, net.ops[at].inputs[0], &mut path);
+    (turned && !path.perm.is_empty()).then_some(path)
 }
 
 /// Returns true if a value is computed elementwise from transposed values with one permutation and scalar constants alone, and every
 /// intermediate result has one reader. Adds the operations in between to `path`.
 fn behind(net: &Net, uses: &[usize], makers: &[Option<usize>], id: ValueId, path: &mut Path) -> bool {
-    let Some(at) = makers[id.0 as usize] else { return false };
-    let op = &net.ops[at];
-    match &op.kind {
-        OpKind::Transpose { perm } if path.perm.is_empty() || path.perm == *perm => {
-            path.perm.clone_from(perm);
-            true
-        }
-        OpKind::Unary(_) | OpKind::Binary(_) if uses[id.0 as usize] == 1 && !net.outputs.contains(&id) => {
-            let shape = &net.value(id).ty.shape;
-            if path.between.contains(&at) {
-                return false;
+    let single = |id: ValueId| net.value(id).data.is_some() && net.value(id).ty.elements() == 1;
+    // A list in place of recursion: chains may be longer than the stack. A value with one reader is met once.
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        let Some(at) = makers[id.0 as usize] else { return false };
+        let op = &net.ops[at];
+        match &op.kind {
+            OpKind::Transpose { perm } if path.perm.is_empty() || path.perm == *perm => path.perm.clone_from(perm),
+            OpKind::Unary(_) | OpKind::Binary(_) if uses[id.0 as usize] == 1 && !net.outputs.contains(&id) => {
+                let shape = &net.value(id).ty.shape;
+                let live = open.len();
+                open.extend(op.inputs.iter().copied().filter(|&x| !single(x)));
+                if open.len() == live || open[live..].iter().any(|&x| net.value(x).ty.shape != *shape) {
+                    return false;
+                }
+                path.between.push(at);
             }
-            path.between.push(at);
-            let single = |id: ValueId| net.value(id).data.is_some() && net.value(id).ty.elements() == 1;
-            let mut live = op.inputs.iter().filter(|&&x| !single(x)).peekable();
-            live.peek().is_some()
-                && live.all(|&x| net.value(x).ty.shape == *shape && behind(net, uses, makers, x, path))
+            _ => return false,
         }
-        _ => false,
     }
+    true
 }
 
 /// Moves the operations before the transposes and merges these into one.
-fn collapse(net: &mut Net, at: usize, path: &Path) {
-    let makers = makers(net);
+fn collapse(net: &mut Net, uses: &mut [usize], makers: &[Option<usize>], at: usize, path: &Path) {
     let shape_before = |shape: &[usize]| {
         let mut before = vec![0; shape.len()];
         path.perm.iter().enumerate().for_each(|(i, &axis)| before[axis] = shape[i]);
         before
     };
-    // The operand before its transposition.
-    let straight = |net: &Net, id: ValueId| {
-        let maker = makers[id.0 as usize].map(|at| &net.ops[at])?;
-        matches!(maker.kind, OpKind::Transpose { .. }).then(|| maker.inputs[0])
+    // Replaces a transposed operand by that of the transpose.
+    let mut replace = |net: &mut Net, reader: usize, i: usize| {
+        let id = net.ops[reader].inputs[i];
+        let Some(maker) = makers[id.0 as usize].map(|at| &net.ops[at]) else { return };
+        if let (OpKind::Transpose { .. }, x) = (&maker.kind, maker.inputs[0]) {
+            net.ops[reader].inputs[i] = x;
+            uses[id.0 as usize] -= 1;
+            uses[x.0 as usize] += 1;
+        }
     };
     for &between in &path.between {
         for i in 0..net.ops[between].inputs.len() {
-            if let Some(x) = straight(net, net.ops[between].inputs[i]) {
-                net.ops[between].inputs[i] = x;
-            }
+            replace(net, between, i);
         }
         let out = net.ops[between].outputs[0].0 as usize;
         net.values[out].ty.shape = shape_before(&net.values[out].ty.shape.clone());
     }
-    if let Some(x) = straight(net, net.ops[at].inputs[0]) {
-        net.ops[at].inputs[0] = x;
-    }
+    replace(net, at, 0);
     if let OpKind::Transpose { perm } = &mut net.ops[at].kind {
         perm.iter_mut().for_each(|axis| *axis = path.perm[*axis]);
     }
