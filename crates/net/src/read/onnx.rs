@@ -36,6 +36,7 @@ mod rois;
 mod rows;
 mod sequence;
 mod shape;
+mod sparse;
 mod spatial;
 mod spectrum;
 mod subgraph;
@@ -209,10 +210,6 @@ pub struct Translator<'a> {
 
 impl Translator<'_> {
     fn graph(&mut self, graph: &proto::Graph) -> Result<(), Error> {
-        if !graph.sparse_initializer.is_empty() {
-            let (op, output) = ("sparse_initializer".to_string(), graph.name.clone());
-            return Err(Error::Unsupported { op, output, reason: "sparse tensors are not supported".to_string() });
-        }
         self.initializers(graph)?;
         for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {
             let ty = self.input_type(input)?;
@@ -267,6 +264,12 @@ impl Translator<'_> {
                 self.note_element(id, element);
             }
             self.values.insert(initializer.name.clone(), id);
+        }
+        for message in &graph.sparse_initializer {
+            let (name, tensor) = self.sparse(message)?;
+            let fresh = self.build.fresh(&name);
+            let id = self.build.value(&fresh, tensor.ty(), Some(Arc::new(tensor)));
+            self.values.insert(name, id);
         }
         Ok(())
     }

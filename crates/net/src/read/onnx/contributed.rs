@@ -79,6 +79,11 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         }
         super::recurrent::QUANTIZED => super::recurrent::layer(n),
         "QuantizeLinear" | "DequantizeLinear" => super::quantized::translate(n),
+        // As the operators of ai.onnx.
+        "GridSample" => super::spatial::translate(n),
+        "GatherND" => super::index::translate(n),
+        "Pad" | "Trilu" => super::shape::translate(n),
+        "Range" => super::made::translate(n),
         _ => super::fused::translate(n),
     }
 }
@@ -141,7 +146,7 @@ fn concat(n: &mut Node) -> Result<bool, Error> {
 }
 
 /// A matrix dequantized by scales and zero points per column.
-fn columns(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Result<ValueId, Error> {
+pub fn columns(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Result<ValueId, Error> {
     let float = n.dtype(scale);
     let mut steps = n.build().cast(x, float)?;
     let wide = |n: &mut Node, v: ValueId| match elements(&n.shape(v)) {

@@ -1,8 +1,10 @@
 //! Attention of ONNX Runtime's own domain: heads with biases, masks of several forms and caches of past keys and values.
 
 use super::attention::{Rotation, heads, rotated, shared};
+use super::contributed::columns;
 use super::elementwise::matmul;
 use super::node::Node;
+use super::quantized::dequantize;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, ScatterMode, Unary};
@@ -12,6 +14,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "MultiHeadAttention" => multi_head_attention(n),
         "Attention" => attention(n),
+        "QAttention" => quantized_attention(n),
         "GroupQueryAttention" => grouped(n),
         "RotaryEmbedding" => rotary(n),
         _ => Ok(false),
@@ -209,7 +212,29 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
         return Err(n.unsupported("a cache that is written in place, or rotated operands"));
     }
     let (x, weights) = (n.need(0)?, n.need(1)?);
-    let mut all = matmul(n, x, weights)?;
+    let product = matmul(n, x, weights)?;
+    packed_attention(n, product, [n.input(3), n.input(5), n.input(4)])
+}
+
+/// Attention of an operand and of weights in 8 bits.
+fn quantized_attention(n: &mut Node) -> Result<bool, Error> {
+    if n.flag("do_rotary", false) || n.flag("past_present_share_buffer", false) {
+        return Err(n.unsupported("a cache that is written in place, or rotated operands"));
+    }
+    let (x, x_scale, x_zero) = (n.need(0)?, n.need(3)?, n.input(6));
+    let (weights, scale, zero) = (n.need(1)?, n.need(4)?, n.input(7));
+    let x = dequantize(n, x, x_scale, x_zero)?;
+    let weights = columns(n, weights, scale, zero)?;
+    let product = matmul(n, x, weights)?;
+    packed_attention(n, product, [n.input(5), None, n.input(8)])
+}
+
+/// Attention of queries, keys and values side by side, before their bias, which is input 2.
+fn packed_attention(
+    n: &mut Node,
+    mut all: ValueId,
+    [mask, bias, past_state]: [Option<ValueId>; 3],
+) -> Result<bool, Error> {
     if let Some(bias) = n.input(2) {
         all = n.build().binary(Binary::Add, all, bias)?;
     }
@@ -230,7 +255,7 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
         start += width;
     }
     let mut past = 0;
-    if let Some(cache) = n.input(4) {
+    if let Some(cache) = past_state {
         let shape = n.shape(cache);
         if shape.len() != 5 || shape[0] != 2 {
             return Err(n.unsupported(format!("past keys and values of extents {shape:?}")));
@@ -246,7 +271,7 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
         let present = n.build().stack(&parts[1..], 0)?;
         n.output(1, present);
     }
-    let scores = Scores::new(n, n.input(3), n.input(5), past);
+    let scores = Scores::new(n, mask, bias, past);
     let id = attended(n, parts, &scores)?;
     n.output(0, id);
     n.finish(2)

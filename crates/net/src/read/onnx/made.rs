@@ -72,6 +72,8 @@ fn constant(n: &mut Node) -> Result<bool, Error> {
         let (tensor, found) = n.t.tensor(message)?;
         beyond = found;
         tensor
+    } else if let Some(message) = attribute("sparse_value").and_then(|a| a.sparse_tensor.as_ref()) {
+        n.t.sparse(message)?.1
     } else if let Some(a) = attribute("value_float") {
         Tensor::f32([], vec![a.f])
     } else if let Some(a) = attribute("value_floats") {

@@ -52,12 +52,18 @@ pub struct Graph {
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfo>,
     #[prost(message, repeated, tag = "15")]
-    pub sparse_initializer: Vec<Other>,
+    pub sparse_initializer: Vec<SparseTensor>,
 }
 
-/// A message whose content is ignored.
 #[derive(Clone, PartialEq, Message)]
-pub struct Other {}
+pub struct SparseTensor {
+    #[prost(message, optional, tag = "1")]
+    pub values: Option<Tensor>,
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<Tensor>,
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: Vec<i64>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Node {
@@ -97,6 +103,8 @@ pub struct Attribute {
     pub strings: Vec<Bytes>,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
+    #[prost(message, optional, tag = "22")]
+    pub sparse_tensor: Option<SparseTensor>,
 }
 
 #[derive(Clone, PartialEq, Message)]

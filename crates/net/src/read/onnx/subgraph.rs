@@ -6,11 +6,14 @@ use crate::build::rolled::{GoesOn, Turn};
 use crate::error::Error;
 use crate::graph::ValueId;
 use crate::ops::Binary;
-use crate::ops::{Scan, UNROLLED_OPS};
+use crate::ops::{OpKind, Scan, UNROLLED_OPS};
 use std::collections::HashMap;
 
 /// Most iterations of one loop.
 const TURNS: i64 = 4096;
+
+/// Depth to which a condition is searched for constants, in operations.
+const LONGEST_CONDITION: usize = 8;
 
 /// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
@@ -164,20 +167,17 @@ fn both(n: &mut Node, condition: ValueId) -> Result<bool, Error> {
 
 fn turns(n: &mut Node) -> Result<bool, Error> {
     let body = graph(n, "body")?;
-    let run_time = |n: &Node| {
-        n.unsupported(
-            "a loop whose number of iterations is computed at run time: the graph is static. Export its body, and loop on the host",
-        )
-    };
     let most = match n.input(0) {
-        Some(id) => Some(known(n, id).ok_or_else(|| run_time(n))?),
+        Some(id) => Some(known(n, id).ok_or_else(|| unlimited(n))?),
         None => None,
     };
-    let mut goes_on = match n.input(1) {
-        Some(id) => known(n, id).ok_or_else(|| run_time(n))? != 0,
-        None => true,
+    let (mut goes_on, mut live) = match n.input(1).map(|id| (id, known(n, id))) {
+        None => (true, None),
+        Some((_, Some(first))) => (first != 0, None),
+        Some((id, None)) => (true, Some(n.build().reshape(id, [])?)),
     };
     let mut carried = (2..n.node.input.len()).map(|i| Named::operand(n, i)).collect::<Result<Vec<_>, Error>>()?;
+    let mut results = carried.clone();
     let scans = body.output.len().saturating_sub(1 + carried.len());
     let tensors = carried.iter().filter_map(|c| if let Named::Tensor(id) = c { Some(*id) } else { None });
     let starts: Vec<ValueId> = tensors.collect();
@@ -186,7 +186,11 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     let mut collected = vec![Vec::new(); scans];
     let mut turn = 0;
     while goes_on && most.is_none_or(|most| turn < most) {
-        if !rolled && n.t.build.net.ops.len() > first_op + UNROLLED_OPS {
+        let long = n.t.build.net.ops.len() > first_op + UNROLLED_OPS;
+        if long && live.is_some() {
+            return Err(unlimited(n));
+        }
+        if long && !rolled {
             let ops = n.t.build.net.ops.split_off(first_op);
             if let Some(results) = roll(n, body, &starts, most)? {
                 results.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
@@ -205,16 +209,34 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
         let first = [counter, condition].map(Named::Tensor);
         let mut outputs = inner_names(n, body, &[first.as_slice(), &carried].concat())?.into_iter();
         let Some(Named::Tensor(next)) = outputs.next() else { return Err(n.missing("a condition")) };
-        goes_on = known(n, next).ok_or_else(|| run_time(n))? != 0;
         carried = outputs.by_ref().take(carried.len()).collect();
+        match live {
+            None => results.clone_from(&carried),
+            Some(live) => {
+                restart(n);
+                for (next, result) in carried.iter_mut().zip(&mut results) {
+                    keep(n, live, next, result)?;
+                }
+            }
+        }
         for (list, named) in collected.iter_mut().zip(outputs) {
             let Named::Tensor(id) = named else { return Err(n.unsupported("a loop that collects sequences")) };
             list.push(id);
         }
+        goes_on = !never(n, next, LONGEST_CONDITION);
+        if goes_on && known(n, next).is_none() {
+            let next = n.build().reshape(next, [])?;
+            live = Some(live.map_or(Ok(next), |live| n.build().binary(Binary::Min, live, next))?);
+        }
         turn += 1;
     }
-    let kept = carried.len();
-    carried.into_iter().enumerate().for_each(|(i, named)| named.bind(n, i));
+    if live.is_some() && scans > 0 {
+        return Err(n.unsupported(
+            "a loop that collects slices of a number computed at run time: the graph is static. Export its body, and loop on the host",
+        ));
+    }
+    let kept = results.len();
+    results.into_iter().enumerate().for_each(|(i, named)| named.bind(n, i));
     for (i, list) in collected.into_iter().enumerate() {
         if list.is_empty() {
             return Err(n.unsupported("a loop without iterations that collects results"));
@@ -223,6 +245,49 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
         n.output(kept + i, id);
     }
     n.finish(kept + scans)
+}
+
+/// Error for a loop that no constant limits to few iterations.
+fn unlimited(n: &Node) -> Error {
+    n.unsupported(format!(
+        "a loop whose number of iterations is computed at run time, without a constant limit within {UNROLLED_OPS} operations: the graph is \
+         static. Export it with a constant limit on its iterations, or export its body and loop on the host"
+    ))
+}
+
+/// Keeps a carried value as it was if the loop has ended before this iteration. The body reads the kept value, so that no number grows behind
+/// the end; constants stay constants, because what they are behind the end has no reader.
+fn keep(n: &mut Node, live: ValueId, next: &mut Named, result: &mut Named) -> Result<(), Error> {
+    let (Named::Tensor(new), Named::Tensor(old)) = (&next, &result) else {
+        return Err(n.unsupported("a sequence in a loop whose number of iterations is computed at run time"));
+    };
+    let (new, old) = (*new, *old);
+    if n.t.build.ty(new) != n.t.build.ty(old) {
+        let (before, after) = (n.t.build.ty(old).to_string(), n.t.build.ty(new).to_string());
+        return Err(n.unsupported(format!(
+            "a value that becomes {after} from {before} in a loop whose number of iterations is computed at run time"
+        )));
+    }
+    let kept = n.build().select(live, new, old)?;
+    if n.t.build.data(new).is_none() {
+        *next = Named::Tensor(kept);
+    }
+    *result = Named::Tensor(kept);
+    Ok(())
+}
+
+/// Returns true for a condition that is false: a constant, a conjunction with one, or a choice between false ones.
+fn never(n: &Node, id: ValueId, depth: usize) -> bool {
+    if let Some(value) = known(n, id) {
+        return value == 0;
+    }
+    let maker = n.t.build.net.ops.iter().rev().find(|op| op.outputs.contains(&id)).filter(|_| depth > 0);
+    maker.is_some_and(|op| match op.kind {
+        OpKind::Binary(Binary::Min) => op.inputs.iter().any(|&id| never(n, id, depth - 1)),
+        OpKind::Select => op.inputs[1..].iter().all(|&id| never(n, id, depth - 1)),
+        OpKind::Cast | OpKind::Reshape => never(n, op.inputs[0], depth - 1),
+        _ => false,
+    })
 }
 
 /// A loop that is not unrolled: the final carried values, then the collected tensors. `None` if it has no such form: a body that

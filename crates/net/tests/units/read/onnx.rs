@@ -2,6 +2,7 @@
 //! `scripts/onnx_backend.py`.
 
 mod counts;
+mod loops;
 mod masked;
 mod optimized;
 mod refused;
