@@ -1,11 +1,11 @@
 //! Runs a model again and again at another program's word: each number read from standard input is answered by the
 //! nanoseconds of so many runs, one line each. The word `exact` behind the model asks for the device's arithmetic; `compile`
 //! for the time from the package's path to the program, in place of runs.
-//! `scripts/benchmark.py` takes turns with it.
+//! `ANE_HOST` selects the instruction set. `scripts/benchmark.py` takes turns with it.
 
-use anemone::Result;
+use anemone::{Code, Diagnostic, Result};
 use anemone_compile::Options;
-use anemone_engine::Plan;
+use anemone_engine::{Plan, kernels::isa};
 use anemone_facts::chips;
 use anemone_facts::numerics::Model;
 use anemone_program::Direction;
@@ -14,6 +14,9 @@ use std::path::Path;
 use std::time::Instant;
 
 fn main() -> Result<()> {
+    if let Ok(name) = std::env::var("ANE_HOST") {
+        isa::force(&name).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
+    }
     let path = std::env::args().nth(1).unwrap_or_default();
     let compile = || anemone::Model::load(Path::new(&path))?.compile(&chips::CHIPS[0], &Options::default(), &mut ());
     let kind = std::env::args().nth(2).unwrap_or_default();

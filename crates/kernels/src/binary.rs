@@ -1,6 +1,6 @@
 //! Binary operations on rows of two fp16 tensors, computed in vector registers from memory to memory.
 
-use crate::host::{Rows, Two, combine_halves};
+use crate::host::Rows;
 use crate::params::{BinaryOp, Rounding};
 use crate::simd::{self, Admit, LONGEST, LaneMap, Settle, StoreFormat};
 use bytemuck::cast;
@@ -27,42 +27,31 @@ impl BinaryRows<'_> {
     #[inline(always)]
     pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, relu: bool, rules: Option<&Rounding>, to: &mut [f16]) -> bool {
         if const { !simd::converts::<S>() } {
-            return rules.is_none() && self.by_host(op, relu, to);
+            return false;
         }
+        let is_second = self.is_second;
+        let by = |is_product, rules: Option<&Rounding>| By {
+            simd,
+            is_product,
+            relu,
+            settle: rules.map(|rules| Settle::by(rules, relu)),
+            is_second,
+        };
         match (op, rules) {
-            (BinaryOp::Add, None) => self.each(simd, to, Sum, (), Rectify(relu)),
-            (BinaryOp::Mul, None) => self.each(simd, to, Product, (), Rectify(relu)),
-            (BinaryOp::Add, Some(rules)) => self.each(simd, to, Sum, Admit, Settle::by(rules, relu)),
-            (BinaryOp::Mul, Some(rules)) => self.each(simd, to, Product, Admit, Settle::by(rules, relu)),
+            (BinaryOp::Add, None) => self.each(by(false, None), to),
+            (BinaryOp::Mul, None) => self.each(by(true, None), to),
+            (BinaryOp::Add, Some(rules)) => self.each(by(false, Some(rules)), to),
+            (BinaryOp::Mul, Some(rules)) => self.each(by(true, Some(rules)), to),
             _ => return false,
         }
         true
     }
 
-    /// [`BinaryRows::combine`] with the host's conversion instructions, called out of line.
-    fn by_host(self, op: BinaryOp, relu: bool, to: &mut [f16]) -> bool {
-        let BinaryRows { one: (one, from_stride), other, is_second, rows } = self;
-        if !matches!(op, BinaryOp::Add | BinaryOp::Mul) || rows.columns < LONGEST {
-            return false;
-        }
-        let how = Two { other, rows: Rows { from_stride, ..rows }, product: op == BinaryOp::Mul, relu, is_second };
-        combine_halves(one, to, how)
-    }
-
     /// Each element is read before its location is written, so that the result may alias an operand. The branches are kept separate because
     /// merging them would spill the vectors to the stack.
     #[inline(always)]
-    fn each<S: Simd>(
-        self,
-        simd: S,
-        to: &mut [f16],
-        operation: impl VectorOp<S>,
-        canonicalize: impl LaneMap<S>,
-        round_result: impl LaneMap<S>,
-    ) {
-        let BinaryRows { one: (one, one_stride), other, is_second, rows: Rows { count, columns, to_stride, .. } } =
-            self;
-        let by = By { simd, operation, canonicalize, round_result, is_second };
+    fn each<S: Simd>(self, by: By<S>, to: &mut [f16]) {
+        let BinaryRows { one: (one, one_stride), other, rows: Rows { count, columns, to_stride, .. }, .. } = self;
         let last = columns % LONGEST;
         let mut own = [0; LONGEST];
         own[..last].fill(u16::MAX);
@@ -106,31 +95,6 @@ impl BinaryRows<'_> {
     }
 }
 
-/// Binary operation on vectors.
-trait VectorOp<S: Simd>: Copy {
-    fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
-}
-
-#[derive(Clone, Copy)]
-struct Sum;
-
-impl<S: Simd> VectorOp<S> for Sum {
-    #[inline(always)]
-    fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
-        simd.add_f32s(a, b)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Product;
-
-impl<S: Simd> VectorOp<S> for Product {
-    #[inline(always)]
-    fn of(self, simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
-        simd.mul_f32s(a, b)
-    }
-}
-
 /// ReLU: plus zero for everything that is not greater than it, NaN included. Identity if not set.
 #[derive(Clone, Copy)]
 struct Rectify(bool);
@@ -142,16 +106,17 @@ impl<S: Simd> LaneMap<S> for Rectify {
     }
 }
 
-/// Vector pipeline of a binary operation: prologue of each operand, operation, epilogue of the result before rounding.
-struct By<S, O, A, E> {
+/// Binary operation on vectors: a sum or a product. The operation and the model are constants after inlining.
+struct By<S> {
     simd: S,
-    operation: O,
-    canonicalize: A,
-    round_result: E,
+    is_product: bool,
+    relu: bool,
+    /// Rounding of the result in an exact model, whose operands are admitted.
+    settle: Option<Settle>,
     is_second: bool,
 }
 
-impl<S: Simd, O: VectorOp<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
+impl<S: Simd> By<S> {
     /// Result for one vector of each operand.
     #[inline(always)]
     fn vector(&self, x: &[f16], y: &[f16]) -> Option<[f16; LONGEST]> {
@@ -168,10 +133,23 @@ impl<S: Simd, O: VectorOp<S>, A: LaneMap<S>, E: LaneMap<S>> By<S, O, A, E> {
 
     #[inline(always)]
     fn of(&self, x: [f16; LONGEST], y: [f16; LONGEST]) -> Option<[f16; LONGEST]> {
-        let (x, y) = (simd::widened(self.simd, x)?, simd::widened(self.simd, y)?);
-        let (x, y) = (self.canonicalize.of(self.simd, x), self.canonicalize.of(self.simd, y));
-        let (x, y) = if self.is_second { (y, x) } else { (x, y) };
-        f16::of(self.simd, self.round_result, self.operation.of(self.simd, x, y))
+        let mut made = [f16::ZERO; LONGEST];
+        let simd = self.simd;
+        for at in (0..LONGEST).step_by(S::F32_LANES) {
+            let (mut x, mut y) = (simd::widened(simd, &x[at..])?, simd::widened(simd, &y[at..])?);
+            if self.settle.is_some() {
+                (x, y) = (Admit.of(simd, x), Admit.of(simd, y));
+            }
+            if self.is_second {
+                (x, y) = (y, x);
+            }
+            let result = if self.is_product { simd.mul_f32s(x, y) } else { simd.add_f32s(x, y) };
+            match self.settle {
+                Some(settle) => f16::store(simd, settle, result, &mut made[at..]),
+                None => f16::store(simd, Rectify(self.relu), result, &mut made[at..]),
+            }
+        }
+        Some(made)
     }
 }
 

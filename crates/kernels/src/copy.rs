@@ -4,12 +4,13 @@ pub(crate) mod strided;
 
 pub use strided::{CopyAxis, normalized, select, strided};
 
+use crate::isa::Isa;
 use crate::num;
 use crate::params::ElementType;
 use crate::tensor::Tensor;
 use crate::view::TensorView;
 use half::f16;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// Treatment of NaN in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl NanRule {
 }
 
 /// Rounds a row in place to values that an element format represents.
-pub fn through_row(arch: Arch, element: ElementType, row: &mut [f32]) {
+pub fn through_row(arch: Isa, element: ElementType, row: &mut [f32]) {
     arch.dispatch(Through { element, row });
 }
 
@@ -52,7 +53,7 @@ impl WithSimd for Through<'_> {
 }
 
 /// Widens a view of fp16 elements to a dense fp32 tensor.
-pub fn widen(arch: Arch, from: TensorView, to: &mut Tensor) {
+pub fn widen(arch: Isa, from: TensorView, to: &mut Tensor) {
     arch.dispatch(Widen { from, to });
 }
 

@@ -48,7 +48,7 @@ pub use decode::{decode, least};
 use half::f16;
 use microkernel::MacroTile;
 pub use microkernel::Space;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 pub use row::SingleRow;
 use std::ops::Range;
 
@@ -283,7 +283,7 @@ pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f3
 }
 
 /// [`product`] by an instruction set.
-pub fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
+pub fn product_with(arch: isa::Isa, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
     debug_assert!(weights.mac == columns.mac && weights.packed.taps() == columns.taps);
     debug_assert_eq!(out.len(), weights.rows() * columns.columns);
     if out.is_empty() {

@@ -2,12 +2,17 @@
 //! of the workspace that tests `target_arch`, and of this crate that may contain `unsafe`.
 
 use half::f16;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 // Vectors of 16 lanes: AVX-512 on x86-64, an uninhabited type elsewhere.
 #[cfg_attr(target_arch = "x86_64", path = "host/longest_x86.rs")]
 #[cfg_attr(not(target_arch = "x86_64"), path = "host/longest_portable.rs")]
 pub(crate) mod longest;
+
+// Instructions for vectors that pulp lacks.
+#[cfg_attr(target_arch = "x86_64", path = "host/extra_x86.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "host/extra_portable.rs")]
+pub(crate) mod extra;
 
 #[cfg(target_arch = "x86_64")]
 #[path = "host/square_x86.rs"]
@@ -22,6 +27,18 @@ pub const IS_X86: bool = cfg!(target_arch = "x86_64");
 /// Vector instruction sets of this host, by name.
 pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
     native::vectors()
+}
+
+/// Runs work compiled for AVX2 with F16C, on vectors of 8 lanes.
+#[inline(always)]
+pub(crate) fn vectorize_avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    native::vectorize_avx2(simd, work)
+}
+
+/// Runs work compiled for AVX-512, on vectors of 16 lanes.
+#[inline(always)]
+pub(crate) fn vectorize_avx512<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    native::vectorize_avx512(simd, work)
 }
 
 /// Transposes an 8x8 block in registers; `None` on hosts without an implementation.
@@ -83,33 +100,6 @@ pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
     native::convert(from, to, *palette, [native::look_up, native::look_up_sixteen])
 }
 
-/// Adds or multiplies rows of two tensors, as `how` says, and rounds once to fp16. Returns false, without writing, on hosts without
-/// conversion instructions. Panics if an operand is shorter than its rows.
-pub fn combine_halves(one: &[f16], to: &mut [f16], how: Two) -> bool {
-    native::convert(one, to, how, [native::two; 2])
-}
-
-/// Second operand and operation of [`combine_halves`].
-#[derive(Clone, Copy)]
-pub struct Two<'a> {
-    /// The second operand and its row stride; `None` if it is in the result buffer (in-place operation).
-    pub other: Option<(&'a [f16], usize)>,
-    /// Rows of the first operand and of the result.
-    pub rows: Rows,
-    /// True for a product, false for a sum.
-    pub product: bool,
-    /// True for a ReLU; NaN becomes plus zero.
-    pub relu: bool,
-    /// True if the operands are exchanged: which NaN propagates depends on the order.
-    pub is_second: bool,
-}
-
-/// Computes `((x * f0) * f1) * f2 + bias` for a row and rounds once, through a ReLU if `relu`. Returns false, without writing, on hosts
-/// without conversion instructions. Panics if `from` is shorter than `to`.
-pub fn affine_halves(from: &[f16], to: &mut [f16], factors: [f32; 3], bias: f32, relu: bool) -> bool {
-    native::convert(from, to, (factors, bias, relu), [native::affine; 2])
-}
-
 /// Prefetches the cache lines of a slice. No operation on hosts without an implementation.
 #[inline(always)]
 pub fn fetch<T: bytemuck::Pod>(data: &[T]) {
@@ -119,9 +109,15 @@ pub fn fetch<T: bytemuck::Pod>(data: &[T]) {
 /// Hosts without conversion instructions that can be detected at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
-    use crate::host::{Rows, SQUARE, Two};
+    use crate::host::{Rows, SQUARE};
     use half::f16;
-    use pulp::Arch;
+    use pulp::{Arch, Simd, WithSimd};
+
+    pub(super) fn vectorize_avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+        simd.vectorize(work)
+    }
+
+    pub(super) use self::vectorize_avx2 as vectorize_avx512;
 
     pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
         #[cfg(target_arch = "aarch64")]
@@ -148,10 +144,6 @@ mod native {
         false
     }
 
-    pub(super) fn two(_: &[f16], _: &mut [f16], _: Two) {}
-
-    pub(super) fn affine(_: &[f16], _: &mut [f16], _: ([f32; 3], f32, bool)) {}
-
     pub(super) fn look_up(_: &[u8], _: &mut [f32], _: [f16; 16]) {}
 
     pub(super) fn widen(_: &[f16], _: &mut [f32], _: Rows) {}
@@ -166,25 +158,50 @@ mod native {
 #[cfg(target_arch = "x86_64")]
 mod native {
     use crate::arrays::{MapEach, array_of};
-    use crate::host::{Rows, Two};
+    use crate::host::Rows;
     use bytemuck::cast;
     use half::f16;
-    use pulp::Arch;
     use pulp::core_arch::x86::Sse2;
     use pulp::x86::{V3, V4};
+    use pulp::{Arch, Simd, WithSimd};
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{
-        __m128i, __m256, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
-        _mm_shuffle_epi8, _mm_srli_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_add_ps, _mm256_cvtph_ps,
-        _mm256_cvtps_ph, _mm256_max_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm512_and_si512,
-        _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512, _mm512_permutexvar_epi16,
-        _mm512_set1_epi32, _mm512_slli_epi32,
+        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
+        _mm_shuffle_epi8, _mm_srli_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm512_and_si512, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512,
+        _mm512_permutexvar_epi16, _mm512_set1_epi32, _mm512_slli_epi32,
     };
 
     pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
-        let v3 = V3::try_new().map(|v3| ("v3", Arch::V3(v3)));
+        let v3 = V3::try_new().filter(|_| converts()).map(|v3| ("v3", Arch::V3(v3)));
         let v4 = V4::try_new().map(|v4| ("v4", Arch::V4(v4)));
         [v3, v4].into_iter().flatten().collect()
+    }
+
+    #[inline(always)]
+    pub(super) fn vectorize_avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+        #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,fxsr,lzcnt,popcnt")]
+        fn inner<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+            work.with_simd(simd)
+        }
+        // SAFETY: 8 lanes are those of `V3`, which `vectors` offers only with F16C.
+        #[allow(unsafe_code)]
+        unsafe {
+            inner(simd, work)
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn vectorize_avx512<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+        #[target_feature(enable = "avx512bw,avx512cd,avx512dq,avx512f,avx512vl,bmi1,bmi2,fma,fxsr,lzcnt,popcnt")]
+        fn inner<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+            work.with_simd(simd)
+        }
+        // SAFETY: 16 lanes are those of `V4`, which exists only where its instructions were detected.
+        #[allow(unsafe_code)]
+        unsafe {
+            inner(simd, work)
+        }
     }
 
     #[inline(always)]
@@ -323,73 +340,6 @@ mod native {
             {
                 row(from, to, |x| cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))));
             }
-        });
-    }
-
-    #[target_feature(enable = "avx,f16c")]
-    pub(super) fn two(one: &[f16], to: &mut [f16], how: Two) {
-        let Two { other, rows, product, relu, is_second } = how;
-        let zero = _mm256_setzero_ps();
-        let sum = |x: __m256, y: __m256| _mm256_add_ps(x, y);
-        let times = |x: __m256, y: __m256| _mm256_mul_ps(x, y);
-        let idle = |x: __m256| x;
-        let rectify = |x: __m256| _mm256_max_ps(x, zero);
-        match (product, relu) {
-            (false, false) => each_two(one, other, to, rows, is_second, |x, y| idle(sum(x, y))),
-            (false, true) => each_two(one, other, to, rows, is_second, |x, y| rectify(sum(x, y))),
-            (true, false) => each_two(one, other, to, rows, is_second, |x, y| idle(times(x, y))),
-            (true, true) => each_two(one, other, to, rows, is_second, |x, y| rectify(times(x, y))),
-        }
-    }
-
-    /// Widens rows of two operands, applies `of`, and rounds.
-    #[target_feature(enable = "avx,f16c")]
-    #[inline]
-    fn each_two(
-        one: &[f16],
-        other: Option<(&[f16], usize)>,
-        to: &mut [f16],
-        rows: Rows,
-        is_second: bool,
-        of: impl Fn(__m256, __m256) -> __m256,
-    ) {
-        let made = |x: [f16; LANES], y: [f16; LANES]| -> [f16; LANES] {
-            let (x, y) = if is_second { (y, x) } else { (x, y) };
-            let made = of(_mm256_cvtph_ps(cast(x)), _mm256_cvtph_ps(cast(y)));
-            cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(made))
-        };
-        for row in 0..rows.count {
-            let (whole, last) = one[row * rows.from_stride..][..rows.columns].as_chunks::<LANES>();
-            let (to, rest) = to[row * rows.to_stride..][..rows.columns].as_chunks_mut::<LANES>();
-            let (mut few, mut few_others) = ([f16::ZERO; LANES], [f16::ZERO; LANES]);
-            few[..last.len()].copy_from_slice(last);
-            if let Some((other, stride)) = other {
-                let (others, last_others) = other[row * stride..][..rows.columns].as_chunks::<LANES>();
-                for ((to, x), y) in to.iter_mut().zip(whole).zip(others) {
-                    *to = made(*x, *y);
-                }
-                few_others[..rest.len()].copy_from_slice(last_others);
-            } else {
-                for (to, x) in to.iter_mut().zip(whole) {
-                    *to = made(*x, *to);
-                }
-                few_others[..rest.len()].copy_from_slice(rest);
-            }
-            if !rest.is_empty() {
-                rest.copy_from_slice(&made(few, few_others)[..rest.len()]);
-            }
-        }
-    }
-
-    #[target_feature(enable = "avx,f16c")]
-    pub(super) fn affine(from: &[f16], to: &mut [f16], (factors, bias, relu): ([f32; 3], f32, bool)) {
-        let [pre, last, scale] = factors.map_each(|x| _mm256_set1_ps(x));
-        let (bias, zero) = (_mm256_set1_ps(bias), _mm256_setzero_ps());
-        row(&from[..to.len()], to, |x: [f16; LANES]| -> [f16; LANES] {
-            let x = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(_mm256_cvtph_ps(cast(x)), pre), last), scale);
-            let x = _mm256_add_ps(x, bias);
-            let x = if relu { _mm256_max_ps(x, zero) } else { x };
-            cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x))
         });
     }
 

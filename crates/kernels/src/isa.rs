@@ -1,15 +1,41 @@
 //! Instruction sets of the host. Kernels use the best one unless the process forces another. All give the same bits.
 
 use crate::host;
-use pulp::Arch;
+use crate::simd::vectorize;
+use pulp::{Arch, Simd, WithSimd};
 use std::fmt;
 use std::sync::OnceLock;
 
 /// Names of all instruction sets, of every kind of host: portable code, x86-64-v3 (AVX2, FMA, F16C), x86-64-v4 (AVX-512), and NEON.
 pub const NAMES: [&str; 4] = ["scalar", "v3", "v4", "neon"];
 
+/// An instruction set that the host has.
+#[derive(Clone, Copy, Debug)]
+pub struct Isa(Arch);
+
+impl Isa {
+    /// Runs work compiled for the instruction set.
+    pub fn dispatch<W: WithSimd>(self, work: W) -> W::Output {
+        self.0.dispatch(Within(work))
+    }
+}
+
+/// pulp compiles the work of `v3` without F16C.
+struct Within<W>(W);
+
+impl<W: WithSimd> WithSimd for Within<W> {
+    type Output = W::Output;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> W::Output {
+        vectorize(simd, self.0)
+    }
+}
+
 /// The instruction set that the process forces.
-static FORCED: OnceLock<Arch> = OnceLock::new();
+static FORCED: OnceLock<Isa> = OnceLock::new();
+/// The best instruction set of the host.
+static BEST: OnceLock<Isa> = OnceLock::new();
 
 /// Failure to force an instruction set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +64,14 @@ impl fmt::Display for IsaError {
 impl std::error::Error for IsaError {}
 
 /// Instruction sets of this host with their names, portable code first.
-pub fn available() -> Vec<(&'static str, Arch)> {
-    [("scalar", Arch::Scalar)].into_iter().chain(host::vectors()).collect()
+pub fn available() -> Vec<(&'static str, Isa)> {
+    [("scalar", Arch::Scalar)].into_iter().chain(host::vectors()).map(|(name, arch)| (name, Isa(arch))).collect()
 }
 
 /// The instruction set in use: the forced one, or the best that the host has.
-pub fn arch() -> Arch {
-    FORCED.get().copied().unwrap_or_else(Arch::new)
+pub fn arch() -> Isa {
+    let best = || available().last().map_or(Isa(Arch::Scalar), |(_, best)| *best);
+    FORCED.get().copied().unwrap_or_else(|| *BEST.get_or_init(best))
 }
 
 /// Name of the instruction set in use.
@@ -53,8 +80,8 @@ pub fn name() -> &'static str {
 }
 
 /// Name of an instruction set.
-pub fn name_of(arch: Arch) -> &'static str {
-    let is = |other: &Arch| std::mem::discriminant(other) == std::mem::discriminant(&arch);
+pub fn name_of(Isa(arch): Isa) -> &'static str {
+    let is = |Isa(other): &Isa| std::mem::discriminant(other) == std::mem::discriminant(&arch);
     available().iter().find(|(_, other)| is(other)).map_or("scalar", |(name, _)| name)
 }
 

@@ -1,16 +1,17 @@
-//! fp16 conversion of rows inside code that is compiled for a vector instruction set. AVX-512 converts in registers, fused with the
-//! epilogue; for other instruction sets the functions call [`num::widen_rows`] and [`num::round_rows`].
+//! fp16 conversion of rows inside code that is compiled for a vector instruction set. AVX-512, and AVX2 with F16C, convert in registers, fused
+//! with the epilogue; for other instruction sets the functions call [`num::widen_rows`] and [`num::round_rows`].
 
-use crate::host::{self, Rows, longest};
+use crate::host::{self, Rows, extra, longest};
+use crate::isa::Isa;
 use crate::num;
 use crate::params::Ties;
 use bytemuck::cast;
 use half::f16;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// Lanes of the longest vectors.
 pub const LONGEST: usize = 16;
-/// Elements that other hosts process together.
+/// Elements that hosts without conversion in registers process together.
 const STRETCH: usize = 64;
 
 /// Vectors on the stack, aligned to a cache line. Their type alone has the alignment of an element, and a vector that crosses cache lines
@@ -22,7 +23,7 @@ pub struct Aligned<T>(pub T);
 #[inline(always)]
 pub fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
         return each(&Widening { simd, host, after: () }, from, to, rows);
     }
@@ -36,7 +37,7 @@ pub fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Ro
     if const { !converts::<S>() } {
         return num::widen_rows(from, to, rows);
     }
-    let Some(host) = longest::of(simd) else { return };
+    let Some(host) = extra::of(simd) else { return };
     for row in 0..count {
         let from = &from[row * from_stride..];
         let Some(to) = to[row * to_stride..].first_chunk_mut() else { return };
@@ -54,7 +55,7 @@ pub fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Ro
 #[inline(always)]
 pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl LaneMap<S>) {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
         return one(&Widening { simd, host, after }, from, to);
     }
@@ -67,7 +68,7 @@ pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl
 pub fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [f32]) {
     let pairs = from.len() / 2;
     if const { converts::<S>() }
-        && let (Some(host), true) = (longest::of(simd), pairs >= 4)
+        && let (Some(host), true) = (extra::of(simd), pairs >= 4)
     {
         let mut at = 0;
         while let Some(x) = from[2 * at..].first_chunk::<32>() {
@@ -106,10 +107,15 @@ pub fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [
 pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32]) {
     let vectors = S::as_mut_simd_f32s(to).0;
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
-        let [low, high] = host.interleave(cast(even), cast(odd));
-        (vectors[0], vectors[1]) = (cast(low), cast(high));
+        (vectors[0], vectors[1]) = if const { S::F32_LANES == LONGEST } {
+            let [low, high] = host.interleave(cast(even), cast(odd));
+            (cast(low), cast(high))
+        } else {
+            let [low, high] = host.interleave_eight(cast(even), cast(odd));
+            (cast(low), cast(high))
+        };
         return;
     }
     vectors[0] = even;
@@ -196,9 +202,13 @@ pub fn neg<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 #[inline(always)]
 pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
-        return cast(host.larger(cast(x), cast(or)));
+        return if const { S::F32_LANES == LONGEST } {
+            cast(host.larger(cast(x), cast(or)))
+        } else {
+            cast(host.larger_eight(cast(x), cast(or)))
+        };
     }
     simd.select_f32s(simd.greater_than_f32s(x, or), x, or)
 }
@@ -207,17 +217,37 @@ pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
 #[inline(always)]
 pub fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
-        return cast(host.smaller(cast(x), cast(or)));
+        return if const { S::F32_LANES == LONGEST } {
+            cast(host.smaller(cast(x), cast(or)))
+        } else {
+            cast(host.smaller_eight(cast(x), cast(or)))
+        };
     }
     simd.select_f32s(simd.less_than_f32s(x, or), x, or)
 }
 
-/// Widens a vector; `None` unless [`converts`].
+/// Widens the first elements of a row, as many as a vector has lanes; `None` unless [`converts`].
 #[inline(always)]
-pub fn widened<S: Simd>(simd: S, x: [f16; LONGEST]) -> Option<S::f32s> {
-    Some(cast(longest::of(simd)?.widen(x)))
+pub fn widened<S: Simd>(simd: S, row: &[f16]) -> Option<S::f32s> {
+    let host = extra::of(simd)?;
+    Some(match const { S::F32_LANES == LONGEST } {
+        true => cast(host.widen(*row.first_chunk()?)),
+        false => cast(host.widen_eight(*row.first_chunk()?)),
+    })
+}
+
+/// Applies a map to 16 elements.
+#[inline(always)]
+fn apply<S: Simd>(simd: S, of: impl LaneMap<S>, mut x: [f32; LONGEST]) -> [f32; LONGEST] {
+    if const { S::F32_LANES == LONGEST } {
+        return cast(of.of(simd, cast(x)));
+    }
+    for x in S::as_mut_simd_f32s(&mut x).0 {
+        *x = of.of(simd, *x);
+    }
+    x
 }
 
 /// Map over vectors, applied after widening or before rounding.
@@ -299,7 +329,7 @@ pub fn round_products<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 #[inline(always)]
 pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
         return each(&Rounding { simd, host, before: () }, from, to, rows);
     }
@@ -310,7 +340,7 @@ pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
 #[inline(always)]
 pub fn finish_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
         return each(&Rounding { simd, host, before }, from, to, rows);
     }
@@ -330,7 +360,7 @@ pub fn settle_rows<S: Simd>(simd: S, rules: &crate::params::Rounding, from: &mut
 #[inline(always)]
 pub fn convert_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &[f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
-        && let Some(host) = longest::of(simd)
+        && let Some(host) = extra::of(simd)
     {
         return each(&Rounding { simd, host, before }, from, to, rows);
     }
@@ -352,10 +382,10 @@ pub fn map_halves<S: Simd>(simd: S, of: impl LaneMap<S>, from: &[f16], to: &mut 
     if const { !converts::<S>() } {
         return false;
     }
-    let Some(host) = longest::of(simd) else { return false };
+    let Some(host) = extra::of(simd) else { return false };
     let from = &from[..to.len()];
     for (to, x) in to.as_chunks_mut::<LONGEST>().0.iter_mut().zip(from.as_chunks::<LONGEST>().0) {
-        *to = host.round(cast(of.of(simd, cast(host.widen(*x)))));
+        *to = host.round(apply(simd, of, host.widen(*x)));
     }
     let rest = to.len() % LONGEST;
     if rest == 0 {
@@ -363,11 +393,11 @@ pub fn map_halves<S: Simd>(simd: S, of: impl LaneMap<S>, from: &[f16], to: &mut 
     }
     // The last vector overlaps the one before it, whose elements get the same bits again.
     if let (Some(to), Some(x)) = (to.last_chunk_mut::<LONGEST>(), from.last_chunk::<LONGEST>()) {
-        *to = host.round(cast(of.of(simd, cast(host.widen(*x)))));
+        *to = host.round(apply(simd, of, host.widen(*x)));
     } else {
         let mut few = [f16::ZERO; LONGEST];
         few[..rest].copy_from_slice(from);
-        to.copy_from_slice(&host.round(cast(of.of(simd, cast(host.widen(few)))))[..rest]);
+        to.copy_from_slice(&host.round(apply(simd, of, host.widen(few)))[..rest]);
     }
     true
 }
@@ -397,30 +427,44 @@ pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
 /// Returns true if the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant, so that code for
 /// the other case is not generated.
 pub const fn converts<S: Simd>() -> bool {
-    host::IS_X86 && S::F32_LANES == LONGEST
+    host::IS_X86 && S::F32_LANES >= LONGEST / 2
 }
 
 /// Element format in which a vector of sums is stored.
 pub trait StoreFormat: Copy {
-    /// The vector after `before`, converted; `None` unless [`converts`].
-    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
+    /// Stores the vector after `before` as the first elements of `to`. No operation unless [`converts`].
+    fn store<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s, to: &mut [Self]);
 }
 
 /// Rounded to fp16.
 impl StoreFormat for f16 {
     #[inline(always)]
-    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f16; LONGEST]> {
-        let host = longest::of(simd)?;
-        Some(host.round(cast(before.of(simd, x))))
+    fn store<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s, to: &mut [f16]) {
+        let Some(host) = extra::of(simd) else { return };
+        let x = before.of(simd, x);
+        if const { S::F32_LANES == LONGEST } {
+            if let Some(to) = to.first_chunk_mut() {
+                *to = host.round(cast(x));
+            }
+        } else if let Some(to) = to.first_chunk_mut() {
+            *to = host.round_eight(cast(x));
+        }
     }
 }
 
 /// Rounded to fp16 and widened again.
 impl StoreFormat for f32 {
     #[inline(always)]
-    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f32; LONGEST]> {
-        let host = longest::of(simd)?;
-        Some(host.widen(host.round(cast(before.of(simd, x)))))
+    fn store<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s, to: &mut [f32]) {
+        let Some(host) = extra::of(simd) else { return };
+        let x = before.of(simd, x);
+        if const { S::F32_LANES == LONGEST } {
+            if let Some(to) = to.first_chunk_mut() {
+                *to = host.widen(host.round(cast(x)));
+            }
+        } else if let Some(to) = to.first_chunk_mut() {
+            *to = host.widen_eight(host.round_eight(cast(x)));
+        }
     }
 }
 
@@ -434,49 +478,34 @@ pub fn settle_row(row: &mut [f32]) {
     }
 }
 
-/// Conversion of a vector and of half a vector.
+/// Conversion of 16 elements.
 trait Convert<T, U> {
     fn sixteen(&self, x: [T; 16]) -> [U; 16];
-    fn eight(&self, x: [T; 8]) -> [U; 8];
 }
 
 struct Widening<S, A> {
     simd: S,
-    host: longest::Longest,
+    host: extra::Extra,
     after: A,
 }
 
 impl<S: Simd, A: LaneMap<S>> Convert<f16, f32> for Widening<S, A> {
     #[inline(always)]
     fn sixteen(&self, x: [f16; 16]) -> [f32; 16] {
-        cast(self.after.of(self.simd, cast(self.host.widen(x))))
-    }
-
-    #[inline(always)]
-    fn eight(&self, x: [f16; 8]) -> [f32; 8] {
-        let both: [f32; 16] = cast(self.after.of(self.simd, cast([self.host.widen_eight(x); 2])));
-        let [x, _]: [[f32; 8]; 2] = cast(both);
-        x
+        apply(self.simd, self.after, self.host.widen(x))
     }
 }
 
 struct Rounding<S, B> {
     simd: S,
-    host: longest::Longest,
+    host: extra::Extra,
     before: B,
 }
 
 impl<S: Simd, B: LaneMap<S>> Convert<f32, f16> for Rounding<S, B> {
     #[inline(always)]
     fn sixteen(&self, x: [f32; 16]) -> [f16; 16] {
-        self.host.round(cast(self.before.of(self.simd, cast(x))))
-    }
-
-    #[inline(always)]
-    fn eight(&self, x: [f32; 8]) -> [f16; 8] {
-        let both: [f32; 16] = cast(self.before.of(self.simd, cast([x; 2])));
-        let [x, _]: [[f32; 8]; 2] = cast(both);
-        self.host.round_eight(x)
+        self.host.round(apply(self.simd, self.before, x))
     }
 }
 
@@ -500,29 +529,60 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
         if !n.is_multiple_of(16) {
             to[n - 16..].copy_from_slice(&by.sixteen(*last));
         }
-    } else if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>()) {
-        let done = by.sixteen(*[*first, *last].as_flattened().first_chunk().unwrap_or(&[T::default(); 16]));
-        to[..8].copy_from_slice(&done[..8]);
-        to[n - 8..].copy_from_slice(&done[8..]);
-    } else if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
-        let done = by.eight([first[0], first[1], first[2], first[3], last[0], last[1], last[2], last[3]]);
-        to[..4].copy_from_slice(&done[..4]);
-        to[n - 4..].copy_from_slice(&done[4..]);
     } else {
-        let mut few = [T::default(); 8];
-        few[..n].copy_from_slice(from);
-        to.copy_from_slice(&by.eight(few)[..n]);
+        store_ends(&by.sixteen(load_ends(from)), to);
+    }
+}
+
+/// First and last elements of a row of less than 16: halves or quarters that may overlap, or all of less than four.
+#[inline(always)]
+fn load_ends<T: Copy + Default>(row: &[T]) -> [T; 16] {
+    let mut ends = [T::default(); 16];
+    if let (Some(first), Some(last)) = (row.first_chunk::<8>(), row.last_chunk::<8>()) {
+        ends[..8].copy_from_slice(first);
+        ends[8..].copy_from_slice(last);
+    } else if let (Some(first), Some(last)) = (row.first_chunk::<4>(), row.last_chunk::<4>()) {
+        ends[..4].copy_from_slice(first);
+        ends[4..8].copy_from_slice(last);
+    } else {
+        ends[..row.len()].copy_from_slice(row);
+    }
+    ends
+}
+
+/// Stores what was loaded by [`load_ends`].
+#[inline(always)]
+fn store_ends<T: Copy>(ends: &[T; 16], row: &mut [T]) {
+    let n = row.len();
+    if n >= 8 {
+        row[..8].copy_from_slice(&ends[..8]);
+        row[n - 8..].copy_from_slice(&ends[8..]);
+    } else if n >= 4 {
+        row[..4].copy_from_slice(&ends[..4]);
+        row[n - 4..].copy_from_slice(&ends[4..8]);
+    } else {
+        row.copy_from_slice(&ends[..n]);
     }
 }
 
 /// Calls `work` out of line: inlined, its inner loop would spill accumulators.
 #[inline(never)]
 pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
-    simd.vectorize(work);
+    vectorize(simd, work);
+}
+
+/// Runs work compiled for the instruction set; unlike pulp's function with F16C too for `v3`.
+#[inline(always)]
+pub fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    match const { if host::IS_X86 { S::F32_LANES } else { 1 } } {
+        8 => host::vectorize_avx2(simd, work),
+        16 => host::vectorize_avx512(simd, work),
+        _ => simd.vectorize(work),
+    }
 }
 
 /// All instruction sets of this host.
-pub fn arches() -> Vec<Arch> {
+pub fn arches() -> Vec<Isa> {
     crate::isa::available().into_iter().map(|(_, arch)| arch).collect()
 }
 

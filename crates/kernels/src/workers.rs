@@ -2,9 +2,10 @@
 
 use crate::cost;
 use crate::isa;
+use crate::isa::Isa;
 use crate::simd;
 use half::f16;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arena::Arena;
@@ -18,7 +19,7 @@ pub type BounceBuffers = [Vec<f16>; 8];
 
 /// Instruction set of the host, and scratch memory for each thread.
 pub struct Workers {
-    pub arch: Arch,
+    pub arch: Isa,
     scratch: Vec<Mutex<Scratch>>,
     aside: Mutex<BounceBuffers>,
     blocks: Mutex<Vec<f16>>,

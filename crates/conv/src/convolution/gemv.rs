@@ -235,9 +235,9 @@ impl Products<'_> {
                 Coefficients::Halves(panel) => {
                     for (tap, (x, weights)) in source.iter().zip(panel).enumerate() {
                         fetch(panel.get(tap + PREFETCH_DISTANCE).map_or(&[], |soon| soon));
-                        let (x, weights) = (simd.splat_f32s(*x), weights.as_chunks().0);
+                        let x = simd.splat_f32s(*x);
                         for v in 0..N {
-                            let Some(weights) = simd::widened(simd, weights[v]) else { return };
+                            let Some(weights) = simd::widened(simd, &weights[at + v * S::F32_LANES..]) else { return };
                             own[v] = simd.mul_add_f32s(weights, x, own[v]);
                         }
                     }
@@ -260,7 +260,7 @@ impl Products<'_> {
                 let (keep, back) = (bounds::keep_from(simd, mac, x), simd::neg(simd, x));
                 for v in 0..N {
                     let wide = match panel {
-                        Coefficients::Halves(panel) => simd::widened(simd, panel[tap].as_chunks().0[v]),
+                        Coefficients::Halves(panel) => simd::widened(simd, &panel[tap][at + v * S::F32_LANES..]),
                         Coefficients::Wide(panel) => Some(S::as_simd_f32s(&panel[tap][part.clone()]).0[v]),
                     };
                     let Some(w) = wide else { return };

@@ -2,7 +2,7 @@
 
 use super::{Combination, MapInput, MapStage, SHORT, Sources};
 use crate::binary::BinaryRows;
-use crate::host::{Rows, affine_halves};
+use crate::host::Rows;
 use crate::num;
 use crate::params::{BinaryOp, Rounding};
 use crate::reduce::{ElementwiseEpilogue, Operation};
@@ -222,9 +222,6 @@ impl Combination<f32> {
         let Some((pre, false)) = self.pre.or(Some((1.0, false))) else { return false };
         // Identities: a factor of one, and minus zero as addend.
         let [last, scale, bias] = if plain { [1.0, 1.0, -0.0] } else { [last, scale, bias] };
-        if const { !simd::converts::<S>() } {
-            return affine_halves(from, to, [pre, last, scale], bias, relu);
-        }
         let factors = [simd.splat_f32s(pre), simd.splat_f32s(last), simd.splat_f32s(scale)];
         simd::map_halves(simd, Affine { factors, bias: simd.splat_f32s(bias), relu }, from, to)
     }

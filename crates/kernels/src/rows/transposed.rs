@@ -21,8 +21,8 @@ const PLANES: usize = SQUARE;
 const LEAST_PLANES: usize = 8;
 /// Elements of a plane that are transposed at a time.
 const COLUMNS: usize = 64;
-/// Vectors that hold one element of every plane.
-const VECTORS: usize = PLANES / LONGEST;
+/// Most vectors that hold one element of every plane.
+const VECTORS: usize = PLANES / (LONGEST / 2);
 
 /// Transposed block of an operand: `[element][plane]`.
 type TransposedBlock = [[f16; PLANES]; COLUMNS];
@@ -284,16 +284,17 @@ impl<S: Simd> By<S> {
         let By { simd, pre, .. } = self;
         let factor = simd.splat_f32s(pre);
         let mut now = [simd.splat_f32s(f32::NEG_INFINITY); AT_ONCE];
-        let (whole, last) = (plane.as_chunks::<LONGEST>().0, plane.last_chunk());
-        let (several, rest) = whole.as_chunks::<AT_ONCE>();
+        let lanes = const { S::F32_LANES };
+        let several = plane.chunks_exact(AT_ONCE * lanes);
+        let (rest, last) = (several.remainder().chunks_exact(lanes), &plane[plane.len() - lanes..]);
         for several in several {
             for i in 0..AT_ONCE {
-                let Some(x) = simd::widened(simd, several[i]) else { return f32::NAN };
+                let Some(x) = simd::widened(simd, &several[i * lanes..]) else { return f32::NAN };
                 now[i] = simd::larger(simd, simd.mul_f32s(x, factor), now[i]);
             }
         }
-        for x in rest.iter().chain(last) {
-            let Some(x) = simd::widened(simd, *x) else { return f32::NAN };
+        for x in rest.chain([last]) {
+            let Some(x) = simd::widened(simd, x) else { return f32::NAN };
             now[0] = simd::larger(simd, simd.mul_f32s(x, factor), now[0]);
         }
         let [a, b, c, d] = now;
@@ -332,15 +333,15 @@ impl<S: Simd> By<S> {
         }
         let mut sums = *now;
         for (one, other) in one.iter().zip(other) {
-            let (one, other) = (one.as_chunks().0, other.as_chunks().0);
-            for v in 0..VECTORS {
-                if v > 0 && planes <= LONGEST {
+            for v in 0..const { PLANES / S::F32_LANES } {
+                let at = v * S::F32_LANES;
+                if v > 0 && planes <= at {
                     break;
                 }
-                let Some(x) = simd::widened(simd, one[v]) else { return };
+                let Some(x) = simd::widened(simd, &one[at..]) else { return };
                 let mut x = simd.mul_f32s(x, pre);
                 if form != ALONE {
-                    let Some(y) = simd::widened(simd, other[v]) else { return };
+                    let Some(y) = simd::widened(simd, &other[at..]) else { return };
                     let (a, b) = (simd.mul_f32s(first, x), simd.mul_f32s(sign, y));
                     x = if form == PRODUCT { simd.mul_f32s(a, b) } else { simd.add_f32s(a, b) };
                     if form == SQUARE_OF_SUM {

@@ -2,12 +2,12 @@ mod decode;
 
 use crate::samples::FIXED;
 use anemone_kernels::exact::{Columns, HEIGHT, SingleRow, WIDTH, Weights, decode, least, product, product_with};
+use anemone_kernels::isa;
 use anemone_kernels::num::reference::{self, round_result};
 use anemone_kernels::params::{AccumulatorSpec, Specials, Ties, Tile};
 use anemone_kernels::simd::arches;
 use anemone_kernels::testing::settle_away;
 use half::f16;
-use pulp::Arch;
 
 /// With a first stage and infinities; subnormal operands are flushed.
 pub static TILED: AccumulatorSpec = AccumulatorSpec {
@@ -210,7 +210,7 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let (source, offsets) = (&source[..], &offsets[..]);
         let row =
             SingleRow { mac: &FIXED, row, bias: 0.3, source, offsets, least: least(source), largest, out: &mut out };
-        assert!(Arch::new().dispatch(row));
+        assert!(isa::arch().dispatch(row));
         for (o, found) in out.iter().enumerate() {
             let terms: Vec<_> = w.iter().copied().zip(x[o..].iter().copied()).collect();
             let wanted = reference::dot(&FIXED, &terms, f64::from(0.3f32));
@@ -223,5 +223,5 @@ fn a_row_alone_has_the_sums_of_the_array() {
     let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
     let row =
         SingleRow { mac: &FIXED, row, bias: 0.0, source: &[200.0], offsets: &[0], least: 200.0, largest: 200.0, out };
-    assert!(!Arch::new().dispatch(row));
+    assert!(!isa::arch().dispatch(row));
 }

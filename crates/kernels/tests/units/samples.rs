@@ -1,10 +1,10 @@
 //! Samples that several tests draw from: an accumulator, an idle epilogue, used workers.
 
+use anemone_kernels::isa::Isa;
 use anemone_kernels::num::wide::Wide;
 use anemone_kernels::params::{AccumulatorSpec, Specials, Ties};
 use anemone_kernels::reduce::ElementwiseEpilogue;
 use anemone_kernels::workers::{Scratch, Workers};
-use pulp::Arch;
 
 /// A plain Q15.16 integer accumulator.
 pub static FIXED: AccumulatorSpec = AccumulatorSpec {
@@ -24,7 +24,7 @@ pub fn nothing<N: Wide>() -> ElementwiseEpilogue<N> {
 }
 
 /// Workers for an instruction set, with scratch buffers that hold garbage: no result may depend on it.
-pub fn used(arch: Arch) -> Workers {
+pub fn used(arch: Isa) -> Workers {
     let mut workers = Workers::new();
     workers.arch = arch;
     // An item that is not shared is processed by the thread that asks, in its own buffers.

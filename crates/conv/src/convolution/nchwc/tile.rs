@@ -194,10 +194,7 @@ fn store_vectors<S: Simd, E: StoreFormat>(
 ) {
     for t in 0..places.len() {
         for g in 0..at.len() {
-            let left = E::of(simd, stages, sums[t * at.len() + g]);
-            if let (Some(left), Some(to)) = (left, to[places[t] as usize + at[g]..].first_chunk_mut()) {
-                *to = left;
-            }
+            E::store(simd, stages, sums[t * at.len() + g], &mut to[places[t] as usize + at[g]..]);
         }
     }
 }

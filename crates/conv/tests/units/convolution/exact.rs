@@ -17,7 +17,7 @@ use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::arches;
 use half::f16;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::sync::Arc;
 
 /// Stores a row of sums through a scale and a clamp.
@@ -104,7 +104,7 @@ fn windows_have_the_sums_of_the_array() {
         };
         let mut data = vec![f16::NAN; cout * to[0] * to[1]];
         let target = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
-        convolve(&used(Arch::new()), &exact, TensorView { data: &x, strides }, target, ext);
+        convolve(&used(anemone_kernels::isa::arch()), &exact, TensorView { data: &x, strides }, target, ext);
         for (n, &found) in data.iter().enumerate() {
             let (c, h, w) = (n / (to[0] * to[1]), n / to[1] % to[0], n % to[1]);
             let terms: Vec<(f16, f16)> = (0..taps)

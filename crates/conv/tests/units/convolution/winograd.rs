@@ -90,7 +90,7 @@ fn tiles_have_the_sums_of_their_taps() {
             });
             data
         };
-        let whole = run(pulp::Arch::new(), ext.h, ext.c);
+        let whole = run(anemone_kernels::isa::arch(), ext.h, ext.c);
         for (place, found) in places(ext).zip(&whole) {
             let [sum, most] = case.sum(place);
             let rounding = (sum.abs() / 2048.0).max(2f64.powi(-25));
