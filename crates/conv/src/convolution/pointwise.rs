@@ -10,7 +10,7 @@ use anemone_kernels::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, PANEL, col
 use anemone_kernels::gemm::product::{Coefficients, Product, pack, packed_offsets, tap_stride};
 use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::host::Rows;
-use anemone_kernels::simd;
+use anemone_kernels::simd::{self, LONGEST};
 use anemone_kernels::view::{OutputTile, Part, TensorView, copy_rows, copy_short};
 use anemone_kernels::workers::{Scratch, outline, scratch_slice};
 use half::f16;
@@ -381,7 +381,8 @@ impl WithSimd for Stage<'_> {
             if part.rows.len() == 1 {
                 from.fetch_after(group, start + tap, part.rows.start, part.columns.clone());
             }
-            if one_row {
+            // Shorter vectors make shorter runs, which are cheaper to pack after the whole row is widened.
+            if one_row && const { S::F32_LANES == LONGEST } {
                 let row = &from.from(group, start + tap, part.rows.start)[part.columns.start..];
                 for (run, first) in (0..outputs).step_by(width).enumerate() {
                     let n = width.min(outputs - first);
