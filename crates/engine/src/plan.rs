@@ -1,6 +1,7 @@
 //! Plans: a program is decoded once, and its tasks are checked, lifted to host operations, and optimized.
 
 mod access;
+mod aside;
 mod blocks;
 mod branches;
 mod common;

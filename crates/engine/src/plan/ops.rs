@@ -183,6 +183,14 @@ impl Op {
         }
     }
 
+    /// The product, if the operation is one.
+    pub(super) fn as_product(&self) -> Option<&Product> {
+        match &self.kind {
+            Kind::Product(of) => Some(of),
+            _ => None,
+        }
+    }
+
     /// Returns false only if the operation is known to write no byte of `of`.
     pub(crate) fn may_write(&self, of: &MemRef) -> bool {
         !self.known || self.writes.iter().any(|written| written.overlaps(of))

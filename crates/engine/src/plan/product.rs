@@ -1,6 +1,7 @@
 //! Products of two operands in memory (GEMM), and pass `products`: coefficients are read from the source of the copy that wrote them, and
 //! products of consecutive rows by one matrix become one product, which packs that matrix once.
 
+use super::aside;
 use super::maps::MapOperand;
 use super::moves::{self, readers, through};
 use super::ops::{Kind, Move, Op};
@@ -12,6 +13,7 @@ use crate::numerics::Parameters;
 use crate::unpack::StreamPart;
 use anemone_conv::Im2col;
 use anemone_facts::Field::*;
+use anemone_kernels::arrays::MapEach;
 use anemone_kernels::copy::{CopyAxis, NanRule};
 use anemone_kernels::epilogue::{Activation, ExactEpilogue};
 use anemone_kernels::filter::CoefficientRow;
@@ -86,11 +88,15 @@ impl CoefficientBox {
 impl Product {
     /// The product as an operation.
     pub(super) fn op(self, tasks: Range<usize>) -> Op {
-        let stored = if self.transposed { self.output.transposed() } else { self.output };
-        let writes = vec![self.to.of(stored)];
+        let writes = vec![self.to.of(self.stored())];
         let coefficients = self.parts.iter().map(Move::read);
         let reads = coefficients.chain([self.source.of(self.input)]).collect();
         Op { tasks, reads, writes, kind: Kind::Product(Box::new(self)), known: true }
+    }
+
+    /// Extents of the result as stored.
+    pub(super) fn stored(&self) -> Extents {
+        if self.transposed { self.output.transposed() } else { self.output }
     }
 
     /// The product with other parts; `None` if the tap stride is not constant, or a row is missing.
@@ -105,7 +111,7 @@ impl Product {
         (self.output.g * self.output.c * self.output.plane() * self.coefficients.taps) as u64
     }
 
-    /// Joins this product and `next`, whose rows follow; `None` if they differ in anything but rows.
+    /// Joins this product and `next`, whose rows follow, perhaps with some of the last rows again; `None` if they differ in anything but rows.
     fn joined(&self, next: &Product) -> Option<Product> {
         let (one, other) = (&self.coefficients, &next.coefficients);
         let epilogue = |of: &Product| {
@@ -114,7 +120,11 @@ impl Product {
             plain.then_some((of.bias.to_bits(), of.scale.to_bits(), of.exactly.is_some()))
         };
         let step = if self.transposed { 1 } else { self.to.axes.strides[1] };
-        let follows = next.to == MapOperand { base: self.to.base + self.output.c * step, ..self.to.clone() };
+        let behind = next.to.base.checked_sub(self.to.base).filter(|_| step > 0)?;
+        let before = behind / step;
+        // Rows that both compute.
+        let again = self.output.c.checked_sub(before).filter(|again| *again <= next.output.c)?;
+        let follows = next.to == MapOperand { base: self.to.base + before * step, ..self.to.clone() };
         let alike = (self.input, &self.source, self.transposed, self.admits)
             == (next.input, &next.source, next.transposed, next.admits)
             && Extents { c: 0, ..self.output } == Extents { c: 0, ..next.output }
@@ -124,18 +134,22 @@ impl Product {
             return None;
         }
         let groups = one.rows.chunks(self.output.c).zip(other.rows.chunks(next.output.c));
-        let rows: Vec<usize> = groups.flat_map(|(one, other)| [one, other].concat()).collect();
-        if rows.len() != one.rows.len() + other.rows.len() {
+        let counts = [one, other].map_each(|of| of.rows.len());
+        if counts[0] * next.output.c != counts[1] * self.output.c {
             return None;
         }
-        let output = Extents { c: self.output.c + next.output.c, ..self.output };
-        let stored = if self.transposed { output.transposed() } else { output };
-        if !self.to.of(stored).is_nested() {
-            return None;
+        let mut rows = Vec::with_capacity(counts[0] + counts[1]);
+        for (one, other) in groups {
+            if one.get(before..)? != other.get(..again)? {
+                return None;
+            }
+            rows.extend([&one[..before], other].concat());
         }
+        let output = Extents { c: before + next.output.c, ..self.output };
         let coefficients = CoefficientBox { rows, ..one.clone() };
         let parts = [self.parts.as_slice(), &next.parts].concat();
-        Some(Product { output, coefficients, parts, tasks: self.tasks + next.tasks, ..self.clone() })
+        let joined = Product { output, coefficients, parts, tasks: self.tasks + next.tasks, ..self.clone() };
+        joined.to.of(joined.stored()).is_nested().then_some(joined)
     }
 }
 
@@ -163,6 +177,7 @@ pub fn resolved(parts: &[Move], rows: usize, taps: usize) -> Option<CoefficientB
 
 /// Pass `products`. `own` returns true for regions that only the program's tasks access.
 pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    aside::run(ops, &own);
     for j in 0..ops.len() {
         let before = ops[j].clone();
         while let Some(product) = through_copy(ops, j) {
@@ -197,7 +212,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
 }
 
 /// The product at `j` with part of its coefficients read from the source of the copy that wrote it; `None` if there is no such part.
-fn through_copy(ops: &[Op], j: usize) -> Option<Product> {
+pub(super) fn through_copy(ops: &[Op], j: usize) -> Option<Product> {
     let Kind::Product(of) = &ops[j].kind else { return None };
     let exact = of.exactly.is_some();
     let rule = if exact { NanRule::Infinity } else { NanRule::Quiet };
