@@ -43,9 +43,9 @@ pub fn check_together(programs: &[Program]) -> Result<()> {
 pub fn check(program: &Program) -> Result<()> {
     check_together(std::slice::from_ref(program))?;
     for port in &program.ports {
-        if port.element != Element::Float16 {
-            let message =
-                format!("port {}: element type {:?}; only Float16 is supported here", port.name, port.element);
+        if port.element == Element::Int8 {
+            let (name, element) = (&port.name, port.element);
+            let message = format!("port {name}: element type {element:?}; only Float16 and Uint8 are supported here");
             return Err(Diagnostic::new(Code::UnsupportedOp, message));
         }
         let s = port.shape;
@@ -140,6 +140,8 @@ fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<
         let region = memory.region_mut(port.bar).ok_or_else(|| defect(port))?;
         let bytes = region.bytes_mut();
         let done = match view.elements {
+            Elements::F32(data) if port.element == Element::Uint8 => write_bytes(port, bytes, data, |&x| x),
+            Elements::F16(data) if port.element == Element::Uint8 => write_bytes(port, bytes, data, |x| x.to_f32()),
             Elements::F32(data) => write_rows(port, bytes, data, |&x| f16::from_f32(x)),
             Elements::F16(data) => write_rows(port, bytes, data, |&x| x),
         };
@@ -159,6 +161,15 @@ fn write_rows<T>(port: &Port, bytes: &mut [u8], data: &[T], half: impl Fn(&T) ->
     Some(())
 }
 
+/// Writes a port's elements to its buffer as bytes, rounded and within their range; `None` if that is too small.
+fn write_bytes<T>(port: &Port, bytes: &mut [u8], data: &[T], number: impl Fn(&T) -> f32) -> Option<()> {
+    for ((start, width), row) in rows(port).zip(data.chunks(port.shape.w as usize)) {
+        let slots = bytes.get_mut(start..start + width)?;
+        slots.iter_mut().zip(row).for_each(|(slot, x)| *slot = number(x).round_ties_even() as u8);
+    }
+    Some(())
+}
+
 /// Outputs by port name, in port order.
 fn take(ports: &[Port], memory: &Memory) -> Result<Vec<(String, Array)>> {
     let mut outputs = Vec::new();
@@ -166,7 +177,12 @@ fn take(ports: &[Port], memory: &Memory) -> Result<Vec<(String, Array)>> {
         let bytes = memory.region(port.bar).ok_or_else(|| defect(port))?.bytes();
         let mut data = Vec::with_capacity(port.shape.elements() as usize);
         for (start, width) in rows(port) {
-            let row = bytes.get(start..start + 2 * width).ok_or_else(|| defect(port))?;
+            let size = width * port.element.bytes() as usize;
+            let row = bytes.get(start..start + size).ok_or_else(|| defect(port))?;
+            if port.element == Element::Uint8 {
+                data.extend(row.iter().map(|&byte| f32::from(byte)));
+                continue;
+            }
             data.extend(row.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()));
         }
         outputs.push((port.name.clone(), Array { shape: port.dims(), data }));

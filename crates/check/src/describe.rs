@@ -95,12 +95,19 @@ fn layer(op: &OutlineOp, kind: &str) -> Layer {
             }
         }
         "Tile" => match op.numbers("reps") {
-            Some(reps) => layer.with(Q::FactorXY, reps.iter().product::<f64>() as i64),
+            Some(reps) => layer.with(Q::FactorXY, copies(op, reps)),
             None => layer,
         },
         "SDPA" => attention(op, layer),
         _ => layer,
     }
+}
+
+/// Product of a tile's factors along axes of several elements; others are broadcast (`tile_r_1x1x375_reps_13751`: 375).
+fn copies(op: &OutlineOp, reps: &[f64]) -> i64 {
+    let extents = operand(op, "x").map(|ty| ty.extents().to_vec()).unwrap_or_default();
+    let several = |axis: usize| extents.get(axis).is_none_or(|&extent| extent != 1);
+    reps.iter().enumerate().filter(|(axis, _)| several(*axis)).map(|(_, times)| times).product::<f64>() as i64
 }
 
 /// The broadcast that an elementwise operation implies along depth, if it does.

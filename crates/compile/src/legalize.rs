@@ -238,7 +238,14 @@ fn brought(graph: &mut Graph, layer: &Layer, groups: usize) -> (Layer, View4) {
     let row_bytes = (source.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
     let plane_bytes = row_bytes * source.height() as u64;
     let (name, bytes) = (format!("{}.operand", layer.name), plane_bytes * channels as u64);
-    let buffer = graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None, constant: None });
+    let buffer = graph.add_buffer(Buffer {
+        name,
+        role: Role::Scratch,
+        bytes,
+        port: None,
+        element_bytes: ELEMENT_BYTES,
+        constant: None,
+    });
     let axis = |extent, stride_bytes| Axis { extent, stride_bytes };
     let result = View4 {
         buffer,

@@ -56,8 +56,8 @@ pub use remarks::{Log, Progress, Stage};
 pub mod testing {
     pub use crate::fuse::{ROUNDING, SMALL_ERROR, TOTAL_ERROR, collapse_transposes, small_error};
     pub use crate::ir::{
-        Axis, Buffer, BufferId, Connect, Datum, Graph, Kind, Layer, Nonlinear, ROW_ALIGN, Role, View, View4, Window,
-        dense_axes, reads,
+        Axis, Buffer, BufferId, Connect, Datum, ELEMENT_BYTES, Graph, Kind, Layer, Nonlinear, ROW_ALIGN, Role, View,
+        View4, Window, dense_axes, reads,
     };
     pub use crate::legalize::{fits, legalize, native};
     pub use crate::lower::{Strided, lower};

@@ -244,6 +244,13 @@ impl Table {
         Table::build("at_zero", form, |_| f64::from(zero))
     }
 
+    /// 1 at zero, 0 elsewhere, with the knots of `logical_not_1x1x375x375`: the last one is 0.
+    pub fn opposite() -> Table {
+        let mut table = Table::at_zero();
+        table.halfwords[place::KNOT + KNOTS - 1] = 0;
+        table
+    }
+
     /// Adjacent limits: each argument has one of the two results.
     fn steps(name: &str, limits: [f32; 4]) -> Table {
         let form = Form { mode: Mode::Centred, symmetry: Symmetry::None, shift: TAILS_ONLY, limits, tails: [0.0; 4] };

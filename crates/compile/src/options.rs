@@ -141,6 +141,7 @@ conventions! {
     operands_kept: false true false, "A source that later tasks of a group read is kept across tasks that do not read it.";
     affines_forwarded: true false true, "Factors and addends of a product's left matrix are absorbed by its weights.";
     numbers_after_transposes: false true false, "A matrix is transposed for a product before a number is applied to it.";
+    booleans_are_bytes: false true false, "Inputs and outputs of booleans are bytes.";
     factors_are_scales: false true false, "A factor that is an fp16 number is the scale of a planar task; else its fp32 scale.";
     divisors_per_channel: false true false, "A number that divides several channels is a factor for each of them.";
     divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";

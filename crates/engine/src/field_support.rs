@@ -37,7 +37,8 @@ pub fn treatment(field: Field) -> Treatment {
         // Task management, events, priorities, estimates.
         Tid | Nid | Lnid | Eon | ExeCycles | LogEvents | Exceptions | DebugLogEvents | DebugExceptions
         | DisallowAbort | Kpc | Spl | Tsr | Spc | Dpc | Tse | NextPriority | Tde | SrcLoc | DstLoc | TqDis | TBase
-        | Tbe | Ene | Dtid | TaskId | TaskQ | TaskNid | DpeCategory | ContextSwitchIn | ContextSwitchOut => NoEffect,
+        | Tbe | Ene | Dtid | TaskId | TaskQ | TaskNid | DpeCategory | ContextSwitchIn | ContextSwitchOut
+        | Unk34Bit23 => NoEffect,
         // Base registers.
         RBase0 | Rbe0 | RBase1 | Rbe1 | WBase | Wbe | KBase0 | Kbe0 => Obeyed,
         KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => {
@@ -80,8 +81,8 @@ pub fn treatment(field: Field) -> Treatment {
         | Src2L2Base | Src2L2ChannelStride | Src2L2RowStride | Src2L2GroupStride | ResL2Base | ResL2ChannelStride
         | ResL2RowStride | ResL2GroupStride => Obeyed,
         // Buffer dependencies and staging: tasks execute in program order.
-        Dependent | SrcAliasConvSrc | SrcAliasConvRslt | SrcAliasPlanarSrc | SrcAliasPlanarRslt | SrcDmaFmt
-        | SrcDmaInterleave | ResBfrMode | ResAliasConvSrc | ResAliasConvRslt | ResAliasPlanarSrc
+        Dependent | Src2Dependent | SrcAliasConvSrc | SrcAliasConvRslt | SrcAliasPlanarSrc | SrcAliasPlanarRslt
+        | SrcDmaFmt | SrcDmaInterleave | ResBfrMode | ResAliasConvSrc | ResAliasConvRslt | ResAliasPlanarSrc
         | ResAliasPlanarRslt | ResDmaFmt | ResDmaInterleave => NoEffect,
         SrcDmaCmpVec | SrcDmaOffsetCh | ResDmaCmpVec | ResDmaOffsetCh => Only(&[0], "pixel formats are not executed"),
 

@@ -110,6 +110,7 @@ fields! {
     ShMax: Log2, "elements", "largest patch shape; no functional effect";
     ActiveNe: Log2, "engines", "neural engines that take part";
     ContextSwitchIn: Flag, "", "context switch on entry";
+    Unk34Bit23: Flag, "", "set on a second reader of a single element in tile memory that waits for no task; meaning unknown";
     ContextSwitchOut: Flag, "", "context switch on exit";
     AccDoubleBufEn: Flag, "", "accumulators are double buffered; no functional effect";
     NeTranspose: Flag, "", "neural engine writes its result with C and W exchanged";

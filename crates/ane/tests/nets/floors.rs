@@ -44,11 +44,63 @@ fn a_floor_division_of_floats_is_the_floor_of_a_quotient() {
     assert_eq!(each(&made, NeTranspose), [1, 0, 0, 0, 0, 0]);
     assert_eq!(each(&made, ResultTranspose), [0, 1, 0, 0, 0, 0]);
     assert_eq!([Src1Transpose, Src2Transpose].map(|field| each(&made, field)[5]), [1, 1]);
+    // The place of the reciprocal stays taken while the quotient is read.
+    assert_eq!(each(&made, ResL2Base), [0, 0x8, 0x18, 0x10, 0x18, 0x20], "units of 16 bytes");
     let (x, y) = (|i: usize| (i * 5 % 37) as f32 / 4.0 - 4.0, |i: usize| [0.5, 1.0, -2.0, 4.0][i % 4]);
     let inputs = [array("x", &[1, 64, 1, 1], x), array("y", &[1, 64, 1, 1], y)];
     let run = execute(&program, &inputs, Default::default()).expect("it runs");
     let wanted: Vec<f32> = (0..64).map(|i| (x(i) / y(i)).floor()).collect();
     assert_eq!(run.outputs[0].1.data, wanted);
+}
+
+#[test]
+fn single_elements_have_squares_and_banks_of_their_own() {
+    let one = |body: &str| format!("net \"n\" {{\n  input %x: f16[1]\n{body}  output %z\n}}\n");
+    let floor = one("  %z: f16[1] = floor(%x)\n");
+    let halved = one("  const %two: f16[1] = [2]\n  %q: f16[1] = div(%x, %two)\n  %z: f16[1] = floor(%q)\n");
+    let quotient = one("  input %y: f16[1]\n  %z: f16[1] = floor_div(%x, %y)\n");
+    // Addresses in units of 16 bytes: `floor_r_1`, `floor_div_comp_1_s2`, `floor_div_native_1_rr`.
+    let records: [(&str, &[u32], &[u32], &[u32]); 3] = [
+        (&floor, &[1, 0, 4, 6], &[0, 0, 4, 0], &[0, 0, 1, 0]),
+        (&halved, &[0, 1, 2, 6, 7], &[0, 4, 0, 4, 0], &[0, 0, 0, 1, 0]),
+        (&quotient, &[1, 0, 2, 3, 7, 8], &[0, 0, 4, 0, 4, 0], &[0, 0, 0, 0, 1, 0]),
+    ];
+    for (source, results, squares, marks) in records {
+        let made = tasks(source, &[]);
+        let fields = [ResL2Base, ShMax, Unk34Bit23].map(|field| each(&made, field));
+        assert_eq!(fields, [results, squares, marks].map(<[u32]>::to_vec), "{source}");
+        assert_eq!(each(&made, PatchHeight).last(), Some(&4), "{source}");
+    }
+    let made = tasks(&quotient, &[]);
+    assert_eq!((each(&made, Src2Dependent)[1], each(&made, SrcL2Base)[1]), (1, 5));
+    assert_eq!(each(&tasks(&halved, &[]), PeScale)[0], 0x3800, "half, in fp16");
+    for (x, down) in [(-2.5, -3.0), (-0.25, -1.0), (7.0, 7.0), (1000.5, 1000.0)] {
+        let [own, apples] = both(&floor, &[], &[array("x", &[1], |_| x)]);
+        assert_eq!((own.1, apples.1), (vec![down], vec![down]), "{x}");
+        let [own, apples] = both(&halved, &[], &[array("x", &[1], |_| x)]);
+        assert_eq!((own.1, apples.1), (vec![(x / 2.0).floor()], vec![(x / 2.0).floor()]), "{x}");
+    }
+}
+
+#[test]
+fn rows_are_repeated_by_one_task_that_reads_them_once() {
+    for channels in [1, 8] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, {channels}, 1, 375]\n  %t: f16[1, {channels}, 375, 375] = broadcast(%x)\n  \
+             %y: f16[1, {channels}, 375, 375] = relu(%t)\n  output %y\n}}\n"
+        );
+        // `tile_r_1x1x375_reps_13751`, `tile_r_1x8x1x375_reps_113751`.
+        let made = tasks(&source, &[]);
+        let fields =
+            [Src1BroadcastH, SrcType, PatchWidth, PatchHeight, SrcL2RowStride, ResL2ChannelStride, ResL2RowStride];
+        let row = if channels == 1 { 0x4 } else { 0x21 };
+        assert_eq!(fields.map(|field| each(&made, field)), [1, 1, 5, 4, 0x2f, 0x4, row].map(|word| vec![word]));
+        let value = |i: usize| (i % 11) as f32 - 5.0;
+        let [own, apples] = both(&source, &[], &[array("x", &[1, channels, 1, 375], value)]);
+        let row = |c: usize| (0..375).map(move |i| value(c * 375 + i).max(0.0));
+        let wanted: Vec<f32> = (0..channels).flat_map(|c| (0..375).flat_map(move |_| row(c))).collect();
+        assert!(own.1 == wanted && apples.1 == wanted, "{channels} channels");
+    }
 }
 
 #[test]

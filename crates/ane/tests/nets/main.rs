@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod booleans;
 mod check_and_compile;
 mod check_packages;
 mod conversions;

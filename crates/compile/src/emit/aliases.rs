@@ -35,6 +35,9 @@ impl Emitter<'_> {
         if let Some(engine) = waits_on {
             self.set(Dependent, engine)?;
         }
+        if let Some(place) = self.consumed_element(index) {
+            return self.set(Src2Dependent, if neural_of(&place) { 1 } else { 2 });
+        }
         // A task need not wait for what an earlier task of the chain has waited for.
         let read = |buffer: BufferId| {
             let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
@@ -47,7 +50,10 @@ impl Emitter<'_> {
         };
         let [first, second] = std::array::from_fn(|i| {
             let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none() || self.repeats_element()))?;
-            let waited = read(layer.sources[i].buffer) || self.waited_later(index, &layer.sources[i]);
+            // The engine whose rows the task consumes has computed its earlier elements (`floor_r_1`).
+            let engine = waits_on.map(|engine| engine == 1) == Some(neural_of(&place));
+            let behind = i > 0 && engine && place.alone && layer.sources[i].count() == 1;
+            let waited = behind || read(layer.sources[i].buffer) || self.waited_later(index, &layer.sources[i]);
             (!waited).then(|| neural_of(&place))
         });
         // A planar task, or one of the own engine, has waited for the one that brought a source, if it has read its result
@@ -104,6 +110,16 @@ impl Emitter<'_> {
             (ResAliasPlanarSrc, u32::from(result[0])),
             (ResAliasPlanarRslt, u32::from(result[1])),
         ])
+    }
+
+    /// A second element that is consumed as it is written beside a first one from memory: the result stays (`floor_div_native_1_rr`).
+    fn consumed_element(&self, index: usize) -> Option<Place> {
+        let layer = self.layer;
+        let plain = layer.broadcast.get(1) == Some(&[false; 3]) && layer.turned == [false; 2];
+        let single = plain && layer.result.count() == 1 && self.conventions().places_by_use;
+        let streams = single && self.source_place(0).is_none() && self.result_place().is_some();
+        let place = self.second_place().filter(|_| streams)?;
+        (place.written && place.alone && place.from + 1 == index).then_some(place)
     }
 
     /// Places in tile memory, in bytes, of a task's staged source and of its result.

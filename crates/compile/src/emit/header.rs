@@ -186,14 +186,14 @@ impl Emitter<'_> {
 
     /// Bytes of sources and result that the DMA moves.
     pub(super) fn moved(&self) -> u64 {
-        self.streamed().map(dma_bytes).sum()
+        self.streamed().map(|view| dma_bytes(view, self.element_bytes(view))).sum()
     }
 }
 
 /// Bytes that the DMA moves for a view: whole 64-byte granules per row.
-fn dma_bytes(view: &View4) -> u64 {
+fn dma_bytes(view: &View4, element_bytes: u64) -> u64 {
     let rows: u64 = view.axes.iter().map(|a| a.extent as u64).product();
-    rows * (view.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN)
+    rows * (view.width as u64 * element_bytes).next_multiple_of(ROW_ALIGN)
 }
 
 /// Returns true for tables that are indexed by an argument's mantissa, which log fewer events.

@@ -87,7 +87,7 @@ fn ports(placed: &Placed) -> Result<Vec<Port>> {
                 return Err(Error::Net(format!("{}: a port has at most four axes", buffer.name)));
             };
             let shape = Nchw { n: v.groups() as u32, c: v.channels() as u32, h: v.height() as u32, w: v.width as u32 };
-            let row_bytes = (v.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+            let row_bytes = (v.width as u64 * buffer.element_bytes).next_multiple_of(ROW_ALIGN);
             let or = |stride: u64, default: u64| if stride == 0 { default } else { stride };
             let row_bytes = or(v.axes[2].stride_bytes, row_bytes);
             let plane_bytes = or(v.axes[1].stride_bytes, row_bytes * shape.h as u64);
@@ -99,7 +99,7 @@ fn ports(placed: &Placed) -> Result<Vec<Port>> {
                 shape,
                 volume_channels,
                 strides: Strides { batch_bytes, plane_bytes, row_bytes },
-                element: Element::Float16,
+                element: if buffer.element_bytes == 1 { Element::Uint8 } else { Element::Float16 },
                 bytes: buffer.bytes,
             });
         }
@@ -203,6 +203,16 @@ impl Emitter<'_> {
         self.layer.sources.get(1).copied().filter(|_| !self.is_neural())
     }
 
+    /// Bytes of an element of a view.
+    fn element_bytes(&self, view: &View4) -> u64 {
+        self.placed.graph.buffer(view.buffer).element_bytes
+    }
+
+    /// Format of the elements of a view.
+    fn format(&self, view: &View4) -> u32 {
+        if self.element_bytes(view) == 1 { format::UINT8 } else { format::FP16 }
+    }
+
     fn address(&self, view: &View4) -> Address {
         let base = self.placed.addresses[view.buffer.0 as usize].unwrap_or(Address { bar: 0, offset_bytes: 0 });
         Address { offset_bytes: base.offset_bytes + view.offset_bytes, ..base }
@@ -255,6 +265,7 @@ impl Emitter<'_> {
         let (c, h, w) = self.computed();
         match self.layer.kind {
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => (c, h, w),
+            Kind::Pool { .. } if self.layer.repeats_rows() => (c, h, w),
             Kind::Deviation { .. } => {
                 let s = &self.layer.sources[1];
                 (s.channels(), s.height(), s.width)
@@ -308,9 +319,10 @@ impl Emitter<'_> {
         for (field, value) in sizes {
             self.set_size(field, value)?;
         }
-        self.set_all(&[(InFmt, format::FP16), (OutFmt, format::FP16), (TaskClass, task_class), (SourceMask, mask)])?;
-        if self.second_source().is_some() {
-            self.set(Src2Fmt, format::FP16)?;
+        let formats = [&self.layer.sources[0], &self.layer.result].map(|view| self.format(view));
+        self.set_all(&[(InFmt, formats[0]), (OutFmt, formats[1]), (TaskClass, task_class), (SourceMask, mask)])?;
+        if let Some(second) = self.second_source() {
+            self.set(Src2Fmt, self.format(&second))?;
         }
         let window = match &self.layer.kind {
             Kind::Conv { window, .. } | Kind::Pool { window, .. } => *window,

@@ -29,7 +29,7 @@ impl Emitter<'_> {
             let fields = [Src1Base, Src1RowStride, Src1PlaneStride, Src1DepthStride, Src1GroupStride];
             self.set(DependencyMode, u32::from(hints.depends(index)))?;
             self.strides(&first, self.layer.source_interleave, fields)?;
-            self.set_all(&[(Src1FmtMode, 1), (Src1Truncate, constant::TRUNCATE), (Src1MemFmt, format::FP16)])?;
+            self.memory_format(&first, [Src1FmtMode, Src1Truncate, Src1MemFmt])?;
         }
         let second = self.second_source();
         let [hint, reuse, no_reuse] = match second {
@@ -40,15 +40,25 @@ impl Emitter<'_> {
         if let Some(second) = second.filter(|_| self.second_place().is_none()) {
             let fields = [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride];
             self.strides(&second, 1, fields)?;
-            self.set_all(&[(Src2Truncate, constant::TRUNCATE), (Src2MemFmt, format::FP16), (Src2Type, 1)])?;
+            let halves = self.format(&second) == format::FP16;
+            let truncate = if halves { constant::TRUNCATE } else { 0 };
+            self.set_all(&[(Src2Truncate, truncate), (Src2MemFmt, self.format(&second)), (Src2Type, 1)])?;
         }
         let bit8 = self.is_neural() || self.conventions().planar_sources_flagged;
         let from = match streamed {
-            true if self.placed.residency.keeps(index) => residency::DMA_KEEP,
+            // A row that is repeated stays for all tiles (`tile_r_1x1x375_reps_13751`).
+            true if self.placed.residency.keeps(index) || self.layer.repeats_rows() => residency::DMA_KEEP,
             true => residency::DMA,
             false => residency::L2,
         };
         self.set_all(&[(SrcType, from), (Unk13840Bit8, u32::from(bit8))])
+    }
+
+    /// Mode, truncation and format of elements in memory; bytes have neither mode nor truncation.
+    fn memory_format(&mut self, view: &View4, [mode, truncate, format]: [Field; 3]) -> Set {
+        let halves = self.format(view) == format::FP16;
+        let truncation = if halves { constant::TRUNCATE } else { 0 };
+        self.set_all(&[(mode, u32::from(halves)), (truncate, truncation), (format, self.format(view))])
     }
 
     /// Returns true if a task reads its second source from memory.
@@ -62,7 +72,7 @@ impl Emitter<'_> {
         if in_memory(self.result_place()) {
             let fields = [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride];
             self.strides(&result, self.layer.interleave, fields)?;
-            self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
+            self.memory_format(&result, [DstFmtMode, DstTruncate, DstMemFmt])?;
             // 4.2.1 does not write the padding of planar results.
             let zero_pad = u32::from(self.is_neural() || self.conventions().planar_results_padded);
             self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
@@ -103,7 +113,8 @@ impl Emitter<'_> {
         let [g, c, h] = view.axes;
         let or =
             |axis: Axis, dense: u64| if axis.extent == 1 && axis.stride_bytes == 0 { dense } else { axis.stride_bytes };
-        let row_bytes = or(h, ((view.width * interleave) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
+        let row_bytes =
+            or(h, ((view.width * interleave) as u64 * self.element_bytes(view)).next_multiple_of(ROW_ALIGN));
         let plane_bytes = or(c, row_bytes * h.extent as u64);
         let sets = if self.conventions().depths_by_set { c.extent.div_ceil(interleave) } else { c.extent };
         let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;

@@ -19,6 +19,12 @@ impl Emitter<'_> {
         self.macs() * rows >= moved * UNIT_MACS
     }
 
+    /// Returns true for a table of a single element in tile memory that the neural engine has not just written.
+    fn reads_element(&self) -> bool {
+        let element = self.layer.is_table() && input(self.layer) == [1; 3] && self.source_place(0).is_some();
+        self.conventions().places_by_use && element && self.waits_on(self.index) != Some(1)
+    }
+
     /// Shape codes: rows of a work unit, as powers of two.
     pub(super) fn shapes(&mut self) -> Result<(), FieldError> {
         let layer = self.layer;
@@ -88,6 +94,12 @@ impl Emitter<'_> {
                 let narrow = computed(layer)[2] <= 1 << PATCH_REWRITTEN;
                 let unit = if narrow { fitting_rows(layer).min(PATCH_REWRITTEN) } else { PATCH_REWRITTEN };
                 (unit, unit, unit)
+            }
+            // A table of an element in tile memory has a square, unless it reads it as the neural engine writes it; a task that need not wait
+            // for it has a mark (`floor_r_1`, `floor_div_comp_1_s2`, `floor_div_native_1_rr`).
+            Kind::Neuron { .. } if self.reads_element() => {
+                self.set(Unk34Bit23, u32::from(self.waits_on(self.index).is_none()))?;
+                (4, 4, 4)
             }
             // A single row that replaces a planar result has the rows of its patch (`chain_attn_s64_dh64`).
             Kind::Neuron { .. } if self.resides() && !layer.transpose && self.follows_planar(self.index) => {

@@ -21,7 +21,9 @@ impl Emitter<'_> {
             (PalettizedEn, u32::from(palette.is_some())),
             (PalettizedBits, palette.unwrap_or(constant::NO_PALETTE_BITS)),
         ])?;
-        if self.conventions().format_of_kernels_stated {
+        // A table of bytes states their format (`logical_not_1x1x375x375`).
+        let bytes = self.format(&self.layer.sources[0]) != format::FP16 && !self.convolves();
+        if self.conventions().format_of_kernels_stated && !bytes {
             self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
         }
         self.set_half(PostScale, 1.0)?;

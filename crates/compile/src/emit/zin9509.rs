@@ -8,6 +8,7 @@ use crate::tile::{
     rows_of_windows, rows_turned, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
+use anemone_facts::code::format;
 use anemone_facts::staging::*;
 use anemone_program::FieldError;
 
@@ -22,8 +23,7 @@ impl Emitter<'_> {
         let layer = self.layer;
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
-        let tile = if self.placed.residency.keeps(index) { kept_tile(layer) } else { source_tile(layer) };
-        let tile = self.fitting_turned(index, tile);
+        let tile = self.staged_tile(index);
         let patch = self.patch(index, &tile);
         let tile = self.tile_of_patch(index, tile, patch.0);
         let alone = matches!(layer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. });
@@ -69,17 +69,12 @@ impl Emitter<'_> {
             false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
             false => row_bytes(layer, &tile, layer.sources[0].height(), keeps, self.chip),
         };
-        let (row, rows, depth, group) = match planes {
-            Some((rows, planes)) => {
-                let row = tile.row_bytes * planes as u64;
-                // Rows that are read together start in different banks (`reduce_probe_mean_ax1_2_3_1x128x16x16`: 0x210 for 0x200).
-                let row = if keeps { row } else { spread(row / UNIT_BYTES, 1, ROWS_OF_PLANES) * UNIT_BYTES };
-                (row, rows as u64, tile.row_bytes, row)
-            }
-            None => (row, windows.map_or(tile.rows, |(_, read)| read) as u64, tile.row_bytes, tile.row_bytes),
-        };
-        let staged = [tile.channel_bytes, row, depth, group];
+        let rows = windows.map_or(tile.rows, |(_, read)| read) as u64;
+        let (staged, rows) = self.staged_strides(&tile, (row, rows), planes, keeps);
+        let [_, row, depth, _] = staged;
+        let taken = if layer.repeats_rows() { depth } else { row * rows };
         let first = self.source_place(0);
+        base = self.beside_element(base);
         let mut staged_second = None;
         if let Some(place) = first {
             self.set_bytes(SrcL2Base, place.base_bytes)?;
@@ -87,7 +82,7 @@ impl Emitter<'_> {
         } else {
             self.set_bytes(SrcL2Base, base)?;
             self.set_each(SOURCE, staged)?;
-            base += row * rows;
+            base += taken;
         }
         if self.second_source().is_some() {
             if let Some(place) = self.second_place() {
@@ -99,24 +94,65 @@ impl Emitter<'_> {
                 // The same tensor again follows directly (`chain_res_relu_d1024`: 0x4020).
                 match first {
                     None if layer.sources[0].elements() != layer.sources[1].elements() => {
-                        base = apart(base - row * rows, base);
+                        base = apart(base - taken, base);
                     }
                     // Also behind a first source that stays (`chain_ffn_d512_s128_biasfull`: 0x128840 behind 0x128800).
                     Some(place) if self.conventions().places_by_use => base = apart(place.base_bytes, base),
                     _ => {}
                 }
-                staged_second = Some(base..base + row * rows);
+                staged_second = Some(base..base + taken);
                 self.set_bytes(Src2L2Base, base)?;
                 self.set_each(SECOND, staged)?;
-                base += row * rows;
+                base += taken;
             }
         }
         self.stage_result(base, &tile)?;
         self.aliases(index, staged_second.filter(|_| first.is_some()))?;
-        self.set(SrcDmaFmt, u32::from(in_memory(first) || self.second_streamed()))?;
+        let halves = self.format(&layer.sources[0]) == format::FP16;
+        self.set(SrcDmaFmt, u32::from((in_memory(first) || self.second_streamed()) && halves))?;
         self.set_size(SrcDmaInterleave, layer.source_interleave)?;
-        self.set(ResDmaFmt, 1)?;
+        self.set(ResDmaFmt, u32::from(self.format(&layer.result) == format::FP16))?;
         self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    /// Strides of a first source in tile memory, in register order, and its rows there; given the distance and number of rows of its tile.
+    fn staged_strides(
+        &self,
+        tile: &Tile,
+        (row, rows): (u64, u64),
+        planes: Option<(usize, usize)>,
+        keeps: bool,
+    ) -> (Strides, u64) {
+        // Rows that are repeated are staged whole (`tile_r_1x8x1x375_reps_113751`).
+        if self.layer.repeats_rows() {
+            let [channels, _, width] = input(self.layer);
+            let whole = Tile::within(u64::MAX, [channels, 1, width], width, 1);
+            return ([whole.channel_bytes, whole.channel_bytes, whole.row_bytes, whole.row_bytes], 1);
+        }
+        let Some((rows, planes)) = planes else {
+            return ([tile.channel_bytes, row, tile.row_bytes, tile.row_bytes], rows);
+        };
+        let row = tile.row_bytes * planes as u64;
+        // Rows that are read together start in different banks (`reduce_probe_mean_ax1_2_3_1x128x16x16`: 0x210 for 0x200).
+        let row = if keeps { row } else { spread(row / UNIT_BYTES, 1, ROWS_OF_PLANES) * UNIT_BYTES };
+        ([tile.channel_bytes, row, tile.row_bytes, row], rows as u64)
+    }
+
+    /// Tile of the first source. Bytes that the planar engine reads are staged by 32 columns (`cast_b_to_f16_1x1x375x375`).
+    fn staged_tile(&self, index: usize) -> Tile {
+        let layer = self.layer;
+        let [channels, height, width] = input(layer);
+        if self.element_bytes(&layer.sources[0]) == 1 && matches!(layer.kind, Kind::Pool { .. }) {
+            return Tile::of(channels, height, width, PLANAR_COLUMNS_OF_TWO, height);
+        }
+        let tile = if self.placed.residency.keeps(index) { kept_tile(layer) } else { source_tile(layer) };
+        self.fitting_turned(index, tile)
+    }
+
+    /// Start of a first source: beside an element in tile memory it is in other banks (`floor_div_native_1_rr`: 0x50 for 0x10).
+    fn beside_element(&self, base: u64) -> u64 {
+        let single = self.source_place(0).is_none() && input(self.layer) == [1; 3];
+        self.second_place().filter(|_| single).map_or(base, |element| apart(element.base_bytes, base))
     }
 
     /// A tile of rows that are turned with as many whole units as fit beside what is in tile memory, with the rows of a result that goes to memory
@@ -152,6 +188,8 @@ impl Emitter<'_> {
         let columns = if several { columns.min(PATCH_OF_DEVIATION) } else { columns };
         let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
         match layer.kind {
+            // A single element has a square (`floor_div_comp_1_s2`, `floor_div_native_1_rr`).
+            Kind::Planar { .. } | Kind::Pool { .. } if input(layer) == [1; 3] => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // A result that the neural engine rewrites in place has its work units.
             Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
             // So has one that a copy turns (`norm_layer_norm_ax1_1x64x8x8`).

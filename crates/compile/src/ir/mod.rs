@@ -57,6 +57,8 @@ pub struct Buffer {
     pub bytes: u64,
     /// Extents and strides as a port describes them; inputs and outputs only.
     pub port: Option<View>,
+    /// Bytes of an element: one at ports of booleans in the dialects that have such, else [`ELEMENT_BYTES`].
+    pub element_bytes: u64,
     /// Layout of the elements of a constant; bytes between them are padding.
     pub constant: Option<View>,
 }
@@ -390,6 +392,11 @@ impl Layer {
         matches!(self.kind, Kind::Neuron { nonlinear: Nonlinear::Table(_), .. })
     }
 
+    /// Returns true for a planar task with one source that repeats its rows.
+    pub fn repeats_rows(&self) -> bool {
+        matches!((&self.kind, self.broadcast.as_slice()), (Kind::Pool { .. }, [[false, true, false]]))
+    }
+
     /// Returns true for a task of the neural engine, false for one of the planar engine.
     pub fn is_neural(&self) -> bool {
         !matches!(
@@ -443,8 +450,13 @@ impl Graph {
 
 /// Dense strides for extents: rows padded to 64 bytes. Returns the leading axes and the size in bytes.
 pub fn dense_axes(shape: &[usize]) -> (Vec<Axis>, u64) {
+    dense_axes_of(shape, ELEMENT_BYTES)
+}
+
+/// [`dense_axes`] for elements of some bytes.
+pub fn dense_axes_of(shape: &[usize], element_bytes: u64) -> (Vec<Axis>, u64) {
     let width = shape.last().copied().unwrap_or(1);
-    let mut stride_bytes = (width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+    let mut stride_bytes = (width as u64 * element_bytes).next_multiple_of(ROW_ALIGN);
     let mut lead: Vec<Axis> = shape[..shape.len().saturating_sub(1)]
         .iter()
         .rev()

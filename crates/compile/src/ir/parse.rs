@@ -38,8 +38,10 @@ impl Graph {
                 };
                 let [port, constant] = ["port", "elements"].map(|what| rest.values.remove(what).map(view));
                 let (port, constant) = (port.transpose()?, constant.transpose()?);
+                let element_bytes = rest.value("each", ELEMENT_BYTES)?;
                 rest.nothing_left()?;
-                self.buffers.push(Buffer { name: name.into(), role, bytes: hex(bytes)?, port, constant });
+                let (name, bytes) = (name.into(), hex(bytes)?);
+                self.buffers.push(Buffer { name, role, bytes, port, element_bytes, constant });
             }
             [result, "=", named, kind, rest @ ..] if named.starts_with(MIL_PREFIX) => {
                 let layer = layer(name, result, kind, Rest::of(rest, data)?)?;

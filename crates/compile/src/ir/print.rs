@@ -192,6 +192,9 @@ fn buffer_line(i: usize, buffer: &Buffer, data: &mut Vec<Datum>) -> String {
             line += &format!(" {what}={view}");
         }
     }
+    if buffer.element_bytes != ELEMENT_BYTES {
+        line += &format!(" each={}", buffer.element_bytes);
+    }
     if let Role::Constant(bytes) = &buffer.role {
         line += &format!(" @{}", data.len());
         data.push(Datum::Constant(bytes.clone()));

@@ -51,7 +51,7 @@ impl Graph {
         let mut extents = view.axes.map(|a| a.extent as u64);
         extents[1] = extents[1].div_ceil(interleave as u64);
         let reach = extents.iter().zip(&view.axes).map(|(extent, axis)| (extent - 1) * axis.stride_bytes);
-        let row_bytes = (view.width * interleave) as u64 * super::ELEMENT_BYTES;
+        let row_bytes = (view.width * interleave) as u64 * buffer.element_bytes;
         let end = view.offset_bytes + reach.sum::<u64>() + row_bytes;
         (end > buffer.bytes).then(|| format!("ends at byte {end}, {} has {}", buffer.name, buffer.bytes))
     }

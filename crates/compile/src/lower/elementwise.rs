@@ -96,6 +96,9 @@ impl Lowerer<'_> {
             }
             _ => {}
         }
+        if self.opposite_bytes(f, [x, y], out)? {
+            return Ok(());
+        }
         if let Some(c) = self.scalar(y)
             && self.scalar_right(f, x, c, out)?
         {
@@ -302,7 +305,11 @@ impl Lowerer<'_> {
             let to = self.result(out);
             return self.differs_from_zero(x, &to);
         }
-        let (from, to) = (self.view(x)?, self.result(out));
+        let to = self.result(out);
+        if self.cast_bytes(x, &to)? {
+            return Ok(());
+        }
+        let from = self.view(x)?;
         if source.is_float() && !target.is_float() {
             return self.table(Table::truncate(), 0.0, 1.0, &from, &to);
         }
@@ -312,7 +319,29 @@ impl Lowerer<'_> {
     /// Broadcasts axes by a maximum of the operand with itself.
     pub(super) fn broadcast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
+        let extents = |view: &View| view.nchw().map(|v| [v.groups(), v.channels(), v.width]);
+        let from_memory = self.graph.buffer(from.buffer).role != Role::Scratch;
+        let rows = extents(&from) == extents(&to) && from.nchw().is_some_and(|v| v.height() == 1);
+        if self.options.conventions().repeated_operands_staged && from_memory && rows {
+            return self.repeated_rows(&from, &to);
+        }
         self.planar_two(PlanarOp::Max, Affine::UNIT, &from, &from, &to)
+    }
+
+    /// Repeats the row of each channel, by a planar task with one source (`tile_r_1x8x1x375_reps_113751`).
+    fn repeated_rows(&mut self, from: &View, to: &View) -> Result<()> {
+        let affine = Affine::UNIT;
+        let kind = Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine, relu: false };
+        for piece in self.strips(&[&aligned(from, to.lead.len()), to]) {
+            let wide = repeated(&piece[0], &piece[1]);
+            for parts in self.blocks(&[&wide, &piece[1]])? {
+                let (mut source, result) = (parts[0], parts[1]);
+                let rows = source.height() > 1 && source.axes[2].stride_bytes == 0;
+                source.axes[2].extent = if rows { 1 } else { source.height() };
+                self.push(kind.clone(), vec![source], vec![[false, rows, false]], result, false);
+            }
+        }
+        Ok(())
     }
 
     /// The value of a constant whose elements are all the same finite number.
@@ -346,6 +375,12 @@ impl Lowerer<'_> {
                 let channels = self.channels_of(x);
                 self.affine_of_channels([vec![0.0; channels], vec![1.0 / c; channels]], x, out)?;
                 return Ok(true);
+            }
+            // The quotient of one channel by a number with an fp16 inverse, as the product (`floor_div_comp_1_s2`).
+            Binary::Div
+                if self.options.conventions().factors_are_scales && f16::from_f32(1.0 / c).to_f32() * c == 1.0 =>
+            {
+                Affine { scale: 1.0 / c, ..unit }
             }
             Binary::Div if c != 0.0 => Affine { final_scale: 1.0 / c, ..unit },
             Binary::Max | Binary::Min => return self.scalar_function(f, x, c, out),

@@ -6,6 +6,7 @@
 
 mod around;
 mod attention;
+mod bytes;
 mod compare;
 mod conv;
 mod elementwise;
@@ -19,6 +20,7 @@ mod native;
 mod norm;
 mod pad;
 mod pending;
+mod ports;
 mod power;
 mod product;
 mod rearrange;
@@ -39,7 +41,6 @@ use crate::options::{Later, Options};
 use crate::rewrite::magnitudes::{Magnitude, magnitudes};
 use anemone_facts::chips::Chip;
 use anemone_net::{Binary, Net, Op, OpKind, Tensor, Unary, ValueId};
-use anemone_program::{BAR_COUNT, Program};
 use half::f16;
 use half::vec::HalfFloatVecExt;
 use std::collections::{HashMap, HashSet};
@@ -60,6 +61,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         options,
         graph: Graph { name: net.name.clone(), ..Graph::default() },
         views: HashMap::new(),
+        bytes: HashMap::new(),
         pending: HashMap::new(),
         reserved: HashMap::new(),
         placed_around: HashSet::new(),
@@ -101,6 +103,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         lowerer.numbers_alone(op)?;
         lowerer.lower_op(op)?;
     }
+    lowerer.store_bytes()?;
     numbers_only(&lowerer.graph)?;
     lowerer.usual_sizes();
     Ok(lowerer.graph)
@@ -139,9 +142,6 @@ fn numbers_only(graph: &Graph) -> Result<()> {
 /// Quantity that programs have few of.
 pub const PORTS: &str = "number of inputs and outputs";
 
-/// Base registers that are left for ports.
-const MOST_PORTS: u64 = BAR_COUNT as u64 - Program::FIRST_PORT_BAR as u64;
-
 pub(crate) struct Lowerer<'a> {
     net: &'a Net,
     chip: &'static Chip,
@@ -149,6 +149,8 @@ pub(crate) struct Lowerer<'a> {
     graph: Graph,
     /// View of each value that has one.
     views: HashMap<ValueId, View>,
+    /// Inputs and outputs of booleans of one byte.
+    bytes: HashMap<ValueId, View>,
     /// Values that lie in others' memory as no view can say; copied when an operation wants them.
     pending: HashMap<ValueId, pending::Pending>,
     /// Destination views of concatenations and their parts, reserved before anything computes them.
@@ -204,63 +206,6 @@ impl Lowerer<'_> {
             let size = self.graph.usual.entry(view.buffer).or_insert(f32::INFINITY);
             *size = size.min(self.magnitudes[id.0 as usize].usual);
         }
-    }
-
-    fn bind_ports(&mut self) -> Result<()> {
-        let names: HashSet<ValueId> = self.net.inputs.iter().chain(&self.net.outputs).copied().collect();
-        // The name of an operation that alone has too many is one that others can do without the engine.
-        self.op = match self.net.ops.as_slice() {
-            [only] => only.name.clone(),
-            _ => self.net.name.clone(),
-        };
-        self.limit(PORTS, names.len(), Some(MOST_PORTS))?;
-        for &id in self.net.inputs.iter().chain(&self.net.outputs) {
-            if self.views.contains_key(&id) {
-                continue;
-            }
-            let value = self.net.value(id);
-            let role = if self.net.inputs.contains(&id) { Role::Input } else { Role::Output };
-            let (mut lead, mut bytes) = dense_axes(&value.ty.shape);
-            if let Some(surface) = value.surface {
-                self.op = value.name.clone();
-                self.kind = "port".into();
-                if surface.interleave > 1 {
-                    return Err(self.unsupported("interleaved channels", "use an interleave of 1"));
-                }
-                (lead, bytes) =
-                    surface_axes(&value.ty.shape, surface.plane_bytes, surface.row_bytes).ok_or_else(|| {
-                        self.unsupported("strides that overlap or are not multiples of 64", "leave the strides out")
-                    })?;
-            }
-            let width = value.ty.shape.last().copied().unwrap_or(1);
-            let buffer = self.graph.add_buffer(Buffer {
-                name: value.name.clone(),
-                role: role.clone(),
-                bytes,
-                port: None,
-                constant: None,
-            });
-            let view = View { buffer, offset_bytes: 0, lead, width };
-            self.graph.buffers[buffer.0 as usize].port = Some(view.clone());
-            self.views.insert(id, view);
-            if role == Role::Input { &mut self.graph.inputs } else { &mut self.graph.outputs }.push(buffer);
-        }
-        Ok(())
-    }
-
-    /// Outputs that are constants are copied; who reads them reads the constant.
-    fn constant_outputs(&mut self) -> Result<()> {
-        for &id in &self.net.outputs {
-            let value = self.net.value(id);
-            let Some(tensor) = value.data.clone() else { continue };
-            let Some(port) = self.views.get(&id).cloned() else { continue };
-            (self.op, self.kind) = (value.name.clone(), "constant".into());
-            let (shape, name) = (self.shape(id), format!("{}.constant", value.name));
-            let constant = self.constant_view(&name, &shape, &tensor.data.to_f32());
-            self.copy(&constant, &port)?;
-            self.views.insert(id, constant);
-        }
-        Ok(())
     }
 
     fn lower_op(&mut self, op: &Op) -> Result<()> {
@@ -378,6 +323,9 @@ impl Lowerer<'_> {
         if let Some(view) = self.views.get(&id) {
             return Ok(view.clone());
         }
+        if let Some(view) = self.widened(id)? {
+            return Ok(view);
+        }
         if let Some(pending) = self.pending.remove(&id) {
             let to = self.result(id);
             self.materialize(&pending, &to)?;
@@ -413,7 +361,14 @@ impl Lowerer<'_> {
             data.resize(data.len().next_multiple_of(row_bytes.max(1)), 0);
         }
         let role = Role::Constant(Arc::new(data));
-        let buffer = self.graph.add_buffer(Buffer { name: name.into(), role, bytes, port: None, constant: None });
+        let buffer = self.graph.add_buffer(Buffer {
+            name: name.into(),
+            role,
+            bytes,
+            port: None,
+            element_bytes: ELEMENT_BYTES,
+            constant: None,
+        });
         let view = View { buffer, offset_bytes: 0, lead, width };
         self.graph.buffers[buffer.0 as usize].constant = Some(view.clone());
         view
@@ -423,13 +378,27 @@ impl Lowerer<'_> {
     fn scratch(&mut self, suffix: &str, shape: &[usize]) -> View {
         let (lead, bytes) = dense_axes(shape);
         let name = if suffix.is_empty() { self.op.clone() } else { format!("{}.{suffix}", self.op) };
-        let buffer = self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None, constant: None });
+        let buffer = self.graph.add_buffer(Buffer {
+            name,
+            role: Role::Scratch,
+            bytes,
+            port: None,
+            element_bytes: ELEMENT_BYTES,
+            constant: None,
+        });
         View { buffer, offset_bytes: 0, lead, width: shape.last().copied().unwrap_or(1) }
     }
 
     fn scratch_of(&mut self, suffix: &str, bytes: u64) -> BufferId {
         let name = format!("{}.{suffix}", self.op);
-        self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None, constant: None })
+        self.graph.add_buffer(Buffer {
+            name,
+            role: Role::Scratch,
+            bytes,
+            port: None,
+            element_bytes: ELEMENT_BYTES,
+            constant: None,
+        })
     }
 
     /// Memory for an operation's result: the port of a network output, else scratch.
@@ -473,17 +442,4 @@ impl Lowerer<'_> {
             turned: [false; 2],
         });
     }
-}
-
-/// Leading axes and size for a rank 4 port with strides of the caller's choice.
-fn surface_axes(shape: &[usize], plane_bytes: u64, row_bytes: u64) -> Option<(Vec<Axis>, u64)> {
-    let &[n, c, h, w] = shape else { return None };
-    let fits = row_bytes >= w as u64 * ELEMENT_BYTES
-        && plane_bytes >= row_bytes.checked_mul(h as u64)?
-        && row_bytes.is_multiple_of(ROW_ALIGN)
-        && plane_bytes.is_multiple_of(ROW_ALIGN);
-    let batch = plane_bytes.checked_mul(c as u64)?;
-    let bytes = batch.checked_mul(n as u64)?;
-    let axis = |extent, stride_bytes| Axis { extent, stride_bytes };
-    fits.then(|| (vec![axis(n, batch), axis(c, plane_bytes), axis(h, row_bytes)], bytes))
 }

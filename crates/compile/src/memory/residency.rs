@@ -21,7 +21,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
 use anemone_program::order::by_key;
 use candidates::candidates;
-use order::{by_last_reader, larger_first, places, rank, takes};
+use order::{by_last_reader, held, larger_first, places, rank, second_element, single_table, takes};
 use std::collections::HashSet;
 
 /// Longest live range of a resident result, in layers; a longer one would take the space of too many others.
@@ -250,6 +250,7 @@ impl Residency {
             let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
+            let streamed = streamed && graph.buffer(view.buffer).element_bytes == ELEMENT_BYTES;
             let product = |layer: &Layer| conventions.matrices_apart && matches!(layer.kind, Kind::Product { .. });
             // A source that others read in parts is not kept, but one of several matrices.
             let port = graph.buffer(view.buffer).port.as_ref().filter(|port| port.elements() != view.count());
@@ -286,6 +287,10 @@ impl Residency {
             self.top[i] = base_bytes;
             self.keeps[i] = true;
             self.top[i + 1..=last].fill(base_bytes + bytes);
+            // An element is in use while the planar engine reads what was computed from it (`floor_r_1`).
+            if end == last && same && conventions.operands_kept && view.count() == 1 && layers[last].is_neural() {
+                self.top[last + 1] = self.top[last + 1].max(base_bytes + bytes);
+            }
             for (reader, source) in readers {
                 self.kept[reader - 1] = Some((place, source));
             }
@@ -360,8 +365,15 @@ impl Residency {
             }
         }
         if conventions.places_by_use {
-            by_key(&mut order, |&i| rank(graph, candidates, &first, i));
+            let single = |i: usize| single_table(graph, &candidates[i].1);
+            by_key(&mut order, |&i| {
+                let writer = if single(i) { candidates[i].1.writer } else { 0 };
+                (rank(graph, candidates, &first, i), writer)
+            });
             larger_first(graph, candidates, &first, &mut order);
+            for i in 0..candidates.len() {
+                last[first[i]] = last[first[i]].max(held(graph, candidates, i));
+            }
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
@@ -369,6 +381,10 @@ impl Residency {
             // A reduction reads and writes elements in different banks.
             let beside = candidates.iter().position(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
             let beside = beside.map(|at| candidates[first[at]].1.base_bytes).filter(|_| conventions.places_by_use);
+            // The planar engine reads two elements in different banks, the first one behind the second (`floor_r_1`: 0x40 for 0).
+            let other = conventions.places_by_use.then(|| second_element(graph, candidates, i)).flatten();
+            let other = other.map(|at| candidates[at].1.base_bytes);
+            let single = conventions.places_by_use && single_table(graph, &candidates[i].1);
             let r = &mut candidates[i].1;
             // An operand that the other engine's task, or the last one of a group, has just read is still in place
             // (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
@@ -399,13 +415,17 @@ impl Residency {
                 }
                 base = base.max(end);
             }
-            if let Some(first) = beside.filter(|first| *first < base) {
+            if let Some(first) = other {
+                base = tile::apart(first, base.max(first + r.bytes));
+            } else if let Some(first) = beside.filter(|first| *first < base) {
                 base = tile::apart(first, base);
             }
             r.base_bytes = base;
             let end = base + r.bytes;
             placed[r.writer..=last[i]].iter_mut().for_each(|list| list.push((base, end)));
-            self.top[r.writer..=last[i]].iter_mut().for_each(|top| *top = (*top).max(end));
+            // An element is written while the task before it computes (`floor_div_comp_1_s2`).
+            let from = if single { start } else { r.writer };
+            self.top[from..=last[i]].iter_mut().for_each(|top| *top = (*top).max(end));
         }
         for i in 0..candidates.len() {
             candidates[i].1.base_bytes = candidates[first[i]].1.base_bytes;

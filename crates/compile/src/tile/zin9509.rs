@@ -17,6 +17,7 @@ pub(crate) fn computed(layer: &Layer) -> [usize; 3] {
 pub(crate) fn input(layer: &Layer) -> [usize; 3] {
     match layer.kind {
         Kind::Planar { .. } | Kind::ChannelAffine { .. } => computed(layer),
+        Kind::Pool { .. } if layer.repeats_rows() => computed(layer),
         Kind::Deviation { .. } => {
             let s = &layer.sources[1];
             [s.channels(), s.height(), s.width]
@@ -78,12 +79,16 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
 }
 
 /// Columns of the tiles of two sources of equal extents that a planar task reads from memory, where one does not fit a tile
-/// (`env_bcast_add_1x8x375x375_runtime_1x8x375x375`, `env_bcast_mul_1x1024x375_runtime_1x1024x375`: 32 of 375, all rows).
+/// (`env_bcast_add_1x8x375x375_runtime_1x8x375x375`, `env_bcast_mul_1x1024x375_runtime_1x1024x375`: 32 of 375, all rows), and of rows that it
+/// repeats (`tile_r_1x1x375_reps_13751`: 32 of 375).
 pub(crate) fn cut_columns(layer: &Layer) -> Option<usize> {
     let [channels, height, width] = input(layer);
     let two =
         matches!(layer.kind, Kind::Planar { .. }) && layer.sources.len() > 1 && layer.broadcast == [[false; 3]; 2];
     let whole = Tile::of(channels, height, width, width, height);
+    if layer.repeats_rows() {
+        return Some(PLANAR_COLUMNS_OF_TWO);
+    }
     (two && height > 1 && whole.rows < height).then_some(PLANAR_COLUMNS_OF_TWO)
 }
 
@@ -172,8 +177,9 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         _ if !layer.is_neural() && tile.columns >= 1 << patch(layer) => units,
         // A single row of a norm's last step, too (`norm_layer_norm_ax1_2_3_1x8x1x64`: 64 columns).
         Kind::ChannelAffine { .. } if height == 1 && tile.columns >= 1 << PATCH_OF_REDUCED => units,
-        // A single row of one channel meets no other (`reduce_probe_max_ax3_1x1x1x64`).
-        _ if !layer.is_neural() && height == 1 && input(layer)[0] == 1 => units,
+        // A single row of one channel meets no other (`reduce_probe_max_ax3_1x1x1x64`), unless it is an element, whose patch has several
+        // rows (`floor_div_comp_1_s2`: 0x20).
+        _ if !layer.is_neural() && height == 1 && input(layer)[0] == 1 && tile.columns > 1 => units,
         // Fewer rows than are read together have more distances to choose from (`reduce_probe_sum_ax3_1x1x1x512`: four rows, 0x8).
         _ if !layer.is_neural() => {
             let (most, gap) = PLANAR_BANKS;

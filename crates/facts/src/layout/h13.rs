@@ -74,7 +74,8 @@ layout! {
             0x00034 [1] {
                 0..=1 SourceMask Executed "h13-samples", 2..=2 SmallSourceMode Bytes "h13-samples", 4..=7 TaskClass Executed "h13-samples",
                 8..=10 ShPref Bytes "h13-samples", 12..=14 ShMin Bytes "h13-samples", 16..=18 ShMax Bytes "h13-samples",
-                19..=21 ActiveNe Executed "h13-samples", 22..=22 ContextSwitchIn Claimed "regmap", 24..=24 ContextSwitchOut Claimed "regmap",
+                19..=21 ActiveNe Executed "h13-samples", 22..=22 ContextSwitchIn Claimed "regmap",
+                23..=23 Unk34Bit23 Bytes "h13-staging", 24..=24 ContextSwitchOut Claimed "regmap",
                 26..=26 AccDoubleBufEn Bytes "h13-samples", 28..=28 NeTranspose Executed "h13-oracles",
             }
             0x00038 [1] { 0..=15 TaskId Claimed "regmap", 16..=19 TaskQ Claimed "regmap", 20..=27 TaskNid Bytes "h13-samples" }
@@ -87,7 +88,7 @@ layout! {
                 6..=7 SrcDmaFmt Bytes "h13-samples", 8..=11 SrcDmaInterleave Bytes "h13-samples",
                 12..=15 SrcDmaCmpVec Claimed "regmap", 16..=18 SrcDmaOffsetCh Claimed "regmap",
                 20..=20 SrcAliasPlanarSrc Bytes "h13-samples", 22..=22 SrcAliasPlanarRslt Bytes "h13-samples",
-                24..=25 Src2Type Executed "h13-samples",
+                24..=24 Src2Type Executed "h13-samples", 25..=26 Src2Dependent Bytes "h13-staging",
             }
             0x04808 [1] { 4..=20 SrcL2Base Executed "h13-samples" }
             0x0480c [1] { 4..=20 SrcL2ChannelStride Executed "h13-samples" }

@@ -68,6 +68,28 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     if writer.is_table() && operand(writer).is_some_and(|before| before.is_table() && operand(before).is_none()) {
         return 0;
     }
+    // Tables of a single element come in the order in which they are written, behind what they are computed from; the first operand of
+    // their difference is last (`floor_div_native_1_rr`).
+    if single_table(graph, result) {
+        let reader = &graph.layers[result.last];
+        let first = same(&reader.sources[0]) && reader.sources.get(1).is_some_and(|second| of(second).is_some());
+        return if first && !reader.is_neural() { 4 } else { 3 };
+    }
+    // A table that keeps its place is first; the tables of a result that several tables read are last, and what is computed from one of them
+    // before (`floor_div_native_1x64x1x1_rr`: the reciprocal, the quotient, the step, the fraction and the truncation).
+    if held(graph, candidates, at) > result.last {
+        return 0;
+    }
+    let shared = |layer: &Layer| {
+        let mut reads = graph.layers.iter().filter(|l| l.sources.iter().any(|s| s.buffer == layer.sources[0].buffer));
+        layer.is_table() && of(&layer.sources[0]).is_some() && reads.clone().count() > 1 && reads.all(Layer::is_table)
+    };
+    if shared(writer) {
+        return 3;
+    }
+    if writer.is_table() && operand(writer).is_some_and(shared) {
+        return 2;
+    }
     // A function of a result, and its operand.
     let function = |layer: &Layer| {
         let applies = matches!(layer.kind, Kind::Neuron { .. }) && !layer.kind.is_copy() && !layer.transpose;
@@ -91,6 +113,30 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
         return 2;
     }
     if graph.layers.iter().filter_map(|layer| layer.sources.first()).any(same) { 1 } else { 3 }
+}
+
+/// Returns true for a table of a single element.
+pub(super) fn single_table(graph: &Graph, result: &Resident) -> bool {
+    result.view.count() == 1 && graph.layers[result.writer].is_table()
+}
+
+/// The second operand of a planar task whose first one is this candidate, both of them tables of a single element.
+pub(super) fn second_element(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> Option<usize> {
+    let (buffer, r) = &candidates[at];
+    let second = graph.layers[r.last].sources.get(1).filter(|_| single_table(graph, r))?;
+    let other = candidates.iter().position(|(other, _)| *other == second.buffer.0 as usize && other != buffer)?;
+    single_table(graph, &candidates[other].1).then_some(other)
+}
+
+/// Last task for which the place of a candidate is taken: a table beside an operand from memory keeps it as long as the result is in use
+/// (`floor_div_native_1x64x1x1_rr`: the reciprocal at 0, the truncation at 0x180).
+pub(super) fn held(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> usize {
+    let (buffer, r) = &candidates[at];
+    let reader = &graph.layers[r.last];
+    let second = reader.sources.get(1).is_some_and(|view| view.buffer.0 as usize == *buffer);
+    let result = candidates.iter().find(|(b, _)| *b == reader.result.buffer.0 as usize).map(|(_, r)| r.last);
+    let table = r.read_once && second && beside_memory(graph, reader) && graph.layers[r.writer].is_table();
+    result.filter(|_| table).map_or(r.last, |last| last.max(r.last))
 }
 
 /// Bytes of a place times the tasks for which it is in use.
@@ -157,6 +203,11 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             let rows = layer.result.channels() > 1 && layer.result.width > 1;
             let scores =
                 || matches!(layer.kind, Kind::Planar { .. }) && s == 1 && rows && exponentials(graph, before.writer);
+            // Not a table beside an operand from memory (`floor_div_native_1_rr`).
+            let table = s == 1 && beside_memory(graph, layer) && graph.layers[before.writer].is_table();
+            if table && conventions.places_by_use {
+                return None;
+            }
             let once = before.read_once || applies || product || !conventions.places_by_use || scores();
             // A table of a table has a place of its own (`floor_r_1x64x1x1`).
             let again = conventions.places_by_use && layer.is_table() && graph.layers[before.writer].is_table();
@@ -166,6 +217,12 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
         Some((*buffer, source?))
     };
     candidates.iter().filter_map(taken).collect()
+}
+
+/// Returns true for a planar task of two operands, the first one from memory.
+pub(super) fn beside_memory(graph: &Graph, layer: &Layer) -> bool {
+    let two = matches!(layer.kind, Kind::Planar { .. }) && layer.sources.len() == 2;
+    two && graph.buffer(layer.sources[0].buffer).role != Role::Scratch
 }
 
 /// Returns true for a table of the differences of a product of computed matrices.

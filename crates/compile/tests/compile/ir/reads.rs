@@ -10,7 +10,14 @@ fn view(buffer: u32, rows: usize, width: usize) -> View4 {
 fn graph(second: View4) -> Graph {
     let lead = vec![Axis { extent: 3, stride_bytes: ROW_ALIGN }];
     let port = View { buffer: BufferId(0), offset_bytes: 0, lead, width: 5 };
-    let buffer = |role, port| Buffer { name: "b".into(), role, bytes: 3 * ROW_ALIGN, port, constant: None };
+    let buffer = |role, port| Buffer {
+        name: "b".into(),
+        role,
+        bytes: 3 * ROW_ALIGN,
+        port,
+        element_bytes: ELEMENT_BYTES,
+        constant: None,
+    };
     let copy = |source: View4, result: View4| Layer {
         name: "y".into(),
         kind: Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None },

@@ -1,0 +1,82 @@
+//! Booleans of one byte at the ports of programs in the dialect of Apple's compiler of 2026: words, results, and the digest of its table.
+
+use super::dialect_words::{each, tasks};
+use super::dialects::{array, both};
+use anemone_compile::lut::Table;
+use anemone_compile::{Compat, Options, compile};
+use anemone_facts::Field::*;
+use anemone_facts::chips::CHIPS;
+use anemone_net::text;
+use anemone_program::Element;
+use sha2::{Digest, Sha256};
+
+fn elements(source: &str, compat: Compat) -> Vec<(Element, u64, u64)> {
+    let net = text::parse(source, &[]).expect("the network is well formed");
+    let program = compile(&net, &CHIPS[0], &Options { compat, ..Options::default() }, &mut ()).expect("it compiles");
+    program.ports.iter().map(|port| (port.element, port.strides.row_bytes, port.bytes)).collect()
+}
+
+#[test]
+fn a_conversion_from_bytes_is_one_planar_task() {
+    for (rows, columns, distance, patch) in [(64, 1, 0x2, [4, 5]), (375, 375, 0x4, [5, 4])] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: bool[1, 1, {rows}, {columns}]\n  %y: f16[1, 1, {rows}, {columns}] = cast(%x)\n  output %y\n}}\n"
+        );
+        // `cast_b_to_f16_1x1x64x1`, `cast_b_to_f16_1x1x375x375`.
+        let made = tasks(&source, &[]);
+        let formats = [InFmt, OutFmt, Src1FmtMode, Src1MemFmt, DstMemFmt, SrcDmaFmt, ResDmaFmt];
+        assert_eq!(formats.map(|field| each(&made, field)[0]), [0, 2, 0, 0, 2, 0, 1]);
+        let tiles = [SrcL2RowStride, PatchWidth, PatchHeight].map(|field| each(&made, field));
+        assert_eq!(tiles, [distance, patch[0], patch[1]].map(|word| vec![word]));
+        let row = (columns as u64).next_multiple_of(64);
+        assert_eq!(elements(&source, Compat::Zin9509)[0], (Element::Uint8, row, row * rows as u64));
+        assert_eq!(elements(&source, Compat::Own)[0].0, Element::Float16);
+        let truth = |i: usize| (i * 7 % 5 % 2) as f32;
+        let [own, apples] = both(&source, &[], &[array("x", &[1, 1, rows, columns], truth)]);
+        let wanted: Vec<f32> = (0..rows * columns).map(truth).collect();
+        assert!(own.1 == wanted && apples.1 == wanted, "{rows} x {columns}");
+    }
+}
+
+#[test]
+fn an_opposite_reads_and_writes_bytes() {
+    let source = "net \"n\" {\n  input %x: bool[1, 1, 375, 375]\n  const %no: bool[] = [false]\n  \
+                  %y: bool[1, 1, 375, 375] = equal(%x, %no)\n  output %y\n}\n";
+    // `logical_not_1x1x375x375`.
+    let made = tasks(source, &[]);
+    let fields =
+        [InFmt, OutFmt, KernelFmt, BinaryPoint, SrcDmaFmt, ResDmaFmt, DstMemFmt, SrcL2ChannelStride, NonlinearMode];
+    assert_eq!(fields.map(|field| each(&made, field)), [0, 0, 0, 0, 0, 0, 0, 0x10, 2].map(|word| vec![word]));
+    let digest: Vec<u8> = Sha256::digest(Table::opposite().stream()).iter().take(6).copied().collect();
+    assert_eq!(digest, [0xee, 0x52, 0xb5, 0x3b, 0x5f, 0x3f]);
+    let truth = |i: usize| (i % 3 % 2) as f32;
+    let [own, apples] = both(source, &[], &[array("x", &[1, 1, 375, 375], truth)]);
+    let wanted: Vec<f32> = (0..375 * 375).map(|i| 1.0 - truth(i)).collect();
+    assert!(own.1 == wanted && apples.1 == wanted);
+}
+
+#[test]
+fn booleans_between_other_operations_are_widened_once_and_stored_as_bytes() {
+    let shape = |dtype: &str| format!("{dtype}[1, 3, 5, 70]");
+    let (bits, halves) = (shape("bool"), shape("f16"));
+    let source = format!(
+        "net \"n\" {{\n  input %b: {bits}\n  input %x: {halves}\n  input %y: {halves}\n  %l: {bits} = less(%x, %y)\n  \
+         %s: {halves} = select(%b, %x, %y)\n  %c: {halves} = cast(%b)\n  %z: {halves} = add(%s, %c)\n  output %z\n  output %l\n}}\n"
+    );
+    let count = 3 * 5 * 70;
+    let (b, x, y) = (|i: usize| (i % 2) as f32, |i: usize| (i % 7) as f32, |i: usize| (i % 5) as f32 + 0.5);
+    let extents = [1, 3, 5, 70];
+    let inputs = [array("b", &extents, b), array("x", &extents, x), array("y", &extents, y)];
+    let net = text::parse(&source, &[]).expect("the network is well formed");
+    let wanted: Vec<f32> = (0..count).map(|i| b(i) + if b(i) > 0.0 { x(i) } else { y(i) }).collect();
+    let less: Vec<f32> = (0..count).map(|i| f32::from(x(i) < y(i))).collect();
+    for compat in [Compat::Own, Compat::Zin9509] {
+        let options = Options { compat, ..Options::default() };
+        let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+        let run = anemone::execute(&program, &inputs, Default::default()).expect("it runs");
+        let output = |name: &str| run.outputs.iter().find(|(n, _)| n == name).map(|(_, array)| array.data.clone());
+        assert!(output("z").as_ref() == Some(&wanted) && output("l").as_ref() == Some(&less), "{compat:?}");
+    }
+    let ports = elements(&source, Compat::Zin9509);
+    assert_eq!(ports.iter().filter(|port| port.0 == Element::Uint8).count(), 2);
+}
