@@ -40,6 +40,7 @@ mod remarks;
 mod rewrite;
 mod schedule;
 pub mod segments;
+mod staged_rows;
 mod stream;
 mod target;
 mod tile;
@@ -69,7 +70,7 @@ pub mod testing {
         absorb_affines, align_heads, bound_values, convolve_affines, convolve_tokens, decompose, drop_conversions,
         fold_constants, forward_affines, forward_slices, join_parts, recognize, recognize_norms,
         recognize_quantization, remove_dead, replace_matmul, scale_small_terms, scale_whole_sums, select_columns,
-        sum_convolutions, wrap_narrow,
+        sum_convolutions, transpose_scores, wrap_narrow,
     };
     pub use crate::tile::spread;
 }

@@ -103,6 +103,8 @@ passes! {
     DEQUANTIZATIONS: 1 true "0dba-deduplicate-standalone-dequant-gocs-across-concat"
         Work::Net(fuse::deduplicate_dequantizations), "book table 22.3, DeduplicateStandaloneDequantGOCsAcrossConcat",
         "equal scales of the parts of a concatenation become one scale behind it";
+    SCORES: 1 true "0dbb-transpose-scores" Work::Target(rewrite::transpose_scores), "ours",
+        "a matrix of many rows and few columns between two products of computed matrices is computed transposed";
     TRANSPOSES: 1 true "0dc-collapse-transpose" Work::Net(fuse::collapse_transposes), "book table 22.3, CollapseTranspose",
         "consecutive transposes become one, or none, also around operations that work in any order of axes";
     PADDING: 4 true "0dd-fold-padding" Work::Net(fuse::fold_padding), "book table 22.1, pad optimization",

@@ -80,7 +80,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "compile",
         layers: &[
-            &["accuracy", "lut", "options", "remarks"],
+            &["accuracy", "lut", "options", "remarks", "staged_rows"],
             &["error", "functions"],
             &["ir"],
             &["stream"],

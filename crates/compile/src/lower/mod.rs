@@ -29,7 +29,6 @@ mod resample;
 mod roots;
 mod runtime_product;
 mod select;
-mod staged_rows;
 mod strided;
 mod transposed;
 mod unary;

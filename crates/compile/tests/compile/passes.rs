@@ -94,6 +94,12 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[3, 2] = mul(%x, %g)\n  %y: f16[3, 1] = linear(%s, %w)\n  output %y\n}\n",
     ),
     (
+        "transpose-scores",
+        "net \"n\" {\n  input %q: f16[1, 1024, 16]\n  input %k: f16[1, 16, 64]\n  input %v: f16[1, 64, 32]\n  \
+         %s: f16[1, 1024, 64] = matmul(%q, %k) transpose_x=false transpose_y=false\n  %p: f16[1, 1024, 64] = softmax(%s) axis=2\n  \
+         %y: f16[1, 1024, 32] = matmul(%p, %v) transpose_x=false transpose_y=false\n  output %y\n}\n",
+    ),
+    (
         "convolve-affines",
         "net \"n\" {\n  input %x: f16[1, 2, 8, 8]\n  const %g: f16[1, 2, 1, 1] = [2.0, 3.0]\n  const %t: f16[1, 2, 1, 1] = [0.5, 0.25]\n  \
          %s: f16[1, 2, 8, 8] = mul(%x, %g)\n  %y: f16[1, 2, 8, 8] = add(%s, %t)\n  output %y\n}\n",

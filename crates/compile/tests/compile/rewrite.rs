@@ -18,6 +18,7 @@ mod quantized;
 mod ranges;
 mod recognize;
 mod scatter;
+mod scores;
 mod slices;
 mod small;
 mod summed;
@@ -40,4 +41,9 @@ fn becomes(pass: fn(&mut Net, &Options, &mut Remarks) -> Result<()>, before: &st
 /// [`testing::decompose`] for the first chip.
 fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     testing::decompose(net, &anemone_facts::chips::CHIPS[0], options, reasons)
+}
+
+/// [`testing::transpose_scores`] for the first chip.
+fn transpose_scores(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    testing::transpose_scores(net, &anemone_facts::chips::CHIPS[0], options, reasons)
 }

@@ -4,15 +4,15 @@ use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::PRODUCT_LANES;
 
 /// Largest number of interleaved rows of a matrix in a stream.
-pub(super) const MOST_LANES: usize = PRODUCT_LANES[0];
+pub(crate) const MOST_LANES: usize = PRODUCT_LANES[0];
 /// Most whole products whose rows one task stages.
-pub(super) const MOST_PASSES: usize = 128;
+pub(crate) const MOST_PASSES: usize = 128;
 /// Largest number of rows that one task stages: whole products, and at most the channels of a chip.
 const MOST_STAGED: usize = MOST_PASSES * ENGINES * MOST_LANES;
 
 /// Rows of a matrix whose coefficients one task stages, several times where rows overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Staged {
+pub(crate) struct Staged {
     /// The first row.
     pub start: usize,
     /// Rows of a product, or of several that legalization makes of it.
@@ -37,7 +37,7 @@ impl Staged {
 }
 
 /// Most rows in full passes, and the rest in passes of fewer lanes. Legalization splits them into products.
-pub(super) fn mixed(rows: usize) -> Vec<Staged> {
+pub(crate) fn mixed(rows: usize) -> Vec<Staged> {
     let full = ENGINES * MOST_LANES;
     let whole = rows / full * full;
     let staged = |start| Staged::once(start, MOST_STAGED.min(whole - start), MOST_LANES);
@@ -66,7 +66,7 @@ fn overlapping(rows: usize, lanes: usize) -> Option<Vec<Staged>> {
 
 /// Rows that take a task to be staged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Staging {
+pub(crate) enum Staging {
     /// Those of several lanes.
     Interleaved,
     /// All.
@@ -77,7 +77,7 @@ pub(super) enum Staging {
 
 /// As [`mixed`], or most rows with the same lanes and the rest as [`mixed`], or in passes that overlap, by the number of tasks, then by that of
 /// passes over single rows. Engines of a pass of several lanes are a power of two.
-pub(super) fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
+pub(crate) fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
     let equal = |lanes: usize| {
         let streams = rows / lanes;
         let last = streams % ENGINES;
@@ -101,8 +101,14 @@ pub(super) fn in_few_tasks(rows: usize, staging: Staging) -> Vec<Staged> {
     all.min_by_key(cost).unwrap_or_default()
 }
 
+/// Tasks of a product of a computed matrix of `rows` with another, its staging included.
+pub(crate) fn tasks(rows: usize) -> usize {
+    let pieces = in_few_tasks(rows, Staging::All);
+    pieces.iter().map(|piece| 1 + piece.times * piece.count.div_ceil(ENGINES * piece.lanes)).sum()
+}
+
 /// Output rows of one product with run-time coefficients, and lanes per engine: the number that fills sixteen engines evenly.
-pub(super) fn rows_at_once(rows: usize) -> (usize, usize) {
+pub(crate) fn rows_at_once(rows: usize) -> (usize, usize) {
     let lanes = PRODUCT_LANES.into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
     (rows.min(ENGINES * lanes), lanes)
 }
