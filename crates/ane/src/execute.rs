@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
-use crate::tensor::{Array, Elements, View, agreement, compare, random_as, views};
+use crate::tensor::{Array, Elements, View, agreement, random_as, views};
 use anemone_engine::{Memory, Options, Plan, Profile, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
@@ -230,6 +230,15 @@ pub struct RoundingCost {
     pub rms: f32,
 }
 
+impl RoundingCost {
+    /// The cost by the elements that are finite in both results: an overflow of one would make every error of the others acceptable.
+    fn between(rounded: &[f32], exact: &[f32]) -> RoundingCost {
+        let finite = rounded.iter().zip(exact).filter(|(a, b)| a.is_finite() && b.is_finite());
+        let max = finite.fold(0f32, |max, (a, b)| max.max((a - b).abs()));
+        RoundingCost { max, rms: agreement(rounded, exact).rms }
+    }
+}
+
 /// Measures the error of fp16 rounding in a network, on these inputs: the difference of one output between fp32
 /// evaluation and evaluation with every result rounded. `None` if the network cannot be evaluated.
 pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<RoundingCost> {
@@ -250,7 +259,7 @@ pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Opt
     let at = net.outputs.iter().position(|&id| net.value(id).name == output)?;
     let (exact, rounded) = (eval::eval(net, &tensors).ok()?, eval::eval_rounded(net, &tensors).ok()?);
     let (Data::F32(exact), Data::F32(rounded)) = (&exact[at].data, &rounded[at].data) else { return None };
-    Some(RoundingCost { max: compare(rounded, exact, 0.0, 0.0).max_abs, rms: agreement(rounded, exact).rms })
+    Some(RoundingCost::between(rounded, exact))
 }
 
 /// Seed of [`moved`].
@@ -289,5 +298,5 @@ pub fn moved(inputs: &[(String, Array)]) -> Option<Vec<(String, Array)>> {
 pub fn cost_between(a: &[(String, Array)], b: &[(String, Array)], output: &str) -> Option<RoundingCost> {
     let of = |outputs: &'_ [(String, Array)]| outputs.iter().position(|(name, _)| name == output);
     let (a, b) = (&a[of(a)?].1.data, &b[of(b)?].1.data);
-    Some(RoundingCost { max: compare(a, b, 0.0, 0.0).max_abs, rms: agreement(a, b).rms })
+    Some(RoundingCost::between(a, b))
 }

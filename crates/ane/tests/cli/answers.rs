@@ -2,6 +2,7 @@
 
 use crate::ane;
 use crate::harness::*;
+use anemone::tensor::Array;
 use serde_json::Value;
 
 /// A convolution whose kernel is wider than any chip takes, as MIL text.
@@ -232,4 +233,13 @@ fn fixes_of_a_rule_say_what_they_are_for() {
         "{told}"
     );
     assert!(!told.contains("app A") && !told.contains("compile-probe"), "{told}");
+}
+
+/// Elements that overflow in fp16 leave the tolerance of the others as it is.
+#[test]
+fn an_overflow_in_fp16_does_not_widen_the_tolerance() {
+    let result = |data: &[f32]| vec![("y".to_string(), Array { shape: vec![data.len()], data: data.to_vec() })];
+    let (rounded, exact) = (result(&[1.0, f32::INFINITY, f32::NAN]), result(&[1.5, 2.0, 3.0]));
+    let cost = anemone::execute::cost_between(&rounded, &exact, "y").expect("an output of that name");
+    assert_eq!((cost.max, cost.rms), (0.5, 0.5));
 }
