@@ -75,6 +75,31 @@ def slices(g, count):
     return last
 
 
+def transposes(g, count):
+    """Functions between transposes that undo each other."""
+    last = "x"
+    while len(g.nodes) < count:
+        last = g.node("Relu", [g.node("Transpose", [g.node("Sigmoid", [last])], perm=[0, 2, 1, 3])])
+    return last
+
+
+def products(g, count):
+    """Products of computed matrices with a softmax between."""
+    last = "x"
+    while len(g.nodes) < count:
+        turned = g.node("Transpose", [last], perm=[0, 1, 3, 2])
+        last = g.node("MatMul", [g.node("Softmax", [g.node("MatMul", [last, turned])]), last])
+    return last
+
+
+def padded(g, count):
+    """Windows behind padding, over gathered channels."""
+    pads, places, last = g.constant([0, 0, 1, 1, 0, 0, 0, 0], np.int64), g.constant([3, 1, 0, 2, 7, 6, 5, 4], np.int64), "x"
+    while len(g.nodes) < count:
+        last = g.node("MaxPool", [g.node("Pad", [g.node("Gather", [last, places], axis=1), pads])], kernel_shape=[2, 2])
+    return last
+
+
 def model(form, count, path):
     g = Graph()
     last = form(g, count)
@@ -104,7 +129,7 @@ def main():
     print("|---|" + "---|" * len(options.sizes))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for form in (chain, convolutions, parts, sums, slices):
+        for form in (chain, convolutions, parts, sums, slices, transposes, products, padded):
             cells, before = [], None
             for count in options.sizes:
                 model(form, count, folder / "model.onnx")
