@@ -53,7 +53,7 @@ fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verd
         return Verdict::new(Place::Folded, "a constant", Basis::Decoded, "op-matrix");
     }
     if let Some(refusal) = types::check(op, outline, chip, route) {
-        let place = if refusal.code == "E16" { Place::Host } else { Place::Rejected };
+        let place = if refusal.code == "E16" && op.unread.is_none() { Place::Host } else { Place::Rejected };
         return Verdict::refused(place, refusal);
     }
     if let Some(row) = describe::named(op) {

@@ -39,12 +39,20 @@ impl Refusal {
 
 /// First refusal of an operation as written in the program, independent of its layers.
 pub fn check(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
-    by_name(op)
-        .filter(|_| route == Route::Framework || !native_layer(op, chip))
+    let named = || by_name(op).filter(|_| route == Route::Framework || !native_layer(op, chip));
+    unread(op)
+        .or_else(named)
         .or_else(|| indices(op, outline))
         .or_else(|| elements(op, route))
         .or_else(|| open_extents(op))
         .or_else(|| text(op, outline, chip).filter(|_| outline.origin == Origin::MilText && route == Route::Direct))
+}
+
+/// Operations that the model's reader does not translate, for its reason.
+fn unread(op: &OutlineOp) -> Option<Refusal> {
+    let reason = op.unread.as_ref()?;
+    let fix = "keep this operation on the host, or rewrite it with supported operations";
+    Some(refusal("E16", Basis::Inferred, "op-matrix", &op.op, "operations of a static graph", fix).saying(reason))
 }
 
 /// Operations that the converter refuses by name.

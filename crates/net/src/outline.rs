@@ -134,6 +134,8 @@ pub struct OutlineOp {
     pub blocks: usize,
     /// True if all operands are constant, so that the result is computed before the model runs.
     pub constant: bool,
+    /// Operation that the reader does not translate, with its reason, if this operation is it or needs its results.
+    pub unread: Option<String>,
 }
 
 impl OutlineOp {
@@ -221,6 +223,7 @@ impl Outline {
                 outputs: op.outputs.iter().map(named).collect(),
                 blocks: 0,
                 constant: !op.inputs.is_empty() && op.inputs.iter().all(|id| net.value(*id).data.is_some()),
+                unread: None,
             }
         });
         Outline {

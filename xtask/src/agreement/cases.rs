@@ -52,6 +52,7 @@ fn program(op: &str, mut arguments: Vec<(&str, Argument)>, output: OutlineType) 
         outputs: vec![Named { name: name.clone(), ty: output }],
         blocks: 0,
         constant: false,
+        unread: None,
     };
     let (origin, outputs) = (Origin::Model, vec![name]);
     Outline {

@@ -142,6 +142,9 @@ pub struct ModelFlags {
     /// Shape of an input, one of those that the model accepts: the extents of all its axes
     #[arg(long, value_name = "INPUT=1,3,224,224", value_parser = shape)]
     shape: Vec<(String, Vec<usize>)>,
+    /// Values of an integer input of an ONNX model that the graph needs as constants, such as a length or extents
+    #[arg(long, value_name = "INPUT=3,5", value_parser = value)]
+    value: Vec<(String, Vec<i64>)>,
     /// Folder that MIL text calls @model_path [default: that of the text]
     #[arg(long, value_name = "DIR")]
     model_root: Option<std::path::PathBuf>,
@@ -159,10 +162,16 @@ fn shape(text: &str) -> std::result::Result<(String, Vec<usize>), String> {
     pair.ok_or("INPUT=1,3,224,224 with extents of at least 1 expected".into())
 }
 
+fn value(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
+    let numbers = |list: &str| list.split(',').map(|n| n.trim().parse().ok()).collect::<Option<Vec<i64>>>();
+    let pair = text.rsplit_once('=').and_then(|(name, list)| Some((name.to_string(), numbers(list)?)));
+    pair.ok_or("INPUT=3,5 with integers expected".into())
+}
+
 impl ModelFlags {
-    /// Returns true if neither a function nor an extent is given.
+    /// Returns true if no function, extent or value is given.
     fn is_plain(&self) -> bool {
-        self.function.is_none() && self.dim.is_empty() && self.shape.is_empty()
+        self.function.is_none() && self.dim.is_empty() && self.shape.is_empty() && self.value.is_empty()
     }
 
     fn choices(&self) -> Result<anemone::Choices> {
@@ -170,7 +179,12 @@ impl ModelFlags {
             extents.iter().enumerate().map(|(axis, &n)| (format!("{name}.{axis}"), n)).collect::<Vec<_>>()
         };
         let extents = self.shape.iter().flat_map(axes).chain(self.dim.iter().cloned()).collect();
-        let options = anemone_net::read::Options { function: self.function.clone(), extents, ..Default::default() };
+        let options = anemone_net::read::Options {
+            function: self.function.clone(),
+            extents,
+            values: self.value.iter().cloned().collect(),
+            ..Default::default()
+        };
         Ok(anemone::Choices { options, model_root: self.model_root.clone() })
     }
 }

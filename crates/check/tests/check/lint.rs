@@ -80,6 +80,7 @@ impl Program {
             outputs: vec![Named { name: name.clone(), ty: typed(output.0, output.1) }],
             blocks: 0,
             constant: false,
+            unread: None,
         };
         self.0.ops.push(op);
         self.0.outputs = vec![name];

@@ -356,6 +356,7 @@ fn every_export_is_called_by_its_name() {
         outputs: vec![Named { name: "y".into(), ty }],
         blocks: 0,
         constant: false,
+        unread: None,
     };
     let module = Outline {
         name: "main".into(),

@@ -17,6 +17,7 @@ const MANIFEST: &str = "Manifest.json";
 ///
 /// Errors: those of [`read_mlmodel`], and a manifest that cannot be read, is not JSON or names no root model.
 pub fn read_package(files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    options.without_values()?;
     let (spec, package) = open(files)?;
     read_mlmodel(&spec, &package, options)
 }

@@ -56,6 +56,8 @@ pub struct Options {
     pub extents: HashMap<String, usize>,
     /// Shapes of arrays by input, which give the extents that model and `extents` leave open. An empty name stands for the only input.
     pub shapes: HashMap<String, Vec<usize>>,
+    /// Values of integer inputs of an ONNX model, which become constants.
+    pub values: HashMap<String, Vec<i64>>,
 }
 
 impl Options {
@@ -104,9 +106,22 @@ pub fn sniff(bytes: &[u8]) -> Option<Format> {
     Some(if onnx::looks_like(bytes) { Format::Onnx } else { Format::MlModel })
 }
 
+impl Options {
+    /// Refuses values of inputs, for formats that take none.
+    fn without_values(&self) -> Result<(), Error> {
+        let Some(name) = self.values.keys().next() else { return Ok(()) };
+        let reason = "only inputs of ONNX models are given values before the model runs".to_string();
+        Err(Error::Unsupported { op: "a value for an input".to_string(), output: name.clone(), reason })
+    }
+}
+
 /// Reads a model file of any format; see [`read_mlmodel`], [`read_mil`], [`read_onnx`] and [`read_netplist`].
 pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
-    match sniff(bytes) {
+    let format = sniff(bytes);
+    if format != Some(Format::Onnx) {
+        options.without_values()?;
+    }
+    match format {
         Some(Format::MlModel) => read_mlmodel(bytes, files, options),
         Some(Format::Netplist) => read_netplist(bytes, files, options),
         Some(Format::Mil) => read_mil(bytes, files, options),

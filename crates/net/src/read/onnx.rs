@@ -212,6 +212,9 @@ impl Translator<'_> {
     fn graph(&mut self, graph: &proto::Graph) -> Result<(), Error> {
         self.initializers(graph)?;
         for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {
+            if self.bind(input)? {
+                continue;
+            }
             let ty = self.input_type(input)?;
             let id = self.build.input_or_nothing(&input.name, ty)?;
             let tensor = input.ty.as_ref().and_then(|t| t.tensor.as_ref());
@@ -220,6 +223,7 @@ impl Translator<'_> {
             }
             self.values.insert(input.name.clone(), id);
         }
+        self.all_bound(graph)?;
         // Intermediate values must not use names that later nodes define.
         graph.node.iter().flat_map(|n| &n.output).for_each(|name| self.build.reserve(name));
         live::once(graph)?;

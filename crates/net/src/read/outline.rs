@@ -98,6 +98,7 @@ impl Scope {
             outputs,
             blocks: op.blocks.len(),
             constant,
+            unread: None,
         }
     }
 }

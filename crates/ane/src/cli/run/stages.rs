@@ -90,6 +90,7 @@ fn refuse_extents(flags: &Flags) -> Result<()> {
     let given = [
         ("--dim", !choices.dim.is_empty()),
         ("--shape", !choices.shape.is_empty()),
+        ("--value", !choices.value.is_empty()),
         ("--model-root", choices.model_root.is_some()),
     ];
     let Some((name, _)) = given.iter().find(|(_, given)| flags.via.wanted() && *given) else { return Ok(()) };

@@ -11,6 +11,9 @@ use crate::graph::{DType, Tensor, ValueId};
 use crate::stored::Element;
 use std::sync::Arc;
 
+/// Most operations that are searched for the input of a value.
+const LONGEST_CHAIN: usize = 64;
+
 /// Operators that a static graph cannot represent, or that are not arithmetic, each with its reason and a suggestion.
 pub const REFUSED: &[(&[&str], &str)] = &[
     (
@@ -193,9 +196,34 @@ impl<'n, 'a> Node<'n, 'a> {
         let Some(id) = self.input(index) else { return Ok(None) };
         match self.t.build.data(id) {
             Some(tensor) => Ok(Some(tensor.clone())),
-            None => Err(self
-                .unsupported(format!("`{what}` is computed at run time: the graph is static. Export with a constant"))),
+            None => Err(self.unsupported(match self.integer_behind(id) {
+                Some(input) => format!(
+                    "`{what}` is computed at run time from input `{input}`: the graph is static. Give `{input}` a value that is known before (`--value \
+                     {input}=...`), or export with a constant"
+                ),
+                None => format!("`{what}` is computed at run time: the graph is static. Export with a constant"),
+            })),
         }
+    }
+
+    /// An input of integers that a value is computed from, if it is computed from such inputs and constants alone.
+    fn integer_behind(&self, id: ValueId) -> Option<&str> {
+        let net = &self.t.build.net;
+        let (mut open, mut found, mut steps) = (vec![id], None, 0);
+        while let Some(id) = open.pop() {
+            let value = net.value(id);
+            steps += 1;
+            if value.data.is_some() {
+                continue;
+            }
+            if net.inputs.contains(&id) && value.ty.dtype == DType::I32 {
+                found = Some(value.name.as_str());
+                continue;
+            }
+            let maker = net.ops.iter().rev().find(|op| op.outputs.contains(&id)).filter(|_| steps <= LONGEST_CHAIN)?;
+            open.extend(&maker.inputs);
+        }
+        found
     }
 
     /// Integers of an operand that must be constant while reading.

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::graph::ValueId;
 use crate::outline::{Argument, Named, Outline, OutlineOp, OutlineType};
 use crate::read::{Files, Options};
+use std::collections::HashMap;
 
 /// Outline of an ONNX model, including models with nodes that a static graph cannot represent: those, and all readers of their results,
 /// come last with unknown extents, for the host.
@@ -21,9 +22,7 @@ pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Resul
     }
     let element = |id: ValueId| crate::outline::typed(build.ty(id));
     let host: Vec<OutlineOp> = left.iter().map(|node| node.outlined(&element)).collect();
-    notes.extend(
-        left.iter().filter(|node| !node.reason.is_empty()).map(|n| format!("{} `{}`: {}", n.kind, n.name(), n.reason)),
-    );
+    notes.extend(left.iter().filter(|node| !node.follows).map(|node| node.reason.clone()));
     let mut outline = Outline::of(&build.finish());
     outline.outputs.extend(host.iter().flat_map(|op| op.outputs.iter().map(|o| o.name.clone())));
     outline.ops.extend(host);
@@ -36,8 +35,10 @@ pub(super) struct Left {
     /// Operands that are values of the graph.
     operands: Vec<(String, ValueId)>,
     pub(super) outputs: Vec<String>,
-    /// Reason; empty if the node only reads the result of such a node.
+    /// Reason of the first such node that this one needs, or of this one, which then begins with its name.
     reason: String,
+    /// True if the node only needs results of such nodes.
+    follows: bool,
 }
 
 impl Left {
@@ -63,6 +64,7 @@ impl Left {
             outputs: self.outputs.iter().map(|name| Named { name: name.clone(), ty: open.clone() }).collect(),
             blocks: 0,
             constant: false,
+            unread: Some(self.reason.clone()),
         }
     }
 }
@@ -70,23 +72,28 @@ impl Left {
 impl Translator<'_> {
     /// As [`Translator::nodes`], collecting nodes that the graph cannot express.
     pub(super) fn nodes_for_host(&mut self, nodes: &[proto::Node], mut left: Vec<Left>) -> Result<Vec<Left>, Error> {
+        let mut open: HashMap<String, usize> = HashMap::new();
         for node in masked::joined(nodes).iter() {
-            let open = |name: &String| left.iter().any(|n| n.outputs.contains(name));
-            let reason = if node.input.iter().any(open) {
-                String::new()
-            } else {
-                match Node::new(self, node).and_then(Node::translate) {
+            let first = node.input.iter().find_map(|name| open.get(name));
+            let follows = first.is_some();
+            let reason = match first {
+                Some(&at) => left[at].reason.clone(),
+                None => match Node::new(self, node).and_then(Node::translate) {
                     Ok(()) => continue,
-                    Err(Error::Unsupported { reason, .. }) => reason,
+                    Err(Error::Unsupported { reason, .. }) => {
+                        format!("{} `{}`: {reason}", node.op_type, node.output.first().map_or("", String::as_str))
+                    }
                     Err(other) => return Err(other),
-                }
+                },
             };
+            open.extend(node.output.iter().filter(|name| !name.is_empty()).map(|name| (name.clone(), left.len())));
             let known = |name: &String| Some((name.clone(), *self.values.get(name)?));
             left.push(Left {
                 kind: node.op_type.clone(),
                 operands: node.input.iter().filter_map(known).collect(),
                 outputs: node.output.iter().filter(|o| !o.is_empty()).cloned().collect(),
                 reason,
+                follows,
             });
         }
         Ok(left)

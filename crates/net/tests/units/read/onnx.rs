@@ -11,6 +11,7 @@ mod rows;
 mod sequence;
 mod states;
 mod suppressed;
+mod values;
 
 use anemone_net::Error;
 use anemone_net::check::check;
