@@ -133,7 +133,7 @@ impl Emitter<'_> {
         if self.conventions().planar_palette_stated {
             self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
         }
-        let mean;
+        let own;
         let (affine, relu) = match &self.layer.kind {
             Kind::Planar { op, affine, relu } => {
                 let (op, operand) = match op {
@@ -146,25 +146,26 @@ impl Emitter<'_> {
                 self.set_all(&[(PeOp, op), (PeSecond, operand)])?;
                 (affine, *relu)
             }
-            Kind::ChannelAffine { subtract } => {
+            Kind::ChannelAffine { subtract, scale } => {
                 let operand = if *subtract { second::NEGATED } else { second::SOURCE };
                 self.set_all(&[(PeOp, planar::ADD), (PeSecond, operand)])?;
-                (&Affine::UNIT, false)
+                own = Affine { final_scale: *scale, ..Affine::UNIT };
+                (&own, false)
             }
-            Kind::Deviation { epsilon } => {
+            Kind::Deviation { epsilon, scale } => {
                 self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeFirst, first::NEGATED), (PeSecond, second::SOURCE)])?;
                 self.set(PeNonlinear, planar_nonlinear::RSQRT)?;
                 self.set_half(PeEpsilon, *epsilon)?;
                 let (_, h, w) = self.input();
-                mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
-                (&mean, false)
+                own = Affine { final_scale: scale * scale / (h * w) as f32, ..Affine::UNIT };
+                (&own, false)
             }
             Kind::InverseRms { epsilon } => {
                 self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeNonlinear, planar_nonlinear::RSQRT)])?;
                 self.set_half(PeEpsilon, *epsilon)?;
                 let (_, h, w) = self.input();
-                mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
-                (&mean, false)
+                own = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
+                (&own, false)
             }
             Kind::Pool { op, abs, affine, relu, .. } => {
                 self.pool_op(*op, *abs)?;

@@ -293,17 +293,21 @@ pub enum Kind {
         /// ReLU on the result.
         relu: bool,
     },
-    /// Planar engine: `(x + s) * f` with an addend and a factor for each channel. The second source has two rows, addends
+    /// Planar engine: `(x + s) * f * scale` with an addend and a factor for each channel. The second source has two rows, addends
     /// and factors.
     ChannelAffine {
         /// The addend is subtracted.
         subtract: bool,
+        /// Factor of the result.
+        scale: f32,
     },
-    /// Planar engine: `1 / sqrt(mean + epsilon)`, where the mean is that of the squared differences, over rows and columns, between the
-    /// first source and the second, which has one number per channel.
+    /// Planar engine: `1 / sqrt(mean + epsilon)`, where the mean is that of the squares of the scaled differences, over rows and columns,
+    /// between the first source and the second, which has one number per channel.
     Deviation {
         /// fp16 addend.
         epsilon: f32,
+        /// Factor of the differences.
+        scale: f32,
     },
     /// Planar engine: `1 / sqrt(mean + epsilon)`, where the mean is that of the squares over rows and columns.
     InverseRms {

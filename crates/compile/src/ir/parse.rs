@@ -198,9 +198,13 @@ impl<'a> Rest<'a> {
             "ne.max_channels" => Kind::MaxChannels,
             "ne.sum_channels" => Kind::SumChannels { nonlinear: self.nonlinear()? },
             "ne.mul_channels" => Kind::MulChannels { nonlinear: self.nonlinear()? },
-            "pe.channel_affine" => Kind::ChannelAffine { subtract: self.flag("subtract") },
+            "pe.channel_affine" => {
+                Kind::ChannelAffine { subtract: self.flag("subtract"), scale: self.value("scale", 1.0)? }
+            }
             "pe.inverse_rms" => Kind::InverseRms { epsilon: self.value("epsilon", 0.0)? },
-            "pe.deviation" => Kind::Deviation { epsilon: self.value("epsilon", 0.0)? },
+            "pe.deviation" => {
+                Kind::Deviation { epsilon: self.value("epsilon", 0.0)?, scale: self.value("scale", 1.0)? }
+            }
             _ => return self.planar(name),
         })
     }

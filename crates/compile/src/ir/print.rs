@@ -98,10 +98,14 @@ impl fmt::Display for Kind {
                 affine(f, a)?;
                 if *relu { write!(f, " relu") } else { Ok(()) }
             }
-            Kind::ChannelAffine { subtract } => {
-                write!(f, "pe.channel_affine{}", if *subtract { " subtract" } else { "" })
+            Kind::ChannelAffine { subtract, scale } => {
+                write!(f, "pe.channel_affine{}", if *subtract { " subtract" } else { "" })?;
+                if *scale == 1.0 { Ok(()) } else { write!(f, " scale={scale}") }
             }
-            Kind::Deviation { epsilon } => write!(f, "pe.deviation epsilon={epsilon}"),
+            Kind::Deviation { epsilon, scale } => {
+                write!(f, "pe.deviation epsilon={epsilon}")?;
+                if *scale == 1.0 { Ok(()) } else { write!(f, " scale={scale}") }
+            }
             Kind::InverseRms { epsilon } => write!(f, "pe.inverse_rms epsilon={epsilon}"),
             Kind::Pool { op, window: w, abs, affine: a, relu } => {
                 write!(f, "pe.pool.{op:?}")?;

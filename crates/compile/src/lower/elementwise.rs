@@ -220,7 +220,7 @@ impl Lowerer<'_> {
                     ..v
                 };
                 self.push(
-                    Kind::ChannelAffine { subtract: false },
+                    Kind::ChannelAffine { subtract: false, scale: 1.0 },
                     vec![at(from), second],
                     vec![[false; 3]; 2],
                     at(to),

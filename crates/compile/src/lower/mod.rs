@@ -39,7 +39,7 @@ use crate::lut::Knots;
 use crate::options::{Later, Options};
 use crate::rewrite::magnitudes::{Magnitude, magnitudes};
 use anemone_facts::chips::Chip;
-use anemone_net::{Binary, Net, Op, OpKind, Tensor, Unary, ValueId};
+use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Tensor, Unary, ValueId};
 use half::f16;
 use half::vec::HalfFloatVecExt;
 use std::collections::{HashMap, HashSet};
@@ -108,10 +108,11 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     Ok(lowerer.graph)
 }
 
-/// Returns true for a network with functions that may become tables.
+/// Returns true for a network with functions that may become tables, or with norms.
 fn bends(net: &Net) -> bool {
     let bends = |f: Unary| !matches!(f, Unary::Identity | Unary::Relu | Unary::Relu6 | Unary::Abs | Unary::Neg);
-    net.ops.iter().any(|op| matches!(op.kind, OpKind::Unary(f) if bends(f)))
+    let norms = |kind: &OpKind| matches!(kind, OpKind::Reduce { kind: ReduceKind::L2, .. } | OpKind::LayerNorm { .. });
+    net.ops.iter().any(|op| matches!(op.kind, OpKind::Unary(f) if bends(f)) || norms(&op.kind))
 }
 
 /// Refuses weights that are no finite numbers in fp16: nothing that they are multiplied with would be one.

@@ -5,7 +5,7 @@ use super::reduce::{merge, one_row};
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use crate::rewrite::{held_epsilon, of_pixels};
+use crate::rewrite::of_pixels;
 use anemone_facts::staging::{FOLD, FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
 use anemone_program::order;
@@ -254,7 +254,7 @@ impl Lowerer<'_> {
     /// [`Lowerer::layer_norm`] over the axes from `first` on, with those before as channels: over columns, or rows and columns. The statistics
     /// are transposed, the means in one row and the reciprocal deviations in the next. Returns `false` unless the channels are a
     /// single axis, and the rows too.
-    fn norm_of_rows(&mut self, first: usize, epsilon: f32, from: &View, to: &View) -> bool {
+    fn norm_of_rows(&mut self, first: usize, [epsilon, scale]: [f32; 2], from: &View, to: &View) -> bool {
         let one = |view: &View| View4 {
             buffer: view.buffer,
             offset_bytes: view.offset_bytes,
@@ -323,7 +323,7 @@ impl Lowerer<'_> {
         }
         for start in parts {
             let sources = vec![number(0, start), chunk(&source, start)];
-            self.push(Kind::Deviation { epsilon }, sources, vec![each, plain], number(1, start), turned);
+            self.push(Kind::Deviation { epsilon, scale }, sources, vec![each, plain], number(1, start), turned);
             if turned {
                 self.source_turned(0);
             }
@@ -331,7 +331,7 @@ impl Lowerer<'_> {
         let mut both = one(&numbers);
         both.axes[2] = numbers.lead[0];
         both.axes[1] = numbers.lead.get(1).copied().unwrap_or(both.axes[1]);
-        self.push(Kind::ChannelAffine { subtract: true }, vec![source, both], vec![plain; 2], result, false);
+        self.push(Kind::ChannelAffine { subtract: true, scale }, vec![source, both], vec![plain; 2], result, false);
         if turned {
             self.source_turned(1);
         }
@@ -387,7 +387,7 @@ impl Lowerer<'_> {
         let copy =
             || Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine: Affine::UNIT, relu: false };
         self.push(copy(), vec![x], vec![[false; 3]], turned, true);
-        self.norm_of_planes(1, epsilon, &row, &normed)?;
+        self.norm_of_planes(1, [epsilon, 1.0], &row, &normed)?;
         // The two numbers are read turned, as those of several rows are.
         self.source_turned(1);
         self.push(copy(), vec![back], vec![[false; 3]], y, false);
@@ -420,7 +420,7 @@ impl Lowerer<'_> {
     /// of both.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
         let (mut from, to) = (self.view(x)?, self.result(out));
-        let epsilon = held_epsilon(epsilon);
+        let numbers @ [epsilon, _] = self.addend_and_scale(epsilon, x);
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
         let stepwise = self.options.conventions().norms_by_group;
         if stepwise && self.norm_of_channels(axes, epsilon, &from, &to)? {
@@ -438,7 +438,7 @@ impl Lowerer<'_> {
         }
         // Rows are normed with their columns if channels are left (`norm_layer_norm_ax2_3_1x32x4x4`).
         let of_rows = first == rank || stepwise && first + 1 == rank;
-        if of_rows && self.norm_of_rows(first, epsilon, &from, &to) {
+        if of_rows && self.norm_of_rows(first, numbers, &from, &to) {
             return Ok(());
         }
         // Normalized axes are the rows of a task: if they are not contiguous, the tensor is copied first or last.
@@ -449,14 +449,14 @@ impl Lowerer<'_> {
         }
         if merge(&to.lead[first..rank]).is_none() {
             let normed = self.scratch("normed", &to.shape());
-            self.norm_of_planes(first, epsilon, &from, &normed)?;
+            self.norm_of_planes(first, numbers, &from, &normed)?;
             return self.copy(&normed, &to);
         }
-        self.norm_of_planes(first, epsilon, &from, &to)
+        self.norm_of_planes(first, numbers, &from, &to)
     }
 
     /// A normalization over the axes from `first` on.
-    fn norm_of_planes(&mut self, first: usize, epsilon: f32, from: &View, to: &View) -> Result<()> {
+    fn norm_of_planes(&mut self, first: usize, [epsilon, scale]: [f32; 2], from: &View, to: &View) -> Result<()> {
         let rank = from.lead.len();
         // Mean and reciprocal deviation of each sum are in two rows.
         let mut shape = from.shape()[..first].to_vec();
@@ -483,8 +483,8 @@ impl Lowerer<'_> {
             let sum = Kind::Reduce { op: PoolOp::Sum, abs: false, affine, reciprocal: false };
             self.push(sum, vec![source], vec![plain], mean, false);
             let over = [false, rows_from.extent > 1, from.width > 1];
-            self.push(Kind::Deviation { epsilon }, vec![mean, source], vec![over, plain], inverse, false);
-            let apply = Kind::ChannelAffine { subtract: true };
+            self.push(Kind::Deviation { epsilon, scale }, vec![mean, source], vec![over, plain], inverse, false);
+            let apply = Kind::ChannelAffine { subtract: true, scale };
             match natural {
                 // A single pair for everything is shared by the tensor's own channels.
                 (Some(x), Some(y)) if source.groups() == 1 && source.channels() == 1 && x.groups() == 1 => {

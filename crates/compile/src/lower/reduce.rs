@@ -8,7 +8,7 @@ use super::transposed::folded;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use crate::rewrite::Limits;
+use crate::rewrite::{Limits, held_epsilon};
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
 
@@ -50,7 +50,13 @@ impl Lowerer<'_> {
             Some(view) => view.clone(),
             None => self.scratch("kept", &kept),
         };
-        self.reduce_into(kind, axes, &from, &target)?;
+        match kind {
+            ReduceKind::L2 => {
+                let usual = self.magnitudes.get(x.0 as usize).map_or(1.0, |m| m.usual);
+                self.euclidean(axes, scale_of_squares(usual), &from, &target)?;
+            }
+            _ => self.reduce_into(kind, axes, &from, &target)?,
+        }
         if direct.is_none() {
             let shape = to.shape();
             match self.reshaped(&target, &shape)? {
@@ -81,11 +87,7 @@ impl Lowerer<'_> {
                 self.unary_into(Unary::Square, from, &square)?;
                 self.reduce_axes(PoolOp::Sum, Affine::UNIT, false, axes, &square, to)
             }
-            ReduceKind::L2 => {
-                let sum = self.scratch("sum", &to.shape());
-                self.reduce_into(ReduceKind::SumSquare, axes, from, &sum)?;
-                self.unary_into(Unary::Sqrt, &sum, to)
-            }
+            ReduceKind::L2 => self.euclidean(axes, 1.0, from, to),
             ReduceKind::LogSum => {
                 let sum = self.scratch("sum", &to.shape());
                 self.reduce_into(ReduceKind::Sum, axes, from, &sum)?;
@@ -106,6 +108,32 @@ impl Lowerer<'_> {
                 Err(self.unsupported("products along an axis", "use the exponential of a sum of logarithms"))
             }
         }
+    }
+
+    /// The addend to the variance of elements, for elements times a scale, which is the second number: the addend of small variances has few
+    /// digits in fp16.
+    pub(super) fn addend_and_scale(&self, epsilon: f32, x: ValueId) -> [f32; 2] {
+        let usual = match self.options.conventions().norms_by_group {
+            true => 1.0,
+            false => self.magnitudes.get(x.0 as usize).map_or(1.0, |m| m.usual),
+        };
+        // At most one.
+        let most = epsilon.recip().sqrt().log2().floor().exp2();
+        let scale = scale_of_squares(usual).min(most).max(1.0);
+        [held_epsilon(epsilon * scale * scale), scale]
+    }
+
+    /// The Euclidean norm of elements times `scale`, divided by it: squares of small elements have few digits in fp16.
+    fn euclidean(&mut self, axes: &[usize], scale: f32, from: &View, to: &View) -> Result<()> {
+        let (root, scale) = match Table::sqrt().scaled(scale.recip(), 0.0) {
+            Some(root) if scale != 1.0 => (root, scale),
+            _ => (Table::sqrt(), 1.0),
+        };
+        let [square, sum] = [("square", from), ("sum", to)].map(|(name, view)| self.scratch(name, &view.shape()));
+        let squared = Affine { final_scale: scale * scale, ..Affine::UNIT };
+        self.planar_two(PlanarOp::Mul, squared, from, from, &square)?;
+        self.reduce_axes(PoolOp::Sum, Affine::UNIT, false, axes, &square, &sum)?;
+        self.table(root, 0.0, 1.0, &sum, to)
     }
 
     /// Columns (with neighbouring axes) by the planar engine, other axes by the neural engine.
@@ -368,6 +396,15 @@ impl Lowerer<'_> {
         }
         Ok(())
     }
+}
+
+/// Usual size of elements below which their squares are scaled, so that they are normal fp16 numbers.
+const SMALL: f32 = 1.0 / 64.0;
+
+/// Power of two by which elements of a usual size are multiplied before they are squared: squares overflow where an element is 2^10 times
+/// larger than usual.
+fn scale_of_squares(usual: f32) -> f32 {
+    if usual > 0.0 && usual < SMALL { (-2.0 - usual.log2().floor()).min(14.0).exp2() } else { 1.0 }
 }
 
 /// A pooled view as groups, channels, rows and columns; one-axis windows pool columns.
