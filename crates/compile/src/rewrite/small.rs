@@ -30,6 +30,9 @@ const MOST_SCALE: i32 = 14;
 /// Binary exponent of the largest scale of an operand of which only the usual size is known: sums below 2^7 never overflow.
 const MOST_UNPROVEN: i32 = 8;
 
+/// Largest finite fp16 number, which bounds operands of which nothing else is known.
+const LARGEST: f32 = 65504.0;
+
 /// Binary exponent of the least scale that is worth a gain.
 const LEAST_GROWTH: i32 = 2;
 
@@ -236,7 +239,12 @@ fn demands(net: &Net, known: &[Magnitude]) -> Vec<Demand> {
 
 /// Bound of the sum of magnitudes of the terms of each result of a product with constant weights, and of its addend.
 fn sums(net: &Net, op: &Op, known: &[Magnitude]) -> f32 {
-    let sum = sum_of(net, op, known, |x| x.most);
+    bounded(net, op, known, f32::INFINITY)
+}
+
+/// The same for operands of at most this magnitude.
+fn bounded(net: &Net, op: &Op, known: &[Magnitude], most: f32) -> f32 {
+    let sum = sum_of(net, op, known, |x| x.most.min(most));
     sum.map_or(f32::INFINITY, |(sum, bias)| sum.min(known[op.outputs[0].0 as usize].most) + bias)
 }
 
@@ -258,7 +266,7 @@ fn sum_of(net: &Net, op: &Op, known: &[Magnitude], size: impl Fn(Magnitude) -> f
 
 /// Powers of two by which the sums of a product with constant weights may grow. `behind`: other products compute its operand.
 fn free(net: &Net, op: &Op, known: &[Magnitude], behind: bool) -> i32 {
-    let proven = capacity(MOST_SUM, sums(net, op, known));
+    let proven = capacity(MOST_SUM, bounded(net, op, known, LARGEST));
     let usual = capacity(MOST_SUM - SPARE, usual_sums(net, op, known));
     match known[op.inputs[0].0 as usize].most.is_finite() {
         true => proven.max(usual),

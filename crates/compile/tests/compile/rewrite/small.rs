@@ -119,16 +119,41 @@ fn means_of_many_elements_are_small() {
     );
 }
 
+/// Sums of 64 terms of 2^-9 and operands up to 65504 overflow if they are scaled.
 #[test]
 fn operands_without_a_bound_stay() {
-    let net = r#"net "n" {
+    let weights = ["0.001953125"; 64].join(", ");
+    let net = format!(
+        r#"net "n" {{
+  input %x: f16[5, 64]
+  const %w: f16[1, 64] = [{weights}]
+  %y: f16[5, 1] = linear(%x, %w)
+  output %y
+}}
+"#
+    );
+    becomes(scale_small_terms, &net, &net);
+}
+
+#[test]
+fn weights_too_small_for_any_operand_to_overflow_grow() {
+    let before = r#"net "n" {
   input %x: f16[5, 2]
-  const %w: f16[2, 2] = [0.001, 0.0, 0.0, 0.001]
+  const %w: f16[2, 2] = [0.0009765625, 0.0, 0.0, 0.0009765625]
   %y: f16[5, 2] = linear(%x, %w)
   output %y
 }
 "#;
-    becomes(scale_small_terms, net, net);
+    let after = r#"net "n" {
+  input %x: f16[5, 2]
+  const %y.weight: f16[2, 2] = [0.03125, 0.0, 0.0, 0.03125]
+  %y.scaled: f16[5, 2] = linear(%x, %y.weight) name="y"
+  const %y.unscale: f16[] = [0.03125]
+  %y: f16[5, 2] = mul(%y.scaled, %y.unscale)
+  output %y
+}
+"#;
+    becomes(scale_small_terms, before, after);
 }
 
 #[test]
@@ -148,13 +173,13 @@ fn integers_with_scales_stay_integers() {
 
 #[test]
 fn few_rows_with_small_terms_are_computed_twice() {
-    let zeros = ", 0.0".repeat(63);
+    let [weights, grown] = ["0.000244140625", "0.015625"].map(|weight| [weight; 512].join(", "));
     let before = format!(
         r#"net "n" {{
-  input %x: f16[1, 64]
-  const %w: f16[1, 64] = [0.0009765625{zeros}]
+  input %x: f16[1, 512]
+  const %w: f16[1, 512] = [{weights}]
   const %b: f16[1] = [0.5]
-  %r: f16[1, 64] = relu(%x)
+  %r: f16[1, 512] = relu(%x)
   %y: f16[1, 1] = linear(%r, %w, %b)
   output %y
 }}
@@ -162,17 +187,17 @@ fn few_rows_with_small_terms_are_computed_twice() {
     );
     let after = format!(
         r#"net "n" {{
-  input %x: f16[1, 64]
-  %r: f16[1, 64] = relu(%x)
-  const %w: f16[1, 64] = [0.0009765625{zeros}]
+  input %x: f16[1, 512]
+  %r: f16[1, 512] = relu(%x)
+  const %w: f16[1, 512] = [{weights}]
   const %b: f16[1] = [0.5]
   %y.plain: f16[1, 1] = linear(%r, %w, %b) name="y"
-  const %y.weight: f16[1, 64] = [0.0625{zeros}]
+  const %y.weight: f16[1, 512] = [{grown}]
   const %y.bias: f32[1] = [32.0]
   %y.scaled: f16[1, 1] = linear(%r, %y.weight, %y.bias) name="y"
   const %y.unscale: f16[] = [0.015625]
   %y.fine: f16[1, 1] = mul(%y.scaled, %y.unscale) name="y"
-  const %y.error: f16[] = [0.001983642578125]
+  const %y.error: f16[] = [0.015655517578125]
   %y.above: f16[1, 1] = add(%y.plain, %y.error) name="y"
   %y.less: f16[1, 1] = min(%y.fine, %y.above) name="y"
   %y.below: f16[1, 1] = sub(%y.plain, %y.error) name="y"
@@ -182,11 +207,9 @@ fn few_rows_with_small_terms_are_computed_twice() {
 "#
     );
     becomes(scale_small_terms, &before, &after);
-    // An input of the network, and few terms.
+    // An input of the network.
     let of_input = before.replace("linear(%r", "linear(%x");
     becomes(scale_small_terms, &of_input, &of_input);
-    let few = before.replace("64]", "4]").replace(&zeros, ", 0.0, 0.0, 0.0");
-    becomes(scale_small_terms, &few, &few);
 }
 
 #[test]
@@ -225,13 +248,15 @@ fn terms_grow_where_bounds_do_and_values_do_not() {
 /// A network's input may have any size, and so may all that follows from it but products.
 #[test]
 fn the_usual_size_behind_a_product_bounds_a_scale() {
+    let diagonal: Vec<&str> = (0..64 * 64).map(|at| if at % 65 == 0 { "0.5" } else { "0.0" }).collect();
+    let (diagonal, weights) = (diagonal.join(", "), ["0.001953125"; 64].join(", "));
     let source = |first: &str, rest: &str| {
         format!(
             r#"net "n" {{
-  input %x: f16[1, 4]
-  const %v: f16[4, 4] = [0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5]
-  const %w: f16[1, 4] = [0.001953125, 0.001953125, 0.0, 0.0]
-  %a: f16[1, 4] = {first}
+  input %x: f16[1, 64]
+  const %v: f16[64, 64] = [{diagonal}]
+  const %w: f16[1, 64] = [{weights}]
+  %a: f16[1, 64] = {first}
   %y: f16[1, 1] = linear(%a, %w)
 {rest}  output %z
 }}
@@ -246,10 +271,10 @@ fn the_usual_size_behind_a_product_bounds_a_scale() {
     };
     let relu = "  %z: f16[1, 1] = relu(%y)\n";
     assert_eq!(scale("silu(%x)", relu), 1.0);
-    assert_eq!(scale("linear(%x, %v)", relu), 32.0);
+    assert_eq!(scale("linear(%x, %v)", relu), 16.0);
     // The gain has both factors, and is a normal number.
     let small = |factor: &str| format!("  const %s: f16[1, 1] = [{factor}]\n  %z: f16[1, 1] = mul(%y, %s)\n");
-    assert_eq!(scale("linear(%x, %v)", &small("0.00390625")), 32.0);
+    assert_eq!(scale("linear(%x, %v)", &small("0.00390625")), 16.0);
     assert_eq!(scale("linear(%x, %v)", &small("0.0009765625")), 16.0);
     assert_eq!(scale("linear(%x, %v)", &small("0.0001")), 1.0);
 }
