@@ -3,8 +3,9 @@
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::tensor::{Array, Elements, View, agreement, random_as, views};
+use crate::warnings;
 use anemone_engine::{Memory, Options, Plan, Profile, TaskTrace};
-use anemone_net::{DType, Data, Net, Tensor, eval};
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, Unary, eval};
 use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
 
@@ -242,8 +243,16 @@ impl RoundingCost {
 /// Measures the error of fp16 rounding in a network, on these inputs: the difference of one output between fp32
 /// evaluation and evaluation with every result rounded. `None` if the network cannot be evaluated.
 pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<RoundingCost> {
-    let tensors: Vec<Tensor> = net
-        .inputs
+    let tensors = tensors_of(net, inputs)?;
+    let at = net.outputs.iter().position(|&id| net.value(id).name == output)?;
+    let (exact, rounded) = (eval::eval(net, &tensors).ok()?, eval::eval_rounded(net, &tensors).ok()?);
+    let (Data::F32(exact), Data::F32(rounded)) = (&exact[at].data, &rounded[at].data) else { return None };
+    Some(RoundingCost::between(rounded, exact))
+}
+
+/// Inputs of a network by name as tensors of its types; `None` without data for one, or for other types than floats and int32.
+fn tensors_of(net: &Net, inputs: &[(String, Array)]) -> Option<Vec<Tensor>> {
+    net.inputs
         .iter()
         .map(|&id| {
             let value = net.value(id);
@@ -255,11 +264,37 @@ pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Opt
             };
             Some(Tensor { shape: value.ty.shape.clone(), data })
         })
-        .collect::<Option<_>>()?;
+        .collect()
+}
+
+/// Number of other roundings in [`level_cost`].
+const OTHER_ROUNDINGS: u32 = 16;
+
+/// The cost of rounding in an output of a network that rounds to whole numbers, as quantization does: a value beside the middle of two
+/// levels moves to either one by chance. The largest cost of several roundings. `None` for other networks, and for those that take long to
+/// evaluate.
+pub fn level_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<RoundingCost> {
+    let rounds = |op: &Op| {
+        let whole =
+            matches!(op.kind, OpKind::Unary(Unary::Round | Unary::RoundClip { .. } | Unary::Floor | Unary::Ceil));
+        whole && net.value(op.inputs[0]).ty.dtype.is_float()
+    };
+    net.ops.iter().find(|op| rounds(op))?;
+    if !warnings::is_compared(net, warnings::OF_ONE_RUN / u64::from(OTHER_ROUNDINGS)) {
+        return None;
+    }
+    let tensors = tensors_of(net, inputs)?;
     let at = net.outputs.iter().position(|&id| net.value(id).name == output)?;
-    let (exact, rounded) = (eval::eval(net, &tensors).ok()?, eval::eval_rounded(net, &tensors).ok()?);
-    let (Data::F32(exact), Data::F32(rounded)) = (&exact[at].data, &rounded[at].data) else { return None };
-    Some(RoundingCost::between(rounded, exact))
+    let exact = eval::eval(net, &tensors).ok()?;
+    let Data::F32(exact) = &exact[at].data else { return None };
+    let mut all = rounding_cost(net, inputs, output)?;
+    for seed in 1..=OTHER_ROUNDINGS {
+        let rounded = eval::eval_dithered(net, &tensors, seed).ok()?;
+        let Data::F32(rounded) = &rounded[at].data else { return None };
+        let cost = RoundingCost::between(rounded, exact);
+        all = RoundingCost { max: all.max.max(cost.max), rms: all.rms.max(cost.rms) };
+    }
+    Some(all)
 }
 
 /// Seed of [`moved`].

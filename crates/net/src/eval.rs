@@ -47,6 +47,12 @@ pub fn eval_rounded(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> 
     eval_rounded_traced(net, inputs, &mut |_, _| {})
 }
 
+/// As [`eval_rounded`], rounding numbers near the middle of two fp16 numbers to either one, by a seed: as other orders of the same arithmetic
+/// do. Numbers that fp16 represents stay as they are.
+pub fn eval_dithered(net: &Net, inputs: &[Tensor], seed: u32) -> Result<Vec<Tensor>, Error> {
+    walk(net, inputs, Round::Dithered(seed), &mut |_, _| {})
+}
+
 /// As [`eval_rounded`], calling `trace` with the name and data of every input and every rounded result, in definition order.
 pub fn eval_rounded_traced(
     net: &Net,
@@ -66,14 +72,28 @@ pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Te
 enum Round {
     Nothing,
     Half,
+    /// All, in a direction that a seed chooses near the middle of two fp16 numbers.
+    Dithered(u32),
     Declared,
 }
 
 impl Round {
-    fn rounds(self, ty: &TensorType) -> bool {
-        self == Round::Half || self == Round::Declared && ty.dtype == DType::F16
+    /// Returns true if all floats are rounded.
+    fn all(self) -> bool {
+        matches!(self, Round::Half | Round::Dithered(_))
+    }
+
+    /// The data of a value, rounded as its type demands. `at`: position of the value in the net.
+    fn apply(self, buffer: Buffer, ty: &TensorType, at: u32) -> Buffer {
+        match self {
+            Round::Dithered(seed) => buffer.dithered(seed ^ at.wrapping_mul(STEP)).rounded(true),
+            _ => buffer.rounded(self == Round::Half || self == Round::Declared && ty.dtype == DType::F16),
+        }
     }
 }
+
+/// Odd factor by which consecutive numbers are spread over all of 32 bits.
+const STEP: u32 = 0x9e37_79b9;
 
 fn walk(
     net: &Net,
@@ -91,7 +111,7 @@ fn walk(
     for (&id, tensor) in net.inputs.iter().zip(inputs) {
         let value = net.value(id);
         accepts(&value.name, &value.ty, tensor)?;
-        let buffer = Buffer::from(&tensor.data).rounded(round.rounds(&value.ty));
+        let buffer = round.apply(Buffer::from(&tensor.data), &value.ty, id.0);
         match round {
             Round::Nothing => trace(&value.name, tensor),
             _ => trace(&value.name, &buffer.to_tensor(&value.ty)),
@@ -110,7 +130,7 @@ fn operations(
     trace: &mut dyn FnMut(&str, &Tensor),
 ) -> Result<(), Error> {
     let mut uses = net.read_counts();
-    let whole = if round == Round::Half { whole_numbers(net) } else { Vec::new() };
+    let whole = if round.all() { whole_numbers(net) } else { Vec::new() };
     for op in &net.ops {
         let operands: Vec<Arc<Buffer>> = op.inputs.iter().map(|&id| load(net, values, id)).collect();
         let views: Vec<View> =
@@ -123,7 +143,7 @@ fn operations(
             let result = &net.value(output).ty;
             let buffer = match whole.get(output.0 as usize) {
                 Some(true) => buffer.rounded_whole(),
-                _ => buffer.rounded(round.rounds(result)),
+                _ => round.apply(buffer, result, output.0),
             };
             trace(&net.value(output).name, &buffer.to_tensor(result));
             values[output.0 as usize] = Some(Arc::new(buffer));
@@ -204,11 +224,27 @@ enum Buffer {
     Integer(Vec<i32>),
 }
 
+/// Half of the least distance of fp16 numbers, relative to them.
+const HALF_STEP: f32 = 1.0 / 4096.0;
+
 impl Buffer {
     /// Floats rounded to fp16 if `half`.
     fn rounded(mut self, half: bool) -> Buffer {
         if let (Buffer::Float(data), true) = (&mut self, half) {
             data.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32());
+        }
+        self
+    }
+
+    /// Floats changed by less than half of the distance of fp16 numbers, by a seed.
+    fn dithered(mut self, seed: u32) -> Buffer {
+        if let Buffer::Float(data) = &mut self {
+            let mut state = seed;
+            for x in data {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let draw = (state >> 8) as f32 / (1 << 23) as f32 - 1.0;
+                *x += *x * draw * HALF_STEP;
+            }
         }
         self
     }

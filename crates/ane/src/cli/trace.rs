@@ -17,12 +17,16 @@ pub struct Risk {
     nan_coerced: u64,
     /// Index of the task with the largest value, and of the first one that saturates.
     at: [Option<usize>; 2],
-    /// Sampled sums of all tasks, and tasks that lose some: index and sums.
+    /// Sampled sums of all tasks, and tasks whose fixed-point errors are beyond [`NOISE`]: index and sums.
     sums: Sums,
     lossy: Vec<(usize, Sums)>,
     /// Name of the result of each task, if known.
     names: Vec<String>,
 }
+
+/// Fixed-point error of a task's sums, relative to their size, from which it is reported. Smaller ones, and single small sums beside larger
+/// ones, occur in nearly every network, without effect on its results.
+const NOISE: f64 = 1.0 / 128.0;
 
 /// Safe magnitude of sums: half of the magnitude at which the array's accumulator overflows.
 const SAFE_LOG2: i32 = 14;
@@ -36,7 +40,7 @@ impl Risk {
     pub fn of(tasks: &[TaskTrace]) -> Risk {
         let sum = |of: fn(&TaskTrace) -> u64| tasks.iter().map(of).sum();
         let largest = tasks.iter().map(TaskTrace::largest).fold(0f32, f32::max);
-        let lossy = tasks.iter().enumerate().filter(|(_, t)| t.sums.lost > 0).map(|(i, t)| (i, t.sums));
+        let lossy = tasks.iter().enumerate().filter(|(_, t)| t.sums.noise() > NOISE).map(|(i, t)| (i, t.sums));
         Risk {
             largest,
             saturated: sum(|t| t.saturated),
@@ -47,13 +51,15 @@ impl Risk {
                 sampled: sum(|t| t.sums.sampled),
                 lost: sum(|t| t.sums.lost),
                 largest: tasks.iter().map(|t| t.sums.largest).fold(0f32, f32::max),
+                power: tasks.iter().map(|t| t.sums.power).sum(),
+                error: tasks.iter().map(|t| t.sums.error).sum(),
             },
             lossy: lossy.collect(),
             names: Vec::new(),
         }
     }
 
-    /// Returns true if a task saturates or loses sums.
+    /// Returns true if a task saturates, or its sums have errors beyond [`NOISE`].
     pub fn points(&self) -> bool {
         self.at[1].is_some() || !self.lossy.is_empty()
     }
@@ -61,6 +67,14 @@ impl Risk {
     /// The same, with the name of each task's result.
     pub fn named(self, names: Vec<String>) -> Risk {
         Risk { names, ..self }
+    }
+
+    /// The text, without the loss of sums if all outputs are as expected.
+    pub fn text(&self, right: bool) -> String {
+        let mut text = self.to_string();
+        let first = text.find('\n').filter(|_| right);
+        text.truncate(first.unwrap_or(text.len()));
+        text
     }
 
     fn name(&self, task: Option<usize>) -> Option<&String> {
@@ -86,7 +100,7 @@ impl Risk {
 /// Sampled sums, and the power of two by which their operands can grow.
 fn sums(sums: &Sums) -> Value {
     json!({
-        "sampled": sums.sampled, "lost": sums.lost, "largest": sums.largest,
+        "sampled": sums.sampled, "lost": sums.lost, "largest": sums.largest, "noise": sums.noise(),
         "growth_log2": (sums.sampled > 0).then(|| growth_log2(sums)),
     })
 }
@@ -112,11 +126,12 @@ impl fmt::Display for Risk {
         )?;
         write!(
             f,
-            "first in task {first}{} ({} of {}, the largest {:.1e})",
+            "first in task {first}{} ({} of {}, the largest {:.1e}, errors {:.1e} of their size)",
             named(*first),
             of_first.lost,
             of_first.sampled,
-            of_first.largest
+            of_first.largest,
+            of_first.noise()
         )?;
         match growth_log2(of_first) {
             0 => write!(f, "; its largest sums leave no headroom for a scale"),

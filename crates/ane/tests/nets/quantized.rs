@@ -2,7 +2,7 @@
 //! those of the evaluator but for roundings at half a step.
 
 use anemone::Array;
-use anemone::execute::execute;
+use anemone::execute::{execute, level_cost, rounding_cost};
 use anemone_compile::{Options, compile, pipeline};
 use anemone_facts::chips;
 use anemone_facts::numerics::Model;
@@ -117,4 +117,18 @@ fn a_quotient_is_rounded_once() {
             }
         }
     }
+}
+
+/// A value beside the middle of two levels moves to either one by rounding: the cost of rounding is that of several roundings.
+#[test]
+fn levels_that_rounding_moves_are_a_cost_of_rounding() {
+    let cost = |body: &str| {
+        let net =
+            text::parse(&format!("net \"n\" {{\n  input %x: f32[1]\n{body}  output %y\n}}\n"), &[]).expect("parses");
+        let inputs = [("x".to_string(), Array { shape: vec![1], data: vec![0.50026] })];
+        (rounding_cost(&net, &inputs, "y").expect("evaluated").max, level_cost(&net, &inputs, "y").map(|cost| cost.max))
+    };
+    // Between the fp16 numbers 0.5, which rounds to zero, and 0.50049.
+    assert_eq!(cost("  %y: f32[1] = round(%x)\n"), (0.0, Some(1.0)));
+    assert_eq!(cost("  %y: f32[1] = relu(%x)\n").1, None);
 }

@@ -104,15 +104,51 @@ fn functions_of_small_values_keep_their_digits() {
         source += &format!("  %a: f16[1, 12, 16] = linear(%o, %w)\n{body}");
         source += &constant("v", [16, 16], 1.0, &mut random);
         source += "  %y: f16[1, 12, 16] = linear(%b, %v)\n  output %y\n}\n";
-        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
         let data: Vec<f32> = (0..12 * 16).map(|_| random.uniform(-1.0, 1.0)).collect();
-        let expected =
-            eval::eval(&net, &[Tensor::f32(vec![1, 12, 16], data.clone())]).expect("evaluates")[0].data.to_f32();
-        let result = execute(&program, &[data], Model::Fast).expect("runs");
-        let most = expected.iter().fold(0f32, |most, y| most.max(y.abs()));
-        let worst = expected.iter().zip(&result).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        let (worst, most) = error(&source, &data, Model::Fast);
         assert!(worst <= most * most_error, "error {worst} of {most}\n{body}");
+    }
+}
+
+/// Largest error and largest value of a compiled network, on an input of 12 rows of 16 columns.
+fn error(source: &str, data: &[f32], model: Model) -> (f32, f32) {
+    let net = text::parse(source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    let tensor = Tensor::f32(vec![1, 12, 16], data.to_vec());
+    let expected = eval::eval(&net, &[tensor]).expect("evaluates")[0].data.to_f32();
+    let result = execute(&program, &[data.to_vec()], model).expect("runs");
+    let most = expected.iter().fold(0f32, |most, y| most.max(y.abs()));
+    (expected.iter().zip(&result).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max), most)
+}
+
+/// Norms of small elements: variances and squares have few digits in fp16, and so have the addends to variances.
+#[test]
+fn norms_of_small_elements_keep_their_digits() {
+    let layer_norm = "  %y: f16[1, 12, 16] = layer_norm(%a) axes=[2] epsilon=0.000001\n";
+    let euclidean = "  %l: f16[1, 12, 1] = reduce_l2(%a) axes=[2] keep_dims=true\n  %y: f16[1, 12, 16] = div(%a, %l)\n";
+    let mut random = Random::new(56);
+    for body in [layer_norm, euclidean] {
+        let mut source =
+            String::from("net \"n\" {\n  input %x: f16[1, 12, 16]\n  %o: f16[1, 12, 16] = clip(%x) min=-1.0 max=1.0\n");
+        source += &constant("w", [16, 16], 0.0005, &mut random);
+        source += &format!("  %a: f16[1, 12, 16] = linear(%o, %w)\n{body}  output %y\n}}\n");
+        let data: Vec<f32> = (0..12 * 16).map(|_| random.uniform(-1.0, 1.0)).collect();
+        let (worst, most) = error(&source, &data, Model::Fast);
+        assert!(worst <= most * 0.003, "error {worst} of {most}\n{body}");
+    }
+}
+
+/// Small weights of an input of any size: no input makes the scaled sums overflow.
+#[test]
+fn small_weights_of_inputs_keep_their_digits() {
+    let mut random = Random::new(57);
+    let mut source = String::from("net \"n\" {\n  input %x: f16[1, 12, 16]\n");
+    source += &constant("w", [16, 16], 0.00003, &mut random);
+    source += "  %y: f16[1, 12, 16] = linear(%x, %w)\n  output %y\n}\n";
+    for size in [10.0, 60000.0] {
+        let data: Vec<f32> = (0..12 * 16).map(|_| random.uniform(-size, size)).collect();
+        let (worst, most) = error(&source, &data, Model::Fixed);
+        assert!(worst <= most * 0.002, "inputs to {size}: error {worst} of {most}");
     }
 }
 

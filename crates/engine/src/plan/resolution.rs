@@ -26,6 +26,10 @@ pub struct Sums {
     pub lost: u64,
     /// Largest magnitude of the sampled sums.
     pub largest: f32,
+    /// Sum of the squares of the sampled sums.
+    pub power: f64,
+    /// Sum of the squares of their fixed-point errors.
+    pub error: f64,
 }
 
 impl Sums {
@@ -34,6 +38,13 @@ impl Sums {
         self.sampled += other.sampled;
         self.lost += other.lost;
         self.largest = self.largest.max(other.largest);
+        self.power += other.power;
+        self.error += other.error;
+    }
+
+    /// Root mean square of the fixed-point errors, relative to that of the sums.
+    pub fn noise(&self) -> f64 {
+        if self.error > 0.0 { (self.error / self.power).sqrt() } else { 0.0 }
     }
 }
 
@@ -100,6 +111,10 @@ impl Machine<'_> {
             sums.sampled += 1;
             sums.lost += u64::from(plain.is_finite() && (found - plain).abs() > plain.abs() * LOST);
             sums.largest = sums.largest.max(plain.abs() as f32);
+            if plain.is_finite() && found.is_finite() {
+                sums.power += plain * plain;
+                sums.error += (found - plain).powi(2);
+            }
         }
         Ok(sums)
     }

@@ -71,6 +71,8 @@ impl Bound {
 pub enum RoundingSource {
     /// Every result of the network rounded, compared with fp32 evaluation.
     Network(RoundingCost),
+    /// The same with several roundings, for a network that rounds to whole numbers.
+    Levels(RoundingCost),
     /// Inputs of a program changed by one unit in the last place.
     Inputs(RoundingCost),
 }
@@ -78,7 +80,7 @@ pub enum RoundingSource {
 impl RoundingSource {
     fn cost(self) -> RoundingCost {
         match self {
-            RoundingSource::Network(cost) | RoundingSource::Inputs(cost) => cost,
+            RoundingSource::Network(cost) | RoundingSource::Levels(cost) | RoundingSource::Inputs(cost) => cost,
         }
     }
 }
@@ -131,6 +133,11 @@ fn compared(array: &Array, wanted: &Array, tolerance: &Tolerance) -> Compared {
         false => violated.is_empty(),
     };
     Compared { difference, agreement, violated, within }
+}
+
+/// Returns true if an array differs from the expected one by no more than a tolerance.
+pub fn is_within(array: &Array, wanted: &Array, tolerance: &Tolerance) -> bool {
+    compared(array, wanted, tolerance).within
 }
 
 /// Returns true if no output differs from the expected one by more than its tolerance.
@@ -232,6 +239,7 @@ fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: 
     }
     text += &match t.rounding {
         Some(RoundingSource::Network(cost)) => format!(" (fp16 rounding alone costs {:.3e})", cost.max),
+        Some(RoundingSource::Levels(cost)) => format!(" (levels that fp16 rounding moves cost up to {:.3e})", cost.max),
         Some(RoundingSource::Inputs(cost)) => format!(" (inputs moved by their last place cost {:.3e})", cost.max),
         None => String::new(),
     };
