@@ -1,5 +1,5 @@
 //! Host processor: its instruction sets, and intrinsics that need `unsafe` (fp16 conversion of rows, palette look-up, prefetch). The one file
-//! of the workspace that tests `target_arch`, and of this crate that may contain `unsafe`.
+//! of the workspace that tests `target_arch`; of this crate only it and its modules may contain `unsafe`.
 
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
@@ -11,7 +11,8 @@ pub(crate) mod longest;
 
 // Instructions for vectors that pulp lacks.
 #[cfg_attr(target_arch = "x86_64", path = "host/extra_x86.rs")]
-#[cfg_attr(not(target_arch = "x86_64"), path = "host/extra_portable.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "host/extra_neon.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "host/extra_portable.rs")]
 pub(crate) mod extra;
 
 #[cfg(target_arch = "x86_64")]
@@ -23,6 +24,15 @@ use native::store_some;
 
 /// True on x86-64.
 pub const IS_X86: bool = cfg!(target_arch = "x86_64");
+
+/// Fewest lanes of vectors that are converted between fp16 and fp32 in registers: those of AVX2 or NEON.
+pub(crate) const LEAST_CONVERTED: usize = if IS_X86 {
+    8
+} else if cfg!(target_arch = "aarch64") {
+    4
+} else {
+    usize::MAX
+};
 
 /// Vector instruction sets of this host, by name.
 pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
@@ -85,13 +95,13 @@ impl Rows {
 /// none. Panics if either side is shorter than `rows`.
 #[inline]
 pub fn widen_halves(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
-    native::convert(from, to, rows, [native::widen, native::widen_sixteen])
+    native::widen_rows(from, to, rows)
 }
 
 /// Rounds fp32 to fp16, ties to even. Otherwise as [`widen_halves`].
 #[inline]
 pub fn round_halves(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
-    native::convert(from, to, rows, [native::round, native::round_sixteen])
+    native::round_rows(from, to, rows)
 }
 
 /// Looks up four-bit palette indices, the low nibble of each byte first, and widens the values to fp32. Returns false as [`widen_halves`].
@@ -109,7 +119,7 @@ pub fn fetch<T: bytemuck::Pod>(data: &[T]) {
 /// Hosts without conversion instructions that can be detected at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
-    use crate::host::{Rows, SQUARE};
+    use crate::host::SQUARE;
     use half::f16;
     use pulp::{Arch, Simd, WithSimd};
 
@@ -146,13 +156,20 @@ mod native {
 
     pub(super) fn look_up(_: &[u8], _: &mut [f32], _: [f16; 16]) {}
 
-    pub(super) fn widen(_: &[f16], _: &mut [f32], _: Rows) {}
+    pub(super) use self::{look_up as look_up_sixteen, turn as turn_long};
 
-    pub(super) fn round(_: &[f32], _: &mut [f16], _: Rows) {}
+    #[cfg(target_arch = "aarch64")]
+    pub(super) use crate::host::extra::{round_rows, widen_rows};
 
-    pub(super) use self::{
-        look_up as look_up_sixteen, round as round_sixteen, turn as turn_long, widen as widen_sixteen,
-    };
+    #[cfg(not(target_arch = "aarch64"))]
+    pub(super) fn widen_rows(_: &[f16], _: &mut [f32], _: super::Rows) -> bool {
+        false
+    }
+
+    #[cfg(not(target_arch = "aarch64"))]
+    pub(super) fn round_rows(_: &[f32], _: &mut [f16], _: super::Rows) -> bool {
+        false
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -314,13 +331,21 @@ mod native {
         }
     }
 
+    pub(super) fn widen_rows(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
+        convert(from, to, rows, [widen, widen_sixteen])
+    }
+
+    pub(super) fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
+        convert(from, to, rows, [round, round_sixteen])
+    }
+
     #[target_feature(enable = "avx,f16c")]
-    pub(super) fn widen(from: &[f16], to: &mut [f32], rows: Rows) {
+    fn widen(from: &[f16], to: &mut [f32], rows: Rows) {
         each(from, to, rows, |from, to| row(from, to, |x| cast(_mm256_cvtph_ps(cast(x)))));
     }
 
     #[target_feature(enable = "avx512f,f16c")]
-    pub(super) fn widen_sixteen(from: &[f16], to: &mut [f32], rows: Rows) {
+    fn widen_sixteen(from: &[f16], to: &mut [f32], rows: Rows) {
         each(from, to, rows, |from, to| {
             if !whole::<_, _, { 2 * LANES }>(from, to, |x| cast(_mm512_cvtph_ps(cast(x)))) {
                 row(from, to, |x| cast(_mm256_cvtph_ps(cast(x))));
@@ -329,12 +354,12 @@ mod native {
     }
 
     #[target_feature(enable = "avx,f16c")]
-    pub(super) fn round(from: &[f32], to: &mut [f16], rows: Rows) {
+    fn round(from: &[f32], to: &mut [f16], rows: Rows) {
         each(from, to, rows, |from, to| row(from, to, |x| cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x)))));
     }
 
     #[target_feature(enable = "avx512f,f16c")]
-    pub(super) fn round_sixteen(from: &[f32], to: &mut [f16], rows: Rows) {
+    fn round_sixteen(from: &[f32], to: &mut [f16], rows: Rows) {
         each(from, to, rows, |from, to| {
             if !whole::<_, _, { 2 * LANES }>(from, to, |x| cast(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))))
             {

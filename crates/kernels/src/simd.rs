@@ -2,7 +2,7 @@
 //! with the epilogue; for other instruction sets the functions call [`num::widen_rows`] and [`num::round_rows`].
 
 use crate::host::{self, Rows, extra, longest};
-use crate::isa::Isa;
+use crate::isa::{self, Isa};
 use crate::num;
 use crate::params::Ties;
 use bytemuck::cast;
@@ -109,13 +109,7 @@ pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32])
     if const { converts::<S>() }
         && let Some(host) = extra::of(simd)
     {
-        (vectors[0], vectors[1]) = if const { S::F32_LANES == LONGEST } {
-            let [low, high] = host.interleave(cast(even), cast(odd));
-            (cast(low), cast(high))
-        } else {
-            let [low, high] = host.interleave_eight(cast(even), cast(odd));
-            (cast(low), cast(high))
-        };
+        [vectors[0], vectors[1]] = host.interleaved(even, odd);
         return;
     }
     vectors[0] = even;
@@ -204,11 +198,7 @@ pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     if const { converts::<S>() }
         && let Some(host) = extra::of(simd)
     {
-        return if const { S::F32_LANES == LONGEST } {
-            cast(host.larger(cast(x), cast(or)))
-        } else {
-            cast(host.larger_eight(cast(x), cast(or)))
-        };
+        return host.larger(x, or);
     }
     simd.select_f32s(simd.greater_than_f32s(x, or), x, or)
 }
@@ -219,11 +209,7 @@ pub fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
     if const { converts::<S>() }
         && let Some(host) = extra::of(simd)
     {
-        return if const { S::F32_LANES == LONGEST } {
-            cast(host.smaller(cast(x), cast(or)))
-        } else {
-            cast(host.smaller_eight(cast(x), cast(or)))
-        };
+        return host.smaller(x, or);
     }
     simd.select_f32s(simd.less_than_f32s(x, or), x, or)
 }
@@ -231,11 +217,7 @@ pub fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
 /// Widens the first elements of a row, as many as a vector has lanes; `None` unless [`converts`].
 #[inline(always)]
 pub fn widened<S: Simd>(simd: S, row: &[f16]) -> Option<S::f32s> {
-    let host = extra::of(simd)?;
-    Some(match const { S::F32_LANES == LONGEST } {
-        true => cast(host.widen(*row.first_chunk()?)),
-        false => cast(host.widen_eight(*row.first_chunk()?)),
-    })
+    extra::of(simd)?.widened(row)
 }
 
 /// Applies a map to 16 elements.
@@ -427,7 +409,7 @@ pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
 /// Returns true if the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant, so that code for
 /// the other case is not generated.
 pub const fn converts<S: Simd>() -> bool {
-    host::IS_X86 && S::F32_LANES >= LONGEST / 2
+    S::F32_LANES >= host::LEAST_CONVERTED
 }
 
 /// Element format in which a vector of sums is stored.
@@ -440,14 +422,8 @@ pub trait StoreFormat: Copy {
 impl StoreFormat for f16 {
     #[inline(always)]
     fn store<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s, to: &mut [f16]) {
-        let Some(host) = extra::of(simd) else { return };
-        let x = before.of(simd, x);
-        if const { S::F32_LANES == LONGEST } {
-            if let Some(to) = to.first_chunk_mut() {
-                *to = host.round(cast(x));
-            }
-        } else if let Some(to) = to.first_chunk_mut() {
-            *to = host.round_eight(cast(x));
+        if let Some(host) = extra::of(simd) {
+            host.rounded(before.of(simd, x), to);
         }
     }
 }
@@ -457,13 +433,10 @@ impl StoreFormat for f32 {
     #[inline(always)]
     fn store<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s, to: &mut [f32]) {
         let Some(host) = extra::of(simd) else { return };
-        let x = before.of(simd, x);
-        if const { S::F32_LANES == LONGEST } {
-            if let Some(to) = to.first_chunk_mut() {
-                *to = host.widen(host.round(cast(x)));
-            }
-        } else if let Some(to) = to.first_chunk_mut() {
-            *to = host.widen_eight(host.round_eight(cast(x)));
+        let mut halves = [f16::ZERO; LONGEST];
+        host.rounded(before.of(simd, x), &mut halves);
+        if let Some(x) = host.widened(&halves) {
+            S::as_mut_simd_f32s(&mut to[..S::F32_LANES]).0[0] = x;
         }
     }
 }
@@ -568,22 +541,12 @@ fn store_ends<T: Copy>(ends: &[T; 16], row: &mut [T]) {
 /// Calls `work` out of line: inlined, its inner loop would spill accumulators.
 #[inline(never)]
 pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
-    vectorize(simd, work);
-}
-
-/// Runs work compiled for the instruction set; unlike pulp's function with F16C too for `v3`.
-#[inline(always)]
-pub fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
-    match const { if host::IS_X86 { S::F32_LANES } else { 1 } } {
-        8 => host::vectorize_avx2(simd, work),
-        16 => host::vectorize_avx512(simd, work),
-        _ => simd.vectorize(work),
-    }
+    isa::vectorize(simd, work);
 }
 
 /// All instruction sets of this host.
 pub fn arches() -> Vec<Isa> {
-    crate::isa::available().into_iter().map(|(_, arch)| arch).collect()
+    isa::available().into_iter().map(|(_, arch)| arch).collect()
 }
 
 mod formula;

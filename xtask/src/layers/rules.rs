@@ -77,6 +77,7 @@ pub const RULES: &[Rule] = &[
         crates: EVERY,
         except: &[
             "crates/kernels/src/host.rs",
+            "crates/kernels/src/host/",
             "crates/runtime/src/os/shared.rs",
             "crates/e5rt/src/",
             "crates/iokit/src/",

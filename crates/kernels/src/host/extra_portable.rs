@@ -23,23 +23,19 @@ impl Extra {
         match self {}
     }
 
-    pub(crate) fn round_eight(self, _: [f32; 8]) -> [f16; 8] {
+    pub(crate) fn widened<V>(self, _: &[f16]) -> Option<V> {
         match self {}
     }
 
-    pub(crate) fn larger_eight(self, _: [f32; 8], _: [f32; 8]) -> [f32; 8] {
+    pub(crate) fn rounded<V>(self, _: V, _: &mut [f16]) {
         match self {}
     }
 
-    pub(crate) fn larger(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn larger<V>(self, _: V, _: V) -> V {
         match self {}
     }
 
-    pub(crate) fn smaller_eight(self, _: [f32; 8], _: [f32; 8]) -> [f32; 8] {
-        match self {}
-    }
-
-    pub(crate) fn smaller(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn smaller<V>(self, _: V, _: V) -> V {
         match self {}
     }
 
@@ -47,11 +43,7 @@ impl Extra {
         match self {}
     }
 
-    pub(crate) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
-        match self {}
-    }
-
-    pub(crate) fn interleave_eight(self, _: [f32; 8], _: [f32; 8]) -> [[f32; 8]; 2] {
+    pub(crate) fn interleaved<V>(self, _: V, _: V) -> [V; 2] {
         match self {}
     }
 }

@@ -1,14 +1,14 @@
-//! Instructions for vectors that [`Simd`] lacks: fp16 conversion, ordered maxima, and shuffles, by AVX-512 or by AVX2 and F16C.
+//! Instructions for vectors that [`Simd`] lacks: fp16 conversion and shuffles by AVX-512, or by AVX2 and F16C.
 
 use super::longest::{self, Longest};
-use bytemuck::cast;
+use bytemuck::{Pod, cast};
 use half::f16;
 use pulp::Simd;
 use pulp::x86::V3;
 use std::any::Any;
 use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph};
 
-/// The instructions of one instruction set.
+/// The instructions of one instruction set. Which one is a constant after inlining.
 #[derive(Clone, Copy)]
 pub(crate) enum Extra {
     Avx512(Longest),
@@ -32,7 +32,7 @@ impl Extra {
             Extra::Avx512(host) => host.widen(x),
             Extra::Avx2(_) => {
                 let [low, high]: [[f16; 8]; 2] = cast(x);
-                cast([self.widen_eight(low), self.widen_eight(high)])
+                cast([widen(low), widen(high)])
             }
         }
     }
@@ -41,9 +41,7 @@ impl Extra {
     pub(crate) fn widen_eight(self, x: [f16; 8]) -> [f32; 8] {
         match self {
             Extra::Avx512(host) => host.widen_eight(x),
-            // SAFETY: `host::vectors` offers AVX2 only with F16C.
-            #[allow(unsafe_code)]
-            Extra::Avx2(_) => unsafe { cast(_mm256_cvtph_ps(cast(x))) },
+            Extra::Avx2(_) => widen(x),
         }
     }
 
@@ -54,66 +52,44 @@ impl Extra {
             Extra::Avx512(host) => host.round(x),
             Extra::Avx2(_) => {
                 let [low, high]: [[f32; 8]; 2] = cast(x);
-                cast([self.round_eight(low), self.round_eight(high)])
+                cast([round(low), round(high)])
             }
         }
     }
 
-    /// As [`Extra::round`].
+    /// Widens the first elements of a row to a vector; `None` if it has fewer.
     #[inline(always)]
-    pub(crate) fn round_eight(self, x: [f32; 8]) -> [f16; 8] {
-        match self {
-            Extra::Avx512(host) => host.round_eight(x),
-            // SAFETY: as for widening.
-            #[allow(unsafe_code)]
-            Extra::Avx2(_) => unsafe { cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))) },
+    pub(crate) fn widened<V: Pod>(self, row: &[f16]) -> Option<V> {
+        Some(match self {
+            Extra::Avx512(host) => cast(host.widen(*row.first_chunk()?)),
+            Extra::Avx2(_) => cast(widen(*row.first_chunk()?)),
+        })
+    }
+
+    /// Rounds a vector to the first elements of a row.
+    #[inline(always)]
+    pub(crate) fn rounded<V: Pod>(self, x: V, to: &mut [f16]) {
+        if let (Extra::Avx512(host), Some(to)) = (self, to.first_chunk_mut()) {
+            *to = host.round(cast(x));
+        } else if let (Extra::Avx2(_), Some(to)) = (self, to.first_chunk_mut()) {
+            *to = round(cast(x));
         }
     }
 
     /// Maximum by lane; `or` if either is NaN or both are zero.
     #[inline(always)]
-    pub(crate) fn larger(self, x: [f32; 16], or: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn larger<V: Pod>(self, x: V, or: V) -> V {
         match self {
-            Extra::Avx512(host) => host.larger(x, or),
-            Extra::Avx2(_) => {
-                let ([a, b], [c, d]): ([[f32; 8]; 2], [[f32; 8]; 2]) = (cast(x), cast(or));
-                cast([self.larger_eight(a, c), self.larger_eight(b, d)])
-            }
-        }
-    }
-
-    /// As [`Extra::larger`].
-    #[inline(always)]
-    pub(crate) fn larger_eight(self, x: [f32; 8], or: [f32; 8]) -> [f32; 8] {
-        match self {
-            Extra::Avx512(host) => {
-                let [x, _]: [[f32; 8]; 2] = cast(host.larger(cast([x; 2]), cast([or; 2])));
-                x
-            }
+            Extra::Avx512(host) => cast(host.larger(cast(x), cast(or))),
             Extra::Avx2(host) => cast(host.avx._mm256_max_ps(cast(x), cast(or))),
         }
     }
 
-    /// Minimum by lane, with the same cases as [`Extra::larger`].
+    /// Minimum by lane; `or` if either is NaN or both are zero.
     #[inline(always)]
-    pub(crate) fn smaller(self, x: [f32; 16], or: [f32; 16]) -> [f32; 16] {
+    pub(crate) fn smaller<V: Pod>(self, x: V, or: V) -> V {
         match self {
-            Extra::Avx512(host) => host.smaller(x, or),
-            Extra::Avx2(_) => {
-                let ([a, b], [c, d]): ([[f32; 8]; 2], [[f32; 8]; 2]) = (cast(x), cast(or));
-                cast([self.smaller_eight(a, c), self.smaller_eight(b, d)])
-            }
-        }
-    }
-
-    /// As [`Extra::smaller`].
-    #[inline(always)]
-    pub(crate) fn smaller_eight(self, x: [f32; 8], or: [f32; 8]) -> [f32; 8] {
-        match self {
-            Extra::Avx512(host) => {
-                let [x, _]: [[f32; 8]; 2] = cast(host.smaller(cast([x; 2]), cast([or; 2])));
-                x
-            }
+            Extra::Avx512(host) => cast(host.smaller(cast(x), cast(or))),
             Extra::Avx2(host) => cast(host.avx._mm256_min_ps(cast(x), cast(or))),
         }
     }
@@ -124,36 +100,44 @@ impl Extra {
         match self {
             Extra::Avx512(host) => host.pairs(x, y),
             Extra::Avx2(host) => {
-                let halves: [[[f32; 8]; 2]; 2] = [cast(x), cast(y)];
-                let [[a, b], [c, d]] = halves;
+                let [[a, b], [c, d]]: [[[f32; 8]; 2]; 2] = [cast(x), cast(y)];
                 let ([e, f], [g, h]) = (pairs(host, a, b), pairs(host, c, d));
                 [cast([e, g]), cast([f, h])]
             }
         }
     }
 
-    /// Interleaves two arrays.
+    /// Interleaves two vectors.
     #[inline(always)]
-    pub(crate) fn interleave(self, even: [f32; 16], odd: [f32; 16]) -> [[f32; 16]; 2] {
+    pub(crate) fn interleaved<V: Pod>(self, even: V, odd: V) -> [V; 2] {
         match self {
-            Extra::Avx512(host) => host.interleave(even, odd),
+            Extra::Avx512(host) => {
+                let [low, high] = host.interleave(cast(even), cast(odd));
+                [cast(low), cast(high)]
+            }
             Extra::Avx2(host) => {
-                let ([a, b], [c, d]): ([[f32; 8]; 2], [[f32; 8]; 2]) = (cast(even), cast(odd));
-                [cast(interleave(host, a, c)), cast(interleave(host, b, d))]
+                let [low, high] = interleave(host, cast(even), cast(odd));
+                [cast(low), cast(high)]
             }
         }
     }
+}
 
-    /// As [`Extra::interleave`].
-    #[inline(always)]
-    pub(crate) fn interleave_eight(self, even: [f32; 8], odd: [f32; 8]) -> [[f32; 8]; 2] {
-        match self {
-            Extra::Avx512(host) => {
-                let [low, _] = host.interleave(cast([even; 2]), cast([odd; 2]));
-                cast(low)
-            }
-            Extra::Avx2(host) => interleave(host, even, odd),
-        }
+#[inline(always)]
+fn widen(x: [f16; 8]) -> [f32; 8] {
+    // SAFETY: `host::vectors` offers AVX2 only with F16C.
+    #[allow(unsafe_code)]
+    unsafe {
+        cast(_mm256_cvtph_ps(cast(x)))
+    }
+}
+
+#[inline(always)]
+fn round(x: [f32; 8]) -> [f16; 8] {
+    // SAFETY: as for `widen`.
+    #[allow(unsafe_code)]
+    unsafe {
+        cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x)))
     }
 }
 

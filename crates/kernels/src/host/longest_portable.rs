@@ -19,14 +19,6 @@ impl Longest {
         match self.0 {}
     }
 
-    pub(crate) fn larger(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
-        match self.0 {}
-    }
-
-    pub(crate) fn smaller(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
-        match self.0 {}
-    }
-
     pub(crate) fn in_common(self, _: [u32; 16], _: [u32; 16]) -> u16 {
         match self.0 {}
     }
@@ -39,23 +31,7 @@ impl Longest {
         match self.0 {}
     }
 
-    pub(crate) fn pairs(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
-        match self.0 {}
-    }
-
-    pub(crate) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
-        match self.0 {}
-    }
-
-    pub(crate) fn widen_eight(self, _: [f16; 8]) -> [f32; 8] {
-        match self.0 {}
-    }
-
     pub(crate) fn round(self, _: [f32; 16]) -> [f16; 16] {
-        match self.0 {}
-    }
-
-    pub(crate) fn round_eight(self, _: [f32; 8]) -> [f16; 8] {
         match self.0 {}
     }
 

@@ -84,11 +84,6 @@ impl Longest {
         cast(self.0.avx512f._mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x)))
     }
 
-    #[inline(always)]
-    pub(crate) fn round_eight(self, x: [f32; 8]) -> [f16; 8] {
-        cast(self.0.avx512f._mm256_maskz_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(0xff, cast(x)))
-    }
-
     /// Operand of the exact models: NaN becomes plus infinity, and zero loses its sign.
     #[inline(always)]
     pub(crate) fn canonicalize(self, x: [f32; 16]) -> [f32; 16] {

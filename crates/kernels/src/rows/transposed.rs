@@ -21,8 +21,10 @@ const PLANES: usize = SQUARE;
 const LEAST_PLANES: usize = 8;
 /// Elements of a plane that are transposed at a time.
 const COLUMNS: usize = 64;
+/// Lanes of the shortest vectors that are converted in registers.
+const SHORTEST: usize = 4;
 /// Most vectors that hold one element of every plane.
-const VECTORS: usize = PLANES / (LONGEST / 2);
+const VECTORS: usize = PLANES / SHORTEST;
 
 /// Transposed block of an operand: `[element][plane]`.
 type TransposedBlock = [[f16; PLANES]; COLUMNS];
