@@ -162,12 +162,12 @@ mod native {
     pub(super) use crate::host::extra::{round_rows, widen_rows};
 
     #[cfg(not(target_arch = "aarch64"))]
-    pub(super) fn widen_rows(_: &[f16], _: &mut [f32], _: super::Rows) -> bool {
+    pub(super) fn widen_rows(_: &[f16], _: &mut [f32], _: crate::host::Rows) -> bool {
         false
     }
 
     #[cfg(not(target_arch = "aarch64"))]
-    pub(super) fn round_rows(_: &[f32], _: &mut [f16], _: super::Rows) -> bool {
+    pub(super) fn round_rows(_: &[f32], _: &mut [f16], _: crate::host::Rows) -> bool {
         false
     }
 }
