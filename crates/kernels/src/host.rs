@@ -39,16 +39,10 @@ pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
     native::vectors()
 }
 
-/// Runs work compiled for AVX2 with F16C, on vectors of 8 lanes.
+/// Runs work compiled for the instruction set of its vectors; unlike pulp's function with F16C too for AVX2.
 #[inline(always)]
-pub(crate) fn vectorize_avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
-    native::vectorize_avx2(simd, work)
-}
-
-/// Runs work compiled for AVX-512, on vectors of 16 lanes.
-#[inline(always)]
-pub(crate) fn vectorize_avx512<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
-    native::vectorize_avx512(simd, work)
+pub(crate) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    native::vectorize(simd, work)
 }
 
 /// Transposes an 8x8 block in registers; `None` on hosts without an implementation.
@@ -123,11 +117,10 @@ mod native {
     use half::f16;
     use pulp::{Arch, Simd, WithSimd};
 
-    pub(super) fn vectorize_avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    #[inline(always)]
+    pub(super) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
         simd.vectorize(work)
     }
-
-    pub(super) use self::vectorize_avx2 as vectorize_avx512;
 
     pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
         #[cfg(target_arch = "aarch64")]
@@ -196,28 +189,31 @@ mod native {
     }
 
     #[inline(always)]
-    pub(super) fn vectorize_avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    pub(super) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
         #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,fxsr,lzcnt,popcnt")]
-        fn inner<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+        fn avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
             work.with_simd(simd)
         }
-        // SAFETY: 8 lanes are those of `V3`, which `vectors` offers only with F16C.
-        #[allow(unsafe_code)]
-        unsafe {
-            inner(simd, work)
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn vectorize_avx512<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
         #[target_feature(enable = "avx512bw,avx512cd,avx512dq,avx512f,avx512vl,bmi1,bmi2,fma,fxsr,lzcnt,popcnt")]
-        fn inner<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+        fn avx512<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
             work.with_simd(simd)
         }
-        // SAFETY: 16 lanes are those of `V4`, which exists only where its instructions were detected.
+        fn other<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+            simd.vectorize(work)
+        }
+        // A constant in place of branches, whose empty blocks would be lines of LLVM IR for every kernel.
+        let entry: unsafe fn(S, W) -> W::Output = const {
+            match S::F32_LANES {
+                8 => avx2::<S, W>,
+                16 => avx512::<S, W>,
+                _ => other::<S, W>,
+            }
+        };
+        // SAFETY: 8 lanes are those of `V3`, which `vectors` offers only with F16C, and 16 those of `V4`; both exist only where their
+        // instructions were detected.
         #[allow(unsafe_code)]
         unsafe {
-            inner(simd, work)
+            entry(simd, work)
         }
     }
 

@@ -27,17 +27,7 @@ impl<W: WithSimd> WithSimd for Within<W> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> W::Output {
-        vectorize(simd, self.0)
-    }
-}
-
-/// Runs work compiled for the instruction set; unlike pulp's function with F16C too for `v3`.
-#[inline(always)]
-pub fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
-    match const { if host::IS_X86 { S::F32_LANES } else { 1 } } {
-        8 => host::vectorize_avx2(simd, work),
-        16 => host::vectorize_avx512(simd, work),
-        _ => simd.vectorize(work),
+        host::vectorize(simd, self.0)
     }
 }
 

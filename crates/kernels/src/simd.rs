@@ -541,7 +541,7 @@ fn store_ends<T: Copy>(ends: &[T; 16], row: &mut [T]) {
 /// Calls `work` out of line: inlined, its inner loop would spill accumulators.
 #[inline(never)]
 pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
-    isa::vectorize(simd, work);
+    host::vectorize(simd, work);
 }
 
 /// All instruction sets of this host.
