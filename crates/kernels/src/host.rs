@@ -39,6 +39,12 @@ pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
     native::vectors()
 }
 
+/// Runs work compiled for an instruction set of this host.
+#[inline(always)]
+pub(crate) fn dispatch<W: WithSimd>(arch: Arch, work: W) -> W::Output {
+    native::dispatch(arch, work)
+}
+
 /// Runs work compiled for the instruction set of its vectors; unlike pulp's function with F16C too for AVX2.
 #[inline(always)]
 pub(crate) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
@@ -118,6 +124,11 @@ mod native {
     use pulp::{Arch, Simd, WithSimd};
 
     #[inline(always)]
+    pub(super) fn dispatch<W: WithSimd>(arch: Arch, work: W) -> W::Output {
+        arch.dispatch(work)
+    }
+
+    #[inline(always)]
     pub(super) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
         simd.vectorize(work)
     }
@@ -173,7 +184,7 @@ mod native {
     use half::f16;
     use pulp::core_arch::x86::Sse2;
     use pulp::x86::{V3, V4};
-    use pulp::{Arch, Simd, WithSimd};
+    use pulp::{Arch, Scalar, Simd, WithSimd};
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{
         __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
@@ -189,6 +200,15 @@ mod native {
     }
 
     #[inline(always)]
+    pub(super) fn dispatch<W: WithSimd>(arch: Arch, work: W) -> W::Output {
+        match arch {
+            Arch::V3(simd) => vectorize(simd, work),
+            Arch::V4(simd) => vectorize(simd, work),
+            _ => work.with_simd(Scalar),
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
         #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,fxsr,lzcnt,popcnt")]
         fn avx2<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
@@ -199,7 +219,7 @@ mod native {
             work.with_simd(simd)
         }
         fn other<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
-            simd.vectorize(work)
+            work.with_simd(simd)
         }
         // A constant in place of branches, whose empty blocks would be lines of LLVM IR for every kernel.
         let entry: unsafe fn(S, W) -> W::Output = const {

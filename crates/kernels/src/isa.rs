@@ -1,7 +1,7 @@
 //! Instruction sets of the host. Kernels use the best one unless the process forces another. All give the same bits.
 
 use crate::host;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, WithSimd};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -15,19 +15,7 @@ pub struct Isa(Arch);
 impl Isa {
     /// Runs work compiled for the instruction set.
     pub fn dispatch<W: WithSimd>(self, work: W) -> W::Output {
-        self.0.dispatch(Within(work))
-    }
-}
-
-/// pulp compiles the work of `v3` without F16C.
-struct Within<W>(W);
-
-impl<W: WithSimd> WithSimd for Within<W> {
-    type Output = W::Output;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> W::Output {
-        host::vectorize(simd, self.0)
+        host::dispatch(self.0, work)
     }
 }
 

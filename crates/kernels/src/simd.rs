@@ -502,40 +502,29 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
         if !n.is_multiple_of(16) {
             to[n - 16..].copy_from_slice(&by.sixteen(*last));
         }
-    } else {
-        store_ends(&by.sixteen(load_ends(from)), to);
-    }
-}
-
-/// First and last elements of a row of less than 16: halves or quarters that may overlap, or all of less than four.
-#[inline(always)]
-fn load_ends<T: Copy + Default>(row: &[T]) -> [T; 16] {
-    let mut ends = [T::default(); 16];
-    if let (Some(first), Some(last)) = (row.first_chunk::<8>(), row.last_chunk::<8>()) {
-        ends[..8].copy_from_slice(first);
-        ends[8..].copy_from_slice(last);
-    } else if let (Some(first), Some(last)) = (row.first_chunk::<4>(), row.last_chunk::<4>()) {
-        ends[..4].copy_from_slice(first);
-        ends[4..8].copy_from_slice(last);
-    } else {
-        ends[..row.len()].copy_from_slice(row);
-    }
-    ends
-}
-
-/// Stores what was loaded by [`load_ends`].
-#[inline(always)]
-fn store_ends<T: Copy>(ends: &[T; 16], row: &mut [T]) {
-    let n = row.len();
-    if n >= 8 {
-        row[..8].copy_from_slice(&ends[..8]);
-        row[n - 8..].copy_from_slice(&ends[8..]);
+    } else if n >= 8 {
+        ends::<_, _, 8>(by, from, to);
     } else if n >= 4 {
-        row[..4].copy_from_slice(&ends[..4]);
-        row[n - 4..].copy_from_slice(&ends[4..8]);
+        ends::<_, _, 4>(by, from, to);
     } else {
-        row.copy_from_slice(&ends[..n]);
+        let mut few = [T::default(); 16];
+        few[..n].copy_from_slice(from);
+        to.copy_from_slice(&by.sixteen(few)[..n]);
     }
+}
+
+/// Converts the first and the last `N` elements of a row, which may overlap. The vector is made in registers: one loaded from shorter stores
+/// would wait for them.
+#[inline(always)]
+fn ends<T: Copy + Default, U: Copy, const N: usize>(by: &impl Convert<T, U>, from: &[T], to: &mut [U]) {
+    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return };
+    let mut both = [T::default(); 16];
+    both[..N].copy_from_slice(first);
+    both[N..2 * N].copy_from_slice(last);
+    let done = by.sixteen(both);
+    let n = to.len();
+    to[..N].copy_from_slice(&done[..N]);
+    to[n - N..].copy_from_slice(&done[N..2 * N]);
 }
 
 /// Calls `work` out of line: inlined, its inner loop would spill accumulators.

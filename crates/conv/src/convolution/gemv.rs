@@ -235,9 +235,9 @@ impl Products<'_> {
                 Coefficients::Halves(panel) => {
                     for (tap, (x, weights)) in source.iter().zip(panel).enumerate() {
                         fetch(panel.get(tap + PREFETCH_DISTANCE).map_or(&[], |soon| soon));
-                        let x = simd.splat_f32s(*x);
+                        let (x, weights) = (simd.splat_f32s(*x), &weights[part.clone()]);
                         for v in 0..N {
-                            let Some(weights) = simd::widened(simd, &weights[at + v * S::F32_LANES..]) else { return };
+                            let Some(weights) = simd::widened(simd, &weights[v * S::F32_LANES..]) else { return };
                             own[v] = simd.mul_add_f32s(weights, x, own[v]);
                         }
                     }

@@ -67,13 +67,13 @@ impl Sources<'_> {
             None if columns < SHORT => return false,
             None => Rows { count, columns, from_stride: 0, to_stride: columns },
         };
-        BinaryRows { one, other: Some(other), is_second, rows }.combine(
-            simd,
-            of.operation.op,
-            of.ending.relu,
-            rules,
-            to,
-        )
+        let op = of.operation.op;
+        if const { !simd::converts::<S>() } || !matches!(op, BinaryOp::Add | BinaryOp::Mul) {
+            return false;
+        }
+        let of_rows = BinaryRows { one, other: Some(other), is_second, rows };
+        outline(simd, Combine { of_rows, op, relu: of.ending.relu, rules, to });
+        true
     }
 
     /// A stage on rows and on elements that are broadcast to a row each: a sum, a product, or an addend and a factor. `None` for other stages, and for
@@ -143,6 +143,25 @@ impl Sources<'_> {
                 None => Some((self.to, self.block.stored().to_stride)),
             },
         }
+    }
+}
+
+/// A sum or product of rows. Out of line: inlined, its preparations for every form of rows slow down the other stages.
+struct Combine<'a> {
+    of_rows: BinaryRows<'a>,
+    op: BinaryOp,
+    relu: bool,
+    rules: Option<&'a Rounding>,
+    to: &'a mut [f16],
+}
+
+impl WithSimd for Combine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Combine { of_rows, op, relu, rules, to } = self;
+        of_rows.combine(simd, op, relu, rules, to);
     }
 }
 
