@@ -237,15 +237,7 @@ fn brought(graph: &mut Graph, layer: &Layer, groups: usize) -> (Layer, View4) {
     let channels = groups * source.channels();
     let row_bytes = (source.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
     let plane_bytes = row_bytes * source.height() as u64;
-    let (name, bytes) = (format!("{}.operand", layer.name), plane_bytes * channels as u64);
-    let buffer = graph.add_buffer(Buffer {
-        name,
-        role: Role::Scratch,
-        bytes,
-        port: None,
-        element_bytes: ELEMENT_BYTES,
-        constant: None,
-    });
+    let buffer = graph.add_scratch(format!("{}.operand", layer.name), plane_bytes * channels as u64);
     let axis = |extent, stride_bytes| Axis { extent, stride_bytes };
     let result = View4 {
         buffer,

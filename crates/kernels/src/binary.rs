@@ -22,8 +22,14 @@ pub struct BinaryRows<'a> {
 }
 
 impl BinaryRows<'_> {
-    /// Adds or multiplies the rows, with an optional ReLU, and rounds to fp16. Returns false, without writing, for other operations and
-    /// on instruction sets without fp16 conversion. `rules` is the rounding of an exact model.
+    /// Returns true for sums and products, on instruction sets that convert fp16 in registers.
+    #[inline(always)]
+    pub fn takes<S: Simd>(op: BinaryOp) -> bool {
+        simd::converts::<S>() && matches!(op, BinaryOp::Add | BinaryOp::Mul)
+    }
+
+    /// Adds or multiplies the rows, with an optional ReLU, and rounds to fp16. Returns false, without writing, unless it
+    /// [takes](BinaryRows::takes) the operation. `rules` is the rounding of an exact model.
     #[inline(always)]
     pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, relu: bool, rules: Option<&Rounding>, to: &mut [f16]) -> bool {
         if const { !simd::converts::<S>() } {

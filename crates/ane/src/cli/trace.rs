@@ -71,10 +71,12 @@ impl Risk {
 
     /// The text, without the loss of sums if all outputs are as expected.
     pub fn text(&self, right: bool) -> String {
-        let mut text = self.to_string();
-        let first = text.find('\n').filter(|_| right);
-        text.truncate(first.unwrap_or(text.len()));
-        text
+        if right { Summary(self).to_string() } else { self.to_string() }
+    }
+
+    /// The name of a task's result behind its index; empty if unknown.
+    fn mention(&self, task: usize) -> String {
+        self.name(Some(task)).map_or(String::new(), |name| format!(", `{name}`"))
     }
 
     fn name(&self, task: Option<usize>) -> Option<&String> {
@@ -105,18 +107,27 @@ fn sums(sums: &Sums) -> Value {
     })
 }
 
-impl fmt::Display for Risk {
+/// The text of a risk without the loss of sums.
+struct Summary<'a>(&'a Risk);
+
+impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "largest value {}", self.largest)?;
-        if let Some(task) = self.at[0] {
+        let Summary(risk) = *self;
+        write!(f, "largest value {}", risk.largest)?;
+        if let Some(task) = risk.at[0] {
             write!(f, " (task {task})")?;
         }
-        write!(f, ", saturated {}", self.saturated)?;
-        let named = |task: usize| self.name(Some(task)).map_or(String::new(), |name| format!(", `{name}`"));
-        if let Some(task) = self.at[1] {
-            write!(f, " (first in task {task}{})", named(task))?;
+        write!(f, ", saturated {}", risk.saturated)?;
+        if let Some(task) = risk.at[1] {
+            write!(f, " (first in task {task}{})", risk.mention(task))?;
         }
-        write!(f, ", denormals flushed {}, NaN coerced {}", self.denormals_flushed, self.nan_coerced)?;
+        write!(f, ", denormals flushed {}, NaN coerced {}", risk.denormals_flushed, risk.nan_coerced)
+    }
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", Summary(self))?;
         let Some((first, of_first)) = self.lossy.first() else { return Ok(()) };
         let Sums { sampled, lost, .. } = self.sums;
         write!(
@@ -127,7 +138,7 @@ impl fmt::Display for Risk {
         write!(
             f,
             "first in task {first}{} ({} of {}, the largest {:.1e}, errors {:.1e} of their size)",
-            named(*first),
+            self.mention(*first),
             of_first.lost,
             of_first.sampled,
             of_first.largest,

@@ -445,6 +445,18 @@ impl Graph {
         &self.buffers[id.0 as usize]
     }
 
+    /// Adds scratch memory for fp16 elements.
+    pub fn add_scratch(&mut self, name: String, bytes: u64) -> BufferId {
+        self.add_buffer(Buffer {
+            name,
+            role: Role::Scratch,
+            bytes,
+            port: None,
+            element_bytes: ELEMENT_BYTES,
+            constant: None,
+        })
+    }
+
     /// Adds a buffer.
     pub fn add_buffer(&mut self, buffer: Buffer) -> BufferId {
         self.buffers.push(buffer);

@@ -378,27 +378,12 @@ impl Lowerer<'_> {
     fn scratch(&mut self, suffix: &str, shape: &[usize]) -> View {
         let (lead, bytes) = dense_axes(shape);
         let name = if suffix.is_empty() { self.op.clone() } else { format!("{}.{suffix}", self.op) };
-        let buffer = self.graph.add_buffer(Buffer {
-            name,
-            role: Role::Scratch,
-            bytes,
-            port: None,
-            element_bytes: ELEMENT_BYTES,
-            constant: None,
-        });
+        let buffer = self.graph.add_scratch(name, bytes);
         View { buffer, offset_bytes: 0, lead, width: shape.last().copied().unwrap_or(1) }
     }
 
     fn scratch_of(&mut self, suffix: &str, bytes: u64) -> BufferId {
-        let name = format!("{}.{suffix}", self.op);
-        self.graph.add_buffer(Buffer {
-            name,
-            role: Role::Scratch,
-            bytes,
-            port: None,
-            element_bytes: ELEMENT_BYTES,
-            constant: None,
-        })
+        self.graph.add_scratch(format!("{}.{suffix}", self.op), bytes)
     }
 
     /// Memory for an operation's result: the port of a network output, else scratch.

@@ -401,10 +401,16 @@ impl Lowerer<'_> {
 /// Usual size of elements below which their squares are scaled, so that they are normal fp16 numbers.
 const SMALL: f32 = 1.0 / 64.0;
 
+/// Usual size of scaled elements, as a power of two.
+const SCALED_LOG2: f32 = -2.0;
+
+/// Largest scale, as a power of two.
+const MOST_SCALE_LOG2: f32 = 14.0;
+
 /// Power of two by which elements of a usual size are multiplied before they are squared: squares overflow where an element is 2^10 times
 /// larger than usual.
 fn scale_of_squares(usual: f32) -> f32 {
-    if usual > 0.0 && usual < SMALL { (-2.0 - usual.log2().floor()).min(14.0).exp2() } else { 1.0 }
+    if usual > 0.0 && usual < SMALL { (SCALED_LOG2 - usual.log2().floor()).min(MOST_SCALE_LOG2).exp2() } else { 1.0 }
 }
 
 /// A pooled view as groups, channels, rows and columns; one-axis windows pool columns.

@@ -103,7 +103,7 @@ impl Builder<'_> {
     }
 }
 
-/// What is computed as planes.
+/// Operations and values that are computed as planes.
 #[derive(Default)]
 struct Found {
     /// Extents of the planes, by operation.

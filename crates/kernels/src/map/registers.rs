@@ -68,7 +68,7 @@ impl Sources<'_> {
             None => Rows { count, columns, from_stride: 0, to_stride: columns },
         };
         let op = of.operation.op;
-        if const { !simd::converts::<S>() } || !matches!(op, BinaryOp::Add | BinaryOp::Mul) {
+        if !BinaryRows::takes::<S>(op) {
             return false;
         }
         let of_rows = BinaryRows { one, other: Some(other), is_second, rows };
