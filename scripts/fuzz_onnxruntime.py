@@ -206,7 +206,7 @@ def model_of(draw, nodes, opset):
     graph = helper.make_graph(
         nodes, "case", infos, [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(a, n) for n, a in draw.stored.items()])
-    domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(draw.domain, 1)] if draw.domain else [])]
+    domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(draw.domain, 3 if draw.domain == onnx_seldom.ML else 1)] if draw.domain else [])]
     model = helper.make_model(graph, opset_imports=domains, ir_version=10)
     if draw.domain:
         # The standard's inference does not know the operators of a domain.

@@ -287,7 +287,7 @@ def attention(g):
 def optimized(g):
     g.draw.opset, g.draw.domain = 17, DOMAIN
     op = g.pick("FusedMatMul FusedConv Gelu BiasGelu FastGelu QuickGelu SkipLayerNormalization SkipSimplifiedLayerNormalization MatMulNBits "
-                "MultiHeadAttention Attention RotaryEmbedding".split())
+                "MultiHeadAttention Attention RotaryEmbedding CDist CropAndResize ExpandDims Inverse MoE NhwcMaxPool TransposeMatMul".split())
     x = lambda *shape: g.x(shape, FLOAT)
     if op == "FusedMatMul":
         return g.node(op, [x(2, 3, 4), g.w([2, 5, 4], FLOAT)], alpha=0.5, transB=1)
@@ -306,6 +306,26 @@ def optimized(g):
         zeros = [g.numbers(g.r.integers(0, 256, [8 * 1]), np.uint8)] if g.flip() else []
         operands = [x(3, 32), g.numbers(g.r.integers(0, 256, [8, 2, 8]), np.uint8), g.numbers(g.r.uniform(0.01, 0.1, 16), np.float32)]
         return g.node(op, operands + zeros, K=32, N=8, bits=4, block_size=16)
+    if op == "CDist":
+        return g.node(op, [x(4, 3), x(5, 3)], metric=g.pick(["sqeuclidean", "euclidean"]))
+    if op == "CropAndResize":
+        regions = g.numbers(g.r.uniform(-.2, 1.2, [3, 4]), np.float32, live=True)
+        size = g.numbers([g.below(1, 5), g.below(1, 5)], np.int32)
+        return g.node(op, [x(2, 3, 6, 7), regions, g.numbers([1, 0, 1], np.int32), size], extrapolation_value=g.pick([0.0, 0.5]))
+    if op == "ExpandDims":
+        return g.node(op, [x(2, 3, 4), g.numbers(g.pick([0, 1, -1]), np.int32)])
+    if op == "Inverse":
+        rows = g.below(1, 5)
+        return g.node(op, [g.numbers(g.r.normal(0, .5, [2, rows, rows]) + 3 * np.eye(rows), np.float32, live=True)])
+    if op == "MoE":
+        stored = lambda *shape: g.numbers(g.r.normal(0, 0.3, shape), np.float32)
+        operands = [x(5, 6), x(5, 4), stored(4, 8, 6), g.pick(["", stored(4, 8)]), stored(4, 6, 8), g.pick(["", stored(4, 6)])]
+        activation = g.pick(["relu", "gelu", "silu", "identity"])
+        return g.node(op, operands, k=g.pick([1, 2]), activation_type=activation, normalize_routing_weights=int(g.flip()))
+    if op == "NhwcMaxPool":
+        return g.node(op, [g.numbers(g.r.integers(0, 256, [1, 6, 8, 3]), np.uint8, live=True)], kernel_shape=[2, 3], strides=[2, 1])
+    if op == "TransposeMatMul":
+        return g.node(op, [x(2, 3, 4), x(2, 5, 4)], alpha=0.5, transB=1)
     if op == "MultiHeadAttention":
         bias = [g.w([48], FLOAT)] if g.flip() else []
         return g.node(op, [x(1, 4, 16), x(1, 5, 16), x(1, 5, 16), *bias], num_heads=2)

@@ -374,10 +374,36 @@ def loops(g):
     return g.node("Loop", [g.numbers(g.below(1, 7)), g.pick(["", g.numbers(True, bool)]), x], 2, take=g.flip(), body=body)
 
 
+def trees(g, op, x):
+    """A few trees of random forms, with weights of one or several targets."""
+    mode, targets, nodes, leaves = g.pick(["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]), g.below(1, 4), [], []
+    for tree in range(g.below(1, 5)):
+        open_, made = [0], 1
+        while open_:
+            at = open_.pop(0)
+            if at and (made > 8 or g.flip()):
+                nodes.append((tree, at, 0, 0.0, "LEAF", 0, 0))
+                leaves.append((tree, at))
+            else:
+                nodes.append((tree, at, int(g.r.integers(0, 4)), float(g.r.normal(0, 1)), mode, made, made + 1))
+                open_ += [made, made + 1]
+                made += 2
+    lists = {f"nodes_{name}": list(column) for name, column in
+             zip(("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids"), zip(*nodes))}
+    own, kind = ("target", "Regressor") if op.endswith("Regressor") else ("class", "Classifier")
+    to = [int(g.r.integers(0, targets)) for _ in leaves]
+    lists |= {f"{own}_treeids": [tree for tree, _ in leaves], f"{own}_nodeids": [at for _, at in leaves], f"{own}_ids": to,
+              f"{own}_weights": g.r.normal(0, 1, len(leaves)).tolist()}
+    if kind == "Regressor":
+        return g.node(op, [x], n_targets=targets, aggregate_function=g.pick(["SUM", "AVERAGE"]), **lists)
+    lists["class_ids"] = [at % 3 for at in range(len(leaves))] if len(leaves) > 2 else [0] * len(leaves)
+    return g.node(op, [x], 2, take=1, classlabels_int64s=[0, 1, 2], post_transform=g.pick(["NONE", "SOFTMAX"]), **lists)
+
+
 def classical(g):
     g.draw.opset, g.draw.domain = 17, ML
     op, x = g.pick(["Binarizer", "Scaler", "Normalizer", "Imputer", "ArrayFeatureExtractor", "FeatureVectorizer", "LinearRegressor", "OneHotEncoder",
-                    "LinearClassifier"]), g.x([3, 4], FLOAT)
+                    "LinearClassifier", "LabelEncoder", "SVMRegressor", "TreeEnsembleRegressor", "TreeEnsembleClassifier"]), g.x([3, 4], FLOAT)
     if op == "ArrayFeatureExtractor":
         return g.node(op, [x, g.numbers([0, 3, 1])])
     if op == "FeatureVectorizer":
@@ -387,6 +413,13 @@ def classical(g):
     if op == "LinearClassifier":
         return g.node(op, [x], 2, take=1, coefficients=g.r.normal(0, 1, 12).tolist(), intercepts=[.1, .2, .3], classlabels_ints=[0, 1, 2],
                       post_transform=g.pick(["NONE", "SOFTMAX", "LOGISTIC"]))
+    if op == "LabelEncoder":
+        return g.node(op, [g.numbers(g.r.integers(0, 4, [3]), live=True)], keys_int64s=[3, 0, 2], values_floats=[1.5, -2.0, 4.0], default_float=9.0)
+    if op == "SVMRegressor":
+        return g.node(op, [x], kernel_type=g.pick(["LINEAR", "POLY", "RBF", "SIGMOID"]), kernel_params=[.3, .2, 2.0], n_supports=3, rho=[.1],
+                      support_vectors=g.r.normal(0, 1, 12).tolist(), coefficients=g.r.normal(0, 1, 3).tolist())
+    if op.startswith("Tree"):
+        return trees(g, op, x)
     return g.node(op, [x], **{
         "Binarizer": {"threshold": 0.2}, "Scaler": {"offset": g.pick([[0.5], [.1, .2, .3, .4]]), "scale": g.pick([[2.0], [1., 2., 3., 4.]])},
         "Normalizer": {"norm": g.pick(["MAX", "L1", "L2"])}, "Imputer": {"imputed_value_floats": [1.5], "replaced_value_float": 0.0},

@@ -159,7 +159,11 @@ pub fn first_fix(report: &Report, cause: &Cause) -> String {
             chips.push(&on.answer.chip);
         }
     }
-    let mut text = format!("Fix first: {what} ({}): {}", few(&chips), cause.cause);
+    // The cause of an operation that is not read begins with its name.
+    let named = format!(" `{}`: ", op.name);
+    let reason = cause.cause.split_once(&named).filter(|(kind, _)| cause.ops.len() == 1 && !kind.contains(' '));
+    let reason = reason.map_or(&cause.cause[..], |(_, reason)| reason);
+    let mut text = format!("Fix first: {what} ({}): {reason}", few(&chips));
     let fixes = cause.fixes();
     if !fixes.is_empty() {
         let _ = write!(text, ". {}", capital(&fixes.join("; ")));

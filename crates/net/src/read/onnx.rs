@@ -11,6 +11,8 @@ mod classical;
 mod contributed;
 pub(crate) mod counts;
 mod elementwise;
+mod ensembles;
+mod experts;
 mod fused;
 mod heads;
 mod index;
@@ -121,6 +123,7 @@ fn attempt(
         functions: &model.functions,
         values: HashMap::new(),
         sequences: HashMap::new(),
+        absent: HashSet::new(),
         external: HashMap::new(),
         wide: HashMap::new(),
         depth: 0,
@@ -187,6 +190,8 @@ pub struct Translator<'a> {
     values: HashMap<String, ValueId>,
     /// Elements of sequences by name.
     sequences: HashMap<String, Vec<ValueId>>,
+    /// Optional values without element.
+    absent: HashSet<String>,
     external: HashMap<String, Bytes>,
     /// Integers of the file that are held as `i32` without being int32: 64-bit and unsigned 32-bit ones.
     wide: HashMap<ValueId, Element>,
@@ -211,8 +216,9 @@ pub struct Translator<'a> {
 impl Translator<'_> {
     fn graph(&mut self, graph: &proto::Graph) -> Result<(), Error> {
         self.initializers(graph)?;
-        for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {
-            if self.bind(input)? {
+        for input in &graph.input {
+            // A given value replaces the default that an initializer of the same name is.
+            if self.bind(input)? || self.values.contains_key(&input.name) {
                 continue;
             }
             let ty = self.input_type(input)?;

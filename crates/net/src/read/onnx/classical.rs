@@ -16,17 +16,36 @@ const COMPARED: usize = 1 << 24;
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "TfIdfVectorizer" if n.attribute("pool_int64s").is_some_and(|a| !a.ints.is_empty()) => counted(n),
-        "OptionalGetElement" => {
-            let x = n.need(0)?;
-            n.done(x)
-        }
+        // A tensor or a sequence is its own optional value; an absent one has no binding.
+        "Optional" | "OptionalGetElement" => optional(n),
         // A tensor is an element; an omitted operand is not.
         "OptionalHasElement" => {
-            let has = n.input(0).is_some();
+            let has = n.input(0).is_some() || items(n).is_some();
             let id = n.build().mask(Vec::new(), vec![has]);
             n.done(id)
         }
         _ => Ok(false),
+    }
+}
+
+/// The sequence that the first operand names.
+fn items(n: &Node) -> Option<Vec<ValueId>> {
+    n.node.input.first().and_then(|name| n.t.sequences.get(name)).cloned()
+}
+
+/// `Optional` of a value and its element: the value itself. Absent ones are of a type alone.
+fn optional(n: &mut Node) -> Result<bool, Error> {
+    match (n.input(0), items(n)) {
+        (Some(x), _) => n.done(x),
+        (None, Some(items)) => {
+            n.output_sequence(0, items);
+            n.finish(1)
+        }
+        (None, None) if n.op() == "Optional" => {
+            n.output_absent(0);
+            n.finish(1)
+        }
+        (None, None) => Err(n.unsupported("an optional value without element")),
     }
 }
 
@@ -59,8 +78,10 @@ pub fn translate_classical(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "Imputer" => imputed(n),
+        "LabelEncoder" => encoded(n),
         "Normalizer" => normalized(n),
         "LinearRegressor" | "LinearClassifier" => linear(n),
+        "TreeEnsembleRegressor" | "TreeEnsembleClassifier" | "SVMRegressor" => super::ensembles::translate(n),
         "FeatureVectorizer" => {
             let parts = n.inputs.iter().map(|x| x.ok_or_else(|| n.missing("input"))).collect::<Result<Vec<_>, _>>()?;
             let widths = n.ints("inputdimensions").unwrap_or_default();
@@ -101,6 +122,54 @@ fn listed(n: &mut Node, name: &str, like: ValueId) -> Result<ValueId, Error> {
         return Err(n.unsupported(format!("{} numbers of `{name}` for {columns} columns", list.len())));
     }
     Ok(n.build().floats([list.len()], &list, like))
+}
+
+/// Numbers that a node lists under one of its names, as integers or floats.
+fn numbers(n: &mut Node, stem: &str) -> Option<Tensor> {
+    if let Some(whole) = n.ints(&format!("{stem}_int64s")).filter(|list| !list.is_empty()) {
+        let whole = whole.iter().map(|&v| i32::try_from(v)).collect::<Result<Vec<i32>, _>>().ok()?;
+        return Some(Tensor::i32([whole.len()], whole));
+    }
+    let list = n.attribute(&format!("{stem}_floats"))?.floats.clone();
+    (!list.is_empty()).then(|| Tensor::f32([list.len()], list))
+}
+
+/// `LabelEncoder` of numbers: the value of the first equal key, or a default. Texts are refused with the other operators of texts.
+fn encoded(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let (Some(keys), Some(values)) = (numbers(n, "keys"), numbers(n, "values")) else { return Ok(false) };
+    if keys.shape != values.shape || keys.data.dtype().is_float() != n.dtype(x).is_float() {
+        return Err(n.unsupported(format!(
+            "keys {:?} and values {:?} of an operand {}",
+            keys.shape,
+            values.shape,
+            n.t.build.ty(x)
+        )));
+    }
+    let float = values.data.dtype().is_float();
+    let (x, keys, values) =
+        (n.build().cast(x, keys.data.dtype())?, n.build().constant("keys", keys), n.build().constant("values", values));
+    let wide = [n.shape(x), vec![1]].concat();
+    let (last, x) = (wide.len() - 1, n.build().reshape(x, wide)?);
+    let same = n.build().binary(Binary::Equal, x, keys)?;
+    let same = n.build().cast(same, DType::F32)?;
+    let first = OpKind::ArgReduce { greatest: true, last: false, axis: last, keep_dims: false };
+    let first = n.build().op("first", first, &[same])?;
+    let known = n.build().reduce(ReduceKind::Max, same, &[last], false)?;
+    let known = n.build().cast(known, DType::Bool)?;
+    let found = n.build().gather(values, first, 0)?;
+    let other = match float {
+        true => {
+            let other = n.float("default_float", -0.0);
+            n.build().scalar(other, found)
+        }
+        false => {
+            let other = i32::try_from(n.int("default_int64", -1)).unwrap_or(-1);
+            n.build().integers([], vec![other])
+        }
+    };
+    let id = n.build().select(known, found, other)?;
+    n.done(id)
 }
 
 /// The operand with one number replaced.
@@ -159,25 +228,42 @@ fn linear(n: &mut Node) -> Result<bool, Error> {
         let offsets = n.build().floats([rows], &offsets, scores);
         scores = n.build().binary(Binary::Add, scores, offsets)?;
     }
-    let last = n.axis(-1, n.shape(scores).len())?;
-    let id = match n.text("post_transform").as_deref() {
-        None | Some("NONE") => scores,
-        Some("SOFTMAX") => n.build().softmax(scores, last)?,
-        Some("LOGISTIC") => n.build().unary(Unary::Sigmoid, scores)?,
-        Some(other) => return Err(n.unsupported(format!("`post_transform` is {other}"))),
-    };
-    if !is_class {
-        return n.done(id);
+    if is_class {
+        return labelled(n, &classes, scores);
     }
-    let labels = classes.iter().map(|&label| i32::try_from(label)).collect::<Result<Vec<i32>, _>>();
-    let labels = labels.map_err(|_| n.unsupported("a label beyond 32 bits"))?;
-    let (_, first) = n.build().top_k(scores, last, 1, false)?;
-    let mut shape = n.shape(first);
-    shape.pop();
-    let first = n.build().reshape(first, shape)?;
-    let labels = n.build().integers([labels.len()], labels);
-    let label = n.build().gather(labels, first, 0)?;
-    n.output(0, label);
+    let id = transformed(n, scores)?;
+    n.done(id)
+}
+
+/// Scores after the function that the node names.
+pub fn transformed(n: &mut Node, scores: ValueId) -> Result<ValueId, Error> {
+    let last = n.axis(-1, n.shape(scores).len())?;
+    match n.text("post_transform").as_deref() {
+        None | Some("NONE") => Ok(scores),
+        Some("SOFTMAX") => n.build().softmax(scores, last),
+        Some("LOGISTIC") => n.build().unary(Unary::Sigmoid, scores),
+        Some(other) => Err(n.unsupported(format!("`post_transform` is {other}"))),
+    }
+}
+
+/// Binds the outputs of a classifier: the class of the greatest score, and the scores after the function that the node names.
+pub fn labelled(n: &mut Node, classes: &[i64], scores: ValueId) -> Result<bool, Error> {
+    let id = transformed(n, scores)?;
+    let last = n.axis(-1, n.shape(scores).len())?;
+    if n.node.output.first().is_some_and(|label| !label.is_empty()) {
+        let labels = classes.iter().map(|&label| i32::try_from(label)).collect::<Result<Vec<i32>, _>>();
+        let labels = labels.map_err(|_| n.unsupported("a label beyond 32 bits"))?;
+        if labels.len() != n.shape(scores)[last] {
+            return Err(n.unsupported(format!("{} integer labels of {} classes", labels.len(), n.shape(scores)[last])));
+        }
+        let (_, first) = n.build().top_k(scores, last, 1, false)?;
+        let mut shape = n.shape(first);
+        shape.pop();
+        let first = n.build().reshape(first, shape)?;
+        let labels = n.build().integers([labels.len()], labels);
+        let label = n.build().gather(labels, first, 0)?;
+        n.output(0, label);
+    }
     n.output(1, id);
     n.finish(2)
 }

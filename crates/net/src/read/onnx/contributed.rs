@@ -84,7 +84,52 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "GatherND" => super::index::translate(n),
         "Pad" | "Trilu" => super::shape::translate(n),
         "Range" => super::made::translate(n),
-        _ => super::fused::translate(n),
+        _ => Ok(of_other_forms(n)? || super::fused::translate(n)?),
+    }
+}
+
+/// Operators that differ from those of ai.onnx in form alone, and others that ONNX Runtime has for single models.
+fn of_other_forms(n: &mut Node) -> Result<bool, Error> {
+    match n.op() {
+        "CropAndResize" => super::rois::crop(n),
+        "Inverse" => super::regions::inverse(n),
+        "MoE" => super::experts::mixture(n),
+        "NhwcMaxPool" => {
+            let x = n.need(0)?;
+            let rank = n.shape(x).len().max(2);
+            let (mut first, mut last): (Vec<usize>, Vec<usize>) = ((0..rank).collect(), (0..rank).collect());
+            first[1..].rotate_right(1);
+            last[1..].rotate_left(1);
+            let x = n.build().transpose(x, &first)?;
+            let id = super::spatial::pooled(n, PoolKind::Max, x)?;
+            let id = n.build().transpose(id, &last)?;
+            n.done(id)
+        }
+        "ExpandDims" => {
+            let x = n.need(0)?;
+            let mut shape = n.shape(x);
+            let axis = n.integers(1, "axis")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("axis"))?;
+            let axis = n.axis(axis, shape.len() + 1)?;
+            shape.insert(axis, 1);
+            let id = n.build().reshape(x, shape)?;
+            n.done(id)
+        }
+        "CDist" => {
+            let (a, b) = (n.need(0)?, n.need(1)?);
+            let (&[rows, width], &[columns, _]) = (n.shape(a).as_slice(), n.shape(b).as_slice()) else {
+                return Err(n.unsupported("operands not of rank 2"));
+            };
+            let (a, b) = (n.build().reshape(a, [rows, 1, width])?, n.build().reshape(b, [1, columns, width])?);
+            let apart = n.build().binary(Binary::Sub, a, b)?;
+            let kind = match n.text("metric").as_deref() {
+                None | Some("sqeuclidean") => ReduceKind::SumSquare,
+                Some("euclidean") => ReduceKind::L2,
+                Some(other) => return Err(n.unsupported(format!("metric `{other}`"))),
+            };
+            let id = n.build().reduce(kind, apart, &[2], false)?;
+            n.done(id)
+        }
+        _ => Ok(false),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::ops::{Binary, GeluMode, ReduceKind, Unary};
 /// Translates the operator if it belongs to this group; returns false otherwise.
 pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
-        "FusedMatMul" => fused_matmul(n),
+        "FusedMatMul" | "TransposeMatMul" => fused_matmul(n),
         "FusedConv" => fused_conv(n),
         "FusedGemm" => {
             let id = gemm(n)?;

@@ -28,14 +28,13 @@ pub const REFUSED: &[(&[&str], &str)] = &[
         &["StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "LabelEncoder"],
         "strings are not tensors of numbers. Begin the model after it, with its result as an input",
     ),
-    (&["Optional"], "optional values are not tensors. Export with the value itself"),
     (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded image an input of the model"),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
     (
-        &["TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"],
-        "trees are not part of the graph. Run them on the host",
+        &["TreeEnsemble"],
+        "trees in this form are not part of the graph. Export them as TreeEnsembleRegressor or run them on the host",
     ),
-    (&["SVMClassifier", "SVMRegressor"], "support vector machines are not part of the graph. Run them on the host"),
+    (&["SVMClassifier"], "support vector machines are not part of the graph. Run them on the host"),
     (&["DictVectorizer", "CastMap", "ZipMap"], "maps are not tensors. Export without them (skl2onnx: zipmap=False)"),
 ];
 
@@ -51,7 +50,8 @@ impl<'n, 'a> Node<'n, 'a> {
         let first = node.output.iter().find(|o| !o.is_empty()).cloned().unwrap_or_default();
         let place = || format!("{} `{first}`", node.op_type);
         let reads_sequences = sequence::reads(&node.op_type);
-        let operand = |name: &String| match name.is_empty() || reads_sequences && t.sequences.contains_key(name) {
+        let unbound = |name: &String| t.sequences.contains_key(name) || t.absent.contains(name);
+        let operand = |name: &String| match name.is_empty() || reads_sequences && unbound(name) {
             true => Ok(None),
             false => t.value(name, &place()).map(Some),
         };
@@ -267,9 +267,17 @@ impl<'n, 'a> Node<'n, 'a> {
         let own = if self.t.depth == 0 { name.clone() } else { self.t.build.fresh(name) };
         self.t.build.entitle(id, &own);
         self.t.sequences.remove(name);
+        self.t.absent.remove(name);
         self.t.values.insert(name.clone(), id);
         if let Some(element) = self.unsigned(id) {
             self.t.note_element(id, element);
+        }
+    }
+
+    /// Makes an output an optional value without element.
+    pub fn output_absent(&mut self, index: usize) {
+        if let Some(name) = self.node.output.get(index) {
+            self.t.absent.insert(name.clone());
         }
     }
 

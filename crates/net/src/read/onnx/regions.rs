@@ -5,7 +5,7 @@ use super::rois;
 use super::spatial::{list, pads};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
-use crate::ops::{Binary, OpKind, Outside, ResizeMode, ScatterMode, Unary};
+use crate::ops::{Binary, OpKind, Outside, ReduceKind, ResizeMode, ScatterMode, Unary};
 
 /// Largest matrix whose determinant is expanded.
 const DETERMINANT_ROWS: usize = 4;
@@ -19,17 +19,10 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "MaxRoiPool" => rois::pool(n),
         "DeformConv" => deform_conv(n),
         "Det" => {
-            let x = n.need(0)?;
+            let x = square(n)?;
             let shape = n.shape(x);
-            let rank = shape.len();
-            if rank < 2 || shape[rank - 1] != shape[rank - 2] || !(1..=DETERMINANT_ROWS).contains(&shape[rank - 1]) {
-                let reason = format!(
-                    "matrices of extents {shape:?}, at most {DETERMINANT_ROWS} rows are supported. Do this on the host"
-                );
-                return Err(n.unsupported(reason));
-            }
             let id = determinant(n, x)?;
-            let id = n.build().reshape(id, shape[..rank - 2].to_vec())?;
+            let id = n.build().reshape(id, shape[..shape.len() - 2].to_vec())?;
             n.done(id)
         }
         "Compress" => compress(n),
@@ -184,6 +177,48 @@ fn deform_conv(n: &mut Node) -> Result<bool, Error> {
 
 /// Position along an axis, its interpolation weight if two are mixed, and a mask that is set inside.
 type Corner = (ValueId, Option<ValueId>, Option<ValueId>);
+
+/// The first operand, square matrices in the last two axes that are small enough for expansion by rows.
+fn square(n: &Node) -> Result<ValueId, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    match shape[..] {
+        [.., rows, columns] if rows == columns && (1..=DETERMINANT_ROWS).contains(&rows) => Ok(x),
+        _ => Err(n.unsupported(format!(
+            "matrices of extents {shape:?}, at most {DETERMINANT_ROWS} rows are supported. Do this on the host"
+        ))),
+    }
+}
+
+/// `Inverse`: the transposed cofactors divided by the determinant.
+pub fn inverse(n: &mut Node) -> Result<bool, Error> {
+    let x = square(n)?;
+    let shape = n.shape(x);
+    let (size, batch) = (shape[shape.len() - 1], elements(&shape[..shape.len() - 2]));
+    let x = n.build().reshape(x, [batch, size, size])?;
+    let id = if size == 1 {
+        n.build().unary(Unary::Inverse { epsilon: 0.0 }, x)?
+    } else {
+        // All minors: rows and columns without one each.
+        let others = |at: i32| (0..size as i32).filter(move |&other| other != at);
+        let others = n.build().integers([size, size - 1], (0..size as i32).flat_map(others).collect());
+        let rows = n.build().gather(x, others, 1)?;
+        let minors = n.build().gather(rows, others, 3)?;
+        let minors = n.build().transpose(minors, &[0, 1, 3, 2, 4])?;
+        let minors = determinant(n, minors)?;
+        let minors = n.build().reshape(minors, [batch, size, size])?;
+        let sign = |at: usize| if (at / size + at % size).is_multiple_of(2) { 1.0 } else { -1.0 };
+        let signs = n.build().floats([size, size], &(0..size * size).map(sign).collect::<Vec<f32>>(), x);
+        let cofactors = n.build().binary(Binary::Mul, minors, signs)?;
+        let (top, of_top) = (n.build().slice(x, 1, 0, 1)?, n.build().slice(cofactors, 1, 0, 1)?);
+        let terms = n.build().binary(Binary::Mul, top, of_top)?;
+        let whole = n.build().reduce(ReduceKind::Sum, terms, &[2], true)?;
+        let adjugate = n.build().transpose(cofactors, &[0, 2, 1])?;
+        n.build().binary(Binary::Div, adjugate, whole)?
+    };
+    let id = n.build().reshape(id, shape)?;
+    n.done(id)
+}
 
 /// Determinants of the matrices in the last two axes by expansion along the first row; the axes keep extent one.
 fn determinant(n: &mut Node, x: ValueId) -> Result<ValueId, Error> {

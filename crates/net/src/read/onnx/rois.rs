@@ -66,6 +66,60 @@ pub fn align(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
+/// `CropAndResize`: samples of regions whose corners are shares of the picture; a sample outside of it is a stated number.
+pub fn crop(n: &mut Node) -> Result<bool, Error> {
+    let (x, rois, pictures) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let size = n.integers(3, "crop_size")?.ok_or_else(|| n.missing("crop_size"))?;
+    let size = n.sizes("crop_size", &size)?;
+    let (&[_, _, height, width], &[count, 4], &[rows, columns]) =
+        (n.shape(x).as_slice(), n.shape(rois).as_slice(), size.as_slice())
+    else {
+        return Err(n.unsupported("images not of rank 4, regions not of four numbers, or a size not of two"));
+    };
+    let mode = match n.text("mode").as_deref() {
+        None | Some("" | "bilinear") => ResizeMode::Linear,
+        Some("nearest") => ResizeMode::Nearest,
+        Some(other) => return Err(n.unsupported(format!("mode `{other}`"))),
+    };
+    let mut axes = Vec::new();
+    for (first, steps, extent) in [(0, rows, height), (1, columns, width)] {
+        let last = (extent.max(1) - 1) as f32;
+        // A single sample is in the middle.
+        let share = |i: usize| if steps > 1 { i as f32 / (steps - 1) as f32 } else { 0.5 };
+        let shares: Vec<f32> = (0..steps).map(share).collect();
+        let shares = n.build().floats([1, steps], &shares, rois);
+        let (start, end) =
+            (n.build().slice(rois, 1, first, first + 1)?, n.build().slice(rois, 1, first + 2, first + 3)?);
+        let span = n.build().binary(Binary::Sub, end, start)?;
+        let along = n.build().binary(Binary::Mul, span, shares)?;
+        let at = n.build().binary(Binary::Add, along, start)?;
+        let at = n.build().with(Binary::Mul, at, last)?;
+        let least = n.build().with(Binary::GreaterEqual, at, 0.0)?;
+        let most = n.build().with(Binary::LessEqual, at, last)?;
+        let inside = n.build().binary(Binary::Min, least, most)?;
+        // Halves are rounded up.
+        let at = match mode {
+            ResizeMode::Nearest => {
+                let above = n.build().with(Binary::Add, at, 0.5)?;
+                n.build().unary(Unary::Floor, above)?
+            }
+            _ => at,
+        };
+        axes.push((at, inside));
+    }
+    let [(down, in_rows), (across, in_columns)] = axes[..] else { return Ok(false) };
+    let grid = n.build().grid(across, down)?;
+    let pictures = n.build().gather(x, pictures, 0)?;
+    let sampled = n.build().sample(pictures, grid, mode, Outside::Border)?;
+    let (in_rows, in_columns) =
+        (n.build().reshape(in_rows, [count, 1, rows, 1])?, n.build().reshape(in_columns, [count, 1, 1, columns])?);
+    let inside = n.build().binary(Binary::Min, in_rows, in_columns)?;
+    let outside = n.float("extrapolation_value", 0.0);
+    let outside = n.build().scalar(outside, sampled);
+    let id = n.build().select(inside, sampled, outside)?;
+    n.done(id)
+}
+
 /// Maxima of parts of regions, whose corners and parts are whole elements; a part without elements is zero.
 pub fn pool(n: &mut Node) -> Result<bool, Error> {
     let (x, rois) = (n.need(0)?, n.need(1)?);

@@ -18,7 +18,8 @@ const OPERATORS: &[&str] = &[
 
 /// Returns true for operators with operands that may be sequences.
 pub fn reads(op: &str) -> bool {
-    OPERATORS.contains(&op) || matches!(op, "Identity" | "Loop" | "SequenceMap")
+    OPERATORS.contains(&op)
+        || matches!(op, "Identity" | "Loop" | "SequenceMap" | "Optional" | "OptionalGetElement" | "OptionalHasElement")
 }
 
 pub fn translate(n: &mut Node) -> Result<bool, Error> {

@@ -1,6 +1,8 @@
 //! Control flow with subgraphs, unrolled if its iterations are known, and functions of the model.
 
 use super::node::Node;
+use super::numbered;
+use super::rows::Rows;
 use super::{NESTING, proto};
 use crate::build::rolled::{GoesOn, Turn};
 use crate::error::Error;
@@ -184,6 +186,8 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
     // The length of a sequence changes, so that a loop with one is unrolled.
     let (first_op, mut rolled) = (n.t.build.net.ops.len(), !goes_on || starts.len() < carried.len());
     let mut collected = vec![Vec::new(); scans];
+    // Truth of each iteration, for loops that end by a computed condition.
+    let mut happens = Vec::new();
     let mut turn = 0;
     while goes_on && most.is_none_or(|most| turn < most) {
         let long = n.t.build.net.ops.len() > first_op + UNROLLED_OPS;
@@ -223,6 +227,7 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
             let Named::Tensor(id) = named else { return Err(n.unsupported("a loop that collects sequences")) };
             list.push(id);
         }
+        happens.push(live);
         goes_on = !never(n, next, LONGEST_CONDITION);
         if goes_on && known(n, next).is_none() {
             let next = n.build().reshape(next, [])?;
@@ -230,11 +235,7 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
         }
         turn += 1;
     }
-    if live.is_some() && scans > 0 {
-        return Err(n.unsupported(
-            "a loop that collects slices of a number computed at run time: the graph is static. Export its body, and loop on the host",
-        ));
-    }
+    let rows = if live.is_some() && scans > 0 { Some(iterations(n, &happens)?) } else { None };
     let kept = results.len();
     results.into_iter().enumerate().for_each(|(i, named)| named.bind(n, i));
     for (i, list) in collected.into_iter().enumerate() {
@@ -242,9 +243,30 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
             return Err(n.unsupported("a loop without iterations that collects results"));
         }
         let id = n.build().stack(&list, 0)?;
+        if let Some(rows) = rows {
+            numbered::mark(n, id, rows);
+        }
         n.output(kept + i, id);
     }
     n.finish(kept + scans)
+}
+
+/// The rows that a loop with a computed end collects: one for each iteration within its limit.
+fn iterations(n: &mut Node, happens: &[Option<ValueId>]) -> Result<Rows, Error> {
+    if n.t.marks.is_none() {
+        return Err(n.unsupported(
+            "a loop that collects slices of a number computed at run time: the graph is static. Export its body, and loop on the host",
+        ));
+    }
+    let mut masks = Vec::new();
+    for live in happens {
+        masks.push(match live {
+            Some(live) => n.build().reshape(*live, [1])?,
+            None => n.build().mask([1], vec![true]),
+        });
+    }
+    let mask = n.build().concat(&masks, 0)?;
+    Ok(Rows { axis: 0, count: happens.len(), mask, each: 1 })
 }
 
 /// Error for a loop that no constant limits to few iterations.

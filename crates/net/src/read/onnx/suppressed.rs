@@ -21,25 +21,35 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// Different elements, in order or as they come: an element is a row if none before it is equal.
+/// Different slices of an axis, or elements, in order or as they come: one is a row if none before it is equal.
 fn unique(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
     if n.t.build.data(x).is_some() {
         return Ok(false);
     }
     let shape = n.shape(x);
-    let count = elements(&shape);
-    let one_axis = n.attribute("axis").is_none() || shape.len() == 1;
-    if n.t.mark(x).is_some() || !one_axis || count == 0 || count.saturating_mul(count) > MADE_ELEMENTS {
+    let axis = n.attribute("axis").map(|a| n.axis(a.i, shape.len())).transpose()?;
+    let count = axis.map_or(elements(&shape), |axis| shape[axis]);
+    let width = elements(&shape) / count.max(1);
+    if n.t.mark(x).is_some() || width == 0 || count.saturating_mul(count).saturating_mul(width) > MADE_ELEMENTS {
         return Err(lost(n));
     }
-    let x = n.build().reshape(x, [count])?;
-    let values = if n.flag("sorted", true) { n.build().top_k(x, 0, count, true)?.0 } else { x };
-    let column = n.build().reshape(values, [count, 1])?;
+    // Slices as rows.
+    let mut perm: Vec<usize> = (0..shape.len()).collect();
+    perm[..axis.map_or(0, |axis| axis + 1)].rotate_right(usize::from(axis.is_some()));
+    let x = n.build().transpose(x, &perm)?;
+    let x = n.build().reshape(x, [count, width])?;
+    let values = match n.flag("sorted", true) {
+        true if width == 1 => n.build().top_k(x, 0, count, true)?.0,
+        true => in_order(n, x)?,
+        false => x,
+    };
+    let column = n.build().reshape(values, [count, 1, width])?;
     let equal = |n: &mut Node, all: ValueId| {
-        let row = n.build().reshape(all, [1, count])?;
+        let row = n.build().reshape(all, [1, count, width])?;
         let equal = n.build().binary(Binary::Equal, column, row)?;
-        n.build().cast(equal, DType::F32)
+        let equal = n.build().cast(equal, DType::F32)?;
+        n.build().reduce(ReduceKind::Min, equal, &[2], false)
     };
     let first = |n: &mut Node, equal: ValueId, axis: usize| {
         let kind = OpKind::ArgReduce { greatest: true, last: false, axis, keep_dims: false };
@@ -52,7 +62,18 @@ fn unique(n: &mut Node) -> Result<bool, Error> {
     let rows = Rows { axis: 0, count, mask, each: 1 };
     let given = equal(n, x)?;
     let wanted = |n: &Node, at: usize| n.node.output.get(at).is_some_and(|name| !name.is_empty());
-    let mut results = vec![(0, n.build().copied(values)?)];
+    let mut back = vec![0; perm.len()];
+    perm.iter().enumerate().for_each(|(at, &from)| back[from] = at);
+    let moved: Vec<usize> = match axis {
+        Some(_) => perm.iter().map(|&from| shape[from]).collect(),
+        None => vec![count],
+    };
+    let values = n.build().copied(values)?;
+    let values = n.build().reshape(values, moved)?;
+    let values = if axis.is_some() { n.build().transpose(values, &back)? } else { values };
+    mark(n, values, Rows { axis: axis.unwrap_or(0), ..rows });
+    n.output(0, values);
+    let mut results = Vec::new();
     if wanted(n, 1) {
         results.push((1, first(n, given, 1)?));
     }
@@ -70,6 +91,25 @@ fn unique(n: &mut Node) -> Result<bool, Error> {
         n.output(2, inverse);
     }
     n.finish(4)
+}
+
+/// Rows in order by their first different elements.
+fn in_order(n: &mut Node, x: ValueId) -> Result<ValueId, Error> {
+    let &[count, width] = n.shape(x).as_slice() else { return Ok(x) };
+    let column = n.build().reshape(x, [count, 1, width])?;
+    let row = n.build().reshape(x, [1, count, width])?;
+    let differ = n.build().binary(Binary::NotEqual, column, row)?;
+    let differ = n.build().cast(differ, DType::F32)?;
+    let kind = OpKind::ArgReduce { greatest: true, last: false, axis: 2, keep_dims: true };
+    let first = n.build().op("different", kind, &[differ])?;
+    let greater = n.build().binary(Binary::Greater, column, row)?;
+    let greater = n.build().cast(greater, DType::F32)?;
+    let behind = n.build().op("behind", OpKind::GatherAlong { axis: 2 }, &[greater, first])?;
+    let behind = n.build().reshape(behind, [count, count])?;
+    // Equal rows have equal numbers, which a stable sort keeps in place.
+    let numbers = n.build().reduce(ReduceKind::Sum, behind, &[1], false)?;
+    let order = n.build().op("order", OpKind::ArgSort { axis: 0, descending: false }, &[numbers])?;
+    n.build().gather(x, order, 0)
 }
 
 /// Slices of an axis, or elements, where a computed condition is true.

@@ -2,6 +2,7 @@
 //! `scripts/onnx_backend.py`.
 
 mod counts;
+mod ensembles;
 mod loops;
 mod masked;
 mod optimized;
@@ -116,16 +117,14 @@ fn arrays_give_open_extents() {
 #[test]
 fn refusals_name_the_operator() {
     let mut odd = model();
-    let mut unique = node("Unique", &["/mm/out"], "y");
-    unique.attribute.push(Attribute { name: "axis".into(), i: 0, ..Attribute::default() });
-    odd.graph.as_mut().unwrap().node[1] = unique;
+    odd.graph.as_mut().unwrap().node[1] = node("RandomUniformLike", &["/mm/out"], "y");
     let options = Options { extents: [("N".to_string(), 1)].into(), ..Options::default() };
     let error = read_onnx(&odd.encode_to_vec(), &files(), &options).unwrap_err().to_string();
-    assert!(error.contains("`y`: Unique") && error.contains("static"), "{error}");
+    assert!(error.contains("`y`: RandomUniformLike") && error.contains("would not repeat"), "{error}");
     // Operators that are not for inference: the error says what to use instead.
     for (domain, op, advice) in [
         ("ai.onnx.preview.training", "Adam", "for inference"),
-        ("ai.onnx.ml", "TreeEnsembleRegressor", "Run them on the host"),
+        ("ai.onnx.ml", "TreeEnsemble", "run them on the host"),
         ("ai.onnx.ml", "SVMClassifier", "Run them on the host"),
         ("ai.onnx.ml", "ZipMap", "Export without them"),
         ("ai.onnx.ml", "CategoryMapper", "Run it on the host"),

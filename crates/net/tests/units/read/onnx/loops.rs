@@ -94,3 +94,34 @@ fn sparse_constants_become_dense() {
     let error = sparse(integers("i", vec![1], vec![1])).expect_err("an index too few").to_string();
     assert!(error.contains("[1] for 2 values"), "{error}");
 }
+
+/// Rows that a loop collects until its computed end are as many as it had iterations.
+#[test]
+fn a_loop_with_a_computed_end_collects_its_iterations() {
+    let mut total = node("ReduceSum", &["v2"], "total");
+    total.attribute.push(Attribute { name: "keepdims".into(), i: 0, ..Attribute::default() });
+    let body = Graph {
+        node: vec![
+            node("Add", &["v", "v"], "v2"),
+            total,
+            node("Less", &["total", "limit"], "on"),
+            node("Neg", &["v2"], "row"),
+        ],
+        input: vec![float_info("turn", vec![]), float_info("before", vec![]), float_info("v", vec![extent(4)])],
+        output: vec![float_info("on", vec![]), float_info("v2", vec![]), float_info("row", vec![])],
+        ..Graph::default()
+    };
+    let mut whole = node("Loop", &["count", "", "x"], "last");
+    whole.output.push("y".into());
+    whole.attribute.push(Attribute { name: "body".into(), g: Some(body), ..Attribute::default() });
+    let net =
+        read(vec![whole], vec![float("limit", 20.0), integers("count", vec![], vec![5])], vec![]).expect("a network");
+    for (start, rows) in [(1.0, 3), (9.0, 1), (0.0, 5)] {
+        let made = eval(&net, &[Data::f32([4], vec![start; 4])]).expect("runs");
+        let value =
+            |name: &str| net.outputs.iter().position(|&id| net.value(id).name == name).map(|at| made[at].data.to_f32());
+        assert_eq!(value("y_count"), Some(vec![rows as f32]), "{start}");
+        let wanted: Vec<f32> = (1..=rows).flat_map(|turn| [-start * 2f32.powi(turn); 4]).collect();
+        assert_eq!(value("y").map(|all| all[..rows as usize * 4].to_vec()), Some(wanted), "{start}");
+    }
+}

@@ -33,6 +33,20 @@ fn fused_products_transpose_axes_of_the_batch() {
     close(&product(&[("transBatchB", 1)], &[(&[2, 1, 1], b), (&[1, 2, 2], a)]), &[10.0, 20.0, 300.0, 400.0]);
 }
 
+#[test]
+fn inverses_and_distances_of_the_optimizers_domain() {
+    let one =
+        |op: &str, floats: &[(&[i64], &[f32])]| one_of("com.microsoft", op, floats, &[], &[], 1).unwrap().remove(0);
+    let x: &[f32] = &[2.0, 0.0, 1.0, 1.0, 3.0, 2.0, 1.0, 1.0, 1.0];
+    // The determinant is zero.
+    assert!(one("Inverse", &[(&[3, 3], x)]).data.to_f32().iter().all(|v| !v.is_finite()));
+    let x: &[f32] = &[2.0, 0.0, 1.0, 1.0, 3.0, 2.0, 1.0, 1.0, 2.0];
+    let inverse = [0.8, 0.2, -0.6, 0.0, 0.6, -0.6, -0.4, -0.4, 1.2].map(|v: f32| v * 5.0 / 6.0);
+    close(&one("Inverse", &[(&[3, 3], x)]), &inverse);
+    close(&one("Inverse", &[(&[2, 1, 1], &[4.0, -0.5])]), &[0.25, -2.0]);
+    close(&one("CDist", &[(&[2, 2], &[0.0, 0.0, 1.0, 1.0]), (&[1, 2], &[3.0, 4.0])]), &[25.0, 13.0]);
+}
+
 fn read(nodes: Vec<Node>, initializer: Vec<Stored>, x: &[i64]) -> Net {
     let graph = Graph {
         node: nodes,

@@ -113,3 +113,30 @@ fn different_elements_are_rows() {
     wanted(1, [[1.0, 2.0, 3.0], [1.0, 3.0, 0.0], [2.0, 1.0, 3.0]], [2.0, 0.0, 2.0, 1.0, 0.0, 2.0]);
     wanted(0, [[3.0, 1.0, 2.0], [0.0, 1.0, 3.0], [3.0, 2.0, 1.0]], [0.0, 1.0, 0.0, 2.0, 1.0, 0.0]);
 }
+
+/// Slices of an axis are different where one of their elements is; in order, the first different element decides.
+#[test]
+fn different_slices_are_rows() {
+    let of = |sorted: i64, axis: i64, shape: [usize; 2], x: &[f32]| {
+        let mut unique = node("Unique", &["x"], "y");
+        let number = |name: &str, i: i64| Attribute { name: name.into(), i, ..Attribute::default() };
+        unique.attribute = vec![number("sorted", sorted), number("axis", axis)];
+        let graph = Graph {
+            node: vec![unique],
+            input: vec![float_info("x", shape.map(|d| extent(d as i64)).to_vec())],
+            output: vec![float_info("y", vec![])],
+            ..Graph::default()
+        };
+        let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+        let bytes = Model { ir_version: 8, graph: Some(graph), opset_import, functions: vec![] }.encode_to_vec();
+        let (net, _) = read_onnx(&bytes, &MemoryFiles::default(), &Options::default()).unwrap();
+        let made = eval(&net, &[Array::f32(shape, x.to_vec())]).unwrap();
+        made.iter().map(|t| t.data.to_f32()).collect::<Vec<_>>()
+    };
+    let rows = [2.0, 1.0, 1.0, 9.0, 2.0, 1.0, 1.0, 3.0];
+    let wanted = |ordered: [f32; 8]| vec![ordered.to_vec(), vec![3.0]];
+    assert_eq!(of(1, 0, [4, 2], &rows), wanted([1.0, 3.0, 1.0, 9.0, 2.0, 1.0, 0.0, 0.0]));
+    assert_eq!(of(0, 0, [4, 2], &rows), wanted([2.0, 1.0, 1.0, 9.0, 1.0, 3.0, 0.0, 0.0]));
+    let columns = [2.0, 1.0, 2.0, 1.0, 1.0, 9.0, 1.0, 3.0];
+    assert_eq!(of(1, 1, [2, 4], &columns), wanted([1.0, 1.0, 2.0, 0.0, 3.0, 9.0, 1.0, 0.0]));
+}
