@@ -175,7 +175,7 @@ impl Model {
                     let program = program_of_text(path, bytes.into())?;
                     return checked(path, read::read_program(&program, files, options));
                 }
-                checked(path, read::read(&bytes, files, options))
+                checked(path, read::read_shared(&bytes, files, options))
             }
             Kind::Image => Err(Diagnostic::new(
                 Code::UnsupportedOp,

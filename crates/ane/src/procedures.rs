@@ -19,7 +19,7 @@ pub fn several(path: &Path, choices: &Choices) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     // The model's reader refuses a file that cannot be read.
-    let names = netplist_procedures(&files::read(path)?).unwrap_or_default();
+    let names = netplist_procedures(&files::mapped(path)?).unwrap_or_default();
     Ok(if names.len() > 1 { names } else { Vec::new() })
 }
 

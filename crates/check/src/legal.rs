@@ -73,10 +73,9 @@ pub struct Legality {
 pub fn check(layer: &Layer, chip: &Chip, route: Route) -> Legality {
     let mut legality = Legality::default();
     for tensor in layer.bottoms.iter().chain(&layer.tops) {
+        let ranged = ranged(layer, tensor);
         for rule in RANGES {
-            let MatchParams::Between(quantity, ..) = rule.matches else { continue };
-            let axis = ranged(layer, tensor, quantity);
-            note(&mut legality, rule, &axis, chip, route);
+            note(&mut legality, rule, &ranged, chip, route);
         }
     }
     for rule in RULES.iter().filter(|r| r.layer.is_empty() || r.layer == layer.kind) {
@@ -87,7 +86,7 @@ pub fn check(layer: &Layer, chip: &Chip, route: Route) -> Legality {
 }
 
 /// The layer with the extents of one of its tensors as its numbers.
-fn ranged(layer: &Layer, tensor: &Tensor, axis: Quantity) -> Layer {
+fn ranged(layer: &Layer, tensor: &Tensor) -> Layer {
     let mut only = Layer { word: layer.word.clone(), ..Layer::new(&layer.kind, &layer.name) };
     let extents = [
         (Quantity::Batch, tensor.batch),
@@ -97,7 +96,6 @@ fn ranged(layer: &Layer, tensor: &Tensor, axis: Quantity) -> Layer {
         (Quantity::Width, tensor.width),
     ];
     only.values = extents.iter().map(|&(q, n)| (q, n as i64)).collect();
-    debug_assert!(only.values.contains_key(&axis));
     only
 }
 

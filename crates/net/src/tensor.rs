@@ -7,8 +7,12 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use half::vec::HalfFloatVecExt;
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use stored::Stored;
+use stored::{Element, Form, Stored};
+
+/// Elements that [`Data::visit_rows`] converts at once: few enough for a core's own cache.
+const VISITED: usize = 1 << 14;
 
 /// Elements of a tensor, row-major (last axis fastest). Equality compares elements, independent of their stored form.
 #[derive(Clone, Debug)]
@@ -133,6 +137,42 @@ impl Data {
         match self {
             Data::F32(v) => Cow::Borrowed(v),
             _ => Cow::Owned(self.to_f32()),
+        }
+    }
+
+    /// Passes the elements as `f32` to `visit`, in order and in runs of whole rows of `width` elements, until it breaks. Floats of a file are
+    /// converted a run at a time.
+    pub fn visit_rows(&self, width: usize, visit: &mut dyn FnMut(&[f32]) -> ControlFlow<()>) -> ControlFlow<()> {
+        let width = width.max(1);
+        let run = width * (VISITED / width).max(1);
+        let mut buffer = vec![0.0; run.min(self.len())];
+        match self {
+            Data::F32(v) => v.chunks(run).try_for_each(visit),
+            Data::F16(v) => v.chunks(run).try_for_each(|halves| {
+                let part = &mut buffer[..halves.len()];
+                halves.convert_to_f32_slice(part);
+                visit(part)
+            }),
+            Data::Stored(stored) => match stored.form() {
+                Form::Plain { element: Element::Float32, bytes } => {
+                    bytes.as_chunks().0[..self.len()].chunks(run).try_for_each(|words| {
+                        let part = &mut buffer[..words.len()];
+                        part.iter_mut().zip(words).for_each(|(to, &word)| *to = f32::from_le_bytes(word));
+                        visit(part)
+                    })
+                }
+                Form::Plain { element: Element::Float16, bytes } => {
+                    let mut halves = vec![f16::ZERO; buffer.len()];
+                    bytes.as_chunks().0[..self.len()].chunks(run).try_for_each(|words| {
+                        let (part, halves) = (&mut buffer[..words.len()], &mut halves[..words.len()]);
+                        halves.iter_mut().zip(words).for_each(|(to, &word)| *to = f16::from_le_bytes(word));
+                        halves.convert_to_f32_slice(part);
+                        visit(part)
+                    })
+                }
+                _ => stored.to_f32().chunks(run).try_for_each(visit),
+            },
+            _ => self.to_f32().chunks(run).try_for_each(visit),
         }
     }
 

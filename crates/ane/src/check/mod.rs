@@ -43,7 +43,7 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
         return Ok(program(path, outline, choices));
     }
     if !path.is_dir()
-        && let Some(Ok(outline)) = read::outline(&files::read(path)?, options)
+        && let Some(Ok(outline)) = read::outline(&files::mapped(path)?, options)
     {
         return Ok(program(path, outline, choices));
     }
@@ -67,7 +67,7 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
 
 /// An ONNX model of which only a part is a static graph: the other nodes are placed on the CPU.
 fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
-    let bytes = if path.is_dir() { return None } else { files::read(path).ok()? };
+    let bytes = if path.is_dir() { return None } else { files::mapped(path).ok()? };
     if read::sniff(&bytes) != Some(read::Format::Onnx) {
         return None;
     }
@@ -79,7 +79,7 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
 /// Outline of a network read from a file; the origin distinguishes netplists, whose layers are units.
 pub fn outline(path: &Path, net: &Net) -> Outline {
     let mut outline = Outline::of(net);
-    let netplist = !path.is_dir() && files::read(path).is_ok_and(|b| read::sniff(&b) == Some(read::Format::Netplist));
+    let netplist = !path.is_dir() && files::mapped(path).is_ok_and(|b| read::sniff(&b) == Some(read::Format::Netplist));
     if netplist {
         outline.origin = Origin::Netplist;
     }
@@ -113,7 +113,7 @@ pub struct AppleRefusals {
 /// Errors: a file that cannot be read.
 pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<AppleRefusals> {
     let mut refused = AppleRefusals::default();
-    let format = if path.is_dir() { None } else { read::sniff(&files::read(path)?) };
+    let format = if path.is_dir() { None } else { read::sniff(&files::mapped(path)?) };
     if format != Some(read::Format::Mil) && !strict {
         return Ok(refused);
     }

@@ -6,25 +6,34 @@
 
 use super::*;
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
 
-/// Bytes of a buffer that contain elements, as the starts and ends of runs.
+/// Bytes of a buffer that contain elements, as the starts and ends of runs: ascending, and apart from each other.
 #[derive(Clone, Debug, Default)]
 struct Elements {
-    runs: BTreeMap<u64, u64>,
+    runs: Vec<(u64, u64)>,
 }
 
 impl Elements {
-    fn add(&mut self, mut start: u64, mut end: u64) {
-        while let Some((&from, &to)) = self.runs.range(..=end).next_back().filter(|(_, to)| **to >= start) {
-            (start, end) = (start.min(from), end.max(to));
-            self.runs.remove(&from);
+    /// Adds the rows of views.
+    fn add(&mut self, views: &[Block]) {
+        for view in views {
+            view.find_row(&mut |at| {
+                self.runs.push((at, at + view.bytes));
+                false
+            });
         }
-        self.runs.insert(start, end);
+        // Rows of a view ascend, which the standard library's stable sort exploits.
+        self.runs.sort();
+        self.runs.dedup_by(|next, run| {
+            let joins = next.0 <= run.1;
+            run.1 = if joins { run.1.max(next.1) } else { run.1 };
+            joins
+        });
     }
 
     fn hold(&self, start: u64, end: u64) -> bool {
-        self.runs.range(..=start).next_back().is_some_and(|(_, &to)| to >= end)
+        let after = self.runs.partition_point(|&(from, _)| from <= start);
+        after.checked_sub(1).is_some_and(|at| self.runs[at].1 >= end)
     }
 }
 
@@ -80,13 +89,7 @@ impl Written {
         if self.views.contains(block) || block.bytes == 0 {
             return None;
         }
-        for view in &self.views[self.counted..] {
-            let elements = &mut self.elements;
-            view.find_row(&mut |at| {
-                elements.add(at, at + view.bytes);
-                false
-            });
-        }
+        self.elements.add(&self.views[self.counted..]);
         self.counted = self.views.len();
         block.find_row(&mut |at| !self.elements.hold(at, at + block.bytes))
     }

@@ -1,11 +1,12 @@
 //! Constant coefficients of a layer, from the network's constant to their stream format.
 
 use anemone_net::compress::Compression;
-use anemone_net::{Data, Tensor};
+use anemone_net::{DType, Data, Tensor};
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use half::vec::HalfFloatVecExt;
 use std::fmt::{Debug, Formatter};
-use std::ops::{Deref, Range};
+use std::ops::{ControlFlow, Deref, Range};
 use std::sync::Arc;
 
 /// Constant coefficients of a convolution.
@@ -65,10 +66,28 @@ impl Halves {
         if let Some(values) = tensor.data.as_f16() {
             return Halves::Shared(tensor.clone(), 0..values.len());
         }
-        Halves::Own(match tensor.data.dense().into_owned() {
-            Data::F16(values) => values,
-            other => Vec::from_f32_slice(&other.to_f32()),
-        })
+        if tensor.data.dtype() == DType::F16 {
+            return match tensor.data.dense().into_owned() {
+                Data::F16(values) => Halves::Own(values),
+                other => Halves::Own(Vec::from_f32_slice(&other.to_f32())),
+            };
+        }
+        let mut values = vec![f16::ZERO; tensor.data.len()];
+        let mut rest = values.as_mut_slice();
+        let _ = tensor.data.visit_rows(1, &mut |part| {
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(part.len());
+            now.convert_from_f32_slice(part);
+            rest = later;
+            ControlFlow::Continue(())
+        });
+        Halves::Own(values)
+    }
+
+    /// The same as a constant of fp16, which copies share.
+    fn shared(self) -> Halves {
+        let Halves::Own(values) = self else { return self };
+        let count = values.len();
+        Halves::Shared(Arc::new(Tensor { shape: vec![count], data: Data::F16(values) }), 0..count)
     }
 
     /// The coefficients of a range, without a copy for those of a constant.
@@ -112,6 +131,12 @@ impl Debug for Halves {
 }
 
 impl Weights {
+    /// Those of a constant that several layers read: converted once.
+    pub fn shared(tensor: &Arc<Tensor>) -> Weights {
+        let own = Weights::from(tensor);
+        Weights { values: own.values.shared(), ..own }
+    }
+
     /// Others made of the same constant.
     pub fn with(&self, values: impl Into<Halves>) -> Weights {
         Weights { values: values.into(), compression: self.compression, form: StreamForm::Fp16 }

@@ -76,10 +76,10 @@ impl Lowerer<'_> {
         groups: usize,
     ) -> Result<()> {
         let (x, w) = (op.inputs[0], op.inputs[1]);
-        let Some(tensor) = self.constant(w).cloned() else {
+        let Some(weights) = self.weights(w) else {
             return Err(self.unsupported("a kernel computed at run time", "make the kernel a constant"));
         };
-        let shape = tensor.shape.clone();
+        let shape = self.net.value(w).ty.shape.clone();
         let spatial = shape.len() - 2;
         if spatial > 2 {
             return Err(self.unsupported("three-dimensional kernels", "split the depth axis into channels"));
@@ -92,7 +92,7 @@ impl Lowerer<'_> {
         };
         let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
         let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
-        let (weights, kernel) = dilate((&tensor).into(), extents, dilation);
+        let (weights, kernel) = dilate(weights, extents, dilation);
         let mut window = Window {
             kernel,
             stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),

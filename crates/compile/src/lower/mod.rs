@@ -84,6 +84,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         turned: HashMap::new(),
         inverses: HashMap::new(),
         half_turns: Vec::new(),
+        weights: HashMap::new(),
         masks: HashMap::new(),
         most: f32::INFINITY,
         magnitudes: if options.conventions().functions_fitted && bends(net) { magnitudes(net) } else { Vec::new() },
@@ -185,6 +186,8 @@ pub(crate) struct Lowerer<'a> {
     inverses: HashMap<ValueId, View>,
     /// Arguments of sines and cosines with their rests in half turns, for reuse.
     half_turns: Vec<(View, View)>,
+    /// Coefficients that several operations read.
+    weights: HashMap<ValueId, Weights>,
     /// Masks made from the conditions of choices, for reuse.
     masks: HashMap<select::MaskKey, View>,
     /// Bound of the operand of the current function.
@@ -310,6 +313,15 @@ impl Lowerer<'_> {
     /// Data of a constant operand.
     fn constant(&self, id: ValueId) -> Option<&Arc<Tensor>> {
         self.net.value(id).data.as_ref()
+    }
+
+    /// The coefficients of a constant; those that several operations read, such as the steps of a recurrent layer, are converted once.
+    fn weights(&mut self, id: ValueId) -> Option<Weights> {
+        let tensor = self.net.value(id).data.as_ref()?;
+        if self.uses[id.0 as usize] < 2 {
+            return Some(tensor.into());
+        }
+        Some(self.weights.entry(id).or_insert_with(|| Weights::shared(tensor)).clone())
     }
 
     /// Extents of a value; a scalar counts as one column.

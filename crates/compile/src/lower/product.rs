@@ -124,10 +124,9 @@ pub(super) fn rows_as_channels(view: &View) -> View {
 impl Lowerer<'_> {
     pub(super) fn linear(&mut self, op: &Op) -> Result<()> {
         let bias = self.bias_of(op)?;
-        let Some(w) = self.constant(op.inputs[1]) else {
+        let Some(weights) = self.weights(op.inputs[1]) else {
             return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
         };
-        let weights = w.into();
         self.product(op.inputs[0], op.outputs[0], weights, bias)
     }
 

@@ -96,16 +96,16 @@ impl Table {
         // A jump of the function may be at a single knot.
         let knots = SHIFTS.flat_map(|shift| (1..=KNOTS / 2).map(move |i| i as f64 * (-f64::from(shift)).exp2()));
         let points: Vec<Point> = arguments.chain(knots).flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
-        let mut best: Option<(Table, f64)> = None;
+        let mut search = Search { name, points: &points, most, best: None, refusing: 0 };
         for shift in SHIFTS {
-            Table::with_knots(name, f, tails, shift, &points, most, &mut best);
+            search.with_knots(f, tails, shift);
         }
         // A finite value of the function at infinity must be kept.
         let kept = |table: &Table, x: f64| {
             let (wanted, got) = (f(x), table.value(x));
             wanted.is_nan() || wanted == got || (wanted - got).abs() <= KEPT
         };
-        best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
+        search.best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
     }
 
     /// The clip that equals a function at every fp16 number; `None` for any other function.
@@ -115,18 +115,23 @@ impl Table {
         let mut arguments = (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f64()).filter(|x| !x.is_nan());
         (low <= high && arguments.all(|x| table.value(x) == f(x))).then_some(table)
     }
+}
 
+/// Search for the table that is closest to a function.
+struct Search<'a> {
+    name: &'a str,
+    points: &'a [Point],
+    /// Largest error of a table.
+    most: f64,
+    best: Option<(Table, f64)>,
+    /// The point at which the last table was refused, which most others fail too.
+    refusing: usize,
+}
+
+impl Search<'_> {
     /// Fits tables whose knots are `2^-shift` apart. Where the function is curved, each knot is moved off the function by a part of the
     /// largest error of a chord between two knots.
-    fn with_knots(
-        name: &str,
-        f: &dyn Fn(f64) -> f64,
-        tails: [Line; 2],
-        shift: i16,
-        points: &[Point],
-        most: f64,
-        best: &mut Option<(Table, f64)>,
-    ) {
+    fn with_knots(&mut self, f: &dyn Fn(f64) -> f64, tails: [Line; 2], shift: i16) {
         let step = (-f64::from(shift)).exp2();
         let end = 16.0 * step;
         for part in PARTS {
@@ -157,21 +162,29 @@ impl Table {
                     limits: [left.limit.0, right.limit.0, left.limit.1, right.limit.1].map(|x| x as f32),
                     tails: [left.line.0, left.line.1, right.line.0, right.line.1].map(|x| x as f32),
                 };
-                let table = Table::build(name, form, |i| knots[i]);
-                let least = best.as_ref().map_or(most.next_up(), |(_, least)| *least);
-                if let Some(error) = table.distance(points, least) {
-                    *best = Some((table, error));
+                let table = Table::build(self.name, form, |i| knots[i]);
+                if let Some(error) = self.distance(&table) {
+                    self.best = Some((table, error));
                 }
             }
         }
     }
 
-    /// Largest distance from sampled points of a function, relative to values above 1; `None` if it is not less than `least`.
-    fn distance(&self, points: &[Point], least: f64) -> Option<f64> {
-        points.iter().try_fold(0.0, |most, &(x, y)| {
-            let error = (self.value(x) - y).abs() / y.abs().max(1.0);
-            (error < least).then_some(f64::max(most, error))
-        })
+    /// Largest distance from the points, relative to values above 1; `None` if it is not less than that of the best table.
+    fn distance(&mut self, table: &Table) -> Option<f64> {
+        let least = self.best.as_ref().map_or(self.most.next_up(), |(_, least)| *least);
+        let error =
+            |&(x, y): &Point| Some((table.value(x) - y).abs() / y.abs().max(1.0)).filter(|error| *error < least);
+        self.points.get(self.refusing).map_or(Some(0.0), error)?;
+        let mut most = 0.0;
+        for (at, point) in self.points.iter().enumerate() {
+            let Some(error) = error(point) else {
+                self.refusing = at;
+                return None;
+            };
+            most = f64::max(most, error);
+        }
+        Some(most)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{makers, number};
 use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
 use std::collections::{HashMap, HashSet};
 use std::f32::consts::{FRAC_PI_2, LN_2};
+use std::ops::ControlFlow;
 
 /// Magnitude of the elements of a value.
 #[derive(Clone, Copy, Debug)]
@@ -60,21 +61,26 @@ impl Magnitude {
 
     /// Magnitude of constant elements, in rows of `width`.
     fn of_data(tensor: &Tensor, width: usize) -> Magnitude {
-        let data = tensor.data.floats();
         let mut known = Magnitude::ZERO;
         let mut squares = 0.0;
-        for row in data.chunks(width.max(1)) {
-            let sizes = Sizes::of(row);
-            squares += f64::from(sizes.squares);
-            known.most = known.most.max(sizes.most);
-            known.row = known.row.max(sizes.sum);
-            known.length = known.length.max(sizes.squares.sqrt());
-            // `max` ignores NaN.
-            if !sizes.sum.is_finite() && row.iter().any(|x| !x.is_finite()) {
-                return Magnitude::UNKNOWN;
+        let finite = tensor.data.visit_rows(width, &mut |rows| {
+            for row in rows.chunks(width.max(1)) {
+                let sizes = Sizes::of(row);
+                squares += f64::from(sizes.squares);
+                known.most = known.most.max(sizes.most);
+                known.row = known.row.max(sizes.sum);
+                known.length = known.length.max(sizes.squares.sqrt());
+                // `max` ignores NaN.
+                if !sizes.sum.is_finite() && row.iter().any(|x| !x.is_finite()) {
+                    return ControlFlow::Break(());
+                }
             }
+            ControlFlow::Continue(())
+        });
+        if finite.is_break() {
+            return Magnitude::UNKNOWN;
         }
-        let usual = (squares / data.len().max(1) as f64).sqrt() as f32;
+        let usual = (squares / tensor.data.len().max(1) as f64).sqrt() as f32;
         Magnitude { row: known.row, length: known.length, ..Magnitude::new(known.most, usual) }
     }
 
@@ -114,6 +120,12 @@ struct Sizes {
 }
 
 impl Sizes {
+    fn add(&mut self, most: f32, sum: f32, squares: f32) {
+        self.most = self.most.max(most);
+        self.sum += sum;
+        self.squares += squares;
+    }
+
     /// Sums are kept in lanes, so that compilers use vectors.
     fn of(row: &[f32]) -> Sizes {
         const LANES: usize = 16;
@@ -127,13 +139,15 @@ impl Sizes {
                 squares[i] += x * x;
             }
         }
-        let lanes = most.into_iter().zip(sum).zip(squares).map(|((most, sum), squares)| Sizes { most, sum, squares });
-        let rest = rest.iter().map(|x| Sizes { most: x.abs(), sum: x.abs(), squares: x * x });
-        lanes.chain(rest).fold(Sizes::default(), |all, one| Sizes {
-            most: all.most.max(one.most),
-            sum: all.sum + one.sum,
-            squares: all.squares + one.squares,
-        })
+        let mut all = Sizes::default();
+        // Rows of fewer elements have no lanes.
+        for i in 0..if whole.is_empty() { 0 } else { LANES } {
+            all.add(most[i], sum[i], squares[i]);
+        }
+        for x in rest {
+            all.add(x.abs(), x.abs(), x * x);
+        }
+        all
     }
 }
 
@@ -146,8 +160,11 @@ pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
         (true, [_, terms @ ..]) => terms.iter().product(),
         _ => shape.last().copied().unwrap_or(1),
     };
+    let mut read = vec![false; net.values.len()];
+    net.ops.iter().flat_map(|op| &op.inputs).for_each(|id| read[id.0 as usize] = true);
     let of_value = |(id, value): (usize, &Value)| {
-        value.data.as_ref().map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t, width(id, &t.shape)))
+        let data = value.data.as_ref().filter(|_| read[id]);
+        data.map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t, width(id, &t.shape)))
     };
     let mut known: Vec<Magnitude> = net.values.iter().enumerate().map(of_value).collect();
     for op in &net.ops {

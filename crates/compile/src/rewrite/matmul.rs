@@ -4,7 +4,8 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
-use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
+use anemone_net::{DType, Data, Net, OpKind, Tensor, Value, compress};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Turns a product with one constant matrix into `linear`, a convolution (`ReplaceMatmulWithConv` of the book's table 22.3), so that
@@ -35,9 +36,19 @@ pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, rea
             Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
         } else {
             // fp16 weights stay fp16, which keeps the memory of large models low.
-            let data = match &*tensor.data.dense() {
-                Data::F16(data) => Data::F16(transposed(data, rows, columns)),
-                data => Data::F32(transposed(&data.floats(), rows, columns)),
+            let data = match tensor.data.dtype() {
+                DType::F16 => match &*tensor.data.dense() {
+                    Data::F16(data) => Data::F16(transposed(data, columns)),
+                    data => Data::F32(transposed(&data.floats(), columns)),
+                },
+                _ => {
+                    let mut matrix = Transposed::new(rows, columns);
+                    let _ = tensor.data.visit_rows(columns, &mut |part| {
+                        matrix.add(part);
+                        ControlFlow::Continue(())
+                    });
+                    Data::F32(matrix.data)
+                }
             };
             compress::recompressed(Tensor { shape: vec![columns, rows], data }, [tensor.as_ref()])
         };
@@ -51,20 +62,39 @@ pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, rea
     Ok(())
 }
 
-/// The transpose of a matrix of `rows` by `columns`, in blocks whose lines stay in the first cache.
-fn transposed<T: Copy + Default>(data: &[T], rows: usize, columns: usize) -> Vec<T> {
-    const BLOCK: usize = 32;
-    let mut out = vec![T::default(); rows * columns];
-    for first_row in (0..rows).step_by(BLOCK) {
-        let last_row = rows.min(first_row + BLOCK);
-        for first in (0..columns).step_by(BLOCK) {
-            for column in first..columns.min(first + BLOCK) {
-                let line = &mut out[column * rows..][first_row..last_row];
-                for (to, row) in line.iter_mut().zip(first_row..) {
-                    *to = data[row * columns + column];
+/// The transpose of a matrix with this number of columns.
+fn transposed<T: Copy + Default>(data: &[T], columns: usize) -> Vec<T> {
+    let mut matrix = Transposed::new(data.len() / columns.max(1), columns);
+    matrix.add(data);
+    matrix.data
+}
+
+/// The transpose of a matrix that is given some rows at a time.
+struct Transposed<T> {
+    data: Vec<T>,
+    rows: usize,
+    columns: usize,
+    /// Number of rows given so far.
+    given: usize,
+}
+
+impl<T: Copy + Default> Transposed<T> {
+    fn new(rows: usize, columns: usize) -> Transposed<T> {
+        Transposed { data: vec![T::default(); rows * columns], rows, columns, given: 0 }
+    }
+
+    /// Adds rows, in blocks whose lines stay in the first cache.
+    fn add(&mut self, part: &[T]) {
+        const BLOCK: usize = 32;
+        for rows in part.chunks(BLOCK * self.columns.max(1)) {
+            let count = rows.len() / self.columns.max(1);
+            for first in (0..self.columns).step_by(BLOCK) {
+                for column in first..self.columns.min(first + BLOCK) {
+                    let line = &mut self.data[column * self.rows + self.given..][..count];
+                    line.iter_mut().zip(rows.iter().skip(column).step_by(self.columns)).for_each(|(to, &x)| *to = x);
                 }
             }
+            self.given += count;
         }
     }
-    out
 }

@@ -12,6 +12,7 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, Tensor, Unary, ValueId};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The least fp16 number whose inverse is at most half of the largest one, so that a table's error leaves it finite.
@@ -33,13 +34,17 @@ impl Bounds {
     }
 
     fn of_data(tensor: &Tensor) -> Bounds {
-        let data = tensor.data.floats();
-        if data.is_empty() || data.iter().any(|x| !x.is_finite()) {
-            return Bounds::ANY;
-        }
-        let low = data.iter().copied().fold(f32::INFINITY, f32::min);
-        let high = data.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        Bounds { low, high, whole: data.iter().all(|x| x.fract() == 0.0) }
+        let mut known = Bounds { low: f32::INFINITY, high: f32::NEG_INFINITY, whole: true };
+        let finite = tensor.data.visit_rows(1, &mut |part| {
+            if part.iter().any(|x| !x.is_finite()) {
+                return ControlFlow::Break(());
+            }
+            known.low = part.iter().copied().fold(known.low, f32::min);
+            known.high = part.iter().copied().fold(known.high, f32::max);
+            known.whole &= part.iter().all(|x| x.fract() == 0.0);
+            ControlFlow::Continue(())
+        });
+        if finite.is_break() || tensor.data.is_empty() { Bounds::ANY } else { known }
     }
 
     /// The bounds after a monotonically increasing function.
@@ -187,41 +192,41 @@ fn of_type(dtype: DType) -> Bounds {
 
 /// Position of the operand that the operation returns unchanged.
 fn changes_nothing(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Option<usize> {
-    let x = of(*op.inputs.first()?);
+    let x = || op.inputs.first().map_or(Bounds::ANY, |&id| of(id));
     let other = || op.inputs.get(1).map(|&id| of(id));
     match op.kind {
         OpKind::Cast => {
-            let limits = of_type(to);
+            let (x, limits) = (x(), of_type(to));
             // Beyond these bounds fp16 does not represent every integer: results computed from such values are left alone.
             let exact = x.whole && x.within(-LARGEST_WHOLE, LARGEST_WHOLE);
             (to != DType::Bool && to.is_integer() && exact && x.within(limits.low, limits.high)).then_some(0)
         }
-        OpKind::Unary(Unary::Clip { min, max }) => x.within(min, max).then_some(0),
-        OpKind::Unary(Unary::Relu | Unary::Abs) => (x.low >= 0.0).then_some(0),
+        OpKind::Unary(Unary::Clip { min, max }) => x().within(min, max).then_some(0),
+        OpKind::Unary(Unary::Relu | Unary::Abs) => (x().low >= 0.0).then_some(0),
         OpKind::Binary(Binary::Add | Binary::Sub) if other()?.is_zero() => Some(0),
-        OpKind::Binary(Binary::Add) if x.is_zero() => Some(1),
+        OpKind::Binary(Binary::Add) if x().is_zero() => Some(1),
         _ => None,
     }
 }
 
 /// Bounds of an operation's result.
 fn result(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Bounds {
-    let x = op.inputs.first().map_or(Bounds::ANY, |&id| of(id));
-    let y = op.inputs.get(1).map_or(Bounds::ANY, |&id| of(id));
+    // Only of operands that the result's bounds depend on: those of weights take a pass over all of them.
+    let operand = |i: usize| op.inputs.get(i).map_or(Bounds::ANY, |&id| of(id));
     match &op.kind {
-        OpKind::Unary(f) => unary(*f, x),
+        OpKind::Unary(f) => unary(*f, operand(0)),
         OpKind::Binary(f) if f.is_comparison() => Bounds { whole: true, ..Bounds::new(0.0, 1.0) },
         // 8-bit integers wrap and saturate by rules of their own.
         OpKind::Binary(_) if to.is_integer() => of_type(to),
-        OpKind::Binary(f) => binary(*f, x, y),
+        OpKind::Binary(f) => binary(*f, operand(0), operand(1)),
         OpKind::Cast => {
-            let limits = of_type(to);
+            let (x, limits) = (operand(0), of_type(to));
             Bounds { low: x.low.max(limits.low), high: x.high.min(limits.high), whole: x.whole || limits.whole }
         }
-        OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, .. } => x,
-        OpKind::Reduce { kind: ReduceKind::Mean, .. } => Bounds { whole: false, ..x },
+        OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, .. } => operand(0),
+        OpKind::Reduce { kind: ReduceKind::Mean, .. } => Bounds { whole: false, ..operand(0) },
         OpKind::Softmax { .. } => Bounds::new(0.0, 1.0),
-        OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. } => x,
+        OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. } => operand(0),
         OpKind::Concat { .. } => op.inputs.iter().map(|&id| of(id)).reduce(Bounds::joined).unwrap_or(Bounds::ANY),
         _ => of_type(to),
     }

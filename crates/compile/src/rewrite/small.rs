@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// Binary exponent that the usual term of a product should have: ten digits above the resolution.
@@ -65,6 +66,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
     let mut behind = behind_products(net);
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
+    let mut grown = Grown::new();
     let mut made = Vec::with_capacity(ops.len());
     for mut op in ops {
         let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
@@ -85,7 +87,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
                     demands.resize(net.values.len(), Demand::NONE);
                     continue;
                 }
-                product(&mut builder, &mut op, &known, before, free, demand)
+                product(&mut builder, &mut op, &known, (before, free), demand, &mut grown)
             }
             OpKind::MatMul { .. } => before + of(1),
             kind if moves(kind) => before,
@@ -288,20 +290,30 @@ fn behind_products(net: &Net) -> Vec<bool> {
     behind
 }
 
+/// Weights times powers of two, by the constant and the exponent; `None` where there are none in its form.
+type Grown = HashMap<(ValueId, i32), Option<ValueId>>;
+
 /// Scales a product with constant weights, of an operand with scale `before`, by at most the power of two `free`; returns the scale
 /// of its result.
-fn product(b: &mut Builder, op: &mut Op, known: &[Magnitude], before: i32, free: i32, demand: Demand) -> i32 {
+fn product(
+    b: &mut Builder,
+    op: &mut Op,
+    known: &[Magnitude],
+    (before, free): (i32, i32),
+    demand: Demand,
+    made: &mut Grown,
+) -> i32 {
     let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
     let [operand, factor] = [0, 1].map(|i| known[op.inputs[i].0 as usize]);
     let term = operand.least * factor.usual * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let most = free.max(demand.gain).min(demand.divides) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, factor.most));
-    let scaled = (own >= LEAST_GROWTH).then(|| grown(&weights, own)).flatten();
+    let mut constant = || grown(&weights, own).map(|tensor| b.constant_of("weight", tensor));
+    let scaled =
+        (own >= LEAST_GROWTH).then(|| *made.entry((op.inputs[1], own)).or_insert_with(&mut constant)).flatten();
     let own = if scaled.is_some() { own } else { 0 };
-    if let Some(scaled) = scaled {
-        op.inputs[1] = b.constant_of("weight", scaled);
-    }
+    op.inputs[1] = scaled.unwrap_or(op.inputs[1]);
     let scale = before + own;
     if let Some(bias) = op.inputs.get(2).and_then(|&id| b.net.value(id).data.clone()).filter(|_| scale > 0) {
         let scaled = bias.data.to_f32().iter().map(|c| c * power(scale)).collect();
@@ -357,7 +369,8 @@ fn grown(weights: &Tensor, exponent: i32) -> Option<Tensor> {
     if let Some(made) = compress::scaled(weights, power(exponent)) {
         return Some(made);
     }
-    let data: Vec<f32> = weights.data.floats().iter().map(|w| w * power(exponent)).collect();
+    let factor = power(exponent);
+    let data: Vec<f32> = weights.data.floats().iter().map(|w| w * factor).collect();
     let made = Tensor { shape: weights.shape.clone(), data: Data::from_f32(weights.data.dtype(), &data) };
     let made = compress::recompressed(made, [weights]);
     (compress::is_compressed(&made.data) || !compress::is_compressed(&weights.data)).then_some(made)

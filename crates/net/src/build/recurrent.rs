@@ -110,6 +110,7 @@ impl Builder {
         let [steps, n, features] = shape[..] else {
             return Err(self.unsupported("recurrent", "operand not of rank 3"));
         };
+        let weights = &self.kernels(weights)?;
         let x = self.transpose(x, &[2, 0, 1])?;
         let x = self.reshape(x, [1, features, steps, n])?;
         let mut hidden = self.as_channels(start.0)?;
@@ -188,11 +189,17 @@ impl Builder {
         self.reshape(all, shape)
     }
 
+    /// The matrices as kernels of 1x1 convolutions, which all steps share.
+    fn kernels(&mut self, weights: &Weights) -> Result<Weights, Error> {
+        let mut kernel = |matrix: ValueId| {
+            let shape = [self.shape(matrix).as_slice(), &[1, 1]].concat();
+            self.reshape(matrix, shape)
+        };
+        Ok(Weights { input: kernel(weights.input)?, recurrent: kernel(weights.recurrent)?, ..*weights })
+    }
+
     /// A product over channels: a 1x1 convolution.
-    fn pointwise(&mut self, suffix: &str, x: ValueId, matrix: ValueId, bias: Option<ValueId>) -> Built {
-        let mut shape = self.shape(matrix);
-        shape.extend([1, 1]);
-        let kernel = self.reshape(matrix, shape)?;
+    fn pointwise(&mut self, suffix: &str, x: ValueId, kernel: ValueId, bias: Option<ValueId>) -> Built {
         let kind = OpKind::Conv { strides: vec![1; 2], pads: vec![(0, 0); 2], dilations: vec![1; 2], groups: 1 };
         let mut inputs = vec![x, kernel];
         inputs.extend(bias);

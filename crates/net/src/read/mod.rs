@@ -117,6 +117,11 @@ impl Options {
 
 /// Reads a model file of any format; see [`read_mlmodel`], [`read_mil`], [`read_onnx`] and [`read_netplist`].
 pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    read_shared(&Bytes::copy_from_slice(bytes), files, options)
+}
+
+/// As [`read`]; constants of the file are views of its bytes where its format allows.
+pub fn read_shared(bytes: &Bytes, files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     let format = sniff(bytes);
     if format != Some(Format::Onnx) {
         options.without_values()?;
@@ -131,7 +136,7 @@ pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Readin
                 Some(name) if name != "main" => {
                     Err(Error::NoFunction { name: name.clone(), known: "main alone".into() })
                 }
-                _ => read_onnx(bytes, files, options),
+                _ => onnx::read_shared(bytes, files, options),
             }
         }
         None => Err(Error::Syntax {

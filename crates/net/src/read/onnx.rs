@@ -71,6 +71,11 @@ const OPSET: i64 = 28;
 /// Errors: operators and types that the graph cannot express ([`Error::Unsupported`]), dimensions without an extent,
 /// malformed data, and data outside its file.
 pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    read_shared(&Bytes::copy_from_slice(bytes), files, options)
+}
+
+/// As [`read_onnx`], without copies of constants.
+pub(super) fn read_shared(bytes: &Bytes, files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     let (build, notes, _) = translate(bytes, files, options, false)?;
     Ok((build.finish(), notes))
 }
@@ -78,7 +83,7 @@ pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<R
 /// Translates a model's graph; nodes that it cannot express are added to `left` if that is given. A graph with rows at computed places
 /// that cannot all be computed is read again without them.
 fn translate(
-    bytes: &[u8],
+    bytes: &Bytes,
     files: &dyn Files,
     options: &Options,
     left: bool,
@@ -98,14 +103,14 @@ fn translate(
 }
 
 fn attempt(
-    bytes: &[u8],
+    bytes: &Bytes,
     files: &dyn Files,
     options: &Options,
     left: bool,
     lost: Option<&OnceCell<String>>,
 ) -> Result<(Builder, Vec<String>, Vec<Left>), Error> {
     let syntax = |reason: String| Error::Syntax { place: "ONNX model".to_string(), reason };
-    let model = proto::Model::decode(bytes).map_err(|e| syntax(e.to_string()))?;
+    let model = proto::Model::decode(bytes.clone()).map_err(|e| syntax(e.to_string()))?;
     let graph = model.graph.as_ref().ok_or_else(|| syntax("it has no graph".to_string()))?;
     let opset = model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx");
     let opset = opset.map_or(1, |o| o.version);

@@ -233,7 +233,10 @@ impl Stored {
             Form::Scaled { data, scale, offset, mask } if self.dtype.is_float() => {
                 scaled(data, scale, offset.as_ref(), mask)
             }
-            _ => self.dense().to_f32(),
+            _ => match self.dense() {
+                Data::F32(values) => values,
+                other => other.to_f32(),
+            },
         }
     }
 

@@ -28,7 +28,8 @@ pub(super) fn write(
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
-    let component = if flags.model.is_dir() { None } else { anemone_net::mil::component(&files::read(&flags.model)?) };
+    let component =
+        if flags.model.is_dir() { None } else { anemone_net::mil::component(&files::mapped(&flags.model)?) };
     let dress = forms::Dress { dialect, convention: options.convention, component: component.unwrap_or_default() };
     // The book's banner is the invocation as given; by default it is the name only, so that bytes do not depend on the folder.
     let source = match options.convention {

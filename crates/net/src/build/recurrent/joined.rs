@@ -40,7 +40,7 @@ impl Builder {
         let steps = self.shape(x)[2];
         let size = self.shape(hidden)[1];
         let mut cell = cell.map(|cell| self.as_channels(cell)).transpose()?;
-        let (matrix, bias) = self.joined_weights(kind, weights, size)?;
+        let (kernel, bias) = self.joined_weights(kind, weights, size)?;
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };
@@ -50,7 +50,7 @@ impl Builder {
             let before = (hidden, cell);
             let now = self.slice(x, 2, step, step + 1)?;
             let operand = self.concat(&[hidden, now], 1)?;
-            let sum = self.pointwise("gates", operand, matrix, bias)?;
+            let sum = self.pointwise("gates", operand, kernel, bias)?;
             (hidden, cell) = match (kind, cell) {
                 (Cell::Plain(f), _) => (self.activated(*f, sum)?, None),
                 (Cell::Gated { gate, candidate, .. }, _) => {
@@ -104,11 +104,11 @@ impl Builder {
             let bias = self.sum_of(a, b)?;
             return Ok((self.concat(&[state, input], 1)?, bias));
         }
-        let matrix = self.concat(&[weights.recurrent, weights.input], 1)?;
+        let kernel = self.concat(&[weights.recurrent, weights.input], 1)?;
         let bias = self.sum_of(weights.recurrent_bias, weights.input_bias)?;
-        let Cell::Long { order, .. } = kind else { return Ok((matrix, bias)) };
+        let Cell::Long { order, .. } = kind else { return Ok((kernel, bias)) };
         let bias = bias.map(|bias| self.gates_of_tanh(bias, order, size)).transpose()?;
-        Ok((self.gates_of_tanh(matrix, order, size)?, bias))
+        Ok((self.gates_of_tanh(kernel, order, size)?, bias))
     }
 
     fn sum_of(&mut self, a: Option<ValueId>, b: Option<ValueId>) -> Result<Option<ValueId>, Error> {

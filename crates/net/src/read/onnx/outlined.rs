@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::graph::ValueId;
 use crate::outline::{Argument, Named, Outline, OutlineOp, OutlineType};
 use crate::read::{Files, Options};
+use bytes::Bytes;
 use std::collections::HashMap;
 
 /// Outline of an ONNX model, including models with nodes that a static graph cannot represent: those, and all readers of their results,
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 ///
 /// Errors: those of [`read_onnx`](super::read_onnx), except operators that the graph cannot express.
 pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<(Outline, Vec<String>), Error> {
-    let (mut build, mut notes, left) = translate(bytes, files, options, true)?;
+    let (mut build, mut notes, left) = translate(&Bytes::copy_from_slice(bytes), files, options, true)?;
     // Values that the host reads become outputs of the graph.
     for (name, id) in left.iter().flat_map(|node| &node.operands) {
         if build.data(*id).is_none() && !build.net.inputs.contains(id) && !build.net.outputs.contains(id) {
