@@ -221,6 +221,19 @@ impl Data {
         }
     }
 
+    /// The elements after a function, each rounded once to the element type.
+    pub fn mapped(&self, f: impl Fn(f32) -> f32) -> Data {
+        let mut made = Vec::with_capacity(self.len());
+        let _ = self.visit_rows(1, &mut |part| {
+            made.extend(part.iter().map(|&x| f(x)));
+            ControlFlow::Continue(())
+        });
+        match self.dtype() {
+            DType::F32 => Data::F32(made),
+            other => Data::from_f32(other, &made),
+        }
+    }
+
     /// Elements of that type from `i32`: floats round to nearest, narrower integers saturate, non-zero numbers are true.
     pub fn from_i32(dtype: DType, values: &[i32]) -> Data {
         match dtype {

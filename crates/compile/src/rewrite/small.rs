@@ -370,8 +370,7 @@ fn grown(weights: &Tensor, exponent: i32) -> Option<Tensor> {
         return Some(made);
     }
     let factor = power(exponent);
-    let data: Vec<f32> = weights.data.floats().iter().map(|w| w * factor).collect();
-    let made = Tensor { shape: weights.shape.clone(), data: Data::from_f32(weights.data.dtype(), &data) };
+    let made = Tensor { shape: weights.shape.clone(), data: weights.data.mapped(|w| w * factor) };
     let made = compress::recompressed(made, [weights]);
     (compress::is_compressed(&made.data) || !compress::is_compressed(&weights.data)).then_some(made)
 }

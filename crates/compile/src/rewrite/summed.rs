@@ -114,18 +114,23 @@ fn enclosed(outer: &Convolution, inner: &Convolution) -> Option<Convolution> {
     let mut weights = outer.weights.clone();
     let taps: usize = inner_window.iter().product();
     let (rows, inner_rows) = (outputs / groups, outputs / other_groups);
-    for (at, w) in inner.weights.iter().enumerate() {
-        let (mut tap, channel) = (at % taps, at / taps % inner_depth);
-        let output = at / taps / inner_depth;
-        let channel = output / inner_rows * inner_depth + channel - output / rows * depth;
-        // Index in the outer window, last axis first.
+    // Index of a tap in the outer window, last axis first.
+    let index = |mut tap: usize| {
         let (mut index, mut stride) = (0, 1);
         for axis in (0..window.len()).rev() {
             index += (places[axis] + tap % inner_window[axis]) * stride;
             tap /= inner_window[axis];
             stride *= window[axis];
         }
-        weights[(output * depth + channel) * stride + index] += w;
+        index
+    };
+    let indices: Vec<usize> = (0..taps).map(index).collect();
+    let outer_taps: usize = window.iter().product();
+    for (at, taps) in inner.weights.chunks_exact(taps.max(1)).enumerate() {
+        let (output, channel) = (at / inner_depth, at % inner_depth);
+        let channel = output / inner_rows * inner_depth + channel - output / rows * depth;
+        let sum = &mut weights[(output * depth + channel) * outer_taps..][..outer_taps];
+        indices.iter().zip(taps).for_each(|(&index, w)| sum[index] += w);
     }
     let biases = outer.biases.iter().zip(&inner.biases).map(|(a, b)| a + b).collect();
     Some(Convolution { kind: outer.kind.clone(), extents: outer.extents.clone(), weights, biases })

@@ -37,15 +37,14 @@ impl Windows<'_, '_> {
         let x = self.builder.op("folded", OpKind::Concat { axis: 2 }, &parts, vec![batch, channels, tall, columns]);
 
         let [outputs, inputs] = [conv.kernel.shape[0], conv.kernel.shape[1]];
-        let data = conv.kernel.data.to_f32();
-        let tap = |pair: usize, m: usize, q: usize| {
-            let at = q * rows + m;
-            if at < axis.taps { data[pair * axis.taps + at] } else { 0.0 }
-        };
-        let made = (0..outputs * inputs)
-            .flat_map(|p| (0..rows).flat_map(move |m| (0..quotient).map(move |q| (p, m, q))))
-            .map(|(p, m, q)| tap(p, m, q))
-            .collect();
+        let data = conv.kernel.data.floats();
+        let mut made = vec![0.0; outputs * inputs * rows * quotient];
+        let pairs = made.chunks_exact_mut(rows * quotient).zip(data.chunks_exact(axis.taps));
+        for (to, taps) in pairs {
+            for (row, to) in to.chunks_exact_mut(quotient).enumerate() {
+                to.iter_mut().zip(taps[row.min(taps.len())..].iter().step_by(rows)).for_each(|(to, &tap)| *to = tap);
+            }
+        }
         let kernel = self.kernel(vec![outputs, inputs, rows, quotient], made, &conv.kernel);
         let whole = |size: usize, taps: usize| Axis { size, out: size + 1 - taps, taps, ..Axis::unit(size) };
         let folded = Conv { kernel, axes: vec![whole(tall, rows), whole(columns, quotient)], ..conv };

@@ -5,7 +5,8 @@
 
 use super::axis::Axis;
 use super::{Conv, Windows};
-use anemone_net::{OpKind, ValueId};
+use anemone_net::{OpKind, Tensor, ValueId, compress};
+use std::sync::Arc;
 
 impl Windows<'_, '_> {
     pub(super) fn unfold(&mut self, conv: Conv, x: ValueId) -> ValueId {
@@ -96,7 +97,10 @@ impl Windows<'_, '_> {
         let x = self.reshaped(x, vec![shape[0], shape[1], 1, shape[2]]);
         let given = &conv.kernel.shape;
         let flat = vec![given[0], given[1], 1, given[2]];
-        let kernel = self.kernel(flat, conv.kernel.data.to_f32(), &conv.kernel);
+        let kernel = match compress::is_compressed(&conv.kernel.data) {
+            true => self.kernel(flat, conv.kernel.data.to_f32(), &conv.kernel),
+            false => Arc::new(Tensor { shape: flat, data: conv.kernel.data.clone() }),
+        };
         let (outputs, out) = (conv.outputs(), conv.axes[0].out);
         let conv = Conv { kernel, axes: vec![Axis::unit(1), conv.axes[0]], ..conv };
         let made = then(self, conv, x);

@@ -9,6 +9,7 @@ use crate::{Direction, Program, Task};
 use anemone_facts::Field;
 use anemone_facts::formats::hwx as rows;
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 
 /// Text before the engine's number in the name of a kernel symbol.
 const ENGINE_MARK: &str = "_ne_";
@@ -37,20 +38,27 @@ pub(super) struct KernelStream {
 pub(super) fn streams(program: &Program, tasks: &[Task]) -> Result<Vec<KernelStream>, BuildError> {
     let layout = program.layout;
     let mut out = Vec::new();
+    // Tasks with the same coefficients, such as the steps of a recurrent layer, have the same name.
+    let mut digests: HashMap<Vec<(u64, u64)>, String> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let mut hash = Sha256::new();
         let mut streams = Vec::new();
+        let mut contents = Vec::new();
         for engine in enabled(program, task) {
             let base = task.bytes_at(layout, Field::CoeffBase, engine);
             let bytes = task.bytes_at(layout, Field::CoeffSize, engine);
             let data = program.kernel.get(base as usize..).and_then(|k| k.get(..bytes as usize));
             let have = program.kernel.len() as u64;
-            hash.update(data.ok_or(BuildError::Kernel { task: index, engine, offset: base, bytes, have })?);
-            streams.push((engine, base));
+            contents.push(data.ok_or(BuildError::Kernel { task: index, engine, offset: base, bytes, have })?);
+            streams.push((engine, base, bytes));
         }
-        let digits: String = hash.finalize().iter().map(|b| format!("{b:02X}")).collect();
+        let place = streams.iter().map(|&(_, base, bytes)| (base, bytes)).collect();
+        let digits = digests.entry(place).or_insert_with(|| {
+            let mut hash = Sha256::new();
+            contents.iter().for_each(|data| hash.update(data));
+            hash.finalize().iter().map(|b| format!("{b:02X}")).collect()
+        });
         let coefficients = task.get(layout, Field::KernelMode) == Some(0);
-        for (engine, base) in streams {
+        for (engine, base, _) in streams {
             let suffix = if coefficients { format!("{ENGINE_MARK}{engine}") } else { String::new() };
             // Without a base register in the descriptor there is nothing to relocate.
             let Some(word_offset) = word_offset(task, layout.row(Field::CoeffBase).map_or(0, |r| r.addr) + 4 * engine)
