@@ -30,9 +30,9 @@ pub(super) fn narrow<S: Simd, const H: usize>(
     let lists = &*lists;
     // Vectors without any column to compute are skipped.
     if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
-        narrow_vectors(simd, lists, rows, x, VECTORS, whole, ends);
+        narrow_vectors(simd, lists, w, H, x, VECTORS, whole, ends);
     } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
-        narrow_vectors(simd, lists, rows, x, 1, lanes, ends);
+        narrow_vectors(simd, lists, w, H, x, 1, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
         narrow_column(simd, lists, H, w, &x[first..][..rows.len()], column, ends);
@@ -40,20 +40,21 @@ pub(super) fn narrow<S: Simd, const H: usize>(
 }
 
 #[inline(always)]
-pub(super) fn narrow_vectors<S: Simd, const H: usize>(
+fn narrow_vectors<S: Simd>(
     simd: S,
     lists: &Lists,
-    w: &[[f32; H]],
+    w: &[f32],
+    height: usize,
     x: &[Line],
     vectors: usize,
     columns: usize,
     ends: &mut Ends,
 ) {
     let most = if const { S::REGISTER_COUNT >= 32 } { HEIGHT } else { MOST_ROWS };
-    let (some, rest) = (H.min(most), H.saturating_sub(most));
-    narrow_rows(simd, lists, w, [0, some], x, vectors, columns, ends);
+    let (some, rest) = (height.min(most), height.saturating_sub(most));
+    narrow_rows(simd, lists, w, height, [0, some], x, vectors, columns, ends);
     if rest > 0 {
-        narrow_rows(simd, lists, w, [some, rest], x, vectors, columns, ends);
+        narrow_rows(simd, lists, w, height, [some, rest], x, vectors, columns, ends);
     }
 }
 
@@ -117,12 +118,13 @@ fn load_padded<S: Simd>(simd: S, of: &[f32], at: usize) -> S::f32s {
     }
 }
 
-/// Register tile of some rows, from row `first` on, by some vectors; their numbers are constants after inlining.
+/// Register tile of some of `height` rows, from row `first` on, by some vectors; their numbers are constants after inlining.
 #[inline(always)]
-pub(super) fn narrow_rows<S: Simd, const H: usize>(
+fn narrow_rows<S: Simd>(
     simd: S,
     lists: &Lists,
-    w: &[[f32; H]],
+    w: &[f32],
+    height: usize,
     [first, rows]: [usize; 2],
     x: &[Line],
     vectors: usize,
@@ -131,8 +133,9 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
 ) {
     let zero = simd.splat_f32s(0.0);
     // One length, and thus one check of a tap.
-    let taps = w.len().min(x.len());
-    let (w, x) = (&w[..taps], &x[..taps]);
+    let taps = (w.len() / height).min(x.len());
+    let (w, x) = (&w[..taps * height], &x[..taps]);
+    let keep = lists.keep.as_flattened();
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(vectors) {
         let mut own = [[zero; VECTORS]; HEIGHT];
         for r in 0..rows {
@@ -141,7 +144,8 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
         macro_rules! add {
             ($taps: expr) => {
                 for tap in $taps {
-                    let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
+                    let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
+                    let w = &w[tap * height + first..][..rows];
                     // Row by row: the registers hold all accumulators and one weight.
                     for r in 0..rows {
                         let weight = simd.splat_f32s(w[r]);
@@ -158,9 +162,10 @@ pub(super) fn narrow_rows<S: Simd, const H: usize>(
         }
         macro_rules! mix {
             ($compare: ident $(, $minus: tt)?) => {
-                for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
-                    let keep = &keep[first..][..rows];
-                    let (w, x) = (&w[tap][first..][..rows], &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors]);
+                for (i, tap) in lists.mixed().enumerate() {
+                    let keep = &keep[i * height + first..][..rows];
+                    let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
+                    let w = &w[tap * height + first..][..rows];
                     macro_rules! add_rows {
                         ($rows: expr) => {
                             for r in $rows {
