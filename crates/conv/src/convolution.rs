@@ -287,6 +287,19 @@ pub fn convolve_nchwc<A: Accumulator>(
     });
 }
 
+/// Depthwise convolution in NCHWc16, for planes narrower than a vector.
+pub fn convolve_narrow(work: registry::Work) {
+    let registry::Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos } = work;
+    let shared = workers.shares(nanos);
+    let threads = if shared { rayon::current_num_threads() } else { 1 };
+    let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
+    let (window, finish, columns) = (&staging.window, *finish, ext.w);
+    workers.each(partition(to.data, ext, to.strides, ext.h, channels), shared, |share, scratch| {
+        let Some(kernel) = kernels.of(share) else { return };
+        workers.arch.dispatch(nchwc::NarrowKernel { kernel, finish, window, from, columns, share, scratch });
+    });
+}
+
 pub fn convolve_direct(
     workers: &Workers,
     staging: &Im2col,

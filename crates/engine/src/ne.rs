@@ -24,6 +24,7 @@ use anemone_kernels::exact::Weights;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num;
 use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::table::Table;
 use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
 use anemone_kernels::view::{TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
@@ -190,7 +191,7 @@ impl Machine<'_> {
     /// Executes the task by the path that was selected at planning.
     pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
         match &neural.operands {
-            Ok(operands) => self.compute_in_place(neural, operands),
+            Ok(operands) => self.compute_in_place(neural, operands, None),
             Err(_) => self.compute_tensors(neural),
         }
     }
@@ -224,8 +225,13 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// Executes the task from memory to memory, without intermediate tensors.
-    pub(crate) fn compute_in_place(&mut self, neural: &Neural, operands: &Operands) -> Result<(), FaultKind> {
+    /// Executes the task from memory to memory, without intermediate tensors. `after` is a table in place of an activation.
+    pub(crate) fn compute_in_place(
+        &mut self,
+        neural: &Neural,
+        operands: &Operands,
+        after: Option<&Arc<Table>>,
+    ) -> Result<(), FaultKind> {
         let convolution = match &neural.operation {
             Operation::Convolution(convolution) => Some(convolution),
             _ => None,
@@ -233,7 +239,13 @@ impl Machine<'_> {
         let (exact, turned) = (self.model.rounding().is_some(), self.get(NeTranspose) == 1);
         let bound = self.bind(operands)?;
         let (from, to) = (&bound.from, &bound.to);
-        let activation = if exact { Activation::None } else { self.activation_of(neural)? };
+        let activation = match after {
+            _ if exact => Activation::None,
+            Some(table) => Activation::Table(table.clone()),
+            None => self.activation_of(neural)?,
+        };
+        let mapped = after.map(|table| ExactEpilogue::Map(table.clone()));
+        let exactly = mapped.as_ref().or(neural.exactly.as_ref());
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
         let workers = self.workers;
@@ -246,18 +258,18 @@ impl Machine<'_> {
         let extents = [neural.input, neural.output];
         match packed {
             None => {
-                let ending = neural.exactly.as_ref().map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
+                let ending = exactly.filter(|_| exact).map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
                 epilogue::copy(workers, &ending, source, target, neural.output);
             }
             Some((c, Packed::Fast(kernels))) => {
                 c.convolve_fast(workers, kernels, &finish, source, target, extents);
             }
             Some((c, Packed::Exact(groups))) => {
-                let of = c.exact(self.mac, &neural.exactly, Groups::Sets(groups)).ok_or(unsuited)?;
+                let of = c.exact(self.mac, exactly, Groups::Sets(groups)).ok_or(unsuited)?;
                 c.convolve_exact(workers, &of, source, target, extents);
             }
             Some((c, Packed::ExactBlocks(kernels))) => {
-                let of = c.exact(self.mac, &neural.exactly, Groups::Blocks(kernels)).ok_or(unsuited)?;
+                let of = c.exact(self.mac, exactly, Groups::Blocks(kernels)).ok_or(unsuited)?;
                 c.convolve_exact(workers, &of, source, target, extents);
             }
             Some((_, Packed::Scaled(_))) => return Err(unsuited),
@@ -290,16 +302,6 @@ impl Machine<'_> {
             num::widen_row(rounded, row);
         });
         Ok(y)
-    }
-
-    fn no_window(&self) -> Result<(), FaultKind> {
-        for field in [Kw, Kh, Sx, Sy] {
-            self.require(field, 1, "no window without a kernel")?;
-        }
-        for field in [Px, Py] {
-            self.require(field, 0, "no padding without a kernel")?;
-        }
-        Ok(())
     }
 
     fn prepare_convolution(

@@ -7,8 +7,10 @@ mod branches;
 mod common;
 pub(crate) mod commute;
 pub(crate) mod dense;
+mod epilogues;
 mod foresee;
 mod gemv;
+mod inverted;
 pub(crate) mod lift;
 pub(crate) mod live;
 pub(crate) mod maps;
@@ -53,7 +55,7 @@ use bytes::Bytes;
 use common::Common;
 use lift::Group;
 use ops::{Kind, Op};
-use pair::{Fused, repack_fused};
+use pair::{Fused, repack_fused, repack_ops};
 use profile::Clock;
 use schedule::Schedule;
 use std::time::Instant;
@@ -155,6 +157,8 @@ const PASSES: &[Pass] = &[
     Pass { name: "commute", run: |common, _, ops| commute::run(ops, |home| common.is_own(home)) },
     Pass { name: "dense", run: |common, steps, ops| dense::run(ops, steps, |home| common.is_own(home)) },
     Pass { name: "tables", run: |common, _, ops| maps::tables(ops, &common.workers) },
+    Pass { name: "epilogues", run: |common, steps, ops| epilogues::run(ops, steps, |home| common.is_own(home)) },
+    Pass { name: "inverted", run: inverted::run },
     Pass { name: "join", run: |_, _, ops| maps::join(ops) },
 ];
 
@@ -254,6 +258,7 @@ impl Plan {
             for pass in PASSES {
                 (pass.run)(&plan.common, &plan.steps, &mut plan.ops);
             }
+            repack_ops(&mut plan.steps, &plan.ops);
             plan.forks = branches::find(&plan.common, &plan.steps, &plan.ops);
             plan.common.workers.awake |= !plan.forks.is_empty();
         }

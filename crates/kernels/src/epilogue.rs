@@ -280,11 +280,28 @@ impl Epilogue<'_> {
         }
     }
 
-    /// Rounds the results of [`Epilogue::stages`] to fp16 and applies the table, if any.
+    /// Applies all stages of a table that is computed in vectors to sums, in place, all but the last rounding; `bias` is that of the channel.
+    /// Returns false, without writing, if there is no such table.
     #[inline(always)]
-    pub fn rows<S: Simd>(&self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+    pub fn tabulate<S: Simd>(&self, simd: S, bias: f32, sums: &mut [f32]) -> bool {
+        let Activation::Table(table) = self.activation else { return false };
+        table.sums(simd, [without_effect(bias), without_effect(self.bias), self.scale], sums)
+    }
+
+    /// [`Epilogue::tabulate`] behind the stages before the table.
+    #[inline(always)]
+    pub fn tabulate_staged<S: Simd>(&self, simd: S, sums: &mut [f32]) -> bool {
+        let Activation::Table(table) = self.activation else { return false };
+        table.sums(simd, [-0.0, -0.0, 1.0], sums)
+    }
+
+    /// Rounds the results of [`Epilogue::stages`] to fp16 and applies the table, if any, unless it is `done`.
+    #[inline(always)]
+    pub fn rows<S: Simd>(&self, simd: S, done: bool, from: &[f32], to: &mut [f16], rows: Rows) {
         simd::round_rows(simd, from, to, rows);
-        self.look_up(simd, to, rows);
+        if !done {
+            self.look_up(simd, to, rows);
+        }
     }
 
     /// [`Epilogue::stages`] and [`Epilogue::rows`] in one pass. `from` is overwritten.
@@ -306,12 +323,17 @@ impl Epilogue<'_> {
         from: &mut [f32],
         rows: Rows,
     ) {
+        // Before the rows are stored, which may be short.
+        let done = self.tabulate(simd, bias, from);
         share.store_channel(
             place,
             from,
             rows,
             #[inline(always)]
-            |from, to, rows| self.all(simd, bias, from, to, rows),
+            |from, to, rows| match done {
+                true => simd::round_rows(simd, from, to, rows),
+                false => self.all(simd, bias, from, to, rows),
+            },
         );
     }
 

@@ -1,5 +1,7 @@
 //! Parameters of arithmetic, as plain data.
 
+use crate::arrays::array_of;
+
 /// Rounding of a value halfway between two representable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ties {
@@ -70,11 +72,36 @@ pub struct Curve {
     pub is_zero_below_zero: bool,
 }
 
+impl Curve {
+    /// The argument itself between two limits.
+    pub fn clamp(limits: [f32; 2]) -> Curve {
+        let line = [1.0, 0.0];
+        Curve {
+            knots: array_of(|i| i as f32),
+            knots_per_unit: 1.0,
+            origin: 0.0,
+            is_exponential: false,
+            tails: [line; 2],
+            limits,
+            constants: limits,
+            is_odd: false,
+            is_zero_below_zero: false,
+        }
+    }
+
+    /// Returns true for [`Curve::clamp`].
+    pub fn is_clamp(&self) -> bool {
+        *self == Curve::clamp(self.limits)
+    }
+}
+
 /// Arguments of a [`Curve`] whose values need steps of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Any argument.
     All,
+    /// None: the value is the argument between the saturation limits, which are values of themselves.
+    Limits,
     /// None beyond the knots but for those at the saturation limits.
     Knots,
     /// None below the first knot. Those from the last knot on have the value of the tail. The curve is not exponential.

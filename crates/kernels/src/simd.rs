@@ -541,5 +541,5 @@ pub fn arches() -> Vec<Isa> {
 mod formula;
 mod pieces;
 
-pub use formula::{Affine, Formula, compute, has_formulas};
+pub use formula::{Affine, Formula, compute, compute_sums, has_formulas};
 pub use pieces::Pieces;

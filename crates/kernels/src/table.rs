@@ -5,6 +5,7 @@
 //! once, as the device does. Equality with the table is checked for all 65,536 arguments when the table is made.
 
 use crate::host::Rows;
+use crate::num;
 use crate::params::Curve;
 use crate::simd::{self, Affine, Formula, Pieces};
 use half::f16;
@@ -105,5 +106,25 @@ impl Table {
     pub fn rows<S: Simd>(&self, simd: S, from: Option<&[f16]>, rows: Rows, to: &mut [f16]) -> bool {
         let formula = self.formula.as_ref();
         formula.is_some_and(|formula| simd::compute(simd, formula, None, from, rows, to))
+    }
+
+    /// Replaces sums by numbers that round to the values at `(x + bias + all) * scale`, with the argument rounded to fp16. Returns false, without
+    /// writing, unless they are computed in vectors.
+    #[inline(always)]
+    pub fn sums<S: Simd>(&self, simd: S, before: [f32; 3], sums: &mut [f32]) -> bool {
+        let formula = self.formula.as_ref();
+        formula.is_some_and(|formula| simd::compute_sums(simd, formula, before, false, sums))
+    }
+
+    /// Replaces fp16 numbers held in fp32 by their values.
+    #[inline(always)]
+    pub fn wide<S: Simd>(&self, simd: S, row: &mut [f32]) {
+        let formula = self.formula.as_ref();
+        if formula.is_some_and(|formula| simd::compute_sums(simd, formula, [-0.0, -0.0, 1.0], true, row)) {
+            return;
+        }
+        for x in row {
+            *x = num::widen(self.value(num::round(*x)));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Plans against task after task: the same bits, in every model, in a first run and in later ones, on one thread and on two.
 
+mod epilogues;
+
 use crate::common;
 
 use anemone_compile::{Options, compile};

@@ -105,6 +105,7 @@ impl WithSimd for Job<'_, '_> {
             if let WindowOp::Pool(_, ending) = of {
                 ending.apply(sums);
             }
+            let tabulated = matches!(of, WindowOp::Kernel(_, finish) if finish.tabulate_staged(simd, sums));
             share.store(
                 [first, 0, 0],
                 count,
@@ -113,7 +114,7 @@ impl WithSimd for Job<'_, '_> {
                 rows,
                 #[inline(always)]
                 |from, to, rows| match of {
-                    WindowOp::Kernel(_, finish) => finish.rows(simd, from, to, rows),
+                    WindowOp::Kernel(_, finish) => finish.rows(simd, tabulated, from, to, rows),
                     WindowOp::Pool(..) => simd::round_rows(simd, from, to, rows),
                 },
             );

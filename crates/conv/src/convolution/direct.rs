@@ -81,10 +81,15 @@ impl WithSimd for Job<'_, '_> {
                     }
                 }
             }
+            let mut tabulated = false;
             for m in 0..count {
                 let bias = kernel.bias(channel + m);
                 // Includes the padding between rows, which is not stored.
-                finish.stages(bias, &mut sums[m * stride..][..outputs]);
+                let sums = &mut sums[m * stride..][..outputs];
+                tabulated = finish.tabulate(simd, bias, sums);
+                if !tabulated {
+                    finish.stages(bias, sums);
+                }
             }
             if !transposed {
                 share.store(
@@ -94,12 +99,12 @@ impl WithSimd for Job<'_, '_> {
                     stride,
                     rows,
                     #[inline(always)]
-                    |from, to, rows| finish.rows(simd, from, to, rows),
+                    |from, to, rows| finish.rows(simd, tabulated, from, to, rows),
                 );
                 continue;
             }
             for m in 0..count {
-                finish.rows(simd, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
+                finish.rows(simd, tabulated, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
             }
             let from = Transposed { data: halves, stride: share.rows * columns, columns, first: c };
             from.store(share, 0, share.rows, 0, count);

@@ -9,6 +9,7 @@
 
 mod accumulator;
 mod fused;
+mod narrow;
 mod tile;
 
 use crate::convolution::Im2col;
@@ -26,6 +27,7 @@ use anemone_kernels::view::{BLOCK, OutputTile, Part, TensorView, copy_rows, copy
 use anemone_kernels::workers::{LINE_BYTES, Scratch, outline, scratch_slice};
 pub use fused::FusedKernel;
 use half::f16;
+pub use narrow::NarrowKernel;
 use pulp::{Simd, WithSimd};
 use tile::{MOST, PrefetchCursor, StoreSink, TileSums};
 

@@ -174,18 +174,21 @@ impl Job<'_, '_> {
                         );
                         continue;
                     }
+                    let mut tabulated = false;
                     for (c, sums) in some.clone().zip(sums.chunks_exact_mut(stride)) {
                         let bias = product.bias(c);
-                        if !direct {
-                            finish.stages(bias, &mut sums[..outputs]);
-                        } else if self.transposed {
+                        tabulated = finish.tabulate(simd, bias, sums);
+                        if self.transposed {
                             let halves = &mut halves[(c - block.start) * stride..];
-                            outline(simd, Finish { finish, bias, sums, to: halves, rows: Rows::one(outputs) });
-                        } else {
+                            let rows = Rows::one(outputs);
+                            outline(simd, Finish { finish, bias, tabulated, sums, to: halves, rows });
+                        } else if direct {
                             let store = |sums: &mut [f32], to: &mut [f16], rows| {
-                                outline(simd, Finish { finish, bias, sums, to, rows });
+                                outline(simd, Finish { finish, bias, tabulated, sums, to, rows });
                             };
                             self.share.store_channel([c, row, column], sums, rows, store);
+                        } else if !tabulated {
+                            finish.stages(bias, &mut sums[..outputs]);
                         }
                     }
                     if !direct {
@@ -196,7 +199,7 @@ impl Job<'_, '_> {
                             stride,
                             rows,
                             #[inline(always)]
-                            |from, to, rows| finish.rows(simd, from, to, rows),
+                            |from, to, rows| finish.rows(simd, tabulated, from, to, rows),
                         );
                     }
                 }
@@ -265,7 +268,10 @@ impl Job<'_, '_> {
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
         for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
             let bias = product.bias(c);
-            let store = |sums: &mut [f32], to: &mut [f16], rows| outline(simd, Finish { finish, bias, sums, to, rows });
+            let tabulated = finish.tabulate(simd, bias, sums);
+            let store = |sums: &mut [f32], to: &mut [f16], rows| {
+                outline(simd, Finish { finish, bias, tabulated, sums, to, rows });
+            };
             self.share.store_channel([c, 0, 0], sums, rows, store);
         }
     }
@@ -290,9 +296,12 @@ fn round_lines<S: Simd>(
     let all = Rows { count, columns, from_stride: stride, to_stride: stride };
     let lines = share.as_mut().filter(|_| columns == outputs).and_then(|share| share.lines(place));
     if let Some((to, to_stride)) = lines {
-        return outline(simd, Finish { finish, bias: 0.0, sums, to, rows: Rows { to_stride, ..all } });
+        return outline(
+            simd,
+            Finish { finish, bias: 0.0, tabulated: false, sums, to, rows: Rows { to_stride, ..all } },
+        );
     }
-    outline(simd, Finish { finish, bias: 0.0, sums, to: halves, rows: all });
+    outline(simd, Finish { finish, bias: 0.0, tabulated: false, sums, to: halves, rows: all });
     if let Some(share) = share {
         share.store(place, count, halves, stride, rows, copy_rows);
     }
@@ -303,6 +312,8 @@ struct Finish<'a, 'b> {
     finish: &'a Epilogue<'a>,
     /// Bias of the channel.
     bias: f32,
+    /// True behind [`Epilogue::tabulate`].
+    tabulated: bool,
     sums: &'b mut [f32],
     to: &'b mut [f16],
     rows: Rows,
@@ -313,7 +324,10 @@ impl WithSimd for Finish<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        self.finish.all(simd, self.bias, self.sums, self.to, self.rows);
+        match self.tabulated {
+            true => simd::round_rows(simd, self.sums, self.to, self.rows),
+            false => self.finish.all(simd, self.bias, self.sums, self.to, self.rows),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::nchwc::Operand;
 use super::{
-    BatchMember, Im2col, Kernels, Packing, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc,
-    convolve_pointwise, convolve_winograd, is_source_finite, winograd,
+    BatchMember, Im2col, Kernels, Packing, TensorViewMut, convolve_direct, convolve_gemv, convolve_narrow,
+    convolve_nchwc, convolve_pointwise, convolve_winograd, is_source_finite, winograd,
 };
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::Epilogue;
@@ -111,6 +111,17 @@ pub static ROWS: &[Row] = &[
                 convolve_direct(workers, staging, kernels, finish, from, to, ext, small, shared);
             }
         },
+    },
+    Row {
+        name: "depthwise nchwc16",
+        packing: &[Packing::Blocks16],
+        cost: by_element,
+        accepts: |q| {
+            when(q.staging.is_depthwise(), "the convolution is not depthwise, or the window is not specialized")?;
+            when(!q.transposed, "the result is stored transposed")?;
+            when(q.staging.window.k[0] > 1, "the window is 1x1")
+        },
+        run: convolve_narrow,
     },
     Row {
         name: "depthwise",

@@ -1,6 +1,8 @@
 //! Maximum, sum and product over channels, in fp32.
 
 use crate::fault::FaultKind;
+use crate::machine::Machine;
+use anemone_facts::Field::*;
 use anemone_kernels::cost;
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::workers::chunks;
@@ -43,4 +45,17 @@ pub(super) fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, Fau
         x.for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
     });
     Ok(y)
+}
+
+impl Machine<'_> {
+    /// Refuses a window, which needs a kernel.
+    pub(super) fn no_window(&self) -> Result<(), FaultKind> {
+        for field in [Kw, Kh, Sx, Sy] {
+            self.require(field, 1, "no window without a kernel")?;
+        }
+        for field in [Px, Py] {
+            self.require(field, 0, "no padding without a kernel")?;
+        }
+        Ok(())
+    }
 }

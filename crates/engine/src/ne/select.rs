@@ -65,11 +65,11 @@ impl Convolution {
     pub(super) fn exact<'a>(
         &'a self,
         mac: Option<&'static AccumulatorSpec>,
-        exactly: &'a Option<ExactEpilogue>,
+        exactly: Option<&'a ExactEpilogue>,
         groups: Groups<'a>,
     ) -> Option<Exact<'a>> {
         let (window, channels, unicast, staging) = (&self.window, self.per_output, self.unicast, &self.staging);
-        Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly.as_ref()? })
+        Some(Exact { mac: mac?, window, channels, unicast, staging, groups, exactly: exactly? })
     }
 
     /// Executes the convolution with a fixed-point accumulator by its kernel; the extents are those of source and result, before it is
@@ -148,7 +148,7 @@ impl Neural {
             Packed::ExactBlocks(kernels) => Groups::Blocks(kernels),
             Packed::Scaled(_) => return None,
         };
-        let of = convolution.exact(mac, &self.exactly, groups)?;
+        let of = convolution.exact(mac, self.exactly.as_ref(), groups)?;
         let query = exact::registry::Query { of: &of, transposed, ext };
         let (row, rejected) = exact::registry::select(&query);
         Some((Kernel::Array(row), (row.cost)(&query), rejected))

@@ -8,7 +8,7 @@ use super::Step;
 use super::live::LiveBytes;
 use super::maps::MapOperand;
 use super::moves::readers;
-use super::ops::{Kind, Move, Op};
+use super::ops::{Kind, Move, Op, Placed};
 use crate::direct::{Operands, Span};
 use crate::memory::Home;
 use crate::operand::MemRef;
@@ -30,7 +30,7 @@ const ELEMENT_BYTES: u64 = 2;
 
 /// Place of an operand in memory: first element, and axes as number of steps and stride, in fp16 elements. Axes include the columns.
 #[derive(Clone, Debug)]
-struct Place {
+pub(super) struct Place {
     home: Home,
     base: usize,
     axes: Vec<(usize, usize)>,
@@ -236,7 +236,7 @@ impl Rows {
 }
 
 impl Place {
-    fn of(operand: &MapOperand, ext: Extents) -> Place {
+    pub(super) fn of(operand: &MapOperand, ext: Extents) -> Place {
         let [group, channel, row] = operand.axes.strides;
         let column = usize::from(!operand.axes.one_column);
         let axes = vec![(ext.g, group), (ext.c, channel), (ext.h, row), (ext.w, column)];
@@ -251,6 +251,29 @@ impl Place {
 
     fn of_copy((home, base): (Home, usize), axes: &[CopyAxis], stride: fn(&CopyAxis) -> usize) -> Place {
         Place { home, base, axes: axes.iter().map(|axis| (axis.count, stride(axis))).collect() }
+    }
+
+    /// This part of `of`, or all of it, in a copy of it at `copy`, whose axes have the same lengths; `None` if it is no part of it with axes along
+    /// those of `of`.
+    pub(super) fn part_in(&self, of: &Place, copy: &Place) -> Option<Place> {
+        let mut order: Vec<usize> = (0..of.axes.len()).filter(|&i| of.axes[i].0 > 1).collect();
+        order::by_key(&mut order, |&i| usize::MAX - of.axes[i].1);
+        let (mut base, mut offset) = (copy.base, self.base.checked_sub(of.base)?);
+        let mut last = vec![0; of.axes.len()];
+        for &i in &order {
+            last[i] = offset / of.axes[i].1;
+            offset -= last[i] * of.axes[i].1;
+            base += last[i] * copy.axes[i].1;
+        }
+        let mut axes = self.axes.clone();
+        for (count, stride) in axes.iter_mut().filter(|(count, _)| *count > 1) {
+            let i = order.iter().copied().find(|&i| stride.is_multiple_of(of.axes[i].1))?;
+            let steps = *stride / of.axes[i].1;
+            last[i] += (*count - 1) * steps;
+            *stride = steps * copy.axes[i].1;
+        }
+        let inside = last.iter().zip(&of.axes).all(|(last, (count, _))| last < count);
+        (offset == 0 && inside && self.home == of.home).then_some(Place { home: copy.home, base, axes })
     }
 
     /// Offset one past the last element.
@@ -282,19 +305,19 @@ impl Place {
     }
 
     fn strides(&self) -> Option<Strides> {
-        let [group, channel, row, _] = self.axes.as_slice() else { return None };
-        Some([group.1, channel.1, row.1])
+        let [group, channel, row, (columns, column)] = self.axes.as_slice() else { return None };
+        (*columns <= 1 || *column <= 1).then_some([group.1, channel.1, row.1])
     }
 
     /// Moves an operand of a chain here.
     fn put(&self, operand: &mut MapOperand) -> Option<()> {
-        (operand.base, operand.axes.strides) = (self.base, self.strides()?);
+        (operand.home, operand.base, operand.axes.strides) = (self.home, self.base, self.strides()?);
         Some(())
     }
 
     /// Moves a span here.
     fn put_span(&self, span: &mut Span) -> Option<()> {
-        (span.range, span.strides) = (self.base..self.end(), self.strides()?);
+        *span = Span { home: self.home, range: self.base..self.end(), strides: self.strides()? };
         Some(())
     }
 }
@@ -302,7 +325,7 @@ impl Place {
 impl Move {
     /// The copy with its source, its destination, or both moved.
     fn at(&self, from: Option<&Place>, to: Option<&Place>) -> Option<Move> {
-        let base = |place: Option<&Place>, (home, base)| (home, place.map_or(base, |place| place.base));
+        let base = |place: Option<&Place>, of| place.map_or(of, |place| (place.home, place.base));
         let mut axes = self.axes.clone();
         for (i, axis) in axes.iter_mut().enumerate() {
             axis.from = from.map_or(Some(axis.from), |place| Some(place.axes.get(i)?.1))?;
@@ -319,7 +342,7 @@ fn stored(of: Extents, transposed: bool) -> Extents {
 
 impl Op {
     /// Places of sources and results in the order of `reads` and `writes`, `None` for one that is at a fixed place; `None` if that holds for all.
-    fn places(&self, steps: &[Step]) -> Option<Vec<Option<Place>>> {
+    pub(super) fn places(&self, steps: &[Step]) -> Option<Vec<Option<Place>>> {
         let places = match &self.kind {
             Kind::Map(of) => of.sources.iter().chain([&of.to]).map(|operand| Place::of(operand, of.ext)).collect(),
             Kind::Move(of) => {
@@ -352,9 +375,9 @@ impl Op {
     }
 
     /// Operands of a task that is executed from memory to memory, in one depth plane; `None` for other operations.
-    fn operands<'a>(&'a self, steps: &'a [Step]) -> Option<&'a Operands> {
-        if let Kind::Placed(_, operands) = &self.kind {
-            return Some(operands);
+    pub(super) fn operands<'a>(&'a self, steps: &'a [Step]) -> Option<&'a Operands> {
+        if let Kind::Placed(of) = &self.kind {
+            return Some(&of.operands);
         }
         let step = steps.get(self.tasks.start)?;
         let flat = [Field::Din, Field::Dout].iter().all(|&field| step.fields.get(field) <= 1);
@@ -362,7 +385,7 @@ impl Op {
     }
 
     /// The operation with operands at other places; `None` if it cannot be executed there.
-    fn at_places(&self, steps: &[Step], places: &[Option<Place>]) -> Option<Op> {
+    pub(super) fn at_places(&self, steps: &[Step], places: &[Option<Place>]) -> Option<Op> {
         let (sources, [to]) = places.split_at_checked(self.reads.len())? else { return None };
         let put =
             |operand: &mut MapOperand, place: &Option<Place>| place.as_ref().map_or(Some(()), |at| at.put(operand));
@@ -397,7 +420,7 @@ impl Op {
                 put(&mut of.to, to)?;
                 of.op(tasks)
             }
-            Kind::Task(name) | Kind::Placed(name, _) => {
+            Kind::Task(name) | Kind::Placed(Placed { name, after: None, .. }) => {
                 let mut operands = self.operands(steps)?.clone();
                 let mut spans = operands.movable()?;
                 let (result, output) = spans.pop()?;
@@ -412,10 +435,11 @@ impl Op {
                 if !nested(output, result.strides) {
                     return None;
                 }
-                moved.kind = Kind::Placed(name, Box::new(operands));
+                moved.kind =
+                    Kind::Placed(Placed { name, operands: Box::new(operands), after: None, tasks: tasks.len() });
                 moved
             }
-            Kind::Fused(_) | Kind::TaskBatch(_) => return None,
+            Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Placed(..) => return None,
         })
     }
 }

@@ -4,7 +4,7 @@ use super::access::Accesses;
 use super::gemv::Gemv;
 use super::live::LiveBytes;
 use super::maps::{Map, MapOperand};
-use super::ops::{Kind, Move, Op};
+use super::ops::{Kind, Move, Op, Placed};
 use super::pair::Fused;
 use super::product::Product;
 use super::reduction::Reduction;
@@ -116,7 +116,7 @@ pub(super) fn lift(
                     ops.push(Op::moves(tasks.clone(), kept));
                     ops.push(Op {
                         tasks: tasks.clone(),
-                        kind: Kind::Placed(steps[i].name(), operands),
+                        kind: Kind::Placed(Placed { name: steps[i].name(), operands, after: None, tasks: 1 }),
                         reads,
                         writes,
                         known,

@@ -77,7 +77,7 @@ impl MapOperand {
 
     /// Returns true if both operands have every element of the extents at the same place.
     #[inline]
-    fn is_that_of(&self, other: &MapOperand, ext: Extents) -> bool {
+    pub(super) fn is_that_of(&self, other: &MapOperand, ext: Extents) -> bool {
         let alike = |axis: usize, n: usize| n == 1 || self.axes.strides[axis] == other.axes.strides[axis];
         (self.home, self.base) == (other.home, other.base)
             && (ext.w == 1 || self.axes.one_column == other.axes.one_column)

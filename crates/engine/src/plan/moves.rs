@@ -43,7 +43,15 @@ fn overwritten(ops: &[Op], at: usize) -> usize {
 /// Indices of the operations after `at` that may read its result, up to the one before which all of it is overwritten. Memory is reused: a read
 /// of bytes that operations in between have written is not a read of this result.
 pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_ {
-    let left = ops[at].writes.first();
+    readers_of(ops, at, ops[at].writes.first())
+}
+
+/// [`readers`] of one of several results.
+pub(super) fn readers_of<'a>(
+    ops: &'a [Op],
+    at: usize,
+    left: Option<&'a MemRef>,
+) -> impl Iterator<Item = usize> + use<'a> {
     let mut live = left.and_then(LiveBytes::of);
     let mut overwritten = false;
     (at + 1..ops.len()).filter(move |&j| {

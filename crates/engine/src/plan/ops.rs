@@ -11,7 +11,9 @@ use crate::direct::Operands;
 use crate::memory::Home;
 use crate::operand::MemRef;
 use anemone_kernels::copy::{CopyAxis, NanRule, normalized};
+use anemone_kernels::table::Table;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One operation of a plan.
 #[derive(Clone)]
@@ -47,8 +49,21 @@ pub enum Kind {
     Gemv(Box<Gemv>),
     /// A task executed by its unit, with its name for listings.
     Task(&'static str),
-    /// The same, with operands at other places than its fields state.
-    Placed(&'static str, Box<Operands>),
+    /// The same, with other operands or another epilogue than its fields state.
+    Placed(Placed),
+}
+
+/// A task that reads or writes other places than its fields state, or ends with a table.
+#[derive(Clone)]
+pub struct Placed {
+    /// Its name for listings.
+    pub name: &'static str,
+    /// Operands in place of those that its fields state.
+    pub operands: Box<Operands>,
+    /// Table of its results, in place of them.
+    pub after: Option<Arc<Table>>,
+    /// Number of tasks that it replaces.
+    pub tasks: usize,
 }
 
 /// A copy from one strided box to another. Offsets and strides are in fp16 elements.
@@ -157,7 +172,8 @@ impl Op {
             Kind::Product(product) => product.tasks,
             Kind::Reduction(of) => of.tasks,
             Kind::Move(_) | Kind::Gemv(_) | Kind::Fused(_) | Kind::TaskBatch(_) => self.tasks.len(),
-            Kind::Task(_) | Kind::Placed(..) => self.tasks.len(),
+            Kind::Placed(of) => of.tasks,
+            Kind::Task(_) => self.tasks.len(),
         }
     }
 
@@ -171,7 +187,7 @@ impl Op {
             Kind::Gemv(_) => "matrix by vector",
             Kind::Fused(_) => "fused convolutions",
             Kind::TaskBatch(_) => "pointwise convolutions of one source",
-            Kind::Task(name) | Kind::Placed(name, _) => name,
+            Kind::Task(name) | Kind::Placed(Placed { name, .. }) => name,
         }
     }
 

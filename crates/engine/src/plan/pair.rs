@@ -5,6 +5,7 @@
 
 use super::access::Accesses;
 use super::live::LiveBytes;
+use super::ops::{Kind, Op};
 use super::{Step, Work};
 use crate::direct::{Operands, Span, Stored, views};
 use crate::fault::FaultKind;
@@ -21,14 +22,16 @@ use anemone_kernels::arrays::MapEach;
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::exact::{self, bounds};
 use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::table::Table;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
+use std::sync::Arc;
 
 /// A convolution that may be fused, and its channels per group: coefficients are constant, and its activation is not a
 /// table.
-fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a Convolution, usize)> {
+pub(super) fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a Convolution, usize)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
     if convolution.sequence {
@@ -90,6 +93,22 @@ pub(crate) fn repack_fused(steps: &mut [Step], together: &[Option<Fused>], mac: 
     }
 }
 
+/// Repacks the coefficients of groups with a table between their convolutions, and selects kernels for them.
+pub(super) fn repack_ops(steps: &mut [Step], ops: &[Op]) {
+    let mut repacked = RepackCache::default();
+    for op in ops {
+        let Kind::Fused(of) = &op.kind else { continue };
+        for i in [0, of.second].map_each(|i| op.tasks.start + i).into_iter().filter(|_| of.between.is_some()) {
+            let Some(Step { work: Work::Neural(neural), .. }) = steps.get_mut(i) else { continue };
+            let Operation::Convolution(convolution) = &mut neural.operation else { continue };
+            if let Some(Packed::Fast(kernels)) = &mut convolution.coefficients {
+                kernels.repack_nchwc16(&mut repacked);
+            }
+            neural.select(None, false);
+        }
+    }
+}
+
 impl Machine<'_> {
     /// Fused group that starts at each task; empty if there is none. `accesses` are those of all tasks.
     pub(crate) fn fusion_groups(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<Option<Fused>> {
@@ -127,7 +146,15 @@ impl Machine<'_> {
             if !may(i) || !is_alone(i, 1) || second_operands.keeps() {
                 return None;
             }
-            let pair = Fused { first: first.clone(), last: second_operands.clone(), tasks: 2, sum: None };
+            let pair = Fused {
+                first: first.clone(),
+                last: second_operands.clone(),
+                tasks: 2,
+                second: 1,
+                sum: None,
+                between: None,
+                after: None,
+            };
             // The third task may split the same elements into other channels and groups.
             let third = neural(i + 2).filter(|(third, operands)| {
                 let blocks = convolution(i + 2)
@@ -189,41 +216,46 @@ impl Machine<'_> {
     }
 
     /// Executes a fused group, which starts at the current task and at the first of `steps`.
-    pub(crate) fn run_fused(&mut self, steps: &[Step], of: &Fused) -> Result<(), FaultKind> {
+    pub(crate) fn run_fused<'a>(&mut self, steps: &'a [Step], of: &'a Fused) -> Result<(), FaultKind> {
         match self.mac {
-            None => self.run_fused_as(steps, of, |machine, neural| {
-                Some(Epilogue { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
+            None => self.run_fused_as(steps, of, |machine, neural, i| {
+                let table = match i {
+                    0 => of.between.as_ref(),
+                    _ => of.after.as_ref().filter(|_| i + 1 == of.tasks),
+                };
+                let activation = table.unwrap_or(&neural.activation);
+                Some(Epilogue { bias: machine.added(), scale: machine.factor(), activation })
             }),
-            Some(mac) => self.run_fused_as(steps, of, |_, neural| {
+            Some(mac) => self.run_fused_as(steps, of, |_, neural, _| {
                 Some(ExactAccumulator { mac, clamp: neural.exactly.as_ref()?.clamp()? })
             }),
         }
     }
 
-    /// [`Machine::run_fused`] for one accumulator type; `followed_by` gives the accumulator and epilogue of each task.
+    /// [`Machine::run_fused`] for one accumulator type; `followed_by` gives the accumulator and epilogue of each task, by its index.
     fn run_fused_as<'a, A: Accumulator>(
         &mut self,
         steps: &'a [Step],
         of: &Fused,
-        followed_by: impl Fn(&Machine, &'a Neural) -> Option<A>,
+        followed_by: impl Fn(&Machine, &'a Neural, usize) -> Option<A>,
     ) -> Result<(), FaultKind> {
         let member = |machine: &mut Machine, i: usize| {
             let member = steps.get(i).and_then(|step| {
                 let Work::Neural(neural) = &step.work else { return None };
                 let (convolution, kernels) = kernels_of(&step.work)?;
-                let finish = followed_by(&machine.at(step), neural)?;
+                let finish = followed_by(&machine.at(step), neural, i)?;
                 Some(Member { neural, convolution, kernels, finish })
             });
             member.ok_or_else(|| machine.inconsistent(KernelMode, "coefficients are not in panels"))
         };
         let first = self.bind(&of.first)?;
-        let (one, other) = (member(self, 0)?, member(self, 1)?);
+        let (one, other) = (member(self, 0)?, member(self, of.second)?);
         let pair = FusedDepthwise {
             kernels: [one.kernels, other.kernels],
             finish: [one.finish, other.finish],
             stagings: [&one.convolution.staging, &other.convolution.staging],
         };
-        let third = if of.tasks > 2 { Some(member(self, 2)?) } else { None };
+        let third = if of.tasks > of.second + 1 { Some(member(self, of.second + 1)?) } else { None };
         let workers = self.workers;
         let Some(last) = steps.get(of.tasks - 1) else { return Ok(()) };
         let mut machine = self.at(last);
@@ -291,16 +323,49 @@ pub struct Fused {
     first: Operands,
     /// Operands of the last one.
     last: Operands,
-    /// Number of tasks, 2 to 4.
+    /// Number of tasks: 2 to 4, or those between the two convolutions of a table and both of them.
     pub(super) tasks: usize,
+    /// Index of the depthwise convolution among them.
+    second: usize,
     /// Residual addition, if there is a fourth task.
     sum: Option<Sum>,
+    /// Table of the results of the first task, in place of its activation.
+    between: Option<Activation>,
+    /// Table of the results, in place of the activation of the last task.
+    after: Option<Activation>,
 }
 
 impl Fused {
+    /// A convolution with a table behind it, and the depthwise convolution `second` tasks behind the first, with a table or without.
+    pub(super) fn with_tables(operands: [Operands; 2], second: usize, tables: [Option<Activation>; 2]) -> Fused {
+        let ([first, last], [between, after]) = (operands, tables);
+        Fused { first, last, tasks: second + 1, second, sum: None, between, after }
+    }
+
+    /// Operands of the last task, whose result may be elsewhere.
+    pub(super) fn last(&self) -> &Operands {
+        &self.last
+    }
+
+    /// The group with a table of its results; `None` if it has one, or ends with a residual addition. The last task has no activation.
+    pub(super) fn with_table(&self, table: Arc<Table>) -> Option<Fused> {
+        let fits = self.after.is_none() && self.sum.is_none();
+        fits.then(|| Fused { after: Some(Activation::Table(table)), ..self.clone() })
+    }
+
+    /// The group with its result elsewhere.
+    pub(super) fn to(&self, last: Operands) -> Fused {
+        Fused { last, ..self.clone() }
+    }
+
+    /// Returns true if its results go through a table.
+    pub(super) fn has_table(&self) -> bool {
+        self.after.is_some() || self.between.is_some()
+    }
+
     /// Name of the kernel.
     pub(super) fn kernel(&self) -> &'static str {
-        match self.tasks {
+        match self.tasks - self.second + 1 {
             2 => "convolution and depthwise, band by band",
             3 => "convolution and depthwise, band by band, then nchwc16",
             _ => "convolution and depthwise, band by band, then nchwc16 with a residual",

@@ -6,11 +6,15 @@ use crate::field_support::{Treatment, treatment};
 use crate::fields::Fields;
 use crate::machine::Machine;
 use crate::native::Own;
-use crate::ne::Neural;
+use crate::ne::{Neural, Operation};
+use crate::packed::Packed;
 use crate::planar;
 use crate::planar::registry::Selected;
 use anemone_facts::{Field, Layout, Space};
+use anemone_kernels::epilogue::{Activation, ExactEpilogue};
+use anemone_kernels::table::Table;
 use anemone_program::Task;
+use std::sync::Arc;
 
 /// A decoded task.
 pub struct Step {
@@ -64,6 +68,17 @@ impl Work {
             Work::Own(_) | Work::Skipped => None,
         }
     }
+
+    /// Returns true for a convolution with constant coefficients whose results have no activation.
+    pub(super) fn ends_plain(&self) -> bool {
+        let Work::Neural(neural) = self else { return false };
+        let Operation::Convolution(convolution) = &neural.operation else { return false };
+        match convolution.coefficients {
+            Some(Packed::Fast(_)) => matches!(neural.activation, Activation::None),
+            Some(Packed::Exact(_)) => matches!(neural.exactly, Some(ExactEpilogue::Admit)),
+            Some(Packed::ExactBlocks(_) | Packed::Scaled(_)) | None => false,
+        }
+    }
 }
 
 /// Faults of a task's words: field values that the engine does not obey, and bits that no row explains.
@@ -101,11 +116,17 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// [`Machine::execute`] with operands at other places, for tasks that are executed from memory to memory, in one depth plane.
-    pub(crate) fn execute_at_places(&mut self, work: &Work, operands: &Operands) -> Result<(), FaultKind> {
+    /// [`Machine::execute`] with other operands, for tasks that are executed from memory to memory, in one depth plane. `after` is a table in place of
+    /// the activation, for work that [ends without one](Work::ends_plain).
+    pub(crate) fn execute_placed(
+        &mut self,
+        work: &Work,
+        operands: &Operands,
+        after: Option<&Arc<Table>>,
+    ) -> Result<(), FaultKind> {
         (self.depth, self.source_depth) = (0, 0);
         match work {
-            Work::Neural(neural) => self.compute_in_place(neural, operands)?,
+            Work::Neural(neural) => self.compute_in_place(neural, operands, after)?,
             Work::Planar(kernel) => match kernel.as_ref() {
                 Selected::InPlace(row, _) => row.run(self, operands)?,
                 Selected::Tensors => return self.execute(work),

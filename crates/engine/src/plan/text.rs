@@ -1,6 +1,6 @@
 //! Text form of a plan: one line for each operation, and its operands.
 
-use super::ops::{Kind, Move, Op};
+use super::ops::{Kind, Move, Op, Placed};
 use super::{Step, Work};
 use crate::constants::FROM_TASKS;
 use crate::memory::Home;
@@ -116,6 +116,12 @@ impl fmt::Display for Op {
             }
             (Kind::Product(product), _) => {
                 write!(f, "{} ; {} tasks, the last is task {last}", self.class(), product.tasks)?;
+            }
+            (Kind::Placed(Placed { after: Some(_), tasks, .. }), _) => {
+                write!(f, "{}, table ; {tasks} tasks, the first is task {}", self.class(), self.tasks.start)?;
+            }
+            (Kind::Fused(of), _) if of.has_table() => {
+                write!(f, "{}, table ; tasks {} to {last}", self.class(), self.tasks.start)?;
             }
             (_, true) => write!(f, "{} ; task {}", self.class(), self.tasks.start)?,
             (_, false) => write!(f, "{} ; tasks {} to {last}", self.class(), self.tasks.start)?,

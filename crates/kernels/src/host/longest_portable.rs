@@ -59,6 +59,10 @@ impl Longest {
         match self.0 {}
     }
 
+    pub(crate) fn fused(self, _: [f32; 16], _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
     pub(crate) fn curve(self, _: &Curve, _: &[f32; 32], _: &[f32; 32], _: Reach) -> CurveVectors {
         match self.0 {}
     }
@@ -73,6 +77,10 @@ impl CurveVectors {
     }
 
     pub(crate) fn values_above<const AWAY: bool>(&self, _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn values_within(&self, _: [f32; 16]) -> [f32; 16] {
         match self.0 {}
     }
 }

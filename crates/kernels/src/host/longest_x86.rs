@@ -119,7 +119,7 @@ impl Longest {
             constants: [splat(curve.constants[0]), splat(curve.constants[1])],
             is_zero_below_zero: curve.is_zero_below_zero,
             is_odd: curve.is_odd,
-            signs: cast([u32::from(curve.is_odd) << 31; 16]),
+            magnitude: cast([!(u32::from(curve.is_odd) << 31); 16]),
             is_exponential: curve.is_exponential,
             has_tails: reach == Reach::All,
         }
@@ -143,6 +143,12 @@ impl Longest {
     #[inline(always)]
     pub(crate) fn times(self, x: [f32; 16], y: [f32; 16]) -> [f32; 16] {
         cast(self.0.avx512f._mm512_mul_ps(cast(x), cast(y)))
+    }
+
+    /// `x * y + z`, rounded once.
+    #[inline(always)]
+    pub(crate) fn fused(self, x: [f32; 16], y: [f32; 16], z: [f32; 16]) -> [f32; 16] {
+        cast(self.0.avx512f._mm512_fmadd_ps(cast(x), cast(y), cast(z)))
     }
 
     /// `x + y`.
@@ -176,8 +182,8 @@ pub(crate) struct CurveVectors {
     is_zero_below_zero: bool,
     /// True for an odd function: computed on magnitudes, with the sign restored afterwards.
     is_odd: bool,
-    /// Sign bits of an odd function, zero for others.
-    signs: __m512,
+    /// All bits but the signs of an odd function.
+    magnitude: __m512,
     is_exponential: bool,
     /// True if arguments may lie beyond the knots.
     has_tails: bool,
@@ -209,8 +215,8 @@ impl CurveVectors {
     #[inline(always)]
     pub(crate) fn values_above<const AWAY: bool>(&self, x: [f32; 16]) -> [f32; 16] {
         let avx = self.host.avx512f;
-        let sign = avx._mm512_and_si512(cast(x), cast(self.signs));
-        let x: __m512 = cast(avx._mm512_xor_si512(cast(x), sign));
+        let signed: __m512 = cast(x);
+        let x: __m512 = cast(avx._mm512_and_si512(cast(x), cast(self.magnitude)));
         let t = avx._mm512_mul_ps(x, self.knots_per_unit);
         let at = avx._mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(t);
         let slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
@@ -220,7 +226,15 @@ impl CurveVectors {
         let intercept = avx._mm512_mask_mov_ps(intercept, above, self.tail_intercepts[1]);
         let high = avx._mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, self.limits[1]);
         let y = avx._mm512_mask_mov_ps(self.line::<AWAY>(slope, x, intercept), high, self.constants[1]);
+        let sign = avx._mm512_andnot_si512(cast(self.magnitude), cast(signed));
         cast(avx._mm512_xor_si512(cast(y), sign))
+    }
+
+    /// [`CurveVectors::values`] for [`Reach::Limits`].
+    #[inline(always)]
+    pub(crate) fn values_within(&self, x: [f32; 16]) -> [f32; 16] {
+        let avx = self.host.avx512f;
+        cast(avx._mm512_min_ps(avx._mm512_max_ps(cast(x), self.limits[0]), self.limits[1]))
     }
 
     /// Value of an exponential curve: the piece at the fraction of the argument, scaled by two to the power of its integer part.

@@ -3,8 +3,8 @@
 use super::{Combination, MapInput, MapKind, MapStage};
 use crate::epilogue::{Activation, ExactEpilogue};
 use crate::line::Line;
-use crate::params::BinaryOp;
-use crate::simd::{Affine, Formula};
+use crate::params::{BinaryOp, Curve};
+use crate::simd::{Affine, Formula, Pieces};
 
 /// Stages of operand 0, each of which reads the result of the one before, as a formula; `None` for others. Its values are not always those of the
 /// stages: they are compared when a table is made.
@@ -38,19 +38,26 @@ pub(super) fn formula_of(stages: &[MapStage]) -> Option<Formula> {
                     let affine = Affine { first: *bias, factor: *scale, last: -0.0 };
                     put(affine, curve.is_none(), &mut before, &mut after)?;
                 }
-                let Activation::Table(table) = activation else { return None };
                 curve.is_none().then_some(())?;
-                curve = Some(Box::new(table.curve()?.clone()));
+                curve = Some(match activation {
+                    Activation::Table(table) => Box::new(table.curve()?.clone()),
+                    Activation::Clamp(low, high) => Box::new(Pieces::of(&Curve::clamp([*low, *high]))),
+                    Activation::None | Activation::Relu | Activation::Unread => return None,
+                });
             }
             MapKind::Convert(ExactEpilogue::Map(table)) => {
                 curve.is_none().then_some(())?;
                 curve = Some(Box::new(table.curve()?.clone()));
             }
+            MapKind::Convert(ExactEpilogue::Clamp(low, high)) => {
+                curve.is_none().then_some(())?;
+                curve = Some(Box::new(Pieces::of(&Curve::clamp([low.to_f32(), high.to_f32()]))));
+            }
             MapKind::Convert(_) | MapKind::LookUp(_) => return None,
         }
     }
     let alike = stages.iter().all(|stage| away(stage) == away(&stages[0]));
-    let formula = Formula { before, curve: curve?, after, gates, away: away(stages.first()?) };
+    let formula = Formula { before, curve: curve?, after, fuses: false, gates, away: away(stages.first()?) };
     alike.then_some(formula)
 }
 

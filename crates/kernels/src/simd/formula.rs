@@ -15,6 +15,8 @@ pub struct Formula {
     pub before: Option<Affine>,
     pub curve: Box<Pieces>,
     pub after: Option<Affine>,
+    /// True if `after` is a fused multiply-add of the factor and the last addend.
+    pub fuses: bool,
     /// True if the operand is a factor of the result.
     pub gates: bool,
     /// True if values are rounded with ties away from zero, and NaN is read as plus infinity.
@@ -32,7 +34,7 @@ pub struct Affine {
 impl Formula {
     /// A curve alone, `away` as in [`Formula`].
     pub fn of(curve: &Curve, away: bool) -> Formula {
-        Formula { before: None, curve: Box::new(Pieces::of(curve)), after: None, gates: false, away }
+        Formula { before: None, curve: Box::new(Pieces::of(curve)), after: None, fuses: false, gates: false, away }
     }
 
     /// The curve, if it is the only step.
@@ -42,9 +44,16 @@ impl Formula {
 
     /// The cheapest form that gives a value for each fp16 bit pattern; `None` if the formula does not, or on hosts without vectors of 16 lanes.
     pub fn for_values(self, values: &[f16]) -> Option<Formula> {
-        let form = |reach| Formula { curve: Box::new(self.curve.for_reach(reach)), ..self.clone() };
-        let mut forms = [Reach::Above, Reach::Knots, Reach::All].into_iter().map(form);
-        forms.find(|formula| formula.gives(values))
+        for &reach in self.curve.reaches() {
+            for fuses in [true, false] {
+                let curve = Box::new(self.curve.for_reach(reach));
+                let formula = Formula { curve, fuses, ..self.clone() };
+                if (self.after.is_some() || !fuses) && formula.gives(values) {
+                    return Some(formula);
+                }
+            }
+        }
+        None
     }
 
     fn gives(&self, values: &[f16]) -> bool {
@@ -94,6 +103,73 @@ pub fn compute<S: Simd>(
     able
 }
 
+/// Replaces sums by values that round to those of the formula at `(x + bias + all) * scale`, rounded to fp16. Returns false, without writing, as
+/// [`compute`], and for a formula that rounds ties away from zero. With `settle` the results are rounded.
+#[inline(always)]
+pub fn compute_sums<S: Simd>(simd: S, formula: &Formula, before: [f32; 3], settle: bool, sums: &mut [f32]) -> bool {
+    let able = has_formulas(simd) && !formula.away;
+    if able {
+        outline(simd, OfSums { formula, before, settle, sums });
+    }
+    able
+}
+
+struct OfSums<'a> {
+    formula: &'a Formula,
+    /// Two addends and a factor.
+    before: [f32; 3],
+    settle: bool,
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for OfSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Some(host) = longest::of(simd) else { return };
+        let pieces = &self.formula.curve;
+        let curve = pieces.in_registers(host);
+        match pieces.reach() {
+            Reach::Above => self.each(host, curve, Reach::Above),
+            Reach::Limits => self.each(host, curve, Reach::Limits),
+            Reach::Knots | Reach::All => self.each(host, curve, Reach::All),
+        }
+    }
+}
+
+impl OfSums<'_> {
+    /// `reach` is a constant after inlining. The function is one copy of LLVM IR.
+    #[inline(always)]
+    fn each(self, host: Longest, curve: CurveVectors, reach: Reach) {
+        let OfSums { formula: &Formula { before, after, fuses, gates, .. }, before: [bias, all, scale], settle, sums } =
+            self;
+        let vectors = Vectors { host, curve, before, after, fuses, gates, away: false, reach };
+        let of = |x: [f32; LONGEST]| {
+            let x = host.times(host.plus(host.plus(x, [bias; LONGEST]), [all; LONGEST]), [scale; LONGEST]);
+            host.widen(host.round(x))
+        };
+        let (whole, rest) = sums.as_chunks_mut::<LONGEST>();
+        for i in (0..whole.len()).step_by(2) {
+            let j = (i + 1).min(whole.len() - 1);
+            let mut made = vectors.values([of(whole[i]), of(whole[j])]);
+            if settle {
+                made = [host.widen(host.round(made[0])), host.widen(host.round(made[1]))];
+            }
+            [whole[i], whole[j]] = made;
+        }
+        if !rest.is_empty() {
+            let mut few = [0.0; LONGEST];
+            few[..rest.len()].copy_from_slice(rest);
+            let [mut made, _] = vectors.values([of(few); 2]);
+            if settle {
+                made = host.widen(host.round(made));
+            }
+            rest.copy_from_slice(&made[..rest.len()]);
+        }
+    }
+}
+
 struct Job<'a> {
     formula: &'a Formula,
     before: Option<Affine>,
@@ -110,21 +186,23 @@ impl WithSimd for Job<'_> {
         let Some(host) = longest::of(simd) else { return };
         let (pieces, away) = (&self.formula.curve, self.formula.away);
         let curve = pieces.in_registers(host);
-        match (away, pieces.reach() == Reach::Above) {
-            (true, false) => self.each(host, curve, true, false),
-            (false, false) => self.each(host, curve, false, false),
-            (true, true) => self.each(host, curve, true, true),
-            (false, true) => self.each(host, curve, false, true),
+        match (away, pieces.reach()) {
+            (true, Reach::Above) => self.each(host, curve, true, Reach::Above),
+            (false, Reach::Above) => self.each(host, curve, false, Reach::Above),
+            (true, Reach::Limits) => self.each(host, curve, true, Reach::Limits),
+            (false, Reach::Limits) => self.each(host, curve, false, Reach::Limits),
+            (true, Reach::Knots | Reach::All) => self.each(host, curve, true, Reach::All),
+            (false, Reach::Knots | Reach::All) => self.each(host, curve, false, Reach::All),
         }
     }
 }
 
 impl Job<'_> {
-    /// `away` and `above` are constants after inlining. The function is one copy of LLVM IR.
+    /// `away` and `reach` are constants after inlining. The function is one copy of LLVM IR.
     #[inline(always)]
-    fn each(self, host: Longest, curve: CurveVectors, away: bool, above: bool) {
-        let Job { formula: &Formula { after, gates, .. }, before, from, rows, to } = self;
-        let vectors = Vectors { host, curve, before, after, gates, away, above };
+    fn each(self, host: Longest, curve: CurveVectors, away: bool, reach: Reach) {
+        let Job { formula: &Formula { after, fuses, gates, .. }, before, from, rows, to } = self;
+        let vectors = Vectors { host, curve, before, after, fuses, gates, away, reach };
         let columns = rows.columns;
         if let Some(gaps) = rows.gaps() {
             return vectors.between_gaps(from, gaps, rows, to);
@@ -144,7 +222,7 @@ impl Job<'_> {
             }
             vectors.whole(from, to);
             if rest != 0 {
-                let [made, _] = vectors.values([last; 2]);
+                let [made, _] = vectors.of_halves([last; 2]);
                 match to.last_chunk_mut() {
                     Some(whole) => *whole = made,
                     None => to.copy_from_slice(&made[..rest]),
@@ -194,11 +272,12 @@ struct Vectors {
     curve: CurveVectors,
     before: Option<Affine>,
     after: Option<Affine>,
+    fuses: bool,
     gates: bool,
     /// As [`Formula::away`].
     away: bool,
-    /// True for a curve of [`Reach::Above`].
-    above: bool,
+    /// [`Reach::All`] for [`Reach::Knots`] too: the curve knows.
+    reach: Reach,
 }
 
 impl Vectors {
@@ -213,7 +292,7 @@ impl Vectors {
                 Some(from) => [from[i], from[j]],
                 None => [to[i], to[j]],
             };
-            [to[i], to[j]] = self.values(halves);
+            [to[i], to[j]] = self.of_halves(halves);
         }
     }
 
@@ -231,7 +310,7 @@ impl Vectors {
                     None => halves[i][..from.len()].copy_from_slice(from),
                 }
             }
-            let made = self.values(halves);
+            let made = self.of_halves(halves);
             for i in 0..2 {
                 let at = at + i * LONGEST;
                 let Some(to) = to.get_mut(at..) else { return };
@@ -250,16 +329,26 @@ impl Vectors {
     }
 
     #[inline(always)]
-    fn values(&self, halves: [[f16; LONGEST]; 2]) -> [[f16; LONGEST]; 2] {
-        let host = self.host;
-        let (mut operands, mut x, mut to) = ([[0.0; LONGEST]; 2], [[0.0; LONGEST]; 2], halves);
+    fn of_halves(&self, halves: [[f16; LONGEST]; 2]) -> [[f16; LONGEST]; 2] {
+        let (mut operands, mut to) = ([[0.0; LONGEST]; 2], halves);
         for n in 0..2 {
-            operands[n] = host.widen(halves[n]);
+            operands[n] = self.host.widen(halves[n]);
             if self.away {
-                operands[n] = host.canonicalize(operands[n]);
+                operands[n] = self.host.canonicalize(operands[n]);
             }
-            x[n] = operands[n];
         }
+        let made = self.values(operands);
+        for n in 0..2 {
+            to[n] = self.rounded(made[n]);
+        }
+        to
+    }
+
+    /// Results before they are rounded.
+    #[inline(always)]
+    fn values(&self, operands: [[f32; LONGEST]; 2]) -> [[f32; LONGEST]; 2] {
+        let host = self.host;
+        let mut x = operands;
         if let Some(before) = self.before {
             for n in 0..2 {
                 // Rounded for any argument: `compute` gets this step from callers too.
@@ -267,16 +356,21 @@ impl Vectors {
             }
         }
         for n in 0..2 {
-            x[n] = match (self.above, self.away) {
-                (true, true) => self.curve.values_above::<true>(x[n]),
-                (true, false) => self.curve.values_above::<false>(x[n]),
-                (false, true) => self.curve.values::<true>(x[n]),
-                (false, false) => self.curve.values::<false>(x[n]),
+            x[n] = match (self.reach, self.away) {
+                (Reach::Limits, _) => self.curve.values_within(x[n]),
+                (Reach::Above, true) => self.curve.values_above::<true>(x[n]),
+                (Reach::Above, false) => self.curve.values_above::<false>(x[n]),
+                (Reach::Knots | Reach::All, true) => self.curve.values::<true>(x[n]),
+                (Reach::Knots | Reach::All, false) => self.curve.values::<false>(x[n]),
             };
         }
         if let Some(after) = self.after {
             for n in 0..2 {
-                x[n] = self.affine(after, self.settled(x[n]));
+                let settled = self.settled(x[n]);
+                x[n] = match self.fuses {
+                    true => host.fused(settled, [after.factor; LONGEST], [after.last; LONGEST]),
+                    false => self.affine(after, settled),
+                };
             }
         }
         if self.gates {
@@ -284,10 +378,7 @@ impl Vectors {
                 x[n] = host.times(operands[n], self.settled(x[n]));
             }
         }
-        for n in 0..2 {
-            to[n] = self.rounded(x[n]);
-        }
-        to
+        x
     }
 
     #[inline(always)]

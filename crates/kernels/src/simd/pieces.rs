@@ -33,6 +33,14 @@ impl Pieces {
         Pieces { reach, ..self.clone() }
     }
 
+    /// The forms that may be cheaper than [`Reach::All`], the cheapest first.
+    pub(super) fn reaches(&self) -> &'static [Reach] {
+        match self.curve.is_clamp() {
+            true => &[Reach::Limits, Reach::All],
+            false => &[Reach::Above, Reach::Knots, Reach::All],
+        }
+    }
+
     pub(super) fn reach(&self) -> Reach {
         self.reach
     }

@@ -32,7 +32,7 @@ impl WithSimd for Ways<'_> {
             finish.all(simd, bias, &mut sums.clone(), &mut found, rows);
             let mut staged = sums.clone();
             finish.stages(bias, &mut staged);
-            finish.rows(simd, &staged, &mut wanted, rows);
+            finish.rows(simd, false, &staged, &mut wanted, rows);
             let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&found), bits(&wanted), "{bias} {n}");
             // Sums of kernels are never minus zero.

@@ -3,7 +3,7 @@
 use super::tile::StoreSink;
 use super::{Operand, ResidualAdd};
 use crate::convolution::{self, Kernels};
-use anemone_kernels::epilogue::{Between, Epilogue, ScaledClamp, Staged};
+use anemone_kernels::epilogue::{Activation, Between, Epilogue, ScaledClamp, Staged};
 use anemone_kernels::exact::bounds::Settled;
 use anemone_kernels::host::Rows;
 use anemone_kernels::params::AccumulatorSpec;
@@ -29,6 +29,8 @@ pub trait Accumulator: Copy + Sync {
     fn bounds(self) -> [f32; 2];
     /// Applies the table of the epilogue, if any, to rounded results.
     fn look_up<S: Simd>(self, simd: S, to: &mut [f16], rows: Rows);
+    /// [`Accumulator::look_up`] for results held in fp32.
+    fn look_up_wide<S: Simd>(self, simd: S, row: &mut [f32]);
     /// Applies the complete epilogue to a row of sums, which is overwritten.
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
     /// [`crate::convolution::convolve_nchwc`] and [`crate::convolution::FusedDepthwise::convolve`], instantiated in this crate.
@@ -103,6 +105,13 @@ impl Accumulator for Epilogue<'_> {
     }
 
     #[inline(always)]
+    fn look_up_wide<S: Simd>(self, simd: S, row: &mut [f32]) {
+        if let Activation::Table(table) = self.activation {
+            table.wide(simd, row);
+        }
+    }
+
+    #[inline(always)]
     fn row<S: Simd>(self, _: S, sums: &mut [f32], to: &mut [f16]) {
         Epilogue::row(&self, 0.0, sums, to);
     }
@@ -140,6 +149,8 @@ impl Accumulator for ExactAccumulator {
     }
 
     fn look_up<S: Simd>(self, _: S, _: &mut [f16], _: Rows) {}
+
+    fn look_up_wide<S: Simd>(self, _: S, _: &mut [f32]) {}
 
     #[inline(always)]
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {

@@ -92,6 +92,10 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 if !settled {
                     simd::settle_row(inside);
                 }
+                // Not the halo, which stays zero.
+                for inside in inside.chunks_exact_mut(row) {
+                    finish.look_up_wide(simd, &mut inside[ground.lead * BLOCK..][..window.from[1] * BLOCK]);
+                }
                 if let (Some(mac), false) = (finish.mac(), usual) {
                     decode(mac, inside);
                 }
@@ -119,6 +123,7 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 if !simd::converts::<S>() {
                     num::round_row(sums, stored);
                 }
+                after.look_up(simd, stored, Rows::one(outputs * BLOCK));
                 if is_stored {
                     continue;
                 }
@@ -157,19 +162,19 @@ fn runs<S: Simd>(
     ends
 }
 
-/// Layout of the staged rows of the intermediate result, with its halo.
-struct Ground {
-    rows: usize,
+/// Layout of the staged rows of a depthwise source, with its halo.
+pub(super) struct Ground {
+    pub(super) rows: usize,
     /// Columns of a staged row; `lead`: those left of the source.
-    width: usize,
-    lead: usize,
+    pub(super) width: usize,
+    pub(super) lead: usize,
     /// Staged rows inside the source; `first`: source row of the first of these.
-    inside: Range<usize>,
-    first: usize,
+    pub(super) inside: Range<usize>,
+    pub(super) first: usize,
 }
 
 impl Ground {
-    fn of(window: &Window, share_rows: [usize; 2], columns: usize) -> Ground {
+    pub(super) fn of(window: &Window, share_rows: [usize; 2], columns: usize) -> Ground {
         let Window { k, s, p, from, .. } = window;
         let (rows, inside, first) = window.input_rows(share_rows);
         let width = (columns.saturating_sub(1) * s[1] + k[1]).max(from[1] + p[1]);
@@ -177,7 +182,7 @@ impl Ground {
     }
 
     /// Fills the halo with zeros; source rows have `across` columns.
-    fn fill_halo(&self, across: usize, staged: &mut [f32]) {
+    pub(super) fn fill_halo(&self, across: usize, staged: &mut [f32]) {
         for (row, staged) in staged.chunks_exact_mut(self.width * BLOCK).enumerate() {
             let data = if self.inside.contains(&row) { self.lead..self.lead + across } else { 0..0 };
             staged[..data.start * BLOCK].fill(0.0);
@@ -200,24 +205,24 @@ impl Ground {
 }
 
 /// Depthwise windows over the staged rows of one block, with bias and epilogue; results are `[output][channel]`.
-struct Windows<'a, A> {
-    source: &'a [f32],
+pub(super) struct Windows<'a, A> {
+    pub(super) source: &'a [f32],
     /// Columns of a staged row; rows and columns of the outputs.
-    width: usize,
-    rows: usize,
-    columns: usize,
+    pub(super) width: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
     /// `[tap][channel]`, with the biases behind.
-    weights: &'a [f32],
-    finish: A,
+    pub(super) weights: &'a [f32],
+    pub(super) finish: A,
     /// Taps after which a run of the fixed-point accumulator ends, one bit each.
-    ends: u32,
-    to: StoreSink<'a>,
+    pub(super) ends: u32,
+    pub(super) to: StoreSink<'a>,
 }
 
 impl<'a, A> Windows<'a, A> {
     /// Dispatches to the specialization for the window side and stride.
     #[inline(always)]
-    fn sum<S: Simd>(self, simd: S, [k, s]: [usize; 2])
+    pub(super) fn sum<S: Simd>(self, simd: S, [k, s]: [usize; 2])
     where
         A: Accumulator,
     {
@@ -240,7 +245,7 @@ impl<'a, A> Windows<'a, A> {
 struct Sized<'a, A, const K: usize, const STRIDE: usize>(Windows<'a, A>);
 
 /// Outputs of a row that are computed together.
-const ROW_OUTPUTS: usize = 4;
+pub(super) const ROW_OUTPUTS: usize = 4;
 
 impl<A: Accumulator, const K: usize, const STRIDE: usize> WithSimd for Sized<'_, A, K, STRIDE> {
     type Output = ();

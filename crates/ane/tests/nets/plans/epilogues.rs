@@ -1,0 +1,56 @@
+//! Tables that convolutions compute in their epilogues.
+
+use super::*;
+use anemone_engine::kernels::isa;
+
+/// A constant of small numbers.
+fn constant(name: &str, shape: [usize; 4]) -> String {
+    let count: usize = shape.iter().product();
+    let values: Vec<String> = (0..count).map(|i| format!("{}", ((i * 29 + 7) % 23) as f32 / 64.0 - 0.1)).collect();
+    format!("const %{name}: f16{shape:?} = [{}] ", values.join(", "))
+}
+
+/// A convolution from `from` to `to` of some channels.
+fn conv(to: &str, from: &str, [channels, side, pad, groups]: [usize; 4]) -> String {
+    format!(
+        "%{to}: f16[1, {channels}, {side}, {side}] = conv(%{from}, %w{to}) strides=[1, 1] pads=[[{pad}, {pad}], [{pad}, {pad}]] \
+         dilations=[1, 1] groups={groups} "
+    )
+}
+
+/// Inverted residuals with a SiLU behind three convolutions, the last of which is added to something, on planes of several widths: where tables are
+/// computed in vectors, the convolutions compute them, with the bits of their tasks.
+#[test]
+fn convolutions_compute_the_tables_behind_them() {
+    for side in [7, 14, 24] {
+        let silu = |to: &str, from: &str, c: usize| format!("%{to}: f16[1, {c}, {side}, {side}] = silu(%{from}) ");
+        let body = constant("wa", [96, 24, 1, 1])
+            + &constant("wb", [96, 1, 5, 5])
+            + &constant("wc", [24, 96, 1, 1])
+            + &conv("a", "x", [96, side, 0, 1])
+            + &silu("sa", "a", 96)
+            + &conv("b", "sa", [96, side, 2, 96])
+            + &silu("sb", "b", 96)
+            + &conv("c", "sb", [24, side, 0, 1])
+            + &silu("sc", "c", 24)
+            + &format!("%y: f16[1, 24, {side}, {side}] = add(%sc, %x) ");
+        let source = format!("net \"n\" {{ input %x: f16[1, 24, {side}, {side}] {body} output %y }}");
+        let net = text::parse(&source, &[]).expect("a network");
+        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        for model in [Model::Fast, Model::Fixed] {
+            let plan = Plan::new(&program, EngineOptions { model, ..EngineOptions::default() }).expect("a plan");
+            let passes = plan.passes();
+            let of = passes.iter().find(|pass| pass.name == "epilogues").expect("the pass");
+            // The last chain is as short as a table is long where planes are small.
+            let wanted = if isa::name() != "v4" {
+                0
+            } else if side > 7 {
+                3
+            } else {
+                2
+            };
+            assert_eq!(of.text.matches(", table ; ").count(), wanted, "{side}, {}: {}", model.name(), of.text);
+        }
+        same_on_threads(&format!("tables behind {side}"), &program);
+    }
+}

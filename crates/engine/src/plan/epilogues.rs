@@ -1,0 +1,190 @@
+//! Pass `epilogues`: a convolution computes the table of the chain that alone reads its result, row by row while rows are in cache. Its own results
+//! are rounded as before.
+//!
+//! The results of a chain of one table replace those of the convolution, or are stored where the chain stores them. A chain with other stages
+//! reads the results of its table in their place.
+
+use super::Step;
+use super::dense::Place;
+use super::maps::{Map, MapOperand};
+use super::moves::{readers, readers_of};
+use super::ops::{Kind, Op, Placed};
+use crate::direct::{Operands, Span};
+use crate::memory::Home;
+use anemone_kernels::axes::OperandAxes;
+use anemone_kernels::map::{MapInput, MapKind, MapStage};
+use anemone_kernels::table::Table;
+use anemone_kernels::view::{nested, reach};
+use std::sync::Arc;
+
+/// Pass `epilogues`. `own` returns true for regions that only the program's tasks access.
+pub(super) fn run(ops: &mut Vec<Op>, steps: &[Step], own: impl Fn(Home) -> bool) {
+    let mut j = 0;
+    while j < ops.len() {
+        let found = Fold::of(ops, steps, j, &own).and_then(|fold| fold.changed(ops, steps, &own));
+        let Some((changed, dropped)) = found else {
+            j += 1;
+            continue;
+        };
+        for (at, op) in changed {
+            ops[at] = op;
+        }
+        if let Some(at) = dropped {
+            ops.remove(at);
+        }
+    }
+}
+
+/// A convolution, and a chain that reads its result with a table and nothing else.
+struct Fold<'a> {
+    /// Indices of the convolution and of the chain.
+    i: usize,
+    j: usize,
+    map: &'a Map,
+    /// Stage of the table, and the operand that it reads.
+    stage: usize,
+    operand: usize,
+    /// Operands of the convolution, and its result.
+    operands: Operands,
+    left: MapOperand,
+    /// The convolution with the table, at its own place.
+    with_table: Op,
+}
+
+/// Operations to replace, by index, and one to drop.
+type Change = (Vec<(usize, Op)>, Option<usize>);
+
+impl Map {
+    /// The table of a stage, computed in vectors, and the operand that only this stage reads.
+    fn table_at(&self, stage: usize) -> Option<(usize, &Arc<Table>)> {
+        let MapStage { inputs, relus: [false, _], kind: MapKind::LookUp(table) } = &self.stages[stage] else {
+            return None;
+        };
+        let [MapInput::Operand(at)] = *inputs.as_slice() else { return None };
+        let others = self.stages.iter().enumerate().filter(|(i, _)| *i != stage);
+        let alone = others.into_iter().all(|(_, of)| !of.inputs.contains(&MapInput::Operand(at)));
+        // Looked up one by one, elements take as long in either place.
+        (alone && table.is_computed()).then_some((at, table))
+    }
+
+    /// The chain with an operand in place of the result of a stage.
+    fn without(&self, stage: usize, operand: usize) -> Map {
+        let mut map = self.clone();
+        map.stages.remove(stage);
+        for input in map.stages.iter_mut().flat_map(|stage| &mut stage.inputs) {
+            *input = match *input {
+                MapInput::Value(at) if at == stage => MapInput::Operand(operand),
+                MapInput::Value(at) if at > stage => MapInput::Value(at - 1),
+                input => input,
+            };
+        }
+        map.rewired = true;
+        map
+    }
+}
+
+impl<'a> Fold<'a> {
+    /// The first table of the chain at `j` that a convolution can compute; `None` if there is none.
+    fn of(ops: &'a [Op], steps: &[Step], j: usize, own: &impl Fn(Home) -> bool) -> Option<Fold<'a>> {
+        let Kind::Map(map) = &ops[j].kind else { return None };
+        (0..map.stages.len()).find_map(|stage| {
+            let (operand, table) = map.table_at(stage)?;
+            let read = ops[j].reads.get(operand)?;
+            let i = ops[..j].iter().rposition(|op| op.may_write(read))?;
+            let before = &ops[i];
+            let last = steps.get(before.tasks.end.checked_sub(1)?)?;
+            if !before.known || !last.work.ends_plain() {
+                return None;
+            }
+            let mut operands = match &before.kind {
+                Kind::Fused(of) => of.last(),
+                _ if before.tasks.len() == 1 => before.operands(steps)?,
+                _ => return None,
+            }
+            .clone();
+            let with_table = before.with_table(operands.clone(), table, map.tasks)?;
+            let (result, ext) = operands.movable()?.pop()?;
+            let axes = OperandAxes { strides: result.strides, one_column: false };
+            let left = MapOperand { home: result.home, base: result.range.start, axes };
+            let reads_it = map.ext == ext && map.sources[operand].is_that_of(&left, ext);
+            let alone = own(left.home) && readers_of(ops, i, before.writes.last()).all(|reader| reader == j);
+            (reads_it && alone).then_some(Fold { i, j, map, stage, operand, operands, left, with_table })
+        })
+    }
+
+    fn changed(self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool) -> Option<Change> {
+        if self.map.stages.len() > 1 {
+            let map = self.map.without(self.stage, self.operand);
+            let chain = map.op(ops[self.j].tasks.clone());
+            return Some((vec![(self.i, self.with_table), (self.j, chain)], None));
+        }
+        self.to_place(ops).or_else(|| self.in_place(ops, steps, own))
+    }
+
+    /// The convolution, in place of the chain, storing where the chain does; `None` if it would overwrite its sources, or they are overwritten before.
+    fn to_place(&self, ops: &[Op]) -> Option<Change> {
+        let &Fold { i, j, map, .. } = self;
+        let (sources, strides) = (&self.with_table.reads, map.to.axes.strides);
+        let kept = !ops[i + 1..j].iter().any(|op| op.may_write_any(sources));
+        let apart = !sources.iter().any(|read| ops[j].may_write(read));
+        if !kept || !apart || !nested(map.ext, strides) {
+            return None;
+        }
+        let mut operands = self.operands.clone();
+        let (result, ext) = operands.movable()?.pop()?;
+        *result = Span { home: map.to.home, range: map.to.base..map.to.base + reach(ext, strides), strides };
+        let kind = match &self.with_table.kind {
+            Kind::Fused(of) => Kind::Fused(Box::new(of.to(operands))),
+            Kind::Placed(of) => Kind::Placed(Placed { operands: Box::new(operands), ..of.clone() }),
+            _ => return None,
+        };
+        let writes = ops[j].writes.clone();
+        Some((vec![(j, Op { kind, writes, ..self.with_table.clone() })], Some(i)))
+    }
+
+    /// The convolution with the table, and the readers of the chain, which read the convolution's results; `None` if one of them cannot, or if those are
+    /// overwritten before.
+    fn in_place(&self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool) -> Option<Change> {
+        let &Fold { i, j, map, ref left, .. } = self;
+        let written = ops[j].writes.first()?;
+        let (old, new) = (Place::of(&map.to, map.ext), Place::of(left, map.ext));
+        let mut changed = vec![(i, self.with_table.clone())];
+        for reader in readers(ops, j) {
+            let op = &ops[reader];
+            let mut places = vec![None; op.reads.len() + op.writes.len()];
+            let all = op.places(steps)?;
+            for (k, read) in op.reads.iter().enumerate().filter(|(_, read)| read.overlaps(written)) {
+                places[k] = Some(all.get(k)?.as_ref()?.part_in(&old, &new)?);
+                // All of it is the chain's result.
+                if ops[..reader].iter().rposition(|op| op.may_write(read)) != Some(j) {
+                    return None;
+                }
+            }
+            changed.push((reader, op.at_places(steps, &places)?));
+        }
+        let &(last, _) = changed.last()?;
+        let mut after = ops[i + 1..=last].iter().zip(i + 1..).filter(|(_, at)| *at != j);
+        let kept = after.all(|(op, _)| !op.may_write_any(&self.with_table.writes));
+        (own(map.to.home) && last > j && kept).then_some((changed, Some(j)))
+    }
+}
+
+impl Op {
+    /// The convolution, or the group that ends with one, with a table of its results; `None` if it has one. `operands` are those of the last task, and `tasks`
+    /// the number of tasks that the table replaces.
+    fn with_table(&self, operands: Operands, table: &Arc<Table>, tasks: usize) -> Option<Op> {
+        let tasks = self.task_count() + tasks;
+        let kind = match &self.kind {
+            Kind::Task(name) | Kind::Placed(Placed { name, after: None, .. }) => {
+                Kind::Placed(Placed { name, operands: Box::new(operands), after: Some(table.clone()), tasks })
+            }
+            Kind::Fused(of) => Kind::Fused(Box::new(of.with_table(table.clone())?)),
+            _ => return None,
+        };
+        // Results between the tasks of a group are not stored. Its source comes first.
+        let (result, between) = self.writes.split_last()?;
+        let read = self.reads.iter().enumerate().filter(|(k, read)| *k == 0 || !between.contains(read));
+        let reads = read.map(|(_, read)| read.clone()).collect();
+        Some(Op { kind, reads, writes: vec![result.clone()], ..self.clone() })
+    }
+}
