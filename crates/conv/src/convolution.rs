@@ -15,6 +15,7 @@ use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{BLOCK, OutputTile, Strides, TensorView, TensorViewMut, partition, partition_columns};
 use anemone_kernels::workers::Workers;
+use half::f16;
 
 pub mod depthwise;
 mod direct;
@@ -69,10 +70,11 @@ pub fn convolve(
 ) {
     let to = to.in_columns(ext);
     let (row, _) = registry::select(&Query { staging, kernels, transposed: to.transposed, ext });
-    convolve_by(row, workers, staging, kernels, finish, from, to, ext);
+    convolve_by(row, workers, staging, kernels, finish, from, None, to, ext);
 }
 
-/// Executes a convolution and its epilogue by a kernel that accepts it; `ext` are the extents of the result before it is transposed.
+/// Executes a convolution and its epilogue by a kernel that accepts it; `ext` are the extents of the result before it is transposed. `factors`, one for
+/// each channel of the source, are for kernels with [`Row::scales`]: the products are rounded to fp16.
 pub fn convolve_by(
     row: &Row,
     workers: &Workers,
@@ -80,6 +82,7 @@ pub fn convolve_by(
     kernels: &Kernels,
     finish: &Epilogue,
     from: TensorView,
+    factors: Option<&[f16]>,
     to: TensorViewMut,
     ext: Extents,
 ) {
@@ -93,7 +96,7 @@ pub fn convolve_by(
     };
     let kernels = whole.as_ref().unwrap_or(kernels);
     let query = Query { staging, kernels, transposed: to.transposed, ext };
-    row.run(registry::Work { workers, query, finish, from, to, nanos: (row.cost)(&query) });
+    row.run(registry::Work { workers, query, finish, from, factors, to, nanos: (row.cost)(&query) });
 }
 
 /// Convolution with a single output position: a matrix-vector product (GEMV). Coefficients are packed in panels of 64 channels.
@@ -134,6 +137,7 @@ pub fn convolve_pointwise(
     workers: &Workers,
     members: &[BatchMember],
     mut from: TensorView,
+    factors: Option<&[f16]>,
     to: TensorViewMut,
     mut ext: Extents,
 ) {
@@ -173,7 +177,7 @@ pub fn convolve_pointwise(
         }
     };
     let columns = if transposed { ext.c } else { ext.w };
-    multiply_tiles(workers, shares, shared, (members, None), from, columns, transposed);
+    multiply_tiles(workers, shares, shared, (members, None), from, factors, columns, transposed);
 }
 
 /// Computes the tiles of a pointwise convolution, whose coefficients are packed, or rows in memory.
@@ -183,12 +187,16 @@ fn multiply_tiles<'a>(
     shared: bool,
     (members, rows): (&[BatchMember], Option<(RowMatrix<'a>, &Epilogue<'a>)>),
     from: TensorView,
+    factors: Option<&[f16]>,
     columns: usize,
     transposed: bool,
 ) {
     workers.each(shares, shared, |share, scratch| {
         let windows = None;
-        multiply_tile(workers, pointwise::Job { members, rows, from, windows, columns, transposed, share, scratch });
+        multiply_tile(
+            workers,
+            pointwise::Job { members, rows, from, factors, windows, columns, transposed, share, scratch },
+        );
     });
 }
 
@@ -225,7 +233,7 @@ pub fn convolve_rows(
     } else {
         (partition(data, ext, strides, 1, channels), ext.w)
     };
-    multiply_tiles(workers, shares, shared, (&[], Some((rows, finish))), from, columns, transposed);
+    multiply_tiles(workers, shares, shared, (&[], Some((rows, finish))), from, None, columns, transposed);
 }
 
 /// Splits the channels of all members into `threads` equal ranges, each of which starts at a panel of its member. Returns first channels.
@@ -289,7 +297,7 @@ pub fn convolve_nchwc<A: Accumulator>(
 
 /// Depthwise convolution in NCHWc16, for planes narrower than a vector.
 pub fn convolve_narrow(work: registry::Work) {
-    let registry::Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos } = work;
+    let registry::Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos, .. } = work;
     let shared = workers.shares(nanos);
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
@@ -327,7 +335,8 @@ pub fn convolve_direct(
             let (windows, columns) = (Some((staging, offsets)), ext.w);
             let members = &[BatchMember { kernels, finish: *finish }];
             let rows = None;
-            let job = pointwise::Job { members, rows, from, windows, columns, transposed, share, scratch };
+            let factors = None;
+            let job = pointwise::Job { members, rows, from, factors, windows, columns, transposed, share, scratch };
             return multiply_tile(workers, job);
         }
         workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, transposed, share, scratch });

@@ -3,13 +3,15 @@
 mod channel_scale;
 mod channels;
 pub(crate) mod flat;
+mod in_place;
 pub(crate) mod select;
 
 use channels::{max_over_channels, product_of_channels, sum_of_channels};
+pub(crate) use in_place::Beside;
 pub(crate) use select::Kernel;
 
 use crate::constants::{Constants, PackingKey};
-use crate::direct::{Operands, Stored, views};
+use crate::direct::{Operands, Stored};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::numerics::Parameters;
@@ -19,12 +21,11 @@ use anemone_conv::{Coefficients, Im2col, Kernels, Packing};
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::cost;
-use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
+use anemone_kernels::epilogue::{Activation, Epilogue, ExactEpilogue};
 use anemone_kernels::exact::Weights;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num;
 use anemone_kernels::params::AccumulatorSpec;
-use anemone_kernels::table::Table;
 use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
 use anemone_kernels::view::{TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
@@ -191,7 +192,7 @@ impl Machine<'_> {
     /// Executes the task by the path that was selected at planning.
     pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
         match &neural.operands {
-            Ok(operands) => self.compute_in_place(neural, operands, None),
+            Ok(operands) => self.compute_in_place(neural, operands, Beside::default()),
             Err(_) => self.compute_tensors(neural),
         }
     }
@@ -225,60 +226,8 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// Executes the task from memory to memory, without intermediate tensors. `after` is a table in place of an activation.
-    pub(crate) fn compute_in_place(
-        &mut self,
-        neural: &Neural,
-        operands: &Operands,
-        after: Option<&Arc<Table>>,
-    ) -> Result<(), FaultKind> {
-        let convolution = match &neural.operation {
-            Operation::Convolution(convolution) => Some(convolution),
-            _ => None,
-        };
-        let (exact, turned) = (self.model.rounding().is_some(), self.get(NeTranspose) == 1);
-        let bound = self.bind(operands)?;
-        let (from, to) = (&bound.from, &bound.to);
-        let activation = match after {
-            _ if exact => Activation::None,
-            Some(table) => Activation::Table(table.clone()),
-            None => self.activation_of(neural)?,
-        };
-        let mapped = after.map(|table| ExactEpilogue::Map(table.clone()));
-        let exactly = mapped.as_ref().or(neural.exactly.as_ref());
-        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
-        let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
-        let workers = self.workers;
-        let mut aside = workers.aside();
-        let packed = convolution.and_then(|c| Some((c, c.coefficients.as_ref().or(read.as_ref())?)));
-        let unsuited = self.inconsistent(KernelMode, "coefficients are packed for another accumulator");
-        let ([data], target) = views(self.memory, self.l2, [from], to, &mut aside)?;
-        let source = TensorView { data, strides: from.strides };
-        let target = TensorViewMut { data: target, strides: to.strides, transposed: turned };
-        let extents = [neural.input, neural.output];
-        match packed {
-            None => {
-                let ending = exactly.filter(|_| exact).map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
-                epilogue::copy(workers, &ending, source, target, neural.output);
-            }
-            Some((c, Packed::Fast(kernels))) => {
-                c.convolve_fast(workers, kernels, &finish, source, target, extents);
-            }
-            Some((c, Packed::Exact(groups))) => {
-                let of = c.exact(self.mac, exactly, Groups::Sets(groups)).ok_or(unsuited)?;
-                c.convolve_exact(workers, &of, source, target, extents);
-            }
-            Some((c, Packed::ExactBlocks(kernels))) => {
-                let of = c.exact(self.mac, exactly, Groups::Blocks(kernels)).ok_or(unsuited)?;
-                c.convolve_exact(workers, &of, source, target, extents);
-            }
-            Some((_, Packed::Scaled(_))) => return Err(unsuited),
-        }
-        self.done(&bound)
-    }
-
     /// Activation of the task; a table that was not read at planning is read here.
-    fn activation_of(&self, neural: &Neural) -> Result<Activation, FaultKind> {
+    pub(super) fn activation_of(&self, neural: &Neural) -> Result<Activation, FaultKind> {
         match &neural.activation {
             Activation::Unread => self.activation(),
             known => Ok(known.clone()),
@@ -360,7 +309,7 @@ impl Machine<'_> {
     }
 
     /// Packs the task's coefficients for this run; `None` if they were packed at planning.
-    fn unless_kept(&self, convolution: &Convolution, neural: &Neural) -> Result<Option<Packed>, FaultKind> {
+    pub(super) fn unless_kept(&self, convolution: &Convolution, neural: &Neural) -> Result<Option<Packed>, FaultKind> {
         match convolution.coefficients {
             Some(_) => Ok(None),
             None => self.pack(convolution, neural.input.g, neural.output.c).map(Some),
@@ -445,7 +394,7 @@ impl Machine<'_> {
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
         let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
-        convolution.convolve_fast(self.workers, kernels, &finish, source, target, [x.ext, output]);
+        convolution.convolve_fast(self.workers, kernels, &finish, source, None, target, [x.ext, output]);
         let mut y = Tensor::zeros(output)?;
         num::widen_row(&to, &mut y.data);
         Ok(y)

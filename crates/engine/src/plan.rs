@@ -8,6 +8,7 @@ mod common;
 pub(crate) mod commute;
 pub(crate) mod dense;
 mod epilogues;
+mod factors;
 mod foresee;
 mod gemv;
 mod inverted;
@@ -159,6 +160,7 @@ const PASSES: &[Pass] = &[
     Pass { name: "tables", run: |common, _, ops| maps::tables(ops, &common.workers) },
     Pass { name: "epilogues", run: |common, steps, ops| epilogues::run(ops, steps, |home| common.is_own(home)) },
     Pass { name: "inverted", run: inverted::run },
+    Pass { name: "factors", run: |common, steps, ops| factors::run(ops, steps, |home| common.is_own(home)) },
     Pass { name: "join", run: |_, _, ops| maps::join(ops) },
 ];
 

@@ -441,6 +441,31 @@ impl StoreFormat for f32 {
     }
 }
 
+/// Multiplies fp16 numbers held in fp32 by a factor, rounded to fp16, in place.
+#[inline(always)]
+pub fn scale_row<S: Simd>(simd: S, factor: f32, row: &mut [f32]) {
+    if const { !converts::<S>() } {
+        row.iter_mut().for_each(|x| *x *= factor);
+        return settle_row(row);
+    }
+    let times = Times(simd.splat_f32s(factor));
+    for row in row.chunks_exact_mut(S::F32_LANES) {
+        let x = S::as_simd_f32s(row).0[0];
+        <f32 as StoreFormat>::store(simd, times, x, row);
+    }
+}
+
+/// Product with a factor.
+#[derive(Clone, Copy)]
+struct Times<V>(V);
+
+impl<S: Simd> LaneMap<S> for Times<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        simd.mul_f32s(x, self.0)
+    }
+}
+
 /// Rounds a row to fp16 and widens it again, in place.
 pub fn settle_row(row: &mut [f32]) {
     let mut halves = [f16::ZERO; STRETCH];

@@ -29,8 +29,8 @@ fn plans_have_the_bits_of_tasks_and_are_written_and_timed() {
     let text = |name: &str| std::fs::read_to_string(std::path::Path::new(&folder).join(name)).expect(name);
     assert!(text("00-lift.txt").contains("task 0"));
     let last = text("03-maps.txt");
-    assert!(last.lines().count() > 1 && text("10-select.txt").contains("task"), "{last}");
-    assert_eq!(text("11-branches.txt"), "", "a single operation");
+    assert!(last.lines().count() > 1 && text("13-select.txt").contains("task"), "{last}");
+    assert_eq!(text("14-branches.txt"), "", "a single operation");
     let profile = ane!("run", model, "--profile=2", "--json").fine().json("anemone.profile/1");
     let steps = profile["steps"].as_array().expect("steps");
     assert!(!steps.is_empty() && steps.iter().all(|step| step["ns"].as_u64().is_some_and(|ns| ns < u64::MAX)));

@@ -47,6 +47,8 @@ pub fn suits(channels: usize) -> bool {
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     pub source: TensorView<'a>,
+    /// Factor of each channel of a source in NCHW, for a 1x1 window; products are rounded to fp16.
+    pub factors: Option<&'a [f16]>,
     pub in_blocks: bool,
     pub staging: &'a Im2col,
 }
@@ -142,7 +144,8 @@ impl WithSimd for Packing<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Packing { tiles, from: Operand { source: from, staging, .. }, group, part, wide, unfolded, to } = self;
+        let Packing { tiles, from: Operand { source: from, factors, staging, .. }, group, part, wide, unfolded, to } =
+            self;
         if tiles.in_blocks {
             for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
                 let [first, count] = tiles.outputs(tile);
@@ -165,12 +168,18 @@ impl WithSimd for Packing<'_> {
                 let [first, columns] = tiles.outputs(tile);
                 let rows = Rows { count: tiles.taps, columns, from_stride, to_stride: BLOCK };
                 simd::widen_short_rows(simd, &from[first..], to, rows);
+                for (tap, factor) in factors.unwrap_or(&[]).iter().enumerate().take(tiles.taps) {
+                    simd::scale_row(simd, num::widen(*factor), &mut to[tap * BLOCK..][..BLOCK]);
+                }
             }
             return;
         }
         if staging.is_pointwise() {
             for tap in 0..tiles.taps {
                 from.widen(simd, group, tap, part, &mut wide[..tiles.outputs]);
+                if let Some(factor) = factors.and_then(|factors| factors.get(tap)) {
+                    simd::scale_row(simd, num::widen(*factor), wide);
+                }
                 tiles.put(tap, wide, to);
             }
             return;

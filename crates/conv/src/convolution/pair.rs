@@ -58,7 +58,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         workers.each(shares, shared, |share, scratch| {
             let [Some(first), Some(second)] = self.kernels.map_each(|kernels| kernels.of(share)) else { return };
             let (kernels, finish, columns) = ([first, second], self.finish, ext.w);
-            let from = Operand { source: from, in_blocks: false, staging: before };
+            let from = Operand { source: from, factors: None, in_blocks: false, staging: before };
             let pair = nchwc::FusedKernel { kernels, finish, window, from, columns, in_blocks, share, scratch };
             workers.arch.dispatch(pair);
         });

@@ -10,6 +10,7 @@ use anemone_kernels::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, PANEL, col
 use anemone_kernels::gemm::product::{Coefficients, Product, pack, packed_offsets, tap_stride};
 use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::host::Rows;
+use anemone_kernels::num;
 use anemone_kernels::simd::{self, LONGEST};
 use anemone_kernels::view::{OutputTile, Part, TensorView, copy_rows, copy_short};
 use anemone_kernels::workers::{Scratch, outline, scratch_slice};
@@ -39,6 +40,8 @@ pub struct Job<'a, 'b> {
     /// In place of members: coefficients in memory, with their epilogue.
     pub rows: Option<(RowMatrix<'a>, &'a Epilogue<'a>)>,
     pub from: TensorView<'a>,
+    /// Factor of each channel of the source; products are rounded to fp16.
+    pub factors: Option<&'a [f16]>,
     /// For windows of several taps: plan of the staged source, and the offset of each tap there. There is a single member
     /// then.
     pub windows: Option<(&'a Im2col, &'a [u32])>,
@@ -100,7 +103,10 @@ impl Job<'_, '_> {
         let stride = part.outputs().next_multiple_of(run_outputs::<S>());
         let Scratch { packed, wide, .. } = &mut *self.scratch;
         let (to, wide) = (scratch_slice(packed, stride * taps), scratch_slice(wide, stride));
-        outline(simd, Stage { from: self.from, group: self.share.group, part, taps: 0..taps, to, wide });
+        outline(
+            simd,
+            Stage { from: self.from, factors: self.factors, group: self.share.group, part, taps: 0..taps, to, wide },
+        );
     }
 
     /// Computes some channels of a member, which start at a panel, from the source, packed before or in each of several passes. Members before it
@@ -145,8 +151,8 @@ impl Job<'_, '_> {
                 let taps = tap..all.min(tap + taps_at_once);
                 if taps_at_once < all {
                     // A source of all passes would leave L2 before its last panel.
-                    let (from, group, taps) = (self.from, self.share.group, taps.clone());
-                    outline(simd, Stage { from, group, part, taps, to: &mut *packed, wide: &mut *wide });
+                    let (from, factors, group, taps) = (self.from, self.factors, self.share.group, taps.clone());
+                    outline(simd, Stage { from, factors, group, part, taps, to: &mut *packed, wide: &mut *wide });
                 }
                 for channel in block.clone().step_by(group) {
                     let some = channel..block.end.min(channel + group);
@@ -366,6 +372,7 @@ fn taps_at_once<S: Simd>(taps: usize, outputs: usize, is_packed: bool) -> usize 
 /// Packs some taps of a part of the source, `[run][tap][output]`. The last run is padded with zeros. Out of line, so that it is compiled once.
 struct Stage<'a> {
     from: TensorView<'a>,
+    factors: Option<&'a [f16]>,
     group: usize,
     part: &'a Part,
     taps: Range<usize>,
@@ -378,7 +385,8 @@ impl WithSimd for Stage<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Stage { from, group, part, taps, to, wide } = self;
+        let Stage { from, factors, group, part, taps, to, wide } = self;
+        let factors = factors.and_then(|factors| factors.get(taps.clone()));
         let (width, outputs, Range { start, end }) = (run_outputs::<S>(), part.outputs(), taps);
         let taps = end - start;
         // A conversion that needs no call widens each run directly into the packed buffer.
@@ -409,6 +417,13 @@ impl WithSimd for Stage<'_> {
             }
             from.widen(simd, group, start + tap, part, &mut wide[..outputs]);
             pack::<S>(&wide[..outputs], taps, tap, to);
+        }
+        for (run, first) in (0..outputs).step_by(width).enumerate().filter(|_| factors.is_some()) {
+            let stride = tap_stride::<S>(width.min(outputs - first));
+            let run = to[run * taps * width..].chunks_exact_mut(stride);
+            for (row, factor) in run.zip(factors.unwrap_or(&[])) {
+                simd::scale_row(simd, num::widen(*factor), row);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use anemone_kernels::registry::{Rejected, when};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::TensorView;
 use anemone_kernels::workers::Workers;
+use half::f16;
 
 /// A convolution to select a kernel for; `ext` are the extents of the result before it is transposed.
 #[derive(Clone, Copy)]
@@ -28,6 +29,8 @@ pub struct Work<'a> {
     pub query: Query<'a>,
     pub finish: &'a Epilogue<'a>,
     pub from: TensorView<'a>,
+    /// Factor of each channel of the source; `None` unless the row [scales](Row::scales).
+    pub factors: Option<&'a [f16]>,
     pub to: TensorViewMut<'a>,
     /// Predicted single-thread time in nanoseconds, from the kernel's row.
     pub nanos: usize,
@@ -42,6 +45,8 @@ pub struct Row {
     accepts: fn(&Query) -> Result<(), &'static str>,
     /// Predicted single-thread time in nanoseconds, by which the work is split between threads.
     pub cost: fn(&Query) -> usize,
+    /// True if the kernel multiplies the channels of its source by factors, for 1x1 windows.
+    pub scales: bool,
     run: fn(Work),
 }
 
@@ -62,6 +67,7 @@ pub static ROWS: &[Row] = &[
         name: "gemv",
         packing: &[Packing::Panels64],
         cost: products,
+        scales: false,
         accepts: |q| when(q.staging.is_gemv(), "the convolution is not 1x1 with a single output position"),
         run: |w| convolve_gemv(w.workers, w.query.kernels, *w.finish, w.from, w.to, w.query.ext),
     },
@@ -69,9 +75,10 @@ pub static ROWS: &[Row] = &[
         name: "nchwc16",
         packing: &[Packing::Blocks16],
         cost: products,
+        scales: true,
         accepts: |q| when(!q.staging.unicast, "the convolution is depthwise"),
         run: |w| {
-            let from = Operand { source: w.from, in_blocks: false, staging: w.query.staging };
+            let from = Operand { source: w.from, factors: w.factors, in_blocks: false, staging: w.query.staging };
             convolve_nchwc(w.workers, w.query.kernels, *w.finish, from, None, w.to, w.query.ext);
         },
     },
@@ -79,16 +86,18 @@ pub static ROWS: &[Row] = &[
         name: "packed gemm",
         packing: &[Packing::Panels6, Packing::Rows],
         cost: products,
+        scales: true,
         accepts: |q| when(q.staging.is_pointwise(), "the window is not 1x1, or has a stride or padding"),
         run: |w| {
             let members = &[BatchMember { kernels: w.query.kernels, finish: *w.finish }];
-            convolve_pointwise(w.workers, members, w.from, w.to, w.query.ext);
+            convolve_pointwise(w.workers, members, w.from, w.factors, w.to, w.query.ext);
         },
     },
     Row {
         name: "winograd",
         packing: &[Packing::Panels6],
         cost: products,
+        scales: false,
         accepts: |q| {
             let (window, channels) = (&q.staging.window, q.staging.channels);
             when(!q.transposed, "the result is stored transposed")?;
@@ -101,7 +110,7 @@ pub static ROWS: &[Row] = &[
             when(q.kernels.groups.iter().all(|kernel| kernel.finite), "a coefficient is not finite")
         },
         run: |w| {
-            let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos } = w;
+            let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to, nanos, .. } = w;
             let shared = workers.shares(nanos);
             // Winograd's sums are wrong for a source that is not finite.
             if is_source_finite(workers, staging, from, ext) {
@@ -116,6 +125,7 @@ pub static ROWS: &[Row] = &[
         name: "depthwise nchwc16",
         packing: &[Packing::Blocks16],
         cost: by_element,
+        scales: false,
         accepts: |q| {
             when(q.staging.is_depthwise(), "the convolution is not depthwise, or the window is not specialized")?;
             when(!q.transposed, "the result is stored transposed")?;
@@ -127,6 +137,7 @@ pub static ROWS: &[Row] = &[
         name: "depthwise",
         packing: &[Packing::Rows, Packing::Blocks16],
         cost: by_element,
+        scales: false,
         accepts: |q| {
             when(q.staging.is_depthwise(), "the convolution is not depthwise, or the window is not specialized")?;
             when(!q.transposed, "the result is stored transposed")
@@ -137,19 +148,20 @@ pub static ROWS: &[Row] = &[
         name: "unfolded gemm",
         packing: ANY,
         cost: products,
+        scales: false,
         accepts: |q| {
             when(!q.transposed, "the result is stored transposed")?;
             when(q.staging.is_small(q.ext.w), "rows are long enough for the direct kernel")
         },
         run: direct,
     },
-    Row { name: "direct", packing: ANY, cost: products, accepts: |_| Ok(()), run: direct },
+    Row { name: "direct", packing: ANY, cost: products, scales: false, accepts: |_| Ok(()), run: direct },
 ];
 
 const ANY: &[Packing] = &[Packing::Rows, Packing::Panels6, Packing::Blocks16, Packing::Panels64];
 
 fn direct(work: Work) {
-    let Work { workers, query, finish, from, to, nanos } = work;
+    let Work { workers, query, finish, from, to, nanos, .. } = work;
     let Query { staging, kernels, ext, transposed } = query;
     let small = !transposed && staging.is_small(ext.w);
     convolve_direct(workers, staging, kernels, finish, from, to, ext, small, workers.shares(nanos));

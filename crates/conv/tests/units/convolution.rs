@@ -70,7 +70,7 @@ fn the_ways_to_one_product_agree() {
                 let members: Vec<BatchMember> = members.iter().map(|kernels| BatchMember { kernels, finish }).collect();
                 match members.is_empty() {
                     true => convolve_direct(&workers, &staging, &all, &finish, from, to, ext, false, true),
-                    false => convolve_pointwise(&workers, &members, from, to, ext),
+                    false => convolve_pointwise(&workers, &members, from, None, to, ext),
                 }
                 data
             };
@@ -345,7 +345,7 @@ fn pairs_have_the_bits_of_two_tasks() {
                 pair.convolve(&workers, from, target, ext(c), true);
                 let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..ext(c) });
                 let source = TensorView { data: &blocks, strides };
-                let operand = Operand { source, in_blocks: true, staging: &third };
+                let operand = Operand { source, factors: None, in_blocks: true, staging: &third };
                 let target = TensorViewMut { data: found_product, strides: dense(ext(37)), transposed: false };
                 convolve_nchwc(&workers, &product, finish[0], operand, None, target, ext(37));
                 assert!(bits(found_product) == bits(wanted_product), "{h}x{w}, {c} to 37, {k} {s} {p}, {arch:?}");

@@ -15,6 +15,7 @@ use anemone_kernels::registry::Rejected;
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use anemone_kernels::workers::Workers;
+use half::f16;
 
 /// An fp32 convolution with its kernel.
 #[derive(Clone, Copy)]
@@ -25,13 +26,15 @@ pub struct Planned<'a> {
     pub kernels: &'a Kernels,
     /// `None` if every run packs the coefficients: the kernel is then selected for the packed layout.
     pub row: Option<&'static Row>,
+    /// Factor of each channel of the source, for a kernel that scales it.
+    pub factors: Option<&'a [f16]>,
 }
 
 impl Planned<'_> {
     /// Executes the convolution and its epilogue; `ext` are the extents of the result before it is transposed.
     pub fn convolve(self, workers: &Workers, finish: &Epilogue, from: TensorView, to: TensorViewMut, ext: Extents) {
         match self.row {
-            Some(row) => convolve_by(row, workers, self.staging, self.kernels, finish, from, to, ext),
+            Some(row) => convolve_by(row, workers, self.staging, self.kernels, finish, from, self.factors, to, ext),
             None => convolve(workers, self.staging, self.kernels, finish, from, to, ext),
         }
     }
@@ -99,10 +102,11 @@ impl Convolution {
         kernels: &Kernels,
         finish: &Epilogue,
         from: TensorView,
+        factors: Option<&[f16]>,
         to: TensorViewMut,
         extents: [Extents; 2],
     ) {
-        let of = self.planned(kernels);
+        let of = Planned { factors, ..self.planned(kernels) };
         match self.sequence {
             true => {
                 let by = |from: TensorView, to: TensorViewMut, ext| of.convolve(workers, finish, from, to, ext);
@@ -112,13 +116,18 @@ impl Convolution {
         }
     }
 
+    /// Returns true if its kernel multiplies the channels of its source by factors.
+    pub(crate) fn scales(&self) -> bool {
+        matches!(self.kernel, Some(Kernel::Fp32(row)) if row.scales) && self.staging.is_pointwise() && !self.sequence
+    }
+
     /// The fp32 convolution of these coefficients, with its kernel.
     pub(super) fn planned<'a>(&'a self, kernels: &'a Kernels) -> Planned<'a> {
         let row = match self.kernel {
             Some(Kernel::Fp32(row)) => Some(row),
             _ => None,
         };
-        Planned { staging: &self.staging, kernels, row }
+        Planned { staging: &self.staging, kernels, row, factors: None }
     }
 }
 

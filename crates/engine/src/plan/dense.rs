@@ -435,8 +435,7 @@ impl Op {
                 if !nested(output, result.strides) {
                     return None;
                 }
-                moved.kind =
-                    Kind::Placed(Placed { name, operands: Box::new(operands), after: None, tasks: tasks.len() });
+                moved.kind = Kind::Placed(Placed::new(name, operands, tasks.len()));
                 moved
             }
             Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Placed(..) => return None,

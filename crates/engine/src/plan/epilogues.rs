@@ -176,7 +176,7 @@ impl Op {
         let tasks = self.task_count() + tasks;
         let kind = match &self.kind {
             Kind::Task(name) | Kind::Placed(Placed { name, after: None, .. }) => {
-                Kind::Placed(Placed { name, operands: Box::new(operands), after: Some(table.clone()), tasks })
+                Kind::Placed(Placed { after: Some(table.clone()), ..Placed::new(name, operands, tasks) })
             }
             Kind::Fused(of) => Kind::Fused(Box::new(of.with_table(table.clone())?)),
             _ => return None,

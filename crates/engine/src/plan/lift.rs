@@ -116,7 +116,7 @@ pub(super) fn lift(
                     ops.push(Op::moves(tasks.clone(), kept));
                     ops.push(Op {
                         tasks: tasks.clone(),
-                        kind: Kind::Placed(Placed { name: steps[i].name(), operands, after: None, tasks: 1 }),
+                        kind: Kind::Placed(Placed::new(steps[i].name(), *operands, 1)),
                         reads,
                         writes,
                         known,

@@ -7,8 +7,9 @@ use super::pair::Fused;
 use super::product::Product;
 use super::reduction::Reduction;
 use super::task_batch::TaskBatch;
-use crate::direct::Operands;
+use crate::direct::{Operands, Span};
 use crate::memory::Home;
+use crate::ne::Beside;
 use crate::operand::MemRef;
 use anemone_kernels::copy::{CopyAxis, NanRule, normalized};
 use anemone_kernels::table::Table;
@@ -62,6 +63,8 @@ pub struct Placed {
     pub operands: Box<Operands>,
     /// Table of its results, in place of them.
     pub after: Option<Arc<Table>>,
+    /// Factors of the channels of its source.
+    pub(crate) factors: Option<Span>,
     /// Number of tasks that it replaces.
     pub tasks: usize,
 }
@@ -156,6 +159,17 @@ impl Move {
     /// Estimated cost: elements times cost per element.
     pub(crate) fn cost(&self) -> usize {
         self.elements().saturating_mul(self.effort())
+    }
+}
+
+impl Placed {
+    /// A task with other operands.
+    pub(super) fn new(name: &'static str, operands: Operands, tasks: usize) -> Placed {
+        Placed { name, operands: Box::new(operands), after: None, factors: None, tasks }
+    }
+
+    pub(super) fn beside(&self) -> Beside<'_> {
+        Beside { after: self.after.as_ref(), factors: self.factors.as_ref() }
     }
 }
 

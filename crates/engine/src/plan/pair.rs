@@ -277,7 +277,7 @@ impl Machine<'_> {
         A::convolve_pair(&pair, workers, source, target, ext, true);
         let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
         let staging = &third.convolution.staging;
-        let from = Operand { source: TensorView { data: blocks, strides }, in_blocks: true, staging };
+        let from = Operand { source: TensorView { data: blocks, strides }, factors: None, in_blocks: true, staging };
         let elsewhere = of.sum.as_ref().filter(|sum| !sum.is_in_place).map(|sum| &sum.other);
         let (added, target) = match elsewhere {
             Some(other) => {

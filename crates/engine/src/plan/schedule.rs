@@ -219,7 +219,7 @@ impl Schedule<'_> {
         let done = match &op.kind {
             Kind::Fused(of) => machine.run_fused(steps, of),
             Kind::TaskBatch(of) => machine.run_batch(steps, of),
-            Kind::Placed(of) => machine.execute_placed(&step.work, &of.operands, of.after.as_ref()),
+            Kind::Placed(of) => machine.execute_placed(&step.work, &of.operands, of.beside()),
             _ => machine.execute(&step.work),
         };
         done.map_err(|kind| Fault { task: Some(op.tasks.start), offset: step.task.offset, kind })

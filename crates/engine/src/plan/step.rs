@@ -6,15 +6,13 @@ use crate::field_support::{Treatment, treatment};
 use crate::fields::Fields;
 use crate::machine::Machine;
 use crate::native::Own;
-use crate::ne::{Neural, Operation};
+use crate::ne::{Beside, Neural, Operation};
 use crate::packed::Packed;
 use crate::planar;
 use crate::planar::registry::Selected;
 use anemone_facts::{Field, Layout, Space};
 use anemone_kernels::epilogue::{Activation, ExactEpilogue};
-use anemone_kernels::table::Table;
 use anemone_program::Task;
-use std::sync::Arc;
 
 /// A decoded task.
 pub struct Step {
@@ -116,17 +114,11 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// [`Machine::execute`] with other operands, for tasks that are executed from memory to memory, in one depth plane. `after` is a table in place of
-    /// the activation, for work that [ends without one](Work::ends_plain).
-    pub(crate) fn execute_placed(
-        &mut self,
-        work: &Work,
-        operands: &Operands,
-        after: Option<&Arc<Table>>,
-    ) -> Result<(), FaultKind> {
+    /// [`Machine::execute`] with other operands, for tasks that are executed from memory to memory, in one depth plane.
+    pub(crate) fn execute_placed(&mut self, work: &Work, operands: &Operands, beside: Beside) -> Result<(), FaultKind> {
         (self.depth, self.source_depth) = (0, 0);
         match work {
-            Work::Neural(neural) => self.compute_in_place(neural, operands, after)?,
+            Work::Neural(neural) => self.compute_in_place(neural, operands, beside)?,
             Work::Planar(kernel) => match kernel.as_ref() {
                 Selected::InPlace(row, _) => row.run(self, operands)?,
                 Selected::Tensors => return self.execute(work),

@@ -83,7 +83,7 @@ impl Machine<'_> {
         let ([data], target) = views(self.memory, self.l2, [&of.from], &of.to, &mut aside)?;
         let source = TensorView { data, strides: of.from.strides };
         let target = TensorViewMut { data: target, strides: of.to.strides, transposed: true };
-        convolve_pointwise(self.workers, &members, source, target, of.ext);
+        convolve_pointwise(self.workers, &members, source, None, target, of.ext);
         Ok(())
     }
 }

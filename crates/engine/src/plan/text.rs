@@ -117,6 +117,10 @@ impl fmt::Display for Op {
             (Kind::Product(product), _) => {
                 write!(f, "{} ; {} tasks, the last is task {last}", self.class(), product.tasks)?;
             }
+            (Kind::Placed(Placed { after, factors: Some(_), tasks, .. }), _) => {
+                let table = if after.is_some() { ", table" } else { "" };
+                write!(f, "{} with factors{table} ; {tasks} tasks, the last is task {last}", self.class())?;
+            }
             (Kind::Placed(Placed { after: Some(_), tasks, .. }), _) => {
                 write!(f, "{}, table ; {tasks} tasks, the first is task {}", self.class(), self.tasks.start)?;
             }

@@ -1,4 +1,4 @@
-//! Tables that convolutions compute in their epilogues.
+//! What convolutions compute in place of the chains around them.
 
 use super::*;
 use anemone_engine::kernels::isa;
@@ -18,7 +18,7 @@ fn conv(to: &str, from: &str, [channels, side, pad, groups]: [usize; 4]) -> Stri
     )
 }
 
-/// Inverted residuals with a SiLU behind three convolutions, the last of which is added to something, on planes of several widths: where tables are
+/// Inverted residuals with a SiLU behind three convolutions, the last of which is added to something, and factors before it, on planes of several widths: where tables are
 /// computed in vectors, the convolutions compute them, with the bits of their tasks.
 #[test]
 fn convolutions_compute_the_tables_behind_them() {
@@ -31,16 +31,21 @@ fn convolutions_compute_the_tables_behind_them() {
             + &silu("sa", "a", 96)
             + &conv("b", "sa", [96, side, 2, 96])
             + &silu("sb", "b", 96)
-            + &conv("c", "sb", [24, side, 0, 1])
+            + &format!("%m: f16[1, 96, {side}, {side}] = mul(%sb, %s) ")
+            + &conv("c", "m", [24, side, 0, 1])
             + &silu("sc", "c", 24)
             + &format!("%y: f16[1, 24, {side}, {side}] = add(%sc, %x) ");
-        let source = format!("net \"n\" {{ input %x: f16[1, 24, {side}, {side}] {body} output %y }}");
+        let source =
+            format!("net \"n\" {{ input %x: f16[1, 24, {side}, {side}] input %s: f16[1, 96, 1, 1] {body} output %y }}");
         let net = text::parse(&source, &[]).expect("a network");
         let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
         for model in [Model::Fast, Model::Fixed] {
             let plan = Plan::new(&program, EngineOptions { model, ..EngineOptions::default() }).expect("a plan");
             let passes = plan.passes();
-            let of = passes.iter().find(|pass| pass.name == "epilogues").expect("the pass");
+            let of = |name: &str| passes.iter().find(|pass| pass.name == name).expect("the pass");
+            let (of, factors) = (of("epilogues"), of("factors"));
+            let scaled = factors.text.matches(" with factors").count();
+            assert_eq!(scaled, usize::from(model == Model::Fast), "{side}, {}: {}", model.name(), factors.text);
             // The last chain is as short as a table is long where planes are small.
             let wanted = if isa::name() != "v4" {
                 0

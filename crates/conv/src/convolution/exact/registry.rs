@@ -101,7 +101,7 @@ pub static ROWS: &[Row] = &[
         accepts: |q| in_blocks(q.of).map(|_| ()),
         run: |w| {
             let Ok((kernels, array)) = in_blocks(w.of) else { return };
-            let from = Operand { source: w.from, in_blocks: false, staging: w.of.staging };
+            let from = Operand { source: w.from, factors: None, in_blocks: false, staging: w.of.staging };
             convolve_nchwc(w.workers, kernels, array, from, None, w.to, w.ext);
         },
     },

@@ -258,7 +258,7 @@ fn channels_side_by_side_have_the_sums_of_the_array() {
                 pair.convolve(&workers, source, target, exts[1], true);
                 let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..exts[1] });
                 let source = TensorView { data: &blocks, strides };
-                let operand = Operand { source, in_blocks: true, staging: &stagings[2] };
+                let operand = Operand { source, factors: None, in_blocks: true, staging: &stagings[2] };
                 let mut data = vec![f16::NAN; third.len()];
                 let target = TensorViewMut { data: &mut data, strides: dense(exts[2]), transposed: false };
                 convolve_nchwc(&workers, &coefficients[2].1, arrays[2], operand, None, target, exts[2]);

@@ -42,7 +42,7 @@ fn sequences_have_the_bits_of_rows_of_one_element() {
                 convolve(&workers, &rows, &pack(&rows), &finish, source, target, output);
                 let target = TensorViewMut { data: &mut found, strides, transposed: false };
                 let kernels = pack(&columns);
-                let of = Planned { staging: &columns, kernels: &kernels, row: None };
+                let of = Planned { staging: &columns, kernels: &kernels, row: None, factors: None };
                 let run = |from: TensorView, to: TensorViewMut, ext| of.convolve(&workers, &finish, from, to, ext);
                 convolve_sequence(&workers, run, source, target, [input, output]);
                 let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
