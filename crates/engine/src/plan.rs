@@ -48,12 +48,11 @@ use access::Accesses;
 use anemone_facts::code::class;
 use anemone_facts::numerics::Model;
 use anemone_facts::{Field, Layout};
-use anemone_kernels::cost;
 use anemone_kernels::workers::{Workers, on_all_threads};
-use anemone_program::{Direction, Port, Program, Task};
+use anemone_program::{Direction, Port, Program};
 use branches::Fork;
 use bytes::Bytes;
-use common::Common;
+use common::{Common, is_worth_waking};
 use lift::Group;
 use ops::{Kind, Op};
 use pair::{Fused, repack_fused, repack_ops};
@@ -159,8 +158,8 @@ const PASSES: &[Pass] = &[
     Pass { name: "dense", run: |common, steps, ops| dense::run(ops, steps, |home| common.is_own(home)) },
     Pass { name: "tables", run: |common, _, ops| maps::tables(ops, &common.workers) },
     Pass { name: "epilogues", run: |common, steps, ops| epilogues::run(ops, steps, |home| common.is_own(home)) },
-    Pass { name: "inverted", run: inverted::run },
     Pass { name: "factors", run: |common, steps, ops| factors::run(ops, steps, |home| common.is_own(home)) },
+    Pass { name: "inverted", run: inverted::run },
     Pass { name: "join", run: |_, _, ops| maps::join(ops) },
 ];
 
@@ -465,13 +464,6 @@ impl Plan {
         }
         Ok((self.steps.len(), trace))
     }
-}
-
-/// Returns true if operations that are worth sharing take long enough for threads to spin throughout a run.
-fn is_worth_waking(layout: &Layout, tasks: &[Task], model: Model) -> bool {
-    let nanos = tasks.iter().map(|task| Fields::of(layout, task).nanos(model.accumulator().is_some()));
-    let shared = nanos.filter(|&nanos| nanos >= cost::SHARED_NANOS);
-    shared.fold(0, usize::saturating_add) >= cost::AWAKE_NANOS
 }
 
 /// Bytes of tile memory that the address field of a source can address.

@@ -167,17 +167,8 @@ impl Job<'_, '_> {
                     if !is_packed {
                         let halves = &mut halves[(channel - block.start) * stride..];
                         let share = (!self.transposed).then_some(&mut *self.share);
-                        round_lines(
-                            simd,
-                            finish,
-                            share,
-                            [channel, row, column],
-                            some.len(),
-                            sums,
-                            stride,
-                            halves,
-                            rows,
-                        );
+                        let place = [channel, row, column];
+                        round_lines(simd, finish, share, place, some.len(), sums, stride, halves, rows);
                         continue;
                     }
                     let mut tabulated = false;

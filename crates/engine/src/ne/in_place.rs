@@ -8,7 +8,7 @@ use crate::numerics::Parameters;
 use crate::packed::Packed;
 use anemone_conv::exact::Groups;
 use anemone_facts::Field::*;
-use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
+use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue};
 use anemone_kernels::table::Table;
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// What a plan lets a task compute besides what its fields state.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Beside<'a> {
-    /// Table in place of an activation, for a convolution without one.
+    /// Table in place of an activation, for a convolution in fp32 without one.
     pub(crate) after: Option<&'a Arc<Table>>,
     /// Factors of the channels of the source, for a convolution whose kernel scales it. Products are rounded to fp16.
     pub(crate) factors: Option<&'a Span>,
@@ -38,12 +38,11 @@ impl Machine<'_> {
         let bound = self.bind(operands)?;
         let (from, to) = (&bound.from, &bound.to);
         let activation = match after {
-            _ if exact => Activation::None,
             Some(table) => Activation::Table(table.clone()),
+            None if exact => Activation::None,
             None => self.activation_of(neural)?,
         };
-        let mapped = after.map(|table| ExactEpilogue::Map(table.clone()));
-        let exactly = mapped.as_ref().or(neural.exactly.as_ref());
+        let exactly = neural.exactly.as_ref();
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
         let workers = self.workers;
@@ -65,7 +64,7 @@ impl Machine<'_> {
         let extents = [neural.input, neural.output];
         match packed {
             None => {
-                let ending = exactly.filter(|_| exact).map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
+                let ending = exactly.map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
                 epilogue::copy(workers, &ending, source, target, neural.output);
             }
             Some((c, Packed::Fast(kernels))) => {

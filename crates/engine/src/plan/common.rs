@@ -5,8 +5,10 @@ use super::access::Accesses;
 use crate::fields::Fields;
 use crate::machine::{ChainedResults, Machine};
 use crate::memory::{Home, Memory, Region};
+use crate::numerics::Parameters;
 use anemone_facts::Layout;
 use anemone_facts::numerics::Model;
+use anemone_kernels::cost;
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::workers::Workers;
 use anemone_program::{Port, Program, Task};
@@ -67,4 +69,11 @@ impl Common {
             ports,
         }
     }
+}
+
+/// Returns true if operations that are worth sharing take long enough for threads to spin throughout a run.
+pub(super) fn is_worth_waking(layout: &Layout, tasks: &[Task], model: Model) -> bool {
+    let nanos = tasks.iter().map(|task| Fields::of(layout, task).nanos(model.accumulator().is_some()));
+    let shared = nanos.filter(|&nanos| nanos >= cost::SHARED_NANOS);
+    shared.fold(0, usize::saturating_add) >= cost::AWAKE_NANOS
 }

@@ -8,7 +8,7 @@ use super::Step;
 use super::live::LiveBytes;
 use super::maps::MapOperand;
 use super::moves::readers;
-use super::ops::{Kind, Move, Op, Placed};
+use super::ops::{Kind, Move, Op};
 use crate::direct::{Operands, Span};
 use crate::memory::Home;
 use crate::operand::MemRef;
@@ -420,7 +420,7 @@ impl Op {
                 put(&mut of.to, to)?;
                 of.op(tasks)
             }
-            Kind::Task(name) | Kind::Placed(Placed { name, after: None, .. }) => {
+            Kind::Task(_) | Kind::Placed(_) => {
                 let mut operands = self.operands(steps)?.clone();
                 let mut spans = operands.movable()?;
                 let (result, output) = spans.pop()?;
@@ -435,10 +435,10 @@ impl Op {
                 if !nested(output, result.strides) {
                     return None;
                 }
-                moved.kind = Kind::Placed(Placed::new(name, operands, tasks.len()));
+                moved.kind = Kind::Placed(self.placed(operands)?);
                 moved
             }
-            Kind::Fused(_) | Kind::TaskBatch(_) | Kind::Placed(..) => return None,
+            Kind::Fused(_) | Kind::TaskBatch(_) => return None,
         })
     }
 }

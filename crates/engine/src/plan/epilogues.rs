@@ -7,7 +7,7 @@
 use super::Step;
 use super::dense::Place;
 use super::maps::{Map, MapOperand};
-use super::moves::{readers, readers_of};
+use super::moves::readers_of;
 use super::ops::{Kind, Op, Placed};
 use crate::direct::{Operands, Span};
 use crate::memory::Home;
@@ -146,27 +146,39 @@ impl<'a> Fold<'a> {
     /// overwritten before.
     fn in_place(&self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool) -> Option<Change> {
         let &Fold { i, j, map, ref left, .. } = self;
-        let written = ops[j].writes.first()?;
         let (old, new) = (Place::of(&map.to, map.ext), Place::of(left, map.ext));
         let mut changed = vec![(i, self.with_table.clone())];
-        for reader in readers(ops, j) {
-            let op = &ops[reader];
-            let mut places = vec![None; op.reads.len() + op.writes.len()];
-            let all = op.places(steps)?;
-            for (k, read) in op.reads.iter().enumerate().filter(|(_, read)| read.overlaps(written)) {
-                places[k] = Some(all.get(k)?.as_ref()?.part_in(&old, &new)?);
-                // All of it is the chain's result.
-                if ops[..reader].iter().rposition(|op| op.may_write(read)) != Some(j) {
-                    return None;
-                }
-            }
-            changed.push((reader, op.at_places(steps, &places)?));
-        }
+        changed.extend(moved_readers(ops, steps, j, [&old, &new])?);
         let &(last, _) = changed.last()?;
         let mut after = ops[i + 1..=last].iter().zip(i + 1..).filter(|(_, at)| *at != j);
         let kept = after.all(|(op, _)| !op.may_write_any(&self.with_table.writes));
         (own(map.to.home) && last > j && kept).then_some((changed, Some(j)))
     }
+}
+
+/// The readers of the result of the operation at `at`, reading it at a new place in place of the old one; `None` if one of them cannot, or reads
+/// something else with it.
+pub(super) fn moved_readers(
+    ops: &[Op],
+    steps: &[Step],
+    at: usize,
+    [old, new]: [&Place; 2],
+) -> Option<Vec<(usize, Op)>> {
+    let written = ops[at].writes.last()?;
+    let mut changed = Vec::new();
+    for reader in readers_of(ops, at, Some(written)) {
+        let op = &ops[reader];
+        let mut places = vec![None; op.reads.len() + op.writes.len()];
+        let all = op.places(steps)?;
+        for (k, read) in op.reads.iter().enumerate().filter(|(_, read)| read.overlaps(written)) {
+            places[k] = Some(all.get(k)?.as_ref()?.part_in(old, new)?);
+            if ops[..reader].iter().rposition(|op| op.may_write(read)) != Some(at) {
+                return None;
+            }
+        }
+        changed.push((reader, op.at_places(steps, &places)?));
+    }
+    (!changed.is_empty()).then_some(changed)
 }
 
 impl Op {
@@ -175,11 +187,9 @@ impl Op {
     fn with_table(&self, operands: Operands, table: &Arc<Table>, tasks: usize) -> Option<Op> {
         let tasks = self.task_count() + tasks;
         let kind = match &self.kind {
-            Kind::Task(name) | Kind::Placed(Placed { name, after: None, .. }) => {
-                Kind::Placed(Placed { after: Some(table.clone()), ..Placed::new(name, operands, tasks) })
-            }
             Kind::Fused(of) => Kind::Fused(Box::new(of.with_table(table.clone())?)),
-            _ => return None,
+            Kind::Placed(Placed { after: Some(_), .. }) => return None,
+            _ => Kind::Placed(Placed { after: Some(table.clone()), tasks, ..self.placed(operands)? }),
         };
         // Results between the tasks of a group are not stored. Its source comes first.
         let (result, between) = self.writes.split_last()?;

@@ -40,7 +40,7 @@ impl<'a> Part<'a> {
     fn of(op: &'a Op, steps: &'a [Step]) -> Option<Part<'a>> {
         let table = match &op.kind {
             Kind::Task(_) => None,
-            Kind::Placed(Placed { after, .. }) => after.as_ref(),
+            Kind::Placed(Placed { after, factors: None, .. }) => after.as_ref(),
             _ => return None,
         };
         let step = steps.get(op.tasks.start)?;

@@ -179,6 +179,15 @@ impl Op {
         Op { tasks, reads: vec![of.read()], writes: vec![of.written()], kind: Kind::Move(of), known: true }
     }
 
+    /// The task with other operands; `None` for operations of other kinds.
+    pub(super) fn placed(&self, operands: Operands) -> Option<Placed> {
+        match &self.kind {
+            Kind::Task(name) => Some(Placed::new(name, operands, self.tasks.len())),
+            Kind::Placed(of) => Some(Placed { operands: Box::new(operands), ..of.clone() }),
+            _ => None,
+        }
+    }
+
     /// Number of tasks that the operation replaces, including those of all fused stages.
     pub(crate) fn task_count(&self) -> usize {
         match &self.kind {

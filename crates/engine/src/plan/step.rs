@@ -11,7 +11,7 @@ use crate::packed::Packed;
 use crate::planar;
 use crate::planar::registry::Selected;
 use anemone_facts::{Field, Layout, Space};
-use anemone_kernels::epilogue::{Activation, ExactEpilogue};
+use anemone_kernels::epilogue::Activation;
 use anemone_program::Task;
 
 /// A decoded task.
@@ -67,15 +67,11 @@ impl Work {
         }
     }
 
-    /// Returns true for a convolution with constant coefficients whose results have no activation.
+    /// Returns true for a convolution in fp32 with constant coefficients whose results have no activation.
     pub(super) fn ends_plain(&self) -> bool {
         let Work::Neural(neural) = self else { return false };
         let Operation::Convolution(convolution) = &neural.operation else { return false };
-        match convolution.coefficients {
-            Some(Packed::Fast(_)) => matches!(neural.activation, Activation::None),
-            Some(Packed::Exact(_)) => matches!(neural.exactly, Some(ExactEpilogue::Admit)),
-            Some(Packed::ExactBlocks(_) | Packed::Scaled(_)) | None => false,
-        }
+        matches!(convolution.coefficients, Some(Packed::Fast(_))) && matches!(neural.activation, Activation::None)
     }
 }
 

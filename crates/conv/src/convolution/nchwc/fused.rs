@@ -92,10 +92,7 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 if !settled {
                     simd::settle_row(inside);
                 }
-                // Not the halo, which stays zero.
-                for inside in inside.chunks_exact_mut(row) {
-                    finish.look_up_wide(simd, &mut inside[ground.lead * BLOCK..][..window.from[1] * BLOCK]);
-                }
+                ground.look_up(simd, finish, window.from[1], inside);
                 if let (Some(mac), false) = (finish.mac(), usual) {
                     decode(mac, inside);
                 }
@@ -107,17 +104,16 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 let weights = &mut weights.data[block * stride..][..stride];
                 let mut to = if simd::converts::<S>() { StoreSink::Halves(stored) } else { StoreSink::Sums(sums) };
                 let ends = runs(simd, after.mac(), k * k, weights, |sums| largest(finish.bounds(), sums, inside));
+                let width = ground.width;
                 match ends {
                     Some(ends) => {
-                        let (width, to) = (ground.width, to.reborrow());
+                        let to = to.reborrow();
                         let windows = Windows { source, width, rows, columns, weights, finish: after, ends, to };
                         windows.sum(simd, [k, s]);
                     }
                     None => {
-                        let own =
-                            UnboundedChannels { kernel: second, source, width: ground.width, k, s, columns, outputs };
-                        let first = at_first + block * BLOCK;
-                        own.sum(simd, after, first, known, to.reborrow());
+                        let own = UnboundedChannels { kernel: second, source, width, k, s, columns, outputs };
+                        own.sum(simd, after, at_first + block * BLOCK, known, to.reborrow());
                     }
                 }
                 if !simd::converts::<S>() {
@@ -187,6 +183,14 @@ impl Ground {
             let data = if self.inside.contains(&row) { self.lead..self.lead + across } else { 0..0 };
             staged[..data.start * BLOCK].fill(0.0);
             staged[data.end * BLOCK..].fill(0.0);
+        }
+    }
+
+    /// Applies the table of an epilogue, if any, to rows inside the source, and not to the halo, which stays zero.
+    #[inline(always)]
+    fn look_up<S: Simd>(&self, simd: S, finish: impl Accumulator, across: usize, inside: &mut [f32]) {
+        for row in inside.chunks_exact_mut(self.width * BLOCK) {
+            finish.look_up_wide(simd, &mut row[self.lead * BLOCK..][..across * BLOCK]);
         }
     }
 

@@ -142,10 +142,10 @@ fn narrow_rows<S: Simd>(
             own[r] = [simd.splat_f32s(ends.start(first + r)); VECTORS];
         }
         macro_rules! add {
-            ($taps: expr) => {
-                for tap in $taps {
-                    let x = &S::as_simd_f32s(&x[tap].0).0[vector..][..vectors];
-                    let w = &w[tap * height + first..][..rows];
+            ($tap: ident in $taps: expr, $of: expr) => {
+                for $tap in $taps {
+                    let (w, x): (&[f32], &Line) = $of;
+                    let (w, x) = (&w[first..][..rows], &S::as_simd_f32s(&x.0).0[vector..][..vectors]);
                     // Row by row: the registers hold all accumulators and one weight.
                     for r in 0..rows {
                         let weight = simd.splat_f32s(w[r]);
@@ -157,8 +157,8 @@ fn narrow_rows<S: Simd>(
             };
         }
         match lists.are_few(taps) {
-            true => add!(0..taps),
-            false => add!(lists.whole()),
+            true => add!(tap in w.chunks_exact(height).zip(x), tap),
+            false => add!(tap in lists.whole(), (&w[tap * height..][..height], &x[tap])),
         }
         macro_rules! mix {
             ($compare: ident $(, $minus: tt)?) => {
