@@ -80,3 +80,52 @@ fn booleans_between_other_operations_are_widened_once_and_stored_as_bytes() {
     let ports = elements(&source, Compat::Zin9509);
     assert_eq!(ports.iter().filter(|port| port.0 == Element::Uint8).count(), 2);
 }
+
+#[test]
+fn a_comparison_stored_as_bytes_is_a_difference_of_channel_pairs() {
+    let source = |shape: &str, f: &str| {
+        format!(
+            "net \"n\" {{\n  input %x: f16[{shape}]\n  input %y: f16[{shape}]\n  %z: bool[{shape}] = {f}(%x, %y)\n  output %z\n}}\n"
+        )
+    };
+    let made = tasks(&source("750, 1, 1", "less"), &[]);
+    // `less_bool_rr_750x1x1`: the second operand, then the first, and their difference.
+    let fields = [Cin, UnicastCin, OutFmt, KernelFmt, ResL2Base, NonlinearMode];
+    let wanted = [[750, 750, 1500], [1, 1, 2], [2, 2, 0], [2, 2, 1], [1, 0, 0x5dc], [0, 0, 2]];
+    assert_eq!(fields.map(|field| each(&made, field)), wanted.map(Vec::from));
+    let net = text::parse(&source("750, 1, 1", "less"), &[]).expect("the network is well formed");
+    let options = Options { compat: Compat::Zin9509, ..Options::default() };
+    let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+    let digest: Vec<u8> = Sha256::digest(&*program.kernel).iter().take(6).copied().collect();
+    assert_eq!(digest, [0x10, 0x28, 0x81, 0xfe, 0xd0, 0xb2]);
+    let special = [0.0, -0.0, 1.0, -1.5, 6e-8, -6e-8, 65504.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.5];
+    for (shape, extents) in [("121, 1, 1", vec![121, 1, 1]), ("1, 121", vec![1, 121]), ("11, 1, 11", vec![11, 1, 11])] {
+        let (x, y) = (|i: usize| special[i / 11], |i: usize| special[i % 11]);
+        let inputs = [array("x", &extents, x), array("y", &extents, y)];
+        for (f, holds) in [("less", (|x, y| x < y) as fn(f32, f32) -> bool), ("greater", |x, y| x > y)] {
+            let [own, apples] = both(&source(shape, f), &[], &inputs);
+            let wanted: Vec<f32> = (0..121).map(|i| f32::from(holds(x(i), y(i)))).collect();
+            assert!(own.1 == wanted && apples.1 == wanted, "{f} of {shape}");
+        }
+    }
+}
+
+#[test]
+fn a_transpose_of_bytes_is_one_copy() {
+    for (extents, perm, last) in [(vec![1, 375, 375], "[0, 2, 1]", 1), (vec![3, 5, 70], "[2, 1, 0]", 0)] {
+        let mut result = extents.clone();
+        result.swap(last, 2);
+        let source = format!(
+            "net \"n\" {{\n  input %x: bool{extents:?}\n  %y: bool{result:?} = transpose(%x) perm={perm}\n  output %y\n}}\n"
+        );
+        let made = tasks(&source, &[]);
+        assert_eq!([InFmt, OutFmt, NeTranspose].map(|field| each(&made, field)), [0, 0, 1].map(|word| vec![word]));
+        if extents[1] == 375 {
+            // `candidate_transpose_bool_1x375x375_021`.
+            assert_eq!([ResL2ChannelStride, ResL2RowStride].map(|field| each(&made, field)[0]), [0x18, 0x2328]);
+        }
+        let truth = |i: usize| (i * 7 % 5 % 2) as f32;
+        let [own, apples] = both(&source, &[], &[array("x", &extents, truth)]);
+        assert_eq!(own.1, apples.1);
+    }
+}

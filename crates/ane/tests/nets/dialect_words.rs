@@ -168,6 +168,9 @@ fn one_copy_turns_all_matrices_of_a_batch() {
     assert_eq!(each(&made, SrcL2Base)[1], 7 * 0x1771, "the last matrix first");
     let made = batch([8, 5, 128, 749], [false, true]);
     assert_eq!(first(&made, &fields), [4, 1, 0x1768, 0x2f00], "`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`");
+    let whole = batch([8, 5, 128, 375], [false, true]);
+    assert_eq!(first(&whole, &fields), [8, 0, 0x1770, 0x1780], "`bmm_r3rb_m375_k128_n375_tx0_ty1_b8_idx`");
+    assert_eq!(each(&whole, SrcL2Base)[..2], [0xbc00, 7 * 0x1780], "behind all eight results");
     assert_eq!(each(&made, ExeCycles)[1..], [1; 16], "749 columns of one lane (`bmm_r3rb_m375_k128_n749_tx0_ty0_b2`)");
     // Left matrices, whose equal rows lie side by side in memory.
     let made = batch([8, 375, 375, 64], [true, false]);
@@ -318,21 +321,6 @@ fn a_product_reads_rows_as_they_are_written_by_a_task_of_its_extents() {
         assert_eq!(each(&tasks(&source, &blobs), Dependent)[..3], waits, "{rows} rows");
         let [own, apples] = both(&source, &blobs, &[array("x", &[1, rows, inputs], small)]);
         assert_eq!(own.1, apples.1, "the same numbers");
-    }
-}
-
-#[test]
-fn a_softmax_of_one_channel_repeats_it() {
-    for columns in [64, 512] {
-        let shape = format!("f16[1, 1, 1, {columns}]");
-        let source =
-            format!("net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = softmax(%x) axis=1\n  output %y\n}}\n");
-        let made = tasks(&source, &[]);
-        assert_eq!([Src2BroadcastC, Src1BroadcastC].map(|field| each(&made, field)), [[1, 0, 0, 0], [0, 0, 0, 1]]);
-        assert_eq!(each(&made, SmallSourceMode), [0; 4]);
-        assert_eq!(each(&made, SrcL2ChannelStride)[0], columns.min(128) / 8, "columns of a patch");
-        let [own, apples] = both(&source, &[], &[array("x", &[1, 1, 1, columns as usize], small)]);
-        assert_eq!(own.1, apples.1, "ones");
     }
 }
 

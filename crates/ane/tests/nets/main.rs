@@ -29,6 +29,7 @@ mod random;
 mod robustness;
 mod small_terms;
 mod snapshots;
+mod softmaxes;
 mod trace;
 mod values;
 mod weights;

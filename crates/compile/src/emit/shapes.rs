@@ -65,6 +65,8 @@ impl Emitter<'_> {
                 let least = fitting_rows(layer).min(1);
                 (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
             }
+            // The maximum of a single row has no more rows (`norm_softmax_a1_1x8x1x64`).
+            Kind::MaxChannels if rows == 0 && self.conventions().places_by_use => (0, 0, 0),
             // A task that reads a kept source or another task's rows has a unit of twice its rows
             // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
             Kind::Product { .. } | Kind::MaxChannels

@@ -28,8 +28,12 @@ impl Emitter<'_> {
         }
         self.set_half(PostScale, 1.0)?;
         let function = match &self.layer.kind {
-            Kind::Conv { bias, post_scale, nonlinear, .. } => {
-                self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
+            Kind::Conv { weights, bias, post_scale, nonlinear, .. } => {
+                let (format, point) = match weights.form {
+                    StreamForm::Int8 => (format::INT8, 0),
+                    _ => (format::FP16, constant::BINARY_POINT_FP16),
+                };
+                self.set_all(&[(KernelFmt, format), (BinaryPoint, point)])?;
                 let number = self.layer.bias_number();
                 self.set(BiasMode, u32::from(bias.is_some() && number.is_none()))?;
                 self.set_half(PostScale, *post_scale)?;

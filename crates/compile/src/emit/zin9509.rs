@@ -254,7 +254,12 @@ impl Emitter<'_> {
                 let row = row_bytes(layer, tile, layer.result.height(), false, self.chip);
                 self.set_each(RESULT, [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes])?;
             } else if copies(layer) && streamed && !self.copies_whole() {
-                let out = result_tile(layer);
+                // The channels of bytes that are written take half the space (`candidate_transpose_bool_1x375x375_021`: 0x180).
+                let mut out = result_tile(layer);
+                if self.element_bytes(&layer.result) == 1 {
+                    out.channel_bytes = (out.columns as u64).next_multiple_of(UNIT_BYTES);
+                    out.row_bytes = out.channel_bytes * layer.result.channels() as u64;
+                }
                 let height = layer.result.height();
                 let row = match height > 1 && self.placed.residency.spreads() {
                     // Four rows of a cut tile are read and written beside each other (`encoder_slice_lastdim`: 0x8a for 0x80).

@@ -160,6 +160,7 @@ impl<'a> Rest<'a> {
         // The stream format is part of the referenced data.
         self.values.remove("palette");
         self.flag("sparse");
+        self.flag("int8");
         let bias = match self.flag("bias") {
             false => None,
             true => match self.data.pop_front() {

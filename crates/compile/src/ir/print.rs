@@ -58,6 +58,7 @@ impl fmt::Display for Kind {
                     StreamForm::Fp16 => {}
                     StreamForm::Palette { bits, .. } => write!(f, " palette={bits}")?,
                     StreamForm::ZeroSkipping => write!(f, " sparse")?,
+                    StreamForm::Int8 => write!(f, " int8")?,
                 }
                 if let Connect::Unicast { per_output } = connect {
                     write!(f, " unicast={per_output}")?;

@@ -36,6 +36,8 @@ pub enum StreamForm {
     },
     /// Masks, and the values that are not zero.
     ZeroSkipping,
+    /// One byte each, signed (`docs/evidence.md`, key `h13-bytes`).
+    Int8,
 }
 
 impl From<Vec<f32>> for Weights {

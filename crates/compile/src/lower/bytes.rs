@@ -2,6 +2,7 @@
 //! `logical_not` reads and writes them.
 
 use super::Lowerer;
+use super::layout::copy_kind;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
@@ -44,16 +45,84 @@ impl Lowerer<'_> {
     pub(super) fn opposite_bytes(&mut self, f: Binary, operands: [ValueId; 2], out: ValueId) -> Result<bool> {
         let [x, y] = operands;
         let absent = self.constant(y).is_some_and(|t| t.data.to_f32() == [0.0]);
-        let ports = self.net.inputs.contains(&x) && self.net.ops.iter().all(|op| !op.inputs.contains(&out));
-        let (Some(from), Some(to)) = (self.bytes.get(&x).cloned(), self.bytes.get(&out).cloned()) else {
+        let Some((from, to)) = self.byte_ports(x, out).filter(|_| f == Binary::Equal && absent) else {
             return Ok(false);
         };
-        if f != Binary::Equal || !absent || !ports {
-            return Ok(false);
-        }
         let nonlinear = Nonlinear::Table(Arc::new(Table::opposite()));
         self.elementwise(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, &from, &to)?;
         self.views.insert(out, to);
+        Ok(true)
+    }
+
+    /// A permutation of an input of bytes that exchanges the last axis with another one, as an output of bytes
+    /// (`candidate_transpose_bool_1x375x375_021`). Returns false for others.
+    pub(super) fn transpose_bytes(&mut self, perm: &[usize], x: ValueId, out: ValueId) -> Result<bool> {
+        let Some((&moved, rest)) = perm.split_last() else { return Ok(false) };
+        let last = rest.len();
+        let exchanges = moved != last && rest.iter().enumerate().all(|(i, &p)| p == if i == moved { last } else { i });
+        let hal = &self.chip.hal;
+        let within = |extent: usize, most: Option<u64>| most.is_none_or(|most| extent as u64 <= most);
+        let Some((from, to)) = self.byte_ports(x, out).filter(|(from, to)| {
+            exchanges && within(from.width, hal.max_transpose_width) && within(to.width, hal.max_transpose_height)
+        }) else {
+            return Ok(false);
+        };
+        self.copy_transposed(&from, &to, moved)?;
+        self.views.insert(out, to);
+        Ok(true)
+    }
+
+    /// An input and an output of bytes, the latter read by no operation.
+    fn byte_ports(&self, x: ValueId, out: ValueId) -> Option<(View, View)> {
+        let ports = self.net.inputs.contains(&x) && self.links.readers(out).is_empty();
+        let from = self.bytes.get(&x).filter(|_| ports)?;
+        Some((from.clone(), self.bytes.get(&out)?.clone()))
+    }
+
+    /// `x < y` of computed floats of the same extents, as an output of bytes (`less_bool_rr_750x1x1`): their channels in pairs, a difference by
+    /// coefficients of one byte, and a step. Returns false for others.
+    pub(super) fn less_bytes(&mut self, f: Binary, [x, y]: [ValueId; 2], out: ValueId) -> Result<bool> {
+        let [x, y] = match f {
+            Binary::Less => [x, y],
+            Binary::Greater => [y, x],
+            _ => return Ok(false),
+        };
+        let computed = |id: ValueId| self.net.value(id).ty.dtype.is_float() && self.constant(id).is_none();
+        let alike = [x, y].iter().all(|&id| computed(id) && self.shape(id) == self.shape(out));
+        let Some(port) = self.bytes.get(&out).filter(|_| alike && self.links.readers(out).is_empty()).cloned() else {
+            return Ok(false);
+        };
+        let (Some(a), Some(b), Some(to)) = (self.view(x)?.nchw(), self.view(y)?.nchw(), port.nchw()) else {
+            return Ok(false);
+        };
+        let channels = to.channels();
+        if to.groups() > 1 || 2 * channels > self.axis_limits()[1] {
+            return Ok(false);
+        }
+        let Some(pairs) = self.scratch("pairs", &[2 * channels, to.height(), to.width]).nchw() else {
+            return Ok(false);
+        };
+        let each = |from: usize| {
+            let Axis { stride_bytes, .. } = pairs.axes[1];
+            let apart = Axis { extent: channels, stride_bytes: 2 * stride_bytes };
+            let offset_bytes = pairs.offset_bytes + from as u64 * stride_bytes;
+            View4 { offset_bytes, axes: [pairs.axes[0], apart, pairs.axes[2]], ..pairs }
+        };
+        let plain = vec![[false; 3]];
+        for (from, operand) in [(1, b), (0, a)] {
+            self.push(copy_kind(), vec![operand], plain.clone(), each(from), false);
+        }
+        let weights = Weights { form: StreamForm::Int8, ..Weights::from([1.0, -1.0].repeat(channels)) };
+        let difference = Kind::Conv {
+            window: Window::UNIT,
+            connect: Connect::Unicast { per_output: 2 },
+            weights: Arc::new(weights),
+            bias: None,
+            post_scale: 1.0,
+            nonlinear: Nonlinear::Table(Arc::new(Table::negative())),
+        };
+        self.push(difference, vec![pairs], plain, to, false);
+        self.views.insert(out, port);
         Ok(true)
     }
 

@@ -96,7 +96,7 @@ impl Lowerer<'_> {
             }
             _ => {}
         }
-        if self.opposite_bytes(f, [x, y], out)? {
+        if self.opposite_bytes(f, [x, y], out)? || self.less_bytes(f, [x, y], out)? {
             return Ok(());
         }
         if let Some(c) = self.scalar(y)

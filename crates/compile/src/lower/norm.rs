@@ -168,24 +168,33 @@ impl Lowerer<'_> {
         if !alone || wide || !self.options.conventions().norms_by_group {
             return false;
         }
+        // Few numbers stay in rows (`norm_softmax_a3_1x64x1x1`).
+        let rows = n <= TURNED_CHANNELS;
+        let number = if rows { [1, 1, n] } else { [n, 1, 1] };
         let scratch = |lowerer: &mut Self, suffix: &str, shape: [usize; 3]| lowerer.scratch(suffix, &shape).nchw();
         let made = (
-            scratch(self, "max", [n, 1, 1]),
+            scratch(self, "max", number),
             scratch(self, "difference", [1, 1, n]),
-            scratch(self, "exp", [n, 1, 1]),
-            scratch(self, "inverse", [n, 1, 1]),
+            scratch(self, "exp", number),
+            scratch(self, "inverse", number),
         );
         let (Some(max), Some(row), Some(exp), Some(inverse)) = made else { return false };
         let (plain, each) = ([false; 3], [false, false, true]);
         let reduce = |op, reciprocal| Kind::Reduce { op, abs: false, affine: Affine::UNIT, reciprocal };
-        self.push(reduce(PoolOp::Max, false), vec![x], vec![plain], max, false);
+        let turn = |lowerer: &mut Self, sources: &[usize]| {
+            sources.iter().filter(|_| rows).for_each(|&source| lowerer.source_turned(source));
+        };
+        self.push(reduce(PoolOp::Max, false), vec![x], vec![plain], max, rows);
         let difference = Kind::Planar { op: PlanarOp::Sub, affine: BASE2, relu: false };
         self.push(difference, vec![x, max], vec![plain, each], row, true);
+        turn(self, &[1]);
         let exponential = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: table(Table::exp2()) };
-        self.push(exponential, vec![row], vec![plain], exp, true);
-        self.push(reduce(PoolOp::Sum, true), vec![exp], vec![plain], inverse, false);
+        self.push(exponential, vec![row], vec![plain], exp, !rows);
+        self.push(reduce(PoolOp::Sum, true), vec![exp], vec![plain], inverse, rows);
+        turn(self, &[0]);
         let product = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
         self.push(product, vec![inverse, exp], vec![each, plain], y, false);
+        turn(self, &[0, 1]);
         true
     }
 

@@ -95,6 +95,9 @@ impl Lowerer<'_> {
             let from = self.view(x)?;
             return self.alias(out, from);
         }
+        if self.transpose_bytes(perm, x, out)? {
+            return Ok(());
+        }
         let single = self.unless_pending(OpKind::Transpose { perm: perm.to_vec() }, x);
         let made = self.strided(x)?.permuted(perm);
         self.record_strided(out, made, single)

@@ -13,6 +13,8 @@ use half::f16;
 
 /// Width of an uncompressed coefficient in bits.
 const FP16_BITS: usize = 16;
+/// Width of a coefficient of one byte in bits.
+const INT8_BITS: usize = 8;
 
 /// Distribution of a layer's output channels over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,7 @@ impl Packing {
         let (skips, bits, palette_bytes) = match form {
             StreamForm::Fp16 => (empty * zero_skip::WORTH_EMPTY > places.len(), FP16_BITS, 0),
             StreamForm::ZeroSkipping => (true, FP16_BITS, 0),
+            StreamForm::Int8 => (false, INT8_BITS, 0),
             StreamForm::Palette { bits, .. } => {
                 (false, *bits as usize, (ELEMENT_BYTES << bits).next_multiple_of(ALIGN_BYTES))
             }
@@ -223,9 +226,14 @@ impl Packing {
                         continue;
                     }
                     let halves = &coefficients[first * self.taps..][..self.lanes * self.taps];
+                    let at = bytes.len();
                     match &palette {
+                        None if self.bits == INT8_BITS => {
+                            bytes.resize(at + halves.len(), 0);
+                            // A negative number is its two's complement.
+                            self.put_side_by_side(&mut bytes[at..], |i| (halves[i].to_f32() as i8).to_le_bytes());
+                        }
                         None => {
-                            let at = bytes.len();
                             bytes.resize(at + 2 * halves.len(), 0);
                             self.put_side_by_side(&mut bytes[at..], |i| halves[i].to_le_bytes());
                         }

@@ -8,7 +8,7 @@ pub(crate) use banks::spread_all;
 pub(crate) use zin9509::{
     apart, apart_in_unit, computed, continues_product, cut_columns, fitting_rows, input, kept_tile, result_tile,
     row_bytes, rows_of_units, rows_of_windows, rows_turned, small_source, source_tile, staging, turned_rows,
-    turns_few_channels, unit_banks, unit_rows,
+    turns_few_channels, turns_matrices, unit_banks, unit_rows,
 };
 
 use crate::ir::*;

@@ -44,6 +44,10 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
             return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
         }
         let whole = Tile::within(u64::MAX, [channels, height, width], COPY_COLUMNS, height);
+        // Matrices of few columns are one tile (`bmm_r3rb_m375_k128_n375_tx0_ty1_b8_idx`).
+        if width <= COPY_COLUMNS && whole.row_bytes * height as u64 <= COPY_BYTES {
+            return whole;
+        }
         let halves = if whole.row_bytes * height as u64 > TILE_BYTES { 2 } else { 1 };
         return Tile::of(channels, height, width, COPY_COLUMNS / halves, height);
     }
@@ -131,12 +135,18 @@ pub(crate) fn kept_tile(layer: &Layer) -> Tile {
     if height == 1 { Tile::within(u64::MAX, [channels, height, width], width, height) } else { source_tile(layer) }
 }
 
-/// Rows of a work unit, as a power of two, of rows of many channels that a copy turns in tiles of some of the columns
+/// Returns true for a copy that transposes several matrices of many rows, which are its channels.
+pub(crate) fn turns_matrices(layer: &Layer) -> bool {
+    let [channels, height, _] = input(layer);
+    copies(layer) && layer.transpose && channels > COPY_ROWS && (2..=COPY_ROWS).contains(&height)
+}
+
+/// Rows of a work unit, as a power of two, of matrices that a copy transposes in tiles of some of the columns
 /// (`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`: two of 64 columns).
 pub(crate) fn rows_turned(layer: &Layer) -> Option<u32> {
-    let ([channels, height, width], tile) = (input(layer), source_tile(layer));
-    let turns = copies(layer) && layer.transpose && channels > COPY_ROWS && (2..=COPY_ROWS).contains(&height);
-    (turns && tile.columns < width).then(|| NEURAL_UNIT.saturating_sub(tile.columns.next_power_of_two().ilog2()))
+    let tile = source_tile(layer);
+    let cut = turns_matrices(layer) && tile.columns < input(layer)[2];
+    cut.then(|| NEURAL_UNIT.saturating_sub(tile.columns.next_power_of_two().ilog2()))
 }
 
 /// The tile of a result that is stored to memory.

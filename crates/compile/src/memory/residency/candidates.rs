@@ -3,7 +3,9 @@
 use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
-use crate::tile::{copies, fitting_rows, rows_turned, small_source, source_tile, spread, spread_all, unit_banks};
+use crate::tile::{
+    copies, fitting_rows, rows_turned, small_source, source_tile, spread, spread_all, turns_matrices, unit_banks,
+};
 use anemone_facts::staging::{COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
 use anemone_program::order;
 
@@ -256,6 +258,8 @@ fn resident(
             (3..=4, gap) if conventions.places_by_use && small => spread(row, 1, (view.height() as u64, gap)),
             // Turned matrices whose tiles have some of the rows are left as they fall (`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`).
             _ if rows_turned(written).is_some() && source_tile(written).rows < written.result.height() => row,
+            // So are those whose channels of odd units lie in all banks (`bmm_r3rb_m375_k128_n375_tx0_ty1_b8_idx`: 0x1780).
+            _ if conventions.places_by_use && turns_matrices(written) && channel % 2 == 1 => row,
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };

@@ -44,6 +44,15 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_again(graph, i - 1) => false,
                     // Others read other channels of the copy (`conv_probe_k3_c1024_n1024_s16_st1_g4_bias1_same`).
                     _ if single_rows && layer.convolves() && before.kind.is_copy() && read_in_parts(graph, i) => false,
+                    // Copies have brought its pairs of channels side by side (`less_bool_rr_750x1x1`).
+                    Kind::Conv { connect: Connect::Unicast { .. }, .. }
+                        if single_rows
+                            && before.kind.is_copy()
+                            && before.result.buffer == layer.sources[0].buffer
+                            && before.result.count() < layer.sources[0].count() =>
+                    {
+                        false
+                    }
                     // Both operands have been staged, the source just now (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`).
                     Kind::Product { .. }
                         if single_rows

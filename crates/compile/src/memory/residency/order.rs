@@ -29,9 +29,9 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     if let Some(operand) = candidates.iter().position(|(_, r)| operand(r)) {
         return rank(graph, candidates, first, first[operand]);
     }
-    // Numbers that a reduction turns come first (`norm_layer_norm_ax1_1x64x8x8`).
+    // Numbers that a reduction turns come first (`norm_layer_norm_ax1_1x64x8x8`), except those of a row (`norm_softmax_a3_1x64x1x1`).
     let writer = &graph.layers[result.writer];
-    if writer.transpose && matches!(writer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. }) {
+    if writer.transpose && !writer.turned[0] && matches!(writer.kind, Kind::Reduce { .. } | Kind::InverseRms { .. }) {
         return 0;
     }
     // Products are no such parts (`chain_attn_s256_dh96`: the scores behind the maxima).
@@ -209,8 +209,10 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
                 return None;
             }
             let once = before.read_once || applies || product || !conventions.places_by_use || scores();
-            // A table of a table has a place of its own (`floor_r_1x64x1x1`).
-            let again = conventions.places_by_use && layer.is_table() && graph.layers[before.writer].is_table();
+            // A table of a table has a place of its own (`floor_r_1x64x1x1`), and one of elements that were transposed
+            // (`norm_softmax_a3_1x64x1x1`).
+            let writer = &graph.layers[before.writer];
+            let again = conventions.places_by_use && layer.is_table() && (writer.is_table() || writer.transpose);
             let same = once && !again && before.last == result.writer && before.bytes == result.bytes;
             (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
         });
