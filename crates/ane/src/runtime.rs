@@ -177,7 +177,7 @@ impl Compiler for ModelCompiler {
             return bundle_of_procedures(&chains, chip);
         }
         let loaded = load(model).map_err(|d| d.render(false))?;
-        let engine_only = asked.segmenter == ENGINE_ONLY;
+        let engine_only = asked.strict || asked.segmenter == ENGINE_ONLY;
         let (mut chain, net) = match loaded {
             Model::Net { net, .. } if !engine_only => {
                 let chain = ProgramChain::whole(&net, chip, &compiler).map_err(|d| d.render(false))?.0;

@@ -60,12 +60,7 @@ impl Placement {
             if place::idle(op) {
                 continue;
             }
-            // The parts of a split operation are named after its result.
-            let part = |name: &str| {
-                host.range(format!("{name}.")..).next().filter(|(of, _)| of.starts_with(&format!("{name}.")))
-            };
-            let reason = |name: &String| host.get(name).or_else(|| part(name).map(|(_, reason)| reason));
-            match op.outputs.iter().find_map(|output| reason(&output.name)) {
+            match own_reason(op, host) {
                 Some(reason) if verdict.place.on_engine() => *verdict = Verdict::for_host(reason),
                 Some(_) => verdict.place = Place::Host,
                 None if verdict.place.on_engine() => {}
@@ -75,6 +70,19 @@ impl Placement {
                 }
             }
         }
+        self.count(outline);
+    }
+
+    /// Adds the refusals of this compiler, those of the operations in `host`, to those of Apple's. If it refuses the network as a whole, for
+    /// the reason `whole`, the last operation stands for it.
+    pub fn use_own_refusals(&mut self, outline: &Outline, host: &BTreeMap<String, String>, whole: &str) {
+        for (op, verdict) in outline.ops.iter().zip(&mut self.verdicts) {
+            if let Some(reason) = own_reason(op, host).filter(|_| verdict.place.on_engine() && !place::idle(op)) {
+                *verdict = Verdict::for_host(reason);
+            }
+        }
+        let last = outline.ops.iter().rposition(|op| !place::idle(op)).filter(|_| self.off() == 0);
+        last.into_iter().for_each(|at| self.verdicts[at] = Verdict::for_host(whole));
         self.count(outline);
     }
 
@@ -107,6 +115,15 @@ impl Placement {
     pub fn counts(&self) -> [usize; 6] {
         Place::ALL.map(|place| self.verdicts.iter().filter(|v| v.place == place).count())
     }
+}
+
+/// The reason for which this compiler leaves an operation to the host, by the name of a result.
+fn own_reason<'a>(op: &OutlineOp, host: &'a BTreeMap<String, String>) -> Option<&'a String> {
+    // The parts of a split operation are named after its result.
+    let part =
+        |name: &str| host.range(format!("{name}.")..).next().filter(|(of, _)| of.starts_with(&format!("{name}.")));
+    let reason = |name: &String| host.get(name).or_else(|| part(name).map(|(_, reason)| reason));
+    op.outputs.iter().find_map(|output| reason(&output.name))
 }
 
 /// Places every operation of a program on a chip.

@@ -266,6 +266,11 @@ fn text(op: &OutlineOp, outline: &Outline, chip: &Chip) -> Option<Refusal> {
         "log" if op.argument("epsilon").is_none() => {
             Some(form("E38", Basis::Compiler, "log without `epsilon`", "`epsilon`", "write the default, 1e-45"))
         }
+        // `pad_r_1x8x375x749_to_1x8x375x750_a00000010`.
+        "pad" if op.argument("constant_val").is_none() && op.text("mode").is_none_or(|mode| mode == "constant") => {
+            let found = "a constant pad without `constant_val`";
+            Some(form("E38", Basis::Inferred, found, "`constant_val`", "write the default, 0"))
+        }
         "matmul" if constant_tensor("y") && op.number("transpose_y").unwrap_or(0.0) == 0.0 => {
             let alone = op.live().all(|v| is_input(outline, &v.name));
             let fix = "store the constant transposed and set transpose_y";

@@ -212,12 +212,12 @@ impl Model {
         strict: bool,
         threads: Option<usize>,
     ) -> PyResult<Program> {
-        let (py, model) = (slf.py(), slf.get());
+        let (py, model, engine_only) = (slf.py(), slf.get(), engine_only || strict);
         let chip = reference::chip(chip).map_err(|d| raised(py, d))?;
         let (path, choices) = (model.path.clone(), model.choices.clone());
         let compiled = apart(py, move || {
             let refused = check::refused(&path, &choices, chip, strict)?.first;
-            if let Some(refused) = refused.as_ref().filter(|_| engine_only || strict) {
+            if let Some(refused) = refused.as_ref().filter(|_| engine_only) {
                 return Err(refused.clone());
             }
             let model = anemone::Model::load_with(&path, &choices)?;

@@ -271,7 +271,8 @@ pub struct Fallback {
 
 impl Report {
     /// Compiles the program for every chip. Unless the report is strict, the result determines the verdicts of the direct route, with
-    /// the refusals of Apple's compiler in addition. If a program cannot be read as a network, the operation at fault is rejected.
+    /// the refusals of Apple's compiler in addition; a strict report has the refusals of both. If a program cannot be read as a network,
+    /// the operation at fault is rejected.
     ///
     /// Errors: those of a file that is not a network, such as an undefined operand.
     pub fn compile(&mut self, path: &Path, choices: &Choices) -> Result<()> {
@@ -297,8 +298,15 @@ impl Report {
                 Some(Here::Compiled { .. }) => on_host(&net, chip),
                 Some(Here::Refused(_)) => on_host(&net, chip),
             };
-            if let Some(host) = host.filter(|_| !self.strict) {
-                self.answers[at].direct.use_own_verdicts(&self.outline, &host);
+            let answer = &mut self.answers[at];
+            match (&answer.here, host) {
+                (_, Some(host)) if !self.strict => answer.direct.use_own_verdicts(&self.outline, &host),
+                // Apple's verdict is no more than `ane compile --strict` can follow.
+                (Some(Here::Refused(refused)), host) => {
+                    let first = refused.first().map_or("", |refused| &refused.message);
+                    answer.direct.use_own_refusals(&self.outline, &host.unwrap_or_default(), first);
+                }
+                _ => {}
             }
         }
         Ok(())

@@ -204,7 +204,7 @@ fn capital(text: &str) -> String {
 /// Last line of the report: the reason for the exit code, without fallbacks in a baseline.
 pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> String {
     let route = match report.route {
-        Route::Direct if report.strict => "Apple's verdict",
+        Route::Direct if report.strict => "Apple's verdict and this compiler's",
         route => super::route_name(route),
     };
     let (new, known) = if baseline { ("new ", ", by the baseline") } else { ("", "") };

@@ -82,7 +82,7 @@ pub struct Flags {
     /// Write the resolved layout of every port to a JSON file beside the first file: FILE.layout.json
     #[arg(long)]
     sidecar: bool,
-    /// Apple's verdict: refuse what Apple's compiler refuses, even if only for its form, which is a warning otherwise
+    /// Apple's verdict: refuse what Apple's compiler refuses, even if only for its form, which is a warning otherwise; no host segments
     #[arg(long, conflicts_with = "force")]
     strict: bool,
     /// Source to follow where the book's chapters and the bytes of Apple's programs disagree (docs/conflicts.md):
@@ -93,7 +93,7 @@ pub struct Flags {
     #[arg(long)]
     cut_attention: bool,
     /// Refuse a model that needs host segments, even if a dispatch descriptor could store them
-    #[arg(long)]
+    #[arg(long, default_value_if("strict", "true", "true"))]
     engine_only: bool,
     #[command(flatten)]
     choices: ModelFlags,

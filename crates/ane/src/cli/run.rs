@@ -100,7 +100,7 @@ pub struct Flags {
     /// Replace weights of the base: arrays by the names that `ane patch` lists for the compiled program
     #[arg(long, value_name = "FILE.npz", conflicts_with_all = ["reference", "by_layer"])]
     adapter: Option<PathBuf>,
-    /// Apple's verdict: refuse what Apple's compiler refuses, even if only for its form
+    /// Apple's verdict: refuse what Apple's compiler refuses, even if only for its form; no host segments
     #[arg(long)]
     strict: bool,
     /// Source to follow in conflicts, as `ane compile --convention`
@@ -113,7 +113,7 @@ pub struct Flags {
     #[arg(long, value_enum, default_value_t)]
     activations: ActivationsName,
     /// Refuse a model that needs host segments: operations without a path on the engine
-    #[arg(long)]
+    #[arg(long, default_value_if("strict", "true", "true"))]
     engine_only: bool,
     /// Evaluate the network itself in fp32, without compiling it
     #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat", "repeat"])]

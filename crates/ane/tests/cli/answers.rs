@@ -36,7 +36,7 @@ fn strict_is_one_verdict_in_every_verb_and_for_packages() {
     let strict = ane!("check", package, "--strict", "-t", "m1,m4");
     assert_eq!(strict.code, Some(1), "{strict:?}");
     let last = strict.out.lines().last().unwrap_or_default();
-    assert_eq!(last, "no (Apple's verdict): 1 of 2 operations off the Neural Engine of m1, m4");
+    assert_eq!(last, "no (Apple's verdict and this compiler's): 1 of 2 operations off the Neural Engine of m1, m4");
     assert!(strict.out.contains("E08 kernel width is 21") && !strict.out.contains("decomposed here"), "{strict:?}");
     let document = ane!("check", package, "--strict", "--json").json("anemone.check/1");
     assert_eq!((document["ok"].as_bool(), document["strict"].as_bool()), (Some(false), Some(true)));
@@ -48,6 +48,26 @@ fn strict_is_one_verdict_in_every_verb_and_for_packages() {
     let several = ane!("check", package, digits, "--strict");
     assert_eq!(several.code, Some(1), "{several:?}");
     ane!("check", digits, "--strict").fine();
+}
+
+#[test]
+fn strict_says_no_of_what_apple_takes_and_this_compiler_does_not() {
+    let scratch = Scratch::new();
+    let shape = "tensor<fp16, [1, 64, 8, 8]>";
+    let text = format!(
+        "program(1.3)\n{{\n  func main<ios18>({shape} x, {shape} y) {{\n    {shape} q = floor_div(x = x, y = y)[name = string(\"q\")];\n    \
+         {shape} z = relu(x = q)[name = string(\"z\")];\n  }} -> (z);\n}}\n"
+    );
+    let model = scratch.file("floors.mil", text);
+    let strict = ane!("check", model, "--strict");
+    assert_eq!(strict.code, Some(1), "{strict:?}");
+    let last = strict.out.lines().last().unwrap_or_default();
+    assert_eq!(last, "no (Apple's verdict and this compiler's): 1 of 2 operations off the Neural Engine of m1");
+    for output in ["a.hwx", "a.e5"] {
+        ane!("compile", model, "--strict", "-o", scratch.out(output)).refused(1, "ANE1001", &["floor_div of floats"]);
+    }
+    ane!("run", model, "--strict").refused(1, "ANE1001", &["floor_div of floats"]);
+    ane!("compile", model, "-o", scratch.out("b.e5")).fine();
 }
 
 #[test]

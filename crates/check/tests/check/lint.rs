@@ -324,6 +324,12 @@ fn cases() -> Vec<Case> {
             let epsilon = ("epsilon", Give::Numbers("fp32", &[1e-5]));
             if bad { text_program("log", &[X]) } else { text_program("log", &[X, epsilon]) }
         }),
+        case("E38", "m1", |bad| {
+            let none = Give::Numbers("int32", &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+            let arguments =
+                [X, ("pad", none), ("mode", Give::Text("constant")), ("constant_val", Give::Numbers("fp16", &[0.0]))];
+            text_program("pad", &arguments[..if bad { 3 } else { 4 }])
+        }),
         case("E39", "m1", |bad| {
             let program = Program::new(Origin::MilText, &[("x", "fp16", &[1, 256])]);
             let turned = [if bad { 0.0 } else { 1.0 }];
