@@ -160,8 +160,8 @@ impl Model {
 
     /// Places every operation on a chip, or on several: a list, or names separated by commas.
     ///
-    /// `route` is the deciding one: `direct` or `framework`. With `strict`, what Apple's compiler refuses is off the engine also
-    /// where `compile` takes it. Returns a `Report`; a refusal is in it, not raised. Raises `BadInput` for
+    /// `route` is the deciding one: `direct` or `framework`. With `strict`, what Apple's compiler refuses is off the engine too,
+    /// so that the report is that of `compile(strict=True)`. Returns a `Report`; a refusal is in it, not raised. Raises `BadInput` for
     /// a name that no chip has and for a program compiled already.
     ///
     /// >>> report = anemone.load("digits.mlpackage").check(["m1", "m4"])
@@ -197,7 +197,7 @@ impl Model {
     /// Compiles for a chip; a program compiled already is taken as it is.
     ///
     /// Operations that the engine has no way for run on the host, unless `engine_only` is set: then they are refused. With
-    /// `strict`, whatever Apple's compiler refuses is refused.
+    /// `strict`, whatever Apple's compiler refuses is refused too.
     /// `threads`: as many for each run, in place of all cores. Returns a `Program`. Raises `Refused` with the operation, its
     /// output and the limit, `BadInput` for a name that no chip has. An interrupt ends the call.
     ///

@@ -68,6 +68,18 @@ fn here(model: &Path) -> Option<(Here, Result<usize, String>)> {
     Some((report.answers.remove(0).here?, tasks))
 }
 
+/// Answers of `check --strict` and `compile --strict`, which compiles as without the option what Apple's compiler takes.
+fn strict(model: &Path, compiles: bool) -> Option<[bool; 2]> {
+    let choices = Choices::default();
+    let Ok(Subject::Program(outline, _)) = check::load(model, &choices) else { return None };
+    let chips = anemone::reference::chip_list(&["m1".to_string()]).expect("the M1 is known");
+    let mut report = check::report(model, *outline, &chips, Route::Direct, &Assumptions::default());
+    report.strict = true;
+    report.compile(model, &choices).ok()?;
+    let taken = check::refused(model, &choices, chips[0].1, true).ok()?.first.is_none();
+    Some([report.failing(&[]).is_empty(), taken && compiles])
+}
+
 /// Contradiction between the two, in words.
 fn contradiction(here: &Here, compiled: &Result<usize, String>) -> Option<String> {
     let agree = match (here, compiled) {
@@ -95,6 +107,8 @@ fn check_of_the_suite_says_what_compile_does() {
             refused += 1
         }
         differ.extend(contradiction(&here, &compiled).map(|text| format!("{}: {text}", stem(model))));
+        let answers = strict(model, compiled.is_ok()).filter(|[check, compile]| check != compile);
+        differ.extend(answers.map(|answers| format!("{}: strict: {answers:?}", stem(model))));
     }
     println!("{} models: {compile} compile, {refused} are refused, {} differ", models.len(), differ.len());
     assert!(differ.is_empty(), "{differ:#?}");

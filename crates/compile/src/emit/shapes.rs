@@ -25,6 +25,12 @@ impl Emitter<'_> {
         self.conventions().places_by_use && element && self.waits_on(self.index) != Some(1)
     }
 
+    /// Returns true for a task whose unit has a single row: of one column, or maxima of a single row (`norm_softmax_a1_1x8x1x64`).
+    fn has_single_rows(&self, rows: u32) -> bool {
+        let maxima = matches!(self.layer.kind, Kind::MaxChannels) && self.conventions().places_by_use;
+        computed(self.layer)[2] == 1 || rows == 0 && maxima
+    }
+
     /// Shape codes: rows of a work unit, as powers of two.
     pub(super) fn shapes(&mut self) -> Result<(), FieldError> {
         let layer = self.layer;
@@ -65,12 +71,10 @@ impl Emitter<'_> {
                 let least = fitting_rows(layer).min(1);
                 (least, least, rows.clamp(1, if least == 0 { 2 } else { 3 }))
             }
-            // The maximum of a single row has no more rows (`norm_softmax_a1_1x8x1x64`).
-            Kind::MaxChannels if rows == 0 && self.conventions().places_by_use => (0, 0, 0),
             // A task that reads a kept source or another task's rows has a unit of twice its rows
             // (`norm_softmax_a1_1x32x4x4`, `norm_softmax_a1_1x64x8x8`, `chain_attn_s64_dh64`).
             Kind::Product { .. } | Kind::MaxChannels
-                if self.reads_rows() && !self.follows_constants(self.index) && computed(layer)[2] > 1 =>
+                if self.reads_rows() && !self.follows_constants(self.index) && !self.has_single_rows(rows) =>
             {
                 let unit = (rows + 1).min(fitting_rows(layer));
                 (unit, unit, unit)

@@ -29,6 +29,7 @@ mod resample;
 mod roots;
 mod runtime_product;
 mod select;
+mod softmax;
 mod strided;
 mod transposed;
 mod unary;
