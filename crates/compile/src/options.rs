@@ -182,6 +182,7 @@ conventions! {
     neighbours_are_views: true false false, "A concatenation of values that lie one behind another is a view of them.";
     ports_by_name: true true false, "Ports are numbered by name; else outputs first.";
     phases_joined: true false false, "All phases of a transposed convolution are output channels of one convolution.";
+    images_grouped: true false false, "Images with the same small kernel are groups of one task, each with its own copy of the kernel.";
     whole_epilogues: true false false, "Every slot of a task's epilogue is filled, also where Apple's records show tasks of their own.";
     functions_fitted: true false false, "Functions are lowered to steps, to which tables are fitted afterwards; else tables are those of Apple's compilers.";
     all_ready_compared: true false false, "The scheduler compares all ready layers; else those near the last one.";

@@ -373,7 +373,7 @@ fn tasks_are_few() {
 }
 
 /// Text with small weights for each `[Wn]`, a number of them.
-fn filled(text: &str) -> String {
+pub(crate) fn filled(text: &str) -> String {
     let mut text = text.to_string();
     while let Some(at) = text.find("[W") {
         let end = at + text[at..].find(']').expect("an end");
@@ -400,7 +400,7 @@ fn rewrites_are_exact_in_few_tasks() {
 }
 
 /// Compiles and runs a network whose inputs are small integers.
-fn exact_in_few_tasks(name: &str, types: &[&str], ops: &str, most: usize) {
+pub(crate) fn exact_in_few_tasks(name: &str, types: &[&str], ops: &str, most: usize) {
     let declared: Vec<String> = types.iter().enumerate().map(|(i, ty)| format!("  input %x{i}: {ty}\n")).collect();
     let source = format!("net \"n\" {{\n{}  {ops}\n  output %y\n}}\n", declared.concat());
     let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));

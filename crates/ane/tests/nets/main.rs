@@ -18,6 +18,7 @@ mod fixes;
 mod floors;
 mod forms;
 mod functions;
+mod images;
 mod native;
 mod networks;
 mod ops;

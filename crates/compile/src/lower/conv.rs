@@ -10,6 +10,9 @@ use anemone_net::{Op, OpKind, ValueId};
 use half::f16;
 use std::sync::Arc;
 
+/// Most bytes of kernels that are repeated for the images of a batch.
+const MOST_REPEATED: u64 = 1 << 20;
+
 impl Lowerer<'_> {
     /// Checks a window against the chip's kernel limits and the register fields.
     pub(super) fn check_kernel(&self, window: &Window) -> Result<()> {
@@ -46,8 +49,12 @@ impl Lowerer<'_> {
         self.field_max(Field::Sx).unwrap_or(1) as usize
     }
 
-    /// One task per batch element, because groups of the neural engine would need coefficients of their own.
+    /// One task for all batch elements if the kernel is small, because groups of the neural engine have coefficients of their own; else
+    /// one per element.
     pub(super) fn push_per_batch(&mut self, kind: Kind, source: View4, result: View4) {
+        if let Some((kind, source, result)) = self.images_together(&kind, source, result) {
+            return self.push(kind, vec![source], vec![[false; 3]], result, false);
+        }
         for n in 0..source.groups() {
             let at = |v: View4| View4 {
                 offset_bytes: v.offset_bytes + n as u64 * v.axes[0].stride_bytes,
@@ -56,6 +63,38 @@ impl Lowerer<'_> {
             };
             self.push(kind.clone(), vec![at(source)], vec![[false; 3]], at(result), false);
         }
+    }
+
+    /// Batch elements of a layer as groups, or as further channels if each output has its own sources. `None` if the repeated kernel would
+    /// be large, or no strides express it.
+    fn images_together(&self, kind: &Kind, source: View4, result: View4) -> Option<(Kind, View4, View4)> {
+        let Kind::Conv { connect, .. } = kind else { return None };
+        let repeated = self.repeated(kind, source.groups())?;
+        Some(match connect {
+            Connect::Dense if source.groups() <= self.max_groups() => (repeated, source, result),
+            Connect::Unicast { .. } if source.groups() * source.channels() <= self.axis_limits()[1] => {
+                (repeated, images_as_channels(&source)?, images_as_channels(&result)?)
+            }
+            _ => return None,
+        })
+    }
+
+    /// A convolution with its kernel and biases repeated for each image. `None` for one image, and if the kernels would be large.
+    fn repeated(&self, kind: &Kind, images: usize) -> Option<Kind> {
+        let Kind::Conv { window, connect, weights, bias, post_scale, nonlinear } = kind else { return None };
+        let bytes = (weights.values.len() * images) as u64 * ELEMENT_BYTES;
+        if images == 1 || bytes > MOST_REPEATED || !self.options.conventions().images_grouped {
+            return None;
+        }
+        let all = |own: &Arc<Vec<f32>>| if own.len() == 1 { own.clone() } else { Arc::new(own.repeat(images)) };
+        Some(Kind::Conv {
+            window: *window,
+            connect: *connect,
+            weights: Arc::new(weights.with(weights.values.repeat(images))),
+            bias: bias.as_ref().map(all),
+            post_scale: *post_scale,
+            nonlinear: nonlinear.clone(),
+        })
     }
 
     /// A layer without coefficients keeps its groups; one with coefficients is split into one layer per group.
@@ -214,21 +253,30 @@ impl Lowerer<'_> {
         if groups == 1 {
             return self.push_per_batch(kind(Connect::Dense, Arc::new(weights), bias), source, result);
         }
-        // The group axis is that of the convolution's groups; the batch is unrolled.
+        // The group axis is that of the convolution's groups, and of batch elements that follow each other; else the batch is unrolled.
         let out_per_group = cout / groups;
-        let weights = Arc::new(weights);
+        let regroup = |v: View4, channels: usize| View4 {
+            axes: [
+                Axis { extent: v.axes[1].extent / channels, stride_bytes: v.axes[1].stride_bytes * channels as u64 },
+                Axis { extent: channels, ..v.axes[1] },
+                v.axes[2],
+            ],
+            ..v
+        };
+        let kind = kind(Connect::Dense, Arc::new(weights), bias);
+        let images = (images_as_channels(&source), images_as_channels(&result));
+        if let (true, (Some(source), Some(result))) = (source.groups() * groups <= self.max_groups(), images)
+            && let Some(kind) = self.repeated(&kind, source.channels() / (per_group * groups))
+        {
+            let (source, result) = (regroup(source, per_group), regroup(result, out_per_group));
+            return self.push(kind, vec![source], vec![[false; 3]], result, false);
+        }
         for n in 0..source.groups() {
-            let regroup = |v: View4, channels: usize| View4 {
-                offset_bytes: v.offset_bytes + n as u64 * v.axes[0].stride_bytes,
-                axes: [
-                    Axis { extent: groups, stride_bytes: v.axes[1].stride_bytes * channels as u64 },
-                    Axis { extent: channels, ..v.axes[1] },
-                    v.axes[2],
-                ],
-                ..v
+            let at = |v: View4, channels: usize| {
+                let offset_bytes = v.offset_bytes + n as u64 * v.axes[0].stride_bytes;
+                regroup(View4 { offset_bytes, ..v }, channels)
             };
-            let kind = kind(Connect::Dense, weights.clone(), bias.clone());
-            self.push(kind, vec![regroup(source, per_group)], vec![[false; 3]], regroup(result, out_per_group), false);
+            self.push(kind.clone(), vec![at(source, per_group)], vec![[false; 3]], at(result, out_per_group), false);
         }
     }
 
@@ -243,6 +291,16 @@ impl Lowerer<'_> {
         }
         remaining
     }
+}
+
+/// The groups of a view as further channels, if they follow each other.
+fn images_as_channels(view: &View4) -> Option<View4> {
+    let [images, channels, rows] = view.axes;
+    let apart = channels.extent as u64 * channels.stride_bytes;
+    let stride_bytes = if channels.extent == 1 { images.stride_bytes } else { channels.stride_bytes };
+    let all = Axis { extent: images.extent * channels.extent, stride_bytes };
+    let axes = [Axis { extent: 1, stride_bytes: 0 }, all, rows];
+    (channels.extent == 1 || images.stride_bytes == apart).then_some(View4 { axes, ..*view })
 }
 
 /// A convolution with constant coefficients `[cout][per_group][kh][kw]`.

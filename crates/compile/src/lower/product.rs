@@ -294,35 +294,35 @@ impl Lowerer<'_> {
         weights: Weights,
         bias: Option<Vec<f32>>,
     ) -> Result<()> {
-        let rank = from.lead.len();
         // All rows of x become columns of the convolution.
         let rows: usize = from.lead.iter().map(|a| a.extent).product();
-        let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
         let flat_from = self.reshaped(from, &[rows, from.width])?;
         let flat_to = self.reshaped(to, &[rows, to.width])?;
-        if let (Some(flat_from), Some(flat_to)) = (flat_from, flat_to) {
-            let most = self.chip.hal.max_transpose_width.map_or(rows, |w| w as usize).max(1);
-            for start in (0..rows).step_by(most) {
-                let part = |v: &View| View {
-                    offset_bytes: v.offset_bytes + start as u64 * v.lead[0].stride_bytes,
-                    lead: vec![Axis { extent: most.min(rows - start), ..v.lead[0] }],
-                    ..v.clone()
-                };
-                self.product_flat(&part(&flat_from), &part(&flat_to), weights.clone(), bias.clone())?;
+        let (Some(source), Some(result)) = (&flat_from, &flat_to) else {
+            // Rows without a single stride are copied together, before the product or behind it.
+            let source = match flat_from {
+                Some(flat) => flat,
+                None => self.scratch("rows", &from.shape()),
+            };
+            if source.buffer != from.buffer {
+                self.copy(from, &source)?;
             }
-            return Ok(());
-        }
-        // Rows without a single stride: the innermost axis at a time.
-        let inner = rank.saturating_sub(1);
-        let outer: Vec<usize> = from.lead[..inner].iter().map(|a| a.extent).collect();
-        for index in indices(&outer) {
-            let at = |v: &View| View {
-                offset_bytes: v.offset_bytes
-                    + index.iter().zip(&v.lead).map(|(&i, a)| i as u64 * a.stride_bytes).sum::<u64>(),
-                lead: v.lead[inner..].to_vec(),
+            if flat_to.is_some() {
+                return self.product_views(&source, to, weights, bias);
+            }
+            let result = self.scratch("product", &to.shape());
+            self.product_views(&source, &result, weights, bias)?;
+            return self.copy(&result, to);
+        };
+        let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
+        let most = self.chip.hal.max_transpose_width.map_or(rows, |w| w as usize).max(1);
+        for start in (0..rows).step_by(most) {
+            let part = |v: &View| View {
+                offset_bytes: v.offset_bytes + start as u64 * v.lead[0].stride_bytes,
+                lead: vec![Axis { extent: most.min(rows - start), ..v.lead[0] }],
                 ..v.clone()
             };
-            self.product_flat(&at(from), &at(to), weights.clone(), bias.clone())?;
+            self.product_flat(&part(source), &part(result), weights.clone(), bias.clone())?;
         }
         Ok(())
     }
