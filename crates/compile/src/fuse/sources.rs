@@ -58,12 +58,14 @@ impl Uses {
 }
 
 /// Fuses a constant factor of one operand into the planar layer that is its only reader: as gain of a product, or as factor of the first
-/// source of a sum or difference, which fp16 must represent.
+/// source of a sum or difference, which fp16 must represent. A positive factor of a value and of its maximum, as before a softmax, becomes
+/// that of their difference.
 pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     if !options.conventions().whole_epilogues {
         return;
     }
     let Uses { reads, writers } = Uses::of(graph);
+    powers_into_products(graph, &reads, &writers);
     let mut removed = vec![false; graph.layers.len()];
     for i in 0..graph.layers.len() {
         for source in 0..graph.layers[i].sources.len() {
@@ -76,8 +78,83 @@ pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &
             removed[writer] = true;
             break;
         }
+        if let Some((writer, maximum, layers)) = scaled_difference(graph, i, &reads, &writers) {
+            let [of_maximum, of_difference] = layers;
+            reasons.say(|| format!("{} becomes part of {}", graph.layers[writer].name, graph.layers[i].name));
+            (graph.layers[maximum], graph.layers[i]) = (of_maximum, of_difference);
+            removed[writer] = true;
+        }
     }
     retain(graph, &removed);
+}
+
+/// Gives products of computed matrices the power of two next to a factor behind them, which fp16 does not represent: their results have the
+/// size of the scaled ones and do not overflow where those do not.
+fn powers_into_products(graph: &mut Graph, reads: &[usize], writers: &[Vec<usize>]) {
+    for at in 0..graph.layers.len() {
+        let layer = &graph.layers[at];
+        let Some(step) = Epilogue::step(&layer.kind).filter(|step| step.offset.is_zero() && step.is_affine()) else {
+            continue;
+        };
+        let power = step.gain.abs().log2().round().exp2();
+        let Kind::Pool { mut affine, op, window, abs, relu } = layer.kind else { continue };
+        let buffer = layer.sources[0].buffer.0 as usize;
+        let whole = |&writer: &usize| matches!(graph.layers[writer].kind, Kind::Product { post_scale: 1.0, .. });
+        let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
+        if !alone || !writers[buffer].iter().all(whole) || !f16::from_f32(power).is_normal() {
+            continue;
+        }
+        affine.final_scale /= power;
+        graph.layers[at].kind = Kind::Pool { affine, op, window, abs, relu };
+        for &writer in &writers[buffer] {
+            if let Kind::Product { post_scale, .. } = &mut graph.layers[writer].kind {
+                *post_scale = power;
+            }
+        }
+    }
+}
+
+/// The factor of a value whose maximum is subtracted from it, where nothing else reads either; the layer of the maximum; and both readers
+/// without the factor, which the difference has.
+fn scaled_difference(
+    graph: &Graph,
+    at: usize,
+    reads: &[usize],
+    writers: &[Vec<usize>],
+) -> Option<(usize, usize, [Layer; 2])> {
+    let difference = &graph.layers[at];
+    let Kind::Planar { op: PlanarOp::Sub, affine, relu } = difference.kind else { return None };
+    let made = |view: &View4, reads_of: usize| {
+        let buffer = view.buffer.0 as usize;
+        let alone = reads[buffer] == reads_of && graph.buffers[buffer].role == Role::Scratch;
+        writers[buffer].as_slice().first().copied().filter(|_| alone && writers[buffer].len() == 1)
+    };
+    let (writer, maximum) = (made(&difference.sources[0], 2)?, made(&difference.sources[1], 1)?);
+    let (before, largest) = (&graph.layers[writer], &graph.layers[maximum]);
+    let of_all = match largest.kind {
+        Kind::Reduce { op: PoolOp::Max, abs: false, affine: Affine::UNIT, reciprocal: false } => true,
+        ref kind => *kind == Kind::MaxChannels,
+    };
+    let step = Epilogue::step(&before.kind)?;
+    let (from, to) = (before.sources[0], before.result);
+    let stays = graph.layers[writer + 1..at].iter().all(|l| l.result.buffer != from.buffer);
+    let factor = step.offset.is_zero() && step.is_affine() && step.gain > 0.0;
+    let same = largest.sources[0].buffer == to.buffer && (from.axes, from.width) == (to.axes, to.width);
+    let final_scale = affine.final_scale * step.gain;
+    let held = final_scale.is_finite() && final_scale != 0.0 && affine.pre_scale == 1.0;
+    if !of_all || !factor || !same || !stays || !held || !is_plain(before) || before.interleave != 1 {
+        return None;
+    }
+    let unscaled = |layer: &Layer| {
+        let mut layer = layer.clone();
+        let view = &mut layer.sources[0];
+        let offset_bytes = (view.offset_bytes + from.offset_bytes).checked_sub(to.offset_bytes)?;
+        *view = View4 { buffer: from.buffer, offset_bytes, ..*view };
+        Some(layer)
+    };
+    let mut scaled = unscaled(difference)?;
+    scaled.kind = Kind::Planar { op: PlanarOp::Sub, affine: Affine { final_scale, ..affine }, relu };
+    Some((writer, maximum, [unscaled(largest)?, scaled]))
 }
 
 /// A rounding adds a number to its argument, so that fp16 has its whole part alone. Where a factor or a planar operation is before it,

@@ -132,6 +132,17 @@ impl View4 {
         self.axes.iter().map(|a| a.extent).product::<usize>() * self.width
     }
 
+    /// The groups as further channels, if they follow each other.
+    pub fn groups_as_channels(&self) -> Option<View4> {
+        let [groups, channels, rows] = self.axes;
+        let one = channels.extent == 1;
+        let stride_bytes = if one { groups.stride_bytes } else { channels.stride_bytes };
+        let all = Axis { extent: groups.extent * channels.extent, stride_bytes };
+        let axes = [Axis { extent: 1, stride_bytes: 0 }, all, rows];
+        let follow = one || groups.stride_bytes == channels.extent as u64 * channels.stride_bytes;
+        follow.then_some(View4 { axes, ..*self })
+    }
+
     /// Groups.
     pub fn groups(&self) -> usize {
         self.axes[0].extent

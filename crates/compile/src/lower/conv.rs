@@ -73,7 +73,7 @@ impl Lowerer<'_> {
         Some(match connect {
             Connect::Dense if source.groups() <= self.max_groups() => (repeated, source, result),
             Connect::Unicast { .. } if source.groups() * source.channels() <= self.axis_limits()[1] => {
-                (repeated, images_as_channels(&source)?, images_as_channels(&result)?)
+                (repeated, source.groups_as_channels()?, result.groups_as_channels()?)
             }
             _ => return None,
         })
@@ -264,7 +264,7 @@ impl Lowerer<'_> {
             ..v
         };
         let kind = kind(Connect::Dense, Arc::new(weights), bias);
-        let images = (images_as_channels(&source), images_as_channels(&result));
+        let images = (source.groups_as_channels(), result.groups_as_channels());
         if let (true, (Some(source), Some(result))) = (source.groups() * groups <= self.max_groups(), images)
             && let Some(kind) = self.repeated(&kind, source.channels() / (per_group * groups))
         {
@@ -291,16 +291,6 @@ impl Lowerer<'_> {
         }
         remaining
     }
-}
-
-/// The groups of a view as further channels, if they follow each other.
-fn images_as_channels(view: &View4) -> Option<View4> {
-    let [images, channels, rows] = view.axes;
-    let apart = channels.extent as u64 * channels.stride_bytes;
-    let stride_bytes = if channels.extent == 1 { images.stride_bytes } else { channels.stride_bytes };
-    let all = Axis { extent: images.extent * channels.extent, stride_bytes };
-    let axes = [Axis { extent: 1, stride_bytes: 0 }, all, rows];
-    (channels.extent == 1 || images.stride_bytes == apart).then_some(View4 { axes, ..*view })
 }
 
 /// A convolution with constant coefficients `[cout][per_group][kh][kw]`.

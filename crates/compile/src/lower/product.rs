@@ -300,18 +300,13 @@ impl Lowerer<'_> {
         let flat_to = self.reshaped(to, &[rows, to.width])?;
         let (Some(source), Some(result)) = (&flat_from, &flat_to) else {
             // Rows without a single stride are copied together, before the product or behind it.
-            let source = match flat_from {
-                Some(flat) => flat,
-                None => self.scratch("rows", &from.shape()),
-            };
-            if source.buffer != from.buffer {
+            if flat_from.is_none() {
+                let source = self.scratch("rows", &from.shape());
                 self.copy(from, &source)?;
-            }
-            if flat_to.is_some() {
                 return self.product_views(&source, to, weights, bias);
             }
             let result = self.scratch("product", &to.shape());
-            self.product_views(&source, &result, weights, bias)?;
+            self.product_views(from, &result, weights, bias)?;
             return self.copy(&result, to);
         };
         let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));

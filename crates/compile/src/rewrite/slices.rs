@@ -1,5 +1,5 @@
-//! Forwarding of slices through concatenations to their parts, and elimination of additions of zeros, so that the lists which a loop
-//! writes and reads back disappear.
+//! Forwarding of slices through concatenations, also reshaped without effect, to their parts, and elimination of additions of zeros, so that
+//! the lists which a loop writes and reads back disappear.
 
 use super::{Builder, rewrite};
 use crate::error::Result;
@@ -52,7 +52,9 @@ pub fn forward_slices(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Resu
             known.spanning.insert(out, (axis, parts.clone()));
             builder.push(OpKind::Concat { axis }, &parts, out);
             return Ok(());
-        } else if let Some(same) = builder.without_zeros(&op).filter(|_| free) {
+        } else if let Some(same) =
+            builder.unchanged(&op, &known).or_else(|| builder.without_zeros(&op)).filter(|_| free)
+        {
             known.instead.insert(out, same);
             return Ok(());
         }
@@ -104,6 +106,14 @@ impl Builder<'_> {
         (begin[axis], end[axis]) = (from, to);
         let stride = vec![1; end.len()];
         self.op("part", OpKind::Slice { begin, end, stride }, &[part], own)
+    }
+
+    /// The concatenation that a reshape gives the extents that it has.
+    fn unchanged(&self, op: &Op, known: &Known) -> Option<ValueId> {
+        let (OpKind::Reshape, &[from], &[out]) = (&op.kind, op.inputs.as_slice(), op.outputs.as_slice()) else {
+            return None;
+        };
+        (known.parts.contains_key(&from) && self.net.value(from).ty == self.net.value(out).ty).then_some(from)
     }
 
     /// The operand of an addition of zeros.

@@ -74,6 +74,17 @@ fn cases() -> Vec<(&'static str, String, usize, usize)> {
             2,
         ),
         ("scale-of-operand", with("mul", "x", "half", "a") + &with("add", "a", "z", "y"), 1, 2),
+        (
+            // The factor, which fp16 does not represent, becomes that of differences.
+            "scale-of-operand",
+            "  const %third: f32[1] = [0.33333334]\n  \
+             %p: f16[1, 4, 8, 8] = matmul(%x, %z) transpose_x=false transpose_y=false\n  \
+             %q: f32[1, 4, 8, 8] = cast(%p)\n  %s: f32[1, 4, 8, 8] = mul(%q, %third)\n  \
+             %y: f32[1, 4, 8, 8] = softmax(%s) axis=3\n"
+                .to_string(),
+            7,
+            8,
+        ),
     ]
 }
 

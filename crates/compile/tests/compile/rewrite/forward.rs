@@ -1,5 +1,7 @@
 use super::becomes;
-use anemone_compile::testing::forward_affines;
+use anemone_compile::Options;
+use anemone_compile::testing::{Remarks, forward_affines};
+use anemone_net::text;
 
 #[test]
 fn gain_and_offset_go_into_the_products_behind() {
@@ -102,4 +104,23 @@ fn numbers_stay_where_fp16_or_another_reader_needs_them() {
         );
         becomes(forward_affines, &kept, &kept);
     }
+}
+
+/// Operations behind the functions of both operands of an attention's scores, whose factors are no fp16 numbers.
+fn scores(function: &str) -> Vec<String> {
+    let text = format!(
+        "net \"n\" {{\n  input %x: f32[2, 8]\n  input %z: f32[2, 8]\n  const %c: f32[] = [0.3]\n  \
+         %q: f32[2, 8] = {function}(%x)\n  %k: f32[2, 8] = {function}(%z)\n  %u: f32[2, 8] = mul(%q, %c)\n  \
+         %v: f32[2, 8] = mul(%k, %c)\n  %s: f32[2, 2] = matmul(%u, %v) transpose_x=false transpose_y=true\n  \
+         %y: f32[2, 2] = softmax(%s) axis=1\n  output %y\n}}\n"
+    );
+    let mut net = text::parse(&text, &[]).expect("the case parses");
+    forward_affines(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
+    net.ops[2..].iter().map(|op| op.kind.name().to_string()).collect()
+}
+
+#[test]
+fn factors_move_behind_products_of_bounded_operands() {
+    assert_eq!(scores("tanh"), ["matmul", "mul", "softmax"]);
+    assert_eq!(scores("relu"), ["mul", "mul", "matmul", "softmax"]);
 }

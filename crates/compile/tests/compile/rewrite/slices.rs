@@ -9,7 +9,8 @@ fn a_list_that_is_read_back_is_its_parts() {
   const %z: f16[3, 2] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
   const %o: f16[1, 2] = [0.0, 0.0]
   %a: f16[1, 2] = relu(%x)
-  %l: f16[4, 2] = concat(%a, %z) axis=0
+  %j: f16[4, 2] = concat(%a, %z) axis=0
+  %l: f16[4, 2] = reshape(%j)
   %f: f16[1, 2] = slice(%l) begin=[0, 0] end=[1, 2] stride=[1, 1]
   %r: f16[2, 2] = slice(%l) begin=[2, 0] end=[4, 2] stride=[1, 1]
   %s: f16[1, 2] = add(%f, %o)
