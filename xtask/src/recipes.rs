@@ -175,6 +175,7 @@ pub(crate) fn count_operations(net: &mut Net, _: &Options, reasons: &mut Remarks
         name: \"recipe\",
         packing: &[Packing::Rows],
         cost: products,
+        scales: false,
         accepts: |q| when(q.ext.plane() == 0, \"the result has elements\"),
         run: super::direct::convolve_nothing,
     },",
