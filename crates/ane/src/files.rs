@@ -199,6 +199,11 @@ impl Log for Releasing<'_> {
         self.log.stage(stage);
     }
 
+    fn pass(&mut self) {
+        self.log.pass();
+        release();
+    }
+
     fn tasks(&mut self, names: Vec<String>) {
         self.log.tasks(names);
     }

@@ -319,6 +319,7 @@ pub fn run(
             return Err(Error::Stopped);
         }
         state = pass.apply(state, &mut run, taken)?;
+        log.pass();
         converts &= pass.name != DROP.name;
         if let Some(wrong) = verify.and_then(|verify| verify(&state, converts).into_iter().next()) {
             return Err(Error::Net(format!("after {}: {wrong}", pass.name)));

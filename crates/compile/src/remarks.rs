@@ -21,6 +21,8 @@ pub trait Log {
     fn wants(&self) -> bool;
     /// Called after every pass, if stages are logged.
     fn stage(&mut self, stage: Stage);
+    /// Called after every pass: parts of files that it read are not needed soon.
+    fn pass(&mut self) {}
     /// Called before a program is emitted, with a name for each task in stream order: that of the operation it computes,
     /// or that name with a suffix behind a dot.
     fn tasks(&mut self, _names: Vec<String>) {}

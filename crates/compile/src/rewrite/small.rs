@@ -64,9 +64,9 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
     let mut scales = vec![0i32; net.values.len()];
     let mut direct = before_outputs(net);
     let mut behind = behind_products(net);
+    let mut grown = Grown { uses: net.read_counts(), made: HashMap::new() };
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
-    let mut grown = Grown::new();
     let mut made = Vec::with_capacity(ops.len());
     for mut op in ops {
         let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
@@ -290,8 +290,29 @@ fn behind_products(net: &Net) -> Vec<bool> {
     behind
 }
 
-/// Weights times powers of two, by the constant and the exponent; `None` where there are none in its form.
-type Grown = HashMap<(ValueId, i32), Option<ValueId>>;
+/// Weights times powers of two.
+struct Grown {
+    /// Reads of each value of the given network, less those of replaced weights.
+    uses: Vec<usize>,
+    /// By the constant and the exponent; `None` where there are none in its form.
+    made: HashMap<(ValueId, i32), Option<ValueId>>,
+}
+
+impl Grown {
+    /// The weights of a product times a power of two in place of the given ones, which lose their elements with their last reader.
+    fn replace(&mut self, b: &mut Builder, id: &mut ValueId, exponent: i32) -> bool {
+        let weights = b.net.value(*id).data.clone();
+        let mut constant = || grown(weights.as_deref()?, exponent).map(|tensor| b.constant_of("weight", tensor));
+        let Some(made) = *self.made.entry((*id, exponent)).or_insert_with(&mut constant) else { return false };
+        let given = id.0 as usize;
+        self.uses[given] -= 1;
+        if self.uses[given] == 0 {
+            b.net.values[given].data = None;
+        }
+        *id = made;
+        true
+    }
+}
 
 /// Scales a product with constant weights, of an operand with scale `before`, by at most the power of two `free`; returns the scale
 /// of its result.
@@ -303,17 +324,13 @@ fn product(
     demand: Demand,
     made: &mut Grown,
 ) -> i32 {
-    let Some(weights) = b.net.value(op.inputs[1]).data.clone() else { return 0 };
     let [operand, factor] = [0, 1].map(|i| known[op.inputs[i].0 as usize]);
     let term = operand.least * factor.usual * power(before);
     let asked = if demand.most > 0 { demand.wanted.min(demand.most) - before } else { 0 };
     let most = free.max(demand.gain).min(demand.divides) - before;
     let own = growth(term).max(asked).min(most).min(capacity(MOST_SUM, factor.most));
-    let mut constant = || grown(&weights, own).map(|tensor| b.constant_of("weight", tensor));
-    let scaled =
-        (own >= LEAST_GROWTH).then(|| *made.entry((op.inputs[1], own)).or_insert_with(&mut constant)).flatten();
-    let own = if scaled.is_some() { own } else { 0 };
-    op.inputs[1] = scaled.unwrap_or(op.inputs[1]);
+    let scaled = own >= LEAST_GROWTH && made.replace(b, &mut op.inputs[1], own);
+    let own = if scaled { own } else { 0 };
     let scale = before + own;
     if let Some(bias) = op.inputs.get(2).and_then(|&id| b.net.value(id).data.clone()).filter(|_| scale > 0) {
         let scaled = bias.data.to_f32().iter().map(|c| c * power(scale)).collect();
