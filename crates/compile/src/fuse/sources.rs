@@ -65,7 +65,6 @@ pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &
         return;
     }
     let Uses { reads, writers } = Uses::of(graph);
-    powers_into_products(graph, &reads, &writers);
     let mut removed = vec![false; graph.layers.len()];
     for i in 0..graph.layers.len() {
         for source in 0..graph.layers[i].sources.len() {
@@ -86,32 +85,6 @@ pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &
         }
     }
     retain(graph, &removed);
-}
-
-/// Gives products of computed matrices the power of two next to a factor behind them, which fp16 does not represent: their results have the
-/// size of the scaled ones and do not overflow where those do not.
-fn powers_into_products(graph: &mut Graph, reads: &[usize], writers: &[Vec<usize>]) {
-    for at in 0..graph.layers.len() {
-        let layer = &graph.layers[at];
-        let Some(step) = Epilogue::step(&layer.kind).filter(|step| step.offset.is_zero() && step.is_affine()) else {
-            continue;
-        };
-        let power = step.gain.abs().log2().round().exp2();
-        let Kind::Pool { mut affine, op, window, abs, relu } = layer.kind else { continue };
-        let buffer = layer.sources[0].buffer.0 as usize;
-        let whole = |&writer: &usize| matches!(graph.layers[writer].kind, Kind::Product { post_scale: 1.0, .. });
-        let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
-        if !alone || !writers[buffer].iter().all(whole) || !f16::from_f32(power).is_normal() {
-            continue;
-        }
-        affine.final_scale /= power;
-        graph.layers[at].kind = Kind::Pool { affine, op, window, abs, relu };
-        for &writer in &writers[buffer] {
-            if let Kind::Product { post_scale, .. } = &mut graph.layers[writer].kind {
-                *post_scale = power;
-            }
-        }
-    }
 }
 
 /// The factor of a value whose maximum is subtracted from it, where nothing else reads either; the layer of the maximum; and both readers
