@@ -32,6 +32,9 @@ const TOTAL_ERROR_AT_ZERO: f64 = 4.0 * 2e-3;
 /// Usual value below which the error of a table counts relative to it: errors of 2e-3 beside smaller ones are more than the sums of
 /// products average.
 const LEAST_USUAL: f64 = 1.0 / 32.0;
+/// As [`LEAST_USUAL`], of functions whose results are averaged alone: the error of a table has one sign over values of one size, so that a mean
+/// keeps it, and of roundings only a small part.
+const LEAST_USUAL_OF_MEANS: f64 = 1.0 / 8.0;
 /// Under [`Activations::Auto`], functions before outputs and of few elements stay steps if those are at most one in so many layers.
 const FEW_LAYERS: usize = 8;
 /// Number of elements up to which steps take no time to speak of, such as the gates of squeeze and excitation.
@@ -279,7 +282,9 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             if let Some((table, error)) = fitted.clone() {
                 let is_zero_at_zero = f(0.0) == 0.0;
                 let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
-                let size = f(usual).abs().max(f(-usual).abs()) / LEAST_USUAL;
+                let averaged = averaged(graph, uses, last);
+                let least = if averaged { LEAST_USUAL_OF_MEANS } else { LEAST_USUAL };
+                let size = f(usual).abs().max(f(-usual).abs()) / least;
                 let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
                 let usual_error = if relative { error / size } else { error };
                 let (layers, argument) = (layers.clone(), *argument);
@@ -296,6 +301,12 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
     }
     // The longest that saves a layer; one that does not may hold a shorter one that does.
     found.into_iter().rev().find(|region| saves(graph, uses, region))
+}
+
+/// Returns true for a layer whose result only means over planes read.
+fn averaged(graph: &Graph, uses: &Uses, layer: &Layer) -> bool {
+    let means = |&at: &usize| matches!(graph.layers[at].kind, Kind::Reduce { op: PoolOp::Sum, abs: false, .. });
+    uses.read.get(&layer.result.elements()).is_some_and(|readers| readers.iter().all(means))
 }
 
 /// Returns true if a table in place of the last layer makes another layer of the region dead. The argument's buffer must also keep its

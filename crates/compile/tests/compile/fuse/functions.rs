@@ -50,3 +50,32 @@ fn errors_of_many_tables_add_up() {
     assert_eq!(small_error([vec![6e-4; 50], vec![1.9e-3; 20]].concat()), 6e-4);
     assert_eq!(small_error(vec![1e-5; 1000]), SMALL_ERROR);
 }
+
+/// The error of a table has one sign over values of one size, so that a mean keeps it: small values that means alone read stay steps.
+#[test]
+fn small_values_that_are_averaged_stay_steps() {
+    let _verified = verify_passes();
+    let tasks = |weight: f32, reader: &str| {
+        let weights = vec![weight.to_string(); 256].join(", ");
+        let net = format!(
+            r#"net "n" {{
+  input %x: f16[1, 16, 32, 32]
+  const %w: f16[16, 16, 1, 1] = [{weights}]
+  %c: f16[1, 16, 32, 32] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+  %g: f16[1, 16, 32, 32] = sigmoid_hard(%c) alpha=0.16666667 beta=0.5
+  %h: f16[1, 16, 32, 32] = mul(%c, %g)
+{reader}
+  output %y
+}}
+"#
+        );
+        let net = anemone_net::text::parse(&net, &[]).expect("a network");
+        compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program").tasks().expect("a stream").len()
+    };
+    let mean = "  %y: f16[1, 16, 1, 1] = reduce_mean(%h) axes=[2, 3] keep_dims=true";
+    let product =
+        "  %y: f16[1, 16, 32, 32] = conv(%h, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1";
+    // Usual values of 1/2 and 1/16, of which hard swish makes about half.
+    assert_eq!([0.125, 0.015625].map(|weight| tasks(weight, mean) - 1), [1, 4]);
+    assert_eq!([0.125, 0.015625].map(|weight| tasks(weight, product) - 1), [1, 1]);
+}
