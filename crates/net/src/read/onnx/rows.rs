@@ -193,26 +193,11 @@ fn captures(t: &Translator, graph: &proto::Graph) -> bool {
 }
 
 fn rule_exists(op: &str) -> bool {
+    #[rustfmt::skip]
     let others = [
-        "Shape",
-        "RoiAlign",
-        "Transpose",
-        "Reshape",
-        "Squeeze",
-        "Unsqueeze",
-        "Flatten",
-        "Split",
-        "Slice",
-        "Concat",
-        "Gather",
-        "GatherND",
-        "GatherElements",
-        "Gemm",
-        "Pad",
-        "LayerNormalization",
-        "RMSNormalization",
-        "Expand",
-        "ConstantOfShape",
+        "Shape", "RoiAlign", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Split", "Slice", "Concat",
+        "Gather", "GatherND", "GatherElements", "Gemm", "Pad", "LayerNormalization", "RMSNormalization", "Expand",
+        "ConstantOfShape", "QuantizeLinear", "DequantizeLinear",
     ];
     [ELEMENTWISE, OF_IMAGES, across::NAMES, &others].iter().any(|names| names.contains(&op))
 }
@@ -407,6 +392,11 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
         "GatherElements" => x.filter(|&x| along(1) == Some(x) && axis_of(0).is_ok_and(|axis| axis != x)),
         "MatMul" if x.is_none() => along(1).filter(|&y| y > 0 && y + 1 == rank(1)).map(|_| shape.len() - 1),
         "CumSum" => x.filter(|_| alone),
+        // By one scale, or one for each place along another axis.
+        "QuantizeLinear" | "DequantizeLinear" if alone && n.int("block_size", 0) == 0 => {
+            let one = elements(&n.shape(n.need(1)?)) == 1;
+            x.filter(|&x| one || axis_of(1).is_ok_and(|axis| axis != x))
+        }
         "RoiAlign" if x.is_none() => along(1).filter(|&at| at == 0 && along(2).is_none_or(|other| other == 0)),
         op if OF_IMAGES.contains(&op) => x.filter(|&x| alone && x == 0),
         "MatMul" => x.filter(|&x| alone && x + 1 < rank(0) && rank(1) <= rank(0) && rank(0) == shape.len()),

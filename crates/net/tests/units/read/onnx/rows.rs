@@ -34,6 +34,13 @@ fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
             whole("least", &[-9]),
             whole("columns", &[0, 1, 0, 0]),
             limit,
+            Stored {
+                dims: vec![2],
+                name: "halves".into(),
+                data_type: 1,
+                float_data: vec![0.5; 2],
+                ..Stored::default()
+            },
         ],
         input: vec![float_info("x", vec![extent(3), extent(2)]), float_info("m", vec![extent(3)])],
         output: output.iter().map(|name| ValueInfo { name: name.to_string(), ty: None }).collect(),
@@ -414,4 +421,24 @@ fn nodes_that_nothing_reads_are_left_out() {
     let net = read(nodes, &["y"]).expect("a network");
     assert_eq!(net.ops.len(), 1);
     assert_eq!(run(&net, [0.0; 3]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+}
+
+/// Rows that are quantized by one scale, or by one for each column, stay rows.
+#[test]
+fn quantized_rows_are_rows() {
+    let axis = |mut node: Node, axis: i64| {
+        node.attribute.push(Attribute { name: "axis".into(), i: axis, ..Attribute::default() });
+        node
+    };
+    let of = |scale: &str, along: i64| {
+        let mut nodes = chosen();
+        nodes.push(axis(node("QuantizeLinear", &["some", scale], "q"), along));
+        nodes.push(axis(node("DequantizeLinear", &["q", scale], "rounded"), along));
+        nodes.push(node("ReduceSum", &["rounded", "zero"], "y"));
+        read(nodes, &["y"])
+    };
+    let net = of("limit", 1).expect("one scale");
+    assert_eq!(run(&net, [1.0, 0.0, 1.0]), [6.0, 8.0]);
+    let net = of("halves", 1).expect("a scale for each column");
+    assert_eq!(run(&net, [0.0, 1.0, 1.0]), [8.0, 10.0]);
 }
