@@ -19,6 +19,9 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
+/// Positions of nodes by tree and number.
+type Places = HashMap<(i64, i64), usize>;
+
 /// A comparison of a feature with a number. The opposite comparisons exchange its branches.
 #[derive(Clone, Copy)]
 struct Branch {
@@ -35,7 +38,7 @@ struct Tree {
 }
 
 /// The trees of a node, and the comparison that all their branches are.
-fn trees(n: &Node) -> Result<(Vec<Tree>, HashMap<(i64, i64), usize>, Binary), Error> {
+fn trees(n: &Node) -> Result<(Vec<Tree>, Places, Binary), Error> {
     let list = |name: &str| n.ints(name).unwrap_or_default();
     let (ids, nodes) = (list("nodes_treeids"), list("nodes_nodeids"));
     let (yes, no, features) = (list("nodes_truenodeids"), list("nodes_falsenodeids"), list("nodes_featureids"));
@@ -46,7 +49,7 @@ fn trees(n: &Node) -> Result<(Vec<Tree>, HashMap<(i64, i64), usize>, Binary), Er
     if [nodes.len(), yes.len(), no.len(), features.len(), values.len(), modes.len()].iter().any(|&len| len != count) {
         return Err(n.unsupported(format!("lists of {count} nodes and of other lengths")));
     }
-    let places: HashMap<(i64, i64), usize> = (0..count).map(|at| ((ids[at], nodes[at]), at)).collect();
+    let places: Places = (0..count).map(|at| ((ids[at], nodes[at]), at)).collect();
     let mut comparison = None;
     let mut trees = Vec::new();
     for root in (0..count).filter(|&at| at == 0 || ids[at] != ids[at - 1]) {
@@ -90,13 +93,7 @@ fn trees(n: &Node) -> Result<(Vec<Tree>, HashMap<(i64, i64), usize>, Binary), Er
 }
 
 /// Weights of leaves from the lists of a node, `[tree][leaf][target]`.
-fn weights(
-    n: &Node,
-    trees: &[Tree],
-    places: &HashMap<(i64, i64), usize>,
-    of: &str,
-    targets: usize,
-) -> Result<Vec<f32>, Error> {
+fn weights(n: &Node, trees: &[Tree], places: &Places, of: &str, targets: usize) -> Result<Vec<f32>, Error> {
     let list = |name: &str| n.ints(&format!("{of}_{name}")).unwrap_or_default();
     let (ids, nodes, to) = (list("treeids"), list("nodeids"), list("ids"));
     let given = n.attribute(&format!("{of}_weights")).map(|a| a.floats.clone()).unwrap_or_default();

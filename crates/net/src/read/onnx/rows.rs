@@ -311,6 +311,13 @@ fn reshaped(own: &[usize], to: &[usize], rows: Rows) -> Option<Rows> {
     })
 }
 
+/// Returns true for a quantizer with one scale, or one for each place along another axis than that of the rows.
+fn scales_rows_alike(n: &Node, rows: usize) -> bool {
+    let one = n.input(1).is_some_and(|scale| elements(&n.shape(scale)) == 1);
+    let rank = n.input(0).map_or(0, |x| n.shape(x).len());
+    one || n.int("block_size", 0) == 0 && n.axis(n.int("axis", 1), rank).is_ok_and(|axis| axis != rows)
+}
+
 /// The mark of a result, `Some(None)` for one that no values influence; `None` if the operator mixes rows.
 fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
     let marks: Vec<Option<&Mark>> = n.inputs.iter().map(|id| id.and_then(|id| n.t.mark(id))).collect();
@@ -392,11 +399,7 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
         "GatherElements" => x.filter(|&x| along(1) == Some(x) && axis_of(0).is_ok_and(|axis| axis != x)),
         "MatMul" if x.is_none() => along(1).filter(|&y| y > 0 && y + 1 == rank(1)).map(|_| shape.len() - 1),
         "CumSum" => x.filter(|_| alone),
-        // By one scale, or one for each place along another axis.
-        "QuantizeLinear" | "DequantizeLinear" if alone && n.int("block_size", 0) == 0 => {
-            let one = elements(&n.shape(n.need(1)?)) == 1;
-            x.filter(|&x| one || axis_of(1).is_ok_and(|axis| axis != x))
-        }
+        "QuantizeLinear" | "DequantizeLinear" if alone => x.filter(|&x| scales_rows_alike(n, x)),
         "RoiAlign" if x.is_none() => along(1).filter(|&at| at == 0 && along(2).is_none_or(|other| other == 0)),
         op if OF_IMAGES.contains(&op) => x.filter(|&x| alone && x == 0),
         "MatMul" => x.filter(|&x| alone && x + 1 < rank(0) && rank(1) <= rank(0) && rank(0) == shape.len()),
