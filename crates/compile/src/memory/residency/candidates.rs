@@ -145,15 +145,6 @@ fn resident(
         });
         view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
-    // Groups of a convolution that a reader has as channels are channels.
-    let merged = |&(i, s): &(usize, usize)| {
-        let source = &graph.layers[i].sources[s];
-        source.groups() == 1 && source.channels() > view.channels()
-    };
-    let images = matches!(graph.layers[writer].kind, Kind::Conv { .. }) && view.groups() > 1;
-    if conventions.images_grouped && images && readers.iter().any(merged) {
-        view = view.groups_as_channels().unwrap_or(view);
-    }
     // A matrix with folded rows is read in memory order.
     let copied = readers.iter().all(|&(i, _)| graph.layers[i].kind.is_copy());
     let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
