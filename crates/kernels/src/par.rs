@@ -173,10 +173,13 @@ fn on_threads(count: usize, awake: bool, work: &(dyn Fn(usize) + Sync)) {
 }
 
 /// Calls `work` with the index and the value of every item, on all threads if `shared`; they spin if `awake`.
+#[allow(clippy::explicit_counter_loop, reason = "`enumerate` is compiled once more for each item type")]
 pub fn share<T: Send>(items: Vec<T>, shared: bool, awake: bool, work: &(dyn Fn(usize, T) + Sync)) {
     if !shared || items.len() < 2 || !are_several() {
-        for (i, item) in items.into_iter().enumerate() {
+        let mut i = 0;
+        for item in items {
             work(i, item);
+            i += 1;
         }
         return;
     }
@@ -206,11 +209,26 @@ pub fn chunks<T: Send>(data: &mut [T], size: usize, nanos: usize, work: impl Fn(
 fn chunks_by<T: Send>(data: &mut [T], size: usize, nanos: usize, work: &(dyn Fn(usize, &mut [T]) + Send + Sync)) {
     let size = size.max(1);
     let least = if rayon::current_thread_index().is_some() { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
-    if nanos < least || data.len() <= size {
+    if nanos < least || data.len() <= size || !are_several() {
         for (i, chunk) in data.chunks_mut(size).enumerate() {
             work(i, chunk);
         }
     } else {
-        share(data.chunks_mut(size).collect(), true, false, work);
+        halves(data, size, 0, work);
     }
+}
+
+/// Calls `work` with chunks, the first of which has index `first`, on all threads: one half here, the other on a thread without work.
+fn halves<T: Send>(data: &mut [T], size: usize, first: usize, work: &(dyn Fn(usize, &mut [T]) + Send + Sync)) {
+    if data.len() <= size {
+        return work(first, data);
+    }
+    let half = data.len().div_ceil(size) / 2;
+    let (left, right) = data.split_at_mut(half * size);
+    join(&mut || halves(left, size, first, work), &mut || halves(right, size, first + half, work));
+}
+
+/// Not generic over the work, so that the scheduler's code is compiled once.
+fn join(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
+    rayon::join(left, right);
 }
