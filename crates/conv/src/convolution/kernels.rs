@@ -243,14 +243,29 @@ impl Kernels {
 }
 
 /// Cache of repacked coefficients: coefficients that tasks share are repacked to another panel height once.
-pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), Repacked<T>>);
+pub struct RepackCache<T> {
+    positions: Positions,
+    repacked: Vec<Repacked<T>>,
+}
+
+/// Positions in a list by address and panel height. Not generic, so that the map's code is compiled once.
+#[derive(Default)]
+struct Positions(HashMap<(usize, usize), usize>);
+
+impl Positions {
+    /// Position of a key, which is `new` for a key not seen before.
+    #[inline(never)]
+    fn of(&mut self, key: (usize, usize), new: usize) -> usize {
+        *self.0.entry(key).or_insert(new)
+    }
+}
 
 /// The source, kept alive so that its address stays a unique key, and its repacked panels.
 pub(super) type Repacked<T> = (Arc<Vec<T>>, Kernels);
 
 impl<T> Default for RepackCache<T> {
     fn default() -> Self {
-        RepackCache(HashMap::new())
+        RepackCache { positions: Positions::default(), repacked: Vec::new() }
     }
 }
 
@@ -260,13 +275,15 @@ impl<T: Clone> RepackCache<T> {
             // Coefficients of a single task are not cached.
             Ok(own) => pack(own),
             Err(shared) => {
-                let key = (Arc::as_ptr(&shared), height);
                 // The address is unique as long as the entry holds the source.
-                let (_, kernels) = self.0.entry(key).or_insert_with(|| {
-                    let kernels = pack(Vec::clone(&shared));
-                    (shared, kernels)
-                });
-                kernels.clone()
+                let key = (Arc::as_ptr(&shared).addr(), height);
+                let at = self.positions.of(key, self.repacked.len());
+                if let Some((_, kernels)) = self.repacked.get(at) {
+                    return kernels.clone();
+                }
+                let kernels = pack(Vec::clone(&shared));
+                self.repacked.push((shared, kernels.clone()));
+                kernels
             }
         }
     }
