@@ -10,8 +10,7 @@ use anemone_kernels::epilogue::{Activation, ExactEpilogue};
 use anemone_program::{Program, Task};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::Hash;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Key of an exact epilogue: activation mode, bits of bias and of scale, bytes of the table record.
 type Stages = (u32, u32, u32, Vec<u8>);
@@ -21,26 +20,29 @@ pub(crate) const FROM_TASKS: &str = "they are results of other tasks, or inputs"
 
 /// Entry limit of each process-wide cache. Expanding a function over all fp16 numbers takes as long as a small program runs.
 const MOST_KEPT: usize = 128;
-type Kept<K, V> = LazyLock<Mutex<HashMap<K, V>>>;
-static TABLES: Kept<Vec<u8>, Activation> = LazyLock::new(Default::default);
-static STAGES: Kept<(&'static str, Stages), ExactEpilogue> = LazyLock::new(Default::default);
+type Kept<K, V> = Mutex<Vec<(K, V)>>;
+static TABLES: Kept<Vec<u8>, Activation> = Mutex::new(Vec::new());
+static STAGES: Kept<(&'static str, Stages), ExactEpilogue> = Mutex::new(Vec::new());
 
-/// Looks a key up in a process-wide cache, or makes and stores its value. A cache of [`MOST_KEPT`] entries is cleared first.
-fn cached<K: Eq + Hash, V: Clone>(
+/// Looks a key up in a process-wide cache, or makes and stores its value. A cache of [`MOST_KEPT`] entries is cleared first. A list, because
+/// comparing so few keys takes little beside making a value, and a map is compiled for each pair of types.
+fn cached<K: Eq, V: Clone>(
     all: &Kept<K, V>,
     key: K,
     make: impl FnOnce() -> Result<V, FaultKind>,
 ) -> Result<V, FaultKind> {
     let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get(&key) {
-        return Ok(known.clone());
+    for (known, value) in lock().iter() {
+        if *known == key {
+            return Ok(value.clone());
+        }
     }
     let made = make()?;
     let mut kept = lock();
     if kept.len() >= MOST_KEPT {
         kept.clear();
     }
-    kept.insert(key, made.clone());
+    kept.push((key, made.clone()));
     Ok(made)
 }
 

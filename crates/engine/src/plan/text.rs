@@ -60,9 +60,10 @@ pub(super) fn selection(
             (Kind::Fused(of), _) => (of.kernel().to_string(), Vec::new()),
             (Kind::TaskBatch(_), _) => ("packed gemm, its source packed once".to_string(), Vec::new()),
             (Kind::Task(_) | Kind::Placed(..), Some(Step { work: Work::Neural(neural), fields, .. })) => {
-                let (kernel, mut rejected) = neural.selection(mac, fields.get(Field::NeTranspose) == 1);
-                rejected.splice(0..0, by_fields);
-                (kernel, rejected)
+                let (kernel, rejected) = neural.selection(mac, fields.get(Field::NeTranspose) == 1);
+                let mut all = by_fields;
+                all.extend_from_slice(&rejected);
+                (kernel, all)
             }
             (Kind::Task(_) | Kind::Placed(..), Some(Step { work: Work::Planar(kernel), .. })) => {
                 (kernel.name().to_string(), by_fields)
@@ -70,11 +71,12 @@ pub(super) fn selection(
             (Kind::Task(_) | Kind::Placed(..), _) => ("its unit".to_string(), Vec::new()),
         };
         text += &format!("{i}: task {}, {}: {kernel}", op.tasks.start, op.class());
-        if !rejected.is_empty() {
-            let reasons: Vec<String> = rejected.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-            text += &format!(" (not {})", reasons.join("; "));
+        let mut before = " (not ";
+        for (name, why) in &rejected {
+            text += &format!("{before}{name}: {why}");
+            before = "; ";
         }
-        text.push('\n');
+        text += if rejected.is_empty() { "\n" } else { ")\n" };
     }
     text
 }
