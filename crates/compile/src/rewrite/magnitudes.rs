@@ -1,6 +1,7 @@
 //! Magnitudes of values: a bound that holds for every input, and the usual size of an element, from weights, norms and functions.
 
 use super::{makers, number};
+use anemone_facts::numerics::FIXED;
 use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
 use std::collections::{HashMap, HashSet};
 use std::f32::consts::{FRAC_PI_2, LN_2};
@@ -21,6 +22,11 @@ pub struct Magnitude {
     pub least: f32,
     /// True if elements of both signs are equally frequent, as results of products are.
     pub centred: bool,
+}
+
+/// Magnitude from which on sums of the array are infinite.
+pub(super) fn array_ceiling() -> f32 {
+    FIXED.ceiling_log2.map_or(f32::INFINITY, |log2| (log2 as f32).exp2())
 }
 
 /// A product in which zero times infinity is zero: no element of a value whose bound is zero differs from zero.

@@ -1,7 +1,7 @@
 //! Factors of operands of products of two computed matrices become one factor behind the product, which its task applies.
 
 use super::affines::affine;
-use super::magnitudes::magnitudes;
+use super::magnitudes::{array_ceiling, magnitudes};
 use super::{makers, rewrite};
 use crate::error::Result;
 use crate::remarks::Remarks;
@@ -12,8 +12,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Largest error of a factor that fp16 represents, relative to it: that of the product of two factors in fp32.
 const EXACT: f32 = 1.0 / (1 << 20) as f32;
-/// Largest sum that the array represents.
-const MOST_SUM: f32 = 32768.0;
 /// Sums beyond so many times the usual one are not expected.
 const BEYOND_USUAL: f32 = 64.0;
 
@@ -39,7 +37,7 @@ pub(super) fn behind_products(net: &mut Net, reasons: &mut Remarks) -> Result<()
     let small = |op: &Op, factor: f32| {
         let of = |id: ValueId| known.get_or_init(|| magnitudes(net))[id.0 as usize];
         let bounded = || op.inputs.iter().all(|&id| of(id).most.is_finite());
-        factor.abs() >= 1.0 || bounded() && of(op.outputs[0]).usual * BEYOND_USUAL <= MOST_SUM * factor.abs()
+        factor.abs() >= 1.0 || bounded() && of(op.outputs[0]).usual * BEYOND_USUAL <= array_ceiling() * factor.abs()
     };
     let found: HashMap<ValueId, Behind> = net
         .ops

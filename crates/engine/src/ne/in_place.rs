@@ -13,7 +13,7 @@ use anemone_kernels::table::Table;
 use anemone_kernels::view::{TensorView, TensorViewMut};
 use std::sync::Arc;
 
-/// What a plan lets a task compute besides what its fields state.
+/// Computations that a plan adds to those of a task's fields.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Beside<'a> {
     /// Table in place of an activation, for a convolution in fp32 without one.

@@ -1,4 +1,4 @@
-//! What convolutions compute in place of the chains around them.
+//! Convolutions that compute the chains around them.
 
 use super::*;
 use anemone_engine::kernels::isa;

@@ -258,7 +258,7 @@ fn resident(
             (3..=4, gap) if conventions.places_by_use && small => spread(row, 1, (view.height() as u64, gap)),
             // Turned matrices whose tiles have some of the rows are left as they fall (`bmm_r3rr_m375_k128_n749_tx0_ty1_b8`).
             _ if rows_turned(written).is_some() && source_tile(written).rows < written.result.height() => row,
-            // So are those whose channels of odd units lie in all banks (`bmm_r3rb_m375_k128_n375_tx0_ty1_b8_idx`: 0x1780).
+            // Channels of odd units lie in all banks without a gap (`bmm_r3rb_m375_k128_n375_tx0_ty1_b8_idx`: 0x1780).
             _ if conventions.places_by_use && turns_matrices(written) && channel % 2 == 1 => row,
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
