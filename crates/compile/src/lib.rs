@@ -4,7 +4,7 @@
 //! file. [`pipeline::ALL`] is the contents page; each stage is a type with a text form and a verifier.
 //!
 //! Dependencies: `half` rounds constants to fp16, `libm` gives the error function behind two activation tables,
-//! `thiserror` words the refusals.
+//! `rayon` visits constants on several threads, `thiserror` words the refusals.
 //!
 //! A ReLU is one task; the log `()` takes no dumps of stages:
 //!

@@ -22,7 +22,9 @@ fn kernel_bytes(placed: &Placed) -> usize {
 
 /// The kernel section under construction; equal blocks are stored once.
 pub(super) struct Kernel {
+    /// Space for all blocks; zero from `used` on. Pages are touched when blocks are written, by the threads that write them.
     bytes: Vec<u8>,
+    used: usize,
     /// Offsets and owners of blocks, by a cheap key: their length and the bytes in the middle.
     blocks: HashMap<(usize, Vec<u8>), Vec<Block>>,
 }
@@ -47,37 +49,48 @@ impl Owner {
 impl Kernel {
     /// The section with only the program's constants.
     pub(super) fn of(placed: &Placed) -> Kernel {
-        let mut bytes = Vec::with_capacity(kernel_bytes(placed));
-        bytes.extend_from_slice(&placed.constants);
-        Kernel { bytes, blocks: HashMap::new() }
+        let used = placed.constants.len();
+        let mut bytes = vec![0; kernel_bytes(placed)];
+        bytes[..used].copy_from_slice(&placed.constants);
+        Kernel { bytes, used, blocks: HashMap::new() }
     }
 
     /// The section as stored in the program: never empty.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
-        if self.bytes.is_empty() {
-            self.bytes.resize(constant::EMPTY_KERNEL_BYTES, 0);
-        }
+        let bytes = if self.used == 0 { constant::EMPTY_KERNEL_BYTES } else { self.used };
+        self.bytes.resize(bytes, 0);
         self.bytes
     }
 
-    /// Places the block of streams that `put` appends. Returns its offset and size, and the result of `put`.
-    pub(super) fn place<T>(&mut self, owner: Option<Owner>, put: impl FnOnce(&mut Vec<u8>) -> T) -> (u64, u64, T) {
+    /// Places the block of streams that `put` writes to at most `most` bytes, all zero; it returns the size of each stream. Returns the
+    /// block's offset and the sizes.
+    pub(super) fn place(
+        &mut self,
+        owner: Option<Owner>,
+        most: u64,
+        put: impl FnOnce(&mut [u8]) -> Vec<u64>,
+    ) -> (u64, Vec<u64>) {
         const TELLING_BYTES: usize = 64;
-        let before = self.bytes.len();
-        self.bytes.resize(before.next_multiple_of(ROW_ALIGN as usize), 0);
-        let start = self.bytes.len();
-        let told = put(&mut self.bytes);
-        let (known, block) = self.bytes.split_at(start);
+        let start = self.used.next_multiple_of(ROW_ALIGN as usize);
+        let end = start + most as usize;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        let sizes = put(&mut self.bytes[start..end]);
+        let written = sizes.iter().sum::<u64>() as usize;
+        let (known, rest) = self.bytes.split_at(start);
+        let block = &rest[..written];
         let middle = block.len() / 2;
         let key = (block.len(), block[middle..block.len().min(middle + TELLING_BYTES)].to_vec());
-        let (bytes, alike) = (block.len() as u64, self.blocks.entry(key).or_default());
+        let alike = self.blocks.entry(key).or_default();
         let shared = |of: &Option<Owner>| of.as_ref().zip(owner.as_ref()).is_none_or(|(of, owner)| of.shares(owner));
         if let Some(&(at, _)) = alike.iter().find(|(at, of)| shared(of) && known[*at..].starts_with(block)) {
-            self.bytes.truncate(before);
-            return (at as u64, bytes, told);
+            self.bytes[start..start + written].fill(0);
+            return (at as u64, sizes);
         }
         alike.push((start, owner));
-        (start as u64, bytes, told)
+        self.used = start + written;
+        (start as u64, sizes)
     }
 }
 
@@ -112,27 +125,29 @@ impl Emitter<'_> {
                 self.task.set_bytes_at(self.layout, ExtraSize, i, constant::IDLE_STREAM_BYTES)?;
             }
         }
-        let (mut offset, bytes, sizes, apart) = match &self.layer.kind {
+        let (mut offset, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, nonlinear, .. } => {
                 let bias = bias.as_ref().filter(|_| self.layer.bias_number().is_none()).map(|b| b.as_slice());
                 let owner = Owner { operation: self.layer.name.clone(), coefficients: Arc::as_ptr(weights) };
                 let owner = Some(owner).filter(|_| self.conventions().pieces_stored_apart);
-                let (offset, bytes, sizes) =
-                    kernel.place(owner, |to| packing.put_streams(weights, bias, nonlinear.table(), to));
-                (offset, bytes, sizes, true)
+                let table = nonlinear.table();
+                let put = |to: &mut [u8]| packing.put_streams(weights, bias, table, to);
+                let (offset, sizes) = kernel.place(owner, packing.total_bytes(), put);
+                (offset, sizes, true)
             }
             // All engines read the same table.
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
             | Kind::SumChannels { nonlinear: Nonlinear::Table(table) }
             | Kind::MulChannels { nonlinear: Nonlinear::Table(table) } => {
-                let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
-                if self.conventions().tables_per_engine {
-                    // Space for one table per engine, although one would do.
-                    block.resize(block.len() * streams, 0);
-                }
-                let (offset, ..) = kernel.place(None, |to| to.extend(block));
+                let (block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
+                // Under a convention there is space for one table per engine, although one would do.
+                let most = (block.len() * if self.conventions().tables_per_engine { streams } else { 1 }) as u64;
+                let (offset, _) = kernel.place(None, most, |to| {
+                    to[..block.len()].copy_from_slice(&block);
+                    vec![most]
+                });
                 // One table is loaded for all engines.
-                (offset, lut::STREAM_BYTES as u64, vec![lut::STREAM_BYTES as u64; streams], false)
+                (offset, vec![lut::STREAM_BYTES as u64; streams], false)
             }
             // The streams are in memory already, one plane each.
             Kind::Product { .. } => {
@@ -149,6 +164,7 @@ impl Emitter<'_> {
             }
             _ => return Ok(0),
         };
+        let bytes = if apart { sizes.iter().sum() } else { lut::STREAM_BYTES as u64 };
         self.set(KernelDmaMaster, 1)?;
         self.set(KernelDmaSparse, u32::from(packing.skips_zeros()))?;
         self.set(SparseFmt, u32::from(packing.skips_zeros()))?;

@@ -74,12 +74,15 @@ impl Halves {
                 other => Halves::Own(Vec::from_f32_slice(&other.to_f32())),
             };
         }
-        let mut values = vec![f16::ZERO; tensor.data.len()];
-        let mut rest = values.as_mut_slice();
+        // Converted in a buffer: pages of zeros would be written twice.
+        const RUN: usize = 2048;
+        let (mut values, mut buffer) = (Vec::with_capacity(tensor.data.len()), [f16::ZERO; RUN]);
         let _ = tensor.data.visit_rows(1, &mut |part| {
-            let (now, later) = std::mem::take(&mut rest).split_at_mut(part.len());
-            now.convert_from_f32_slice(part);
-            rest = later;
+            for part in part.chunks(RUN) {
+                let halves = &mut buffer[..part.len()];
+                halves.convert_from_f32_slice(part);
+                values.extend_from_slice(halves);
+            }
             ControlFlow::Continue(())
         });
         Halves::Own(values)

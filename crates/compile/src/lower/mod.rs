@@ -43,6 +43,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Tensor, Unary, ValueId};
 use half::f16;
 use half::vec::HalfFloatVecExt;
+use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -85,7 +86,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         turned: HashMap::new(),
         inverses: HashMap::new(),
         half_turns: Vec::new(),
-        weights: HashMap::new(),
+        weights: weights(net),
         masks: HashMap::new(),
         most: f32::INFINITY,
         magnitudes: if options.conventions().functions_fitted && bends(net) { magnitudes(net) } else { Vec::new() },
@@ -108,6 +109,13 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     numbers_only(&lowerer.graph)?;
     lowerer.usual_sizes();
     Ok(lowerer.graph)
+}
+
+/// Coefficients of the products with constants, converted by several threads.
+fn weights(net: &Net) -> HashMap<ValueId, Weights> {
+    let of = |op: &Op| matches!(op.kind, OpKind::Linear | OpKind::Conv { .. }).then(|| op.inputs[1]);
+    let read: HashSet<ValueId> = net.ops.iter().filter_map(of).collect();
+    read.into_par_iter().filter_map(|id| Some((id, Weights::shared(net.value(id).data.as_ref()?)))).collect()
 }
 
 /// Returns true for a network with functions that may become tables, or with norms.
@@ -320,7 +328,7 @@ impl Lowerer<'_> {
     fn weights(&mut self, id: ValueId) -> Option<Weights> {
         let tensor = self.net.value(id).data.as_ref()?;
         if self.uses[id.0 as usize] < 2 {
-            return Some(tensor.into());
+            return Some(self.weights.remove(&id).unwrap_or_else(|| tensor.into()));
         }
         Some(self.weights.entry(id).or_insert_with(|| Weights::shared(tensor)).clone())
     }

@@ -3,6 +3,7 @@
 use super::{makers, number};
 use anemone_facts::numerics::FIXED;
 use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
+use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::f32::consts::{FRAC_PI_2, LN_2};
 use std::ops::ControlFlow;
@@ -172,7 +173,7 @@ pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
         let data = value.data.as_ref().filter(|_| read[id]);
         data.map_or(Magnitude::UNKNOWN, |t| Magnitude::of_data(t, width(id, &t.shape)))
     };
-    let mut known: Vec<Magnitude> = net.values.iter().enumerate().map(of_value).collect();
+    let mut known: Vec<Magnitude> = net.values.par_iter().enumerate().map(of_value).collect();
     for op in &net.ops {
         let norm = normalized(net, &made, op)
             .map(|(x, axes, epsilon)| known[x.0 as usize].normalized(&net.value(x).ty.shape, axes, epsilon));

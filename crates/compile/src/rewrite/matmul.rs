@@ -5,6 +5,7 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_net::{DType, Data, Net, OpKind, Tensor, Value, compress};
+use rayon::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 /// Under the book's convention a matrix larger than tile memory stays a product: "a weight above the 2 MB ceiling stays a tiled matrix multiply".
 pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
     let ceiling = options.most_resident(chip);
+    let mut replaced = Vec::new();
     for at in 0..net.ops.len() {
         let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
         let y = net.ops[at].inputs[1];
@@ -32,26 +34,11 @@ pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, rea
             });
             continue;
         }
-        let weight = if transpose_y {
-            Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
-        } else {
-            // fp16 weights stay fp16, which keeps the memory of large models low.
-            let data = match tensor.data.dtype() {
-                DType::F16 => match &*tensor.data.dense() {
-                    Data::F16(data) => Data::F16(transposed(data, columns)),
-                    data => Data::F32(transposed(&data.floats(), columns)),
-                },
-                _ => {
-                    let mut matrix = Transposed::new(rows, columns);
-                    let _ = tensor.data.visit_rows(columns, &mut |part| {
-                        matrix.add(part);
-                        ControlFlow::Continue(())
-                    });
-                    Data::F32(matrix.data)
-                }
-            };
-            compress::recompressed(Tensor { shape: vec![columns, rows], data }, [tensor.as_ref()])
-        };
+        replaced.push((at, tensor.clone(), [rows, columns], transpose_y));
+    }
+    let weights: Vec<Tensor> =
+        replaced.par_iter().map(|(_, tensor, extents, by_outputs)| weight(tensor, *extents, *by_outputs)).collect();
+    for ((at, ..), weight) in replaced.into_iter().zip(weights) {
         let name = format!("{}.weight", net.ops[at].name);
         let ty = weight.ty();
         let id = net.add_value(Value { name, ty, data: Some(Arc::new(weight)), surface: None });
@@ -60,6 +47,29 @@ pub fn replace_matmul(net: &mut Net, chip: &'static Chip, options: &Options, rea
         net.ops[at].inputs[1] = id;
     }
     Ok(())
+}
+
+/// The weights of a matrix with these rows and columns, one row an output; `by_outputs` if the matrix has that order.
+fn weight(tensor: &Tensor, [rows, columns]: [usize; 2], by_outputs: bool) -> Tensor {
+    if by_outputs {
+        return Tensor { shape: vec![rows, columns], data: tensor.data.clone() };
+    }
+    // fp16 weights stay fp16, which keeps the memory of large models low.
+    let data = match tensor.data.dtype() {
+        DType::F16 => match &*tensor.data.dense() {
+            Data::F16(data) => Data::F16(transposed(data, columns)),
+            data => Data::F32(transposed(&data.floats(), columns)),
+        },
+        _ => {
+            let mut matrix = Transposed::new(rows, columns);
+            let _ = tensor.data.visit_rows(columns, &mut |part| {
+                matrix.add(part);
+                ControlFlow::Continue(())
+            });
+            Data::F32(matrix.data)
+        }
+    };
+    compress::recompressed(Tensor { shape: vec![columns, rows], data }, [tensor])
 }
 
 /// The transpose of a matrix with this number of columns.

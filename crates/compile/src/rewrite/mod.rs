@@ -173,9 +173,12 @@ impl Builder<'_> {
     }
 
     fn constant_of(&mut self, suffix: &str, tensor: Tensor) -> ValueId {
-        let name = self.fresh(suffix);
-        let ty = tensor.ty();
-        self.net.add_value(Value { name, ty, data: Some(Arc::new(tensor)), surface: None })
+        self.shared_constant(suffix, Arc::new(tensor))
+    }
+
+    fn shared_constant(&mut self, suffix: &str, tensor: Arc<Tensor>) -> ValueId {
+        let (name, ty) = (self.fresh(suffix), tensor.ty());
+        self.net.add_value(Value { name, ty, data: Some(tensor), surface: None })
     }
 
     fn shape(&self, id: ValueId) -> Vec<usize> {

@@ -13,8 +13,10 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// Binary exponent that the usual term of a product should have: ten digits above the resolution.
 const USUAL_TERM: i32 = -6;
@@ -64,7 +66,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
     let mut scales = vec![0i32; net.values.len()];
     let mut direct = before_outputs(net);
     let mut behind = behind_products(net);
-    let mut grown = Grown { uses: net.read_counts(), made: HashMap::new() };
+    let mut grown = Grown { uses: net.read_counts(), made: HashMap::new(), later: HashMap::new() };
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
     let mut made = Vec::with_capacity(ops.len());
@@ -114,6 +116,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
         demands.resize(net.values.len(), Demand::NONE);
     }
     net.ops = made;
+    grown.finish(net);
     Ok(())
 }
 
@@ -296,13 +299,23 @@ struct Grown {
     uses: Vec<usize>,
     /// By the constant and the exponent; `None` where there are none in its form.
     made: HashMap<(ValueId, i32), Option<ValueId>>,
+    /// Constants that hold the given weights until [`Grown::finish`] multiplies them.
+    later: HashMap<usize, i32>,
 }
 
 impl Grown {
     /// The weights of a product times a power of two in place of the given ones, which lose their elements with their last reader.
     fn replace(&mut self, b: &mut Builder, id: &mut ValueId, exponent: i32) -> bool {
         let weights = b.net.value(*id).data.clone();
-        let mut constant = || grown(weights.as_deref()?, exponent).map(|tensor| b.constant_of("weight", tensor));
+        let mut constant = || {
+            let weights = weights.as_ref()?;
+            if compress::is_compressed(&weights.data) {
+                return grown(weights, exponent).map(|tensor| b.constant_of("weight", tensor));
+            }
+            let made = b.shared_constant("weight", weights.clone());
+            self.later.insert(made.0 as usize, exponent);
+            Some(made)
+        };
         let Some(made) = *self.made.entry((*id, exponent)).or_insert_with(&mut constant) else { return false };
         let given = id.0 as usize;
         self.uses[given] -= 1;
@@ -311,6 +324,15 @@ impl Grown {
         }
         *id = made;
         true
+    }
+
+    /// Multiplies the weights that are not compressed, each on one of several threads.
+    fn finish(self, net: &mut Net) {
+        net.values.par_iter_mut().enumerate().for_each(|(id, value)| {
+            if let (Some(weights), Some(&exponent)) = (&value.data, self.later.get(&id)) {
+                value.data = Some(Arc::new(times_power(weights, exponent)));
+            }
+        });
     }
 }
 
@@ -386,8 +408,11 @@ fn grown(weights: &Tensor, exponent: i32) -> Option<Tensor> {
     if let Some(made) = compress::scaled(weights, power(exponent)) {
         return Some(made);
     }
-    let factor = power(exponent);
-    let made = Tensor { shape: weights.shape.clone(), data: weights.data.mapped(|w| w * factor) };
-    let made = compress::recompressed(made, [weights]);
+    let made = compress::recompressed(times_power(weights, exponent), [weights]);
     (compress::is_compressed(&made.data) || !compress::is_compressed(&weights.data)).then_some(made)
+}
+
+fn times_power(weights: &Tensor, exponent: i32) -> Tensor {
+    let factor = power(exponent);
+    Tensor { shape: weights.shape.clone(), data: weights.data.mapped(|w| w * factor) }
 }

@@ -61,10 +61,17 @@ fn merged(net: &Net, at: usize, uses: &[usize], made: &HashMap<ValueId, usize>) 
         (_, Some(second)) if source(second) == Some(a) => (convolution(net, second)?, identity(net, a)?, vec![second]),
         _ => return None,
     };
-    let sum = enclosed(&one, &other).or_else(|| enclosed(&other, &one))?;
-    let finite = stays_finite(&sum.weights, &[&one.weights, &other.weights])
-        && stays_finite(&sum.biases, &[&one.biases, &other.biases]);
-    finite.then_some((sum, replaced))
+    let (outer, inner, places) = match (places(&one, &other), places(&other, &one)) {
+        (Some(places), _) => (one, other, places),
+        (None, Some(places)) => (other, one, places),
+        (None, None) => return None,
+    };
+    let finite = |all: &[f32]| stays_finite(all, &[]);
+    let weights_were = finite(&outer.weights) && finite(&inner.weights);
+    let biases_were = finite(&outer.biases) && finite(&inner.biases);
+    let sum = enclosed(outer, &inner, &places)?;
+    let stays = (finite(&sum.weights) || !weights_were) && (finite(&sum.biases) || !biases_were);
+    stays.then_some((sum, replaced))
 }
 
 /// The identity as a depthwise convolution with a factor of one; `None` for a value without a channel axis.
@@ -94,24 +101,29 @@ fn convolution(net: &Net, at: usize) -> Option<Convolution> {
     (biases.len() == extents[0]).then(|| Convolution { kind, extents, weights: weights.data.to_f32(), biases })
 }
 
-/// The sum of two convolutions, of the kind of `outer`; `None` unless its window and groups enclose those of `inner`.
-fn enclosed(outer: &Convolution, inner: &Convolution) -> Option<Convolution> {
+/// Place of the window of `inner` in that of `outer`, by axis; `None` unless window and groups of `outer` enclose those of `inner`.
+fn places(outer: &Convolution, inner: &Convolution) -> Option<Vec<usize>> {
     let OpKind::Conv { strides, pads, groups, .. } = &outer.kind else { return None };
     let OpKind::Conv { strides: other_strides, pads: other_pads, groups: other_groups, .. } = &inner.kind else {
         return None;
     };
-    let &[outputs, depth, ref window @ ..] = outer.extents.as_slice() else { return None };
-    let &[_, inner_depth, ref inner_window @ ..] = inner.extents.as_slice() else { return None };
-    // Place of the inner window in the outer one, by axis.
+    let (window, inner_window) = (outer.extents.get(2..)?, inner.extents.get(2..)?);
     let place = |axis: usize| {
         let place = pads[axis].0.checked_sub(other_pads[axis].0)?;
         (place + inner_window[axis] <= window[axis]).then_some(place)
     };
     let places = (0..window.len()).map(place).collect::<Option<Vec<usize>>>()?;
-    if strides != other_strides || !other_groups.is_multiple_of(*groups) {
+    (strides == other_strides && other_groups.is_multiple_of(*groups)).then_some(places)
+}
+
+/// The sum of two convolutions, of the kind of `outer`, with the window of `inner` at `places`.
+fn enclosed(outer: Convolution, inner: &Convolution, places: &[usize]) -> Option<Convolution> {
+    let (OpKind::Conv { groups, .. }, OpKind::Conv { groups: other_groups, .. }) = (&outer.kind, &inner.kind) else {
         return None;
-    }
-    let mut weights = outer.weights.clone();
+    };
+    let &[outputs, depth, ref window @ ..] = outer.extents.as_slice() else { return None };
+    let &[_, inner_depth, ref inner_window @ ..] = inner.extents.as_slice() else { return None };
+    let Convolution { mut weights, .. } = outer;
     let taps: usize = inner_window.iter().product();
     let (rows, inner_rows) = (outputs / groups, outputs / other_groups);
     // Index of a tap in the outer window, last axis first.
@@ -133,5 +145,5 @@ fn enclosed(outer: &Convolution, inner: &Convolution) -> Option<Convolution> {
         indices.iter().zip(taps).for_each(|(&index, w)| sum[index] += w);
     }
     let biases = outer.biases.iter().zip(&inner.biases).map(|(a, b)| a + b).collect();
-    Some(Convolution { kind: outer.kind.clone(), extents: outer.extents.clone(), weights, biases })
+    Some(Convolution { weights, biases, ..outer })
 }

@@ -10,11 +10,14 @@ use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use anemone_net::stored::pack;
 use half::f16;
+use rayon::prelude::*;
 
 /// Width of an uncompressed coefficient in bits.
 const FP16_BITS: usize = 16;
 /// Width of a coefficient of one byte in bits.
 const INT8_BITS: usize = 8;
+/// Least size in bytes of the streams of a layer that several threads write.
+const PARALLEL_BYTES: usize = 1 << 18;
 
 /// Distribution of a layer's output channels over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,73 +191,46 @@ impl Packing {
 
     /// All streams, concatenated, and the size of each in bytes.
     pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>, table: Option<&Table>) -> (Vec<u8>, Vec<u64>) {
-        let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
+        let mut bytes = vec![0; self.total_bytes() as usize];
         let sizes = self.put_streams(weights, bias, table, &mut bytes);
+        bytes.truncate(sizes.iter().sum::<u64>() as usize);
         (bytes, sizes)
     }
 
-    /// As [`Packing::streams`], appended to `bytes`.
+    /// As [`Packing::streams`], to the start of `bytes`, which are [`Packing::total_bytes`] zeros.
     pub fn put_streams(
         &self,
         weights: &Weights,
         bias: Option<&[f32]>,
         table: Option<&Table>,
-        bytes: &mut Vec<u8>,
+        bytes: &mut [u8],
     ) -> Vec<u64> {
-        let first_byte = bytes.len();
-        let mut sizes = Vec::with_capacity(self.active());
         let palette = Lookup::of(&weights.form);
         let mut head = table.map_or(vec![], Table::stream);
         if let Some(palette) = &palette {
             head.extend(&palette.bytes);
         }
         head.resize((self.table_bytes + self.palette_bytes) as usize, 0);
-        let coefficients: &[f16] = &weights.values;
-        for engine in 0..self.active() {
-            let start = bytes.len();
-            bytes.extend(&head);
-            for g in 0..self.groups {
-                for pass in 0..self.passes(engine) {
-                    let first = g * self.outputs + (pass * self.engines + engine) * self.lanes;
-                    if let Some(bias) = bias {
-                        bytes.extend(
-                            bias[first..first + self.lanes].iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()),
-                        );
-                    }
-                    if let Some([kernel, stride]) = self.skips {
-                        self.put_without_zeros(bytes, coefficients, first, &zero_skip::order(kernel, stride));
-                        continue;
-                    }
-                    let halves = &coefficients[first * self.taps..][..self.lanes * self.taps];
-                    let at = bytes.len();
-                    match &palette {
-                        None if self.bits == INT8_BITS => {
-                            bytes.resize(at + halves.len(), 0);
-                            // A negative number is its two's complement.
-                            self.put_side_by_side(&mut bytes[at..], |i| (halves[i].to_f32() as i8).to_le_bytes());
-                        }
-                        None => {
-                            bytes.resize(at + 2 * halves.len(), 0);
-                            self.put_side_by_side(&mut bytes[at..], |i| halves[i].to_le_bytes());
-                        }
-                        Some(palette) => {
-                            let indices: Vec<u8> = halves.iter().map(|&x| palette.index(x)).collect();
-                            let mut turned = vec![0; indices.len()];
-                            self.put_side_by_side(&mut turned, |i| [indices[i]]);
-                            bytes.extend(pack(&turned, self.bits));
-                        }
-                    }
-                }
-                if self.skips.is_some() {
-                    let stored = bytes.len() - first_byte;
-                    bytes.resize(first_byte + stored.next_multiple_of(ALIGN_BYTES as usize), 0);
-                } else {
-                    bytes.resize(start + head.len() + (g + 1) * self.group_bytes() as usize, 0);
-                }
-            }
-            sizes.push((bytes.len() - start) as u64);
+        let parallel = bytes.len() >= PARALLEL_BYTES;
+        let streams = Streams { packing: self, coefficients: &weights.values, bias, palette, head };
+        if let Some([kernel, stride]) = self.skips {
+            let order = zero_skip::order(kernel, stride);
+            let of = |engine| streams.without_zeros(engine, &order);
+            let stored: Vec<Vec<u8>> = match parallel {
+                true => (0..self.active()).into_par_iter().map(of).collect(),
+                false => (0..self.active()).map(of).collect(),
+            };
+            let mut rest = bytes;
+            stored.iter().for_each(|stream| next(&mut rest, stream.len()).copy_from_slice(stream));
+            return stored.iter().map(|stream| stream.len() as u64).collect();
         }
-        sizes
+        let size = (self.stream_bytes() as usize).max(1);
+        let put = |(engine, to): (usize, &mut [u8])| streams.put(engine, to);
+        match parallel {
+            true => bytes.par_chunks_exact_mut(size).enumerate().for_each(put),
+            false => bytes.chunks_exact_mut(size).enumerate().for_each(put),
+        }
+        vec![size as u64; self.active()]
     }
 
     /// Writes a pass in stream order: channels of one tap are adjacent. `bytes` gives the encoding of a coefficient.
@@ -265,25 +241,93 @@ impl Packing {
             }
         }
     }
+}
+
+/// What the streams of a layer are made of.
+struct Streams<'a> {
+    packing: &'a Packing,
+    coefficients: &'a [f16],
+    bias: Option<&'a [f32]>,
+    palette: Option<Lookup>,
+    /// Start of every stream: the table and the palette.
+    head: Vec<u8>,
+}
+
+impl Streams<'_> {
+    /// Passes of an engine over a group: the first output channel of each, among those of all groups.
+    fn passes(&self, engine: usize, group: usize) -> impl Iterator<Item = usize> {
+        let Packing { engines, lanes, outputs, .. } = *self.packing;
+        (0..self.packing.passes(engine)).map(move |pass| group * outputs + (pass * engines + engine) * lanes)
+    }
+
+    /// The biases of a pass in the order of its channels.
+    fn biases(&self, first: usize) -> impl Iterator<Item = [u8; 2]> {
+        let of_pass = self.bias.map_or(&[][..], |bias| &bias[first..first + self.packing.lanes]);
+        of_pass.iter().map(|&x| f16::from_f32(x).to_le_bytes())
+    }
+
+    /// Writes the stream of an engine; `to` is zero.
+    fn put(&self, engine: usize, to: &mut [u8]) {
+        let packing = self.packing;
+        let (head, groups) = to.split_at_mut(self.head.len());
+        head.copy_from_slice(&self.head);
+        for (g, mut to) in groups.chunks_exact_mut(packing.group_bytes() as usize).enumerate() {
+            for first in self.passes(engine, g) {
+                for bias in self.biases(first) {
+                    next(&mut to, bias.len()).copy_from_slice(&bias);
+                }
+                let halves = &self.coefficients[first * packing.taps..][..packing.lanes * packing.taps];
+                match &self.palette {
+                    None if packing.bits == INT8_BITS => {
+                        // A negative number is its two's complement.
+                        let to = next(&mut to, halves.len());
+                        packing.put_side_by_side(to, |i| (halves[i].to_f32() as i8).to_le_bytes());
+                    }
+                    None => packing.put_side_by_side(next(&mut to, 2 * halves.len()), |i| halves[i].to_le_bytes()),
+                    Some(palette) => {
+                        let indices: Vec<u8> = halves.iter().map(|&x| palette.index(x)).collect();
+                        let mut ordered = vec![0; indices.len()];
+                        packing.put_side_by_side(&mut ordered, |i| [indices[i]]);
+                        let packed = pack(&ordered, packing.bits);
+                        next(&mut to, packed.len()).copy_from_slice(&packed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The stream of an engine, without zeros.
+    fn without_zeros(&self, engine: usize, order: &[Option<usize>]) -> Vec<u8> {
+        let mut bytes = self.head.clone();
+        for g in 0..self.packing.groups {
+            for first in self.passes(engine, g) {
+                bytes.extend(self.biases(first).flatten());
+                self.put_pass_without_zeros(&mut bytes, first, order);
+            }
+            bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
+        }
+        bytes
+    }
 
     /// Writes one pass from output channel `first` on: the count, then masks of eight bits with their values.
-    fn put_without_zeros(&self, bytes: &mut Vec<u8>, weights: &[f16], first: usize, order: &[Option<usize>]) {
+    fn put_pass_without_zeros(&self, bytes: &mut Vec<u8>, first: usize, order: &[Option<usize>]) {
+        let Packing { lanes, taps, .. } = *self.packing;
         let count_at = bytes.len();
         bytes.extend([0; zero_skip::COUNT_BYTES]);
         let elements = order.iter().flatten().count();
-        let bits = self.lanes.max(zero_skip::MIN_MASK_BITS);
+        let bits = lanes.max(zero_skip::MIN_MASK_BITS);
         // Bits of a byte that belong to one position, whatever the number of lanes.
         let run = 1 << bits.trailing_zeros().min(3);
-        for input in 0..self.taps / elements {
-            for first_bit in (0..self.mask_bits(order.len())).step_by(8) {
+        for input in 0..taps / elements {
+            for first_bit in (0..self.packing.mask_bits(order.len())).step_by(8) {
                 // The mask, followed by the non-zero values.
                 let mut piece = [0; 1 + 2 * 8];
                 let mut length = 1;
                 // Eight bits cover one position of the kernel, or several.
                 for bit in (0..8).step_by(run) {
                     let Some(&Some(tap)) = order.get((first_bit + bit) / bits) else { continue };
-                    let lanes = ((first_bit + bit) % bits..self.lanes).take(run);
-                    let values = lanes.map(|lane| weights[(first + lane) * self.taps + input * elements + tap]);
+                    let held = ((first_bit + bit) % bits..lanes).take(run);
+                    let values = held.map(|lane| self.coefficients[(first + lane) * taps + input * elements + tap]);
                     for (i, value) in values.enumerate() {
                         // Branch-free: a zero is overwritten by the next value.
                         let stays = value.to_bits() << 1 != 0;
@@ -300,6 +344,13 @@ impl Packing {
             *byte = (count >> (8 * i)) as u8;
         }
     }
+}
+
+/// Takes the first bytes of a slice.
+fn next<'a>(to: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
+    let (now, later) = std::mem::take(to).split_at_mut(bytes);
+    *to = later;
+    now
 }
 
 /// Map from values to palette indices.

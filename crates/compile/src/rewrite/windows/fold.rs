@@ -3,6 +3,7 @@
 use super::axis::Axis;
 use super::{Conv, Windows};
 use anemone_net::{OpKind, ValueId};
+use std::ops::ControlFlow;
 
 impl Windows<'_, '_> {
     /// Puts column `c * R + r` in row `r`, column `c`, so that a long row of taps becomes `R` rows: tap `q * R + m`
@@ -37,14 +38,17 @@ impl Windows<'_, '_> {
         let x = self.builder.op("folded", OpKind::Concat { axis: 2 }, &parts, vec![batch, channels, tall, columns]);
 
         let [outputs, inputs] = [conv.kernel.shape[0], conv.kernel.shape[1]];
-        let data = conv.kernel.data.floats();
         let mut made = vec![0.0; outputs * inputs * rows * quotient];
-        let pairs = made.chunks_exact_mut(rows * quotient).zip(data.chunks_exact(axis.taps));
-        for (to, taps) in pairs {
-            for (row, to) in to.chunks_exact_mut(quotient).enumerate() {
-                to.iter_mut().zip(taps[row.min(taps.len())..].iter().step_by(rows)).for_each(|(to, &tap)| *to = tap);
+        let mut all = made.chunks_exact_mut(rows * quotient);
+        let _ = conv.kernel.data.visit_rows(axis.taps, &mut |part| {
+            for (taps, to) in part.chunks_exact(axis.taps).zip(all.by_ref()) {
+                for (row, to) in to.chunks_exact_mut(quotient).enumerate() {
+                    let taps = taps[row.min(taps.len())..].iter().step_by(rows);
+                    to.iter_mut().zip(taps).for_each(|(to, &tap)| *to = tap);
+                }
             }
-        }
+            ControlFlow::Continue(())
+        });
         let kernel = self.kernel(vec![outputs, inputs, rows, quotient], made, &conv.kernel);
         let whole = |size: usize, taps: usize| Axis { size, out: size + 1 - taps, taps, ..Axis::unit(size) };
         let folded = Conv { kernel, axes: vec![whole(tall, rows), whole(columns, quotient)], ..conv };

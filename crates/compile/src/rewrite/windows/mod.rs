@@ -227,7 +227,7 @@ impl Windows<'_, '_> {
         let from = self.builder.shape(x);
         let mut shape = vec![from[0], conv.outputs()];
         shape.extend(axes.iter().map(|a| a.out));
-        let kernel = self.builder.constant_of("kernel", conv.kernel.as_ref().clone());
+        let kernel = self.builder.shared_constant("kernel", conv.kernel.clone());
         let kind = OpKind::Conv {
             strides: axes.iter().map(|a| a.stride).collect(),
             pads: axes.iter().map(|a| (a.before, a.after)).collect(),
