@@ -51,6 +51,15 @@ pub(crate) fn vectorize<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
     native::vectorize(simd, work)
 }
 
+/// As [`vectorize`], with vectors of half the lanes if those of `simd` are AVX-512's.
+#[inline(always)]
+pub(crate) fn vectorize_half<S: Simd, W: WithSimd>(simd: S, work: W) -> W::Output {
+    match longest::of(simd) {
+        Some(longest) => native::vectorize(longest.half(), work),
+        None => native::vectorize(simd, work),
+    }
+}
+
 /// Transposes an 8x8 block in registers; `None` on hosts without an implementation.
 #[inline(always)]
 pub(crate) fn transpose_8x8(rows: [[f16; 8]; 8]) -> Option<[[f16; 8]; 8]> {
@@ -229,8 +238,8 @@ mod native {
                 _ => other::<S, W>,
             }
         };
-        // SAFETY: 8 lanes are those of `V3`, which `vectors` offers only with F16C, and 16 those of `V4`; both exist only where their
-        // instructions were detected.
+        // SAFETY: 8 lanes are those of `V3`, which `vectors` offers only with F16C, or half of those of `V4`; 16 are those of `V4`. Both exist
+        // only where their instructions were detected, and AVX-512 implies F16C.
         #[allow(unsafe_code)]
         unsafe {
             entry(simd, work)

@@ -558,6 +558,12 @@ pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     host::vectorize(simd, work);
 }
 
+/// As [`outline`], with vectors of at most eight lanes.
+#[inline(never)]
+pub fn outline_half<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
+    host::vectorize_half(simd, work);
+}
+
 /// All instruction sets of this host.
 pub fn arches() -> Vec<Isa> {
     isa::available().into_iter().map(|(_, arch)| arch).collect()

@@ -6,7 +6,7 @@
 use crate::convolution::{BatchMember, Im2col};
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::filter::Filter;
-use anemone_kernels::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, PANEL, columns_of, run_outputs};
+use anemone_kernels::gemm::microkernel::{COLUMN_SLACK, PANEL, Tail, run_outputs};
 use anemone_kernels::gemm::product::{Coefficients, Product, pack, packed_offsets, tap_stride};
 use anemone_kernels::gemm::rows::RowMatrix;
 use anemone_kernels::host::Rows;
@@ -140,8 +140,8 @@ impl Job<'_, '_> {
         let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
         // Rounding short rows one by one does not pay.
         let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
-        let alone = is_packed && columns_of::<S>(outputs % width) > 0;
-        let group = if direct { channels_at_once(alone, stride) } else { CHANNELS };
+        let tail = if is_packed { Tail::of::<S>(outputs % width) } else { Tail::None };
+        let group = if direct { channels_at_once(tail, stride) } else { CHANNELS };
         let panels = group / PANEL * RowMatrix::panel_elements(taps_at_once);
         let panel = scratch_slice(panel, panels + COLUMN_SLACK);
         for channel in (0..channels).step_by(at_once) {
@@ -343,11 +343,10 @@ fn next_call(
     }
 }
 
-/// Channels whose sums are rounded together: as many as stay in L1 with their operands, but enough panels for the tail kernel if it computes
-/// outputs `alone`.
-fn channels_at_once(alone: bool, stride: usize) -> usize {
-    let near = (L1_SUMS / (PANEL * stride)).max(1);
-    PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
+/// Channels whose sums are rounded together: as many as stay in L1 with their operands, but enough panels for the kernel of a tail.
+fn channels_at_once(tail: Tail, stride: usize) -> usize {
+    let near = (L1_SUMS / (PANEL * stride)).max(1).next_multiple_of(tail.panels());
+    PANEL * near.min(CHANNELS / PANEL)
 }
 
 /// Taps of a pass: at most `most`, with passes of about equal length.

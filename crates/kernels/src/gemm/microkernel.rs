@@ -219,10 +219,63 @@ pub fn columns_of<S: Simd>(outputs: usize) -> usize {
     if rest == 1 || COLUMN_COST * rest <= S::F32_LANES { rest } else { 0 }
 }
 
-/// Cost of `outputs` outputs, in outputs of full vectors, with [`TailKernel`] for the tail where it is cheaper.
+/// Outputs at the end of a run that are computed apart from its full vectors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tail {
+    /// None: full vectors, or a partly filled one.
+    None,
+    /// One by one, by [`TailKernel`].
+    Columns(usize),
+    /// At once, by [`PairKernel`] with vectors of half the lanes.
+    Half(usize),
+}
+
+impl Tail {
+    pub fn of<S: Simd>(outputs: usize) -> Tail {
+        match outputs % S::F32_LANES {
+            0 => Tail::None,
+            rest if S::F32_LANES < LONGEST => match columns_of::<S>(outputs) {
+                0 => Tail::None,
+                _ => Tail::Columns(rest),
+            },
+            rest if COLUMN_COST * rest <= LONGEST / 2 => Tail::Columns(rest),
+            rest if rest <= LONGEST / 2 => Tail::Half(rest),
+            _ => Tail::None,
+        }
+    }
+
+    /// Its outputs.
+    pub fn outputs(self) -> usize {
+        match self {
+            Tail::None => 0,
+            Tail::Columns(count) | Tail::Half(count) => count,
+        }
+    }
+
+    /// Panels that its kernel computes at once, at most.
+    pub fn panels(self) -> usize {
+        match self {
+            Tail::None => 1,
+            Tail::Columns(_) => COLUMN_PANELS,
+            Tail::Half(_) => 2,
+        }
+    }
+
+    /// Channels of `count`, in whole panels or pairs of them, whose tails are computed apart.
+    pub fn channels(self, count: usize) -> usize {
+        match self {
+            Tail::None => 0,
+            Tail::Columns(_) => count - count % PANEL,
+            Tail::Half(_) => count - count % (2 * PANEL),
+        }
+    }
+}
+
+/// Cost of `outputs` outputs, in outputs of full vectors, with their [`Tail`] on hosts with the longest vectors.
 pub fn computed(outputs: usize) -> usize {
     let rest = outputs % LONGEST;
-    outputs - rest + (COLUMN_COST * rest).min(LONGEST)
+    let half = if rest <= LONGEST / 2 { LONGEST / 2 } else { LONGEST };
+    outputs - rest + (COLUMN_COST * rest).min(half)
 }
 
 /// Cost of one output by [`TailKernel`], in lanes of a vector of outputs; lanes past a panel are wasted.

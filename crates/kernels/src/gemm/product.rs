@@ -1,8 +1,9 @@
 //! Products of some channels by packed outputs: which register tile computes which part.
 
-use super::microkernel::{COLUMN_PANELS, MicroKernel, PANEL, PairKernel, Panels, TailKernel, columns_of, run_outputs};
+use super::microkernel::{COLUMN_PANELS, MicroKernel, PANEL, PairKernel, Panels, Tail, TailKernel, run_outputs};
 use super::rows::{RowKernel, RowMatrix};
 use crate::filter::Filter;
+use crate::simd::outline_half;
 use crate::workers::{outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -99,17 +100,18 @@ impl Product<'_> {
             let tap_stride = tap_stride::<S>(outputs);
             let source = &packed[run * taps.len() * width..][..taps.len() * tap_stride];
             let places = places[usize::from(outputs < width)];
-            let columns = columns_of::<S>(outputs);
-            // Channels in full panels, whose tail outputs are computed one by one.
-            let alone = if columns > 0 { count - count % PANEL } else { 0 };
+            let tail = Tail::of::<S>(outputs);
+            let (columns, alone) = (tail.outputs(), tail.channels(count));
             let mut c = 0;
             while c < alone {
-                let at_once = panels_at_once((alone - c) / PANEL);
-                for column in outputs - columns..outputs {
+                let half = matches!(tail, Tail::Half(_));
+                let at_once = if half { 2 } else { panels_at_once((alone - c) / PANEL) };
+                for column in (outputs - columns..outputs).take(if half { 1 } else { columns }) {
                     let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output + column..]);
                     let (distance, taps, source) = (PANEL * taps_at_once, taps.len(), &source[column..]);
                     let tail = Panels { panels, distance, taps, source, tap_stride, sums, stride, resume };
                     match at_once {
+                        _ if half => outline_half(simd, PairKernel(tail)),
                         1 => outline(simd, TailKernel::<1>(tail)),
                         2 => outline(simd, TailKernel::<2>(tail)),
                         4 => outline(simd, TailKernel::<4>(tail)),

@@ -15,6 +15,10 @@ pub(crate) fn of<S: Simd>(_: S) -> Option<Longest> {
 }
 
 impl Longest {
+    pub(crate) fn half(self) -> pulp::Scalar {
+        match self.0 {}
+    }
+
     pub(crate) fn widen(self, _: [f16; 16]) -> [f32; 16] {
         match self.0 {}
     }

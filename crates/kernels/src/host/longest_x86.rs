@@ -4,7 +4,7 @@ use crate::params::{Curve, Reach};
 use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
-use pulp::x86::V4;
+use pulp::x86::{V3, V4};
 use std::any::Any;
 use std::arch::x86_64::{
     __m512, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT,
@@ -20,6 +20,12 @@ pub(crate) fn of<S: Simd>(simd: S) -> Option<Longest> {
 }
 
 impl Longest {
+    /// Vectors of half the lanes.
+    #[inline(always)]
+    pub(crate) fn half(self) -> V3 {
+        *self.0
+    }
+
     #[inline(always)]
     pub(crate) fn widen(self, x: [f16; 16]) -> [f32; 16] {
         cast(self.0.avx512f._mm512_cvtph_ps(cast(x)))
