@@ -5,6 +5,7 @@ use super::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
+use crate::stored::Element;
 
 /// A number as written in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +36,19 @@ pub struct Beyond {
 }
 
 impl Beyond {
+    /// The numbers among stored elements that are beyond their 32-bit type.
+    pub fn among(element: Element, bytes: &[u8]) -> Option<Beyond> {
+        let (words, _) = bytes.as_chunks();
+        let halves = || bytes.as_chunks().0.iter();
+        match element {
+            Element::Int(64) => Beyond::of(words.iter().map(|&b| i64::from_le_bytes(b).into())),
+            Element::UInt(64) => Beyond::of(words.iter().map(|&b| u64::from_le_bytes(b).into())),
+            Element::UInt(32) => Beyond::of(halves().map(|&b| u32::from_le_bytes(b).into())),
+            Element::Float64 => Beyond::of_reals(words.iter().map(|&b| f64::from_le_bytes(b))),
+            _ => None,
+        }
+    }
+
     /// The numbers beyond their 32-bit type.
     pub fn of(all: impl Iterator<Item = i128>) -> Option<Beyond> {
         let mut found: Option<Beyond> = None;

@@ -7,6 +7,7 @@
 mod across;
 mod attention;
 mod bits;
+mod channels;
 mod classical;
 mod contributed;
 pub(crate) mod counts;
@@ -16,11 +17,13 @@ mod experts;
 mod fused;
 mod heads;
 mod index;
+mod lengths;
 mod linear_attention;
 mod live;
 mod loss;
 mod made;
 mod masked;
+mod masks;
 mod moving;
 mod node;
 mod normalize;
@@ -43,6 +46,8 @@ mod spatial;
 mod spectrum;
 mod subgraph;
 mod suppressed;
+mod tables;
+mod vectors;
 
 use super::{Files, Options, Reading};
 use crate::build::Builder;
@@ -92,9 +97,7 @@ fn translate(
     let made = attempt(bytes, files, options, left, Some(&lost));
     let Some(place) = lost.get() else { return made };
     attempt(bytes, files, options, left, None).map_err(|error| match error {
-        Error::Unsupported { op, output, reason }
-            if ["NonZero", "NonMaxSuppression", "Compress", "Unique"].contains(&op.as_str()) =>
-        {
+        Error::Unsupported { op, output, reason } if rows::SOURCES.contains(&op.as_str()) => {
             let reason = format!("{reason}; its rows are followed to {place}, which has no rule for them");
             Error::Unsupported { op, output, reason }
         }
@@ -138,6 +141,7 @@ fn attempt(
         joined: Vec::new(),
         within: Vec::new(),
         cut: Vec::new(),
+        lengths: Vec::new(),
         none: HashSet::new(),
         lost: lost.unwrap_or(&unused),
     };
@@ -198,7 +202,7 @@ pub struct Translator<'a> {
     /// Optional values without element.
     absent: HashSet<String>,
     external: HashMap<String, Bytes>,
-    /// Integers of the file that are held as `i32` without being int32: 64-bit and unsigned 32-bit ones.
+    /// Integers of the file that are held in a type of another width: 64-bit and unsigned 32-bit ones as `i32`, and unsigned 4-bit ones as bytes.
     wide: HashMap<ValueId, Element>,
     depth: usize,
     pub notes: Vec<String>,
@@ -212,6 +216,8 @@ pub struct Translator<'a> {
     within: Vec<(ValueId, ValueId)>,
     /// Parts of the rows of masks.
     cut: Vec<parts::Cut>,
+    /// Computed extents.
+    lengths: Vec<lengths::Length>,
     /// Numbers that are zero if a mask of rows has no true place, and conditions that are true then alone.
     none: HashSet<ValueId>,
     /// Place of the first reader of a marked value that no rule translates.
@@ -291,7 +297,7 @@ impl Translator<'_> {
 
     /// Records the element type of the file if it is an integer type beyond `i32`.
     pub fn note_element(&mut self, id: ValueId, element: Element) {
-        if matches!(element, Element::Int(64) | Element::UInt(32 | 64)) {
+        if matches!(element, Element::Int(64) | Element::UInt(4 | 32 | 64)) {
             self.wide.insert(id, element);
         }
         if matches!(element, Element::UInt(32 | 64)) && self.build.data(id).is_none() {
@@ -373,7 +379,7 @@ impl Translator<'_> {
         let count = elements(&shape);
         self.build.budget.spend(&shape)?;
         let plain = |bytes: Bytes| {
-            let beyond = beyond(element, &bytes);
+            let beyond = Beyond::among(element, &bytes);
             let tensor =
                 Stored::tensor(Form::Plain { element, bytes }, shape.clone()).map_err(|e| e.in_op(&place()))?;
             let data = if count <= 1024 { tensor.data.dense().into_owned() } else { tensor.data };
@@ -450,19 +456,6 @@ impl Translator<'_> {
         let length = number("length", (bytes.len() as u64).saturating_sub(offset))?;
         let part = super::blob::part(&bytes, offset, length, &|| format!("{place} in {path}"), "data")?;
         Ok(bytes.slice_ref(part))
-    }
-}
-
-/// The numbers among stored elements that are beyond their 32-bit type.
-fn beyond(element: Element, bytes: &[u8]) -> Option<Beyond> {
-    let (words, _) = bytes.as_chunks();
-    let halves = || bytes.as_chunks().0.iter();
-    match element {
-        Element::Int(64) => Beyond::of(words.iter().map(|&b| i64::from_le_bytes(b).into())),
-        Element::UInt(64) => Beyond::of(words.iter().map(|&b| u64::from_le_bytes(b).into())),
-        Element::UInt(32) => Beyond::of(halves().map(|&b| u32::from_le_bytes(b).into())),
-        Element::Float64 => Beyond::of_reals(words.iter().map(|&b| f64::from_le_bytes(b))),
-        _ => None,
     }
 }
 

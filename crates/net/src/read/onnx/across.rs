@@ -1,8 +1,9 @@
 //! Functions across rows at the places where a mask is true: sums, extrema, softmax, and the scatter that ends their computation.
 //! Every place of the mask has a row, and those that the model does not have are replaced by an element that changes nothing.
 
+use super::masks::source;
 use super::node::Node;
-use super::rows::{ELEMENTWISE, Mark, Rows, all_places, lost, real, source};
+use super::rows::{ELEMENTWISE, Mark, Rows, all_places, lost, real};
 use super::{element, index, masked, numbered};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};

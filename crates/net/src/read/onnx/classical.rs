@@ -81,7 +81,8 @@ pub fn translate_classical(n: &mut Node) -> Result<bool, Error> {
         "LabelEncoder" => encoded(n),
         "Normalizer" => normalized(n),
         "LinearRegressor" | "LinearClassifier" => linear(n),
-        "TreeEnsembleRegressor" | "TreeEnsembleClassifier" | "SVMRegressor" => super::ensembles::translate(n),
+        "TreeEnsembleRegressor" | "TreeEnsembleClassifier" | "TreeEnsemble" => super::ensembles::translate(n),
+        "SVMRegressor" | "SVMClassifier" => super::vectors::translate(n),
         "FeatureVectorizer" => {
             let parts = n.inputs.iter().map(|x| x.ok_or_else(|| n.missing("input"))).collect::<Result<Vec<_>, _>>()?;
             let widths = n.ints("inputdimensions").unwrap_or_default();
@@ -237,12 +238,18 @@ fn linear(n: &mut Node) -> Result<bool, Error> {
 
 /// Scores after the function that the node names.
 pub fn transformed(n: &mut Node, scores: ValueId) -> Result<ValueId, Error> {
+    let name = n.text("post_transform");
+    transformed_by(n, scores, name.as_deref().unwrap_or("NONE"))
+}
+
+/// Scores after the function of this name.
+pub fn transformed_by(n: &mut Node, scores: ValueId, name: &str) -> Result<ValueId, Error> {
     let last = n.axis(-1, n.shape(scores).len())?;
-    match n.text("post_transform").as_deref() {
-        None | Some("NONE") => Ok(scores),
-        Some("SOFTMAX") => n.build().softmax(scores, last),
-        Some("LOGISTIC") => n.build().unary(Unary::Sigmoid, scores),
-        Some(other) => Err(n.unsupported(format!("`post_transform` is {other}"))),
+    match name {
+        "NONE" => Ok(scores),
+        "SOFTMAX" => n.build().softmax(scores, last),
+        "LOGISTIC" => n.build().unary(Unary::Sigmoid, scores),
+        other => Err(n.unsupported(format!("`post_transform` is {other}"))),
     }
 }
 

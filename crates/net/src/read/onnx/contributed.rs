@@ -94,17 +94,6 @@ fn of_other_forms(n: &mut Node) -> Result<bool, Error> {
         "CropAndResize" => super::rois::crop(n),
         "Inverse" => super::regions::inverse(n),
         "MoE" => super::experts::mixture(n),
-        "NhwcMaxPool" => {
-            let x = n.need(0)?;
-            let rank = n.shape(x).len().max(2);
-            let (mut first, mut last): (Vec<usize>, Vec<usize>) = ((0..rank).collect(), (0..rank).collect());
-            first[1..].rotate_right(1);
-            last[1..].rotate_left(1);
-            let x = n.build().transpose(x, &first)?;
-            let id = super::spatial::pooled(n, PoolKind::Max, x)?;
-            let id = n.build().transpose(id, &last)?;
-            n.done(id)
-        }
         "ExpandDims" => {
             let x = n.need(0)?;
             let mut shape = n.shape(x);
@@ -129,7 +118,7 @@ fn of_other_forms(n: &mut Node) -> Result<bool, Error> {
             let id = n.build().reduce(kind, apart, &[2], false)?;
             n.done(id)
         }
-        _ => Ok(false),
+        _ => Ok(super::channels::translate(n)? || super::tables::translate(n)?),
     }
 }
 

@@ -1,7 +1,6 @@
-//! Ensembles of decision trees and regression by support vectors, as products: a leaf is reached if the number of branches that lead to it
-//! is that of its path.
+//! Ensembles of decision trees as products: a leaf is reached if the number of branches that lead to it is that of its path.
 
-use super::classical::{labelled, transformed};
+use super::classical::{labelled, transformed, transformed_by};
 use super::made::MADE_ELEMENTS;
 use super::node::Node;
 use crate::error::Error;
@@ -14,7 +13,7 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "TreeEnsembleRegressor" => regressor(n),
         "TreeEnsembleClassifier" => classifier(n),
-        "SVMRegressor" => support_vectors(n),
+        "TreeEnsemble" => ensemble(n),
         _ => Ok(false),
     }
 }
@@ -22,9 +21,13 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 /// Positions of nodes by tree and number.
 type Places = HashMap<(i64, i64), usize>;
 
-/// A comparison of a feature with a number. The opposite comparisons exchange its branches.
+/// Comparisons of branches. The opposite ones exchange the branches.
+const COMPARISONS: [Binary; 3] = [Binary::LessEqual, Binary::Less, Binary::Equal];
+
+/// A comparison of a feature with a number.
 #[derive(Clone, Copy)]
 struct Branch {
+    comparison: Binary,
     feature: i32,
     value: f32,
     missing: bool,
@@ -37,8 +40,8 @@ struct Tree {
     leaves: Vec<(usize, Vec<(usize, bool)>)>,
 }
 
-/// The trees of a node, and the comparison that all their branches are.
-fn trees(n: &Node) -> Result<(Vec<Tree>, Places, Binary), Error> {
+/// The trees of a node.
+fn trees(n: &Node) -> Result<(Vec<Tree>, Places), Error> {
     let list = |name: &str| n.ints(name).unwrap_or_default();
     let (ids, nodes) = (list("nodes_treeids"), list("nodes_nodeids"));
     let (yes, no, features) = (list("nodes_truenodeids"), list("nodes_falsenodeids"), list("nodes_featureids"));
@@ -50,7 +53,6 @@ fn trees(n: &Node) -> Result<(Vec<Tree>, Places, Binary), Error> {
         return Err(n.unsupported(format!("lists of {count} nodes and of other lengths")));
     }
     let places: Places = (0..count).map(|at| ((ids[at], nodes[at]), at)).collect();
-    let mut comparison = None;
     let mut trees = Vec::new();
     for root in (0..count).filter(|&at| at == 0 || ids[at] != ids[at - 1]) {
         let mut tree = Tree::default();
@@ -61,7 +63,7 @@ fn trees(n: &Node) -> Result<(Vec<Tree>, Places, Binary), Error> {
             if visited > count {
                 return Err(n.unsupported(format!("a tree whose node {} is reached twice", nodes[at])));
             }
-            let (kind, opposite) = match &modes[at][..] {
+            let (comparison, opposite) = match &modes[at][..] {
                 b"LEAF" => {
                     tree.leaves.push((at, path));
                     continue;
@@ -74,13 +76,10 @@ fn trees(n: &Node) -> Result<(Vec<Tree>, Places, Binary), Error> {
                 b"BRANCH_NEQ" => (Binary::Equal, true),
                 other => return Err(n.unsupported(format!("branches `{}`", String::from_utf8_lossy(other)))),
             };
-            if *comparison.get_or_insert(kind) != kind {
-                return Err(n.unsupported("branches of several comparisons"));
-            }
             let feature = i32::try_from(features[at]).map_err(|_| n.unsupported("a feature beyond 32 bits"))?;
             let missing = (missing.get(at).copied().unwrap_or(0) != 0) != opposite;
             let branch = tree.branches.len();
-            tree.branches.push(Branch { feature, value: values[at], missing });
+            tree.branches.push(Branch { comparison, feature, value: values[at], missing });
             for (next, outcome) in [(yes[at], !opposite), (no[at], opposite)] {
                 let next = places.get(&(ids[at], next)).copied();
                 let next = next.ok_or_else(|| n.unsupported(format!("a branch of node {} to no node", nodes[at])))?;
@@ -89,7 +88,7 @@ fn trees(n: &Node) -> Result<(Vec<Tree>, Places, Binary), Error> {
         }
         trees.push(tree);
     }
-    Ok((trees, places, comparison.unwrap_or(Binary::LessEqual)))
+    Ok((trees, places))
 }
 
 /// Weights of leaves from the lists of a node, `[tree][leaf][target]`.
@@ -106,7 +105,7 @@ fn weights(n: &Node, trees: &[Tree], places: &Places, of: &str, targets: usize) 
         .enumerate()
         .flat_map(|(t, tree)| tree.leaves.iter().enumerate().map(move |(leaf, (at, _))| (*at, t * most + leaf)));
     let rows: HashMap<usize, usize> = own.collect();
-    let mut weights = vec![0.0; trees.len() * most * targets];
+    let mut weights = table(n, [trees.len(), most, targets])?;
     for (at, &weight) in given.iter().enumerate() {
         let row = places.get(&(ids[at], nodes[at])).and_then(|place| rows.get(place));
         let target = usize::try_from(to[at]).ok().filter(|&target| target < targets);
@@ -118,8 +117,19 @@ fn weights(n: &Node, trees: &[Tree], places: &Places, of: &str, targets: usize) 
     Ok(weights)
 }
 
+/// Zeros for the weights `[tree][leaf][target]`.
+fn table(n: &Node, extents: [usize; 3]) -> Result<Vec<f32>, Error> {
+    let count = extents.into_iter().fold(1, usize::saturating_mul);
+    match count <= MADE_ELEMENTS {
+        true => Ok(vec![0.0; count]),
+        false => Err(n.unsupported(format!(
+            "{extents:?} trees, leaves and targets, at most {MADE_ELEMENTS} weights are supported"
+        ))),
+    }
+}
+
 /// The leaves that rows reach, `[trees, rows, leaves]`.
-fn reached(n: &mut Node, trees: &[Tree], comparison: Binary) -> Result<ValueId, Error> {
+fn reached(n: &mut Node, trees: &[Tree]) -> Result<ValueId, Error> {
     let x = n.need(0)?;
     let &[rows, columns] = n.shape(x).as_slice() else { return Err(n.unsupported("an operand not of rank 2")) };
     let all = || trees.iter().flat_map(|tree| &tree.branches);
@@ -136,7 +146,8 @@ fn reached(n: &mut Node, trees: &[Tree], comparison: Binary) -> Result<ValueId, 
     if let Some(branch) = all().find(|b| usize::try_from(b.feature).map_or(true, |f| f >= columns)) {
         return Err(n.unsupported(format!("feature {} of {columns}", branch.feature)));
     }
-    let none = Branch { feature: 0, value: 0.0, missing: false };
+    let first = all().next().map_or(Binary::LessEqual, |branch| branch.comparison);
+    let none = Branch { comparison: first, feature: 0, value: 0.0, missing: false };
     let padded: Vec<Branch> =
         trees.iter().flat_map(|tree| (0..most).map(|at| tree.branches.get(at).copied().unwrap_or(none))).collect();
     let (count, total) = (trees.len(), padded.len());
@@ -144,7 +155,15 @@ fn reached(n: &mut Node, trees: &[Tree], comparison: Binary) -> Result<ValueId, 
     let features = n.build().integers([total], padded.iter().map(|b| b.feature).collect());
     let features = n.build().gather(x, features, 1)?;
     let values = n.build().floats([total], &padded.iter().map(|b| b.value).collect::<Vec<_>>(), x);
-    let mut holds = n.build().binary(comparison, features, values)?;
+    let mut holds = n.build().binary(first, features, values)?;
+    for other in COMPARISONS {
+        let own: Vec<bool> = padded.iter().map(|b| b.comparison == other).collect();
+        if other != first && own.contains(&true) {
+            let compared = n.build().binary(other, features, values)?;
+            let own = n.build().mask([total], own);
+            holds = n.build().select(own, compared, holds)?;
+        }
+    }
     if padded.iter().any(|b| b.missing) {
         // NaN, a missing value, differs from itself.
         let absent = n.build().binary(Binary::NotEqual, features, features)?;
@@ -173,34 +192,10 @@ fn reached(n: &mut Node, trees: &[Tree], comparison: Binary) -> Result<ValueId, 
 
 /// Sums of the weights of reached leaves, `[rows, targets]`, with the base values.
 fn scores(n: &mut Node, of: &str, targets: usize) -> Result<(ValueId, Vec<f32>), Error> {
-    let (trees, places, comparison) = trees(n)?;
-    let mut weights = weights(n, &trees, &places, of, targets)?;
-    let reached = reached(n, &trees, comparison)?;
-    let &[count, rows, leaves] = n.shape(reached).as_slice() else { return Err(n.missing("trees")) };
-    let own = weights.clone();
-    let combine = match n.text("aggregate_function").as_deref() {
-        None | Some("SUM") => None,
-        Some("AVERAGE") => {
-            weights.iter_mut().for_each(|weight| *weight /= count as f32);
-            None
-        }
-        Some("MIN") => Some(ReduceKind::Min),
-        Some("MAX") => Some(ReduceKind::Max),
-        Some(other) => return Err(n.unsupported(format!("`aggregate_function` is {other}"))),
-    };
-    let mut id = match combine {
-        None => {
-            let table = n.build().floats([count * leaves, targets], &weights, reached);
-            let by_row = n.build().transpose(reached, &[1, 0, 2])?;
-            let by_row = n.build().reshape(by_row, [rows, count * leaves])?;
-            n.build().matmul(by_row, table, false)?
-        }
-        Some(kind) => {
-            let table = n.build().floats([count, leaves, targets], &weights, reached);
-            let each = n.build().matmul(reached, table, false)?;
-            n.build().reduce(kind, each, &[0], false)?
-        }
-    };
+    let (trees, places) = trees(n)?;
+    let weights = weights(n, &trees, &places, of, targets)?;
+    let aggregate = n.text("aggregate_function");
+    let mut id = combined(n, &trees, weights.clone(), targets, aggregate.as_deref().unwrap_or("SUM"))?;
     let base = n.attribute("base_values").map(|a| a.floats.clone()).unwrap_or_default();
     if ![0, 1, targets].contains(&base.len()) {
         return Err(n.unsupported(format!("{} base values of {targets} targets", base.len())));
@@ -209,7 +204,42 @@ fn scores(n: &mut Node, of: &str, targets: usize) -> Result<(ValueId, Vec<f32>),
         let base = n.build().floats([base.len()], &base, id);
         id = n.build().binary(Binary::Add, id, base)?;
     }
-    Ok((id, own))
+    Ok((id, weights))
+}
+
+/// The weights `[tree][leaf][target]` of reached leaves, combined over the trees: `[rows, targets]`.
+fn combined(
+    n: &mut Node,
+    trees: &[Tree],
+    mut weights: Vec<f32>,
+    targets: usize,
+    aggregate: &str,
+) -> Result<ValueId, Error> {
+    let reached = reached(n, trees)?;
+    let &[count, rows, leaves] = n.shape(reached).as_slice() else { return Err(n.missing("trees")) };
+    let combine = match aggregate {
+        "SUM" => None,
+        "AVERAGE" => {
+            weights.iter_mut().for_each(|weight| *weight /= count as f32);
+            None
+        }
+        "MIN" => Some(ReduceKind::Min),
+        "MAX" => Some(ReduceKind::Max),
+        other => return Err(n.unsupported(format!("`aggregate_function` is {other}"))),
+    };
+    match combine {
+        None => {
+            let table = n.build().floats([count * leaves, targets], &weights, reached);
+            let by_row = n.build().transpose(reached, &[1, 0, 2])?;
+            let by_row = n.build().reshape(by_row, [rows, count * leaves])?;
+            n.build().matmul(by_row, table, false)
+        }
+        Some(kind) => {
+            let table = n.build().floats([count, leaves, targets], &weights, reached);
+            let each = n.build().matmul(reached, table, false)?;
+            n.build().reduce(kind, each, &[0], false)
+        }
+    }
 }
 
 fn regressor(n: &mut Node) -> Result<bool, Error> {
@@ -246,66 +276,105 @@ fn classifier(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
-/// A weighted sum of kernels of the operand and support vectors.
-fn support_vectors(n: &mut Node) -> Result<bool, Error> {
-    let x = n.need(0)?;
-    let &[_, columns] = n.shape(x).as_slice() else { return Err(n.unsupported("an operand not of rank 2")) };
-    let list = |name: &str| n.attribute(name).map(|a| a.floats.clone()).unwrap_or_default();
-    let (weights, vectors, params) = (list("coefficients"), list("support_vectors"), list("kernel_params"));
-    let rho = list("rho").first().copied().unwrap_or(0.0);
-    let count = n.size("n_supports", n.int("n_supports", 0))?;
-    let x = n.build().cast(x, DType::F32)?;
-    let (wanted, stored) = if count == 0 { (columns, 0) } else { (count, count.saturating_mul(columns)) };
-    if weights.len() != wanted || vectors.len() != stored {
-        return Err(n.unsupported(format!(
-            "{} coefficients and {} numbers of vectors for {count} vectors of {columns} columns",
-            weights.len(),
-            vectors.len()
-        )));
-    }
-    let param = |at: usize| params.get(at).copied().unwrap_or(0.0);
-    let kernels = if count == 0 {
-        x
-    } else {
-        let vectors = n.build().floats([count, columns], &vectors, x);
-        match n.text("kernel_type").as_deref() {
-            Some("RBF") => {
-                let wide = n.shape(x)[0];
-                let apart = n.build().reshape(x, [wide, 1, columns])?;
-                let apart = n.build().binary(Binary::Sub, apart, vectors)?;
-                let distance = n.build().reduce(ReduceKind::SumSquare, apart, &[2], false)?;
-                let scaled = n.build().with(Binary::Mul, distance, -param(0))?;
-                n.build().unary(Unary::Exp, scaled)?
-            }
-            other => {
-                let products = n.build().matmul(x, vectors, true)?;
-                let moved = |n: &mut Node| {
-                    let scaled = n.build().with(Binary::Mul, products, param(0))?;
-                    n.build().with(Binary::Add, scaled, param(1))
-                };
-                match other {
-                    None | Some("LINEAR") => products,
-                    Some("POLY") => {
-                        let moved = moved(n)?;
-                        n.build().with(Binary::Pow, moved, param(2))?
-                    }
-                    Some("SIGMOID") => {
-                        let moved = moved(n)?;
-                        n.build().unary(Unary::Tanh, moved)?
-                    }
-                    Some(other) => return Err(n.unsupported(format!("kernels `{other}`"))),
-                }
-            }
-        }
+/// Names of the comparisons of `TreeEnsemble`, which are numbered, and the comparison that each is or is the opposite of. Membership in a set is
+/// a chain of comparisons.
+const NUMBERED: [(Binary, bool); 7] = [
+    (Binary::LessEqual, false),
+    (Binary::Less, false),
+    (Binary::Less, true),
+    (Binary::LessEqual, true),
+    (Binary::Equal, false),
+    (Binary::Equal, true),
+    (Binary::Equal, false),
+];
+
+/// Number of the comparison with a set.
+const MEMBER: i32 = 6;
+
+/// `TreeEnsemble`: nodes and leaves in lists of their own.
+fn ensemble(n: &mut Node) -> Result<bool, Error> {
+    let (trees, weights, targets) = listed(n)?;
+    let named = |n: &Node, key: &str, default: i64, names: &[&'static str]| {
+        let at = n.int(key, default);
+        let name = usize::try_from(at).ok().and_then(|at| names.get(at).copied());
+        name.ok_or_else(|| n.unsupported(format!("`{key}` is {at}")))
     };
-    let weights = n.build().floats([1, weights.len()], &weights, x);
-    let sum = n.build().matmul(kernels, weights, true)?;
-    let mut id = n.build().with(Binary::Add, sum, rho)?;
-    if n.flag("one_class", false) {
-        let (one, other) = (n.build().scalar(1.0, id), n.build().scalar(-1.0, id));
-        let inside = n.build().with(Binary::Greater, id, 0.0)?;
-        id = n.build().select(inside, one, other)?;
-    }
-    let id = transformed(n, id)?;
+    let aggregate = named(n, "aggregate_function", 1, &["AVERAGE", "SUM", "MIN", "MAX"])?;
+    let after = named(n, "post_transform", 0, &["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"])?;
+    let scores = combined(n, &trees, weights, targets, aggregate)?;
+    let id = transformed_by(n, scores, after)?;
     n.done(id)
+}
+
+/// The trees of a `TreeEnsemble`, the weights of their leaves `[tree][leaf][target]`, and the number of targets.
+fn listed(n: &mut Node) -> Result<(Vec<Tree>, Vec<f32>, usize), Error> {
+    let list = |name: &str| n.ints(name).unwrap_or_default();
+    let (roots, features) = (list("tree_roots"), list("nodes_featureids"));
+    let next = [list("nodes_truenodeids"), list("nodes_falsenodeids")];
+    let ends = [list("nodes_trueleafs"), list("nodes_falseleafs")];
+    let (missing, to) = (list("nodes_missing_value_tracks_true"), list("leaf_targetids"));
+    let targets = n.size("n_targets", n.int("n_targets", 1))?;
+    let mut tensor = |name: &str| -> Result<Vec<f32>, Error> {
+        let message = n.attribute(name).and_then(|a| a.t.as_ref());
+        message.map_or(Ok(Vec::new()), |message| Ok(n.t.tensor(message)?.0.data.to_f32()))
+    };
+    let (values, modes, given) = (tensor("nodes_splits")?, tensor("nodes_modes")?, tensor("leaf_weights")?);
+    let members = tensor("membership_values")?;
+    let count = features.len();
+    let lists = [next[0].len(), next[1].len(), ends[0].len(), ends[1].len(), values.len(), modes.len()];
+    if lists.iter().any(|&len| len != count) || to.len() != given.len() {
+        return Err(n.unsupported(format!("lists of {count} nodes, of {} leaves, and of other lengths", to.len())));
+    }
+    // Sets follow each other, with NaN behind each.
+    let mut sets = members.split(|value| value.is_nan());
+    let sets: Vec<&[f32]> =
+        modes.iter().map(|&mode| if mode as i32 == MEMBER { sets.next().unwrap_or_default() } else { &[] }).collect();
+    let number = |at: i64| usize::try_from(at).unwrap_or(usize::MAX);
+    // Nodes, each with at most two leaves; a set repeats what its true branch leads to.
+    let most_visited = (3 * count + 1).saturating_mul(1 + members.len());
+    let mut trees = Vec::new();
+    for &root in &roots {
+        let mut tree = Tree::default();
+        // Nodes, and leaves with the outcomes before them.
+        let mut open = vec![(number(root), false, Vec::new())];
+        let mut visited = 0;
+        while let Some((at, leaf, mut path)) = open.pop() {
+            visited += 1;
+            if visited > most_visited || path.len() > count + members.len() {
+                return Err(n.unsupported(format!("a tree from node {root} that has no end")));
+            }
+            if leaf {
+                if at >= to.len() {
+                    return Err(n.unsupported(format!("leaf {at} of {}", to.len())));
+                }
+                tree.leaves.push((at, path));
+                continue;
+            }
+            let Some(&(comparison, opposite)) = modes.get(at).and_then(|&mode| NUMBERED.get(mode as usize)) else {
+                return Err(n.unsupported(format!("node {at} of {count}, or a comparison that is not known")));
+            };
+            let feature = i32::try_from(features[at]).map_err(|_| n.unsupported("a feature beyond 32 bits"))?;
+            let tracks = missing.get(at).copied().unwrap_or(0) != 0;
+            let compared = if modes[at] as i32 == MEMBER { sets[at] } else { &values[at..=at] };
+            let [held, other] = [0, 1].map(|outcome: usize| (number(next[outcome][at]), ends[outcome][at] != 0));
+            for &value in compared {
+                let branch = tree.branches.len();
+                tree.branches.push(Branch { comparison, feature, value, missing: tracks != opposite });
+                open.push((held.0, held.1, [path.as_slice(), &[(branch, !opposite)]].concat()));
+                path.push((branch, opposite));
+            }
+            open.push((other.0, other.1, path));
+        }
+        trees.push(tree);
+    }
+    let most = trees.iter().map(|tree| tree.leaves.len()).max().unwrap_or(0);
+    let mut weights = table(n, [trees.len(), most, targets])?;
+    for (t, tree) in trees.iter().enumerate() {
+        for (row, (leaf, _)) in tree.leaves.iter().enumerate() {
+            let target = usize::try_from(to[*leaf]).ok().filter(|&target| target < targets);
+            let target = target.ok_or_else(|| n.unsupported(format!("target {} of {targets}", to[*leaf])))?;
+            weights[(t * most + row) * targets + target] += given[*leaf];
+        }
+    }
+    Ok((trees, weights, targets))
 }

@@ -68,6 +68,11 @@ fn fused_conv(n: &mut Node) -> Result<bool, Error> {
     if let Some(added) = n.input(3) {
         id = n.build().binary(Binary::Add, id, added)?;
     }
+    activated_by_params(n, id)
+}
+
+/// The operand after the activation that the node names, with the numbers of its attribute.
+pub fn activated_by_params(n: &mut Node, id: ValueId) -> Result<bool, Error> {
     let given = n.attribute("activation_params").map(|a| a.floats.clone()).unwrap_or_default();
     activated(n, id, &given)
 }

@@ -11,13 +11,13 @@ const MOST_PLACES: usize = crate::types::MAX_RANK;
 
 /// An integer: an element of a value, if any, plus a constant.
 #[derive(Clone, Copy)]
-struct Place {
-    of: Option<(ValueId, usize)>,
-    plus: i64,
+pub(super) struct Place {
+    pub of: Option<(ValueId, usize)>,
+    pub plus: i64,
 }
 
 /// Elements of a list of integers, with constants added to them collected.
-fn places(build: &Builder, id: ValueId) -> Vec<Place> {
+pub(super) fn places(build: &Builder, id: ValueId) -> Vec<Place> {
     let count = elements(&build.shape(id));
     if let Some(tensor) = build.data(id).filter(|_| count <= MOST_PLACES) {
         return tensor.data.to_i32().into_iter().map(|v| Place { of: None, plus: i64::from(v) }).collect();

@@ -30,11 +30,6 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded image an input of the model"),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
-    (
-        &["TreeEnsemble"],
-        "trees in this form are not part of the graph. Export them as TreeEnsembleRegressor or run them on the host",
-    ),
-    (&["SVMClassifier"], "support vector machines are not part of the graph. Run them on the host"),
     (&["DictVectorizer", "CastMap", "ZipMap"], "maps are not tensors. Export without them (skl2onnx: zipmap=False)"),
 ];
 
@@ -207,7 +202,7 @@ impl<'n, 'a> Node<'n, 'a> {
     }
 
     /// An input of integers that a value is computed from, if it is computed from such inputs and constants alone.
-    fn integer_behind(&self, id: ValueId) -> Option<&str> {
+    pub fn integer_behind(&self, id: ValueId) -> Option<&str> {
         let net = &self.t.build.net;
         let (mut open, mut found, mut steps) = (vec![id], None, 0);
         while let Some(id) = open.pop() {

@@ -2,6 +2,7 @@
 //! place, so that a number is the count of true places before the row's own, and a row is found by the place of its number.
 
 use super::across::filled;
+use super::lengths;
 use super::node::Node;
 use super::parts;
 use super::rows::{Mark, Rows, all_places, lost, real};
@@ -73,6 +74,9 @@ fn counted(n: &mut Node) -> Result<bool, Error> {
         Some(Mark::Extents(flags, rows)) if *flags == [true] && is(n, 0, 0) && is(n, 2, 1) => *rows,
         _ => return Ok(false),
     };
+    if lengths::first_are_real(&n.t.lengths, rows) {
+        return lengths::numbers(n, rows);
+    }
     let numbers = numbers(n, rows)?;
     let id = n.build().copied(numbers)?;
     mark(n, id, Rows { axis: 0, ..rows });

@@ -1,6 +1,7 @@
 //! Parts of rows whose number depends on values: slices and splits at computed places, the first of the rows at the places of a mask, and
 //! such rows as outputs of the model.
 
+use super::lengths;
 use super::moving;
 use super::node::Node;
 use super::numbered::{mark, places, rows_of, total};
@@ -269,9 +270,14 @@ impl Translator<'_> {
                 return Ok(());
             }
         };
-        let places = places(build, rows)?;
         let total = total(build, rows)?;
-        let moved = build.gather(id, places, rows.axis)?;
+        let moved = match lengths::first_are_real(&self.lengths, rows) {
+            true => id,
+            false => {
+                let places = places(build, rows)?;
+                build.gather(id, places, rows.axis)?
+            }
+        };
         let order = build.integers([rows.count], (0..rows.count as i32).collect());
         let real = build.binary(Binary::Less, order, total)?;
         let mut wide = vec![1; build.shape(id).len()];

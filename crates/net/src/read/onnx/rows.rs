@@ -6,12 +6,12 @@
 //! operator without a rule loses the form, and the model is read again without it ([`Translator::lost`]).
 
 use super::made::MADE_ELEMENTS;
+use super::masks::source;
 use super::node::Node;
-use super::{Translator, across, masked, numbered, parts, proto, suppressed};
+use super::{Translator, across, lengths, masked, numbered, parts, proto, suppressed};
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
-use crate::ops::{OpKind, Unary};
 
 /// A value that depends on the number of places.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +39,10 @@ impl Rows {
         (self.mask, self.each) == (other.mask, other.each)
     }
 }
+
+/// Operators whose results may have computed rows.
+pub const SOURCES: &[&str] =
+    &["NonZero", "NonMaxSuppression", "Compress", "Unique", "Range", "Expand", "ConstantOfShape"];
 
 /// Functions of elements, with broadcasting.
 pub const ELEMENTWISE: &[&str] = &[
@@ -114,6 +118,9 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if plain && parts::emptiness(n)? {
         return Ok(true);
     }
+    if plain {
+        lengths::settle(n)?;
+    }
     let marked = n.inputs.iter().flatten().any(|&id| n.t.mark(id).is_some());
     if plain && n.op() == "ReduceSum" && !marked {
         return counted(n);
@@ -145,8 +152,9 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if !plain || !rule_exists(n.op()) {
         return Err(lost(n));
     }
+    lengths::in_table(n)?;
     let numbers = across::count(n)?;
-    if across::join(n)? || across::translate(n)? {
+    if lengths::convolved(n)? || across::join(n)? || across::translate(n)? {
         return Ok(true);
     }
     n.translate_known()?;
@@ -252,29 +260,6 @@ fn counted(n: &mut Node) -> Result<bool, Error> {
     let id = n.build().integers(shape, vec![rows.count as i32]);
     n.t.marks.get_or_insert_default().insert(id, Mark::Extents(vec![true], rows));
     n.done(id)
-}
-
-/// A mask before reshapes, conversions and the repetition of its elements, and the number of these.
-pub fn source(n: &Node, mut id: ValueId) -> (ValueId, usize) {
-    let mut each = 1;
-    while let Some(op) = n.t.build.maker(id) {
-        let x = op.inputs[0];
-        let (from, to) = (n.shape(x), n.shape(id));
-        let repeats = match op.kind {
-            OpKind::Reshape | OpKind::Unary(Unary::Identity) => 1,
-            OpKind::Cast if [x, id].into_iter().any(|id| n.dtype(id) == DType::Bool) => 1,
-            OpKind::Broadcast if from.len() == to.len() => {
-                let same = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-                if elements(&from[same..]) != 1 {
-                    break;
-                }
-                elements(&to[same..])
-            }
-            _ => break,
-        };
-        (id, each) = (x, each * repeats);
-    }
-    (id, each)
 }
 
 /// Truth values of the rows.
@@ -396,7 +381,7 @@ fn mark_of(n: &Node, out: ValueId) -> Result<Option<Option<Mark>>, Error> {
             _ => None,
         },
         "GatherND" => along(1).filter(|&at| x.is_none() && at + 1 < rank(1) && n.int("batch_dims", 0) == 0),
-        "GatherElements" => x.filter(|&x| along(1) == Some(x) && axis_of(0).is_ok_and(|axis| axis != x)),
+        "GatherElements" => along(1).filter(|&at| x.is_none_or(|x| x == at && axis_of(0).is_ok_and(|axis| axis != x))),
         "MatMul" if x.is_none() => along(1).filter(|&y| y > 0 && y + 1 == rank(1)).map(|_| shape.len() - 1),
         "CumSum" => x.filter(|_| alone),
         "QuantizeLinear" | "DequantizeLinear" if alone => x.filter(|&x| scales_rows_alike(n, x)),

@@ -3,9 +3,10 @@
 
 use super::across::filled;
 use super::made::MADE_ELEMENTS;
+use super::masks::source;
 use super::node::Node;
 use super::numbered::{mark, numbers, rows_of};
-use super::rows::{Rows, lost, source};
+use super::rows::{Rows, lost};
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind};

@@ -3,6 +3,7 @@
 
 mod counts;
 mod ensembles;
+mod lengths;
 mod loops;
 mod masked;
 mod optimized;
@@ -124,8 +125,6 @@ fn refusals_name_the_operator() {
     // Operators that are not for inference: the error says what to use instead.
     for (domain, op, advice) in [
         ("ai.onnx.preview.training", "Adam", "for inference"),
-        ("ai.onnx.ml", "TreeEnsemble", "run them on the host"),
-        ("ai.onnx.ml", "SVMClassifier", "Run them on the host"),
         ("ai.onnx.ml", "ZipMap", "Export without them"),
         ("ai.onnx.ml", "CategoryMapper", "Run it on the host"),
         ("com.example", "Fused", "the domain com.example. Export with operators of ai.onnx"),

@@ -89,6 +89,89 @@ fn damaged_trees_are_refused_by_node() {
     }
 }
 
+/// A tree of three comparisons of different kinds over two features, whose leaves have a list of their own.
+fn ensemble(modes: &[i32], ends: [i64; 2]) -> Node {
+    let mut trees = node("TreeEnsemble", &["x"], "y");
+    trees.domain = "ai.onnx.ml".into();
+    let tensor = |name: &str, values: &[f32]| {
+        let t =
+            Stored { dims: vec![values.len() as i64], data_type: 1, float_data: values.to_vec(), ..Stored::default() };
+        Attribute { name: name.into(), t: Some(t), ..Attribute::default() }
+    };
+    let modes = Stored { dims: vec![3], data_type: 2, int32_data: modes.to_vec(), ..Stored::default() };
+    trees.attribute = vec![
+        Attribute { name: "n_targets".into(), i: 1, ..Attribute::default() },
+        ints("tree_roots", &[0]),
+        ints("nodes_featureids", &[0, 1, 1]),
+        Attribute { name: "nodes_modes".into(), t: Some(modes), ..Attribute::default() },
+        tensor("nodes_splits", &[1.0, 2.0, 5.0]),
+        ints("nodes_truenodeids", &[1, 0, ends[0]]),
+        ints("nodes_trueleafs", &[0, 1, ends[1]]),
+        ints("nodes_falsenodeids", &[2, 1, 3]),
+        ints("nodes_falseleafs", &[0, 1, 1]),
+        ints("leaf_targetids", &[0; 4]),
+        tensor("leaf_weights", &[10.0, 20.0, 30.0, 40.0]),
+        tensor("membership_values", &[7.0, 9.0, f32::NAN]),
+    ];
+    trees
+}
+
+#[test]
+fn trees_with_lists_of_leaves() {
+    let of = |modes: &[i32], ends| {
+        let x = [1.0, 2.0, 0.0, 1.0, 2.0, 5.0, 3.0, 9.0];
+        run(vec![ensemble(modes, ends)], &Options::default(), &x, [4, 2])
+    };
+    // `x0 <= 1 ? (x1 < 2 ? 10 : 20) : (x1 > 5 ? 30 : 40)`, and with `x1 == 5` and the set of 7 and 9 in the last place.
+    assert_eq!(of(&[0, 1, 3], [2, 1]), Ok(vec![20.0, 10.0, 40.0, 30.0]));
+    assert_eq!(of(&[0, 1, 4], [2, 1]), Ok(vec![20.0, 10.0, 30.0, 40.0]));
+    assert_eq!(of(&[0, 1, 6], [2, 1]), Ok(vec![20.0, 10.0, 40.0, 30.0]));
+    // `x0 > 1 ? (x1 >= 2 ? 10 : 20) : (x1 != 5 ? 30 : 40)`.
+    assert_eq!(of(&[3, 2, 5], [2, 1]), Ok(vec![30.0, 30.0, 10.0, 10.0]));
+    for (modes, ends, reason) in [
+        ([0, 1, 8], [2, 1], "comparison that is not known"),
+        ([0, 1, 3], [9, 1], "leaf 9 of 4"),
+        ([0, 1, 3], [0, 0], "no end"),
+    ] {
+        let error = of(&modes, ends);
+        assert!(error.as_ref().is_err_and(|error| error.contains(reason)), "{error:?}");
+    }
+}
+
+/// Three classes with a vector each: the pairs choose the second class twice.
+#[test]
+fn pairs_of_classes_of_support_vectors() {
+    let of = |output: usize, vectors: &[i64], chances: &[f32]| {
+        let mut machine = node("SVMClassifier", &["x"], if output == 0 { "label" } else { "other" });
+        machine.output.push(if output == 0 { "scores" } else { "y" }.into());
+        machine.domain = "ai.onnx.ml".into();
+        let pairs = vectors.len() * (vectors.len() - 1) / 2;
+        machine.attribute = vec![
+            text("kernel_type", "LINEAR"),
+            floats("support_vectors", &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0][..2 * vectors.len()]),
+            ints("vectors_per_class", vectors),
+            floats("coefficients", &[1.0, -3.0, 2.0, 0.5, 4.0, -1.0][..vectors.len() * (vectors.len() - 1)]),
+            floats("rho", &[0.25, 0.5, -1.0][..pairs]),
+            floats("prob_a", &[-1.0; 3][..chances.len()]),
+            floats("prob_b", chances),
+            ints("classlabels_ints", &[5, 7, 9][..vectors.len()]),
+        ];
+        let mut cast = node("Cast", &["label"], "y");
+        cast.attribute.push(Attribute { name: "to".into(), i: 1, ..Attribute::default() });
+        let nodes = if output == 0 { vec![machine, cast] } else { vec![machine] };
+        run(nodes, &Options::default(), &[2.0, 1.0], [1, 2])
+    };
+    // Kernels 2, 1 and 3: sums of the pairs are 2 - 3, 1 + 6 and 4 - 3 with their offsets.
+    assert_eq!(of(1, &[1, 1, 1], &[]), Ok(vec![-0.75, 7.5, 0.0]));
+    assert_eq!(of(0, &[1, 1, 1], &[]), Ok(vec![5.0]));
+    assert_eq!(of(1, &[1, 1], &[]), Ok(vec![0.75, -0.75]));
+    assert_eq!(of(0, &[1, 1], &[]), Ok(vec![7.0]));
+    let second = 1.0 / (1.0 + (0.75f32 + 1.0).exp().recip());
+    close(&Tensor::f32([2], of(1, &[1, 1], &[1.0]).unwrap()), &[1.0 - second, second]);
+    assert!(of(1, &[1, 1, 1], &[0.0; 3]).is_err_and(|error| error.contains("more than two classes")));
+    assert!(of(1, &[2, 1], &[]).is_err_and(|error| error.contains("3 vectors of 2 columns")));
+}
+
 #[test]
 fn kernels_of_support_vectors() {
     let of = |kernel: &'static str| {

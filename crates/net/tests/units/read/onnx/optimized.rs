@@ -47,6 +47,56 @@ fn inverses_and_distances_of_the_optimizers_domain() {
     close(&one("CDist", &[(&[2, 2], &[0.0, 0.0, 1.0, 1.0]), (&[1, 2], &[3.0, 4.0])]), &[25.0, 13.0]);
 }
 
+#[test]
+fn convolutions_and_norms_with_channels_behind() {
+    let all = |op: &str, floats: &[(&[i64], &[f32])], attributes: &[(&str, i64)], outputs: usize| {
+        one_of("com.microsoft", op, floats, &[], attributes, outputs).unwrap()
+    };
+    let x: (&[i64], &[f32]) = (&[1, 1, 2, 2], &[1.0, 10.0, 3.0, 10.0]);
+    let kernel: (&[i64], &[f32]) = (&[1, 2, 1, 1], &[1.0, 10.0]);
+    close(&all("NhwcConv", &[x, kernel], &[], 1)[0], &[101.0, 103.0]);
+    let behind: [(&[i64], &[f32]); 2] = [(&[1], &[0.5]), (&[1, 1, 2, 1], &[1000.0, 2000.0])];
+    close(&all("NhwcFusedConv", &[x, kernel, behind[0], behind[1]], &[], 1)[0], &[1101.5, 2103.5]);
+    let factors: [(&[i64], &[f32]); 2] = [(&[2], &[2.0, 3.0]), (&[2], &[0.5, 1.0])];
+    let groups = ("groups", 2);
+    let near = |found: &Tensor, wanted: &[f32]| {
+        let found = found.data.to_f32();
+        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-3), "{found:?}");
+    };
+    near(&all("GroupNorm", &[x, factors[0], factors[1]], &[groups], 1)[0], &[-1.5, 1.0, 2.5, 1.0]);
+    let silu = |x: f32| x / (1.0 + (-x).exp());
+    let found = all("GroupNorm", &[x, factors[0], factors[1]], &[groups, ("activation", 1)], 1);
+    near(&found[0], &[silu(-1.5), silu(1.0), silu(2.5), silu(1.0)]);
+    let first: (&[i64], &[f32]) = (&[1, 2, 1, 2], &[1.0, 3.0, 10.0, 10.0]);
+    near(
+        &all("GroupNorm", &[first, factors[0], factors[1]], &[groups, ("channels_last", 0)], 1)[0],
+        &[-1.5, 2.5, 1.0, 1.0],
+    );
+    let added: [(&[i64], &[f32]); 2] = [(&[1, 2], &[5.0, 6.0]), (&[2], &[0.25, 0.5])];
+    let found = all("SkipGroupNorm", &[x, factors[0], factors[1], added[0], added[1]], &[groups], 2);
+    near(&found[0], &[-1.5, 1.0, 2.5, 1.0]);
+    near(&found[1], &[6.25, 16.5, 8.25, 16.5]);
+}
+
+/// The table holds its elements head by head; far distances share buckets.
+#[test]
+fn biases_by_relative_position() {
+    let table: Vec<f32> = (0..8).chain(10..18).map(|v| v as f32).collect();
+    let lengths: [(&[i64], &[i64]); 2] = [(&[], &[2]), (&[], &[6])];
+    let of = |both: i64| {
+        let attributes = [("max_distance", 8), ("is_bidirectional", both)];
+        one_of("com.microsoft", "RelativePositionBias", &[(&[8, 2], &table)], &lengths, &attributes, 1)
+    };
+    let first = [0.0, 5.0, 6.0, 6.0, 7.0, 7.0, 1.0, 0.0, 5.0, 6.0, 6.0, 7.0];
+    let found = of(1).unwrap().remove(0);
+    assert_eq!(found.shape, [1, 2, 2, 6]);
+    close(&found, &[first, first.map(|v| v + 10.0)].concat());
+    close(&of(0).unwrap()[0].clone(), &{
+        let first = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 0.0, 1.0, 2.0, 3.0, 4.0];
+        [first, first.map(|v| v + 10.0)].concat()
+    });
+}
+
 fn read(nodes: Vec<Node>, initializer: Vec<Stored>, x: &[i64]) -> Net {
     let graph = Graph {
         node: nodes,
@@ -116,4 +166,36 @@ fn sums_of_integers_keep_their_size_when_rounded() {
     let net = read(nodes, weights, &[1, 2]);
     let found = eval_rounded(&net, &[Tensor::f32([1, 2], vec![100.0, 200.0])]).unwrap()[0].data.to_f32()[0];
     assert!((found - 3.0).abs() < 0.01, "{found}");
+}
+
+/// Bytes hold two integers, the lower bits first; blocks of 16 have a scale and a zero point.
+#[test]
+fn rows_of_integers_are_gathered_with_their_scales() {
+    let table: Vec<i32> = (0..32).map(|at| at % 16 * 16 + at / 16).collect();
+    let rows = Stored { dims: vec![2], data_type: 7, int64_data: vec![1, 0], name: "rows".into(), ..Stored::default() };
+    let gathered = |zeros: &str| {
+        let mut gather = node("GatherBlockQuantized", &["table", "rows", "scales", zeros], "found");
+        gather.domain = "com.microsoft".into();
+        gather.attribute = vec![Attribute { name: "block_size".into(), i: 16, ..Attribute::default() }];
+        let initializers = vec![
+            bytes("table", &[2, 16], &table),
+            rows.clone(),
+            floats("scales", &[2, 2], &[1.0, 2.0, 3.0, 4.0]),
+            bytes("zeros", &[2, 1], &[0x21, 0x43]),
+        ];
+        let net = read(vec![gather, node("Add", &["found", "x"], "y")], initializers, &[1]);
+        let found = eval(&net, &[Tensor::f32([1], vec![0.0])]).unwrap().remove(0);
+        assert_eq!(found.shape, [2, 32]);
+        found.data.to_f32()
+    };
+    let wanted = |zeros: [f32; 4]| {
+        let of = |row: usize, at: usize| {
+            let value = if at.is_multiple_of(2) { row } else { at / 2 };
+            let block = row * 2 + at / 16;
+            (value as f32 - zeros[block]) * (block + 1) as f32
+        };
+        [1, 0].into_iter().flat_map(|row| (0..32).map(move |at| of(row, at))).collect::<Vec<f32>>()
+    };
+    assert_eq!(gathered("zeros"), wanted([1.0, 2.0, 3.0, 4.0]));
+    assert_eq!(gathered(""), wanted([8.0; 4]));
 }

@@ -33,6 +33,7 @@ fn read(node: Vec<Node>, output: &[&str]) -> Result<Net, String> {
             whole("less", &[-1]),
             whole("least", &[-9]),
             whole("columns", &[0, 1, 0, 0]),
+            whole("extents", &[3, 2]),
             limit,
             Stored {
                 dims: vec![2],
@@ -246,6 +247,37 @@ fn what_depends_on_their_number_is_refused() {
     nodes.push(node("Unsqueeze", &["rows", "one"], "at"));
     nodes.push(with(node("ScatterND", &["x", "at", "turned"], "y"), "reduction", "add"));
     assert!(read(nodes, &["y"]).unwrap_err().contains("NonZero"));
+}
+
+/// The mask of the scatter is computed a second time, in other extents.
+#[test]
+fn masks_of_the_same_elements_are_one() {
+    let scattered = |limit: &str| {
+        let nodes = vec![
+            node("Greater", &["m", "limit"], "above"),
+            node("Not", &["above"], "mask"),
+            node("NonZero", &["mask"], "places"),
+            transposed(node("Transpose", &["places"], "rows"), &[1, 0]),
+            node("GatherND", &["x", "rows"], "some"),
+            node("Exp", &["some"], "changed"),
+            node("Unsqueeze", &["m", "one"], "column"),
+            node("Greater", &["column", limit], "second"),
+            node("Not", &["second"], "other"),
+            node("Expand", &["other", "extents"], "wide"),
+            node("NonZero", &["wide"], "all"),
+            transposed(node("Transpose", &["all"], "list"), &[1, 0]),
+            node("Reshape", &["changed", "less"], "flat"),
+            node("Shape", &["list"], "shape"),
+            node("Gather", &["shape", "zero"], "count"),
+            node("Slice", &["flat", "zero", "count", "zero"], "updates"),
+            node("ScatterND", &["x", "list", "updates"], "y"),
+        ];
+        read(nodes, &["y"])
+    };
+    let e = |x: f32| x.exp();
+    let found = run(&scattered("limit").expect("a network"), [1.0, 0.0, 1.0]);
+    assert_eq!(found, [1.0, 2.0, e(3.0), e(4.0), 5.0, 6.0]);
+    assert!(scattered("halves").is_err());
 }
 
 /// An output has the real rows first, and their number beside it.

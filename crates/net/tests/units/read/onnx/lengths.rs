@@ -1,0 +1,158 @@
+//! Extents that are computed at run time, below a known or given number.
+
+use super::{close, extent, float_info, node};
+use anemone_net::eval::eval;
+use anemone_net::read::{MemoryFiles, Options, read_onnx};
+use anemone_net::testing::onnx::{Attribute, Graph, Model, Node, OpsetId, Tensor as Stored};
+use anemone_net::{Net, Tensor};
+use prost::Message;
+
+fn with(mut node: Node, name: &str, ints: &[i64]) -> Node {
+    node.attribute.push(Attribute { name: name.into(), ints: ints.to_vec(), i: ints[0], ..Attribute::default() });
+    node
+}
+
+/// A network over two durations, whose sum is `length`; each is at most 3 if `bounded`.
+fn read(bounded: bool, nodes: Vec<Node>, most: Option<usize>) -> Result<Net, String> {
+    let whole = |name: &str, dims: &[i64], values: &[i64]| Stored {
+        dims: dims.to_vec(),
+        name: name.into(),
+        data_type: 7,
+        int64_data: values.to_vec(),
+        ..Stored::default()
+    };
+    let real = |name: &str, dims: &[i64], values: &[f32]| Stored {
+        dims: dims.to_vec(),
+        name: name.into(),
+        data_type: 1,
+        float_data: values.to_vec(),
+        ..Stored::default()
+    };
+    let durations = match bounded {
+        true => node("Clip", &["x", "", "greatest"], "held"),
+        false => node("Abs", &["x"], "held"),
+    };
+    let first = [
+        durations,
+        node("Ceil", &["held"], "frames"),
+        node("ReduceSum", &["frames"], "sum"),
+        with(node("Cast", &["sum"], "whole"), "to", &[7]),
+        node("Reshape", &["whole", "scalar"], "length"),
+    ];
+    let graph = Graph {
+        node: [first.to_vec(), nodes].concat(),
+        initializer: vec![
+            whole("zero", &[], &[0]),
+            whole("one", &[], &[1]),
+            whole("scalar", &[0], &[]),
+            whole("list", &[1], &[1]),
+            whole("last", &[], &[1]),
+            whole("less", &[1], &[-1]),
+            whole("lesser", &[3], &[-1; 3]),
+            whole("units", &[3], &[1; 3]),
+            real("table", &[4], &[10.0, 20.0, 40.0, 80.0]),
+            real("greatest", &[], &[3.0]),
+            real("ones", &[1, 1, 1], &[1.0]),
+            real("kernel", &[1, 1, 3], &[1.0, 10.0, 100.0]),
+        ],
+        input: vec![float_info("x", vec![extent(1), extent(2)])],
+        output: vec![float_info("y", vec![])],
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 18 }];
+    let model = Model { graph: Some(graph), opset_import, ..Model::default() };
+    let extents = most.map(|most| ("whole".to_string(), most)).into_iter().collect();
+    let options = Options { extents, ..Options::default() };
+    read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &options).map(|(net, _)| net).map_err(|e| e.to_string())
+}
+
+/// The first output and the number of its real rows.
+fn run(net: &Net, x: [f32; 2]) -> Result<(Vec<f32>, Vec<f32>), String> {
+    let made = eval(net, &[Tensor::f32([1, 2], x.to_vec())]).map_err(|error| error.to_string())?;
+    Ok((made[0].data.to_f32(), made.get(1).map(|t| t.data.to_f32()).unwrap_or_default()))
+}
+
+/// The numbers up to the length, as floats.
+fn numbers() -> Vec<Node> {
+    vec![node("Range", &["zero", "length", "one"], "order"), with(node("Cast", &["order"], "t"), "to", &[1])]
+}
+
+#[test]
+fn ranges_have_a_row_for_every_place_below_their_bound() {
+    let net = read(true, [numbers(), vec![node("Exp", &["t"], "y")]].concat(), None).expect("a network");
+    assert_eq!(net.counted.len(), 1);
+    let found = run(&net, [1.5, 0.5]).expect("it runs");
+    assert_eq!((found.0.len(), found.1), (6, vec![3.0]));
+    close(&Tensor::f32([6], found.0), &[1.0, 1f32.exp(), 2f32.exp(), 0.0, 0.0, 0.0]);
+    // Functions across rows leave out the places behind the length.
+    let net = read(true, [numbers(), vec![node("ReduceSum", &["t"], "y")]].concat(), None).expect("a network");
+    assert_eq!(run(&net, [2.0, 7.0]).map(|found| found.0), Ok(vec![10.0]));
+    assert_eq!(run(&net, [0.0, 0.0]).map(|found| found.0), Ok(vec![0.0]));
+    // A table has places for the real rows alone.
+    let taken = vec![node("Gather", &["table", "order"], "taken"), node("ReduceSum", &["taken"], "y")];
+    let net = read(true, [numbers(), taken].concat(), None).expect("a network");
+    assert_eq!(run(&net, [1.0, 2.0]).map(|found| found.0), Ok(vec![70.0]));
+}
+
+#[test]
+fn a_cumulative_sum_has_a_bound() {
+    let nodes = vec![
+        node("CumSum", &["frames", "one"], "sums"),
+        with(node("Gather", &["sums", "last"], "end"), "axis", &[1]),
+        with(node("Cast", &["end"], "whole_end"), "to", &[7]),
+        node("Reshape", &["whole_end", "scalar"], "limit"),
+        node("Range", &["zero", "limit", "one"], "order"),
+        with(node("Cast", &["order"], "y"), "to", &[1]),
+    ];
+    let net = read(true, nodes.clone(), None).expect("a network");
+    assert_eq!(run(&net, [2.0, 1.0]), Ok((vec![0.0, 1.0, 2.0, 0.0, 0.0, 0.0], vec![3.0])));
+    assert!(read(false, nodes, None).is_err_and(|error| error.contains("no operation bounds it")));
+}
+
+#[test]
+fn an_unbounded_length_is_given() {
+    let nodes = || [numbers(), vec![node("ReduceSum", &["t"], "y")]].concat();
+    let error = read(false, nodes(), None).unwrap_err();
+    assert!(error.contains("`whole`") && error.contains("--dim whole="), "{error}");
+    let net = read(false, nodes(), Some(5)).expect("a network");
+    assert_eq!(run(&net, [2.0, 3.0]).map(|found| found.0), Ok(vec![10.0]));
+    assert!(run(&net, [2.0, 4.0]).is_err_and(|error| error.contains('6')), "more rows than are computed");
+    assert!(read(false, nodes(), Some(1 << 40)).is_err_and(|error| error.contains("at most")));
+}
+
+/// Behind the real rows, a convolution reads its padding, and a transposed one makes several rows of each.
+#[test]
+fn convolutions_pad_behind_the_length() {
+    let rows = || {
+        vec![
+            node("Reshape", &["length", "list"], "long"),
+            with(node("Concat", &["list", "list", "long"], "shape"), "axis", &[0]),
+            node("Expand", &["ones", "shape"], "rows"),
+            node("Abs", &["rows"], "x1"),
+        ]
+    };
+    let of = |last: Node| {
+        let net = read(true, [rows(), vec![last]].concat(), None).expect("a network");
+        run(&net, [1.0, 2.0]).expect("it runs")
+    };
+    let same = with(node("Conv", &["x1", "kernel"], "y"), "pads", &[1, 1]);
+    assert_eq!(of(same), (vec![110.0, 111.0, 11.0, 0.0, 0.0, 0.0], vec![3.0]));
+    let wide = with(with(node("ConvTranspose", &["x1", "kernel"], "y"), "strides", &[2]), "output_padding", &[1]);
+    let wide = with(wide, "pads", &[1, 1]);
+    let (found, count) = of(wide);
+    assert_eq!(count, [6.0]);
+    assert_eq!(found, [10.0, 101.0, 10.0, 101.0, 10.0, 100.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    // An extent below zero stands for the operand's own.
+    let spread = vec![
+        node("Reshape", &["length", "list"], "long"),
+        with(node("Concat", &["less", "list", "long"], "given"), "axis", &[0]),
+        node("Equal", &["given", "lesser"], "open"),
+        node("Where", &["open", "units", "given"], "shape"),
+        node("Expand", &["ones", "shape"], "y"),
+    ];
+    let net = read(true, spread, None).expect("a network");
+    assert_eq!(run(&net, [1.0, 2.0]), Ok((vec![1.0, 1.0, 1.0, 0.0, 0.0, 0.0], vec![3.0])));
+    // Rows of other lengths are not followed.
+    let shorter = with(with(node("Conv", &["x1", "kernel"], "y"), "pads", &[1, 1]), "strides", &[2]);
+    assert!(read(true, [rows(), vec![shorter]].concat(), None).is_err());
+}
