@@ -157,6 +157,9 @@ fn cases() -> Vec<Case> {
             .table(),
         case("layer norm channels", OpKind::LayerNorm { axes: vec![1], epsilon: 1e-5 }, &[&[1, 40, 2, 3]]).table(),
         case("instance norm", OpKind::InstanceNorm { epsilon: 1e-5 }, &[&[1, 6, 7, 8]]).with(&[&[6], &[6]]).table(),
+        case("instance norm of long rows", OpKind::InstanceNorm { epsilon: 1e-5 }, &[&[1, 2, 20000]])
+            .with(&[&[2], &[2]])
+            .table(),
         case("broadcast", OpKind::Broadcast, &[&[1, 3, 1, 1]]).result(&[2, 3, 4, 5]),
     ];
     for axes in [&[3usize][..], &[2, 3], &[1], &[2], &[1, 2], &[1, 2, 3], &[1, 3], &[0]] {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
-use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
+use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, TensorType, Unary, Value, ValueId};
 
 /// Decomposes norms into means, differences and products, and gathers into slices.
 pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
@@ -30,13 +30,21 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
             }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
             OpKind::InstanceNorm { epsilon } => {
-                let rank = builder.net.value(op.inputs[0]).ty.shape.len();
-                let axes: Vec<usize> = (2..rank).collect();
-                let shape = builder.shape(op.inputs[0]);
+                let split = builder.in_shorter_rows(op);
+                let norm = split.as_ref().unwrap_or(op);
+                let shape = builder.shape(norm.inputs[0]);
+                let axes: Vec<usize> = (2..shape.len()).collect();
                 match options.conventions().layer_norm_on_device && norms::fits(&shape, &axes) {
-                    true => builder.instance_norm(op, axes, *epsilon),
-                    false => builder.norm(op, &axes, *epsilon, true),
+                    true => builder.instance_norm(norm, axes, *epsilon),
+                    false => builder.norm(norm, &axes, *epsilon, true),
                 }
+                if let Some(norm) = &split {
+                    builder.push(OpKind::Reshape, &norm.outputs, op.outputs[0]);
+                }
+            }
+            OpKind::Reshape => {
+                let source = builder.before_long_rows(op.inputs[0]);
+                builder.push(OpKind::Reshape, &[source], op.outputs[0]);
             }
             OpKind::Gather { axis } if builder.net.value(op.inputs[1]).data.is_some() => builder.gather(op, *axis)?,
             OpKind::Gather { axis: 0 } if builder.is_small_table(op) => builder.rows_of_table(op),
@@ -51,7 +59,7 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
             }
             OpKind::Reduce { kind, axes, .. } if options.conventions().whole_epilogues => {
                 match builder.stages(op, *kind, axes, chip) {
-                    Some(stages) => builder.in_stages(op, *kind, axes[0], stages),
+                    Some(stages) => builder.in_stages(op, *kind, axes, stages),
                     None => builder.ops.push(op.clone()),
                 }
             }
@@ -143,6 +151,38 @@ impl Builder<'_> {
         let inputs: Vec<ValueId> = affine.map(|(name, id)| self.reshaped(name, id, per_channel.clone())).collect();
         let own = Op { inputs: [&op.inputs[..1], &inputs].concat(), ..op.clone() };
         self.affine_after(&own, &axes, epsilon);
+    }
+
+    /// A norm over rows that are longer than those of a task, over shorter ones: the rows of the tensor that its operand was reshaped from, as
+    /// groups of channels are, or the factors of their length that are closest. `None` for all other norms.
+    fn in_shorter_rows(&mut self, op: &Op) -> Option<Op> {
+        let axes = [2, 3];
+        let &[batch, groups, length] = self.shape(op.inputs[0]).as_slice() else { return None };
+        let split = |columns: usize| {
+            let shape = [batch, groups, length / columns, columns];
+            (length.is_multiple_of(columns) && norms::fits(&shape, &axes)).then_some(shape)
+        };
+        if norms::fits(&[batch, groups, length], &[2]) {
+            return None;
+        }
+        let source = self.before_long_rows(op.inputs[0]);
+        let own = self.shape(source).last().copied().filter(|&columns| columns > 0).and_then(split);
+        let closest = || (1..=length.isqrt()).rev().find(|n| length.is_multiple_of(*n)).map(|rows| length / rows);
+        let shape = own.or_else(|| closest().and_then(split))?.to_vec();
+        let rows = self.op("rows", OpKind::Reshape, &[source], shape.clone());
+        let ty = TensorType { dtype: DType::F16, shape };
+        let name = self.fresh("of_rows");
+        let normed = self.net.add_value(Value { name, ty, data: None, surface: None });
+        Some(Op { inputs: [&[rows], &op.inputs[1..]].concat(), outputs: vec![normed], ..op.clone() })
+    }
+
+    /// The value that rows longer than those of a task were reshaped from: no layer writes such rows. Other values stay.
+    fn before_long_rows(&self, id: ValueId) -> ValueId {
+        if self.shape(id).last().is_none_or(|&columns| norms::fits(&[columns], &[0])) {
+            return id;
+        }
+        let maker = self.net.ops.iter().rev().find(|op| op.outputs.contains(&id));
+        maker.filter(|op| op.kind == OpKind::Reshape).map_or(id, |op| op.inputs[0])
     }
 
     /// A normalization that stays one operation, with its factors and addends as operations after it.
