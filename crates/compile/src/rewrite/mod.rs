@@ -18,6 +18,7 @@ pub(crate) mod forward;
 pub(crate) mod functions;
 pub(crate) mod gathers;
 pub(crate) mod heads;
+mod logarithms;
 pub(crate) mod lookups;
 pub(crate) mod magnitudes;
 pub(crate) mod matmul;

@@ -65,3 +65,23 @@ fn a_gelu_that_is_spelled_out_is_one_operation() {
     let read = by_erf.replace("  output %y", "  output %y\n  output %e");
     becomes(recognize, &read, &read);
 }
+
+#[test]
+fn the_logarithm_of_a_sum_is_relative_to_its_greater_term() {
+    let net = |first: &str, rest: &str| {
+        format!(
+            "net \"n\" {{\n  input %a: f16[4]\n  input %b: f16[4]\n{first}  %e: f16[4] = exp(%p)\n  %f: f16[4] = exp(%b)\n  %s: f16[4] = add(%e, %f)\n{rest}  output %y\n}}\n"
+        )
+    };
+    let log = "  %y: f16[4] = log(%s) epsilon=0.0\n";
+    let after = "  %y.most: f16[4] = max(%p, %b) name=\"y\"\n  %y.least: f16[4] = min(%p, %b) name=\"y\"\n  \
+                 %y.apart: f16[4] = sub(%y.least, %y.most) name=\"y\"\n  %y.held: f16[4] = clip(%y.apart) min=-32.0 max=0.0 name=\"y\"\n  \
+                 %y.rest: f16[4] = softplus(%y.held) name=\"y\"\n  %y: f16[4] = add(%y.most, %y.rest)\n";
+    let plain = "  %p: f16[4] = mul(%a, %b)\n";
+    becomes(recognize, &net(plain, log), &net(plain, after));
+    // An exponent that is relative to the maximum already, and a sum that an epsilon is added to.
+    let shifted = "  %m: f16[4] = max(%a, %b)\n  %p: f16[4] = sub(%a, %m)\n";
+    becomes(recognize, &net(shifted, log), &net(shifted, log));
+    let held = log.replace("0.0", "0.001");
+    becomes(recognize, &net(plain, &held), &net(plain, &held));
+}
