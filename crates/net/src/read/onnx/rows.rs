@@ -8,7 +8,7 @@
 use super::made::MADE_ELEMENTS;
 use super::masks::source;
 use super::node::Node;
-use super::{Translator, across, lengths, masked, numbered, parts, proto, suppressed};
+use super::{Translator, across, contributed, lengths, masked, numbered, parts, proto, suppressed};
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
@@ -49,6 +49,7 @@ pub const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Add",
     "And",
+    "BiasGelu",
     "Cast",
     "Ceil",
     "Clip",
@@ -58,6 +59,7 @@ pub const ELEMENTWISE: &[&str] = &[
     "Equal",
     "Erf",
     "Exp",
+    "FastGelu",
     "Floor",
     "Gelu",
     "Greater",
@@ -79,6 +81,7 @@ pub const ELEMENTWISE: &[&str] = &[
     "Or",
     "PRelu",
     "Pow",
+    "QuickGelu",
     "Reciprocal",
     "Relu",
     "Round",
@@ -149,7 +152,11 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     if plain && numbered::translate(n)? {
         return Ok(true);
     }
-    if !plain || !rule_exists(n.op()) {
+    let known = match n.node.domain == contributed::DOMAIN {
+        true => ELEMENTWISE.contains(&n.op()),
+        false => plain && rule_exists(n.op()),
+    };
+    if !known {
         return Err(lost(n));
     }
     lengths::in_table(n)?;
