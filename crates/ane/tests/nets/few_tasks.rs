@@ -139,6 +139,28 @@ fn functions_share_their_steps() {
     }
 }
 
+/// Taps of a dilated window that is larger than the array's become channels one by one: their coefficients contain no zeros.
+#[test]
+fn taps_far_apart_are_channels() {
+    let count = 16 * 16 * 9;
+    let kernel: Vec<String> = (0..count).map(|i| format!("{}", (i * 5 % 7) as f32 - 3.0)).collect();
+    let source = format!(
+        "net \"n\" {{\n  input %x: f16[1, 16, 14, 14]\n  const %w: f16[16, 16, 3, 3] = [{}]\n  \
+         %y: f16[1, 16, 14, 14] = conv(%x, %w) strides=[1, 1] pads=[[12, 12], [12, 12]] dilations=[12, 12] groups=1\n  \
+         output %y\n}}\n",
+        kernel.join(", ")
+    );
+    let net = text::parse(&source, &[]).expect("a network");
+    let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+    // The zeros of the padding included; with blocks of two taps, coefficients alone take 325 kB.
+    assert!(program.kernel.len() <= 32 * count, "{} bytes", program.kernel.len());
+    let shape = vec![1, 16, 14, 14];
+    let data: Vec<f32> = (0..16 * 14 * 14).map(|i| (i * 3 % 11) as f32 - 5.0).collect();
+    let expected = eval::eval(&net, &[Tensor::f32(shape.clone(), data.clone())]).expect("evaluates")[0].data.to_f32();
+    let run = execute(&program, &[("x".into(), Array { shape, data })], Default::default()).expect("runs");
+    assert_eq!(run.outputs[0].1.data, expected);
+}
+
 /// Operations over three axes, and the largest number of tasks; `W` is a kernel of that many numbers.
 const VOLUMES: [(&str, &str, usize); 6] = [
     (

@@ -8,6 +8,27 @@ use super::{Conv, Windows};
 use anemone_net::{OpKind, Tensor, ValueId, compress};
 use std::sync::Arc;
 
+/// Multiply-accumulates in the time of copying an element, by the rates of [`anemone_facts::cost`].
+const OF_COPY: usize = 512;
+
+impl Axis {
+    /// Number of blocks of taps along the axis that cover at most `most` elements each, and taps of a block.
+    fn blocks(&self, most: usize) -> [usize; 2] {
+        let count = self.taps.div_ceil((most - 1) / self.dilation + 1);
+        [count, self.taps.div_ceil(count)]
+    }
+}
+
+impl Conv {
+    /// Returns true if every tap along rows is better a block of its own: products with the zeros between dilated taps take longer than copies.
+    fn is_apart(&self, most: usize) -> bool {
+        let [rows, columns] = [self.axes[0], self.axes[1]];
+        let [count, taps] = rows.blocks(most);
+        let zeros = count * (taps - 1) * (rows.dilation - 1);
+        zeros * columns.taps * self.outputs() / self.groups > (rows.taps - count) * OF_COPY
+    }
+}
+
 impl Windows<'_, '_> {
     pub(super) fn unfold(&mut self, conv: Conv, x: ValueId) -> ValueId {
         if conv.axes.len() == 1 {
@@ -18,7 +39,7 @@ impl Windows<'_, '_> {
         let stays = columns <= self.limits.columns;
         // Rows that become columns must fit there.
         let most = if stays { self.limits.rows } else { self.limits.columns };
-        if rows > most {
+        if rows > most || conv.is_apart(most) {
             (conv, x) = self.blocks(conv, x, most);
         }
         if stays {
@@ -27,8 +48,9 @@ impl Windows<'_, '_> {
         let turned = self.permuted(x, &[0, 1, 3, 2]);
         let mut exchanged = self.exchanged(&conv);
         let mut x = turned;
-        if exchanged.axes[0].reach() > self.limits.rows {
-            (exchanged, x) = self.blocks(exchanged, x, self.limits.rows);
+        let most = self.limits.rows;
+        if exchanged.axes[0].reach() > most || exchanged.is_apart(most) {
+            (exchanged, x) = self.blocks(exchanged, x, most);
         }
         let made = self.emit(&exchanged, x);
         self.permuted(made, &[0, 1, 3, 2])
@@ -37,9 +59,7 @@ impl Windows<'_, '_> {
     /// Splits taps along rows into blocks of at most `most` rows; the blocks become channels.
     fn blocks(&mut self, conv: Conv, x: ValueId, most: usize) -> (Conv, ValueId) {
         let axis = conv.axes[0];
-        let fit = (most - 1) / axis.dilation + 1;
-        let count = axis.taps.div_ceil(fit);
-        let taps = axis.taps.div_ceil(count);
+        let [count, taps] = if conv.is_apart(most) { [axis.taps, 1] } else { axis.blocks(most) };
         self.notes.push(format!("{} taps of dilation {} as {count} blocks of channels", axis.taps, axis.dilation));
         let whole = Axis { taps: taps * count, ..axis };
         let x = self.padded(x, 2, axis.before, whole.padded());
