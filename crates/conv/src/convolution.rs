@@ -345,9 +345,10 @@ pub fn convolve_direct(
 
 /// Returns true if all elements of a source are finite: a precondition of kernels that skip products or reassociate sums.
 fn is_source_finite(workers: &Workers, staging: &Im2col, from: TensorView, ext: Extents) -> bool {
+    let channels = staging.channels * if staging.unicast { ext.c } else { 1 };
     workers.arch.dispatch(
         #[inline(always)]
-        || (0..ext.g).all(|group| winograd::is_finite(from, group, staging.channels, staging.window.from)),
+        || (0..ext.g).all(|group| winograd::is_finite(from, group, channels, staging.window.from)),
     )
 }
 

@@ -97,9 +97,16 @@ impl Im2col {
         self.unicast && self.channels == 1 && depthwise::convolves(&self.window)
     }
 
-    /// Returns true if rows of the source are shorter than a vector.
+    /// Returns true if every output channel reads one channel of its own, through more than one element.
+    pub(super) fn is_by_channel(&self) -> bool {
+        self.unicast && self.channels == 1 && self.window.elements() > 1
+    }
+
+    /// Returns true if rows of the source are too short for kernels whose vectors hold elements of rows: shorter than a vector, and than half of
+    /// one for the [direct](super::direct) kernel of a depthwise window, which computes many rows at once.
     pub(super) fn is_narrow(&self) -> bool {
-        self.window.from[1] < VECTOR
+        let most = if self.is_by_channel() && !self.is_depthwise() { VECTOR / 2 } else { VECTOR - 1 };
+        self.window.from[1] <= most
     }
 
     /// Returns true if the NCHWc16 kernel applies: every output reads all channels, through a 1x1 window or few taps (im2col).
@@ -111,7 +118,8 @@ impl Im2col {
     /// Window positions with a nonzero coefficient, if skipping the others pays, as for a dilated window.
     pub(super) fn kept(&self, groups: &[Coefficients]) -> Option<Vec<usize>> {
         let elements = self.window.elements();
-        if self.unicast || elements <= 1 || self.may_be_blocks() || self.is_gemv() {
+        let whole = self.is_depthwise() || self.is_by_channel() && self.is_narrow();
+        if whole || elements <= 1 || self.may_be_blocks() || self.is_gemv() {
             return None;
         }
         let mut used = vec![false; elements];

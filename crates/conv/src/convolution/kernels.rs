@@ -57,7 +57,7 @@ impl Packing {
     pub fn for_staging(staging: &Im2col, transposed: bool, channels: usize) -> Packing {
         let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
         match staging.unicast {
-            true if staging.is_depthwise() && blocks => Packing::Blocks16,
+            true if (staging.is_depthwise() || staging.is_by_channel()) && blocks => Packing::Blocks16,
             true => Packing::Rows,
             false if staging.is_gemv() => Packing::Panels64,
             false if staging.is_pointwise() && blocks => Packing::Blocks16,

@@ -127,9 +127,8 @@ pub static ROWS: &[Row] = &[
         cost: by_element,
         scales: false,
         accepts: |q| {
-            when(q.staging.is_depthwise(), "the convolution is not depthwise, or the window is not specialized")?;
-            when(!q.transposed, "the result is stored transposed")?;
-            when(q.staging.window.k[0] > 1, "the window is 1x1")
+            when(q.staging.is_by_channel(), "the convolution is not depthwise, or the window is 1x1")?;
+            when(!q.transposed, "the result is stored transposed")
         },
         run: convolve_narrow,
     },

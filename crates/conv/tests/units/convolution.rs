@@ -178,7 +178,10 @@ fn windows_take_their_taps_in_order() {
                 let mut data = vec![f16::NAN; wanted.len()];
                 let to = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
                 let from = TensorView { data: &x, strides };
-                convolve_direct(&workers, &staging, &kernels, &finish, from, to, ext, *small, true);
+                match unicast {
+                    true => convolve(&workers, &staging, &kernels, &finish, from, to, ext),
+                    false => convolve_direct(&workers, &staging, &kernels, &finish, from, to, ext, *small, true),
+                }
                 let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
                 assert_eq!(wrong, None, "{:?}, {cin} to {cout}, {arch:?}, small {small}", staging.window);
             }
@@ -205,36 +208,39 @@ fn windows_take_their_taps_in_order() {
 fn zeros_of_a_window_meet_infinities() {
     let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
     let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
-    let (cin, cout, n) = (5, 21, 12);
-    let ext = Extents { g: 1, c: cout, h: n, w: n };
-    let window = Window { k: [5; 2], s: [1; 2], p: [2; 2], from: [n; 2], to: [n; 2] };
-    let staging = Im2col::new(window, cin, false, ext, 2).expect("it is small");
-    let dilated = |i: usize| (i / 5).is_multiple_of(2) && (i % 5).is_multiple_of(2);
-    let weight = |i: usize| if dilated(i % 25) { draw(i) } else { f16::ZERO };
-    let weights: Vec<f16> = (0..cout * cin * 25).map(weight).collect();
-    let groups = vec![Coefficients { weights: Values::Halves(weights.clone()), biases: None }];
-    let kernels = Kernels::pack(&staging, false, cout, groups);
-    assert!(kernels.kept.is_some());
-    for odd in [f16::ONE, f16::INFINITY, f16::NAN] {
-        let mut x: Vec<f16> = (0..cin * n * n).map(|i| draw(i + 7)).collect();
-        x[2 * n * n + 4 * n + 6] = odd;
-        let workers = Workers::new();
-        let mut found = vec![f16::ONE; cout * n * n];
-        let to = TensorViewMut { data: &mut found, strides: dense(ext), transposed: false };
-        let from = TensorView { data: &x, strides: dense(Extents { c: cin, ..ext }) };
-        convolve(&workers, &staging, &kernels, &finish, from, to, ext);
-        for (at, found) in found.iter().enumerate() {
-            let (c, h, w) = (at / (n * n), at / n % n, at % n);
-            let sum = (0..cin * 25).fold(0.0f32, |sum, tap| {
-                let (kh, kw) = (h + tap / 5 % 5, w + tap % 5);
-                let inside = (2..n + 2).contains(&kh) && (2..n + 2).contains(&kw);
-                let read = if inside { x[tap / 25 * n * n + (kh - 2) * n + kw - 2].to_f32() } else { 0.0 };
-                weights[c * cin * 25 + tap].to_f32().mul_add(read, sum)
-            });
-            let wanted = f16::from_f32(sum);
-            assert!(*found == wanted || found.is_nan() && wanted.is_nan(), "{odd} {at}: {found} for {wanted}");
+    for (k, step, [cin, cout], unicast) in [(5, 2, [5, 21], false), (7, 3, [21; 2], true)] {
+        let (n, pad, taken) = (12, k / 2, if unicast { 1 } else { cin });
+        let ext = Extents { g: 1, c: cout, h: n, w: n };
+        let window = Window { k: [k; 2], s: [1; 2], p: [pad; 2], from: [n; 2], to: [n; 2] };
+        let staging = Im2col::new(window, taken, unicast, ext, 2).expect("it is small");
+        let dilated = |i: usize| (i / k).is_multiple_of(step) && (i % k).is_multiple_of(step);
+        let weight = |i: usize| if dilated(i % (k * k)) { draw(i) } else { f16::ZERO };
+        let weights: Vec<f16> = (0..cout * taken * k * k).map(weight).collect();
+        let groups = vec![Coefficients { weights: Values::Halves(weights.clone()), biases: None }];
+        let kernels = Kernels::pack(&staging, false, cout, groups);
+        assert!(kernels.kept.is_some());
+        for odd in [f16::ONE, f16::INFINITY, f16::NAN] {
+            let mut x: Vec<f16> = (0..cin * n * n).map(|i| draw(i + 7)).collect();
+            x[2 * n * n + 4 * n + 6] = odd;
+            let workers = Workers::new();
+            let mut found = vec![f16::ONE; cout * n * n];
+            let to = TensorViewMut { data: &mut found, strides: dense(ext), transposed: false };
+            let from = TensorView { data: &x, strides: dense(Extents { c: cin, ..ext }) };
+            convolve(&workers, &staging, &kernels, &finish, from, to, ext);
+            for (at, found) in found.iter().enumerate() {
+                let (c, h, w) = (at / (n * n), at / n % n, at % n);
+                let sum = (0..taken * k * k).fold(0.0f32, |sum, tap| {
+                    let (kh, kw) = (h + tap / k % k, w + tap % k);
+                    let inside = (pad..n + pad).contains(&kh) && (pad..n + pad).contains(&kw);
+                    let channel = if unicast { c } else { tap / (k * k) };
+                    let read = if inside { x[channel * n * n + (kh - pad) * n + kw - pad].to_f32() } else { 0.0 };
+                    weights[c * taken * k * k + tap].to_f32().mul_add(read, sum)
+                });
+                let wanted = f16::from_f32(sum);
+                assert!(*found == wanted || found.is_nan() && wanted.is_nan(), "{odd} {at}: {found} for {wanted}");
+            }
+            assert_eq!(found.iter().any(|x| x.is_nan()), odd != f16::ONE);
         }
-        assert_eq!(found.iter().any(|x| x.is_nan()), odd != f16::ONE);
     }
 }
 

@@ -333,7 +333,7 @@ impl<A: Accumulator> Windows<'_, A> {
 
 /// Positions of consecutive outputs, from output `at` of the row that starts at `first`.
 #[inline(always)]
-fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
+pub(super) fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
     let mut places = [0; N];
     for i in 0..N {
         places[i] = (first + (at + i) * BLOCK) as u32;
