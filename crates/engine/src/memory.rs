@@ -130,6 +130,18 @@ impl Region {
         self.trusted
     }
 
+    /// Changes the length of a region of its own memory; new bytes are zeros that count as unwritten.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        let Storage::Own(words) = &mut self.storage else { return };
+        if bytes != self.bytes {
+            words.resize(bytes.div_ceil(8), 0);
+            if let Some(written) = &mut self.written {
+                written.resize(bytes.div_ceil(128), 0);
+            }
+            self.bytes = bytes;
+        }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes

@@ -42,10 +42,9 @@ use crate::fault::{Fault, FaultKind};
 use crate::field_support::executes;
 use crate::fields::Fields;
 use crate::machine::{ChainedResults, Machine};
-use crate::memory::{Memory, Region, Snapshot, Stamps};
+use crate::memory::{Home, Memory, Region, Snapshot, Stamps};
 use crate::numerics::Parameters;
 use access::Accesses;
-use anemone_facts::code::class;
 use anemone_facts::numerics::Model;
 use anemone_facts::{Field, Layout};
 use anemone_kernels::workers::{Workers, on_all_threads};
@@ -111,6 +110,8 @@ pub struct Plan {
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Bytes)>,
     l2: Region,
+    /// End of what operations access of tile memory, and behind it.
+    tile_bytes: usize,
     /// Fused group that starts at each task, for runs with known accesses. Empty if there is none.
     together: Vec<Option<Fused>>,
     /// Batch that starts at each task, for such runs.
@@ -157,7 +158,12 @@ const PASSES: &[Pass] = &[
     Pass { name: "commute", run: |common, _, ops| commute::run(ops, |home| common.is_own(home)) },
     Pass { name: "dense", run: |common, steps, ops| dense::run(ops, steps, |home| common.is_own(home)) },
     Pass { name: "tables", run: |common, _, ops| maps::tables(ops, &common.workers) },
-    Pass { name: "epilogues", run: |common, steps, ops| epilogues::run(ops, steps, |home| common.is_own(home)) },
+    Pass {
+        name: "epilogues",
+        run: |common, steps, ops| {
+            epilogues::run(ops, steps, tile_memory_bytes(common.layout), |home| common.is_own(home))
+        },
+    },
     Pass { name: "factors", run: |common, steps, ops| factors::run(ops, steps, |home| common.is_own(home)) },
     Pass { name: "inverted", run: inverted::run },
     Pass { name: "join", run: |_, _, ops| maps::join(ops) },
@@ -246,6 +252,7 @@ impl Plan {
             buffers,
             sections,
             l2,
+            tile_bytes: 0,
             together,
             fans,
             accesses,
@@ -259,6 +266,9 @@ impl Plan {
             for pass in PASSES {
                 (pass.run)(&plan.common, &plan.steps, &mut plan.ops);
             }
+            let accesses = plan.ops.iter().flat_map(Op::accesses);
+            plan.tile_bytes =
+                accesses.filter(|of| of.home == Home::Tile).map(|of| of.end() as usize).max().unwrap_or(0);
             repack_ops(&mut plan.steps, &plan.ops);
             plan.forks = branches::find(&plan.common, &plan.steps, &plan.ops);
             plan.common.workers.awake |= !plan.forks.is_empty();
@@ -376,6 +386,7 @@ impl Plan {
         // Scratch memory is the program's own only if nothing was written to it before the run.
         let own = known && self.seen.as_ref().is_some_and(|seen| seen.before.is_blank(Program::SCRATCH_BAR));
         let optimized = own && !self.ops.is_empty();
+        self.l2.resize(tile_memory_bytes(self.common.layout).max(if optimized { self.tile_bytes } else { 0 }));
         let awake = self.common.workers.awake;
         let mut done = Ok((0, Vec::new()));
         let mut work = || match optimized {
@@ -427,7 +438,8 @@ impl Plan {
 
     /// Written state before and after a run; `None` unless its accesses are known to be valid.
     fn foreseen(&self, memory: &Memory) -> Option<(Snapshot, Snapshot)> {
-        (!self.ops.is_empty()).then(|| foresee::foresee(&self.accesses, memory, self.l2.len())).flatten()
+        let tile_bytes = tile_memory_bytes(self.common.layout);
+        (!self.ops.is_empty()).then(|| foresee::foresee(&self.accesses, memory, tile_bytes)).flatten()
     }
 
     /// Executes the operations of a run with known accesses. Returns the number of tasks done.
@@ -480,30 +492,4 @@ fn port_written(memory: &Memory, port: &Port) -> bool {
                 .all(|h| region.is_written(n * s.batch_bytes + c * s.plane_bytes + h * s.row_bytes, row))
         })
     })
-}
-
-impl Machine<'_> {
-    fn prepare(&self, constants: &mut Constants) -> Result<Work, FaultKind> {
-        if self.get(Field::TdSkip) == 1 {
-            return Ok(Work::Skipped);
-        }
-        if self.is_own() {
-            return Ok(Work::Own(Box::new(self.prepare_own()?)));
-        }
-        self.check_depth()?;
-        self.check_planar()?;
-        match self.get(Field::TaskClass) {
-            class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
-            class::PLANAR_ONE
-            | class::PLANAR_TWO
-            | class::PLANAR_AFFINE
-            | class::PLANAR_REDUCE
-            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar(Box::new(self.planar_kernel().0))),
-            value => Err(FaultKind::NotHonoured {
-                field: Field::TaskClass,
-                value,
-                reason: "no sample has a task of this class",
-            }),
-        }
-    }
 }

@@ -2,7 +2,8 @@
 //! are rounded as before.
 //!
 //! The results of a chain of one table replace those of the convolution, or are stored where the chain stores them. A chain with other stages
-//! reads the results of its table in their place.
+//! reads the results of its table in their place. Where the program reuses memory too early for either, the results get memory behind the tile's,
+//! which optimized runs alone have.
 
 use super::Step;
 use super::dense::Place;
@@ -11,17 +12,20 @@ use super::moves::readers_of;
 use super::ops::{Kind, Op, Placed};
 use crate::direct::{Operands, Span};
 use crate::memory::Home;
+use crate::operand::MemRef;
 use anemone_kernels::axes::OperandAxes;
 use anemone_kernels::map::{MapInput, MapKind, MapStage};
 use anemone_kernels::table::Table;
+use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{nested, reach};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Pass `epilogues`. `own` returns true for regions that only the program's tasks access.
-pub(super) fn run(ops: &mut Vec<Op>, steps: &[Step], own: impl Fn(Home) -> bool) {
-    let mut j = 0;
+/// Pass `epilogues`. `own` returns true for regions that only the program's tasks access; `tile_bytes` are those of tile memory.
+pub(super) fn run(ops: &mut Vec<Op>, steps: &[Step], tile_bytes: usize, own: impl Fn(Home) -> bool) {
+    let (mut j, behind) = (0, tile_bytes.div_ceil(2));
     while j < ops.len() {
-        let found = Fold::of(ops, steps, j, &own).and_then(|fold| fold.changed(ops, steps, &own));
+        let found = Fold::of(ops, steps, j, &own).and_then(|fold| fold.changed(ops, steps, &own, behind));
         let Some((changed, dropped)) = found else {
             j += 1;
             continue;
@@ -36,11 +40,11 @@ pub(super) fn run(ops: &mut Vec<Op>, steps: &[Step], own: impl Fn(Home) -> bool)
 }
 
 /// A convolution, and a chain that reads its result with a table and nothing else.
-struct Fold<'a> {
+struct Fold {
     /// Indices of the convolution and of the chain.
     i: usize,
     j: usize,
-    map: &'a Map,
+    map: Map,
     /// Stage of the table, and the operand that it reads.
     stage: usize,
     operand: usize,
@@ -67,6 +71,22 @@ impl Map {
         (alone && table.is_computed()).then_some((at, table))
     }
 
+    /// The chain over other extents, whose axes of several elements are the same, in the same order; `None` if they are not. Rows of one channel are
+    /// channels of one row, for example.
+    fn over(&self, ext: Extents) -> Option<Map> {
+        let [from, to] = [self.ext, ext].map(|ext| [ext.g, ext.c, ext.h]);
+        let several = |counts: [usize; 3]| (0..3).filter(move |&axis| counts[axis] > 1);
+        if self.ext.w != ext.w || !several(from).map(|axis| from[axis]).eq(several(to).map(|axis| to[axis])) {
+            return None;
+        }
+        let mut map = Map { ext, ..self.clone() };
+        for operand in map.sources.iter_mut().chain([&mut map.to]) {
+            let strides = std::mem::take(&mut operand.axes.strides);
+            several(from).zip(several(to)).for_each(|(old, new)| operand.axes.strides[new] = strides[old]);
+        }
+        Some(map)
+    }
+
     /// The chain with an operand in place of the result of a stage.
     fn without(&self, stage: usize, operand: usize) -> Map {
         let mut map = self.clone();
@@ -83,9 +103,9 @@ impl Map {
     }
 }
 
-impl<'a> Fold<'a> {
+impl Fold {
     /// The first table of the chain at `j` that a convolution can compute; `None` if there is none.
-    fn of(ops: &'a [Op], steps: &[Step], j: usize, own: &impl Fn(Home) -> bool) -> Option<Fold<'a>> {
+    fn of(ops: &[Op], steps: &[Step], j: usize, own: &impl Fn(Home) -> bool) -> Option<Fold> {
         let Kind::Map(map) = &ops[j].kind else { return None };
         (0..map.stages.len()).find_map(|stage| {
             let (operand, table) = map.table_at(stage)?;
@@ -106,46 +126,50 @@ impl<'a> Fold<'a> {
             let (result, ext) = operands.movable()?.pop()?;
             let axes = OperandAxes { strides: result.strides, one_column: false };
             let left = MapOperand { home: result.home, base: result.range.start, axes };
-            let reads_it = map.ext == ext && map.sources[operand].is_that_of(&left, ext);
+            let map = map.over(ext)?;
+            let reads_it = map.sources[operand].is_that_of(&left, ext);
             let alone = own(left.home) && readers_of(ops, i, before.writes.last()).all(|reader| reader == j);
             (reads_it && alone).then_some(Fold { i, j, map, stage, operand, operands, left, with_table })
         })
     }
 
-    fn changed(self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool) -> Option<Change> {
+    fn changed(self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool, behind: usize) -> Option<Change> {
         if self.map.stages.len() > 1 {
             let map = self.map.without(self.stage, self.operand);
             let chain = map.op(ops[self.j].tasks.clone());
             return Some((vec![(self.i, self.with_table), (self.j, chain)], None));
         }
-        self.to_place(ops).or_else(|| self.in_place(ops, steps, own))
+        self.to_place(ops).or_else(|| self.in_place(ops, steps, own)).or_else(|| self.apart(ops, steps, own, behind))
     }
 
-    /// The convolution, in place of the chain, storing where the chain does; `None` if it would overwrite its sources, or they are overwritten before.
-    fn to_place(&self, ops: &[Op]) -> Option<Change> {
-        let &Fold { i, j, map, .. } = self;
-        let (sources, strides) = (&self.with_table.reads, map.to.axes.strides);
-        let kept = !ops[i + 1..j].iter().any(|op| op.may_write_any(sources));
-        let apart = !sources.iter().any(|read| ops[j].may_write(read));
-        if !kept || !apart || !nested(map.ext, strides) {
-            return None;
-        }
+    /// The convolution with the table, storing at a place.
+    fn storing_at(&self, to: &MapOperand) -> Option<Op> {
+        let (ext, strides) = (self.map.ext, to.axes.strides);
         let mut operands = self.operands.clone();
-        let (result, ext) = operands.movable()?.pop()?;
-        *result = Span { home: map.to.home, range: map.to.base..map.to.base + reach(ext, strides), strides };
+        let (result, _) = operands.movable()?.pop()?;
+        *result = Span { home: to.home, range: to.base..to.base + reach(ext, strides), strides };
         let kind = match &self.with_table.kind {
             Kind::Fused(of) => Kind::Fused(Box::new(of.to(operands))),
             Kind::Placed(of) => Kind::Placed(Placed { operands: Box::new(operands), ..of.clone() }),
             _ => return None,
         };
-        let writes = ops[j].writes.clone();
-        Some((vec![(j, Op { kind, writes, ..self.with_table.clone() })], Some(i)))
+        nested(ext, strides).then(|| Op { kind, writes: vec![to.of(ext)], ..self.with_table.clone() })
+    }
+
+    /// The convolution, in place of the chain, storing where the chain does; `None` if it would overwrite its sources, or they are overwritten before.
+    fn to_place(&self, ops: &[Op]) -> Option<Change> {
+        let &Fold { i, j, ref map, .. } = self;
+        let sources = &self.with_table.reads;
+        let kept = !ops[i + 1..j].iter().any(|op| op.may_write_any(sources));
+        let apart = !sources.iter().any(|read| ops[j].may_write(read));
+        let moved = self.storing_at(&map.to).filter(|_| kept && apart)?;
+        Some((vec![(j, moved)], Some(i)))
     }
 
     /// The convolution with the table, and the readers of the chain, which read the convolution's results; `None` if one of them cannot, or if those are
     /// overwritten before.
     fn in_place(&self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool) -> Option<Change> {
-        let &Fold { i, j, map, ref left, .. } = self;
+        let &Fold { i, j, ref map, ref left, .. } = self;
         let (old, new) = (Place::of(&map.to, map.ext), Place::of(left, map.ext));
         let mut changed = vec![(i, self.with_table.clone())];
         changed.extend(moved_readers(ops, steps, j, [&old, &new])?);
@@ -154,6 +178,32 @@ impl<'a> Fold<'a> {
         let kept = after.all(|(op, _)| !op.may_write_any(&self.with_table.writes));
         (own(map.to.home) && last > j && kept).then_some((changed, Some(j)))
     }
+
+    /// The convolution and the readers of the chain with memory of their own, from the first free element behind tile memory on: where the program
+    /// placed its results, a reader overwrites what it reads.
+    fn apart(&self, ops: &[Op], steps: &[Step], own: &impl Fn(Home) -> bool, behind: usize) -> Option<Change> {
+        let &Fold { i, j, ref map, .. } = self;
+        let Extents { c, h, w, .. } = map.ext;
+        let axes = OperandAxes { strides: [c * h * w, h * w, w], one_column: false };
+        let mut to = MapOperand { home: Home::Tile, base: behind, axes };
+        let last = readers_of(ops, j, ops[j].writes.last()).last().filter(|_| own(map.to.home))?;
+        while let Some(end) = taken_until(ops, i..last + 1, &to.of(map.ext)) {
+            to.base = end;
+        }
+        let mut changed = vec![(i, self.storing_at(&to)?)];
+        changed.extend(moved_readers(ops, steps, j, [&Place::of(&map.to, map.ext), &Place::of(&to, map.ext)])?);
+        Some((changed, Some(j)))
+    }
+}
+
+/// End of an access to memory meanwhile, or of one that reads earlier results from there later, in elements; `None` if there is none.
+fn taken_until(ops: &[Op], meanwhile: Range<usize>, place: &MemRef) -> Option<usize> {
+    let later = |at: usize, of: &MemRef| {
+        ops[at].reads.contains(of) && ops[..at].iter().rposition(|op| op.may_write(of)) < Some(meanwhile.start)
+    };
+    let all = ops.iter().enumerate().skip(meanwhile.start).flat_map(|(at, op)| op.accesses().map(move |of| (at, of)));
+    let mut taken = all.filter(|(at, of)| of.overlaps(place) && (meanwhile.contains(at) || later(*at, of)));
+    taken.next().map(|(_, of)| (of.end() as usize).div_ceil(2))
 }
 
 /// The readers of the result of the operation at `at`, reading it at a new place in place of the old one; `None` if one of them cannot, or reads

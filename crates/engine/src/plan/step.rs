@@ -1,5 +1,6 @@
 //! Decoded tasks: fields by name, and the work of their units.
 
+use crate::constants::Constants;
 use crate::direct::Operands;
 use crate::fault::FaultKind;
 use crate::field_support::{Treatment, treatment};
@@ -10,6 +11,7 @@ use crate::ne::{Beside, Neural, Operation};
 use crate::packed::Packed;
 use crate::planar;
 use crate::planar::registry::Selected;
+use anemone_facts::code::class;
 use anemone_facts::{Field, Layout, Space};
 use anemone_kernels::epilogue::Activation;
 use anemone_program::Task;
@@ -133,6 +135,33 @@ impl Machine<'_> {
             Work::Planar(kernel) => self.planar(kernel),
             Work::Own(own) => self.own(own),
             Work::Skipped => Ok(()),
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// Checks the task of the machine, and prepares its work.
+    pub(super) fn prepare(&self, constants: &mut Constants) -> Result<Work, FaultKind> {
+        if self.get(Field::TdSkip) == 1 {
+            return Ok(Work::Skipped);
+        }
+        if self.is_own() {
+            return Ok(Work::Own(Box::new(self.prepare_own()?)));
+        }
+        self.check_depth()?;
+        self.check_planar()?;
+        match self.get(Field::TaskClass) {
+            class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
+            class::PLANAR_ONE
+            | class::PLANAR_TWO
+            | class::PLANAR_AFFINE
+            | class::PLANAR_REDUCE
+            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar(Box::new(self.planar_kernel().0))),
+            value => Err(FaultKind::NotHonoured {
+                field: Field::TaskClass,
+                value,
+                reason: "no sample has a task of this class",
+            }),
         }
     }
 }

@@ -58,3 +58,36 @@ fn convolutions_compute_the_tables_behind_them() {
         same_on_threads(&format!("tables behind {side}"), &program);
     }
 }
+
+/// Depthwise and pointwise convolutions by turns, with a SiLU behind each: the compiler places results alternately, and the engine moves those
+/// that the next convolution would overwrite. Linear layers have rows of tokens in place of planes.
+#[test]
+fn tables_are_computed_where_memory_is_reused() {
+    let (c, side) = (64, 40);
+    let mut planes = String::new();
+    for (i, k) in [1, 3, 1, 3, 1].into_iter().enumerate() {
+        let from = if i == 0 { "x".into() } else { format!("s{}", i - 1) };
+        let (per_group, groups) = if k == 1 { (c, 1) } else { (1, c) };
+        planes += &constant(&format!("wc{i}"), [c, per_group, k, k]);
+        planes += &conv(&format!("c{i}"), &from, [c, side, k / 2, groups]);
+        planes += &format!("%s{i}: f16[1, {c}, {side}, {side}] = silu(%c{i}) ");
+    }
+    let planes = format!("input %x: f16[1, {c}, {side}, {side}] {planes} output %s4");
+    let linear = |name: &str, shape: [usize; 2]| constant(name, [1, 1, shape[0], shape[1]]).replace("[1, 1, ", "[");
+    let tokens = format!(
+        "input %x: f16[1, 100, 48] {} {} %a: f16[1, 100, 96] = linear(%x, %wa) %g: f16[1, 100, 96] = gelu(%a) mode=exact \
+         %y: f16[1, 100, 48] = linear(%g, %wb) output %y",
+        linear("wa", [96, 48]),
+        linear("wb", [48, 96])
+    );
+    for (body, all) in [(planes, 5), (tokens, 1)] {
+        let net = text::parse(&format!("net \"n\" {{ {body} }}"), &[]).expect("a network");
+        let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("compiles");
+        let plan = Plan::new(&program, EngineOptions::default()).expect("a plan");
+        let passes = plan.passes();
+        let text = passes.iter().find(|pass| pass.name == "epilogues").map_or("", |pass| &pass.text);
+        let wanted = if isa::name() == "v4" { all } else { 0 };
+        assert_eq!(text.matches(", table ; ").count(), wanted, "{text} {}", passes[0].text);
+        same_on_threads("tables where memory is reused", &program);
+    }
+}
