@@ -221,9 +221,9 @@ impl Machine<'_> {
         }
         let of = self.as_map(step).map(Lifted::Map);
         of.or_else(|| {
-            // The activation of a vector that is stored along another axis.
-            let vector = self.get(NeTranspose) == 1 && [neural.output.c, neural.output.w].contains(&1);
-            let map = self.activates_in_place(neural).filter(|_| vector && self.get(SrcType) != residency::DMA_KEEP)?;
+            // The activation of a result that is stored along other axes.
+            let turned = self.get(NeTranspose) == 1 && self.get(SrcType) != residency::DMA_KEEP;
+            let map = self.activates_in_place(neural).filter(|_| turned)?;
             Some(Lifted::Both(self.as_move(neural, NanRule::Quiet, self.get(ResType))?, map))
         })
         .or_else(kept)
