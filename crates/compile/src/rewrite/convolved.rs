@@ -15,8 +15,8 @@ const LEAST_ADDEND: f32 = 1.0 / 32.0;
 /// Factor of the sums, which the gain undoes: the arrays overflow at 2^15, half of the range of fp16.
 const HALF: f32 = 0.5;
 
-/// Fewest elements of a plane: a convolution of smaller ones computes few elements for each coefficient that it loads.
-const LEAST_PLANE: usize = 64;
+/// Fewest elements of a plane: constants for single elements are as large as the value itself, and need no form of convolution.
+const LEAST_PLANE: usize = 2;
 
 /// Replaces `x * s + t`, with one number for each channel in `s` and `t`, by a depthwise convolution: one task instead of two, rounded once,
 /// whose epilogue takes the activation behind it. The other order, `(x + t) * s`, stays: its sum of close numbers with opposite signs is exact.
