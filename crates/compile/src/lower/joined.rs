@@ -84,20 +84,20 @@ impl Lowerer<'_> {
         None
     }
 
-    /// Reserves a view for a value, or for the operand that it is a reshape of.
+    /// Reserves a view for a value, and for the operand that it is a reshape of.
     fn reserve(&mut self, id: ValueId, place: View, makers: &HashMap<ValueId, &Op>) {
         if !self.is_free(id, makers) {
             return;
         }
         let Some(maker) = makers.get(&id) else { return };
-        if maker.kind != OpKind::Reshape {
-            self.reserved.insert(id, place);
-            return;
+        if maker.kind == OpKind::Reshape {
+            let from = maker.inputs[0];
+            if let Ok(Some(place)) = self.reshaped(&place, &self.shape(from)) {
+                self.reserve(from, place, makers);
+            }
         }
-        let from = maker.inputs[0];
-        if let Ok(Some(place)) = self.reshaped(&place, &self.shape(from)) {
-            self.reserve(from, place, makers);
-        }
+        // Moves before a reshape are copied with it.
+        self.reserved.insert(id, place);
     }
 
     /// Returns true for a non-constant result of an operation without a view, reserved or not.
