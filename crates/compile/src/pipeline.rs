@@ -111,6 +111,10 @@ passes! {
         "constant padding becomes the padding of the window behind it";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, FoldWeightsWithScale, kernel_scale",
         "per-channel addends and factors are absorbed by the convolution before them";
+    PORTIONS: 1 true "0ea-scale-portions" Work::Net(rewrite::scale_portions), "ours",
+        "factors of some channels of a product with constant weights are absorbed by their weights";
+    ADDENDS: 1 true "0eaa-join-addends" Work::Net(rewrite::join_addends), "ours",
+        "two constants that are added to a value one after the other become one";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
         "per-column addends and factors are absorbed by the products behind them";
     LOOKUPS: 1 true "0eba-join-lookups" Work::Net(rewrite::join_lookups), "ours",

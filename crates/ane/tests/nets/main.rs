@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod at_once;
 mod booleans;
 mod check_and_compile;
 mod check_packages;

@@ -19,10 +19,10 @@ type Atom = (usize, usize);
 
 /// Axes of a value as parts of the axes of a product, outermost first.
 #[derive(Clone)]
-struct Moved(Vec<Vec<Atom>>);
+pub(super) struct Moved(pub(super) Vec<Vec<Atom>>);
 
 impl Moved {
-    fn whole(shape: &[usize]) -> Moved {
+    pub(super) fn whole(shape: &[usize]) -> Moved {
         let mut stride = 1;
         let mut axes: Vec<Vec<Atom>> = Vec::with_capacity(shape.len());
         for &extent in shape.iter().rev() {
@@ -33,12 +33,12 @@ impl Moved {
         Moved(axes)
     }
 
-    fn transposed(&self, perm: &[usize]) -> Moved {
+    pub(super) fn transposed(&self, perm: &[usize]) -> Moved {
         Moved(perm.iter().map(|&axis| self.0[axis].clone()).collect())
     }
 
     /// The same elements with other extents; `None` if an axis would divide a part unevenly.
-    fn reshaped(&self, shape: &[usize]) -> Option<Moved> {
+    pub(super) fn reshaped(&self, shape: &[usize]) -> Option<Moved> {
         let mut left: Vec<Atom> = self.0.iter().flatten().copied().filter(|&(extent, _)| extent > 1).rev().collect();
         let mut axes = Vec::with_capacity(shape.len());
         for &extent in shape {
@@ -126,7 +126,7 @@ fn found(net: &Net) -> HashMap<ValueId, Product> {
 }
 
 /// Axis of the channels of a product with constants, which are the first axis of its coefficients.
-fn channels_of(net: &Net, op: &Op) -> Option<usize> {
+pub(super) fn channels_of(net: &Net, op: &Op) -> Option<usize> {
     let last = net.value(*op.outputs.first()?).ty.shape.len().checked_sub(1)?;
     match op.kind {
         OpKind::Conv { groups: 1, .. } if op.inputs.len() > 1 => Some(1),

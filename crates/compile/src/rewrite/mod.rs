@@ -4,6 +4,7 @@
 //! Each rewrite is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
 //! own; `tests/compile/rewrite` has before-and-after cases.
 
+mod addends;
 pub(crate) mod affines;
 mod apart;
 mod bins;
@@ -28,6 +29,7 @@ pub(crate) mod norms;
 pub(crate) mod parts;
 pub(crate) mod places;
 mod planes;
+mod portions;
 pub(crate) mod quantized;
 pub(crate) mod ranges;
 pub(crate) mod recognize;
@@ -95,6 +97,7 @@ pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
     }
 }
 
+pub use addends::join_addends;
 pub use affines::absorb_affines;
 pub use channels::order_channels;
 pub use columns::select_columns;
@@ -113,6 +116,7 @@ pub use norms::recognize_norms;
 pub(crate) use norms::{fits, held_epsilon, of_pixels};
 pub use parts::join_parts;
 pub use planes::convolve_tokens;
+pub use portions::scale_portions;
 pub use quantized::recognize_quantization;
 pub use ranges::bound_values;
 pub use recognize::recognize;

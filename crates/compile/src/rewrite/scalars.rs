@@ -16,7 +16,7 @@ const EXACT: f32 = 1.0 / (1 << 20) as f32;
 const BEYOND_USUAL: f32 = 64.0;
 
 /// The factor behind a product, its operands without factors, and the scaled ones that nothing reads any more.
-struct Behind {
+pub(super) struct Behind {
     factor: f32,
     operands: [ValueId; 2],
     unread: Vec<ValueId>,
@@ -74,9 +74,19 @@ fn behind(
     normed: &HashSet<ValueId>,
     small: impl Fn(&Op, f32) -> bool,
 ) -> Option<Behind> {
-    let (OpKind::MatMul { .. }, &[x, y], &[out]) = (&op.kind, op.inputs.as_slice(), op.outputs.as_slice()) else {
-        return None;
-    };
+    let behind = factors(net, op, makers, reads)?;
+    let (out, factor) = (op.outputs[0], behind.factor);
+    if let Some(factor) = behind.gain() {
+        return Some(Behind { factor, ..behind });
+    }
+    let softmax = reads[out.0 as usize] == 1 && normed.contains(&out) && factor > 0.0;
+    let pays = (softmax || behind.unread.len() > 1) && small(op, factor);
+    (pays && f16::from_f32(factor).is_normal()).then_some(behind)
+}
+
+/// Operands of a product without the numbers that multiply them, and these; `None` if there are none.
+pub(super) fn factors(net: &Net, op: &Op, makers: &HashMap<ValueId, &Op>, reads: &[usize]) -> Option<Behind> {
+    let (OpKind::MatMul { .. }, &[x, y]) = (&op.kind, op.inputs.as_slice()) else { return None };
     let (mut factor, mut operands, mut unread) = (1.0, [x, y], Vec::new());
     for operand in &mut operands {
         while let Some(&maker) = makers.get(operand).filter(|_| reads[operand.0 as usize] == 1) {
@@ -88,10 +98,14 @@ fn behind(
             unread.push(std::mem::replace(operand, from));
         }
     }
-    let rounded = f16::from_f32(factor);
-    let exact = (rounded.to_f32() - factor).abs() <= EXACT * factor.abs();
-    let softmax = reads[out.0 as usize] == 1 && normed.contains(&out) && factor > 0.0;
-    let pays = !unread.is_empty() && (exact || (softmax || unread.len() > 1) && small(op, factor));
-    let factor = if exact { rounded.to_f32() } else { factor };
-    (pays && rounded.is_normal()).then_some(Behind { factor, operands, unread })
+    (!unread.is_empty()).then_some(Behind { factor, operands, unread })
+}
+
+impl Behind {
+    /// The factor as the gain of the product's tasks; `None` if fp16 does not represent it.
+    pub(super) fn gain(&self) -> Option<f32> {
+        let rounded = f16::from_f32(self.factor);
+        let exact = (rounded.to_f32() - self.factor).abs() <= EXACT * self.factor.abs();
+        (exact && rounded.is_normal()).then_some(rounded.to_f32())
+    }
 }

@@ -124,6 +124,19 @@ const OTHERS: &[(&str, &str)] = &[
          %b: f16[3, 2] = gather(%u, %z) axis=0\n  %y: f16[3, 2] = add(%a, %b)\n  output %y\n}\n",
     ),
     (
+        // Queries and keys as channels of one product, and a factor of the queries that is no fp16 number.
+        "scale-portions",
+        "net \"n\" {\n  input %x: f32[3, 1]\n  const %w: f32[4, 1] = [0.1, 0.2, 0.3, 0.4]\n  const %c: f32[] = [0.3]\n  \
+         %p: f32[3, 4] = linear(%x, %w)\n  %q: f32[3, 2] = slice(%p) begin=[0, 0] end=[3, 2] stride=[1, 1]\n  \
+         %k: f32[3, 2] = slice(%p) begin=[0, 2] end=[3, 4] stride=[1, 1]\n  %s: f32[3, 2] = mul(%q, %c)\n  \
+         %y: f32[3, 3] = matmul(%s, %k) transpose_x=false transpose_y=true\n  output %y\n}\n",
+    ),
+    (
+        "join-addends",
+        "net \"n\" {\n  input %x: f16[2, 2]\n  const %a: f16[2] = [1.0, 2.0]\n  const %b: f16[2, 1] = [3.0, 4.0]\n  \
+         %s: f16[2, 2] = add(%x, %a)\n  %y: f16[2, 2] = add(%s, %b)\n  output %y\n}\n",
+    ),
+    (
         "select-columns",
         "net \"n\" {\n  input %x: f16[3, 4]\n  %p: f16[3, 4] = mul(%x, %x)\n  \
          %a: f16[3, 2] = slice(%p) begin=[0, 0] end=[3, 2] stride=[1, 1]\n  \

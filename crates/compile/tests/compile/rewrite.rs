@@ -1,5 +1,6 @@
 //! Rewrites of networks, by the texts before and after them.
 
+mod addends;
 mod affines;
 mod columns;
 mod convolved;
@@ -14,6 +15,7 @@ mod matmul;
 mod norms;
 mod parts;
 mod planes;
+mod portions;
 mod quantized;
 mod ranges;
 mod recognize;
