@@ -68,15 +68,18 @@ impl<'a> Blobs<'a> {
             let (found, expected) = (word(0).into(), SENTINEL.into());
             return Err(Error::Magic { place: place(), what: "sentinel", found, expected });
         }
+        // A record of another form may have the number of a type by chance, but its data size exceeds the file then.
         let known = |number: u32| ELEMENTS.iter().any(|row| blob_number(row.1) == Some(number));
-        if self.offset_alone && !known(word(4)) {
+        let size_fits = long(8) <= bytes.len() as u64;
+        if self.offset_alone && !(known(word(4)) && size_fits) {
             let size = (count as u64).saturating_mul(element.bits() as u64).div_ceil(8);
             let data = part(&bytes, long(16), size, &place, "data")?;
             self.notes.push(format!(
-                "{}: the record's element type {} is not one; {size} bytes are read from its data offset {:#x}, as Apple's \
-                 compiler does",
+                "{}: the record's element type {} and size {} are not those of a record; {size} bytes are read from its data \
+                 offset {:#x}, as Apple's compiler does",
                 place(),
                 word(4),
+                long(8),
                 long(16)
             ));
             return decode(bytes.slice_ref(data), element, count, &place());

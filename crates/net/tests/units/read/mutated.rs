@@ -166,3 +166,29 @@ fn changed_weight_files_are_read_or_refused() {
         }
     }
 }
+
+/// As in `floor_b_1_idx`, whose values happen to be the number of a type.
+#[test]
+fn a_record_larger_than_its_file_is_read_from_its_offset_alone() {
+    let ty = "tensor<fp16, [2]>";
+    let text = format!(
+        "program(1.0) {{ func main<ios18>(tensor<fp16, [2]> x) {{ {ty} c = const()[val = {ty}(BLOBFILE(path = string(\"w\"), offset = uint64(64)))]; }} -> (c, x); }}"
+    );
+    let program = parse(&text).unwrap();
+    let read = |element: u32, size: u64| {
+        let mut bytes = vec![0; 192];
+        bytes[64..68].copy_from_slice(&0xdead_beef_u32.to_le_bytes());
+        bytes[68..72].copy_from_slice(&element.to_le_bytes());
+        bytes[72..80].copy_from_slice(&size.to_le_bytes());
+        bytes[80..88].copy_from_slice(&128_u64.to_le_bytes());
+        bytes[128..132].copy_from_slice(&[0, 0x3c, 0, 0x40]);
+        let files = MemoryFiles([("w".to_string(), bytes.into())].into());
+        let (net, _) = read_program(&program, &files, &Options::default()).ok()?;
+        net.values.iter().flat_map(|v| &v.data).map(|t| t.data.to_f32().to_vec()).next()
+    };
+    // Halves, of a known size and of one beyond the file; bytes, of which only a size within the file is a contradiction.
+    assert_eq!(read(1, 4), Some(vec![1.0, 2.0]));
+    assert_eq!(read(1, 193), Some(vec![1.0, 2.0]));
+    assert_eq!(read(3, 193), Some(vec![1.0, 2.0]));
+    assert_eq!(read(3, 4), None);
+}
